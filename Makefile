@@ -1,0 +1,53 @@
+# The commands of the house. Every target installs what it needs first (scripts/setup), never asks, and does nothing
+# the second time that it did the first.
+
+CARGO ?= cargo
+TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
+
+# Where rustup puts cargo, for a shell that has not read its profile since.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+# The black-box tests, the demonstration and the benchmarks all take the binary from here. Set by the recipe and not by
+# the caller's environment, so that what was just built is what is tested; `make test RINGWALL_BIN=…` still overrides.
+export RINGWALL_BIN := $(TARGET_DIR)/release/ringwall
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help run test soak bench check setup build
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## build, then show a command that works in a box and two that are stopped
+	@scripts/setup run
+	@$(MAKE) --no-print-directory build
+	@scripts/demo
+
+test: ## every test, with the short forms of races, leaks and crashes
+	@scripts/setup test
+	@$(MAKE) --no-print-directory build
+	$(CARGO) test --workspace
+
+soak: ## every test, with the long forms of races, leaks and crashes; takes long
+	@scripts/setup test
+	@$(MAKE) --no-print-directory build
+	RINGWALL_SOAK=1 $(CARGO) test --workspace
+
+bench: ## measure side by side with fork+exec, bubblewrap and docker
+	@scripts/setup bench
+	@$(MAKE) --no-print-directory build
+	$(CARGO) run --release --package bench -- $(BENCH_ARGS)
+
+check: ## formatting, lints, and the dependency rules of deny.toml
+	@scripts/setup check
+	$(CARGO) fmt --all -- --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	@scripts/deny
+
+setup: ## install what all the other targets need (each also installs its own part)
+	@scripts/setup test
+	@scripts/setup check
+	@scripts/setup bench
+
+build: ## the release binary, target/release/ringwall
+	$(CARGO) build --release

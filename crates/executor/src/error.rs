@@ -1,0 +1,124 @@
+//! What can go wrong between a grant and an outcome, each with what failed, on what, and what to do.
+
+use std::path::PathBuf;
+
+use jail::report::{Failure, ProtectionName, Step};
+
+use crate::image::ImageError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{} does not exist", .0.display())]
+    DirectoryMissing(PathBuf),
+    #[error("{} is not a directory", .0.display())]
+    NotADirectory(PathBuf),
+    #[error("{} cannot be read by this user", .0.display())]
+    DirectoryUnreadable(PathBuf),
+    #[error("could not open {}", path.display())]
+    OpenDirectory {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{} was replaced while the box was being made", .0.display())]
+    DirectoryReplaced(PathBuf),
+    #[error("{} belongs to Ringwall itself and is never shown to a box", .0.display())]
+    OwnData(PathBuf),
+    #[error("{0} contains a NUL byte")]
+    NulByte(&'static str),
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    #[error("could not start the jail")]
+    StartJail(#[source] std::io::Error),
+    #[error("could not make a private copy of this program for the jail")]
+    CopyProgram(#[source] std::io::Error),
+    #[error("could not talk to the jail")]
+    Talk(#[source] std::io::Error),
+    #[error("the jail ended without a word")]
+    JailDied,
+    #[error("{0}")]
+    Setup(Failure),
+    #[error("{command}: command not found in the box")]
+    CommandNotFound { command: String },
+    #[error("{command}: cannot be executed in the box: {}", std::io::Error::from_raw_os_error(*errno))]
+    CommandNotExecutable { command: String, errno: i32 },
+    #[error("the box is held at {0:?}")]
+    Held(Step),
+}
+
+const EPERM: i32 = 1;
+const ENOENT: i32 = 2;
+const EACCES: i32 = 13;
+const EINVAL: i32 = 22;
+const ENOSPC: i32 = 28;
+const ELOOP: i32 = 40;
+const ENOEXEC: i32 = 8;
+const ENOSYS: i32 = 38;
+const EAGAIN: i32 = 11;
+
+impl Error {
+    /// What the reader can do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Error::DirectoryMissing(_) => "create it, or name another directory",
+            Error::NotADirectory(_) => "only directories can be shown to a box; name the one that holds it",
+            Error::DirectoryUnreadable(_) => "change its permissions, or run as its owner",
+            Error::DirectoryReplaced(_) => "somebody is changing this path; try again when they are done",
+            Error::Image(error) => return Some(error.hint()),
+            Error::JailDied => "it was probably killed for memory; look at the kernel's log",
+            Error::CommandNotFound { command } if command.contains('/') => {
+                "the path is looked up inside the box: the host's /usr, /bin and /lib are there, your directory is at /workspace"
+            }
+            Error::CommandNotFound { .. } => {
+                "programs come from the host's /usr, or from the image; add a directory with --ro DIR and --env PATH=…"
+            }
+            Error::CommandNotExecutable { errno: EACCES, .. } => {
+                "make it executable (chmod +x), or name its interpreter"
+            }
+            Error::CommandNotExecutable { errno: ENOEXEC, .. } => {
+                "a script needs a first line like #!/bin/sh; a program must be built for this machine"
+            }
+            Error::Setup(failure) => return setup_hint(failure).map(str::to_owned),
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+fn setup_hint(failure: &Failure) -> Option<&'static str> {
+    Some(match (failure.step, failure.errno) {
+        (Step::MakeNamespaces | Step::MapIdentity, EPERM | EACCES) => {
+            "unprivileged user namespaces are not allowed here; `ringwall doctor` says how to allow them"
+        }
+        (Step::MakeNamespaces, ENOSPC) => {
+            "the limit on namespaces is reached; raise the user.max_*_namespaces settings"
+        }
+        (Step::MakeNamespaces | Step::StartCommand, EAGAIN) => {
+            "the limit on processes is reached; end some, or raise --pids"
+        }
+        (Step::OpenSources, EINVAL) if failure.subject.contains("owner mapped") => {
+            "this file system has no id-mapped mounts; use a directory on ext4, xfs or btrfs, or run as its owner"
+        }
+        (Step::OpenSources, EACCES | ENOENT) => "the directory must be reachable for the user who runs the box",
+        (Step::BuildRoot, ELOOP) => "the image has a symbolic link where a box needs a directory; import a clean one",
+        (Step::BuildRoot, EPERM) if failure.subject == "/proc" => {
+            "this system hides parts of /proc (a container does that); a box needs a whole one to start from"
+        }
+        (_, ENOSYS) => "this kernel is too old; Linux 5.12 or newer is needed",
+        (Step::RestrictFiles | Step::MakeCgroups, 0) => {
+            "drop the requirement, or see `ringwall doctor` for how to get it"
+        }
+        (Step::MakeCgroups, EACCES | EPERM) => "cgroups cannot be made here; `ringwall doctor` says why",
+        _ => return None,
+    })
+}
+
+/// The requirements that a policy can make, as the jail names them.
+pub(crate) fn protection_of(requirement: policy::Requirement) -> ProtectionName {
+    match requirement {
+        policy::Requirement::Landlock => ProtectionName::Landlock,
+        policy::Requirement::Memory => ProtectionName::MemoryLimit,
+        policy::Requirement::Pids => ProtectionName::PidsLimit,
+        policy::Requirement::Cpu => ProtectionName::CpuLimit,
+    }
+}

@@ -1,0 +1,33 @@
+//! The box's own /etc: who is who, and nothing about the host.
+
+/// The user that every box runs as.
+pub(crate) const USER: &str = "sandbox";
+pub(crate) const UID: u32 = 1000;
+pub(crate) const GID: u32 = 1000;
+pub(crate) const HOME: &str = "/home/sandbox";
+pub(crate) const HOSTNAME: &str = "ringwall";
+
+/// Path, content.
+pub(crate) fn files() -> [(&'static str, String); 7] {
+    [
+        (
+            "/etc/passwd",
+            format!(
+                "root:x:0:0:root:/:/usr/sbin/nologin\n\
+                 {USER}:x:{UID}:{GID}:{USER}:{HOME}:/bin/sh\n\
+                 nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"
+            ),
+        ),
+        ("/etc/group", format!("root:x:0:\n{USER}:x:{GID}:\nnogroup:x:65534:\n")),
+        ("/etc/hosts", format!("127.0.0.1 localhost {HOSTNAME}\n::1 localhost\n")),
+        ("/etc/hostname", format!("{HOSTNAME}\n")),
+        // Without a network there is nobody to ask.
+        ("/etc/resolv.conf", "# This box has no network.\n".to_owned()),
+        (
+            "/etc/nsswitch.conf",
+            "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\nprotocols: files\n"
+                .to_owned(),
+        ),
+        ("/etc/os-release", "NAME=Ringwall\nID=ringwall\nPRETTY_NAME=\"A Ringwall box\"\n".to_owned()),
+    ]
+}

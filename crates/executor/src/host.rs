@@ -1,0 +1,134 @@
+//! What this machine offers a box, learnt once and then only read.
+//!
+//! Facts, not decisions: which system directories there are, with which rights we run, where cgroups can be
+//! made. `lower` decides what follows from them.
+
+use std::ffi::CString;
+use std::path::Path;
+
+use jail::plan::{FileKind, Privilege};
+use rustix::fs::{AtFlags, FileType};
+use rustix::thread::CapabilitySet;
+
+use crate::cgroup::{CgroupLayout, CgroupSupport};
+
+/// Where programs and libraries live. `/usr` is a directory; the others are, by distribution, links into it.
+const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+
+/// Parts of the host's /etc without which programs in /usr do not work, and that hold no secrets: where names
+/// lead (alternatives), where libraries are (ld.so), whom to trust (certificates), what time it is, what fonts
+/// and file types there are.
+const ETC: [&str; 12] = [
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/fonts",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/ca-certificates",
+    "/etc/pki/tls/certs",
+    "/etc/terminfo",
+];
+
+/// Java finds its configuration through links from /usr into these.
+const ETC_PREFIX: &str = "java";
+
+/// The facts.
+#[derive(Debug)]
+pub struct Host {
+    pub privilege: Privilege,
+    pub uid: u32,
+    pub gid: u32,
+    pub system: Vec<SystemEntry>,
+    pub etc: Vec<EtcEntry>,
+    pub cgroups: CgroupSupport,
+    pub memory_mb: u64,
+    pub cpus: u64,
+    pub pids: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SystemEntry {
+    pub path: CString,
+    pub kind: SystemKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SystemKind {
+    Directory,
+    Symlink(CString),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EtcEntry {
+    pub path: CString,
+    pub kind: FileKind,
+}
+
+impl Host {
+    /// Looks at this machine.
+    pub fn probe() -> Self {
+        let privilege = privilege();
+        let system = rustix::system::sysinfo();
+        Host {
+            privilege,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            system: SYSTEM.iter().filter_map(|path| system_entry(path)).collect(),
+            etc: etc_entries(),
+            cgroups: CgroupLayout::find(),
+            memory_mb: (system.totalram as u64).saturating_mul(u64::from(system.mem_unit)) / (1024 * 1024),
+            cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),
+            pids: read_number("/proc/sys/kernel/pid_max").unwrap_or(32_768),
+        }
+    }
+}
+
+/// Root is real only in the first user namespace: elsewhere its ids are somebody else's, and we act as any user.
+fn privilege() -> Privilege {
+    let all_ids = std::fs::read_to_string("/proc/self/uid_map")
+        .is_ok_and(|map| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]));
+    let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::SETUID | CapabilitySet::SETGID;
+    let capable = rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed));
+    if rustix::process::geteuid().is_root() && all_ids && capable { Privilege::Root } else { Privilege::Rootless }
+}
+
+fn system_entry(path: &str) -> Option<SystemEntry> {
+    let kind = match file_type(path)? {
+        FileType::Symlink => SystemKind::Symlink(rustix::fs::readlink(path, Vec::new()).ok()?),
+        FileType::Directory => SystemKind::Directory,
+        _ => return None,
+    };
+    Some(SystemEntry { path: CString::new(path).ok()?, kind })
+}
+
+fn etc_entries() -> Vec<EtcEntry> {
+    let java = std::fs::read_dir("/etc").into_iter().flatten().flatten().filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        name.starts_with(ETC_PREFIX).then(|| format!("/etc/{name}"))
+    });
+    let mut paths: Vec<String> = ETC.iter().map(|path| (*path).to_owned()).chain(java).collect();
+    paths.sort();
+    paths.into_iter().filter_map(|path| etc_entry(&path)).collect()
+}
+
+fn etc_entry(path: &str) -> Option<EtcEntry> {
+    let kind = match FileType::from_raw_mode(rustix::fs::stat(path).ok()?.st_mode) {
+        FileType::Directory => FileKind::Directory,
+        FileType::RegularFile => FileKind::File,
+        _ => return None,
+    };
+    Some(EtcEntry { path: CString::new(path).ok()?, kind })
+}
+
+fn file_type(path: &str) -> Option<FileType> {
+    let status = rustix::fs::statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    Some(FileType::from_raw_mode(status.st_mode))
+}
+
+fn read_number(path: impl AsRef<Path>) -> Option<u64> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}

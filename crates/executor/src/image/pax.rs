@@ -1,0 +1,93 @@
+//! The records of a pax extended header: `LENGTH KEY=VALUE\n`, as many as there are.
+//!
+//! A record is cut by its stated length, never by searching for a newline, which a value may hold. Records that this
+//! house does not act on (owners, extended attributes, comments) are passed over.
+
+/// What a pax header says about the entry after it.
+#[derive(Debug, Default)]
+pub(super) struct PaxRecords {
+    pub(super) path: Option<Vec<u8>>,
+    pub(super) link_path: Option<Vec<u8>>,
+    pub(super) size: Option<u64>,
+    pub(super) mtime: Option<i64>,
+    pub(super) sparse: PaxSparse,
+}
+
+/// The `GNU.sparse.*` records, in all three of their versions.
+#[derive(Debug, Default)]
+pub(super) struct PaxSparse {
+    pub(super) name: Option<Vec<u8>>,
+    pub(super) major: Option<u64>,
+    pub(super) real_size: Option<u64>,
+    /// Offsets and lengths in turn: version 0.0 as records, 0.1 as one list.
+    pub(super) numbers: Vec<u64>,
+}
+
+const NOT_A_NUMBER: &str = "a number in its pax header is none";
+
+impl PaxRecords {
+    pub(super) fn parse(mut rest: &[u8]) -> Result<Self, &'static str> {
+        let mut records = Self::default();
+        // Some writers pad the header with NULs.
+        while rest.first().is_some_and(|byte| *byte != 0) {
+            let (record, after) = cut_record(rest).ok_or("a record of its pax header is cut wrongly")?;
+            let (key, value) = split_at_byte(record, b'=').ok_or("a record of its pax header has no `=`")?;
+            records.take(key, value)?;
+            rest = after;
+        }
+        Ok(records)
+    }
+
+    fn take(&mut self, key: &[u8], value: &[u8]) -> Result<(), &'static str> {
+        match key {
+            b"path" => self.path = Some(value.to_vec()),
+            b"linkpath" => self.link_path = Some(value.to_vec()),
+            b"size" => self.size = Some(number(value)?),
+            b"mtime" => self.mtime = Some(seconds(value)?),
+            b"GNU.sparse.name" => self.sparse.name = Some(value.to_vec()),
+            b"GNU.sparse.major" => self.sparse.major = Some(number(value)?),
+            b"GNU.sparse.size" | b"GNU.sparse.realsize" => self.sparse.real_size = Some(number(value)?),
+            b"GNU.sparse.offset" | b"GNU.sparse.numbytes" => self.sparse.numbers.push(number(value)?),
+            b"GNU.sparse.map" => {
+                self.sparse.numbers = value.split(|byte| *byte == b',').map(number).collect::<Result<_, _>>()?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The first record without its length and newline, and what follows it.
+fn cut_record(rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (digits, _) = split_at_byte(rest, b' ')?;
+    let length = usize::try_from(number(digits).ok()?).ok()?;
+    if length > rest.len() {
+        return None;
+    }
+    let (record, after) = rest.split_at(length);
+    let record = record.get(digits.len() + 1..)?;
+    Some((record.strip_suffix(b"\n")?, after))
+}
+
+fn split_at_byte(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+    let at = bytes.iter().position(|byte| *byte == separator)?;
+    Some((&bytes[..at], &bytes[at + 1..]))
+}
+
+/// A plain decimal number: no sign, no blank, nothing that does not fit.
+pub(super) fn number(digits: &[u8]) -> Result<u64, &'static str> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(NOT_A_NUMBER);
+    }
+    str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).ok_or(NOT_A_NUMBER)
+}
+
+/// The whole seconds of a time like `1700000000.25` or `-1.5`.
+fn seconds(value: &[u8]) -> Result<i64, &'static str> {
+    let whole = value.split(|byte| *byte == b'.').next().unwrap_or_default();
+    let (sign, digits) = match whole.strip_prefix(b"-") {
+        Some(digits) => (-1, digits),
+        None => (1, whole),
+    };
+    i64::try_from(number(digits)?).map(|seconds| sign * seconds).map_err(|_| NOT_A_NUMBER)
+}

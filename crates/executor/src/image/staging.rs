@@ -1,0 +1,128 @@
+//! The place beside the images where one is put together, and the rename that makes it visible.
+//!
+//! Every directory that is not an image yet, or not any more, is locked by the process that works on it. The kernel
+//! drops that lock when the process dies, however it dies, so a directory that can be locked is nobody's and is swept.
+//! (A process id in its name only tells a person whose it was: numbers are used again, locks are not.)
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{Dir, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::io::{Errno, Result};
+
+use super::erase::erase;
+
+const IMPORTING: &str = ".importing-";
+const REMOVING: &str = ".removing-";
+const LOCK: &str = ".lock";
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::RDONLY);
+/// Others may pass through by name (a box's user must reach its root), not look around.
+const PASSABLE: Mode = Mode::from_raw_mode(0o711);
+
+/// A directory in the making; dropped without `publish`, it is deleted.
+pub(super) struct Staging {
+    images: OwnedFd,
+    name: String,
+    directory: OwnedFd,
+    state: State,
+}
+
+#[derive(PartialEq)]
+enum State {
+    Hidden,
+    Published,
+}
+
+/// Held while names in the images directory change hands.
+pub(super) struct StoreLock {
+    _handle: OwnedFd,
+}
+
+impl StoreLock {
+    pub(super) fn take(images: impl AsFd) -> Result<Self> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = rustix::fs::openat(images, LOCK, flags, Mode::RUSR | Mode::WUSR)?;
+        loop {
+            match rustix::fs::flock(&handle, FlockOperation::LockExclusive) {
+                Err(Errno::INTR) => {}
+                outcome => return outcome.map(|()| Self { _handle: handle }),
+            }
+        }
+    }
+}
+
+impl Staging {
+    /// Sweeps what dead processes left, then makes a new hidden directory, locked.
+    pub(super) fn new(images: OwnedFd) -> Result<Self> {
+        let _lock = StoreLock::take(&images)?;
+        sweep(&images)?;
+        let name = fresh(IMPORTING);
+        rustix::fs::mkdirat(&images, name.as_str(), Mode::RWXU)?;
+        let directory = rustix::fs::openat(&images, name.as_str(), DIRECTORY, Mode::empty())?;
+        let staging = Self { images, name, directory, state: State::Hidden };
+        rustix::fs::flock(&staging.directory, FlockOperation::NonBlockingLockExclusive)?;
+        rustix::fs::fchmod(&staging.directory, PASSABLE)?;
+        Ok(staging)
+    }
+
+    pub(super) fn directory(&self) -> &OwnedFd {
+        &self.directory
+    }
+
+    /// Makes the directory visible under `name`, durably; EEXIST when the name was taken meanwhile.
+    pub(super) fn publish(mut self, name: &str) -> Result<()> {
+        // The content first: after a power cut an image is whole or not there.
+        rustix::fs::syncfs(&self.directory)?;
+        let _lock = StoreLock::take(&self.images)?;
+        // Nobody sweeps while we have the store's lock, and a box may want the image the moment it is there.
+        rustix::fs::flock(&self.directory, FlockOperation::Unlock)?;
+        rustix::fs::renameat_with(&self.images, self.name.as_str(), &self.images, name, RenameFlags::NOREPLACE)?;
+        self.state = State::Published;
+        rustix::fs::fsync(&self.images)
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        if self.state == State::Hidden {
+            // What cannot be deleted now is swept by the next import.
+            let _ = erase(&self.images, &self.name);
+        }
+    }
+}
+
+/// Deletes the image `name` whose directory the caller has locked: hidden in one step, then taken apart.
+pub(super) fn retire(images: &OwnedFd, name: &str, lock: StoreLock) -> Result<()> {
+    let hidden = fresh(REMOVING);
+    rustix::fs::renameat_with(images, name, images, hidden.as_str(), RenameFlags::NOREPLACE)?;
+    rustix::fs::fsync(images)?;
+    drop(lock);
+    erase(images, &hidden)
+}
+
+/// Deletes hidden directories that no living process has locked.
+fn sweep(images: &OwnedFd) -> Result<()> {
+    let mut names = Dir::read_from(images)?;
+    while let Some(entry) = names.read() {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().to_str() else {
+            continue;
+        };
+        if !name.starts_with(IMPORTING) && !name.starts_with(REMOVING) {
+            continue;
+        }
+        let Ok(directory) = rustix::fs::openat(images, name, DIRECTORY, Mode::empty()) else {
+            continue;
+        };
+        if rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            erase(images, name)?;
+        }
+    }
+    Ok(())
+}
+
+fn fresh(prefix: &str) -> String {
+    // RandomState is seeded by the kernel; the name need only be new, and is made exclusively.
+    let random = RandomState::new().build_hasher().finish();
+    format!("{prefix}{}-{random:016x}", std::process::id())
+}

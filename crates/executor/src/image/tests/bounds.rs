@@ -1,0 +1,153 @@
+//! Sizes that lie, bombs, and counts without end.
+
+use std::io::{self, Read};
+
+use super::compression::gzip;
+use super::{Archive, Lab, name, pax_record};
+use crate::image::ImageError;
+
+#[test]
+fn a_declared_size_beyond_the_limit_is_refused_before_it_is_read() {
+    for size in [65 << 30, 1 << 50, u64::MAX - 511, u64::MAX] {
+        let archive = Archive::root().declared(b'0', b"huge", b"", 0o644, size, b"x");
+        let outcome = Lab::new().import(&archive.end());
+        assert!(matches!(outcome, Err(ImageError::TooLarge { .. })), "{size}: {outcome:?}");
+        let skipped = Archive::root().declared(b'z', b"huge", b"", 0o644, size, b"x");
+        let outcome = Lab::new().import(&skipped.end());
+        assert!(matches!(outcome, Err(ImageError::TooLarge { .. })), "{size}: {outcome:?}");
+        let pax = Archive::root().pax(&[("size", size.to_string().as_bytes())]).file("huge", 0o644, b"x");
+        let outcome = Lab::new().import(&pax.end());
+        assert!(matches!(outcome, Err(ImageError::TooLarge { .. })), "{size}: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_pax_size_overrides_the_header() {
+    let lab = Lab::new();
+    let archive = Archive::root()
+        .pax(&[("size", b"5"), ("mtime", b"-7.5")])
+        .declared(b'0', b"etc/five", b"", 0o644, 0, b"12345")
+        .file("etc/after", 0o644, b"x");
+    lab.import(&archive.end()).unwrap();
+    assert_eq!(std::fs::read_to_string(lab.inside("etc/five")).unwrap(), "12345");
+    assert!(lab.inside("etc/after").is_file());
+}
+
+#[test]
+fn absurd_extension_headers_are_refused() {
+    let content = vec![b'a'; 2 << 20];
+    for kind in [b'x', b'L', b'K'] {
+        for size in [2 << 20, 1 << 40, u64::MAX] {
+            let archive = Archive::root().declared(kind, b"x", b"", 0o644, size, &content);
+            let refusal = Lab::new().refusal(&archive.end());
+            assert!(refusal.contains("absurdly large"), "{refusal}");
+        }
+        let twice = Archive::root().entry(kind, b"x", b"", 0o644, &pax_record("path", b"a")).entry(
+            kind,
+            b"x",
+            b"",
+            0o644,
+            &pax_record("path", b"b"),
+        );
+        assert!(Lab::new().refusal(&twice.end()).contains("two extension headers"));
+        let alone = Archive::root().entry(kind, b"x", b"", 0o644, &pax_record("path", b"a"));
+        assert!(Lab::new().refusal(&alone.end()).contains("belongs to no entry"));
+    }
+}
+
+#[test]
+fn malformed_pax_records_are_refused() {
+    for (records, problem) in [
+        (b"99 path=a\n".as_slice(), "cut wrongly"),
+        (b"3 path=a\n", "cut wrongly"),
+        (b"0 path=a\n", "cut wrongly"),
+        (b"99999999999999999999999 path=a\n", "cut wrongly"),
+        (b"path=a\n", "cut wrongly"),
+        (b"9 path=ab", "cut wrongly"),
+        (b"7 path\n", "no `=`"),
+        (b"11 size=-1\n", "number"),
+        (b"30 size=99999999999999999999\n", "cut wrongly"),
+        (b"29 size=99999999999999999999\n", "number"),
+        (b"9 size=\n\n", "number"),
+        (b"12 mtime=xy\n", "number"),
+    ] {
+        let archive = Archive::root().entry(b'x', b"x", b"", 0o644, records).file("a", 0o644, b"");
+        let refusal = Lab::new().refusal(&archive.end());
+        assert!(refusal.contains(problem), "{}: {refusal}", records.escape_ascii());
+    }
+}
+
+#[test]
+fn numbers_that_are_none_are_refused() {
+    let mut header = [0; 512];
+    header[..4].copy_from_slice(b"file");
+    header[156] = b'0';
+    header[124..130].copy_from_slice(b"99zz99");
+    assert!(Lab::new().refusal(&Archive::root().block(header).end()).contains("size is not a number"));
+    header[124..130].copy_from_slice(b"000000");
+    header[100..104].copy_from_slice(b"rwxr");
+    assert!(Lab::new().refusal(&Archive::root().block(header).end()).contains("mode is not a number"));
+    let mut broken = Archive::root().file("etc/x", 0o644, b"");
+    let at = broken.0.len() - 512;
+    broken.0[at] ^= 1;
+    assert!(Lab::new().refusal(&broken.end()).contains("checksum is wrong"));
+}
+
+#[test]
+fn a_bomb_stops_at_the_limit() {
+    let mut lab = Lab::new();
+    lab.store.limits.bytes = 1 << 20;
+    let archive = Archive::root().file("zeros", 0o644, &vec![0; 2 << 20]).end();
+    let outcome = lab.import(&gzip(&archive));
+    assert!(matches!(outcome, Err(ImageError::TooLarge { limit: 1_048_576 })), "{outcome:?}");
+    // In many small pieces it costs the same.
+    let pieces =
+        (0..40).fold(Archive::root(), |archive, at| archive.file(&format!("zeros{at}"), 0o644, &vec![0; 64 << 10]));
+    assert!(matches!(lab.import(&gzip(&pieces.end())), Err(ImageError::TooLarge { .. })));
+}
+
+#[test]
+fn too_many_entries_are_refused_whatever_their_type() {
+    for kind in [b'0', b'5', b'3', b'g', b'z'] {
+        let mut lab = Lab::new();
+        lab.store.limits.entries = 50;
+        let many = (0..60)
+            .fold(Archive::root(), |archive, at| archive.entry(kind, format!("usr/{at}").as_bytes(), b"", 0o644, b""));
+        let outcome = lab.import(&many.end());
+        assert!(matches!(outcome, Err(ImageError::TooManyEntries { limit: 50 })), "{outcome:?}");
+    }
+}
+
+/// An archive that never ends: one header, over and over.
+struct Endless {
+    block: Vec<u8>,
+    given: usize,
+}
+
+impl Read for Endless {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let at = self.given % self.block.len();
+        let count = (&self.block[at..]).read(buffer)?;
+        self.given += count;
+        Ok(count)
+    }
+}
+
+#[test]
+fn an_endless_archive_ends() {
+    let mut lab = Lab::new();
+    lab.store.limits.entries = 5_000;
+    let block = Archive::default().file("usr/again", 0o755, b"").0;
+    let outcome = lab.store.import(&name("box"), "-", Endless { block, given: 0 }, &mut |_| {});
+    assert!(matches!(outcome, Err(ImageError::TooManyEntries { .. })), "{outcome:?}");
+    lab.check();
+}
+
+#[test]
+fn endless_padding_is_not_read_for_ever() {
+    let lab = Lab::new();
+    let archive = Archive::root().end();
+    let outcome = lab.store.import(&name("box"), "-", archive.as_slice().chain(io::repeat(0)), &mut |_| {});
+    assert!(matches!(outcome, Err(ImageError::Malformed { .. })), "{outcome:?}");
+    lab.check();
+}

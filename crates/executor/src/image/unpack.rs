@@ -1,0 +1,281 @@
+//! The judgement of each entry: what is placed, what is left out and counted, what ends the import.
+//!
+//! Owners and extended attributes are never taken over; modes lose their special bits and give the owner enough to
+//! remove and copy what is there. The directories on which a box mounts its own things must be plain directories,
+//! because a link in such a place would lead a mount astray.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::budget::Budget;
+use super::entries::{Entries, Entry, Kind};
+use super::name::{Depth, EntryName};
+use super::source::Stream;
+use super::sparse::SparseMap;
+use super::times::{DirectoryTimes, timestamps};
+use super::tree::{Tree, failed};
+use super::{ImageError, Progress, Skipped, erase};
+
+const CHUNK: usize = 128 * 1024;
+
+/// Where a box mounts, and whether an image that lacks the directory is given one.
+const MOUNT_POINTS: [(&str, Missing); 8] = [
+    ("dev", Missing::Made(0o755)),
+    ("proc", Missing::Made(0o755)),
+    ("sys", Missing::Left),
+    ("tmp", Missing::Made(0o1777)),
+    ("etc", Missing::Made(0o755)),
+    ("workspace", Missing::Made(0o755)),
+    ("run", Missing::Left),
+    ("home", Missing::Made(0o755)),
+];
+
+#[derive(Clone, Copy)]
+enum Missing {
+    Made(u32),
+    Left,
+}
+
+/// What was unpacked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Contents {
+    pub(super) bytes: u64,
+    pub(super) entries: u64,
+    pub(super) skipped: Skipped,
+    programs: u64,
+}
+
+pub(super) struct Unpacking<'p> {
+    tree: Tree,
+    times: DirectoryTimes,
+    budget: Budget,
+    contents: Contents,
+    progress: &'p mut dyn FnMut(Progress),
+    chunk: Vec<u8>,
+}
+
+impl<'p> Unpacking<'p> {
+    /// `root` is an empty directory; `scratch` lies on the same file system, outside it.
+    pub(super) fn new(
+        root: OwnedFd,
+        scratch: impl AsFd,
+        budget: Budget,
+        progress: &'p mut dyn FnMut(Progress),
+    ) -> std::io::Result<Self> {
+        Ok(Self {
+            tree: Tree::new(root),
+            times: DirectoryTimes::new(scratch)?,
+            budget,
+            contents: Contents::default(),
+            progress,
+            chunk: vec![0; CHUNK],
+        })
+    }
+
+    pub(super) fn run(mut self, stream: Stream<'_>) -> Result<Contents, ImageError> {
+        let mut entries = Entries::new(stream);
+        let mut empty = true;
+        while let Some(entry) = entries.next()? {
+            empty = false;
+            self.place(entry, &mut entries)?;
+            self.tell(&entries);
+        }
+        if empty {
+            return Err(ImageError::Empty);
+        }
+        entries.finish()?;
+        self.settle()
+    }
+
+    fn place(&mut self, entry: Entry, entries: &mut Entries<'_>) -> Result<(), ImageError> {
+        let name = &entry.name;
+        self.budget.charge(match &entry.kind {
+            Kind::File(Some(map)) => map.real_size,
+            _ => entry.stored,
+        })?;
+        match name.top() {
+            (b"dev", Depth::Beneath) => {
+                self.contents.skipped.dev_content += 1;
+                return Ok(());
+            }
+            (top, Depth::Itself) => refuse_mount_point(top, &entry.kind)?,
+            (_, Depth::Beneath) => {}
+        }
+        match &entry.kind {
+            // The root is made by us, open to whoever is in the box, whatever the archive says of it.
+            Kind::Directory if name.is_root() => {}
+            Kind::Unknown => self.contents.skipped.unknown += 1,
+            Kind::Device => self.contents.skipped.devices += 1,
+            Kind::Pipe => self.contents.skipped.pipes += 1,
+            _ if name.is_root() => {
+                return Err(ImageError::Conflict { name: "/".into(), problem: "the root must be a directory" });
+            }
+            Kind::Directory => {
+                let mode = self.keep_mode(entry.mode, 0o1777) | 0o700;
+                self.tree.make_directory(name, mode)?;
+                self.times.note(name.as_bytes(), entry.mtime).map_err(|error| failed(name, error))?;
+                self.contents.entries += 1;
+            }
+            Kind::File(map) => {
+                self.place_file(&entry, map.as_ref(), entries)?;
+                self.contents.entries += 1;
+            }
+            Kind::Symlink(target) => {
+                self.tree.make_symlink(name, target, entry.mtime)?;
+                self.contents.entries += 1;
+            }
+            Kind::HardLink(target) => {
+                self.tree.make_hard_link(name, target)?;
+                self.contents.entries += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn place_file(
+        &mut self,
+        entry: &Entry,
+        map: Option<&SparseMap>,
+        entries: &mut Entries<'_>,
+    ) -> Result<(), ImageError> {
+        let name = &entry.name;
+        let mut file = File::from(self.tree.create_file(name)?);
+        match map {
+            None => self.copy(&mut file, entry.stored, name, entries)?,
+            Some(map) => {
+                for segment in &map.segments {
+                    file.seek(SeekFrom::Start(segment.offset)).map_err(|error| failed(name, error))?;
+                    self.copy(&mut file, segment.length, name, entries)?;
+                }
+                file.set_len(map.real_size).map_err(|error| failed(name, error))?;
+                let stored: u64 = map.segments.iter().map(|segment| segment.length).sum();
+                self.contents.bytes += map.real_size - stored;
+            }
+        }
+        let mode = self.keep_mode(entry.mode, 0o777) | 0o600;
+        if mode & 0o111 != 0 {
+            self.contents.programs += 1;
+        }
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))
+            .and_then(|()| rustix::fs::futimens(&file, &timestamps(entry.mtime)))
+            .map_err(|error| failed(name, error))
+    }
+
+    /// Copies `length` bytes of the entry's content in chunks.
+    fn copy(
+        &mut self,
+        file: &mut File,
+        length: u64,
+        name: &EntryName,
+        entries: &mut Entries<'_>,
+    ) -> Result<(), ImageError> {
+        let mut left = length;
+        while left > 0 {
+            let wanted = self.chunk.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            let count = entries.read_content(&mut self.chunk[..wanted])?;
+            if count == 0 {
+                return Err(entries.malformed("its content is shorter than its map"));
+            }
+            file.write_all(&self.chunk[..count]).map_err(|error| failed(name, error))?;
+            left -= count as u64;
+            self.contents.bytes += count as u64;
+            self.tell(entries);
+        }
+        Ok(())
+    }
+
+    fn keep_mode(&mut self, mode: u32, kept: u32) -> u32 {
+        if mode & 0o7777 & !kept != 0 {
+            self.contents.skipped.special_bits += 1;
+        }
+        mode & kept
+    }
+
+    fn tell(&mut self, entries: &Entries<'_>) {
+        (self.progress)(Progress {
+            read: entries.stream().archive_bytes(),
+            entries: self.contents.entries,
+            bytes: self.contents.bytes,
+        });
+    }
+
+    /// After the last entry: is this a root, are the mount points sound, and the times of directories.
+    fn settle(mut self) -> Result<Contents, ImageError> {
+        let is_directory = |path: &[u8]| self.tree.open(path, OFlags::PATH | OFlags::DIRECTORY).is_ok();
+        if self.contents.programs == 0 && !is_directory(b"bin") && !is_directory(b"usr/bin") {
+            return Err(ImageError::NotARoot);
+        }
+        // Before the mount points are made, so that making them does not need to care about times.
+        let tree = &self.tree;
+        self.times
+            .replay(|path, mtime| {
+                match tree.open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW) {
+                    Ok(directory) => Ok(rustix::fs::futimens(directory, &timestamps(mtime))?),
+                    // Something later in the archive took the directory's place.
+                    Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
+                    Err(error) => Err(error.into()),
+                }
+            })
+            .map_err(|source| ImageError::Write { name: "/".into(), source })?;
+        for (name, missing) in MOUNT_POINTS {
+            check_mount_point(self.tree.root(), name, missing, &mut self.contents.skipped)?;
+        }
+        Ok(self.contents)
+    }
+}
+
+fn refuse_mount_point(top: &[u8], kind: &Kind) -> Result<(), ImageError> {
+    let found = match kind {
+        Kind::Directory => return Ok(()),
+        Kind::Symlink(_) => "a symbolic link",
+        Kind::File(_) => "a file",
+        Kind::HardLink(_) => "a hard link",
+        Kind::Device => "a device",
+        Kind::Pipe => "a pipe",
+        Kind::Unknown => "of an unknown type",
+    };
+    match MOUNT_POINTS.iter().find(|(name, _)| name.as_bytes() == top) {
+        Some((name, _)) => Err(ImageError::MountPoint { name, found }),
+        None => Ok(()),
+    }
+}
+
+/// What the entries added up to is looked at once more, on disk: the last word is what a mount would find.
+fn check_mount_point(
+    root: &OwnedFd,
+    name: &'static str,
+    missing: Missing,
+    skipped: &mut Skipped,
+) -> Result<(), ImageError> {
+    let write = |error: Errno| ImageError::Write { name: name.into(), source: error.into() };
+    match rustix::fs::statat(root, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::Directory => {}
+        Ok(_) => {
+            return Err(ImageError::MountPoint { name, found: "not a directory" });
+        }
+        Err(Errno::NOENT) => {
+            let Missing::Made(mode) = missing else {
+                return Ok(());
+            };
+            rustix::fs::mkdirat(root, name, Mode::RWXU).map_err(write)?;
+            let directory = open_directory(root, name).map_err(write)?;
+            rustix::fs::fchmod(directory, Mode::from_raw_mode(mode)).map_err(write)?;
+        }
+        Err(error) => return Err(write(error)),
+    }
+    if name == "dev" {
+        // An entry can reach it through a link; a box must not find anything in it even if its own /dev fails.
+        let directory = open_directory(root, name).map_err(write)?;
+        skipped.dev_content += erase::empty(&directory).map_err(write)?;
+    }
+    Ok(())
+}
+
+fn open_directory(root: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(root, name, flags, Mode::empty())
+}

@@ -1,0 +1,32 @@
+//! THE HANDS: a grant becomes a running box, and a box an outcome.
+//!
+//! A grant is the only thing accepted; who asked and why is not known here. `host` learns what this machine
+//! offers, `sources` opens the directories that the grant names, `lower` turns both into a plan (pure), `start`
+//! hands the plan to a jail, `running` follows the box to its end. This process itself never forks, unshares or
+//! mounts.
+
+pub mod image;
+
+mod capture;
+mod cgroup;
+mod error;
+mod etc;
+mod host;
+mod limits;
+mod lower;
+mod outcome;
+mod program;
+mod running;
+mod sources;
+mod start;
+
+pub use capture::{Captured, capture};
+pub use cgroup::{CgroupLayout, CgroupSupport};
+pub use error::Error;
+pub use host::Host;
+pub use jail::plan::{Privilege, WindowSize};
+pub use jail::report::{Protection, ProtectionName, ProtectionState, Step, StepTime};
+pub use outcome::{Ending, Outcome, Usage};
+pub use running::{Handle, Running, Streams};
+pub use sources::real_path;
+pub use start::{Executor, Options};

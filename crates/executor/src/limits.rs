@@ -1,0 +1,135 @@
+//! The limits of a box in the kernel's terms: cgroup files where there are cgroups, a watchdog where not.
+//!
+//! Pure, like `lower`. Whatever cannot be enforced is said in the plan's protections; nothing is left out silently.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+
+use jail::plan::{CgroupDirectory, CgroupSetting, CgroupVersion, Cgroups, Privilege, Watchdog};
+use jail::report::{Protection, ProtectionName};
+use policy::{Field, Limits};
+
+use crate::cgroup::{CgroupLayout, Controller};
+use crate::host::Host;
+
+/// PID 1 counts as a process of the box, but not against what the box was promised.
+pub(crate) const OUR_PROCESSES: u64 = 1;
+const MIB: u64 = 1024 * 1024;
+/// The kernel takes a quota of at least 1 ms; a small share needs a long period to come out at that.
+const PERIOD_MICROSECONDS: u64 = 100_000;
+const LONG_PERIOD_MICROSECONDS: u64 = 1_000_000;
+const SMALL_SHARE_MILLIS: u64 = 10;
+
+/// The box's cgroups, and what is known about its limits before it exists.
+pub(crate) fn cgroups(limits: &Limits, host: &Host, name: &str) -> (Option<Cgroups>, Vec<Protection>) {
+    let layout = match &host.cgroups {
+        Ok(layout) => layout,
+        Err(why) => return (None, without(why)),
+    };
+    let mut protections = Vec::new();
+    let mut directories: BTreeMap<&CString, Vec<CgroupSetting>> = BTreeMap::new();
+    let controllers = [
+        (&layout.memory, ProtectionName::MemoryLimit),
+        (&layout.pids, ProtectionName::PidsLimit),
+        (&layout.cpu, ProtectionName::CpuLimit),
+    ];
+    for (controller, protects) in controllers {
+        match controller {
+            Some(controller) => {
+                let settings = settings(layout, controller, protects, limits);
+                directories.entry(&controller.parent).or_default().extend(settings);
+            }
+            None => protections.push(Protection::not_available(protects, "this cgroup has no such controller")),
+        }
+    }
+    let directories = directories
+        .into_iter()
+        .map(|(parent, settings)| CgroupDirectory { parent: parent.clone(), name: literal(name), settings })
+        .collect();
+    (Some(Cgroups { version: layout.version, directories }), protections)
+}
+
+fn settings(
+    layout: &CgroupLayout,
+    controller: &Controller,
+    protects: ProtectionName,
+    limits: &Limits,
+) -> Vec<CgroupSetting> {
+    let main = |file: &str, value: String| CgroupSetting { file: literal(file), value, protects: Some(protects) };
+    let refine = |file: &str, value: String| CgroupSetting { file: literal(file), value, protects: None };
+    let bytes = (limits.get(Field::MemoryMb) * MIB).to_string();
+    let pids = (limits.get(Field::Pids) + OUR_PROCESSES).to_string();
+    let (quota, period) = quota(limits.get(Field::CpuMillis));
+    match (layout.version, protects) {
+        (CgroupVersion::V1, ProtectionName::MemoryLimit) => {
+            let mut settings = vec![main("memory.limit_in_bytes", bytes.clone())];
+            if controller.swap {
+                settings.push(refine("memory.memsw.limit_in_bytes", bytes));
+            }
+            settings
+        }
+        (CgroupVersion::V2, ProtectionName::MemoryLimit) => vec![
+            main("memory.max", bytes),
+            refine("memory.swap.max", "0".to_owned()),
+            // Out of memory ends the box as a whole, never half of it.
+            refine("memory.oom.group", "1".to_owned()),
+        ],
+        (_, ProtectionName::PidsLimit) => vec![main("pids.max", pids)],
+        (CgroupVersion::V1, _) => {
+            vec![refine("cpu.cfs_period_us", period.to_string()), main("cpu.cfs_quota_us", quota.to_string())]
+        }
+        (CgroupVersion::V2, _) => vec![main("cpu.max", format!("{quota} {period}"))],
+    }
+}
+
+fn quota(cpu_millis: u64) -> (u64, u64) {
+    let period = if cpu_millis < SMALL_SHARE_MILLIS { LONG_PERIOD_MICROSECONDS } else { PERIOD_MICROSECONDS };
+    (cpu_millis * period / 1000, period)
+}
+
+/// What stands in for cgroups.
+fn without(why: &str) -> Vec<Protection> {
+    vec![
+        Protection::partial(
+            ProtectionName::MemoryLimit,
+            format!("{why}; PID 1 of the box counts its memory 20 times a second and ends it when it is over"),
+        ),
+        Protection::partial(
+            ProtectionName::PidsLimit,
+            format!("{why}; the number of processes is limited per user id (RLIMIT_NPROC)"),
+        ),
+        Protection::not_available(ProtectionName::CpuLimit, why),
+    ]
+}
+
+/// PID 1 counts memory where the kernel does not.
+pub(crate) fn watchdog(limits: &Limits, protections: &[Protection], file_systems: Vec<CString>) -> Option<Watchdog> {
+    let uncounted = protections.iter().any(|protection| protection.name == ProtectionName::MemoryLimit);
+    uncounted.then(|| Watchdog { memory_bytes: limits.get(Field::MemoryMb) * MIB, file_systems })
+}
+
+/// The user id that a box gets on the host: as root one that nobody else has, otherwise our own.
+pub(crate) fn host_ids(host: &Host, own_uid: u32) -> (u32, u32) {
+    match host.privilege {
+        Privilege::Root => (own_uid, own_uid),
+        Privilege::Rootless => (host.uid, host.gid),
+    }
+}
+
+fn literal(text: &str) -> CString {
+    CString::new(text).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quota;
+
+    #[test]
+    fn a_small_share_of_a_processor_still_has_a_quota_that_the_kernel_takes() {
+        for millis in [1, 5, 9, 10, 500, 1000, 64_000] {
+            let (quota, period) = quota(millis);
+            assert!(quota >= 1000, "{millis}");
+            assert_eq!(quota * 1000 / period, millis);
+        }
+    }
+}

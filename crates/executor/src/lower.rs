@@ -1,0 +1,301 @@
+//! Grant and host facts become a plan. Pure: the same input gives the same plan, and a snapshot test shows it.
+//!
+//! What a box contains is decided here and only here. The operations are in the order in which the jail applies
+//! them: a root, the system, /etc, /dev, /proc, places to write, what the grant adds, and at last a lock on the root.
+
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use jail::plan::{
+    Access, AccessRight, Command, FileKind, Identity, MountAccess, Operation, Plan, Privilege, Resource, ResourceLimit,
+    Source, WindowSize,
+};
+use jail::report::Step;
+use policy::{Field, Grant};
+
+use crate::error::{Error, protection_of};
+use crate::etc;
+use crate::host::{Host, SystemKind};
+use crate::limits;
+use crate::sources::{Opened, Sources};
+
+const MIB: u64 = 1024 * 1024;
+/// The root holds directories, links and a few small files.
+const ROOT_SIZE: u64 = 4 * MIB;
+const ROOT_INODES: u64 = 4096;
+/// One file or directory per so many bytes of a memory file system.
+const BYTES_PER_INODE: u64 = 4096;
+const WORKSPACE: &str = "/workspace";
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("/dev/fd", "/proc/self/fd"),
+    ("/dev/stdin", "/proc/self/fd/0"),
+    ("/dev/stdout", "/proc/self/fd/1"),
+    ("/dev/stderr", "/proc/self/fd/2"),
+    ("/dev/ptmx", "pts/ptmx"),
+];
+/// Files of /proc that tell about the machine or other tenants, or have been used against it. /proc is mounted
+/// read-only as a whole, so what is only dangerous to write needs no entry.
+const MASKED_FILES: [&str; 12] = [
+    "kcore",
+    "keys",
+    "key-users",
+    "kallsyms",
+    "kmsg",
+    "kpagecount",
+    "kpageflags",
+    "timer_list",
+    "interrupts",
+    "softirqs",
+    "sched_debug",
+    "sysrq-trigger",
+];
+const MASKED_DIRECTORIES: [&str; 7] = ["acpi", "asound", "bus", "driver", "fs", "irq", "scsi"];
+const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Hosts allow far more; a box that needs more than this is leaking them.
+const OPEN_FILES: u64 = 16_384;
+const LOCKED_MEMORY: u64 = 8 * MIB;
+const MESSAGE_QUEUES: u64 = 819_200;
+
+/// What is not in the grant because it is no permission: how this one box is named, shown and tested.
+#[derive(Debug)]
+pub(crate) struct Particulars {
+    pub(crate) name: String,
+    pub(crate) host_uid: u32,
+    pub(crate) host_gid: u32,
+    pub(crate) terminal: Option<WindowSize>,
+    pub(crate) hold_at: Option<Step>,
+    /// Ringwall's own directory, covered wherever a box would see it.
+    pub(crate) hidden: Option<PathBuf>,
+}
+
+/// The whole translation.
+pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: &Particulars) -> Result<Plan, Error> {
+    let limits = &grant.effective().limits;
+    let scratch = limits.get(Field::ScratchMb) * MIB;
+    let identity = Identity {
+        privilege: host.privilege,
+        inside_uid: etc::UID,
+        inside_gid: etc::GID,
+        host_uid: particulars.host_uid,
+        host_gid: particulars.host_gid,
+    };
+    let (cgroups, protections) = limits::cgroups(limits, host, &particulars.name);
+    Ok(Plan {
+        hostname: literal(etc::HOSTNAME),
+        operations: operations(host, sources, scratch, &identity, particulars.hidden.as_deref()),
+        resource_limits: resource_limits(limits.get(Field::Pids)),
+        access: access(sources),
+        watchdog: limits::watchdog(limits, &protections, scratch_places(sources)),
+        cgroups,
+        protections,
+        terminal: particulars.terminal,
+        command: command(grant, particulars.terminal.is_some())?,
+        required: grant.effective().require.iter().map(|requirement| protection_of(*requirement)).collect(),
+        hold_at: particulars.hold_at,
+        identity,
+    })
+}
+
+fn operations(
+    host: &Host,
+    sources: &Sources,
+    scratch: u64,
+    identity: &Identity,
+    hidden: Option<&Path>,
+) -> Vec<Operation> {
+    let mut operations = Vec::new();
+    match &sources.image {
+        None => {
+            operations.push(Operation::TmpfsRoot { size: ROOT_SIZE, inodes: ROOT_INODES });
+            operations.extend(system(host));
+        }
+        Some(image) => operations.push(Operation::OverlayRoot {
+            image: source(image, identity),
+            size: scratch,
+            inodes: scratch / BYTES_PER_INODE,
+        }),
+    }
+    operations.extend(etc::files().map(|(at, content)| Operation::File {
+        at: literal(at),
+        content: content.into_bytes(),
+        mode: 0o644,
+    }));
+    operations.extend(devices(scratch, sources.image.is_some()));
+    operations.extend(processes());
+    operations.push(tmpfs("/tmp", scratch, 0o1777));
+    operations.push(tmpfs(etc::HOME, scratch, 0o755));
+    operations.push(match &sources.workspace {
+        None => tmpfs(WORKSPACE, scratch, 0o755),
+        Some(directory) => bind(directory, WORKSPACE.as_bytes(), MountAccess::ReadWrite, identity),
+    });
+    for directory in &sources.read_only {
+        operations.push(bind(directory, directory.path.as_bytes(), MountAccess::ReadOnly, identity));
+    }
+    operations.extend(hidden.into_iter().flat_map(|hidden| cover(hidden, sources)));
+    if sources.image.is_none() {
+        operations.push(Operation::Directory { at: literal("/var"), mode: 0o755 });
+        operations.push(Operation::Symlink { at: literal("/var/tmp"), target: literal("/tmp") });
+        operations.push(Operation::SealRoot);
+    }
+    operations
+}
+
+/// The host's programs and libraries, read-only, and the parts of its /etc that they need.
+fn system(host: &Host) -> Vec<Operation> {
+    let plain = |path: &CString| Source { path: path.clone(), identity: None, owner: None };
+    let directories = host.system.iter().map(|entry| match &entry.kind {
+        SystemKind::Directory => Operation::Bind {
+            source: plain(&entry.path),
+            at: entry.path.clone(),
+            kind: FileKind::Directory,
+            access: MountAccess::ReadOnly,
+        },
+        SystemKind::Symlink(target) => Operation::Symlink { at: entry.path.clone(), target: target.clone() },
+    });
+    let etc = host.etc.iter().map(|entry| Operation::Bind {
+        source: plain(&entry.path),
+        at: entry.path.clone(),
+        kind: entry.kind,
+        access: MountAccess::ReadOnly,
+    });
+    directories.chain(etc).collect()
+}
+
+fn devices(scratch: u64, on_image: bool) -> Vec<Operation> {
+    let mut operations = Vec::new();
+    if on_image {
+        // Whatever the image brought as /dev is covered, not used.
+        operations.push(tmpfs("/dev", MIB, 0o755));
+    }
+    operations.extend(DEVICES.map(|name| {
+        let path = literal(&format!("/dev/{name}"));
+        Operation::Device { source: path.clone(), at: path }
+    }));
+    operations.extend(DEVICE_LINKS.map(|(at, target)| Operation::Symlink { at: literal(at), target: literal(target) }));
+    operations.push(Operation::Pts { at: literal("/dev/pts") });
+    operations.push(tmpfs("/dev/shm", scratch, 0o1777));
+    operations
+}
+
+fn processes() -> Vec<Operation> {
+    let mask = |kind| move |name: &str| Operation::Mask { at: literal(&format!("/proc/{name}")), kind };
+    let mut operations = vec![Operation::Proc { at: literal("/proc") }];
+    operations.extend(MASKED_FILES.map(mask(FileKind::File)));
+    operations.extend(MASKED_DIRECTORIES.map(mask(FileKind::Directory)));
+    operations
+}
+
+fn tmpfs(at: &str, size: u64, mode: u32) -> Operation {
+    Operation::Tmpfs { at: literal(at), size, inodes: (size / BYTES_PER_INODE).max(64), mode }
+}
+
+fn bind(directory: &Opened, at: &[u8], access: MountAccess, identity: &Identity) -> Operation {
+    Operation::Bind {
+        source: source(directory, identity),
+        at: CString::new(at).unwrap_or_default(),
+        kind: FileKind::Directory,
+        access,
+    }
+}
+
+/// Our own directory may lie below one that the box is shown: there it is empty.
+fn cover(hidden: &Path, sources: &Sources) -> Vec<Operation> {
+    let workspace = sources.workspace.iter().map(|directory| (directory, Path::new(WORKSPACE)));
+    let read_only = sources.read_only.iter().map(|directory| (directory, path_of(directory)));
+    workspace
+        .chain(read_only)
+        .filter_map(|(directory, at)| {
+            let below = hidden.strip_prefix(path_of(directory)).ok()?;
+            let at = CString::new(at.join(below).into_os_string().into_encoded_bytes()).ok()?;
+            Some(Operation::Mask { at, kind: FileKind::Directory })
+        })
+        .collect()
+}
+
+fn path_of(directory: &Opened) -> &Path {
+    Path::new(OsStr::from_bytes(directory.path.as_bytes()))
+}
+
+/// As root a directory that belongs to somebody else shows inside as the box's own, through an id-mapped mount.
+fn source(directory: &Opened, identity: &Identity) -> Source {
+    let foreign = directory.owner.uid != identity.host_uid || directory.owner.gid != identity.host_gid;
+    let owner = (identity.privilege == Privilege::Root && foreign).then_some(directory.owner);
+    Source { path: directory.path.clone(), identity: Some(directory.identity), owner }
+}
+
+fn resource_limits(pids: u64) -> Vec<ResourceLimit> {
+    [
+        (Resource::CoreSize, 0),
+        (Resource::OpenFiles, OPEN_FILES),
+        (Resource::Processes, pids + limits::OUR_PROCESSES),
+        (Resource::LockedMemory, LOCKED_MEMORY),
+        (Resource::MessageQueues, MESSAGE_QUEUES),
+        (Resource::RealtimePriority, 0),
+    ]
+    .map(|(resource, value)| ResourceLimit { resource, value })
+    .to_vec()
+}
+
+/// Landlock's view of the same: everything can be read, and written to where the mounts are writable.
+fn access(sources: &Sources) -> Vec<Access> {
+    let rule = |beneath: &str, right| Access { beneath: literal(beneath), right };
+    let mut rules = match sources.image {
+        Some(_) => vec![rule("/", AccessRight::Write)],
+        None => vec![rule("/", AccessRight::Read)],
+    };
+    rules.push(rule("/dev", AccessRight::WriteExisting));
+    rules.extend(["/tmp", "/dev/shm", etc::HOME, WORKSPACE].map(|path| rule(path, AccessRight::Write)));
+    rules
+}
+
+/// The memory file systems of the box.
+fn scratch_places(sources: &Sources) -> Vec<CString> {
+    let mut places = vec!["/tmp", "/dev/shm", etc::HOME];
+    if sources.workspace.is_none() {
+        places.push(WORKSPACE);
+    }
+    if sources.image.is_some() {
+        places.push("/");
+    }
+    places.into_iter().map(literal).collect()
+}
+
+/// The environment is built from nothing; what the grant names comes last and wins.
+fn command(grant: &Grant, on_terminal: bool) -> Result<Command, Error> {
+    let mut environment = std::collections::BTreeMap::from([
+        ("HOME", OsStr::new(etc::HOME)),
+        ("LANG", OsStr::new("C.UTF-8")),
+        ("LOGNAME", OsStr::new(etc::USER)),
+        ("PATH", OsStr::new(SEARCH)),
+        ("SHELL", OsStr::new("/bin/sh")),
+        ("USER", OsStr::new(etc::USER)),
+    ]);
+    if on_terminal {
+        environment.insert("TERM", OsStr::new("xterm-256color"));
+    }
+    environment.extend(grant.env().iter().map(|(key, value)| (key.as_str(), value.expose())));
+    let search = environment.get("PATH").copied().unwrap_or_default().as_bytes().split(|byte| *byte == b':');
+    Ok(Command {
+        argv: grant.argv().iter().map(|word| c_string("an argument", word.as_bytes())).collect::<Result<_, _>>()?,
+        search: search
+            .filter(|directory| !directory.is_empty())
+            .map(|directory| c_string("PATH", directory))
+            .collect::<Result<_, _>>()?,
+        environment: environment
+            .iter()
+            .map(|(key, value)| c_string("the environment", &[key.as_bytes(), b"=", value.as_bytes()].concat()))
+            .collect::<Result<_, _>>()?,
+        directory: c_string("the directory", grant.cwd().as_os_str().as_bytes())?,
+    })
+}
+
+fn c_string(what: &'static str, bytes: &[u8]) -> Result<CString, Error> {
+    CString::new(bytes).map_err(|_| Error::NulByte(what))
+}
+
+/// A constant of this file; none contains a NUL byte.
+fn literal(text: &str) -> CString {
+    CString::new(text).unwrap_or_default()
+}

@@ -1,0 +1,194 @@
+//! A box while it runs: orders go in, reports come out, and its end is waited for to the last process.
+//!
+//! The time limit is kept here, on the monotonic clock: SIGTERM, a moment to obey, then the end. Dropping a
+//! running box ends it.
+
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::process::Child;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jail::report::{Ending as JailEnding, Order, Protection, Report, StepTime};
+use jail::wire;
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+
+use crate::error::Error;
+use crate::outcome::{Ending, Outcome, Usage};
+
+/// How long a box may take to obey SIGTERM.
+const GRACE: Duration = Duration::from_secs(1);
+const SIGTERM: i32 = 15;
+const SIGKILL: i32 = 9;
+const ENOENT: i32 = 2;
+
+/// The outer ends of the command's standard streams.
+#[derive(Debug)]
+pub enum Streams {
+    Pipes { stdin: OwnedFd, stdout: OwnedFd, stderr: OwnedFd },
+    Terminal(OwnedFd),
+}
+
+/// A started box.
+#[derive(Debug)]
+pub struct Running {
+    /// Taken by whoever moves the bytes.
+    pub streams: Option<Streams>,
+    handle: Handle,
+    jail: Child,
+    began: Instant,
+    time_limit: Option<Duration>,
+    protections: Vec<Protection>,
+    steps: Vec<StepTime>,
+}
+
+/// Gives orders to a running box, from anywhere.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    control: Arc<UnixStream>,
+}
+
+impl Handle {
+    /// Sends a signal to every process in the box. A box that has ended ignores it.
+    pub fn signal(&self, number: i32) {
+        let _ = wire::send(self.control.as_ref(), &Order::Signal(number), &[]);
+    }
+
+    /// Ends the box now.
+    pub fn kill(&self) {
+        let _ = wire::send(self.control.as_ref(), &Order::Kill, &[]);
+    }
+
+    /// Asks with a signal, and after a moment insists.
+    pub async fn stop(&self, signal: i32) {
+        self.signal(signal);
+        tokio::time::sleep(GRACE).await;
+        self.kill();
+    }
+}
+
+impl Running {
+    pub(crate) fn new(control: UnixStream, jail: Child, began: Instant, time_limit_ms: u64) -> Self {
+        let time_limit = (time_limit_ms != policy::UNLIMITED).then(|| Duration::from_millis(time_limit_ms));
+        Running {
+            streams: None,
+            handle: Handle { control: Arc::new(control) },
+            jail,
+            began,
+            time_limit,
+            protections: Vec::new(),
+            steps: Vec::new(),
+        }
+    }
+
+    pub(crate) fn control(&self) -> &UnixStream {
+        &self.handle.control
+    }
+
+    pub(crate) fn started(&mut self, protections: Vec<Protection>, steps: Vec<StepTime>) {
+        self.protections = protections;
+        self.steps = steps;
+        // The time limit is the command's own; making the box does not count.
+        self.began = Instant::now();
+    }
+
+    /// Waits for the end of a box that was told to stop half-made.
+    pub(crate) async fn hold(&self) {
+        while let Ok(Some(_)) = receive(self.control()).await {}
+    }
+
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// The jail's process id, for measuring it from outside.
+    pub fn jail_pid(&self) -> u32 {
+        self.jail.id()
+    }
+
+    /// Waits until nothing of the box is left: no process, no mount, no cgroup.
+    pub async fn wait(mut self) -> Result<Outcome, Error> {
+        let handle = self.handle();
+        let mut timed_out = false;
+        let mut ended = None;
+        let mut duration = None;
+        let limit = async {
+            match self.time_limit {
+                Some(limit) => tokio::time::sleep_until((self.began + limit).into()).await,
+                None => std::future::pending().await,
+            }
+            handle.stop(SIGTERM).await;
+            std::future::pending::<()>().await;
+        };
+        tokio::pin!(limit);
+        let deadline = self.time_limit.map(|limit| self.began + limit);
+        let closing = loop {
+            let report = tokio::select! {
+                biased;
+                report = receive(&self.handle.control) => report?,
+                () = &mut limit => None,
+            };
+            match report {
+                Some((Report::Ended { ending, cpu_microseconds, largest_resident_bytes }, _)) => {
+                    let now = Instant::now();
+                    timed_out = deadline.is_some_and(|deadline| now >= deadline);
+                    duration = Some(now - self.began);
+                    let cpu = Duration::from_micros(cpu_microseconds);
+                    ended = Some((ending, Usage { cpu, peak_memory_bytes: largest_resident_bytes }));
+                }
+                Some((Report::Closed(closing), _)) => break closing,
+                Some((Report::NotExecuted { tried, errno }, _)) => {
+                    let command = tried.to_string_lossy().into_owned();
+                    return Err(match errno {
+                        ENOENT => Error::CommandNotFound { command },
+                        errno => Error::CommandNotExecutable { command, errno },
+                    });
+                }
+                Some((Report::Failed(failure), _)) => return Err(Error::Setup(failure)),
+                Some((Report::Started { .. } | Report::Terminal | Report::Holding(_), _)) => {}
+                None => return Err(Error::JailDied),
+            }
+        };
+        // PID 1 says nothing when it is killed itself: by us at a deadline, or by the kernel for memory.
+        let timed_out = timed_out || (ended.is_none() && deadline.is_some_and(|deadline| Instant::now() >= deadline));
+        let (ending, mut usage) = ended.unwrap_or((JailEnding::Signalled(SIGKILL), Usage::default()));
+        usage.peak_memory_bytes = closing.peak_memory_bytes.unwrap_or(usage.peak_memory_bytes);
+        Ok(Outcome {
+            ending: match ending {
+                _ if timed_out => Ending::TimedOut,
+                JailEnding::Exited(code) => Ending::Exited(code),
+                JailEnding::Signalled(signal) => Ending::Signalled(signal),
+                JailEnding::OverMemory => Ending::Signalled(SIGKILL),
+            },
+            out_of_memory: closing.oom_kills > 0 || ending == JailEnding::OverMemory,
+            duration: duration.unwrap_or_else(|| self.began.elapsed()),
+            usage,
+            protections: std::mem::take(&mut self.protections),
+            steps: std::mem::take(&mut self.steps),
+        })
+    }
+}
+
+impl Drop for Running {
+    /// Whatever way we got here, no jail stays: told to end, it takes its box along, and is reaped.
+    fn drop(&mut self) {
+        self.handle.kill();
+        let _ = rustix::net::shutdown(self.handle.control.as_ref(), rustix::net::Shutdown::Both);
+        let _ = self.jail.wait();
+    }
+}
+
+/// The jail's next report; `None` when it is gone. (The socket keeps message boundaries, which tokio's stream
+/// type neither knows nor minds: it only waits.)
+pub(crate) async fn receive(control: &UnixStream) -> Result<Option<(Report, Vec<OwnedFd>)>, Error> {
+    loop {
+        control.readable().await.map_err(Error::Talk)?;
+        match control.try_io(Interest::READABLE, || Ok(wire::receive(control)?)) {
+            Ok(message) => return Ok(message),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(None),
+            Err(error) => return Err(Error::Talk(error)),
+        }
+    }
+}

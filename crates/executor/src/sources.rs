@@ -1,0 +1,126 @@
+//! The directories that a grant names, opened once and held until the box stands.
+//!
+//! The policy judged real paths. If opening one now leads elsewhere, somebody swapped a link in between, and the
+//! box is refused. The handle stays open so that the inode that the jail compares cannot be reused meanwhile.
+
+use std::ffi::{CString, OsStr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use jail::plan::{FileIdentity, Owner};
+use policy::{Grant, Root, Workspace};
+use rustix::fs::{Access, AtFlags, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::error::Error;
+use crate::image::{HeldImage, Store};
+
+/// Everything that a plan mounts from outside the system directories.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    pub(crate) workspace: Option<Opened>,
+    pub(crate) read_only: Vec<Opened>,
+    pub(crate) image: Option<Opened>,
+}
+
+/// An open directory and what is known of it.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) path: CString,
+    pub(crate) identity: FileIdentity,
+    pub(crate) owner: Owner,
+    /// Held, not read: see above.
+    _held: Held,
+}
+
+#[derive(Debug)]
+pub(crate) enum Held {
+    Directory(#[expect(dead_code, reason = "kept open, never read")] OwnedFd),
+    Image(#[expect(dead_code, reason = "kept locked, never read")] HeldImage),
+    /// Tests of the pure part hold nothing.
+    #[cfg(test)]
+    Nothing,
+}
+
+impl Opened {
+    pub(crate) fn new(path: CString, status: &Stat, held: Held) -> Self {
+        let identity = FileIdentity { device: status.st_dev, inode: status.st_ino };
+        Opened { path, identity, owner: Owner { uid: status.st_uid, gid: status.st_gid }, _held: held }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn pretend(path: &std::ffi::CStr, owner: u32) -> Self {
+        let identity = FileIdentity { device: 1, inode: 2 };
+        Opened { path: path.to_owned(), identity, owner: Owner { uid: owner, gid: owner }, _held: Held::Nothing }
+    }
+}
+
+impl Sources {
+    /// `data` is Ringwall's own directory, which no grant can name.
+    pub(crate) fn open(grant: &Grant, images: &Store, data: Option<&Path>) -> Result<Self, Error> {
+        let open = |path: &PathBuf| match data {
+            Some(data) if path.starts_with(data) => Err(Error::OwnData(path.clone())),
+            _ => open(path),
+        };
+        let workspace = match grant.workspace() {
+            Workspace::Private => None,
+            Workspace::Directory(path) => Some(open(path)?),
+        };
+        let image = match grant.root() {
+            Root::Host => None,
+            Root::Image(name) => Some(open_image(images, name)?),
+        };
+        let read_only = grant.read_only().iter().map(open).collect::<Result<_, _>>()?;
+        Ok(Sources { workspace, read_only, image })
+    }
+}
+
+/// An image is held, so that it cannot be removed while the box is being made.
+fn open_image(images: &Store, name: &policy::ImageName) -> Result<Opened, Error> {
+    let image = images.hold(name)?;
+    let path = image.path().to_owned();
+    let fail = |errno: Errno| Error::OpenDirectory { path: path.clone(), source: errno.into() };
+    let real = where_is(image.as_fd()).map_err(fail)?;
+    let status = rustix::fs::fstat(&image).map_err(fail)?;
+    let path = CString::new(real).map_err(|_| Error::NulByte("a path"))?;
+    Ok(Opened::new(path, &status, Held::Image(image)))
+}
+
+/// Opens a real path; a path that leads through a link is not one.
+fn open(path: &Path) -> Result<Opened, Error> {
+    let handle = open_directory(path)?;
+    let fail = |errno: Errno| Error::OpenDirectory { path: path.to_owned(), source: errno.into() };
+    if where_is(handle.as_fd()).map_err(fail)? != path.as_os_str().as_bytes() {
+        return Err(Error::DirectoryReplaced(path.to_owned()));
+    }
+    rustix::fs::accessat(&handle, c".", Access::READ_OK | Access::EXEC_OK, AtFlags::EACCESS)
+        .map_err(|_| Error::DirectoryUnreadable(path.to_owned()))?;
+    let status = rustix::fs::fstat(&handle).map_err(fail)?;
+    let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Error::NulByte("a path"))?;
+    Ok(Opened::new(path, &status, Held::Directory(handle)))
+}
+
+/// The real path of a directory: absolute, through no link. This is the path that a policy judges.
+pub fn real_path(path: &Path) -> Result<PathBuf, Error> {
+    let handle = open_directory(path)?;
+    let bytes = where_is(handle.as_fd())
+        .map_err(|errno| Error::OpenDirectory { path: path.to_owned(), source: errno.into() })?;
+    Ok(PathBuf::from(OsStr::from_bytes(&bytes)))
+}
+
+fn open_directory(path: &Path) -> Result<OwnedFd, Error> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
+        Errno::NOENT => Error::DirectoryMissing(path.to_owned()),
+        Errno::NOTDIR => Error::NotADirectory(path.to_owned()),
+        Errno::ACCESS => Error::DirectoryUnreadable(path.to_owned()),
+        errno => Error::OpenDirectory { path: path.to_owned(), source: errno.into() },
+    })
+}
+
+/// The kernel's own name for an open file.
+fn where_is(handle: BorrowedFd<'_>) -> rustix::io::Result<Vec<u8>> {
+    let link = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    Ok(rustix::fs::readlink(link, Vec::new())?.into_bytes())
+}

@@ -1,0 +1,162 @@
+//! From a grant to a running box: lower it, start a jail, hand it the plan, wait until everything is in force.
+//!
+//! The jail is this binary again, started by posix_spawn (which copies no memory, however large this process
+//! is) with one socket and an empty environment. Everything else it needs arrives through that socket, so that
+//! a box started at the same moment by another thread cannot inherit it.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use jail::report::{Report, Step};
+use jail::{PROCESS_NAME, Start, wire};
+use policy::Grant;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::net::UnixStream;
+
+use crate::cgroup;
+use crate::error::Error;
+use crate::host::Host;
+use crate::image::Store;
+use crate::limits::host_ids;
+use crate::lower::{Particulars, lower};
+use crate::program::Program;
+use crate::running::{Running, Streams, receive};
+use crate::sources::{Sources, real_path};
+
+/// The first of the user ids that boxes get as root: in the range that systemd's table of ids leaves unused.
+const FIRST_BOX_UID: u32 = 1_880_000_000;
+
+/// Makes boxes.
+#[derive(Debug)]
+pub struct Executor {
+    host: Host,
+    program: Program,
+    images: Store,
+    /// Our own files, hidden from every box; `None` while there are none.
+    data: Option<PathBuf>,
+    started: AtomicU64,
+}
+
+/// What is no permission: how to show the box, and where a test wants it to stop.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Options {
+    pub terminal: Option<jail::plan::WindowSize>,
+    pub hold_at: Option<Step>,
+}
+
+impl Executor {
+    /// Also removes what executors that were killed left behind.
+    pub fn new(host: Host, data: &Path) -> Result<Self, Error> {
+        if let Ok(layout) = &host.cgroups {
+            layout.sweep();
+        }
+        Ok(Executor {
+            host,
+            program: Program::choose()?,
+            images: Store::open(data),
+            data: real_path(data).ok(),
+            started: AtomicU64::new(0),
+        })
+    }
+
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Starts the granted command. When this returns, every protection is in force and the command begins.
+    pub async fn start(&self, grant: Grant, options: Options) -> Result<Running, Error> {
+        let began = Instant::now();
+        let sources = Sources::open(&grant, &self.images, self.data.as_deref())?;
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let (host_uid, host_gid) = host_ids(&self.host, box_uid(number));
+        let particulars = Particulars {
+            name: cgroup::box_name(number),
+            host_uid,
+            host_gid,
+            terminal: options.terminal,
+            hold_at: options.hold_at,
+            hidden: self.data.clone(),
+        };
+        let plan = lower(&grant, &self.host, &sources, &particulars)?;
+        let (control, jail) = self.spawn()?;
+        let mut streams = None;
+        let plan = wire::pack(&plan).map_err(talk)?;
+        match options.terminal {
+            Some(_) => wire::send(&control, &Start::Plan, &[plan.as_fd()]).map_err(talk)?,
+            None => {
+                let (ours, theirs) = pipes().map_err(talk)?;
+                let [stdin, stdout, stderr] = &theirs;
+                wire::send(&control, &Start::Plan, &[plan.as_fd(), stdin.as_fd(), stdout.as_fd(), stderr.as_fd()])
+                    .map_err(talk)?;
+                streams = Some(ours);
+            }
+        }
+        let control = UnixStream::from_std(control.into()).map_err(Error::Talk)?;
+        let mut running = Running::new(control, jail, began, grant.effective().limits.get(policy::Field::TimeoutMs));
+        loop {
+            match receive(running.control()).await? {
+                Some((Report::Started { protections, steps }, _)) => {
+                    running.started(protections, steps);
+                    break;
+                }
+                Some((Report::Terminal, descriptors)) => {
+                    streams = descriptors.into_iter().next().map(Streams::Terminal);
+                }
+                Some((Report::Failed(failure), _)) => return Err(Error::Setup(failure)),
+                Some((Report::Holding(step), _)) => {
+                    running.hold().await;
+                    return Err(Error::Held(step));
+                }
+                Some((Report::NotExecuted { .. } | Report::Ended { .. } | Report::Closed(_), _)) | None => {
+                    return Err(Error::JailDied);
+                }
+            }
+        }
+        running.streams = streams;
+        drop(sources);
+        Ok(running)
+    }
+
+    /// Starts a jail that waits for its plan.
+    fn spawn(&self) -> Result<(OwnedFd, Child), Error> {
+        let (control, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(talk)?;
+        #[expect(clippy::disallowed_methods, reason = "the one process that the product starts is its own jail")]
+        let jail = Command::new(self.program.path())
+            .arg0(PROCESS_NAME)
+            .env_clear()
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(Error::StartJail)?;
+        rustix::io::ioctl_fionbio(&control, true).map_err(talk)?;
+        Ok((control, jail))
+    }
+}
+
+/// A user id that no other living box has: process ids are unique while they live, and a process goes through
+/// 60 ids of its own before it comes back to the first.
+fn box_uid(number: u64) -> u32 {
+    const PROCESS_IDS: u32 = 1 << 22;
+    FIRST_BOX_UID + (number % 60) as u32 * PROCESS_IDS + std::process::id() % PROCESS_IDS
+}
+
+fn talk(errno: rustix::io::Errno) -> Error {
+    Error::Talk(errno.into())
+}
+
+/// Three pipes: our ends and the command's. A box never holds a descriptor of the host's.
+fn pipes() -> rustix::io::Result<(Streams, [OwnedFd; 3])> {
+    let (stdin, our_stdin) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (our_stdout, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (our_stderr, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+    let ours = Streams::Pipes { stdin: our_stdin, stdout: our_stdout, stderr: our_stderr };
+    Ok((ours, [stdin, stdout, stderr]))
+}

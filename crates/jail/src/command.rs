@@ -1,0 +1,81 @@
+//! The command itself: the last steps between the finished box and execve.
+//!
+//! By now every protection is in force. What is left is what the command sees first: its descriptors, its
+//! session, its directory, clean signals and nothing else open.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+
+use crate::plan::Command;
+use crate::report::{Failure, Report, Step};
+use crate::sys;
+use crate::wire;
+
+/// Shells use these two for "found but not runnable" and "not found".
+const NOT_EXECUTABLE: i32 = 126;
+const NOT_FOUND: i32 = 127;
+
+/// What becomes standard input, output and error.
+#[derive(Debug)]
+pub(crate) enum Streams {
+    Pipes([OwnedFd; 3]),
+    Terminal(OwnedFd),
+}
+
+/// Becomes the command, or reports why not and ends.
+pub(crate) fn execute(command: &Command, streams: &Streams, control: BorrowedFd<'_>) -> ! {
+    if let Err(failure) = prepare(command, streams) {
+        let _ = wire::send(control, &Report::Failed(failure), &[]);
+        sys::exit_now(NOT_FOUND);
+    }
+    let (tried, errno) = search_and_execute(command);
+    let _ = wire::send(control, &Report::NotExecuted { tried, errno: errno.raw_os_error() }, &[]);
+    sys::exit_now(if errno == Errno::NOENT { NOT_FOUND } else { NOT_EXECUTABLE })
+}
+
+fn prepare(command: &Command, streams: &Streams) -> std::result::Result<(), Failure> {
+    let directory = command.directory.to_string_lossy();
+    let fail = |errno| Failure::new(Step::StartCommand, directory.clone(), errno);
+    rustix::process::setsid().map_err(fail)?;
+    match streams {
+        Streams::Pipes(pipes) => {
+            for (number, pipe) in pipes.iter().enumerate() {
+                sys::place_descriptor(pipe.as_fd(), number as i32).map_err(fail)?;
+            }
+        }
+        Streams::Terminal(terminal) => {
+            rustix::process::ioctl_tiocsctty(terminal).map_err(fail)?;
+            for number in 0..3 {
+                sys::place_descriptor(terminal.as_fd(), number).map_err(fail)?;
+            }
+        }
+    }
+    sys::close_descriptors_on_execute().map_err(fail)?;
+    rustix::process::chdir(&command.directory).map_err(fail)?;
+    sys::reset_signals();
+    Ok(())
+}
+
+/// Tries the command's own path, or each directory of the search path in turn, as shells do: a name that is
+/// there but may not be executed is remembered while the search goes on.
+fn search_and_execute(command: &Command) -> (CString, Errno) {
+    let Some(name) = command.argv.first() else {
+        return (CString::default(), Errno::NOENT);
+    };
+    let run = |path: &CString| sys::execute(path, &command.argv, &command.environment);
+    if name.as_bytes().contains(&b'/') {
+        return (name.clone(), run(name));
+    }
+    let mut worst = (name.clone(), Errno::NOENT);
+    for directory in &command.search {
+        let Ok(path) = CString::new([directory.as_bytes(), b"/", name.as_bytes()].concat()) else { continue };
+        match run(&path) {
+            Errno::NOENT | Errno::NOTDIR => {}
+            Errno::ACCESS => worst = (path, Errno::ACCESS),
+            errno => return (path, errno),
+        }
+    }
+    worst
+}

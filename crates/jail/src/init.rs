@@ -1,0 +1,231 @@
+//! PID 1 of a box: makes everything around itself, starts the command, reaps, and ends with it.
+//!
+//! The order of the steps is the security of the box. Mounts before Landlock, which forbids them; the terminal
+//! before Landlock, which would refuse it; capabilities after everything that needs them; the filter last, and
+//! then a look at what is really in force. No instruction of the command runs before the last step. When PID 1
+//! ends, for whatever reason, the kernel kills every process of the box.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions, WaitStatus};
+use rustix::pty::OpenptFlags;
+use rustix::time::Timespec;
+
+use crate::command::{self, Streams};
+use crate::plan::{Plan, Privilege, WindowSize};
+use crate::progress::Progress;
+use crate::report::{Ending, Failure, Protection, ProtectionName, Report, Step};
+use crate::sys::{self, Fork};
+use crate::watchdog::Meter;
+use crate::{cgroups, identity, restrict, root, seccomp, sources, warden, wire};
+
+/// What the warden hands to PID 1.
+pub(crate) struct Cell<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) control: &'a OwnedFd,
+    pub(crate) go: OwnedFd,
+    pub(crate) doors: Vec<OwnedFd>,
+    pub(crate) sources: Option<Vec<OwnedFd>>,
+    pub(crate) streams: Option<Streams>,
+    pub(crate) protections: Vec<Protection>,
+}
+
+/// Runs as PID 1 from the first instruction in the new namespaces.
+pub(crate) fn main(cell: Cell<'_>, progress: Progress) -> ! {
+    let (plan, control) = (cell.plan, cell.control);
+    let code = match live(cell, progress) {
+        Ok((ending, usage)) => {
+            let report = Report::Ended {
+                ending,
+                cpu_microseconds: usage.cpu_microseconds,
+                largest_resident_bytes: usage.largest_resident_bytes,
+            };
+            i32::from(wire::send(control, &report, &[]).is_err())
+        }
+        Err(failure) => {
+            let _ = wire::send(control, &Report::Failed(failure), &[]);
+            1
+        }
+    };
+    let _ = plan;
+    sys::exit_now(code)
+}
+
+fn live(cell: Cell<'_>, mut progress: Progress) -> Result<(Ending, sys::ChildrenUsage), Failure> {
+    let Cell { plan, control, go, doors, sources, streams, mut protections } = cell;
+    wait_for_mapping(&go)?;
+    progress.done(Step::MapIdentity, control);
+    cgroups::join(&doors)?;
+    drop(doors);
+    protections.push(match sys::unshare_cgroup_namespace() {
+        Ok(()) => Protection::enforced(ProtectionName::CgroupNamespace),
+        Err(errno) => Protection::not_available(ProtectionName::CgroupNamespace, errno.to_string()),
+    });
+    progress.done(Step::JoinCgroups, control);
+    identity::take(&plan.identity)?;
+    // Had the warden died before the death signal was armed, nobody would ever kill this box.
+    if warden_is_gone(&go) {
+        sys::exit_now(1);
+    }
+    progress.done(Step::TakeIdentity, control);
+
+    root::detach_from_host()?;
+    progress.done(Step::DetachMounts, control);
+    let sources = match sources {
+        Some(sources) => sources,
+        None => sources::open(&plan.operations, &plan.identity)?,
+    };
+    rustix::process::umask(rustix::fs::Mode::empty());
+    let new_root = root::build(&plan.operations, sources)?;
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    progress.done(Step::BuildRoot, control);
+    root::enter(&new_root)?;
+    drop(new_root);
+    progress.done(Step::EnterRoot, control);
+
+    bring_up_loopback()?;
+    progress.done(Step::BringUpLoopback, control);
+    rustix::system::sethostname(plan.hostname.as_bytes())
+        .map_err(|errno| Failure::new(Step::SetHostname, "", errno))?;
+    progress.done(Step::SetHostname, control);
+    let streams = match (streams, plan.terminal) {
+        (Some(streams), _) => streams,
+        (None, Some(size)) => Streams::Terminal(open_terminal(size, control)?),
+        (None, None) => return Err(Failure::plain(Step::OpenTerminal, "(the plan has neither streams nor terminal)")),
+    };
+    progress.done(Step::OpenTerminal, control);
+    let mut meter = plan.watchdog.as_ref().map(Meter::open);
+
+    restrict::resources(&plan.resource_limits)?;
+    progress.done(Step::LimitResources, control);
+    rustix::thread::set_no_new_privs(true).map_err(|errno| Failure::new(Step::DropPrivileges, "", errno))?;
+    protections.push(restrict::files(&plan.access)?);
+    warden::require(plan, &protections)?;
+    progress.done(Step::RestrictFiles, control);
+    identity::drop_privileges()?;
+    progress.done(Step::DropPrivileges, control);
+    sys::set_signal_mask(true);
+    let signals = sys::signal_descriptor().map_err(|errno| Failure::new(Step::StartCommand, "", errno))?;
+    sys::install_filter(&seccomp::program()).map_err(|errno| Failure::new(Step::FilterCalls, "", errno))?;
+    progress.done(Step::FilterCalls, control);
+    identity::verify(&plan.identity)?;
+    progress.done(Step::VerifyPrivileges, control);
+
+    complete(&mut protections, plan);
+    let started = Report::Started { protections, steps: progress.into_times() };
+    wire::send(control, &started, &[]).map_err(|errno| Failure::new(Step::StartCommand, "(reporting)", errno))?;
+    let command = match sys::fork().map_err(|errno| Failure::new(Step::StartCommand, "", errno))? {
+        Fork::Child => command::execute(&plan.command, &streams, control.as_fd()),
+        Fork::Parent(pid) => pid,
+    };
+    drop(streams);
+    Ok((keep(&signals, command, meter.as_mut()), sys::children_usage()))
+}
+
+fn wait_for_mapping(go: &OwnedFd) -> Result<(), Failure> {
+    match rustix::io::retry_on_intr(|| rustix::io::read(go, &mut [0; 1])) {
+        Ok(1) => Ok(()),
+        _ => sys::exit_now(1),
+    }
+}
+
+fn warden_is_gone(go: &OwnedFd) -> bool {
+    let mut events = [PollFd::from_borrowed_fd(go.as_fd(), PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut events, Some(&now)).is_err() || events[0].revents().contains(PollFlags::HUP)
+}
+
+fn bring_up_loopback() -> Result<(), Failure> {
+    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None);
+    socket
+        .and_then(|socket| sys::bring_loopback_up(socket.as_fd()))
+        .map_err(|errno| Failure::new(Step::BringUpLoopback, "", errno))
+}
+
+/// A terminal of the box's own; its other end goes to the executor.
+fn open_terminal(size: WindowSize, control: &OwnedFd) -> Result<OwnedFd, Failure> {
+    let open = || -> rustix::io::Result<OwnedFd> {
+        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
+        let outer = rustix::fs::open(c"/dev/ptmx", flags, rustix::fs::Mode::empty())?;
+        rustix::pty::unlockpt(&outer)?;
+        let window = rustix::termios::Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
+        rustix::termios::tcsetwinsize(&outer, window)?;
+        let inner =
+            rustix::pty::ioctl_tiocgptpeer(&outer, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        wire::send(control, &Report::Terminal, &[outer.as_fd()])?;
+        Ok(inner)
+    };
+    open().map_err(|errno| Failure::new(Step::OpenTerminal, "", errno))
+}
+
+/// Everything that was not reported where it was done. That these hold is why we got here at all.
+fn complete(protections: &mut Vec<Protection>, plan: &Plan) {
+    use ProtectionName::*;
+    for name in [
+        UserNamespace,
+        MountNamespace,
+        PidNamespace,
+        NetworkNamespace,
+        IpcNamespace,
+        UtsNamespace,
+        NoCapabilities,
+        NoNewPrivileges,
+        Seccomp,
+        ResourceLimits,
+    ] {
+        protections.push(Protection::enforced(name));
+    }
+    let groups = rustix::process::getgroups().map_or(0, |groups| groups.len());
+    protections.push(match (plan.identity.privilege, groups) {
+        (_, 0) => Protection::enforced(NoExtraGroups),
+        (Privilege::Root, _) | (Privilege::Rootless, _) => Protection::not_available(
+            NoExtraGroups,
+            format!("the kernel does not let an ordinary user leave the {groups} groups that started this box"),
+        ),
+    });
+    protections.sort_by_key(|protection| protection.name);
+}
+
+/// Reaps until the command has ended; then ends and reaps all others.
+fn keep(signals: &OwnedFd, command: Pid, mut meter: Option<&mut Meter>) -> Ending {
+    let ending = loop {
+        if let Some(ending) = reap_waiting(command) {
+            break ending;
+        }
+        let timeout = meter.as_ref().map(|meter| meter.interval());
+        let mut events = [PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
+        let _ = rustix::event::poll(&mut events, timeout.as_ref());
+        while let Ok(signal) = sys::read_signal(signals.as_fd()) {
+            // Signals from inside the box to its PID 1 mean nothing; the warden's are for everybody.
+            if signal.from_outside && signal.number != libc::SIGCHLD {
+                let _ = sys::signal_everyone(signal.number);
+            }
+        }
+        if meter.as_mut().is_some_and(|meter| meter.is_over()) {
+            break Ending::OverMemory;
+        }
+    };
+    let _ = sys::signal_everyone(libc::SIGKILL);
+    while !matches!(rustix::process::wait(WaitOptions::empty()), Err(Errno::CHILD)) {}
+    ending
+}
+
+/// Reaps everything that has ended; `Some` when the command is among it.
+fn reap_waiting(command: Pid) -> Option<Ending> {
+    let mut ending = None;
+    while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+        if pid == command {
+            ending = Some(how(status));
+        }
+    }
+    ending
+}
+
+fn how(status: WaitStatus) -> Ending {
+    match (status.exit_status(), status.terminating_signal()) {
+        (_, Some(signal)) => Ending::Signalled(signal),
+        (code, None) => Ending::Exited(code.unwrap_or(0)),
+    }
+}

@@ -1,0 +1,253 @@
+//! The plan: everything the jail will do, as data, decided before it starts.
+//!
+//! The executor writes a plan from a grant; the jail applies it from top to bottom and decides nothing. Paths
+//! and words are C strings, so no NUL byte can hide in them, and sources carry the identity of the file that
+//! the executor saw, so that a link swapped in between is noticed rather than followed.
+
+use std::ffi::CString;
+
+use serde::{Deserialize, Serialize};
+
+use crate::report::{Protection, ProtectionName, Step};
+
+/// A whole box.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Plan {
+    pub identity: Identity,
+    pub hostname: CString,
+    pub cgroups: Option<Cgroups>,
+    /// What the executor already knows about the protections of this box.
+    pub protections: Vec<Protection>,
+    pub operations: Vec<Operation>,
+    pub resource_limits: Vec<ResourceLimit>,
+    pub access: Vec<Access>,
+    pub watchdog: Option<Watchdog>,
+    pub terminal: Option<WindowSize>,
+    pub command: Command,
+    /// Protections that refuse the box when they cannot be had, beyond those that always do.
+    pub required: Vec<ProtectionName>,
+    /// Where to stop and wait for the end: crash tests kill a box at each step.
+    pub hold_at: Option<Step>,
+}
+
+/// Who the box is, inside and outside.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Identity {
+    pub privilege: Privilege,
+    pub inside_uid: u32,
+    pub inside_gid: u32,
+    pub host_uid: u32,
+    pub host_gid: u32,
+}
+
+/// With which rights the jail starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Privilege {
+    /// Real root: the box gets a host uid of its own, and sources are opened with root's rights.
+    Root,
+    /// An ordinary user: the box has that user's uid, and sources are opened from inside the new namespaces.
+    Rootless,
+}
+
+/// One step in making the root file system. `at` is absolute inside the box.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Operation {
+    /// The first of all: the root is a small tmpfs.
+    TmpfsRoot {
+        size: u64,
+        inodes: u64,
+    },
+    /// The first of all: the root is an image, with changes going to a tmpfs of this size.
+    OverlayRoot {
+        image: Source,
+        size: u64,
+        inodes: u64,
+    },
+    Directory {
+        at: CString,
+        mode: u32,
+    },
+    Symlink {
+        at: CString,
+        target: CString,
+    },
+    File {
+        at: CString,
+        content: Vec<u8>,
+        mode: u32,
+    },
+    Tmpfs {
+        at: CString,
+        size: u64,
+        inodes: u64,
+        mode: u32,
+    },
+    Bind {
+        source: Source,
+        at: CString,
+        kind: FileKind,
+        access: MountAccess,
+    },
+    /// A host device node, bound to an empty file.
+    Device {
+        source: CString,
+        at: CString,
+    },
+    Pts {
+        at: CString,
+    },
+    Proc {
+        at: CString,
+    },
+    /// An existing file or directory hidden under an empty one; what does not exist needs no hiding.
+    Mask {
+        at: CString,
+        kind: FileKind,
+    },
+    /// The root itself becomes read-only (mounts on it keep their own access).
+    SealRoot,
+}
+
+/// A place on the host, and what was there when the executor looked.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Source {
+    pub path: CString,
+    pub identity: Option<FileIdentity>,
+    /// The host owner whose files the box owns inside (an id-mapped mount); needs root.
+    pub owner: Option<Owner>,
+}
+
+/// Device and inode: the same pair is the same file while a handle to it is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileIdentity {
+    pub device: u64,
+    pub inode: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileKind {
+    Directory,
+    File,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MountAccess {
+    ReadOnly,
+    ReadWrite,
+}
+
+/// The box's cgroups. `directories` are made by the jail and removed by it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Cgroups {
+    pub version: CgroupVersion,
+    pub directories: Vec<CgroupDirectory>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CgroupVersion {
+    /// One directory per controller; PID 1 writes itself into each.
+    V1,
+    /// One directory; PID 1 is born in it.
+    V2,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CgroupDirectory {
+    /// Shared by all boxes of this host; made when missing, never removed.
+    pub parent: CString,
+    pub name: CString,
+    pub settings: Vec<CgroupSetting>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CgroupSetting {
+    pub file: CString,
+    pub value: String,
+    /// The protection that this value is; others only refine one, and may be missing from a kernel.
+    pub protects: Option<ProtectionName>,
+}
+
+/// Kernel limits per process, or per user in the box's namespace.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct ResourceLimit {
+    pub resource: Resource,
+    pub value: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Resource {
+    CoreSize,
+    OpenFiles,
+    Processes,
+    LockedMemory,
+    MessageQueues,
+    RealtimePriority,
+}
+
+/// One Landlock rule: what may be done beneath a path.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Access {
+    pub beneath: CString,
+    pub right: AccessRight,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AccessRight {
+    /// Read and execute.
+    Read,
+    /// Read, execute, and write to files that are there (devices, process files).
+    WriteExisting,
+    /// Everything.
+    Write,
+}
+
+/// Where no cgroup limits the box's memory, PID 1 adds up what its processes and file systems hold.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Watchdog {
+    pub memory_bytes: u64,
+    pub file_systems: Vec<CString>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowSize {
+    pub rows: u16,
+    pub columns: u16,
+}
+
+/// What runs. `argv[0]` is looked up in `search` unless it contains a slash.
+#[derive(Serialize, Deserialize)]
+pub struct Command {
+    pub argv: Vec<CString>,
+    /// `KEY=value` strings, and nothing else of the environment.
+    pub environment: Vec<CString>,
+    pub search: Vec<CString>,
+    pub directory: CString,
+}
+
+impl std::fmt::Debug for Command {
+    /// Values of the environment are secrets: only their keys are shown.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let keys: Vec<_> = self
+            .environment
+            .iter()
+            .map(|entry| {
+                let bytes = entry.as_bytes();
+                let end = bytes.iter().position(|byte| *byte == b'=').unwrap_or(bytes.len());
+                String::from_utf8_lossy(&bytes[..end]).into_owned()
+            })
+            .collect();
+        formatter
+            .debug_struct("Command")
+            .field("argv", &self.argv)
+            .field("environment_keys", &keys)
+            .field("search", &self.search)
+            .field("directory", &self.directory)
+            .finish()
+    }
+}

@@ -1,0 +1,48 @@
+//! How far the box has come: when each step was done, and where a crash test wants it to stop.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::time::{ClockId, Timespec};
+
+use crate::report::{Report, Step, StepTime};
+use crate::wire;
+
+/// Notes each step as it is done.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    began: Timespec,
+    done: Vec<StepTime>,
+    hold_at: Option<Step>,
+}
+
+impl Progress {
+    pub(crate) fn begin() -> Self {
+        Progress { began: now(), done: Vec::with_capacity(Step::ALL.len()), hold_at: None }
+    }
+
+    pub(crate) fn hold_at(&mut self, step: Option<Step>) {
+        self.hold_at = step;
+    }
+
+    /// A step is done; a held box goes no further and waits for its end.
+    pub(crate) fn done(&mut self, step: Step, control: &OwnedFd) {
+        let now = now();
+        let microseconds = (now.tv_sec - self.began.tv_sec) * 1_000_000 + (now.tv_nsec - self.began.tv_nsec) / 1_000;
+        self.done.push(StepTime { step, microseconds: u32::try_from(microseconds).unwrap_or(u32::MAX) });
+        if self.hold_at == Some(step) {
+            let _ = wire::send(control, &Report::Holding(step), &[]);
+            // The only thing that can happen to a held box is that its executor goes away.
+            let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN)], None);
+            crate::sys::exit_now(1);
+        }
+    }
+
+    pub(crate) fn into_times(self) -> Vec<StepTime> {
+        self.done
+    }
+}
+
+fn now() -> Timespec {
+    rustix::time::clock_gettime(ClockId::Monotonic)
+}

@@ -1,0 +1,226 @@
+//! What the jail says back: how far it came, what holds, and how it ended.
+//!
+//! Reports are small messages on one socket. A failure names its step, its subject and the kernel's error, and
+//! always comes before any instruction of the command has run.
+
+use std::ffi::CString;
+
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+/// The steps in which a box is made, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    ReadPlan,
+    MakeCgroups,
+    OpenSources,
+    MakeNamespaces,
+    MapIdentity,
+    JoinCgroups,
+    TakeIdentity,
+    DetachMounts,
+    BuildRoot,
+    EnterRoot,
+    BringUpLoopback,
+    SetHostname,
+    OpenTerminal,
+    LimitResources,
+    RestrictFiles,
+    DropPrivileges,
+    FilterCalls,
+    VerifyPrivileges,
+    StartCommand,
+}
+
+impl Step {
+    pub const ALL: [Step; 19] = [
+        Step::ReadPlan,
+        Step::MakeCgroups,
+        Step::OpenSources,
+        Step::MakeNamespaces,
+        Step::MapIdentity,
+        Step::JoinCgroups,
+        Step::TakeIdentity,
+        Step::DetachMounts,
+        Step::BuildRoot,
+        Step::EnterRoot,
+        Step::BringUpLoopback,
+        Step::SetHostname,
+        Step::OpenTerminal,
+        Step::LimitResources,
+        Step::RestrictFiles,
+        Step::DropPrivileges,
+        Step::FilterCalls,
+        Step::VerifyPrivileges,
+        Step::StartCommand,
+    ];
+
+    /// The step in words, for "could not …".
+    pub fn words(self) -> &'static str {
+        match self {
+            Step::ReadPlan => "read the plan",
+            Step::MakeCgroups => "make the cgroup",
+            Step::OpenSources => "open",
+            Step::MakeNamespaces => "make the namespaces",
+            Step::MapIdentity => "map the user id",
+            Step::JoinCgroups => "join the cgroup",
+            Step::TakeIdentity => "take on the box's user id",
+            Step::DetachMounts => "separate the mounts from the host's",
+            Step::BuildRoot => "build the root file system at",
+            Step::EnterRoot => "enter the new root",
+            Step::BringUpLoopback => "bring up the loopback interface",
+            Step::SetHostname => "set the host name",
+            Step::OpenTerminal => "open a terminal",
+            Step::LimitResources => "set the resource limit",
+            Step::RestrictFiles => "restrict file access with Landlock",
+            Step::DropPrivileges => "drop privileges",
+            Step::FilterCalls => "install the system call filter",
+            Step::VerifyPrivileges => "verify that no privilege is left:",
+            Step::StartCommand => "start the command in",
+        }
+    }
+}
+
+/// Why a box could not be made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    pub step: Step,
+    /// What the step was working on: a path, a limit, a protection.
+    pub subject: String,
+    /// The kernel's error number, or 0 where no call failed.
+    pub errno: i32,
+}
+
+impl Failure {
+    pub fn new(step: Step, subject: impl Into<String>, errno: Errno) -> Self {
+        Failure { step, subject: subject.into(), errno: errno.raw_os_error() }
+    }
+
+    /// A failure that no system call reported.
+    pub fn plain(step: Step, subject: impl Into<String>) -> Self {
+        Failure { step, subject: subject.into(), errno: 0 }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "could not {}", self.step.words())?;
+        if !self.subject.is_empty() {
+            write!(formatter, " {}", self.subject)?;
+        }
+        if self.errno != 0 {
+            write!(formatter, ": {}", std::io::Error::from_raw_os_error(self.errno))?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Every protection that a box can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProtectionName {
+    UserNamespace,
+    MountNamespace,
+    PidNamespace,
+    NetworkNamespace,
+    IpcNamespace,
+    UtsNamespace,
+    CgroupNamespace,
+    NoCapabilities,
+    NoNewPrivileges,
+    NoExtraGroups,
+    Seccomp,
+    Landlock,
+    ResourceLimits,
+    MemoryLimit,
+    PidsLimit,
+    CpuLimit,
+}
+
+/// Whether a protection holds, and if not wholly, why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Protection {
+    pub name: ProtectionName,
+    pub state: ProtectionState,
+    pub why: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProtectionState {
+    Enforced,
+    Partial,
+    NotAvailable,
+}
+
+impl Protection {
+    pub fn enforced(name: ProtectionName) -> Self {
+        Protection { name, state: ProtectionState::Enforced, why: None }
+    }
+
+    pub fn partial(name: ProtectionName, why: impl Into<String>) -> Self {
+        Protection { name, state: ProtectionState::Partial, why: Some(why.into()) }
+    }
+
+    pub fn not_available(name: ProtectionName, why: impl Into<String>) -> Self {
+        Protection { name, state: ProtectionState::NotAvailable, why: Some(why.into()) }
+    }
+}
+
+/// How the command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ending {
+    Exited(i32),
+    Signalled(i32),
+    /// PID 1 ended the box because it held more memory than allowed.
+    OverMemory,
+}
+
+/// A message from the jail.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Report {
+    /// Nothing of the command has run, and nothing will.
+    Failed(Failure),
+    /// Stopped at `hold_at`.
+    Holding(Step),
+    /// The terminal's other end comes with this message.
+    Terminal,
+    /// Everything is in force and the command starts now.
+    Started { protections: Vec<Protection>, steps: Vec<StepTime> },
+    /// The kernel would not run the command; `tried` is the last path.
+    NotExecuted { tried: CString, errno: i32 },
+    /// The command has ended and no process of the box is left but PID 1.
+    Ended { ending: Ending, cpu_microseconds: u64, largest_resident_bytes: u64 },
+    /// PID 1 is gone, and so are the cgroups; the last message of all.
+    Closed(Closing),
+}
+
+/// When a step was done, in microseconds since the jail's first instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepTime {
+    pub step: Step,
+    pub microseconds: u32,
+}
+
+/// What is known only after the end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Closing {
+    /// The signal that ended PID 1 itself, if one did.
+    pub init_signal: Option<i32>,
+    pub peak_memory_bytes: Option<u64>,
+    pub oom_kills: u64,
+    /// Cgroup directories that could not be removed.
+    pub left_behind: Vec<CString>,
+}
+
+/// A message to the jail, after its plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Order {
+    /// Pass this signal to every process of the box.
+    Signal(i32),
+    /// End it now.
+    Kill,
+}

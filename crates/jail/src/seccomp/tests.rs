@@ -1,0 +1,126 @@
+//! Holds the table complete and the program equal to the table, by running the program on every call.
+
+use std::collections::BTreeMap;
+
+use super::assemble::{ABSENT, ALLOW, DENY, KILL};
+use super::rules::{Action, GROUPS};
+use super::{ARCHITECTURE, program};
+
+/// A small interpreter for the instructions that the filter uses.
+fn run(architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
+    let program = program();
+    let mut position = 0;
+    let mut accumulator = 0_u32;
+    loop {
+        let step = program[position];
+        position += 1;
+        let mut branch = |yes: bool| position += usize::from(if yes { step.jump_true } else { step.jump_false });
+        match step.code {
+            0x20 => {
+                accumulator = match step.operand {
+                    0 => number,
+                    4 => architecture,
+                    offset => arguments[(offset as usize - 16) / 8] as u32,
+                }
+            }
+            0x54 => accumulator &= step.operand,
+            0x05 => position += step.operand as usize,
+            0x15 => branch(accumulator == step.operand),
+            0x35 => branch(accumulator >= step.operand),
+            0x45 => branch(accumulator & step.operand != 0),
+            0x06 => return step.operand,
+            other => panic!("the filter uses an instruction that the test does not know: {other:#x}"),
+        }
+    }
+}
+
+fn number(name: &str) -> u32 {
+    let wanted = format!("__NR_{name}");
+    let mut calls = GROUPS.iter().flat_map(|group| group.calls);
+    calls.find(|(call, _)| *call == wanted).unwrap_or_else(|| panic!("{name} is not in the table")).1
+}
+
+fn judge(name: &str, arguments: [u64; 6]) -> u32 {
+    run(ARCHITECTURE, number(name), arguments)
+}
+
+#[test]
+fn every_call_is_named_once_with_a_reason() {
+    let mut seen = BTreeMap::new();
+    for group in GROUPS {
+        assert!(group.reason.ends_with('.'), "a reason is a sentence: {}", group.reason);
+        for (name, number) in group.calls {
+            assert_eq!(seen.insert(number, name), None, "{name} is named twice");
+        }
+    }
+    if cfg!(target_arch = "x86_64") {
+        assert!((0..=335).chain(424..=469).all(|number| seen.contains_key(&number)), "a call was left out");
+    }
+}
+
+#[test]
+fn the_program_gives_the_answer_of_the_table_for_every_number() {
+    let table: BTreeMap<u32, Action> =
+        GROUPS.iter().flat_map(|group| group.calls.iter().map(|(_, number)| (*number, group.action))).collect();
+    for number in 0..1024 {
+        let expected = match table.get(&number) {
+            Some(Action::Allow) => ALLOW,
+            Some(Action::Deny) => DENY,
+            Some(Action::Absent) | None => ABSENT,
+            Some(Action::Guarded(_)) => continue,
+        };
+        assert_eq!(run(ARCHITECTURE, number, [0; 6]), expected, "call {number}");
+    }
+}
+
+#[test]
+fn foreign_abis_are_refused() {
+    assert_eq!(run(0x4000_0003, number("read"), [0; 6]), KILL, "i386");
+    assert_eq!(run(ARCHITECTURE, number("read") | 0x4000_0000, [0; 6]), ABSENT, "x32");
+    assert_eq!(run(ARCHITECTURE, u32::MAX, [0; 6]), ABSENT, "no such call");
+}
+
+#[test]
+fn guards_judge_their_arguments() {
+    let allow: &[(&str, [u64; 6])] = &[
+        ("clone", [0x003D_0F00, 0, 0, 0, 0, 0]),
+        ("ioctl", [0, 0x5401, 0, 0, 0, 0]),
+        ("socket", [1, 1, 0, 0, 0, 0]),
+        ("socket", [16, 3, 0, 0, 0, 0]),
+        ("socket", [10, 1, 6, 0, 0, 0]),
+        ("socketpair", [1, 1, 0, 0, 0, 0]),
+        ("personality", [0xFFFF_FFFF, 0, 0, 0, 0, 0]),
+        ("openat", [0, 0, 0o101, 0o644, 0, 0]),
+        ("openat", [0, 0, 0, 0o6777, 0, 0]),
+        ("fchmod", [0, 0o1777, 0, 0, 0, 0]),
+        ("mknodat", [0, 0, 0o010_644, 0, 0, 0]),
+        ("mknodat", [0, 0, 0o140_644, 0, 0, 0]),
+    ];
+    let deny: &[(&str, [u64; 6])] = &[
+        ("clone", [0x1000_0000, 0, 0, 0, 0, 0]),
+        ("clone", [0x0002_0011, 0, 0, 0, 0, 0]),
+        ("ioctl", [0, 0x5412, 0, 0, 0, 0]),
+        ("ioctl", [0, 0xFFFF_FFFF_0000_5412, 0, 0, 0, 0]),
+        ("ioctl", [0, 0x541C, 0, 0, 0, 0]),
+        ("ioctl", [0, 0x5423, 0, 0, 0, 0]),
+        ("socket", [17, 3, 0, 0, 0, 0]),
+        ("socket", [38, 5, 0, 0, 0, 0]),
+        ("socket", [40, 1, 0, 0, 0, 0]),
+        ("socket", [16, 3, 9, 0, 0, 0]),
+        ("socketpair", [2, 1, 0, 0, 0, 0]),
+        ("personality", [0x0004_0000, 0, 0, 0, 0, 0]),
+        ("openat", [0, 0, 0o101, 0o4755, 0, 0]),
+        ("openat", [0, 0, 0o20_200_001, 0o2755, 0, 0]),
+        ("fchmodat", [0, 0, 0o4755, 0, 0, 0]),
+        ("fchmod", [0, 0o2755, 0, 0, 0, 0]),
+        ("mknodat", [0, 0, 0o020_666, 0, 0, 0]),
+        ("mknodat", [0, 0, 0o060_666, 0, 0, 0]),
+        ("mknodat", [0, 0, 0o104_755, 0, 0, 0]),
+    ];
+    for (name, arguments) in allow {
+        assert_eq!(judge(name, *arguments), ALLOW, "{name} {arguments:x?}");
+    }
+    for (name, arguments) in deny {
+        assert_eq!(judge(name, *arguments), DENY, "{name} {arguments:x?}");
+    }
+}

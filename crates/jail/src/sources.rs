@@ -1,0 +1,97 @@
+//! The host's side of the mounts: cloned, identified, and given the box's ownership where root asks for it.
+//!
+//! As root this happens before the namespaces exist, with root's rights and in the host's mount namespace;
+//! rootless it happens inside the new namespaces, where an ordinary user may clone mounts.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::{Errno, Result};
+
+use crate::mounts;
+use crate::plan::{FileIdentity, Identity, Operation, Owner, Source};
+use crate::report::{Failure, Step};
+use crate::sys::{self, Cloned, Fork};
+
+/// One detached tree per operation that has a source, in the plan's order.
+pub(crate) fn open(operations: &[Operation], identity: &Identity) -> std::result::Result<Vec<OwnedFd>, Failure> {
+    operations
+        .iter()
+        .filter_map(|operation| match operation {
+            Operation::OverlayRoot { image: source, .. } | Operation::Bind { source, .. } => {
+                Some(open_source(source, identity))
+            }
+            Operation::Device { source, .. } => Some(open_device(source)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn open_source(source: &Source, identity: &Identity) -> std::result::Result<OwnedFd, Failure> {
+    let name = source.path.to_string_lossy();
+    let fail = |errno| Failure::new(Step::OpenSources, name.clone(), errno);
+    let tree = mounts::clone_tree(&source.path).map_err(fail)?;
+    if let Some(expected) = source.identity
+        && !mounts::is_file(tree.as_fd(), expected).map_err(fail)?
+    {
+        return Err(Failure::plain(Step::OpenSources, format!("{name}: it was replaced while the box was being made")));
+    }
+    if let Some(owner) = source.owner {
+        let owners = mapping(owner, identity).map_err(fail)?;
+        sys::set_mount_attributes(tree.as_fd(), sys::Reach::AllBelow, 0, Some(owners.as_fd())).map_err(|errno| {
+            Failure::new(Step::OpenSources, format!("{name} with its owner mapped to the box's user"), errno)
+        })?;
+    }
+    Ok(tree)
+}
+
+fn open_device(source: &CString) -> std::result::Result<OwnedFd, Failure> {
+    mounts::clone_tree(source).map_err(|errno| Failure::new(Step::OpenSources, source.to_string_lossy(), errno))
+}
+
+/// A user namespace whose only content is "this host owner is the box's host user". The kernel takes the
+/// mapping of an id-mapped mount from such a namespace; the process that holds it open does nothing else.
+fn mapping(owner: Owner, identity: &Identity) -> Result<OwnedFd> {
+    let warden = rustix::process::getpid();
+    let Cloned { pid, pidfd } = match sys::clone_into_namespaces(libc::CLONE_NEWUSER as u64, None)? {
+        Fork::Child => hold_namespace(warden),
+        Fork::Parent(child) => child,
+    };
+    let made = || -> Result<OwnedFd> {
+        let directory = format!("/proc/{}", pid.as_raw_nonzero());
+        write_file(&format!("{directory}/uid_map"), &format!("{} {} 1", owner.uid, identity.host_uid))?;
+        write_file(&format!("{directory}/gid_map"), &format!("{} {} 1", owner.gid, identity.host_gid))?;
+        rustix::fs::open(
+            format!("{directory}/ns/user"),
+            rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
+            rustix::fs::Mode::empty(),
+        )
+    };
+    let namespace = made();
+    sys::signal_process(&pidfd, libc::SIGKILL)?;
+    rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty())?;
+    namespace
+}
+
+/// Waits to be killed, by the warden or with it.
+fn hold_namespace(warden: rustix::process::Pid) -> ! {
+    let armed = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    while armed.is_ok() && rustix::process::getppid() == Some(warden) {
+        rustix::event::pause();
+    }
+    sys::exit_now(1)
+}
+
+/// Writes a kernel file in one call, as most of them require.
+pub(crate) fn write_file(path: &str, content: &str) -> Result<()> {
+    let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, rustix::fs::Mode::empty())?;
+    let written = rustix::io::write(&file, content.as_bytes())?;
+    if written == content.len() { Ok(()) } else { Err(Errno::IO) }
+}
+
+/// Device and inode of an open file.
+pub fn identity_of(file: impl AsFd) -> Result<FileIdentity> {
+    let status = rustix::fs::fstat(file)?;
+    Ok(FileIdentity { device: status.st_dev, inode: status.st_ino })
+}

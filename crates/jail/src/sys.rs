@@ -1,0 +1,289 @@
+//! The kernel calls that rustix does not have, each behind a safe function.
+//!
+//! This is the only file in the workspace that contains `unsafe`. It holds no logic: a function is one
+//! system call with its arguments made valid by Rust types, and says why the call is sound. Everything
+//! here assumes what the jail guarantees from its first instruction: one thread, no other user of the heap.
+#![expect(unsafe_code, reason = "the one place where raw system calls are made")]
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+use rustix::io::{Errno, Result};
+use rustix::process::{Pid, RawPid};
+
+/// Not taken from libc, whose constant overflows its type.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// One instruction of a classic BPF program, laid out as the kernel reads it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BpfInstruction {
+    pub code: u16,
+    pub jump_true: u8,
+    pub jump_false: u8,
+    pub operand: u32,
+}
+
+/// What a fork returns, on either side.
+#[derive(Debug)]
+pub enum Fork<T> {
+    Child,
+    Parent(T),
+}
+
+/// A child made by [`clone_into_namespaces`]: its process id and a handle that cannot be recycled.
+#[derive(Debug)]
+pub struct Cloned {
+    pub pid: Pid,
+    pub pidfd: OwnedFd,
+}
+
+/// Turns a raw return value into rustix's error type.
+fn check(value: libc::c_long) -> Result<libc::c_long> {
+    if value >= 0 {
+        return Ok(value);
+    }
+    let code = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+    Err(Errno::from_raw_os_error(code))
+}
+
+/// Copies this process into new namespaces and, where a cgroup v2 directory is given, into that cgroup.
+pub fn clone_into_namespaces(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Fork<Cloned>> {
+    let mut pidfd: libc::c_int = -1;
+    // SAFETY: `clone_args` is plain integers, for which all-zero bytes are a valid value.
+    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+    args.flags = flags | libc::CLONE_PIDFD as u64;
+    args.pidfd = ptr::from_mut(&mut pidfd) as u64;
+    args.exit_signal = libc::SIGCHLD as u64;
+    if let Some(directory) = cgroup {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = directory.as_raw_fd() as u64;
+    }
+    // SAFETY: no stack is given, so the child goes on with a copy of this one exactly as after fork(2); the
+    // process has one thread, so no lock is held in the copy. `args` and `pidfd` outlive the call.
+    let value = check(unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) })?;
+    match Pid::from_raw(value as RawPid) {
+        None => Ok(Fork::Child),
+        // SAFETY: the kernel has just put a descriptor that nobody else owns into `pidfd`.
+        Some(pid) => Ok(Fork::Parent(Cloned { pid, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } })),
+    }
+}
+
+/// fork(2) for a process with one thread.
+pub fn fork() -> Result<Fork<Pid>> {
+    // SAFETY: the jail has one thread, so the child's copy of the heap and of every lock is consistent.
+    let value = check(libc::c_long::from(unsafe { libc::fork() }))?;
+    Ok(Pid::from_raw(value as RawPid).map_or(Fork::Child, Fork::Parent))
+}
+
+/// Leaves at once: no destructors, no buffers, no handlers.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: _exit(2) has no preconditions.
+    unsafe { libc::_exit(code) }
+}
+
+/// execve(2). Returns only when it failed.
+pub fn execute(path: &CStr, argv: &[CString], env: &[CString]) -> Errno {
+    let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
+        strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
+    };
+    let (argv, env) = (pointers(argv), pointers(env));
+    // SAFETY: both arrays end in a null pointer and point to NUL-terminated strings that outlive the call.
+    match check(libc::c_long::from(unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), env.as_ptr()) })) {
+        Ok(_) => Errno::IO,
+        Err(error) => error,
+    }
+}
+
+/// Makes every signal act as it does by default; an ignored one (Rust ignores SIGPIPE) would outlive execve.
+pub fn reset_signals() {
+    for number in 1..=64 {
+        // SAFETY: setting the default action installs no code of ours; refusals (SIGKILL, SIGSTOP) are harmless.
+        unsafe { libc::signal(number, libc::SIG_DFL) };
+    }
+    set_signal_mask(false);
+}
+
+/// Blocks every signal, or none.
+pub fn set_signal_mask(blocked: bool) {
+    // SAFETY: `sigset_t` is plain integers; the calls below only fill and read it.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        if blocked {
+            libc::sigfillset(&raw mut set);
+        } else {
+            libc::sigemptyset(&raw mut set);
+        }
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const set, ptr::null_mut());
+    }
+}
+
+/// A descriptor from which every (blocked) signal can be read with [`read_signal`].
+pub fn signal_descriptor() -> Result<OwnedFd> {
+    // SAFETY: as above; the kernel copies the set.
+    let value = unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut set);
+        libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    };
+    let value = check(libc::c_long::from(value))?;
+    // SAFETY: the descriptor was made just now and has no other owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(value as libc::c_int) })
+}
+
+/// A signal that arrived, and whether it came from outside this process-id namespace.
+#[derive(Debug)]
+pub struct Arrived {
+    pub number: i32,
+    pub from_outside: bool,
+}
+
+/// Reads one waiting signal.
+pub fn read_signal(descriptor: BorrowedFd<'_>) -> Result<Arrived> {
+    // SAFETY: `signalfd_siginfo` is plain integers.
+    let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+    let size = size_of::<libc::signalfd_siginfo>();
+    // SAFETY: the buffer is `info`, of exactly the size given.
+    let value = unsafe { libc::read(descriptor.as_raw_fd(), ptr::from_mut(&mut info).cast(), size) };
+    check(value as libc::c_long)?;
+    Ok(Arrived { number: info.ssi_signo as i32, from_outside: info.ssi_pid == 0 })
+}
+
+/// Signals every other process of this process-id namespace. PID 1 itself is spared by the kernel.
+pub fn signal_everyone(signal: i32) -> Result<()> {
+    // SAFETY: kill(2) takes integers.
+    check(libc::c_long::from(unsafe { libc::kill(-1, signal) })).map(drop)
+}
+
+/// Processor time and the largest resident set of all children waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct ChildrenUsage {
+    pub cpu_microseconds: u64,
+    pub largest_resident_bytes: u64,
+}
+
+/// getrusage(RUSAGE_CHILDREN).
+pub fn children_usage() -> ChildrenUsage {
+    // SAFETY: `rusage` is plain integers, filled by the call.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
+        usage
+    };
+    let microseconds = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
+    ChildrenUsage {
+        cpu_microseconds: microseconds(usage.ru_utime) + microseconds(usage.ru_stime),
+        largest_resident_bytes: usage.ru_maxrss as u64 * 1024,
+    }
+}
+
+/// unshare(2) of the cgroup namespace alone, which touches no memory or descriptors.
+pub fn unshare_cgroup_namespace() -> Result<()> {
+    // SAFETY: unshare(2) takes an integer, and this namespace has no effect on Rust's guarantees.
+    check(libc::c_long::from(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) })).map(drop)
+}
+
+/// Which mounts a change reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    One,
+    AllBelow,
+}
+
+/// mount_setattr(2) on the mount that `tree` refers to; `owners` is a user namespace whose mapping the mount
+/// takes on.
+pub fn set_mount_attributes(
+    tree: BorrowedFd<'_>,
+    reach: Reach,
+    set: u64,
+    owners: Option<BorrowedFd<'_>>,
+) -> Result<()> {
+    let attributes = libc::mount_attr {
+        attr_set: set | if owners.is_some() { libc::MOUNT_ATTR_IDMAP } else { 0 },
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: owners.map_or(0, |fd| fd.as_raw_fd() as u64),
+    };
+    let flags = libc::AT_EMPTY_PATH | if reach == Reach::AllBelow { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is a valid empty string and the structure has the size that is passed with it.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    })
+    .map(drop)
+}
+
+/// Takes one capability out of the bounding set for good; EINVAL when the kernel has no capability of that number.
+pub fn drop_bounding_capability(number: u32) -> Result<()> {
+    // SAFETY: prctl(2) with this option takes an integer.
+    check(libc::c_long::from(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) }))
+        .map(drop)
+}
+
+/// Installs a seccomp filter for this process and all its children.
+pub fn install_filter(program: &[BpfInstruction]) -> Result<()> {
+    let length = u16::try_from(program.len()).map_err(|_| Errno::TOOBIG)?;
+    let program = libc::sock_fprog { len: length, filter: program.as_ptr().cast::<libc::sock_filter>().cast_mut() };
+    // SAFETY: `BpfInstruction` has the layout of `sock_filter`; the kernel copies and checks the program.
+    check(unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0 as libc::c_ulong, &raw const program)
+    })
+    .map(drop)
+}
+
+/// The kernel's Landlock version, or the reason why there is none.
+pub fn landlock_version() -> Result<u32> {
+    const VERSION: libc::c_ulong = 1;
+    // SAFETY: with this flag the call takes no structure and only returns a number.
+    let value = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, ptr::null::<u8>(), 0_usize, VERSION) };
+    check(value).map(|version| version as u32)
+}
+
+/// Brings the loopback interface of this network namespace up.
+pub fn bring_loopback_up(socket: BorrowedFd<'_>) -> Result<()> {
+    // SAFETY: `ifreq` is plain integers; the name is written within its bounds and stays NUL-terminated.
+    unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        request.ifr_name[0] = b'l' as libc::c_char;
+        request.ifr_name[1] = b'o' as libc::c_char;
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+        check(libc::c_long::from(libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request))).map(drop)
+    }
+}
+
+/// Makes `descriptor` this process's standard input, output or error.
+pub fn place_descriptor(descriptor: BorrowedFd<'_>, number: i32) -> Result<()> {
+    // SAFETY: dup2(2) on 0, 1 or 2, which no `OwnedFd` of the jail's child owns.
+    check(libc::c_long::from(unsafe { libc::dup2(descriptor.as_raw_fd(), number) })).map(drop)
+}
+
+/// Marks every descriptor from 3 upwards to be closed by execve.
+pub fn close_descriptors_on_execute() -> Result<()> {
+    const FIRST: libc::c_uint = 3;
+    // SAFETY: takes integers; the flag only sets a bit, so no descriptor is closed under its owner.
+    check(unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) })
+        .map(drop)
+}
+
+/// The descriptor on which the executor's messages arrive, taken over once.
+pub fn take_control_descriptor() -> OwnedFd {
+    // SAFETY: the executor starts the jail with its socket as standard input; nothing else in this process
+    // uses descriptor 0, and the jail calls this once, first of all.
+    unsafe { OwnedFd::from_raw_fd(0) }
+}
+
+/// Sends a signal to a process through its handle.
+pub fn signal_process(pidfd: impl AsFd, signal: i32) -> Result<()> {
+    let no_info = ptr::null::<libc::siginfo_t>();
+    let descriptor = pidfd.as_fd().as_raw_fd();
+    // SAFETY: takes a descriptor and integers; the null pointer means "no further information".
+    check(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, signal, no_info, 0 as libc::c_uint) })
+        .map(drop)
+}

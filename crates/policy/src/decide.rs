@@ -1,0 +1,239 @@
+//! The one function that grants.
+//!
+//! A request and the layers go in, a verdict comes out. The grant inside an allowing verdict is the proof that this
+//! function ran: its members are private to this file, and there is no other way to come by one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::arguments::check_arguments;
+use crate::merge::{Effective, Layers, merge};
+use crate::paths::{WORKSPACE, check_read_only, check_working_directory, check_workspace};
+use crate::request::{Request, Root, Secret, Workspace};
+use crate::verdict::{Denial, Verdict};
+
+/// Decides whether the request may run, and within which limits.
+///
+/// ```
+/// use policy::{Ceilings, Layer, LayerName, Layers, Request, Root, Verdict, Workspace, decide, profile};
+///
+/// let request = Request {
+///     argv: vec!["true".into()],
+///     env: Default::default(),
+///     cwd: None,
+///     root: Root::Host,
+///     workspace: Workspace::Private,
+///     read_only: vec![],
+/// };
+/// let layers = Layers {
+///     system: profile::RUN,
+///     ceilings: Ceilings {
+///         limits: profile::machine_ceilings(8192, 2, 4096),
+///         set_by: LayerName::Machine,
+///     },
+///     operator: Layer::new(LayerName::CommandLine),
+///     narrowing: vec![],
+/// };
+/// let Verdict::Allow(grant) = decide(&request, &layers) else { unreachable!() };
+/// assert_eq!(grant.effective().limits.memory_mb, 1024);
+/// ```
+pub fn decide(request: &Request, layers: &Layers) -> Verdict {
+    match grant(request, layers) {
+        Ok(grant) => Verdict::Allow(grant),
+        Err(denial) => Verdict::Deny(denial),
+    }
+}
+
+fn grant(request: &Request, layers: &Layers) -> Result<Grant, Denial> {
+    check_arguments(&request.argv, &request.env)?;
+    let cwd = match &request.cwd {
+        Some(path) => check_working_directory(path)?,
+        None => PathBuf::from(WORKSPACE),
+    };
+    let workspace = match &request.workspace {
+        Workspace::Private => Workspace::Private,
+        Workspace::Directory(path) => Workspace::Directory(check_workspace(path)?),
+    };
+    let read_only = request.read_only.iter().map(|path| check_read_only(path)).collect::<Result<BTreeSet<_>, _>>()?;
+    Ok(Grant {
+        argv: request.argv.clone(),
+        env: request.env.clone(),
+        cwd,
+        root: request.root.clone(),
+        workspace,
+        read_only: read_only.into_iter().collect(),
+        effective: merge(layers)?,
+    })
+}
+
+/// The resolved permission to run one thing: everything that a backend needs to know, and the only thing it accepts.
+///
+/// Nobody outside this crate can make one,
+///
+/// ```compile_fail,E0451
+/// fn forge(effective: policy::Effective) -> policy::Grant {
+///     policy::Grant {
+///         argv: vec!["true".into()],
+///         env: Default::default(),
+///         cwd: "/".into(),
+///         root: policy::Root::Host,
+///         workspace: policy::Workspace::Private,
+///         read_only: vec![],
+///         effective,
+///     }
+/// }
+/// ```
+///
+/// change one,
+///
+/// ```compile_fail,E0616
+/// fn widen(grant: &mut policy::Grant) {
+///     grant.cwd = "/".into();
+/// }
+/// ```
+///
+/// or make two of one:
+///
+/// ```compile_fail,E0277
+/// fn copy<T: Clone>() {}
+/// copy::<policy::Grant>();
+/// ```
+#[derive(Debug)]
+pub struct Grant {
+    argv: Vec<OsString>,
+    env: BTreeMap<String, Secret>,
+    cwd: PathBuf,
+    root: Root,
+    workspace: Workspace,
+    read_only: Vec<PathBuf>,
+    effective: Effective,
+}
+
+impl Grant {
+    /// The command and its arguments; never empty.
+    pub fn argv(&self) -> &[OsString] {
+        &self.argv
+    }
+
+    pub fn env(&self) -> &BTreeMap<String, Secret> {
+        &self.env
+    }
+
+    /// Where the command starts, as the box sees it.
+    pub fn cwd(&self) -> &Path {
+        &self.cwd
+    }
+
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
+    pub fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+
+    /// Each directory once, and always before those inside it: mounting in this order hides none.
+    pub fn read_only(&self) -> &[PathBuf] {
+        &self.read_only
+    }
+
+    pub fn effective(&self) -> &Effective {
+        &self.effective
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::Field;
+    use crate::layer::{Layer, LayerName};
+    use crate::merge::Ceilings;
+    use crate::profile;
+    use crate::verdict::{DenialCode, Strictness};
+
+    fn request() -> Request {
+        Request {
+            argv: vec!["true".into()],
+            env: BTreeMap::new(),
+            cwd: None,
+            root: Root::Host,
+            workspace: Workspace::Private,
+            read_only: vec![],
+        }
+    }
+
+    fn layers() -> Layers {
+        Layers {
+            system: profile::RUN,
+            ceilings: Ceilings { limits: profile::machine_ceilings(8192, 2, 4096), set_by: LayerName::Machine },
+            operator: Layer::new(LayerName::CommandLine),
+            narrowing: vec![],
+        }
+    }
+
+    fn denied(request: &Request, layers: &Layers) -> Option<DenialCode> {
+        match decide(request, layers) {
+            Verdict::Deny(denial) => Some(denial.code),
+            Verdict::Allow(_) | Verdict::Ask(_) => None,
+        }
+    }
+
+    #[test]
+    fn a_plain_request_is_granted_as_asked() -> Result<(), Denial> {
+        let image: crate::ImageName = "debian-12".parse().expect("a good name");
+        let asked = Request {
+            argv: vec!["echo".into(), "hello".into()],
+            env: [("KEY".to_owned(), Secret::new("value"))].into(),
+            cwd: Some("/workspace/sub/".into()),
+            root: Root::Image(image.clone()),
+            workspace: Workspace::Directory("/home/me//work".into()),
+            read_only: vec!["/opt/b/c".into(), "/opt/b".into(), "/opt/a".into(), "/opt/b/".into()],
+        };
+        let grant = grant(&asked, &layers())?;
+        assert_eq!(grant.argv(), ["echo", "hello"]);
+        assert_eq!(grant.env()["KEY"].expose(), "value");
+        assert_eq!(grant.cwd(), Path::new("/workspace/sub"));
+        assert_eq!(grant.root(), &Root::Image(image));
+        assert_eq!(grant.workspace(), &Workspace::Directory("/home/me/work".into()));
+        assert_eq!(grant.read_only(), ["/opt/a", "/opt/b", "/opt/b/c"].map(PathBuf::from));
+        assert_eq!(grant.effective().limits, profile::RUN);
+        Ok(())
+    }
+
+    #[test]
+    fn the_workspace_is_where_commands_start() -> Result<(), Denial> {
+        assert_eq!(grant(&request(), &layers())?.cwd(), Path::new("/workspace"));
+        let verdict = decide(&request(), &layers());
+        assert_eq!(verdict.strictness(), Strictness::Allow);
+        Ok(())
+    }
+
+    #[test]
+    fn every_rule_is_asked() {
+        let mut empty = request();
+        empty.argv.clear();
+        let mut key = request();
+        key.env.insert("A=B".into(), Secret::new(""));
+        let mut cwd = request();
+        cwd.cwd = Some("/root".into());
+        let mut workspace = request();
+        workspace.workspace = Workspace::Directory("/etc".into());
+        let mut read_only = request();
+        read_only.read_only = vec!["/opt".into(), "/usr".into()];
+        let table = [
+            (empty, DenialCode::CommandEmpty),
+            (key, DenialCode::EnvironmentKey),
+            (cwd, DenialCode::WorkingDirectory),
+            (workspace, DenialCode::PathForbidden),
+            (read_only, DenialCode::PathReserved),
+        ];
+        for (request, code) in table {
+            assert_eq!(denied(&request, &layers()), Some(code));
+        }
+        let mut greedy = layers();
+        greedy.operator.limits.insert(Field::MemoryMb, 8193);
+        assert_eq!(denied(&request(), &greedy), Some(DenialCode::LimitExceeded));
+        assert_eq!(denied(&request(), &layers()), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! What can be wrong with a value before it becomes part of a question.
+//!
+//! These are malformed inputs: a limit that is not a number, a key that does not exist. A well-formed wish that is not
+//! allowed is no error but a [`crate::Denial`]. Everything quoted here came from outside, so it is escaped and cut.
+
+use crate::field::Field;
+use crate::layer::Requirement;
+
+/// A value that means nothing here. Every message names the key and what would have been accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("{field} must be {}, not {given}", field.expectation())]
+    LimitMalformed { field: Field, given: String },
+
+    #[error("{field} must be at most {}, not {given}", field.quantity(field.largest()))]
+    LimitTooLarge { field: Field, given: String },
+
+    #[error("unknown key {given}; the keys are {}, net, require", Field::ALL.map(Field::key).join(", "))]
+    KeyUnknown { given: String },
+
+    #[error("{key} is given twice")]
+    KeyTwice { key: &'static str },
+
+    #[error("unknown requirement {given}; choose from {}", Requirement::ALL.map(Requirement::key).join(", "))]
+    RequirementUnknown { given: String },
+
+    #[error(
+        "{given} is not an image name: it takes 1 to 64 of the characters a-z, 0-9, '.', '_' and '-', \
+         the first a letter or a digit"
+    )]
+    ImageNameMalformed { given: String },
+}
+
+/// Text from outside made fit for a message: control characters could otherwise steer the reader's terminal, and a
+/// megabyte of key would bury the sentence.
+pub(crate) fn quote(text: &str) -> String {
+    const SHOWN: usize = 80;
+    let mut quoted = String::from('"');
+    quoted.extend(text.chars().take(SHOWN).flat_map(char::escape_debug));
+    if text.chars().nth(SHOWN).is_some() {
+        quoted.push('…');
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoted_text_is_escaped_and_cut() {
+        assert_eq!(quote("plain"), "\"plain\"");
+        assert_eq!(quote("\u{1b}[2J\n"), "\"\\u{1b}[2J\\n\"");
+        assert_eq!(quote(&"é".repeat(80)), format!("\"{}\"", "é".repeat(80)));
+        assert_eq!(quote(&"é".repeat(81)), format!("\"{}…\"", "é".repeat(80)));
+    }
+
+    #[test]
+    fn messages_name_the_key_and_what_is_accepted() {
+        let table = [
+            (
+                Error::LimitMalformed { field: Field::Pids, given: "0".into() },
+                "pids must be a whole number of processes, at least 1, not 0",
+            ),
+            (
+                Error::LimitTooLarge { field: Field::TimeoutMs, given: "99999999999".into() },
+                "timeout_ms must be at most 31536000000 ms, not 99999999999",
+            ),
+            (
+                Error::KeyUnknown { given: quote("timout_ms") },
+                "unknown key \"timout_ms\"; the keys are timeout_ms, memory_mb, cpu_cores, pids, max_stdout_bytes, \
+                 max_stderr_bytes, max_artifacts_bytes_total, scratch_mb, net, require",
+            ),
+            (
+                Error::RequirementUnknown { given: quote("seccomp") },
+                "unknown requirement \"seccomp\"; choose from landlock, memory, pids, cpu",
+            ),
+        ];
+        for (error, expected) in table {
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The names and units of limits, and which numbers mean anything.
+//!
+//! A limit is a whole number in its field's own unit, so that layers compare exactly; cores are counted in thousandths
+//! and only shown as decimals. This file knows what a number may be, never which number is allowed: that is the
+//! merge's business.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use crate::error::{Error, quote};
+use crate::limits::{Quantity, UNLIMITED};
+
+/// One limit. A megabyte is 2^20 bytes, as it is to the kernel and to Docker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Field {
+    TimeoutMs,
+    MemoryMb,
+    CpuMillis,
+    Pids,
+    StdoutBytes,
+    StderrBytes,
+    ArtifactsBytes,
+    ScratchMb,
+}
+
+impl Field {
+    pub const ALL: [Self; 8] = [
+        Self::TimeoutMs,
+        Self::MemoryMb,
+        Self::CpuMillis,
+        Self::Pids,
+        Self::StdoutBytes,
+        Self::StderrBytes,
+        Self::ArtifactsBytes,
+        Self::ScratchMb,
+    ];
+
+    /// The name that users read and write, in JSON and in messages.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::TimeoutMs => "timeout_ms",
+            Self::MemoryMb => "memory_mb",
+            Self::CpuMillis => "cpu_cores",
+            Self::Pids => "pids",
+            Self::StdoutBytes => "max_stdout_bytes",
+            Self::StderrBytes => "max_stderr_bytes",
+            Self::ArtifactsBytes => "max_artifacts_bytes_total",
+            Self::ScratchMb => "scratch_mb",
+        }
+    }
+
+    pub fn from_key(key: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|field| field.key() == key)
+    }
+
+    /// The largest finite value that means anything, on any machine: a year, a pebibyte, the kernel's own maxima for
+    /// processors and process ids. Within it, a conversion to bytes or nanoseconds cannot overflow.
+    pub const fn largest(self) -> u64 {
+        match self {
+            Self::TimeoutMs => 365 * 24 * 60 * 60 * 1000,
+            Self::MemoryMb | Self::ScratchMb => 1 << 30,
+            Self::CpuMillis => 8192 * 1000,
+            Self::Pids => 1 << 22,
+            Self::StdoutBytes | Self::StderrBytes | Self::ArtifactsBytes => 1 << 50,
+        }
+    }
+
+    /// Checks a value in the field's own unit (thousandths, for cores) and gives it back.
+    pub fn check(self, value: u64) -> Result<u64, Error> {
+        match value {
+            UNLIMITED if self == Self::TimeoutMs => Ok(value),
+            UNLIMITED => Err(self.malformed("unlimited")),
+            0 => Err(self.malformed("0")),
+            _ if value > self.largest() => Err(self.too_large(self.quantity(value).to_string())),
+            _ => Ok(value),
+        }
+    }
+
+    /// Reads a whole number as users write it: cores are cores here.
+    pub fn read_whole(self, number: u64) -> Result<u64, Error> {
+        match number.checked_mul(self.scale()) {
+            Some(0) => Err(self.malformed(number)),
+            Some(value) if value <= self.largest() => Ok(value),
+            Some(_) | None => Err(self.too_large(number)),
+        }
+    }
+
+    /// Reads a decimal number as users write it. Only cores may have decimals, and not more than are kept: rounding
+    /// would give more, or less, than was asked for without saying so.
+    pub fn read_decimal(self, number: f64) -> Result<u64, Error> {
+        let scale = self.scale() as f64;
+        let scaled = (number * scale).round();
+        if scaled.is_finite() && scaled > self.largest() as f64 {
+            return Err(self.too_large(format!("{number:?}")));
+        }
+        // The division is correctly rounded, so it gives back exactly the double that the decimal was read as.
+        let value = scaled as u64;
+        if !number.is_finite() || value == 0 || value as f64 / scale != number {
+            return Err(self.malformed(format!("{number:?}")));
+        }
+        Ok(value)
+    }
+
+    /// Reads a number from text, for a command line or an environment variable.
+    pub fn read_text(self, text: &str) -> Result<u64, Error> {
+        if let Ok(number) = text.parse::<u64>() {
+            return self.read_whole(number);
+        }
+        match text.parse::<f64>() {
+            Ok(number) => self.read_decimal(number),
+            Err(_) => Err(self.malformed(quote(text))),
+        }
+    }
+
+    /// The value with its unit, for people.
+    pub const fn quantity(self, value: u64) -> Quantity {
+        Quantity { field: self, value }
+    }
+
+    pub(crate) const fn expectation(self) -> &'static str {
+        match self {
+            Self::TimeoutMs => "a whole number of milliseconds, at least 1",
+            Self::MemoryMb | Self::ScratchMb => "a whole number of megabytes, at least 1",
+            Self::CpuMillis => "a number of cores, at least 0.001 and with at most three decimals",
+            Self::Pids => "a whole number of processes, at least 1",
+            Self::StdoutBytes | Self::StderrBytes | Self::ArtifactsBytes => "a whole number of bytes, at least 1",
+        }
+    }
+
+    const fn scale(self) -> u64 {
+        match self {
+            Self::CpuMillis => 1000,
+            _ => 1,
+        }
+    }
+
+    pub(crate) fn malformed(self, given: impl fmt::Display) -> Error {
+        Error::LimitMalformed { field: self, given: given.to_string() }
+    }
+
+    fn too_large(self, given: impl fmt::Display) -> Error {
+        Error::LimitTooLarge { field: self, given: given.to_string() }
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.key())
+    }
+}
+
+impl Serialize for Field {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.key())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_distinct_and_found_again() {
+        for field in Field::ALL {
+            assert_eq!(Field::from_key(field.key()), Some(field));
+        }
+        assert_eq!(Field::from_key("cpu_millis"), None);
+    }
+
+    #[test]
+    fn text_is_read_exactly_or_refused() {
+        use Field::{CpuMillis, MemoryMb, Pids, TimeoutMs};
+        let accepted = [
+            (TimeoutMs, "1", 1),
+            (TimeoutMs, "31536000000", 31_536_000_000),
+            (MemoryMb, "512.0", 512),
+            (CpuMillis, "1", 1000),
+            (CpuMillis, "0.5", 500),
+            (CpuMillis, "0.001", 1),
+            (CpuMillis, "1.001", 1001),
+            (CpuMillis, "0.29", 290),
+            (Pids, "1e3", 1000),
+        ];
+        for (field, text, value) in accepted {
+            assert_eq!(field.read_text(text), Ok(value), "{field} {text}");
+        }
+        let malformed = ["", "0", "0.0", "-1", "-0.5", "nan", "-inf", "inf", "many", "0.0005"];
+        for (field, text) in Field::ALL.into_iter().flat_map(|field| malformed.map(|text| (field, text))).chain([
+            (MemoryMb, "0.5"),
+            (Pids, "2.5"),
+            (CpuMillis, "0.1234"),
+        ]) {
+            let result = field.read_text(text);
+            assert!(matches!(result, Err(Error::LimitMalformed { .. })), "{field} {text}: {result:?}");
+        }
+        for field in Field::ALL {
+            for text in ["18446744073709551615", "18446744073709551616", "1e300"] {
+                let result = field.read_text(text);
+                assert!(matches!(result, Err(Error::LimitTooLarge { .. })), "{field} {text}: {result:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_timeout_may_be_unlimited() {
+        for field in Field::ALL {
+            assert_eq!(field.check(UNLIMITED).is_ok(), field == Field::TimeoutMs);
+            assert_eq!(field.check(field.largest()), Ok(field.largest()));
+            assert!(field.check(field.largest() + 1).is_err());
+            assert!(field.check(0).is_err());
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! A layer: one party's wishes, and who that party is.
+//!
+//! A layer decides nothing and knows nothing of the others; the merge compares them. How one is read from what users
+//! write is in `reading.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, quote};
+use crate::field::Field;
+
+/// Who set a value. `Machine` stands for what the machine has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LayerName {
+    System,
+    Settings,
+    CommandLine,
+    Skill,
+    Request,
+    Machine,
+}
+
+impl LayerName {
+    /// The name that programs read; the same as its serialised form.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Settings => "settings",
+            Self::CommandLine => "command_line",
+            Self::Skill => "skill",
+            Self::Request => "request",
+            Self::Machine => "machine",
+        }
+    }
+}
+
+impl fmt::Display for LayerName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::System => "the system's policy",
+            Self::Settings => "the settings",
+            Self::CommandLine => "the command line",
+            Self::Skill => "the skill's manifest",
+            Self::Request => "the request",
+            Self::Machine => "this machine",
+        })
+    }
+}
+
+/// What of the network a box sees. Ordered from strict to wide; an allow-list will come after `None`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NetMode {
+    None,
+}
+
+impl NetMode {
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::None => "none",
+        }
+    }
+}
+
+/// A protection whose absence is only reported by default, because some kernels and most rootless set-ups lack it. A
+/// layer that requires it turns the absence into a refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Requirement {
+    Landlock,
+    Memory,
+    Pids,
+    Cpu,
+}
+
+impl Requirement {
+    pub const ALL: [Self; 4] = [Self::Landlock, Self::Memory, Self::Pids, Self::Cpu];
+
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Landlock => "landlock",
+            Self::Memory => "memory",
+            Self::Pids => "pids",
+            Self::Cpu => "cpu",
+        }
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.key())
+    }
+}
+
+impl FromStr for Requirement {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Self::ALL
+            .into_iter()
+            .find(|requirement| requirement.key() == text)
+            .ok_or_else(|| Error::RequirementUnknown { given: quote(text) })
+    }
+}
+
+/// One party's wishes; what it does not mention, it leaves to the layers before it.
+///
+/// Deserialises from the form that settings, manifests and requests share:
+/// `{"timeout_ms": 5000, "cpu_cores": 0.5, "net": {"mode": "none"}, "require": ["landlock"]}`. The form does not say
+/// who wrote it, so a layer is read as a request, the party with the least say; its reader knows better and says so
+/// with [`Layer::named`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layer {
+    pub name: LayerName,
+    pub limits: BTreeMap<Field, u64>,
+    pub net: Option<NetMode>,
+    pub require: BTreeSet<Requirement>,
+}
+
+impl Layer {
+    /// A layer without wishes.
+    pub const fn new(name: LayerName) -> Self {
+        Self { name, limits: BTreeMap::new(), net: None, require: BTreeSet::new() }
+    }
+
+    pub fn named(self, name: LayerName) -> Self {
+        Self { name, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_what_is_serialised() -> Result<(), serde_json::Error> {
+        use LayerName::{CommandLine, Machine, Request, Settings, Skill, System};
+        for name in [System, Settings, CommandLine, Skill, Request, Machine] {
+            assert_eq!(serde_json::to_value(name)?, name.key());
+        }
+        for requirement in Requirement::ALL {
+            assert_eq!(serde_json::to_value(requirement)?, requirement.key());
+            assert_eq!(requirement.key().parse(), Ok(requirement));
+        }
+        assert_eq!(serde_json::to_value(NetMode::None)?, NetMode::None.key());
+        Ok(())
+    }
+}

@@ -1,0 +1,37 @@
+//! The decision: may this run, and within which limits?
+//!
+//! Everything here is a pure function of its arguments. This crate never opens a file, reads a clock, waits, or looks
+//! at the machine; what it must know about the machine comes in as ceilings. So every rule can be tested as a table,
+//! and the same question always gets the same answer.
+//!
+//! Static rules advise; the kernel is the boundary. Whatever a rule here misses, the box still does not have.
+//!
+//! Reading order: a [`Request`] says what is wanted, [`Layers`] say what is allowed, [`decide`] turns both into a
+//! [`Verdict`]. Only an allowing verdict carries a [`Grant`], and a grant is the only thing that an executor accepts.
+
+mod error;
+mod field;
+mod limits;
+
+mod layer;
+mod reading;
+
+mod merge;
+pub mod profile;
+mod snapshot;
+
+mod arguments;
+mod paths;
+mod request;
+
+mod decide;
+mod verdict;
+
+pub use decide::{Grant, decide};
+pub use error::Error;
+pub use field::Field;
+pub use layer::{Layer, LayerName, NetMode, Requirement};
+pub use limits::{Limits, Quantity, UNLIMITED};
+pub use merge::{Ceilings, Effective, Layers, merge};
+pub use request::{ImageName, Request, Root, Secret, Workspace};
+pub use verdict::{Ask, Denial, DenialCode, Strictness, Verdict};

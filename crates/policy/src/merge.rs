@@ -1,0 +1,263 @@
+//! Layers into one effective policy.
+//!
+//! The operator's layer may move a value anywhere up to its ceiling. Every layer after it may only tighten. Asking for
+//! more is refused and never clamped: somebody who asked for ten minutes and silently got one would find out too late.
+//! The one thing that is lowered unasked is a *default* that a small machine cannot give, and then the result names the
+//! machine as the layer that set it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::field::Field;
+use crate::layer::{Layer, LayerName, NetMode, Requirement};
+use crate::limits::Limits;
+use crate::verdict::{Denial, DenialCode};
+
+/// Everybody's say, in order.
+#[derive(Debug, Clone)]
+pub struct Layers {
+    /// The defaults; see [`crate::profile`].
+    pub system: Limits,
+    pub ceilings: Ceilings,
+    /// The one layer that may raise.
+    pub operator: Layer,
+    /// The layers that may only tighten, in the order in which they bind each other.
+    pub narrowing: Vec<Layer>,
+}
+
+/// What not even the operator may exceed, and who says so: the machine, or the system's own policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ceilings {
+    pub limits: Limits,
+    pub set_by: LayerName,
+}
+
+/// The merged policy: the limits in force, and for each the layer that set it.
+///
+/// Serialises as the snapshot that is kept with every exec. Readable everywhere, made only by [`merge`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Effective {
+    pub limits: Limits,
+    pub net: NetMode,
+    pub require: BTreeSet<Requirement>,
+    pub layers: BTreeMap<Field, LayerName>,
+}
+
+/// Merges the layers: strictest wins, requirements add up.
+///
+/// Where two orders of the narrowing layers both succeed, their limits are the same; the order only decides who is
+/// told that they asked for more than somebody before them allowed.
+pub fn merge(layers: &Layers) -> Result<Effective, Denial> {
+    let mut set_by = BTreeMap::new();
+    let limits = Limits::try_from_fn(|field| {
+        let bound = settle(field, layers)?;
+        set_by.insert(field, bound.set_by);
+        Ok(bound.value)
+    })?;
+    let asking = || std::iter::once(&layers.operator).chain(&layers.narrowing);
+    Ok(Effective {
+        limits,
+        net: asking().filter_map(|layer| layer.net).min().unwrap_or(NetMode::None),
+        require: asking().flat_map(|layer| layer.require.iter().copied()).collect(),
+        layers: set_by,
+    })
+}
+
+/// A value, and the layer it comes from.
+#[derive(Clone, Copy)]
+struct Bound {
+    value: u64,
+    set_by: LayerName,
+}
+
+fn settle(field: Field, layers: &Layers) -> Result<Bound, Denial> {
+    let ceiling = Bound { value: layers.ceilings.limits.get(field), set_by: layers.ceilings.set_by };
+    let default = Bound { value: layers.system.get(field), set_by: LayerName::System };
+    let mut settled = if default.value <= ceiling.value { default } else { ceiling };
+    if let Some(wish) = wish(field, &layers.operator) {
+        settled = admit(field, wish, ceiling)?;
+    }
+    for layer in &layers.narrowing {
+        if let Some(wish) = wish(field, layer) {
+            let admitted = admit(field, wish, settled)?;
+            // A layer that repeats the value in force has not set it.
+            if admitted.value < settled.value {
+                settled = admitted;
+            }
+        }
+    }
+    Ok(settled)
+}
+
+fn wish(field: Field, layer: &Layer) -> Option<Bound> {
+    let value = *layer.limits.get(&field)?;
+    Some(Bound { value, set_by: layer.name })
+}
+
+/// Gives the wish back if it is a valid limit and within the bound.
+fn admit(field: Field, wish: Bound, bound: Bound) -> Result<Bound, Denial> {
+    // A layer that was read is valid already; one that a door put together by hand may not be.
+    if let Err(error) = field.check(wish.value) {
+        return Err(Denial {
+            field: Some(field),
+            asked: Some(wish.value),
+            allowed: Some(bound.value.min(field.largest())),
+            asked_by: Some(wish.set_by),
+            ..Denial::new(DenialCode::LimitInvalid, format!("{error} (asked for by {})", wish.set_by))
+        });
+    }
+    if wish.value <= bound.value {
+        return Ok(wish);
+    }
+    let (asked, allowed) = (field.quantity(wish.value), field.quantity(bound.value));
+    Err(Denial {
+        hint: Some(format!("ask for {allowed} or less")),
+        field: Some(field),
+        asked: Some(wish.value),
+        allowed: Some(bound.value),
+        layer: Some(bound.set_by),
+        asked_by: Some(wish.set_by),
+        ..Denial::new(
+            DenialCode::LimitExceeded,
+            format!(
+                "{field}: {asked}, asked for by {}, is more than the {allowed} allowed by {}",
+                wish.set_by, bound.set_by
+            ),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::UNLIMITED;
+    use crate::profile;
+
+    fn layer(name: LayerName, limits: &[(Field, u64)]) -> Layer {
+        Layer { limits: limits.iter().copied().collect(), ..Layer::new(name) }
+    }
+
+    fn layers(operator: &[(Field, u64)], narrowing: Vec<Layer>) -> Layers {
+        Layers {
+            system: profile::EXECS,
+            ceilings: Ceilings { limits: profile::SERVICE_CEILINGS, set_by: LayerName::System },
+            operator: layer(LayerName::Settings, operator),
+            narrowing,
+        }
+    }
+
+    #[test]
+    fn silence_leaves_the_defaults() -> Result<(), Denial> {
+        let effective = merge(&layers(&[], vec![]))?;
+        assert_eq!(effective.limits, profile::EXECS);
+        assert_eq!(effective.net, NetMode::None);
+        assert!(effective.require.is_empty());
+        assert!(effective.layers.values().all(|&name| name == LayerName::System));
+        assert_eq!(effective.layers.len(), Field::ALL.len());
+        Ok(())
+    }
+
+    #[test]
+    fn the_operator_raises_and_later_layers_tighten() -> Result<(), Denial> {
+        let effective = merge(&layers(
+            &[(Field::TimeoutMs, 300_000), (Field::Pids, 512)],
+            vec![
+                layer(LayerName::Skill, &[(Field::TimeoutMs, 120_000)]),
+                layer(LayerName::Request, &[(Field::TimeoutMs, 90_000), (Field::Pids, 512)]),
+            ],
+        ))?;
+        assert_eq!(effective.limits.timeout_ms, 90_000);
+        assert_eq!(effective.limits.pids, 512);
+        assert_eq!(effective.layers[&Field::TimeoutMs], LayerName::Request);
+        assert_eq!(effective.layers[&Field::Pids], LayerName::Settings);
+        assert_eq!(effective.layers[&Field::MemoryMb], LayerName::System);
+        Ok(())
+    }
+
+    #[test]
+    fn asking_for_more_is_refused_with_all_four_names() {
+        use LayerName::{Request, Settings, Skill, System};
+        let table = [
+            (
+                layers(&[(Field::TimeoutMs, 300_001)], vec![]),
+                (300_001, 300_000, System, Settings),
+                "timeout_ms: 300001 ms, asked for by the settings, is more than the 300000 ms allowed by the system's \
+                 policy",
+            ),
+            (
+                layers(&[], vec![layer(Request, &[(Field::TimeoutMs, UNLIMITED)])]),
+                (UNLIMITED, 60_000, System, Request),
+                "timeout_ms: no limit, asked for by the request, is more than the 60000 ms allowed by the system's \
+                 policy",
+            ),
+            (
+                layers(&[(Field::CpuMillis, 500)], vec![layer(Skill, &[(Field::CpuMillis, 1000)])]),
+                (1000, 500, Settings, Skill),
+                "cpu_cores: 1 core, asked for by the skill's manifest, is more than the 0.5 cores allowed by the \
+                 settings",
+            ),
+            (
+                layers(&[], vec![layer(Skill, &[(Field::Pids, 8)]), layer(Request, &[(Field::Pids, 9)])]),
+                (9, 8, Skill, Request),
+                "pids: 9 processes, asked for by the request, is more than the 8 processes allowed by the skill's \
+                 manifest",
+            ),
+        ];
+        for (layers, (asked, allowed, layer, asked_by), message) in table {
+            let denial = merge(&layers).expect_err(message);
+            assert_eq!(denial.code, DenialCode::LimitExceeded);
+            assert_eq!(denial.message, message);
+            assert_eq!(denial.asked, Some(asked));
+            assert_eq!(denial.allowed, Some(allowed));
+            assert_eq!(denial.layer, Some(layer));
+            assert_eq!(denial.asked_by, Some(asked_by));
+            assert!(denial.hint.is_some());
+        }
+    }
+
+    #[test]
+    fn values_that_are_no_limits_are_refused_wherever_they_stand() {
+        for (field, value) in
+            [(Field::Pids, 0), (Field::MemoryMb, UNLIMITED), (Field::TimeoutMs, Field::TimeoutMs.largest() + 1)]
+        {
+            let wide = Limits::from_fn(|_| UNLIMITED);
+            let mut layers = layers(&[(field, value)], vec![]);
+            layers.ceilings.limits = wide;
+            let denial = merge(&layers).expect_err("an invalid limit of the operator");
+            assert_eq!(denial.code, DenialCode::LimitInvalid);
+
+            layers.system = wide;
+            layers.operator.limits.clear();
+            layers.narrowing = vec![layer(LayerName::Request, &[(field, value)])];
+            let denial = merge(&layers).expect_err("an invalid limit of the request");
+            assert_eq!(denial.code, DenialCode::LimitInvalid);
+            assert_eq!(denial.field, Some(field));
+            assert_eq!(denial.asked_by, Some(LayerName::Request));
+        }
+    }
+
+    #[test]
+    fn a_small_machine_lowers_defaults_and_says_so() -> Result<(), Denial> {
+        let effective = merge(&Layers {
+            system: profile::RUN,
+            ceilings: Ceilings { limits: profile::machine_ceilings(512, 2, 30_000), set_by: LayerName::Machine },
+            operator: Layer::new(LayerName::CommandLine),
+            narrowing: vec![],
+        })?;
+        assert_eq!(effective.limits.memory_mb, 512);
+        assert_eq!(effective.layers[&Field::MemoryMb], LayerName::Machine);
+        assert_eq!(effective.limits.timeout_ms, UNLIMITED);
+        assert_eq!(effective.layers[&Field::TimeoutMs], LayerName::System);
+        Ok(())
+    }
+
+    #[test]
+    fn requirements_of_all_layers_add_up() -> Result<(), Denial> {
+        let mut layers = layers(&[], vec![Layer::new(LayerName::Skill), Layer::new(LayerName::Request)]);
+        layers.operator.require.insert(Requirement::Memory);
+        layers.narrowing[0].require.insert(Requirement::Landlock);
+        layers.narrowing[1].require.insert(Requirement::Memory);
+        assert_eq!(merge(&layers)?.require, [Requirement::Landlock, Requirement::Memory].into());
+        Ok(())
+    }
+}

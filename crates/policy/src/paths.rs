@@ -1,0 +1,206 @@
+//! The rules for paths: which places a box may be given, and where it may start.
+//!
+//! Pure rules on spelling. No path is looked up, so a symlink can make an innocent name mean a forbidden place; whoever
+//! opens the path has to see to that. Paths that pass come back in their plain form, without `.`, doubled or trailing
+//! slashes.
+
+use std::path::{Component, Path, PathBuf};
+
+use crate::error::quote;
+use crate::verdict::{Denial, DenialCode};
+
+/// Where the workspace is in every box, and where commands start unless they say otherwise.
+pub(crate) const WORKSPACE: &str = "/workspace";
+
+/// Windows into the running machine: no part of them is plain files.
+const FORBIDDEN_TREES: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
+
+/// Too much in one piece; a part of it (a certificate store, say) is a fair wish.
+const FORBIDDEN_WHOLE: [&str; 3] = ["/", "/etc", "/boot"];
+
+/// Filled by the box itself. A mount over one of these would hide it; a mount further down adds to it.
+const RESERVED_WHOLE: [&str; 8] = ["/tmp", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+
+/// Checks a directory of the host that becomes the workspace.
+pub(crate) fn check_workspace(path: &Path) -> Result<PathBuf, Denial> {
+    let path = plain("the workspace", path)?;
+    check_forbidden("the workspace", &path)?;
+    Ok(path)
+}
+
+/// Checks a directory of the host that the box sees at the same place.
+pub(crate) fn check_read_only(path: &Path) -> Result<PathBuf, Denial> {
+    let subject = "the read-only directory";
+    let path = plain(subject, path)?;
+    check_forbidden(subject, &path)?;
+    let reserved = path.starts_with(WORKSPACE) || RESERVED_WHOLE.iter().any(|whole| path == Path::new(whole));
+    if reserved {
+        return Err(Denial::new(
+            DenialCode::PathReserved,
+            format!("{subject} {} cannot be shown in a box, which has something of its own there", show(&path)),
+        )
+        .with_hint("name a directory further down, or copy what is needed into the workspace"));
+    }
+    Ok(path)
+}
+
+/// Checks the directory, inside the box, in which the command starts.
+pub(crate) fn check_working_directory(path: &Path) -> Result<PathBuf, Denial> {
+    let path = plain("the working directory", path)?;
+    if path.starts_with(WORKSPACE) || path.starts_with("/tmp") {
+        return Ok(path);
+    }
+    Err(Denial::new(
+        DenialCode::WorkingDirectory,
+        format!("the working directory {} is neither in /workspace nor in /tmp", show(&path)),
+    )
+    .with_hint("the workspace appears at /workspace inside the box"))
+}
+
+/// Gives an absolute path without detours in its plain form.
+fn plain(subject: &str, path: &Path) -> Result<PathBuf, Denial> {
+    if path.as_os_str().as_encoded_bytes().contains(&0) {
+        return Err(Denial::new(DenialCode::NulByte, format!("{subject} {} contains a NUL byte", show(path))));
+    }
+    let malformed = |wrong| {
+        Denial::new(DenialCode::PathMalformed, format!("{subject} {} {wrong}", show(path)))
+            .with_hint("give the full path, from / on")
+    };
+    if !path.has_root() {
+        return Err(malformed("is not an absolute path"));
+    }
+    if path.components().any(|part| part == Component::ParentDir) {
+        return Err(malformed("goes up with '..'"));
+    }
+    Ok(path.components().collect())
+}
+
+fn check_forbidden(subject: &str, path: &Path) -> Result<(), Denial> {
+    let forbidden = FORBIDDEN_TREES.iter().any(|tree| path.starts_with(tree))
+        || FORBIDDEN_WHOLE.iter().any(|whole| path == Path::new(whole));
+    if forbidden {
+        return Err(Denial::new(
+            DenialCode::PathForbidden,
+            format!("{subject} {} would open the machine itself to the box", show(path)),
+        )
+        .with_hint("name the directory that holds the work, for example a project in your home"));
+    }
+    Ok(())
+}
+
+fn show(path: &Path) -> String {
+    quote(&path.to_string_lossy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use DenialCode::{NulByte, PathForbidden, PathMalformed, PathReserved, WorkingDirectory};
+
+    type Rule = fn(&Path) -> Result<PathBuf, Denial>;
+
+    fn check(rule: Rule, path: &str) -> Result<PathBuf, DenialCode> {
+        rule(Path::new(path)).map_err(|denial| denial.code)
+    }
+
+    #[test]
+    fn host_paths_are_absolute_and_straight() {
+        for rule in [check_workspace as Rule, check_read_only as Rule] {
+            for (path, code) in [
+                ("", PathMalformed),
+                (".", PathMalformed),
+                ("work", PathMalformed),
+                ("./work", PathMalformed),
+                ("../work", PathMalformed),
+                ("/home/../etc", PathMalformed),
+                ("/home/..", PathMalformed),
+                ("/home/a\0b", NulByte),
+            ] {
+                assert_eq!(check(rule, path), Err(code), "{path:?}");
+            }
+            for (path, plain) in [
+                ("/home/me/work", "/home/me/work"),
+                ("//home//me/./work/", "/home/me/work"),
+                ("/home/a..b", "/home/a..b"),
+                ("/srv/...", "/srv/..."),
+            ] {
+                assert_eq!(check(rule, path), Ok(plain.into()), "{path:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_machine_itself_is_never_given() {
+        for rule in [check_workspace as Rule, check_read_only as Rule] {
+            for path in [
+                "/",
+                "//",
+                "/.",
+                "/proc",
+                "/proc/",
+                "/proc/1/root",
+                "/sys",
+                "/sys/fs/cgroup",
+                "/dev",
+                "/dev/shm",
+                "/run",
+                "/run/docker.sock",
+                "/etc",
+                "//etc/.",
+                "/boot",
+            ] {
+                assert_eq!(check(rule, path), Err(PathForbidden), "{path:?}");
+            }
+            for path in ["/etc/ssl", "/boot/grub", "/process", "/running", "/developer", "/opt"] {
+                assert_eq!(check(rule, path), Ok(path.into()), "{path:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn read_only_directories_do_not_hide_the_boxs_own() {
+        for path in [
+            "/workspace",
+            "/workspace/data",
+            "/tmp",
+            "/tmp/",
+            "/usr",
+            "/bin",
+            "/sbin",
+            "/lib",
+            "/lib32",
+            "/lib64",
+            "/libx32",
+        ] {
+            assert_eq!(check(check_read_only, path), Err(PathReserved), "{path:?}");
+        }
+        for path in ["/usr/share/dict", "/tmp/data", "/lib/firmware", "/library", "/workspaces"] {
+            assert_eq!(check(check_read_only, path), Ok(path.into()), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn commands_start_in_the_workspace_or_in_tmp() {
+        for path in ["/workspace", "/workspace/a/b", "/tmp", "/tmp/x"] {
+            assert_eq!(check(check_working_directory, path), Ok(path.into()));
+        }
+        for (path, code) in [
+            ("/", WorkingDirectory),
+            ("/usr", WorkingDirectory),
+            ("/workspaces", WorkingDirectory),
+            ("/tmpfile", WorkingDirectory),
+            ("work", PathMalformed),
+            ("/workspace/..", PathMalformed),
+            ("/workspace/../etc", PathMalformed),
+            ("/workspace/\0", NulByte),
+        ] {
+            assert_eq!(check(check_working_directory, path), Err(code), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn messages_escape_what_they_quote() {
+        let denial = check_workspace(Path::new("\u{1b}[2J")).expect_err("a relative path");
+        assert_eq!(denial.message, "the workspace \"\\u{1b}[2J\" is not an absolute path");
+    }
+}

@@ -1,0 +1,135 @@
+//! The effective policy as it is written down, and its version.
+//!
+//! The version tells two policies apart in a record or a log. It is an identifier and no security measure: anybody can
+//! make two policies with the same one, and nothing here or elsewhere may trust it.
+
+use std::fmt::Write;
+
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+use crate::field::Field;
+use crate::layer::NetMode;
+use crate::merge::Effective;
+
+impl Effective {
+    /// Sixteen hexadecimal digits that depend on the content alone: the same on every machine and after every restart.
+    pub fn version(&self) -> String {
+        format!("{:016x}", fnv1a(self.canonical().as_bytes()))
+    }
+
+    /// One line per fact, in a fixed order, with no word that could be read as two.
+    fn canonical(&self) -> String {
+        let mut text = String::new();
+        for field in Field::ALL {
+            let set_by = self.layers.get(&field).map_or("", |name| name.key());
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{field} {} {set_by}", self.limits.get(field));
+        }
+        let _ = writeln!(text, "net {}", self.net.key());
+        for requirement in &self.require {
+            let _ = writeln!(text, "require {requirement}");
+        }
+        text
+    }
+}
+
+impl Serialize for Effective {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Net {
+            mode: NetMode,
+        }
+
+        let required = !self.require.is_empty();
+        let mut snapshot = serializer.serialize_struct("Effective", 4 + usize::from(required))?;
+        snapshot.serialize_field("version", &self.version())?;
+        snapshot.serialize_field("limits", &self.limits)?;
+        snapshot.serialize_field("net", &Net { mode: self.net })?;
+        snapshot.serialize_field("layers", &self.layers)?;
+        if required {
+            snapshot.serialize_field("require", &self.require)?;
+        }
+        snapshot.end()
+    }
+}
+
+/// FNV-1a with its published 64-bit parameters.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    bytes.iter().fold(OFFSET_BASIS, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layer::{LayerName, Requirement};
+    use crate::profile;
+
+    fn effective() -> Effective {
+        Effective {
+            limits: profile::EXECS,
+            net: NetMode::None,
+            require: [].into(),
+            layers: Field::ALL.map(|field| (field, LayerName::System)).into(),
+        }
+    }
+
+    #[test]
+    fn the_hash_is_the_published_one() {
+        assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
+    }
+
+    #[test]
+    fn every_part_of_the_content_is_in_the_version() {
+        let mut versions = vec![effective().version()];
+        for field in Field::ALL {
+            let mut other = effective();
+            other.layers.insert(field, LayerName::Request);
+            versions.push(other.version());
+            let mut other = effective();
+            other.limits = crate::Limits::from_fn(|each| profile::EXECS.get(each) + u64::from(each == field));
+            versions.push(other.version());
+        }
+        for requirement in Requirement::ALL {
+            let mut other = effective();
+            other.require.insert(requirement);
+            versions.push(other.version());
+        }
+        let count = versions.len();
+        versions.sort();
+        versions.dedup();
+        assert_eq!(versions.len(), count);
+        assert_eq!(effective().version(), effective().version());
+    }
+
+    #[test]
+    fn the_snapshot_has_the_form_that_is_kept() -> Result<(), serde_json::Error> {
+        let mut effective = effective();
+        effective.layers.insert(Field::TimeoutMs, LayerName::Request);
+        let version = effective.version();
+        assert_eq!(
+            serde_json::to_value(&effective)?,
+            serde_json::json!({
+                "version": version,
+                "limits": {
+                    "timeout_ms": 60000, "memory_mb": 1024, "cpu_cores": 1, "pids": 256,
+                    "max_stdout_bytes": 1048576, "max_stderr_bytes": 1048576,
+                    "max_artifacts_bytes_total": 52428800, "scratch_mb": 256,
+                },
+                "net": {"mode": "none"},
+                "layers": {
+                    "timeout_ms": "request", "memory_mb": "system", "cpu_cores": "system", "pids": "system",
+                    "max_stdout_bytes": "system", "max_stderr_bytes": "system",
+                    "max_artifacts_bytes_total": "system", "scratch_mb": "system",
+                },
+            })
+        );
+        effective.require.insert(Requirement::Landlock);
+        assert_eq!(serde_json::to_value(&effective)?["require"], serde_json::json!(["landlock"]));
+        Ok(())
+    }
+}

@@ -1,0 +1,22 @@
+//! Where Ringwall's own files are.
+
+use std::path::PathBuf;
+
+use crate::message::Message;
+
+/// The directory that was asked for, or the usual one for this user.
+pub(crate) fn directory(asked: Option<PathBuf>) -> Result<PathBuf, Message> {
+    if let Some(directory) = asked {
+        return std::path::absolute(&directory)
+            .map_err(|error| Message::new(format!("{}: {error}", directory.display())));
+    }
+    if rustix::process::geteuid().is_root() {
+        return Ok(PathBuf::from("/var/lib/ringwall"));
+    }
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
+    let base = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|base| base.is_absolute()).or_else(home);
+    base.map(|base| base.join("ringwall")).ok_or_else(|| {
+        Message::new("there is no place for Ringwall's files: neither HOME nor XDG_DATA_HOME is set")
+            .with_hint("name one with --data DIR")
+    })
+}

@@ -1,0 +1,54 @@
+//! THE DOORS: argv in, exit codes and words out.
+//!
+//! The first lines decide who this process is: started under the jail's name it becomes a jail, before anything
+//! of the command line exists. Otherwise it reads its arguments and calls a verb. No door decides anything.
+
+mod data;
+mod doctor;
+mod image;
+mod message;
+mod run;
+mod run_report;
+mod streams;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::message::Message;
+
+/// Runs AI agents' code behind one wall: isolated by the kernel, limited by policy.
+#[derive(Debug, Parser)]
+#[command(name = "ringwall", version, arg_required_else_help = true, propagate_version = true)]
+struct Arguments {
+    /// Where Ringwall keeps its files [default: $XDG_DATA_HOME/ringwall, or /var/lib/ringwall as root]
+    #[arg(long, global = true, value_name = "DIR", env = "RINGWALL_DATA", hide_env = true)]
+    data: Option<PathBuf>,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run one command in a box of its own
+    Run(run::RunArguments),
+    /// Make a trial box and say which protections hold on this machine
+    Doctor(doctor::DoctorArguments),
+    /// Root file systems on which boxes can run
+    #[command(subcommand)]
+    Image(image::ImageCommand),
+}
+
+fn main() -> ExitCode {
+    if std::env::args_os().next().is_some_and(|name| name == jail::PROCESS_NAME) {
+        return jail::main();
+    }
+    let Arguments { data, verb } = Arguments::parse();
+    let result = data::directory(data).and_then(|data| match verb {
+        Verb::Run(arguments) => Ok(run::run(&arguments, &data)),
+        Verb::Doctor(arguments) => doctor::run(&arguments, &data),
+        Verb::Image(command) => image::run(command, &data).map(|()| ExitCode::SUCCESS).map_err(Message::from),
+    });
+    result.unwrap_or_else(|message| message.print())
+}

@@ -1,0 +1,94 @@
+//! What a person is told when something did not work: one sentence, a hint on its own line, an exit code.
+
+use std::process::ExitCode;
+
+use executor::Error;
+use executor::image::ImageError;
+use policy::Denial;
+
+/// Exit codes as shells and `timeout` use them.
+const BAD_INPUT: u8 = 2;
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+#[derive(Debug)]
+pub(crate) struct Message {
+    code: &'static str,
+    text: String,
+    hint: Option<String>,
+    exit: u8,
+}
+
+impl Message {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Message { code: "INVALID_ARGUMENT", text: text.into(), hint: None, exit: BAD_INPUT }
+    }
+
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Tells the person at the terminal.
+    #[expect(clippy::print_stderr, reason = "this is where messages are printed")]
+    pub(crate) fn print(&self) -> ExitCode {
+        eprintln!("ringwall: {}", self.text);
+        if let Some(hint) = &self.hint {
+            eprintln!("  hint: {hint}");
+        }
+        ExitCode::from(self.exit)
+    }
+
+    /// Tells the program that asked for JSON.
+    #[expect(clippy::print_stdout, reason = "this is where messages are printed")]
+    pub(crate) fn print_json(&self) -> ExitCode {
+        let error = serde_json::json!({
+            "error": { "code": self.code, "message": self.text, "hint": self.hint }
+        });
+        println!("{error}");
+        ExitCode::from(self.exit)
+    }
+}
+
+/// An error with everything that caused it, as one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+impl From<Error> for Message {
+    fn from(error: Error) -> Self {
+        let (code, exit) = match &error {
+            Error::CommandNotFound { .. } => ("COMMAND_NOT_FOUND", NOT_FOUND),
+            Error::CommandNotExecutable { .. } => ("COMMAND_NOT_EXECUTABLE", NOT_EXECUTABLE),
+            Error::Setup(_) | Error::JailDied | Error::StartJail(_) | Error::Talk(_) | Error::CopyProgram(_) => {
+                ("BOX_NOT_MADE", BAD_INPUT)
+            }
+            _ => ("INVALID_ARGUMENT", BAD_INPUT),
+        };
+        Message { code, text: chain(&error), hint: error.hint(), exit }
+    }
+}
+
+impl From<ImageError> for Message {
+    fn from(error: ImageError) -> Self {
+        Message { code: "IMAGE", text: chain(&error), hint: Some(error.hint()), exit: BAD_INPUT }
+    }
+}
+
+impl From<Denial> for Message {
+    fn from(denial: Denial) -> Self {
+        Message { code: "POLICY_DENIED", text: denial.message, hint: denial.hint, exit: BAD_INPUT }
+    }
+}
+
+impl From<policy::Error> for Message {
+    fn from(error: policy::Error) -> Self {
+        Message::new(chain(&error))
+    }
+}

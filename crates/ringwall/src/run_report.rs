@@ -1,0 +1,69 @@
+//! The one JSON object that `ringwall run --json` prints.
+
+use executor::{Captured, Ending, Outcome, Protection, StepTime};
+use policy::Limits;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct RunReport<'a> {
+    /// The command's own exit code; null when it did not exit by itself.
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    timed_out: bool,
+    oom_killed: bool,
+    duration_ms: u64,
+    usage: UsageReport,
+    stdout: String,
+    stderr: String,
+    stdout_bytes: u64,
+    stderr_bytes: u64,
+    stdout_truncated: bool,
+    stderr_truncated: bool,
+    protections: &'a [Protection],
+    limits: &'a Limits,
+    /// When each step of making the box was done, in microseconds since the jail began.
+    setup: &'a [StepTime],
+}
+
+#[derive(Serialize)]
+struct UsageReport {
+    cpu_ms: u64,
+    peak_memory_bytes: u64,
+}
+
+#[expect(clippy::print_stdout, reason = "the report is what was asked for")]
+pub(crate) fn print(outcome: &Outcome, kept: &[Captured; 2], limits: &Limits) {
+    let [stdout, stderr] = kept;
+    let text = |captured: &Captured| String::from_utf8_lossy(&captured.kept).into_owned();
+    let (exit_code, signal) = match outcome.ending {
+        Ending::Exited(code) => (Some(code), None),
+        Ending::Signalled(signal) | Ending::Stopped(signal) => (None, Some(signal)),
+        Ending::TimedOut => (None, None),
+    };
+    let report = RunReport {
+        exit_code,
+        signal,
+        timed_out: outcome.ending == Ending::TimedOut,
+        oom_killed: outcome.out_of_memory,
+        duration_ms: u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
+        usage: UsageReport {
+            cpu_ms: u64::try_from(outcome.usage.cpu.as_millis()).unwrap_or(u64::MAX),
+            peak_memory_bytes: outcome.usage.peak_memory_bytes,
+        },
+        stdout: text(stdout),
+        stderr: text(stderr),
+        stdout_bytes: stdout.total_bytes,
+        stderr_bytes: stderr.total_bytes,
+        stdout_truncated: stdout.truncated(),
+        stderr_truncated: stderr.truncated(),
+        protections: &outcome.protections,
+        limits,
+        setup: &outcome.steps,
+    };
+    match serde_json::to_string(&report) {
+        Ok(json) => println!("{json}"),
+        Err(error) => {
+            crate::message::Message::new(format!("could not write the report: {error}")).print();
+        }
+    }
+}

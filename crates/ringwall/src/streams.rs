@@ -1,0 +1,134 @@
+//! Bytes between our own standard streams and the box's.
+//!
+//! The box never gets our descriptors: a file that we were redirected to, or the terminal we were started from,
+//! stays out of its reach. Each direction is a thread that blocks, so a reader who stops reading us holds up the
+//! command's output and nothing else.
+
+use std::fs::File;
+use std::io::IsTerminal;
+use std::os::fd::{AsFd, OwnedFd};
+use std::thread::JoinHandle;
+
+use executor::{Captured, Streams, WindowSize, capture};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
+use tokio::signal::unix::{SignalKind, signal};
+
+const USUAL_SIZE: WindowSize = WindowSize { rows: 24, columns: 80 };
+
+/// Output on its way; `finish` waits for the last byte.
+pub(crate) struct Output {
+    threads: [Option<JoinHandle<std::io::Result<Captured>>>; 2],
+    raw_terminal: Option<RawTerminal>,
+}
+
+impl Output {
+    pub(crate) fn none() -> Self {
+        Output { threads: [None, None], raw_terminal: None }
+    }
+
+    /// Waits until everything is written, and gives the terminal back as it was.
+    pub(crate) fn finish(self) -> [Captured; 2] {
+        let kept = self.threads.map(|thread| thread.and_then(|thread| thread.join().ok()?.ok()).unwrap_or_default());
+        drop(self.raw_terminal);
+        kept
+    }
+}
+
+/// Our standard input goes in; output is kept up to the bounds.
+pub(crate) fn keep(ends: Streams, bounds: (u64, u64)) -> Output {
+    match ends {
+        Streams::Pipes { stdin, stdout, stderr } => {
+            feed(stdin);
+            let stdout = std::thread::spawn(move || capture(stdout, bounds.0));
+            let stderr = std::thread::spawn(move || capture(stderr, bounds.1));
+            Output { threads: [Some(stdout), Some(stderr)], raw_terminal: None }
+        }
+        Streams::Terminal(_) => Output::none(),
+    }
+}
+
+/// Everything goes in and out as it comes.
+pub(crate) fn pass_through(ends: Streams) -> Output {
+    match ends {
+        Streams::Pipes { stdin, stdout, stderr } => {
+            feed(stdin);
+            let stdout = pour(stdout, rustix::stdio::stdout().try_clone_to_owned());
+            let stderr = pour(stderr, rustix::stdio::stderr().try_clone_to_owned());
+            Output { threads: [Some(stdout), Some(stderr)], raw_terminal: None }
+        }
+        Streams::Terminal(terminal) => {
+            let raw_terminal = RawTerminal::enter();
+            if let Ok(keys) = terminal.try_clone() {
+                feed(keys);
+            }
+            if let Ok(terminal) = terminal.try_clone() {
+                follow_size(terminal);
+            }
+            let screen = pour(terminal, rustix::stdio::stdout().try_clone_to_owned());
+            Output { threads: [Some(screen), None], raw_terminal }
+        }
+    }
+}
+
+/// Copies our standard input into the box until either side ends. Nobody waits for it.
+fn feed(into: OwnedFd) {
+    if let Ok(input) = rustix::stdio::stdin().try_clone_to_owned() {
+        std::thread::spawn(move || copy(input, into));
+    }
+}
+
+/// Copies a stream of the box to one of ours. When nobody reads ours any more, the box's end is closed, and the
+/// command learns it as it would without us.
+fn pour(from: OwnedFd, to: std::io::Result<OwnedFd>) -> JoinHandle<std::io::Result<Captured>> {
+    std::thread::spawn(move || {
+        copy(from, to?)?;
+        Ok(Captured::default())
+    })
+}
+
+fn copy(from: OwnedFd, to: OwnedFd) -> std::io::Result<u64> {
+    std::io::copy(&mut File::from(from), &mut File::from(to))
+}
+
+/// The size of the terminal we run in.
+pub(crate) fn window_size() -> WindowSize {
+    tcgetwinsize(rustix::stdio::stdin())
+        .map(|size| WindowSize { rows: size.ws_row, columns: size.ws_col })
+        .unwrap_or(USUAL_SIZE)
+}
+
+/// Resizes the box's terminal whenever ours is.
+fn follow_size(terminal: OwnedFd) {
+    let Ok(mut resized) = signal(SignalKind::window_change()) else { return };
+    tokio::spawn(async move {
+        while resized.recv().await.is_some() {
+            if let Ok(size) = tcgetwinsize(rustix::stdio::stdin()) {
+                let _ = tcsetwinsize(terminal.as_fd(), size);
+            }
+        }
+    });
+}
+
+/// Our terminal hands every key through while a box has one of its own.
+struct RawTerminal {
+    before: Termios,
+}
+
+impl RawTerminal {
+    fn enter() -> Option<Self> {
+        if !std::io::stdin().is_terminal() {
+            return None;
+        }
+        let before = tcgetattr(rustix::stdio::stdin()).ok()?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(rustix::stdio::stdin(), OptionalActions::Flush, &raw).ok()?;
+        Some(RawTerminal { before })
+    }
+}
+
+impl Drop for RawTerminal {
+    fn drop(&mut self) {
+        let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Flush, &self.before);
+    }
+}

@@ -1,0 +1,35 @@
+//! `truncate(2)` needs no open file, and Landlock did not cover it before its third version: it is tried by path
+//! on a file given read-only and on one that the box should not even see.
+
+use serde_json::json;
+use tests::support::canary::Canary;
+use tests::support::payload::Payload;
+
+use crate::probe::{Context, Probe, Verdict, control, held, surprises, untouched};
+
+pub(crate) const PROBE: Probe = Probe { id: "a03", title: "truncate(2) by path on read-only and hidden files", run };
+
+const TRUNCATE: &str = r"
+answer({path: call('truncate', os.fsencode(path), 0) for path in DATA})
+";
+
+fn run(context: &Context) -> Verdict {
+    let scratch = &context.scratch;
+    let victim = Canary::plant(scratch, "victim")?;
+    let outside = context.outside(&Payload::new(TRUNCATE).with(json!([victim.path()])))?;
+    control(outside[victim.text()] == "ok" && victim.changed().is_some(), || outside.to_string())?;
+
+    let guarded = scratch.directory("guarded")?;
+    let canary = Canary::plant(scratch, "guarded/file")?;
+    let hidden = Canary::plant(scratch, "hidden")?;
+    let run = context.boxed().read_only(&guarded);
+    let shown =
+        context.inside(&run, &Payload::new(TRUNCATE).with(json!([canary.path(), "/usr/bin/env", "/etc/passwd"])))?;
+    let unseen = context.inside(&run, &Payload::new(TRUNCATE).with(json!([hidden.path()])))?;
+    untouched(&canary)?;
+    untouched(&hidden)?;
+    let mut faults = surprises(&shown, &["EROFS", "EACCES", "EPERM"]);
+    faults.extend(surprises(&unseen, &["ENOENT", "EACCES", "EROFS", "EPERM"]));
+    held(faults.is_empty(), || faults.join("; "))?;
+    Ok(format!("refused: {shown}"))
+}

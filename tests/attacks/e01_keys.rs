@@ -1,0 +1,16 @@
+//! Keys and keyrings outlive processes and cross namespaces; the box has none of their calls.
+
+use crate::calls::{Call, refused};
+use crate::probe::{Context, Probe, Verdict};
+
+pub(crate) const PROBE: Probe = Probe { id: "e01", title: "keyctl, add_key, request_key", run };
+
+const CALLS: [Call; 3] = [
+    Call { name: "keyctl", arguments: "9999", kernel: "EOPNOTSUPP|ENOTSUP" },
+    Call { name: "add_key", arguments: "1, 1, 1, 1, 1", kernel: "EFAULT" },
+    Call { name: "request_key", arguments: "1, 1, None, 0", kernel: "EFAULT" },
+];
+
+fn run(context: &Context) -> Verdict {
+    refused(context, &CALLS)
+}

@@ -1,0 +1,29 @@
+//! The product's own port on the host's loopback is out of a box's reach: whoever is in a box cannot ask for more.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use serde_json::json;
+use tests::support::listener::Listener;
+use tests::support::payload::Payload;
+
+use crate::f01_host_listeners::CONNECT;
+use crate::probe::{Context, Probe, Verdict, control, held};
+
+pub(crate) const PROBE: Probe = Probe { id: "f03", title: "reach the product's own API port", run };
+
+fn run(context: &Context) -> Verdict {
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    // The default port when it is free; a listener on another one is the same to the box.
+    let listener = Listener::at(SocketAddr::new(loopback, 8003)).or_else(|_| Listener::on(loopback))?;
+    let port = listener.stream_port()?;
+    let payload = Payload::new(CONNECT).with(json!([["127.0.0.1", port], ["::1", port], ["0.0.0.0", port]]));
+    context.outside(&payload)?;
+    control(listener.connections()? > 0, || "the listener is not reached outside".into())?;
+    let inside = context.inside(&context.boxed(), &payload)?;
+    let came = listener.connections()?;
+    held(came == 0, || format!("{came} connections came from the box"))?;
+    for (target, outcome) in inside.as_object().into_iter().flatten() {
+        held(outcome != "ok", || format!("connected to {target}"))?;
+    }
+    Ok(format!("port {port}: {inside}"))
+}

@@ -1,0 +1,104 @@
+//! Memory is limited however it is taken: by one process, by many, by files in memory, by shared mappings. What ran
+//! out is said: `oom_killed`, or "no space" where a file system was full.
+
+use serde_json::{Value, json};
+use tests::support::actor::Mode;
+use tests::support::payload::Payload;
+
+use crate::probe::{Context, Fault, Probe, Verdict, control, held};
+
+pub(crate) const PROBE: Probe = Probe { id: "g02", title: "memory hog: private, shared, tmpfs, shm, memfd", run };
+
+/// Takes 1 GiB in pieces of 4 MiB and says how far it came. Sleeping children keep what they took.
+const TAKE: &str = r"
+import mmap
+PIECE, TOTAL = 4 << 20, DATA['pieces']
+kept = []
+def anonymous():
+    kept.append(bytearray(b'x') * PIECE)
+def shared():
+    area = mmap.mmap(-1, PIECE)
+    area.write(b'x' * PIECE)
+    kept.append(area)
+def file_in(place):
+    def act():
+        with open(place + '/filler-%d' % len(kept), 'wb', buffering=0) as file:
+            done = 0
+            while done < PIECE:
+                done += file.write(b'x' * (PIECE - done))
+        kept.append(None)
+    return act
+handle = None
+def in_memfd():
+    global handle
+    handle = handle or os.memfd_create('filler')
+    os.write(handle, b'x' * PIECE)
+acts = {'anonymous': anonymous, 'shared mapping': shared, 'memfd': in_memfd}
+if DATA['kind'] == 'many processes':
+    reader, writer = os.pipe()
+    for child in range(8):
+        if os.fork() == 0:
+            for _ in range(TOTAL // 8):
+                anonymous()
+            os.write(writer, b'.')
+            signal.pause()
+    count = 0
+    while count < 8:
+        count += len(os.read(reader, 8))
+    answer({'outcome': 'ok', 'pieces': TOTAL})
+    sys.exit(0)
+act = acts.get(DATA['kind']) or file_in(DATA['kind'])
+for piece in range(TOTAL):
+    outcome = attempt(act)
+    if outcome != 'ok':
+        break
+answer({'outcome': outcome, 'pieces': piece})
+";
+
+fn run(context: &Context) -> Verdict {
+    let take = |kind: &str, pieces: u32| Payload::new(TAKE).with(json!({ "kind": kind, "pieces": pieces }));
+    for kind in ["anonymous", "shared mapping", "memfd", "/dev/shm"] {
+        let place = if kind.starts_with('/') { "/tmp" } else { kind };
+        let kind = if kind.starts_with('/') {
+            context.scratch.path().to_string_lossy().into_owned()
+        } else {
+            place.to_owned()
+        };
+        let outside = context.outside(&take(&kind, 256))?;
+        control(outside["outcome"] == "ok", || format!("{kind} fails outside too: {outside}"))?;
+    }
+    let mut notes = Vec::new();
+    let mut faults = Vec::new();
+    for kind in
+        ["anonymous", "many processes", "shared mapping", "/tmp", "/dev/shm", "/home/sandbox", "/workspace", "memfd"]
+    {
+        let report =
+            context.boxed().option("--memory-mb", "128").option("--timeout", "60").report_payload(&take(kind, 256))?;
+        let answer: Value =
+            report.stdout().lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
+        let full = answer["outcome"] == "ENOSPC" || answer["outcome"] == "EDQUOT";
+        let reported = report.is_set("oom_killed");
+        let peak = report.number("/usage/peak_memory_bytes").unwrap_or_default() >> 20;
+        let honest = report.protections("memory").iter().any(|(_, state, _)| state != "enforced");
+        if reported || (full && kind.starts_with('/')) {
+            notes.push(format!("{kind}: {} at {peak} MB", if reported { "oom_killed" } else { "no space" }));
+        } else if kind == "memfd" && context.mode == Mode::Rootless && honest {
+            notes.push(format!(
+                "memfd: NOT limited ({answer}), and the protections say that memory is not fully enforced"
+            ));
+        } else {
+            faults.push(format!("{kind}: {answer}, {}", report.summary()));
+        }
+        if reported && report.outcome.code() != Some(137) {
+            faults.push(format!("{kind}: oom_killed but exit {:?}", report.outcome.code()));
+        }
+        if context.mode == Mode::Root && peak > 160 {
+            faults.push(format!("{kind}: peak {peak} MB under a limit of 128"));
+        }
+    }
+    if notes.is_empty() && faults.is_empty() {
+        return Err(Fault::Inconclusive("nothing was tried".into()));
+    }
+    held(faults.is_empty(), || format!("{} ‖ held: {}", faults.join(" ‖ "), notes.join(", ")))?;
+    Ok(notes.join(", "))
+}

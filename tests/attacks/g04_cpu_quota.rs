@@ -1,0 +1,60 @@
+//! One processor's worth is one processor's worth: spinning on more threads than the machine has processors uses no
+//! more time than the quota. Where nothing in the kernel can hold it, the protections say so.
+
+use std::thread::available_parallelism;
+
+use serde_json::json;
+use tests::support::actor::Skip;
+use tests::support::payload::Payload;
+
+use crate::probe::{Context, Fault, Probe, Verdict, control, held};
+
+pub(crate) const PROBE: Probe = Probe { id: "g04", title: "spin on every processor under a quota of one", run };
+
+/// Spins for two seconds of wall clock in as many children as it is told; says the time used over the time passed.
+const SPIN: &str = r"
+import time
+start = time.monotonic()
+for _ in range(DATA):
+    if os.fork() == 0:
+        while time.monotonic() - start < 2:
+            pass
+        os._exit(0)
+used = 0
+for _ in range(DATA):
+    usage = os.wait3(0)[2]
+    used += usage.ru_utime + usage.ru_stime
+answer(used / (time.monotonic() - start))
+";
+
+fn run(context: &Context) -> Verdict {
+    let processors = available_parallelism()?.get();
+    if processors < 2 {
+        return Err(Fault::Skipped(Skip::Impossible(
+            "on one processor a quota of one cannot be told from none".into(),
+        )));
+    }
+    let payload = Payload::new(SPIN).with(json!(2 * processors));
+    let report = context.boxed().option("--cpus", "1").option("--timeout", "60").report_payload(&payload)?;
+    let states = report.protections("cpu");
+    control(!states.is_empty(), || format!("no protection tells of cpu: {}", report.value["protections"]))?;
+    if states.iter().all(|(_, state, _)| state == "not_available") {
+        held(states.iter().all(|(_, _, why)| !why.is_empty()), || "no reason is given for the missing quota".into())?;
+        return Ok(format!("not held, and said so: {states:?}"));
+    }
+    // On a busy machine the control may get less than its due; one free moment is enough to show that it can.
+    let mut free = 0.0_f64;
+    for _ in 0..10 {
+        free = free.max(context.outside(&payload)?.as_f64().unwrap_or_default());
+        if free > 1.35 {
+            break;
+        }
+    }
+    control(free > 1.35, || format!("outside it used only {free:.2} processors"))?;
+    let inside: f64 = report.stdout().trim().parse().unwrap_or(f64::MAX);
+    held(inside < 1.3, || format!("used {inside:.2} processors under a quota of one; {}", report.summary()))?;
+    let used = report.number("/usage/cpu_ms").unwrap_or_default();
+    let passed = report.number("/duration_ms").unwrap_or_default();
+    held(used <= passed * 13 / 10 + 300, || format!("{used} ms of processor in {passed} ms"))?;
+    Ok(format!("{inside:.2} processors inside, {free:.2} outside; reported {used} ms in {passed} ms"))
+}

@@ -1,0 +1,55 @@
+//! An endless line, bytes that are no text, and terminal escapes are inert where the product itself speaks: in its
+//! JSON and in its messages. Passed through, they are passed unchanged.
+
+use tests::support::payload::Payload;
+
+use crate::probe::{Context, Probe, Verdict, control, held};
+
+pub(crate) const PROBE: Probe = Probe { id: "g10", title: "endless line, invalid UTF-8, terminal escapes", run };
+
+const WRITE: &str = r"
+out = sys.stdout.buffer
+out.write(b'\x1b]0;renamed\x07\x1b[2J\x9b31m\x1b]52;c;cm0gLXJm\x07')
+out.write(b'\xff\xfe\xc3\x28\xed\xa0\x80\xf4\x90\x80\x80\x00')
+out.write('\u202e\u2028 \ud7ff'.encode())
+out.write(b'{0:1}' * 100)
+out.flush()
+sys.stderr.buffer.write(b'\x1b[8m\xff')
+";
+
+const LONG_LINE: &str = "head -c 67108864 /dev/zero | tr '\\0' 'a'; printf '\\377'";
+
+fn run(context: &Context) -> Verdict {
+    let payload = Payload::new(WRITE);
+    let outside = context.bare(&payload.arguments())?;
+    control(outside.stdout.contains(&0x1b) && String::from_utf8(outside.stdout.clone()).is_err(), || {
+        outside.describe()
+    })?;
+
+    let passed = context.boxed().run_payload(&payload)?;
+    held(passed.stdout == outside.stdout && passed.stderr == outside.stderr, || {
+        format!("altered on the way: {}", passed.describe())
+    })?;
+    let report = context.boxed().report_payload(&payload)?;
+    let raw = &report.outcome.stdout;
+    let inert =
+        |bytes: &[u8]| !bytes.iter().any(|byte| *byte < 0x20 && *byte != b'\n' && *byte != b'\t' && *byte != b'\r');
+    held(std::str::from_utf8(raw).is_ok() && inert(raw), || format!("control bytes in the JSON: {raw:?}"))?;
+    held(inert(&report.outcome.stderr), || format!("control bytes beside the JSON: {:?}", report.outcome.stderr))?;
+    held(report.number("/stdout_bytes") == Some(outside.stdout.len() as u64), || report.summary())?;
+
+    let long = context.boxed().report(&["/bin/sh", "-c", LONG_LINE])?;
+    held(long.value["exit_code"] == 0 && long.is_set("stdout_truncated"), || long.summary())?;
+    held(long.number("/stdout_bytes") == Some((64 << 20) + 1), || long.summary())?;
+
+    // What the product says about a command is the product's own speech, whatever the command is called.
+    let named = context.boxed().run(&["/nonexistent/\u{1b}]0;renamed\u{7}\u{1b}[2J\u{9b}31m"])?;
+    held(named.code() == Some(127), || format!("an unknown command: {}", named.describe()))?;
+    held(inert(&named.stderr) && inert(&named.stdout), || format!("escapes in a message: {:?}", named.errors()))?;
+    let missing = context.boxed().option("--workspace", "/nonexistent/\u{1b}[2J").run(&["/bin/true"])?;
+    held(missing.code() == Some(2) && inert(&missing.stderr), || format!("a bad workspace: {}", missing.describe()))?;
+    Ok(format!(
+        "unchanged when passed through, inert in JSON and messages; 64 MiB line kept {} bytes",
+        long.stdout().len()
+    ))
+}

@@ -1,0 +1,66 @@
+//! A daemon that detaches in the classic way, with a session of its own and its output still open, does not outlive
+//! the command that started it, nor does it delay the end.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tests::support::host;
+use tests::support::payload::Payload;
+use tests::support::scratch::token;
+
+use crate::probe::{Context, Probe, Verdict, control, held};
+
+pub(crate) const PROBE: Probe = Probe { id: "g13", title: "a daemon that outlives its command", run };
+
+/// The daemon answers when it has detached, so that the command ends only afterwards. It would stay for ten minutes.
+const DETACH: &str = r"
+reader, writer = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() != 0:
+        os._exit(0)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.chdir('/')
+    if DATA['quiet']:
+        null = os.open('/dev/null', os.O_RDWR)
+        for number in range(3):
+            os.dup2(null, number)
+    os.write(writer, str(os.getpid()).encode())
+    os.close(writer)
+    signal.alarm(600)
+    while True:
+        signal.pause()
+os.close(writer)
+answer(int(os.read(reader, 64)))
+";
+
+fn run(context: &Context) -> Verdict {
+    let mark = format!("mark-{}", token()?);
+    let payload = |quiet: bool| Payload::new(DETACH).with(json!({ "quiet": quiet, "mark": mark }));
+    let outside = context.outside(&payload(true))?;
+    let daemons = host::marked(&mark)?;
+    for number in &daemons {
+        host::end(*number)?;
+    }
+    control(daemons.len() == 1, || format!("the daemon did not live on outside: {outside}"))?;
+
+    let mut notes = Vec::new();
+    for quiet in [true, false] {
+        let mark = format!("mark-{}", token()?);
+        let payload = Payload::new(DETACH).with(json!({ "quiet": quiet, "mark": mark }));
+        let outcome = context.boxed().run_payload(&payload)?;
+        let left = host::marked(&mark)?;
+        control(outcome.code() == Some(0), || outcome.describe())?;
+        held(left.is_empty(), || format!("the daemon lives on as {left:?}"))?;
+        held(outcome.elapsed < Duration::from_secs(60), || {
+            format!("the daemon held up the end: {}", outcome.describe())
+        })?;
+        notes.push(format!(
+            "{} output: ended after {} ms",
+            if quiet { "without" } else { "with" },
+            outcome.elapsed.as_millis()
+        ));
+    }
+    Ok(notes.join(", "))
+}

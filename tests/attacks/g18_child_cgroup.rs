@@ -1,0 +1,87 @@
+//! A box cannot make a cgroup to move into, away from its limits: no hierarchy is there, and none can be mounted. As
+//! root, the box's own cgroup is gone when the box is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use tests::support::actor::{Identity, Mode};
+use tests::support::host;
+use tests::support::payload::Payload;
+
+use crate::probe::{Context, Probe, Verdict, control, held, need_root, outside_as};
+
+pub(crate) const PROBE: Probe = Probe { id: "g18", title: "make a child cgroup to dodge limits", run };
+
+/// Tries to make, and if it can to remove, a cgroup beneath every directory that holds a `cgroup.procs`.
+const MAKE: &str = r"
+seen = {}
+for place in DATA['places']:
+    for top, directories, files in os.walk(place):
+        if 'cgroup.procs' in files:
+            path = os.path.join(top, 'rw-probe-%d' % os.getpid())
+            seen[top] = attempt(lambda: os.mkdir(path))
+            if seen[top] == 'ok':
+                os.rmdir(path)
+            directories[:] = []
+for kind in ('cgroup', 'cgroup2'):
+    seen['mount ' + kind] = call('mount', b'none', b'/tmp', kind.encode(), 0, b'memory' if kind == 'cgroup' else None)
+answer({'seen': seen, 'exists': os.path.exists('/sys/fs/cgroup')})
+if DATA['stay']:
+    sys.stdin.read()
+";
+
+fn run(context: &Context) -> Verdict {
+    need_root("only root can make cgroups outside")?;
+    // The mounts are tried inside only: the control must not mount anything on the host.
+    let program = MAKE.replace("for kind in ('cgroup', 'cgroup2')", "for kind in ()");
+    let outside = outside_as(
+        Identity::Tester,
+        &Payload::new(&program).with(json!({ "places": ["/sys/fs/cgroup"], "stay": false })),
+    )?;
+    let makes = outside["seen"].as_object().into_iter().flatten().any(|(_, outcome)| outcome == "ok");
+    control(makes, || format!("no cgroup can be made outside either: {outside}"))?;
+
+    let payload = Payload::new(MAKE).with(json!({ "places": ["/sys", "/proc", "/tmp", "/workspace"], "stay": true }));
+    let mut live = context.boxed().option("--memory-mb", "256").option("--pids", "64").start_payload(&payload)?;
+    let inside: serde_json::Value = serde_json::from_str(&live.line()?).unwrap_or_default();
+    let groups = cgroups_of_box(live.id())?;
+    live.finish()?;
+    held(inside["exists"] == false, || "/sys/fs/cgroup exists in the box".into())?;
+    for (act, outcome) in inside["seen"].as_object().into_iter().flatten() {
+        held(outcome == "EPERM", || format!("{act} → {outcome}"))?;
+    }
+    let left: Vec<&PathBuf> = groups.iter().filter(|path| path.exists()).collect();
+    held(left.is_empty(), || format!("cgroups are left behind: {left:?}"))?;
+    if context.mode == Mode::Root {
+        control(!groups.is_empty(), || "as root the box was in no cgroup of its own".into())?;
+    }
+    Ok(format!("none to be made; {} cgroups of the box are gone", groups.len()))
+}
+
+/// The cgroup directories that the box is in and the test is not, in whichever hierarchies the host has.
+fn cgroups_of_box(starter: u32) -> Result<Vec<PathBuf>, crate::probe::Fault> {
+    let own = fs::read_to_string("/proc/self/cgroup")?;
+    let mut found = Vec::new();
+    for number in host::descendants(starter)? {
+        let Ok(lines) = fs::read_to_string(format!("/proc/{number}/cgroup")) else {
+            continue;
+        };
+        for line in lines.lines().filter(|line| !own.lines().any(|mine| mine == *line)) {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
+                continue;
+            };
+            let top = match controllers.split(',').next() {
+                Some("") | None if Path::new("/sys/fs/cgroup/unified").exists() => "unified",
+                Some("") | None => ".",
+                Some(first) => first.trim_start_matches("name="),
+            };
+            let directory = Path::new("/sys/fs/cgroup").join(top).join(path.trim_start_matches('/'));
+            if directory.exists() && !found.contains(&directory) {
+                found.push(directory);
+            }
+        }
+    }
+    Ok(found)
+}

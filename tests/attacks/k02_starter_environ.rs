@@ -1,0 +1,57 @@
+//! The environment of the product's own process is not to be read from the box, by no process number and not through
+//! the init that the box does see.
+
+use serde_json::json;
+use tests::support::payload::Payload;
+use tests::support::scratch::token;
+
+use crate::probe::{Context, Probe, Verdict, bare_as, control, held};
+
+pub(crate) const PROBE: Probe = Probe { id: "k02", title: "/proc/<product>/environ from the box", run };
+
+/// Its input tells it which process numbers to try, as they are known only once the box runs.
+const READ: &str = r"
+answer('ready')
+numbers = [1, os.getppid()] + json.loads(sys.stdin.readline())
+seen, leaked = {}, []
+for number in numbers:
+    for path in ('/proc/%d/environ' % number, '/proc/%d/task/%d/environ' % (number, number), '/proc/1/root/proc/%d/environ' % number):
+        try:
+            with open(path, 'rb') as file:
+                text = file.read().decode('latin-1')
+            seen[path] = 'ok'
+            if DATA in text:
+                leaked.append(path)
+        except OSError as error:
+            seen[path] = name_of(error.errno)
+answer({'seen': seen, 'leaked': leaked})
+";
+
+fn run(context: &Context) -> Verdict {
+    let secret = format!("secret-{}", token()?);
+    let mut live = context
+        .boxed()
+        .host_variable("STARTER_SECRET", &secret)
+        .start_payload(&Payload::new(READ).with(json!(secret)))?;
+    live.line()?;
+    let mut numbers = vec![live.id()];
+    numbers.extend(tests::support::host::descendants(live.id())?);
+    // The control asks from outside, as the same user, while the box runs.
+    let path = format!("/proc/{}/environ", live.id());
+    let outside = bare_as(context.mode.identity(), &["cat", &path])?;
+    live.send(format!("{}\n", json!(numbers)).as_bytes())?;
+    let inside: serde_json::Value = serde_json::from_str(&live.line()?).unwrap_or_default();
+    live.finish()?;
+    // A product that makes itself undumpable closes its environment to its own user as well: better still.
+    let closed = outside.errors().contains("Permission denied");
+    control(outside.text().contains(&secret) || closed, || format!("not readable outside: {}", outside.describe()))?;
+    held(inside["leaked"] == json!([]), || format!("read from the box: {}", inside["leaked"]))?;
+    for (path, outcome) in inside["seen"].as_object().into_iter().flatten() {
+        held(outcome != "ok", || format!("{path} could be read"))?;
+    }
+    Ok(format!(
+        "{} paths closed; outside {}",
+        inside["seen"].as_object().map_or(0, serde_json::Map::len),
+        if closed { "closed too" } else { "readable" }
+    ))
+}

@@ -1,0 +1,72 @@
+//! A box has its three standard descriptors and no other, though its starter left files, pipes and directories of the
+//! host open, and also when many boxes start at the same instant.
+
+use std::thread;
+
+use serde_json::{Value, json};
+use tests::support::canary::Canary;
+use tests::support::payload::{ON_A_TERMINAL, PYTHON, Payload, WITH_OPEN_DESCRIPTORS};
+
+use crate::probe::{Context, Fault, Probe, Verdict, bare_as, control, held, parse, untouched};
+
+pub(crate) const PROBE: Probe =
+    Probe { id: "k03", title: "descriptors beyond 0, 1, 2, also with many starts at once", run };
+
+const LIST: &str = r"
+open_now = []
+for number in range(4096):
+    try:
+        os.fstat(number)
+        open_now.append(number)
+    except OSError:
+        pass
+listed = sorted(int(name) for name in os.listdir('/proc/self/fd'))
+answer({'open': open_now, 'links': {number: os.readlink('/proc/self/fd/%d' % number) for number in open_now}, 'listed': len(listed)})
+";
+
+fn run(context: &Context) -> Verdict {
+    let canary = {
+        context.scratch.directory("host")?;
+        Canary::plant(&context.scratch, "host/file")?
+    };
+    let payload = Payload::new(LIST);
+    let mut words = vec![PYTHON.into(), "-I".into(), "-c".into(), WITH_OPEN_DESCRIPTORS.into(), canary.path().into()];
+    words.extend(payload.arguments());
+    let outside = parse("outside", &bare_as(context.mode.identity(), &words)?)?;
+    control(outside["open"].as_array().map_or(0, Vec::len) >= 10, || format!("not inherited outside: {outside}"))?;
+
+    let plain = context.boxed().through(WITH_OPEN_DESCRIPTORS, &[canary.path().as_os_str()]);
+    let work = context.scratch.directory("work")?;
+    let ways = [
+        ("plain", plain.clone()),
+        ("with a workspace", plain.clone().workspace(&work)),
+        ("on a terminal", context.boxed().flag("--tty").through(ON_A_TERMINAL, &[])),
+    ];
+    for (name, run) in ways {
+        check(name, &parse(name, &run.run_payload(&payload)?)?)?;
+    }
+    let reported = plain.clone().report_payload(&payload)?;
+    let captured: Value = serde_json::from_str(reported.stdout().trim()).unwrap_or_default();
+    check("with --json", &captured)?;
+
+    let together = context.effort.choose(20, 100);
+    let answers: Vec<Result<Value, Fault>> = thread::scope(|scope| {
+        let started: Vec<_> =
+            (0..together).map(|_| scope.spawn(|| parse("in parallel", &plain.run_payload(&payload)?))).collect();
+        started
+            .into_iter()
+            .map(|one| one.join().unwrap_or_else(|_| Err(Fault::Inconclusive("a starter panicked".into()))))
+            .collect()
+    });
+    for answer in answers {
+        check("in parallel", &answer?)?;
+    }
+    untouched(&canary)?;
+    Ok(format!("0, 1, 2 only, in four ways and {together} at once"))
+}
+
+fn check(way: &str, answer: &Value) -> Result<(), Fault> {
+    held(answer["open"] == json!([0, 1, 2]), || format!("{way}: {answer}"))?;
+    // One more is the listing itself.
+    held(answer["listed"] == json!(4), || format!("{way}: {} descriptors are listed", answer["listed"]))
+}

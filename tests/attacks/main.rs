@@ -1,0 +1,244 @@
+//! The attack suite: every probe against the real binary, as root and rootless, with a table at the end.
+//! It never weakens a probe to fit a machine: what cannot run is counted as skipped, with its reason, and where the
+//! suite must be complete (`CI=true`) a skip that could have been avoided is a failure.
+//! `RINGWALL_SOAK=1` runs races and repetitions in their long form.
+
+mod a01_read_host_secrets;
+mod a02_write_read_only;
+mod a03_truncate_by_path;
+mod a04_symlinks_out;
+mod a05_hard_link_alias;
+mod a07_workspace_swap_race;
+mod a10_device_nodes;
+mod a11_setuid_binary;
+mod a12_device_inventory;
+mod a13_shared_memory_residue;
+mod a16_leaked_directory;
+mod b01_visible_processes;
+mod b02_write_kernel_settings;
+mod b03_read_kernel_state;
+mod b07_init_internals;
+mod b08_replace_the_binary;
+mod b10_cgroup_files;
+mod c01_namespace_ids;
+mod c02_nested_root;
+mod c04_enter_namespaces;
+mod c05_host_name_and_time;
+mod c06_kill_others;
+mod calls;
+mod d01_no_privileges;
+mod d02_gain_identity;
+mod d03_file_capabilities;
+mod e01_keys;
+mod e02_bpf;
+mod e03_perf_events;
+mod e04_userfaultfd;
+mod e05_io_uring;
+mod e06_old_mount_calls;
+mod e07_new_mount_calls;
+mod e08_other_processes;
+mod e09_kernel_replacement;
+mod e10_file_handles;
+mod e11_namespace_calls;
+mod e12_machine_calls;
+mod e13_clocks;
+mod e15_rare_calls;
+mod e16_terminal_injection;
+mod e17_socket_families;
+mod e18_foreign_abis;
+mod e19_loosen_the_filter;
+mod e20_ordinary_programs;
+mod e21_hooks_run_inside_only;
+mod f01_host_listeners;
+mod f02_metadata_services;
+mod f03_own_api;
+mod f05_host_sockets;
+mod f06_datagrams_and_names;
+mod f11_box_to_box;
+mod g01_fork_bomb;
+mod g02_memory_hog;
+mod g03_many_threads;
+mod g04_cpu_quota;
+mod g05_disk_filler;
+mod g06_inode_filler;
+mod g09_endless_output;
+mod g10_hostile_bytes;
+mod g12_ignored_termination;
+mod g13_outliving_daemon;
+mod g15_zombie_storm;
+mod g18_child_cgroup;
+mod g19_core_dump;
+mod k01_environment;
+mod k02_starter_environ;
+mod k03_inherited_descriptors;
+mod probe;
+mod summary;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use tests::support::actor::{Identity, Mode, Skip};
+use tests::support::boxed;
+use tests::support::scratch::Scratch;
+
+use probe::{Context, Effort, Fault, Probe, Verdict};
+use summary::Summary;
+
+/// All probes, in the order in which they are run and listed.
+const PROBES: &[Probe] = &[
+    a01_read_host_secrets::PROBE,
+    a02_write_read_only::PROBE,
+    a03_truncate_by_path::PROBE,
+    a04_symlinks_out::PROBE,
+    a05_hard_link_alias::PROBE,
+    a07_workspace_swap_race::PROBE,
+    a10_device_nodes::PROBE,
+    a11_setuid_binary::PROBE,
+    a12_device_inventory::PROBE,
+    a13_shared_memory_residue::PROBE,
+    a16_leaked_directory::PROBE,
+    b01_visible_processes::PROBE,
+    b02_write_kernel_settings::PROBE,
+    b03_read_kernel_state::PROBE,
+    b07_init_internals::PROBE,
+    b08_replace_the_binary::PROBE,
+    b10_cgroup_files::PROBE,
+    c01_namespace_ids::PROBE,
+    c02_nested_root::PROBE,
+    c04_enter_namespaces::PROBE,
+    c05_host_name_and_time::PROBE,
+    c06_kill_others::PROBE,
+    d01_no_privileges::PROBE,
+    d02_gain_identity::PROBE,
+    d03_file_capabilities::PROBE,
+    e01_keys::PROBE,
+    e02_bpf::PROBE,
+    e03_perf_events::PROBE,
+    e04_userfaultfd::PROBE,
+    e05_io_uring::PROBE,
+    e06_old_mount_calls::PROBE,
+    e07_new_mount_calls::PROBE,
+    e08_other_processes::PROBE,
+    e09_kernel_replacement::PROBE,
+    e10_file_handles::PROBE,
+    e11_namespace_calls::PROBE,
+    e12_machine_calls::PROBE,
+    e13_clocks::PROBE,
+    e15_rare_calls::PROBE,
+    e16_terminal_injection::PROBE,
+    e17_socket_families::PROBE,
+    e18_foreign_abis::PROBE,
+    e19_loosen_the_filter::PROBE,
+    e20_ordinary_programs::PROBE,
+    e21_hooks_run_inside_only::PROBE,
+    f01_host_listeners::PROBE,
+    f02_metadata_services::PROBE,
+    f03_own_api::PROBE,
+    f05_host_sockets::PROBE,
+    f06_datagrams_and_names::PROBE,
+    f11_box_to_box::PROBE,
+    g01_fork_bomb::PROBE,
+    g02_memory_hog::PROBE,
+    g03_many_threads::PROBE,
+    g04_cpu_quota::PROBE,
+    g05_disk_filler::PROBE,
+    g06_inode_filler::PROBE,
+    g09_endless_output::PROBE,
+    g10_hostile_bytes::PROBE,
+    g12_ignored_termination::PROBE,
+    g13_outliving_daemon::PROBE,
+    g15_zombie_storm::PROBE,
+    g18_child_cgroup::PROBE,
+    g19_core_dump::PROBE,
+    k01_environment::PROBE,
+    k02_starter_environ::PROBE,
+    k03_inherited_descriptors::PROBE,
+];
+
+/// What all trials share.
+struct Suite {
+    binary: PathBuf,
+    effort: Effort,
+    summary: Summary,
+}
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Probes exhaust resources and count processes: side by side they would see each other.
+    arguments.test_threads.get_or_insert(1);
+    let home = match Scratch::new(Identity::Tester) {
+        Ok(home) => home,
+        Err(error) => return refuse(&format!("no scratch directory: {error}")),
+    };
+    let binary = if arguments.list { Ok(PathBuf::new()) } else { place(&home) };
+    let binary = match binary {
+        Ok(binary) => binary,
+        Err(message) => return refuse(&message),
+    };
+    let soak = std::env::var("RINGWALL_SOAK").is_ok_and(|value| value == "1");
+    let suite = Arc::new(Suite {
+        binary,
+        effort: if soak { Effort::Soak } else { Effort::Short },
+        summary: Summary::default(),
+    });
+    let available = Mode::ALL.map(|mode| (mode, mode.available()));
+    let mut trials = Vec::new();
+    for probe in PROBES {
+        for (mode, available) in &available {
+            trials.push(trial(&suite, probe, *mode, available.clone()));
+        }
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if !arguments.list {
+        suite.summary.print(PROBES);
+    }
+    conclusion.exit_code()
+}
+
+/// Copies the binary to where every user can run it: a build directory may lie in a home that is closed to others.
+fn place(home: &Scratch) -> Result<PathBuf, String> {
+    let bytes = fs::read(boxed::binary()?).map_err(|error| format!("cannot read the binary: {error}"))?;
+    home.file("ringwall", &bytes, 0o755).map_err(|error| format!("cannot copy the binary: {error}"))
+}
+
+fn trial(suite: &Arc<Suite>, probe: &'static Probe, mode: Mode, available: Result<(), Skip>) -> Trial {
+    let suite = Arc::clone(suite);
+    Trial::ignorable_test(format!("{}::{}", probe.id, mode.name()), move || {
+        let verdict = complete(available.map_err(Fault::Skipped).and_then(|()| perform(&suite, probe, mode)));
+        suite.summary.note(probe, mode, &verdict);
+        match verdict {
+            Ok(_) => Ok(Completion::Completed),
+            Err(Fault::Skipped(skip)) => Ok(Completion::ignored_with(skip.reason())),
+            Err(fault) => Err(Failed::from(fault.to_string())),
+        }
+    })
+}
+
+fn perform(suite: &Suite, probe: &Probe, mode: Mode) -> Verdict {
+    let context = Context::new(mode, &suite.binary, suite.effort)?;
+    let verdict = (probe.run)(&context);
+    let left = context.left_behind()?;
+    if verdict.is_ok() && !left.is_empty() {
+        return Err(Fault::Broken(format!("processes of the product are left behind: {left:?}")));
+    }
+    verdict
+}
+
+/// Where the suite must be complete, a skip that could have been avoided becomes a failure.
+fn complete(verdict: Verdict) -> Verdict {
+    match verdict {
+        Err(Fault::Skipped(skip)) if !summary::may_skip(&skip) => {
+            Err(Fault::Inconclusive(format!("skipped where no skip is allowed: {}", skip.reason())))
+        }
+        other => other,
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "the suite cannot start, and nobody else would say why")]
+fn refuse(message: &str) -> ExitCode {
+    eprintln!("{message}");
+    ExitCode::from(101)
+}

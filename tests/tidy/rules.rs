@@ -1,0 +1,218 @@
+//! The rules about text: how a file opens, how long it is, what it is called, and which words it may not hold.
+//!
+//! Each is a function from a file to findings and reads nothing itself.
+
+use std::collections::BTreeSet;
+
+use crate::source::{Finding, Source, finding, lines_matching, words};
+
+/// The decision is a pure function of what it is given: what would let `policy` look at the world instead.
+const IMPURE_MODULES: &[&str] = &["env", "fs", "net", "process", "thread"];
+const IMPURE_WORDS: &[&str] = &["SystemTime", "Instant", "async"];
+
+const HOME_OF_UNSAFE: &str = "crates/jail/src/sys.rs";
+pub(crate) const HOME_OF_DISPATCH: &str = "crates/ringwall/src/main.rs";
+const NAMELESS: &[&str] = &["utils", "util", "helpers", "helper", "misc", "common", "core", "types", "manager"];
+const LONGEST: usize = 500;
+pub(crate) const LONGEST_DOCUMENT: &[(&str, usize)] = &[("README.md", 200), ("ARCHITECTURE.md", 250)];
+
+pub(crate) fn opens_with_its_purpose(source: &Source) -> Vec<Finding> {
+    let rule = "the file does not open with `//!`";
+    let remedy = "Say in its first lines what this room does and what it never does.";
+    let is_broken = source.is_rust() && !source.text.starts_with("//!");
+    is_broken.then(|| finding(&source.path, 1, rule, remedy)).into_iter().collect()
+}
+
+pub(crate) fn stays_short(source: &Source) -> Vec<Finding> {
+    let document = LONGEST_DOCUMENT.iter().find(|(name, _)| *name == source.path);
+    let longest = document.map_or(LONGEST, |(_, lines)| *lines);
+    let rule = format!("the file has more than {longest} lines");
+    let remedy = "Split it by noun or verb, so that a listing of the directory tells the story.";
+    let is_broken = source.text.lines().count() > longest;
+    is_broken.then(|| finding(&source.path, longest + 1, rule, remedy)).into_iter().collect()
+}
+
+pub(crate) fn keeps_unsafe_at_home(sources: &[Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut is_used = false;
+    for source in sources.iter().filter(|source| source.is_rust()) {
+        for line in source.lines_with("unsafe") {
+            if source.path == HOME_OF_UNSAFE {
+                is_used = true;
+            } else {
+                let rule = format!("`unsafe` outside {HOME_OF_UNSAFE}");
+                let remedy = "Use rustix if it has the call; otherwise put a safe function around it into that file.";
+                findings.push(finding(&source.path, line, rule, remedy));
+            }
+        }
+    }
+    if !is_used {
+        let remedy =
+            "If the last one is gone, forbid `unsafe_code` in Cargo.toml; if the file moved, change this rule.";
+        findings.push(finding(HOME_OF_UNSAFE, 1, "the one file for `unsafe` has none", remedy));
+    }
+    findings
+}
+
+/// An attribute, `#[ignore]` or one under `cfg_attr`, or libtest-mimic's flag for the same.
+pub(crate) fn skips_no_test(source: &Source) -> Vec<Finding> {
+    let remedy = "Make it pass, or delete it. What a machine cannot run is counted and printed at run time.";
+    let is_skip = |line: &str| {
+        let attribute = line.split_once("#[").is_some_and(|(_, inside)| words(inside).any(|word| word == "ignore"));
+        attribute || words(line).any(|word| word == "with_ignored_flag")
+    };
+    lines_matching(&source.code, is_skip).map(|line| finding(&source.path, line, "a test is ignored", remedy)).collect()
+}
+
+pub(crate) fn has_a_telling_name(source: &Source) -> Vec<Finding> {
+    let remedy = "Name it after the one thing it holds; if it holds several, split it.";
+    let in_path = source.path.split('/').map(|part| part.strip_suffix(".rs").unwrap_or(part));
+    let in_path = in_path.filter(|part| NAMELESS.contains(part)).map(|part| (1, part));
+    let in_code = source.code.lines().enumerate().filter_map(|(index, line)| {
+        let name = words(line).skip_while(|word| *word != "mod").nth(1)?;
+        NAMELESS.contains(&name).then_some((index + 1, name))
+    });
+    in_path
+        .chain(in_code)
+        .map(|(line, name)| finding(&source.path, line, format!("a module is called `{name}`"), remedy))
+        .collect()
+}
+
+pub(crate) fn is_pure(source: &Source) -> Vec<Finding> {
+    if !source.path.starts_with("crates/policy/src/") {
+        return Vec::new();
+    }
+    let remedy = "`policy` decides from what it is given. Read it in another room and pass it in.";
+    let report = |line, what: &str| finding(&source.path, line, format!("`policy` mentions `{what}`"), remedy);
+    let mut findings = Vec::new();
+    for word in IMPURE_WORDS {
+        findings.extend(source.lines_with(word).map(|line| report(line, word)));
+    }
+    for (index, _) in source.code.match_indices("std::") {
+        let (before, after) = source.code.split_at(index);
+        let line = before.matches('\n').count() + 1;
+        let names = first_names(&after["std::".len()..]);
+        let impure = IMPURE_MODULES.iter().filter(|name| names.contains(*name));
+        findings.extend(impure.map(|name| report(line, name)));
+    }
+    findings
+}
+
+/// What follows `std::`: one name, or every name in a group, nested ones too (better one too many than one missed).
+fn first_names(path: &str) -> BTreeSet<&str> {
+    if !path.starts_with('{') {
+        return words(path).take(1).collect();
+    }
+    let mut depth = 0_usize;
+    let end = path.find(|character| {
+        match character {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+    });
+    words(&path[..end.unwrap_or(path.len())]).collect()
+}
+
+/// The doors reach boxes through `executor`; they know the jail only as the program to become when re-executed.
+pub(crate) fn knows_the_jail_in_one_place(source: &Source) -> Vec<Finding> {
+    if !source.path.starts_with("crates/ringwall/") || source.path == HOME_OF_DISPATCH {
+        return Vec::new();
+    }
+    let rule = format!("`jail` is mentioned outside {HOME_OF_DISPATCH}");
+    let remedy = "Go through `executor`; only the dispatch of a re-executed binary needs the jail itself.";
+    source.lines_with("jail").map(|line| finding(&source.path, line, rule.clone(), remedy)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(findings: &[Finding]) -> Vec<usize> {
+        findings.iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn a_file_without_its_purpose_is_found() {
+        let missing = Source::new("a.rs", "use std::fmt;\n//! too late\n");
+        assert_eq!(lines(&opens_with_its_purpose(&missing)), [1]);
+        assert!(opens_with_its_purpose(&Source::new("a.rs", "//! Does one thing.\n")).is_empty());
+        assert!(opens_with_its_purpose(&Source::new("README.md", "# Ringwall\n")).is_empty());
+    }
+
+    #[test]
+    fn a_long_file_is_found() {
+        for (path, longest) in [("a.rs", 500), ("README.md", 200), ("ARCHITECTURE.md", 250)] {
+            assert!(stays_short(&Source::new(path, &"x\n".repeat(longest))).is_empty(), "{path}");
+            let long = Source::new(path, &"x\n".repeat(longest + 1));
+            assert_eq!(lines(&stays_short(&long)), [longest + 1], "{path}");
+        }
+    }
+
+    #[test]
+    fn unsafe_away_from_home_is_found() {
+        let home = || Source::new(HOME_OF_UNSAFE, "unsafe { call() }");
+        let stray = Source::new("crates/jail/src/run.rs", "// unsafe\nunsafe { call() }");
+        let findings = keeps_unsafe_at_home(&[home(), stray]);
+        assert_eq!(lines(&findings), [2]);
+        assert_eq!(findings[0].file, "crates/jail/src/run.rs");
+        assert!(keeps_unsafe_at_home(&[home()]).is_empty());
+        assert_eq!(lines(&keeps_unsafe_at_home(&[Source::new(HOME_OF_UNSAFE, "")])), [1]);
+    }
+
+    #[test]
+    fn an_ignored_test_is_found() {
+        let attribute = "#[test]\n#[ignore = \"slow\"]\nfn a() {}";
+        let conditional = "#[cfg_attr(miri, ignore)]\nfn a() {}";
+        let mimic = "trial\n    .with_ignored_flag(true)";
+        for (text, line) in [(attribute, 2), (conditional, 1), (mimic, 2)] {
+            assert_eq!(lines(&skips_no_test(&Source::new("a.rs", text))), [line], "{text}");
+        }
+        assert!(skips_no_test(&Source::new("a.rs", "// #[ignore]\nlet ignore = 1;")).is_empty());
+    }
+
+    #[test]
+    fn a_name_that_says_nothing_is_found() {
+        for path in ["crates/policy/src/utils.rs", "crates/common/src/lib.rs", "tests/misc/mod.rs"] {
+            assert_eq!(lines(&has_a_telling_name(&Source::new(path, ""))), [1], "{path}");
+        }
+        let inline = Source::new("a.rs", "//! A.\npub(crate) mod helpers {}");
+        assert_eq!(lines(&has_a_telling_name(&inline)), [2]);
+        let fine = "use core::fmt;\nmod commonplace;\nmod tests {}";
+        assert!(has_a_telling_name(&Source::new("a.rs", fine)).is_empty());
+    }
+
+    #[test]
+    fn an_impure_decision_is_found() {
+        let path = "crates/policy/src/decide.rs";
+        let impure = [
+            ("//! Pure.\nuse std::fs;", 2),
+            ("use std::net::IpAddr;", 1),
+            ("\nuse std::{\n    fmt,\n    process::Command,\n};", 2),
+            ("use std::fmt;\nfn a() { std::env::var(b); }", 2),
+            ("fn a() {\n    let b = c;\n\n    let d = std::fs::read(e);\n}", 4),
+            ("use std::{collections::{BTreeMap, BTreeSet}, net};", 1),
+            ("fn a(b: std::fmt::Arguments) {\n    std::fs::read(c)\n}", 2),
+            ("use std::time::{Duration,\n    Instant};", 2),
+            ("let now = SystemTime::now();", 1),
+            ("async fn decide() {}", 1),
+        ];
+        for (text, line) in impure {
+            assert_eq!(lines(&is_pure(&Source::new(path, text))), [line], "{text}");
+        }
+        let pure = "use std::{fmt, collections::BTreeMap};\nlet net = a.fs;\n// std::fs\nlet b = \"std::fs\";";
+        assert!(is_pure(&Source::new(path, pure)).is_empty());
+        assert!(is_pure(&Source::new("crates/executor/src/run.rs", "use std::fs;")).is_empty());
+    }
+
+    #[test]
+    fn a_door_that_knows_the_jail_is_found() {
+        let text = "use executor::Box;\nuse jail::Plan;";
+        let door = Source::new("crates/ringwall/src/run.rs", text);
+        assert_eq!(lines(&knows_the_jail_in_one_place(&door)), [2]);
+        for path in [HOME_OF_DISPATCH, "crates/executor/src/run.rs"] {
+            assert!(knows_the_jail_in_one_place(&Source::new(path, text)).is_empty(), "{path}");
+        }
+    }
+}
