@@ -6,7 +6,7 @@ use crate::probe::{Context, Probe, Verdict};
 
 pub(crate) const PROBE: Probe = Probe { id: "e07", title: "fsopen … mount_setattr, open_tree_attr", run };
 
-const CALLS: [Call; 11] = [
+const CALLS: [Call; 9] = [
     Call { name: "fsopen", arguments: "b'tmpfs', 99", kernel: "EPERM" },
     Call { name: "fsconfig", arguments: "99, 0, None, None, 0", kernel: "EINVAL|EBADF" },
     Call { name: "fsmount", arguments: "99, 0, 0", kernel: "EPERM" },
@@ -16,8 +16,6 @@ const CALLS: [Call; 11] = [
     Call { name: "open_tree_attr", arguments: "99, b'x', 0, None, 0", kernel: "EBADF|ENOSYS" },
     Call { name: "move_mount", arguments: "99, b'x', 99, b'y', 0", kernel: "EPERM" },
     Call { name: "mount_setattr", arguments: "99, b'x', 0, None, 0", kernel: "EINVAL|EBADF" },
-    Call { name: "statmount", arguments: "None, None, 0, 1", kernel: "EINVAL|EFAULT|ENOSYS" },
-    Call { name: "listmount", arguments: "None, None, 0, 1", kernel: "EINVAL|EFAULT|ENOSYS" },
 ];
 
 fn run(context: &Context) -> Verdict {

@@ -6,7 +6,7 @@ use crate::probe::{Context, Probe, Verdict};
 pub(crate) const PROBE: Probe =
     Probe { id: "e15", title: "fanotify_init, personality, modify_ldt, uselib, ustat", run };
 
-const CALLS: [Call; 9] = [
+const CALLS: [Call; 8] = [
     Call { name: "fanotify_init", arguments: "1 << 30, 0", kernel: "EPERM|EINVAL|ENOSYS" },
     Call { name: "fanotify_mark", arguments: "99, 0, 0, -100, None", kernel: "EINVAL|EBADF|ENOSYS" },
     Call { name: "personality", arguments: "0x0400000", kernel: "ok" },
@@ -15,7 +15,6 @@ const CALLS: [Call; 9] = [
     Call { name: "modify_ldt", arguments: "99, None, 0", kernel: "ok|ENOSYS" },
     Call { name: "uselib", arguments: "1", kernel: "ENOSYS|EFAULT" },
     Call { name: "ustat", arguments: "0xffffff, 1", kernel: "EINVAL" },
-    Call { name: "memfd_secret", arguments: "1 << 20", kernel: "EINVAL|ENOSYS" },
 ];
 
 fn run(context: &Context) -> Verdict {

@@ -10,11 +10,9 @@ use std::path::{Path, PathBuf};
 use jail::plan::CgroupVersion;
 use rustix::fs::Access;
 
-/// The directory of all our boxes in each hierarchy.
-const OURS: &str = "ringwall";
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
-/// Box directories are named after the process that made them: `box-<pid>-<start time>-<number>`.
-const BOX_PREFIX: &str = "box-";
+/// Box directories are named after the process that made them: `ringwall-<pid>-<start time>-<number>`.
+const BOX_PREFIX: &str = "ringwall-";
 
 /// Either a layout or the reason why there is none.
 pub type CgroupSupport = Result<CgroupLayout, String>;
@@ -37,7 +35,7 @@ pub struct Controller {
 }
 
 impl CgroupLayout {
-    /// Looks for usable hierarchies; on version 2 this makes the directory that all boxes share.
+    /// Looks for usable hierarchies; on version 2 this may ask a group to hand its controllers on.
     pub fn find() -> CgroupSupport {
         let own =
             std::fs::read_to_string("/proc/self/cgroup").map_err(|error| format!("/proc/self/cgroup: {error}"))?;
@@ -107,12 +105,11 @@ fn version_1(controller: &str, own: &str, mounts: &str) -> Option<Controller> {
         mount.filter(|mount| mount.kind == "cgroup" && mount.options.split(',').any(|name| name == controller))
     })?;
     let directory = mount.locate(path)?;
-    let parent = directory.join(OURS);
-    if !writable(&directory) && !writable(&parent) {
+    if !writable(&directory) {
         return None;
     }
-    let swap = directory.join("memory.memsw.limit_in_bytes").exists();
-    Some(Controller { parent: into_c_string(&parent)?, swap })
+    let swap = controller == "memory" && directory.join("memory.memsw.limit_in_bytes").exists();
+    Some(Controller { parent: into_c_string(&directory)?, swap })
 }
 
 /// The nearest ancestor of our own group that we may write to and that passes its controllers on.
@@ -134,17 +131,9 @@ fn version_2(own: &str, mounts: &str) -> Option<CgroupLayout> {
             break;
         }
     }
-    version_2_at(best?.1)
-}
-
-fn version_2_at(directory: &Path) -> Option<CgroupLayout> {
-    let ours = directory.join(OURS);
-    if std::fs::create_dir(&ours).is_err() && !ours.is_dir() {
-        return None;
-    }
-    hand_on(&ours);
-    let enabled = handed_on(&ours);
-    let parent = into_c_string(&ours)?;
+    let (_, parent) = best?;
+    let enabled = handed_on(parent);
+    let parent = into_c_string(parent)?;
     let [memory, pids, cpu] =
         CONTROLLERS.map(|name| enabled.contains(name).then(|| Controller { parent: parent.clone(), swap: true }));
     Some(CgroupLayout { version: CgroupVersion::V2, memory, pids, cpu })
@@ -212,9 +201,9 @@ mod tests {
     fn only_directories_of_dead_makers_are_orphans() {
         assert!(!is_orphan(&box_name(1)), "our own");
         let pid = rustix::process::getpid().as_raw_nonzero();
-        assert!(is_orphan(&format!("box-{pid}-1-1")), "our number, another process");
-        assert!(is_orphan("box-4194305-1-1"), "no such process");
-        for foreign in ["docker", "box-", "box-x-1-1", "box-1", "user.slice"] {
+        assert!(is_orphan(&format!("ringwall-{pid}-1-1")), "our number, another process");
+        assert!(is_orphan("ringwall-4194305-1-1"), "no such process");
+        for foreign in ["docker", "ringwall-", "ringwall-x-1-1", "ringwall-1", "user.slice"] {
             assert!(!is_orphan(foreign), "{foreign} is not ours");
         }
     }

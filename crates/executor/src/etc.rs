@@ -8,7 +8,7 @@ pub(crate) const HOME: &str = "/home/sandbox";
 pub(crate) const HOSTNAME: &str = "ringwall";
 
 /// Path, content.
-pub(crate) fn files() -> [(&'static str, String); 7] {
+pub(crate) fn files() -> [(&'static str, String); 4] {
     [
         (
             "/etc/passwd",
@@ -20,14 +20,10 @@ pub(crate) fn files() -> [(&'static str, String); 7] {
         ),
         ("/etc/group", format!("root:x:0:\n{USER}:x:{GID}:\nnogroup:x:65534:\n")),
         ("/etc/hosts", format!("127.0.0.1 localhost {HOSTNAME}\n::1 localhost\n")),
-        ("/etc/hostname", format!("{HOSTNAME}\n")),
-        // Without a network there is nobody to ask.
-        ("/etc/resolv.conf", "# This box has no network.\n".to_owned()),
         (
             "/etc/nsswitch.conf",
             "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\nprotocols: files\n"
                 .to_owned(),
         ),
-        ("/etc/os-release", "NAME=Ringwall\nID=ringwall\nPRETTY_NAME=\"A Ringwall box\"\n".to_owned()),
     ]
 }

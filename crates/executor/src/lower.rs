@@ -35,23 +35,12 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
     ("/dev/stderr", "/proc/self/fd/2"),
     ("/dev/ptmx", "pts/ptmx"),
 ];
-/// Files of /proc that tell about the machine or other tenants, or have been used against it. /proc is mounted
-/// read-only as a whole, so what is only dangerous to write needs no entry.
-const MASKED_FILES: [&str; 12] = [
-    "kcore",
-    "keys",
-    "key-users",
-    "kallsyms",
-    "kmsg",
-    "kpagecount",
-    "kpageflags",
-    "timer_list",
-    "interrupts",
-    "softirqs",
-    "sched_debug",
-    "sysrq-trigger",
-];
-const MASKED_DIRECTORIES: [&str; 7] = ["acpi", "asound", "bus", "driver", "fs", "irq", "scsi"];
+/// Parts of /proc that tell about the machine or other tenants. /proc is mounted read-only as a whole, and what
+/// only root may read (kmsg, kpagecount, sysrq-trigger …) stays closed because no box has root's id; so this list
+/// is short, which matters: every mount costs each box 10 µs.
+const MASKED_FILES: [&str; 9] =
+    ["kcore", "keys", "key-users", "kallsyms", "timer_list", "interrupts", "softirqs", "sched_debug", "latency_stats"];
+const MASKED_DIRECTORIES: [&str; 3] = ["acpi", "asound", "scsi"];
 const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Hosts allow far more; a box that needs more than this is leaking them.
 const OPEN_FILES: u64 = 16_384;
@@ -122,6 +111,10 @@ fn operations(
         content: content.into_bytes(),
         mode: 0o644,
     }));
+    if sources.image.is_none() {
+        operations
+            .push(Operation::Symlink { at: literal("/etc/os-release"), target: literal("../usr/lib/os-release") });
+    }
     operations.extend(devices(scratch, sources.image.is_some()));
     operations.extend(processes());
     operations.push(tmpfs("/tmp", scratch, 0o1777));
@@ -135,7 +128,6 @@ fn operations(
     }
     operations.extend(hidden.into_iter().flat_map(|hidden| cover(hidden, sources)));
     if sources.image.is_none() {
-        operations.push(Operation::Directory { at: literal("/var"), mode: 0o755 });
         operations.push(Operation::Symlink { at: literal("/var/tmp"), target: literal("/tmp") });
         operations.push(Operation::SealRoot);
     }

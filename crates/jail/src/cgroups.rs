@@ -51,7 +51,7 @@ impl<'a> Groups<'a> {
     ) -> std::result::Result<(), Failure> {
         let name = format!("{}/{}", plan.parent.to_string_lossy(), plan.name.to_string_lossy());
         let fail = |errno| Failure::new(Step::MakeCgroups, name.clone(), errno);
-        let parent = open_or_make(&plan.parent).map_err(fail)?;
+        let parent = open_directory(rustix::fs::CWD, &plan.parent).map_err(fail)?;
         rustix::fs::mkdirat(&parent, &plan.name, Mode::from_raw_mode(0o755)).map_err(fail)?;
         let directory = open_directory(parent.as_fd(), &plan.name).map_err(fail)?;
         let made = Made { plan, parent, directory };
@@ -128,19 +128,6 @@ pub(crate) fn join(doors: &[OwnedFd]) -> std::result::Result<(), Failure> {
         rustix::io::write(door, b"0").map_err(|errno| Failure::new(Step::JoinCgroups, "", errno))?;
     }
     Ok(())
-}
-
-fn open_or_make(path: &CStr) -> Result<OwnedFd> {
-    match open_directory(rustix::fs::CWD, path) {
-        Err(Errno::NOENT) => {
-            match rustix::fs::mkdir(path, Mode::from_raw_mode(0o755)) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(error) => return Err(error),
-            }
-            open_directory(rustix::fs::CWD, path)
-        }
-        other => other,
-    }
 }
 
 fn open_directory(at: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd> {

@@ -159,7 +159,6 @@ pub enum CgroupVersion {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CgroupDirectory {
-    /// Shared by all boxes of this host; made when missing, never removed.
     pub parent: CString,
     pub name: CString,
     pub settings: Vec<CgroupSetting>,
