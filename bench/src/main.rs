@@ -1,2 +1,83 @@
-//! Benchmarks.
-fn main() {}
+//! Side-by-side measurements: what a box costs, next to no box at all, bubblewrap and docker.
+//!
+//! One run answers for every figure in docs/promises.md. Contestants take turns in shuffled rounds, so that
+//! whatever else the machine does hits them alike, and figures are compared as ratios within the same run. Only
+//! with `--strict` does a missed bar fail: a loaded machine must not.
+//!
+//! Like the product's own binary, this one becomes a jail when it is started under the jail's name.
+
+mod arguments;
+mod bars;
+mod boxes;
+mod contestant;
+mod docker;
+mod error;
+mod latency;
+mod machine;
+mod memory;
+mod report;
+mod samples;
+mod steps;
+mod table;
+mod throughput;
+
+use std::process::ExitCode;
+
+use crate::arguments::{Arguments, USAGE};
+use crate::error::Error;
+use crate::report::Report;
+
+const BAD_INPUT: u8 = 2;
+
+fn main() -> ExitCode {
+    if std::env::args_os().next().is_some_and(|name| name == jail::PROCESS_NAME) {
+        return jail::main();
+    }
+    let arguments = match Arguments::read(std::env::args().skip(1)) {
+        Ok(arguments) => arguments,
+        Err(problem) => {
+            tell(&format!("{problem}\n{USAGE}"));
+            return ExitCode::from(BAD_INPUT);
+        }
+    };
+    match measure(&arguments) {
+        Ok(report) => {
+            print(&report.to_text());
+            if arguments.strict && report.has_missed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        }
+        Err(error) => {
+            tell(&error::chain(&error));
+            ExitCode::from(BAD_INPUT)
+        }
+    }
+}
+
+/// Every measurement, in the order of the report.
+fn measure(arguments: &Arguments) -> Result<Report, Error> {
+    let machine = machine::look();
+    let contestants = contestant::Field::gather()?;
+    tell(&format!("latency: {} rounds of each contestant", arguments.rounds));
+    let latency = latency::measure(&contestants, arguments.rounds)?;
+    tell(&format!("throughput: {} runs of each contestant", arguments.runs));
+    let throughput = throughput::measure(&contestants, arguments.runs)?;
+    tell("memory");
+    let memory = memory::measure(&contestants.boxes).map_err(|error| error::chain(&error));
+    tell("docker: starting a daemon of our own");
+    let docker = docker::measure(&contestants, arguments.docker_rounds);
+    let report = Report::new(machine, latency, throughput, memory, docker, contestants.boxes.no_cgroups.clone());
+    if let Some(file) = &arguments.json {
+        let json = format!("{:#}\n", report.to_json());
+        std::fs::write(file, json).map_err(|source| Error::WriteReport { file: file.clone(), source })?;
+    }
+    Ok(report)
+}
+
+#[expect(clippy::print_stdout, reason = "the report is what was asked for")]
+fn print(text: &str) {
+    print!("{text}");
+}
+
+#[expect(clippy::print_stderr, reason = "progress and problems go beside the report")]
+fn tell(text: &str) {
+    eprintln!("bench: {text}");
+}

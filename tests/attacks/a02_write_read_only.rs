@@ -34,7 +34,8 @@ seen['mkdir'] = attempt(lambda: os.mkdir(os.path.join(place, 'newdir')))
 seen['symlink'] = attempt(lambda: os.symlink('x', os.path.join(place, 'newlink')))
 seen['mkfifo'] = attempt(lambda: os.mkfifo(os.path.join(place, 'newfifo')))
 seen['rename beside'] = attempt(lambda: os.rename(target, target + '.moved'))
-seen['rename back'] = attempt(lambda: os.rename(target + '.moved', target)) if seen['rename beside'] == 'ok' else seen['rename beside']
+if seen['rename beside'] == 'ok':
+    os.rename(target + '.moved', target)
 seen['rename out'] = attempt(lambda: os.rename(target, os.path.join(writable, 'moved')))
 if seen['rename out'] == 'ok':
     os.rename(os.path.join(writable, 'moved'), target)

@@ -15,7 +15,8 @@ pub(crate) const PROBE: Probe = Probe { id: "a04", title: "symlinks in the works
 const FOLLOW: &str = r"
 where, target, dangling = DATA['where'], DATA['target'], DATA['dangling']
 os.chdir(where)
-for name, to in (('own-absolute', target), ('own-relative', '../' * 12 + target[1:]), ('own-dangling', dangling + '-own')):
+own = {'absolute': target, 'relative': '../' * 12 + target[1:], 'dangling': dangling + '-own'}
+for name, to in (('own-' + name, to) for name, to in own.items()):
     if not os.path.lexists(name):
         os.symlink(to, name)
 seen = {}

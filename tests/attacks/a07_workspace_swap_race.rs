@@ -77,7 +77,7 @@ fn race(context: &Context, workspace: &Path, canary: &Canary, iterations: u64, s
         }
     }
     let figures = format!(
-        "{iterations} iterations, {} swaps, {started} boxes on the real directory, {refused} refused, {shown} on the secret one",
+        "{iterations} iterations, {} swaps, boxes on the real one {started}, refused {refused}, on the secret one {shown}",
         swaps.load(Ordering::Relaxed),
     );
     held(shown == 0, || figures.clone())?;

@@ -20,7 +20,8 @@ for name in os.listdir('/proc'):
         except OSError as error:
             listed[name] = name_of(error.errno)
 direct = [number for number in range(1, 4096) if os.path.exists('/proc/%d' % number)]
-answer({'listed': listed, 'direct': direct, 'own': os.getpid(), 'victim': os.path.exists('/proc/%d/status' % DATA['victim'])})
+victim = os.path.exists('/proc/%d/status' % DATA['victim'])
+answer({'listed': listed, 'direct': direct, 'victim': victim})
 ";
 
 fn run(context: &Context) -> Verdict {
@@ -43,7 +44,7 @@ fn run(context: &Context) -> Verdict {
     // The init, the payload, and nothing else.
     held(listed <= 2, || format!("{listed} processes are visible: {}", inside["listed"]))?;
     let direct = inside["direct"].as_array().map_or(0, Vec::len);
-    let thread_numbers = inside["direct"].as_array().into_iter().flatten().filter_map(Value::as_u64).max();
+    let highest = inside["direct"].as_array().into_iter().flatten().filter_map(Value::as_u64).max();
     held(direct <= 3, || format!("process numbers found directly: {}", inside["direct"]))?;
-    Ok(format!("{listed} processes, highest number {thread_numbers:?}; init shows as {:?}", inside["listed"]["1"]))
+    Ok(format!("{listed} processes, highest number {highest:?}; init shows as {}", inside["listed"]["1"]))
 }

@@ -11,12 +11,12 @@ pub(crate) const PROBE: Probe =
     Probe { id: "b02", title: "write core_pattern, sysrq-trigger and other kernel settings", run };
 
 const OPEN: &str = r"
-named = ['/proc/sys/kernel/core_pattern', '/proc/sysrq-trigger', '/sys/kernel/uevent_helper', '/proc/sys/kernel/modprobe',
-         '/proc/sys/fs/binfmt_misc/register', '/proc/sys/kernel/hostname', '/proc/sys/vm/overcommit_memory',
-         '/proc/sys/net/ipv4/ip_forward', '/proc/sys/kernel/ns_last_pid', '/proc/sys/user/max_user_namespaces',
-         '/proc/irq/default_smp_affinity', '/proc/mtrr', '/proc/fb', '/proc/acpi/wakeup', '/proc/self/oom_score_adj',
-         '/proc/self/uid_map', '/proc/self/gid_map', '/proc/self/setgroups', '/proc/self/loginuid', '/proc/1/oom_score_adj',
-         '/proc/self/clear_refs', '/proc/self/mem', '/proc/self/comm', '/sys/power/state', '/sys/kernel/mm/transparent_hugepage/enabled']
+named = ['/proc/' + name for name in (
+    'sys/kernel/core_pattern', 'sysrq-trigger', 'sys/kernel/modprobe', 'sys/fs/binfmt_misc/register',
+    'sys/kernel/hostname', 'sys/vm/overcommit_memory', 'sys/net/ipv4/ip_forward', 'sys/kernel/ns_last_pid',
+    'sys/user/max_user_namespaces', 'irq/default_smp_affinity', 'mtrr', 'fb', 'acpi/wakeup', '1/oom_score_adj', 'self/oom_score_adj', 'self/uid_map',
+    'self/gid_map', 'self/setgroups', 'self/loginuid', 'self/clear_refs', 'self/mem', 'self/comm')]
+named += ['/sys/kernel/uevent_helper', '/sys/power/state', '/sys/kernel/mm/transparent_hugepage/enabled']
 walked = opened = 0
 found = []
 for top, _, files in os.walk('/proc/sys'):

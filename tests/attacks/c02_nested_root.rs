@@ -36,8 +36,9 @@ def cloned(flags):
         os.waitpid(result, 0)
     return 'ok' if result != -1 else name_of(number)
 others = {}
-for name, flag in (('user', 0x10000000), ('mnt', 0x20000), ('cgroup', 0x2000000), ('uts', 0x4000000), ('ipc', 0x8000000),
-                   ('pid', 0x20000000), ('net', 0x40000000), ('user and time', 0x10000080)):
+kinds = {'user': 0x10000000, 'mnt': 0x20000, 'cgroup': 0x2000000, 'uts': 0x4000000, 'ipc': 0x8000000, 'pid': 0x20000000,
+         'net': 0x40000000, 'user and time': 0x10000080}
+for name, flag in kinds.items():
     others['unshare ' + name] = isolated(lambda: call('unshare', flag))
     if flag & 0x80 == 0:
         others['clone ' + name] = isolated(lambda: cloned(flag))

@@ -16,7 +16,8 @@ const STATUS: &str = r"
 import threading
 def here():
     fields = status_fields('/proc/thread-self/status')
-    return {name: fields[name] for name in ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb', 'NoNewPrivs', 'Seccomp', 'Groups', 'Uid', 'Gid')}
+    sets = ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb')
+    return {name: fields[name] for name in sets + ('NoNewPrivs', 'Seccomp', 'Groups', 'Uid', 'Gid')}
 if DATA == 'background':
     child = os.fork()
     if child:

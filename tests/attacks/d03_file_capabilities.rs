@@ -26,7 +26,8 @@ def said(*words):
     except OSError as error:
         return name_of(error.errno)
 answer({'capable': said('/workspace/capable', 'CapEff', '/proc/self/status'),
-        'su': said('/bin/su', '-c', 'id -u'), 'su root': said('/bin/su', 'root', '-c', 'id -u'), 'sudo': said('sudo', '-n', 'id', '-u'),
+        'su': said('/bin/su', '-c', 'id -u'), 'su root': said('/bin/su', 'root', '-c', 'id -u'),
+        'sudo': said('sudo', '-n', 'id', '-u'),
         'newgrp': said('newgrp', 'root'), 'mount': said('mount', '-t', 'tmpfs', 'none', '/tmp'),
         'own': said('id', '-u'), 'passwd': said('/usr/bin/passwd', '-d', 'root')})
 ";

@@ -12,7 +12,8 @@ steps = {}
 def state():
     fields = status_fields()
     return {
-        'unshare': isolated(lambda: call('unshare', 0x10000000)), 'ptrace': isolated(lambda: call('ptrace', 0x4206, 999999, 0, 0)),
+        'unshare': isolated(lambda: call('unshare', 0x10000000)),
+        'ptrace': isolated(lambda: call('ptrace', 0x4206, 999999, 0, 0)),
         'io_uring': isolated(lambda: call('io_uring_enter', 99, 0, 0, 0, None, 0)),
         'environ of 1': attempt(lambda: open('/proc/1/environ').read()),
         'seccomp': fields['Seccomp'], 'no_new_privs': fields['NoNewPrivs'],

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tests::support::actor::Skip;
+use tests::support::actor::{Identity, Skip};
 use tests::support::boxed::BoxRun;
 
 use crate::probe::{Context, Fault, Probe, Verdict, bare_as, control, held};
@@ -39,16 +39,19 @@ END"#,
     (
         "node",
         r#"node -e '
-const {Worker} = require("worker_threads"), {execFileSync} = require("child_process"), fs = require("fs"), crypto = require("crypto");
+const {Worker} = require("worker_threads"), {execFileSync} = require("child_process");
+const fs = require("fs"), crypto = require("crypto");
 fs.writeFileSync(process.argv[1] + "/node.txt", crypto.randomBytes(16).toString("hex"));
 execFileSync("/bin/true");
-new Worker("require(\"worker_threads\").parentPort.postMessage(1)", {eval: true}).on("message", () => console.log("works"));
+const program = "require(\"worker_threads\").parentPort.postMessage(1)";
+new Worker(program, {eval: true}).on("message", () => console.log("works"));
 ' "$1""#,
     ),
     (
         "git",
         r#"cd "$1" && rm -rf repository && git init -q repository && cd repository && echo text >file && git add file &&
-git -c user.name=n -c user.email=e@example.invalid commit -q -m first && git gc -q && git clone -q . ../copy-$$ && rm -rf ../copy-$$ &&
+git -c user.name=n -c user.email=e@example.invalid commit -q -m first && git gc -q &&
+git clone -q . ../copy-$$ && rm -rf ../copy-$$ &&
 git log --oneline | grep -q first && echo works"#,
     ),
     (
@@ -57,7 +60,12 @@ git log --oneline | grep -q first && echo works"#,
 #include <pthread.h>
 #include <stdio.h>
 static void *work(void *nothing) { return nothing; }
-int main(void) { pthread_t thread; if (pthread_create(&thread, 0, work, 0) || pthread_join(thread, 0)) return 1; puts("works"); return 0; }
+int main(void) {
+    pthread_t thread;
+    if (pthread_create(&thread, 0, work, 0) || pthread_join(thread, 0)) return 1;
+    puts("works");
+    return 0;
+}
 END
 gcc -O2 -pthread -o program program.c && ./program"#,
     ),
@@ -69,12 +77,13 @@ public class Main { public static void main(String[] words) throws Exception {
     new ProcessBuilder("/bin/true").start().waitFor();
     System.out.println("works"); } }
 END
-if command -v javac >/dev/null; then javac -d java java/Main.java && java -cp java Main; else java -version 2>&1 | grep -qi openjdk && echo works; fi"#,
+javac -d java java/Main.java && java -cp java Main"#,
     ),
     (
         "cargo",
         r#"cd "$1" && rm -rf crate && mkdir -p crate/src home && export CARGO_HOME="$1/home" && cd crate &&
-printf '[package]\nname = "trial"\nversion = "0.1.0"\nedition = "2021"\n' >Cargo.toml && echo 'fn main() { println!("works"); }' >src/main.rs &&
+printf '[package]\nname = "trial"\nversion = "0.1.0"\nedition = "2021"\n' >Cargo.toml &&
+echo 'fn main() { println!("works"); }' >src/main.rs &&
 cargo run --quiet --offline"#,
     ),
 ];
@@ -94,12 +103,11 @@ fn run(context: &Context) -> Verdict {
             .option("--timeout", "300");
         let mut prefix = String::new();
         if name == "cargo" {
-            let Some((cargo, rustup)) = rust_homes(context)? else {
-                notes.push("cargo: its homes are not readable for this user".to_owned());
-                continue;
+            let Some(toolchain) = toolchain(context)? else {
+                return Err(Fault::Skipped(Skip::Missing("no Rust toolchain that this user can read".into())));
             };
-            run = run.read_only(&cargo).read_only(&rustup);
-            prefix = format!("export PATH={}/bin:$PATH RUSTUP_HOME={}; ", cargo.display(), rustup.display());
+            run = toolchain.shown.iter().fold(run, |run, directory| run.read_only(directory));
+            prefix = toolchain.prefix;
         }
         let script = format!("{prefix}{script}");
         let outside = context.bare(&["/bin/sh", "-c", &script, "sh", &free.to_string_lossy()])?;
@@ -128,25 +136,34 @@ fn repeat(run: &BoxRun, script: &str, rounds: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// The toolchain's homes, when there are any that the user of this mode can enter.
-fn rust_homes(context: &Context) -> Result<Option<(PathBuf, PathBuf)>, Fault> {
-    let Some(home) = std::env::var_os("HOME") else {
+/// What a box must be shown of a Rust toolchain, and the shell line that puts it on the path.
+struct Toolchain {
+    shown: Vec<PathBuf>,
+    prefix: String,
+}
+
+/// The homes of rustup and cargo where the user of this mode can enter them; otherwise, as they often lie in a home
+/// that is closed to others, hard links to the toolchain that runs this test.
+fn toolchain(context: &Context) -> Result<Option<Toolchain>, Fault> {
+    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+    let place = |variable: &str, name: &str| std::env::var_os(variable).map_or_else(|| home.join(name), PathBuf::from);
+    let (cargo, rustup) = (place("CARGO_HOME", ".cargo"), place("RUSTUP_HOME", ".rustup"));
+    let test = "test -x \"$1/bin/cargo\" && test -d \"$2\"";
+    let words =
+        ["/bin/sh".as_ref(), "-c".as_ref(), test.as_ref(), "sh".as_ref(), cargo.as_os_str(), rustup.as_os_str()];
+    if context.bare(&words)?.code() == Some(0) {
+        let prefix = format!("export PATH={}/bin:$PATH RUSTUP_HOME={}; ", cargo.display(), rustup.display());
+        return Ok(Some(Toolchain { shown: vec![cargo, rustup], prefix }));
+    }
+    let running = std::env::var_os("CARGO").map(PathBuf::from);
+    let Some(top) = running.as_deref().and_then(Path::parent).and_then(Path::parent) else {
         return Ok(None);
     };
-    let place = |variable: &str, name: &str| {
-        std::env::var_os(variable).map_or_else(|| Path::new(&home).join(name), PathBuf::from)
-    };
-    let (cargo, rustup) = (place("CARGO_HOME", ".cargo"), place("RUSTUP_HOME", ".rustup"));
-    let usable = bare_as(
-        context.mode.identity(),
-        &[
-            "test".as_ref(),
-            "-x".as_ref(),
-            cargo.join("bin/cargo").as_os_str(),
-            "-a".as_ref(),
-            "-d".as_ref(),
-            rustup.as_os_str(),
-        ],
-    )?;
-    Ok((usable.code() == Some(0)).then_some((cargo, rustup)))
+    let links = context.scratch.directory("toolchain")?;
+    let copy = "cp -al \"$1/bin\" \"$1/lib\" \"$2\" || cp -a \"$1/bin\" \"$1/lib\" \"$2\"";
+    let words = ["/bin/sh".as_ref(), "-c".as_ref(), copy.as_ref(), "sh".as_ref(), top.as_os_str(), links.as_os_str()];
+    let copied = bare_as(Identity::Tester, &words)?;
+    control(copied.code() == Some(0), || copied.describe())?;
+    let prefix = format!("export PATH={}/bin:$PATH; ", links.display());
+    Ok(Some(Toolchain { shown: vec![links], prefix }))
 }

@@ -28,6 +28,15 @@ __attribute__((constructor)) static void early(void) {
 }
 "#;
 
+/// The same for a shell, without starting another program.
+const SCRIPT: &str = r#"
+while read -r name value; do
+    case $name in CapBnd:|NoNewPrivs:|Seccomp:) words="$words$name $value ";; esac
+done </proc/self/status
+echo "script $words" >>/workspace/log
+{ echo script >>MARK; } 2>/dev/null || :
+"#;
+
 fn run(context: &Context) -> Verdict {
     let scratch = &context.scratch;
     let work = scratch.directory("work")?;
@@ -53,14 +62,9 @@ fn run(context: &Context) -> Verdict {
         )?;
         control(gcc.code() == Some(0), || gcc.describe())?;
     }
-    let script = |log: &str| {
-        format!(
-            "while read -r n v; do case $n in CapBnd:|NoNewPrivs:|Seccomp:) w=\"$w$n $v \";; esac; done </proc/self/status\necho \"script $w\" >>{log}\n{{ echo script >>{}; }} 2>/dev/null || :\n",
-            mark.display()
-        )
-    };
-    scratch.file("work/start.sh", script("/workspace/log").as_bytes(), 0o755)?;
-    scratch.file("work/true", format!("#!/bin/sh\n{}", script("/workspace/log")).as_bytes(), 0o755)?;
+    let script = SCRIPT.replace("MARK", &mark.to_string_lossy());
+    scratch.file("work/start.sh", script.as_bytes(), 0o755)?;
+    scratch.file("work/true", format!("#!/bin/sh\n{script}").as_bytes(), 0o755)?;
     let preload = format!("LD_PRELOAD={}", work.join("outside.so").display());
     context.bare(&["env", &preload, "/bin/true"])?;
     if mark.exists() {

@@ -18,7 +18,8 @@ const CONNECT: &str = r"
 import socket
 seen = {}
 for path in DATA['paths']:
-    seen[path] = attempt(lambda: socket.socket(socket.AF_UNIX).connect(path.replace('@', '\0', 1) if path[0] == '@' else path))
+    place = path.replace('@', '\0', 1) if path[0] == '@' else path
+    seen[path] = attempt(lambda: socket.socket(socket.AF_UNIX).connect(place))
 listed = {place: attempt(lambda: os.listdir(place)) for place in ('/run', '/var/run', '/var')}
 answer({'seen': seen, 'listed': listed})
 ";

@@ -14,7 +14,8 @@ import socket
 seen = {}
 for address, port in DATA['targets']:
     family = socket.AF_INET6 if ':' in address else socket.AF_INET
-    seen['%s port %d' % (address, port)] = attempt(lambda: socket.socket(family, socket.SOCK_DGRAM).sendto(b'hello', (address, port)))
+    one = socket.socket(family, socket.SOCK_DGRAM)
+    seen['%s port %d' % (address, port)] = attempt(lambda: one.sendto(b'hello', (address, port)))
 names = {}
 for name in DATA['names']:
     try:

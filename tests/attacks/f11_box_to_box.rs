@@ -41,7 +41,8 @@ def count(act):
             total += 1
     except BlockingIOError:
         return total
-came = {'streams': count(stream.accept), 'datagrams': count(lambda: datagram.recvfrom(99)), 'abstract': count(hidden.accept)}
+came = {'streams': count(stream.accept), 'datagrams': count(lambda: datagram.recvfrom(99))}
+came['abstract'] = count(hidden.accept)
 own = reach(DATA)
 answer({'came': came, 'own': own})
 ";

@@ -28,7 +28,8 @@ if child == 0:
     os.kill(os.getpid(), signal.SIGSEGV)
     signal.pause()
 status = os.waitpid(child, 0)[1]
-answer({'limit': before, 'raised': raised, 'dumped': os.WCOREDUMP(status), 'signal': os.WTERMSIG(status), 'files': os.listdir('.')})
+answer({'limit': before, 'raised': raised, 'dumped': os.WCOREDUMP(status), 'signal': os.WTERMSIG(status),
+        'files': os.listdir('.')})
 ";
 
 fn run(context: &Context) -> Verdict {

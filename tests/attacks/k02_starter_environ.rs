@@ -15,7 +15,8 @@ answer('ready')
 numbers = [1, os.getppid()] + json.loads(sys.stdin.readline())
 seen, leaked = {}, []
 for number in numbers:
-    for path in ('/proc/%d/environ' % number, '/proc/%d/task/%d/environ' % (number, number), '/proc/1/root/proc/%d/environ' % number):
+    for start in ('/proc/%d' % number, '/proc/%d/task/%d' % (number, number), '/proc/1/root/proc/%d' % number):
+        path = start + '/environ'
         try:
             with open(path, 'rb') as file:
                 text = file.read().decode('latin-1')

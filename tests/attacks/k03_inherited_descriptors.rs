@@ -21,7 +21,8 @@ for number in range(4096):
     except OSError:
         pass
 listed = sorted(int(name) for name in os.listdir('/proc/self/fd'))
-answer({'open': open_now, 'links': {number: os.readlink('/proc/self/fd/%d' % number) for number in open_now}, 'listed': len(listed)})
+links = {number: os.readlink('/proc/self/fd/%d' % number) for number in open_now}
+answer({'open': open_now, 'links': links, 'listed': len(listed)})
 ";
 
 fn run(context: &Context) -> Verdict {

@@ -162,11 +162,11 @@ impl Report {
             .collect()
     }
 
-    /// The report without the captured output, for messages.
+    /// The report without its long parts, for messages.
     pub fn summary(&self) -> String {
         let mut value = self.value.clone();
         if let Some(object) = value.as_object_mut() {
-            for long in ["stdout", "stderr", "protections"] {
+            for long in ["stdout", "stderr", "protections", "setup", "limits"] {
                 object.remove(long);
             }
         }

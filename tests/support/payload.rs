@@ -88,10 +88,9 @@ DATA = json.loads(sys.argv[1])
 libc = ctypes.CDLL(None, use_errno=True)
 MACHINE = 0 if platform.machine() == 'x86_64' else 1
 _table = dict(
-    read=(0, 63), write=(1, 64), open=(2, None), mmap=(9, 222), ioctl=(16, 29), socket=(41, 198), clone=(56, 220),
-    uname=(63, 160), truncate=(76, 45), getppid=(110, 173), ptrace=(101, 117), syslog=(103, 116), setuid=(105, 146), setgid=(106, 144),
-    setgroups=(116, 159), capset=(126, 91), uselib=(134, None), personality=(135, 92), ustat=(136, None),
-    mknod=(133, None), mknodat=(259, 33), vhangup=(153, 58), modify_ldt=(154, None), pivot_root=(155, 41),
+    ioctl=(16, 29), socket=(41, 198), clone=(56, 220),
+    truncate=(76, 45), ptrace=(101, 117), syslog=(103, 116), capset=(126, 91), uselib=(134, None),
+    personality=(135, 92), ustat=(136, None), vhangup=(153, 58), modify_ldt=(154, None), pivot_root=(155, 41),
     prctl=(157, 167), adjtimex=(159, 171), chroot=(161, 51), acct=(163, 89), settimeofday=(164, 170),
     mount=(165, 40), umount2=(166, 39), swapon=(167, 224), swapoff=(168, 225), reboot=(169, 142),
     sethostname=(170, 161), setdomainname=(171, 162), iopl=(172, None), ioperm=(173, None),
@@ -104,7 +103,7 @@ _table = dict(
     seccomp=(317, 277), kexec_file_load=(320, 294), bpf=(321, 280), userfaultfd=(323, 282),
     io_uring_setup=(425, 425), io_uring_enter=(426, 426), io_uring_register=(427, 427), open_tree=(428, 428),
     move_mount=(429, 429), fsopen=(430, 430), fsconfig=(431, 431), fsmount=(432, 432), fspick=(433, 433),
-    pidfd_open=(434, 434), clone3=(435, 435), pidfd_getfd=(438, 438), process_madvise=(440, 440), mount_setattr=(442, 442),
+    clone3=(435, 435), pidfd_getfd=(438, 438), process_madvise=(440, 440), mount_setattr=(442, 442),
     quotactl_fd=(443, 443), open_tree_attr=(467, 467), create_module=(174, None), get_kernel_syms=(177, None),
     query_module=(178, None), sysfs=(139, None), _sysctl=(156, None))
 NUMBERS = {name: both[MACHINE] for name, both in _table.items() if both[MACHINE] is not None}

@@ -42,7 +42,7 @@ pub enum Error {
     CommandNotFound { command: String },
     #[error("{command}: cannot be executed in the box: {}", std::io::Error::from_raw_os_error(*errno))]
     CommandNotExecutable { command: String, errno: i32 },
-    #[error("the box is held at {0:?}")]
+    #[error("the box was held at {0:?} until it was ended")]
     Held(Step),
 }
 

@@ -102,6 +102,11 @@ impl Running {
         self.handle.clone()
     }
 
+    /// What holds in the box. Known from its start, also of one whose command then turns out not to exist.
+    pub fn protections(&self) -> &[Protection] {
+        &self.protections
+    }
+
     /// The jail's process id, for measuring it from outside.
     pub fn jail_pid(&self) -> u32 {
         self.jail.id()

@@ -42,11 +42,18 @@ pub struct Executor {
     started: AtomicU64,
 }
 
-/// What is no permission: how to show the box, and where a test wants it to stop.
+/// What is no permission: how the box is shown, and where a test wants it to stop.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Options {
     pub terminal: Option<jail::plan::WindowSize>,
-    pub hold_at: Option<Step>,
+    pub hold_at: Option<Hold>,
+}
+
+/// Stop half-made at this step, say so, and wait for the end: crash tests kill boxes at each step.
+#[derive(Debug, Clone, Copy)]
+pub struct Hold {
+    pub step: Step,
+    pub held: fn(Step),
 }
 
 impl Executor {
@@ -79,7 +86,7 @@ impl Executor {
             host_uid,
             host_gid,
             terminal: options.terminal,
-            hold_at: options.hold_at,
+            hold_at: options.hold_at.map(|hold| hold.step),
             hidden: self.data.clone(),
         };
         let plan = lower(&grant, &self.host, &sources, &particulars)?;
@@ -109,6 +116,9 @@ impl Executor {
                 }
                 Some((Report::Failed(failure), _)) => return Err(Error::Setup(failure)),
                 Some((Report::Holding(step), _)) => {
+                    if let Some(hold) = options.hold_at {
+                        (hold.held)(step);
+                    }
                     running.hold().await;
                     return Err(Error::Held(step));
                 }

@@ -30,6 +30,8 @@ pub enum Start {
     Plan,
 }
 
+const BAD_INPUT: u8 = 2;
+
 const NAMESPACES: u64 = (libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
@@ -49,8 +51,11 @@ pub fn main() -> ExitCode {
     match run(&control, &mut progress) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            let _ = wire::send(&control, &Report::Failed(failure), &[]);
-            ExitCode::FAILURE
+            let text = format!("ringwall: {failure}\n  hint: ringwall starts this process itself; it is not for hand use\n");
+            if wire::send(&control, &Report::Failed(failure), &[]).is_err() {
+                let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
+            }
+            ExitCode::from(BAD_INPUT)
         }
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use executor::{Ending, Executor, Handle, Host, Options, Outcome, Step, real_path};
+use executor::{Ending, Executor, Handle, Hold, Host, Options, Outcome, Step, real_path};
 use policy::{
     Ceilings, Field, Grant, ImageName, Layer, LayerName, Layers, Request, Requirement, Root, Secret, Verdict, Workspace,
 };
@@ -97,8 +97,12 @@ async fn follow(
     options: Options,
 ) -> Result<ExitCode, Message> {
     let limits = grant.effective().limits.clone();
-    let interrupts = Interrupts::listen()?;
-    let mut running = executor.start(grant, options).await?;
+    let mut interrupts = Interrupts::listen()?;
+    let mut running = tokio::select! {
+        started = executor.start(grant, options) => started?,
+        // Nothing of the command has run yet: the half-made box is dropped, and with it everything in it.
+        signal = interrupts.next() => return Ok(exit_code(128 + signal)),
+    };
     let bounds = (limits.get(Field::StdoutBytes), limits.get(Field::StderrBytes));
     let output = match running.streams.take() {
         Some(ends) if arguments.json => streams::keep(ends, bounds),
@@ -126,7 +130,11 @@ async fn follow(
     } else {
         explain(&outcome, &limits);
     }
-    Ok(ExitCode::from(u8::try_from(outcome.exit_code()).unwrap_or(u8::MAX)))
+    Ok(exit_code(outcome.exit_code()))
+}
+
+fn exit_code(code: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
 /// Says why a box was ended from outside, where the exit code alone would leave one guessing.
@@ -213,15 +221,16 @@ fn milliseconds(text: &str) -> Result<u64, Message> {
     Ok(milliseconds as u64)
 }
 
-fn hold_at(arguments: &RunArguments) -> Result<Option<Step>, Message> {
-    arguments
-        .hold_at
-        .as_ref()
-        .map(|name| {
-            let step = serde_json::from_value(serde_json::Value::String(name.clone()));
-            step.map_err(|_| Message::new(format!("--hold-at {name}: no such step")))
-        })
-        .transpose()
+fn hold_at(arguments: &RunArguments) -> Result<Option<Hold>, Message> {
+    let Some(name) = &arguments.hold_at else { return Ok(None) };
+    let step: Step = serde_json::from_value(serde_json::Value::String(name.clone()))
+        .map_err(|_| Message::new(format!("--hold-at {name}: no such step")))?;
+    Ok(Some(Hold { step, held: announce }))
+}
+
+#[expect(clippy::print_stderr, reason = "a crash test waits for this line")]
+fn announce(step: Step) {
+    eprintln!("ringwall: holding at {}", serde_json::json!(step).as_str().unwrap_or_default());
 }
 
 /// Ctrl-C and its kind: the first asks the box to end, a second one insists.

@@ -1,0 +1,77 @@
+//! The command line of the measurements: how often, where to, how strict.
+
+use std::path::PathBuf;
+
+pub(crate) const USAGE: &str = "usage: bench [--rounds N] [--runs N] [--docker-rounds N] [--json FILE] [--strict]
+  --rounds N         turns that each contestant gets for latency (200)
+  --runs N           runs of each contestant for throughput (400)
+  --docker-rounds N  turns for docker, which takes a third of a second each (10); 0 leaves docker out
+  --json FILE        also write everything that was measured
+  --strict           exit with 1 when a bar was missed";
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Arguments {
+    pub(crate) rounds: usize,
+    pub(crate) runs: usize,
+    pub(crate) docker_rounds: usize,
+    pub(crate) json: Option<PathBuf>,
+    pub(crate) strict: bool,
+}
+
+impl Arguments {
+    /// Reads them; the error is a sentence.
+    pub(crate) fn read(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut arguments = Arguments { rounds: 200, runs: 400, docker_rounds: 10, json: None, strict: false };
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
+            match word.as_str() {
+                "--rounds" => arguments.rounds = number(&word, &value()?, 1)?,
+                "--runs" => arguments.runs = number(&word, &value()?, 1)?,
+                "--docker-rounds" => arguments.docker_rounds = number(&word, &value()?, 0)?,
+                "--json" => arguments.json = Some(value()?.into()),
+                "--strict" => arguments.strict = true,
+                _ => return Err(format!("{word}: no such option")),
+            }
+        }
+        Ok(arguments)
+    }
+}
+
+fn number(flag: &str, text: &str, least: usize) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| *number >= least);
+    number.ok_or_else(|| format!("{flag} {text}: not a whole number of at least {least}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&str]) -> Result<Arguments, String> {
+        Arguments::read(words.iter().map(|word| (*word).to_owned()))
+    }
+
+    #[test]
+    fn everything_has_a_default() {
+        let usual = Arguments { rounds: 200, runs: 400, docker_rounds: 10, json: None, strict: false };
+        assert_eq!(read(&[]), Ok(usual));
+    }
+
+    #[test]
+    fn every_option_is_read() {
+        let words = ["--rounds", "3", "--runs", "8", "--docker-rounds", "0", "--json", "out.json", "--strict"];
+        let given = Arguments { rounds: 3, runs: 8, docker_rounds: 0, json: Some("out.json".into()), strict: true };
+        assert_eq!(read(&words), Ok(given));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        for (words, problem) in [
+            (&["--rounds", "0"][..], "--rounds 0: not a whole number of at least 1"),
+            (&["--runs", "many"], "--runs many: not a whole number of at least 1"),
+            (&["--json"], "--json needs a value"),
+            (&["--quick"], "--quick: no such option"),
+        ] {
+            assert_eq!(read(words), Err(problem.to_owned()));
+        }
+    }
+}

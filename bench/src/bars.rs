@@ -1,0 +1,112 @@
+//! The promises: each a figure, its bound, and whether this run held it.
+//!
+//! Bounds are ratios between contestants of the same run, except for memory, which does not depend on the speed of
+//! the machine.
+
+use std::fmt;
+
+use crate::contestant::{Contestant, Task};
+use crate::docker;
+use crate::latency::Latency;
+use crate::memory::Memory;
+use crate::samples::ratio;
+use crate::throughput::{CONCURRENCY, Throughput};
+
+const MEMORY_MB: f64 = 3.0;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bound::AtMost(bound) => write!(formatter, "≤ {bound}"),
+            Bound::AtLeast(bound) => write!(formatter, "≥ {bound}"),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Held {
+    Ok,
+    Missed,
+    NotMeasured,
+}
+
+impl Held {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Held::Ok => "ok",
+            Held::Missed => "MISSED",
+            Held::NotMeasured => "not measured",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Bar {
+    pub(crate) name: String,
+    pub(crate) measured: Option<f64>,
+    pub(crate) bound: Bound,
+}
+
+impl Bar {
+    pub(crate) fn held(&self) -> Held {
+        let held = match (self.measured, self.bound) {
+            (None, _) => return Held::NotMeasured,
+            (Some(measured), Bound::AtMost(bound)) => measured <= bound,
+            (Some(measured), Bound::AtLeast(bound)) => measured >= bound,
+        };
+        if held { Held::Ok } else { Held::Missed }
+    }
+}
+
+/// Every bar, in the order of docs/promises.md.
+pub(crate) fn check(
+    latency: &Latency,
+    throughput: &Throughput,
+    memory: Option<&Memory>,
+    docker: Option<&[docker::Entry]>,
+) -> Vec<Bar> {
+    use Contestant::{Bare, BoxAlone, Bubblewrap, RingwallRun};
+    use Task::{Python, True};
+    let compare = |one, other, task| Some(ratio(latency.of(one, task), latency.of(other, task)));
+    let bar = |name: &str, measured, bound| Bar { name: name.to_owned(), measured, bound };
+    let docker = docker.and_then(|entries| {
+        let entry = entries.iter().find(|entry| entry.task == True)?;
+        Some(ratio(entry.docker.median(), entry.ringwall_run.median()))
+    });
+    let rate = throughput.of(BoxAlone) / throughput.of(Bubblewrap);
+    vec![
+        bar("true: the box alone ÷ bwrap", compare(BoxAlone, Bubblewrap, True), Bound::AtMost(0.7)),
+        bar("true: the box alone ÷ bare", compare(BoxAlone, Bare, True), Bound::AtMost(3.0)),
+        bar("python: the box alone ÷ bare", compare(BoxAlone, Bare, Python), Bound::AtMost(1.25)),
+        bar("true: ringwall run ÷ bwrap", compare(RingwallRun, Bubblewrap, True), Bound::AtMost(1.0)),
+        bar("true: docker run ÷ ringwall run", docker, Bound::AtLeast(50.0)),
+        bar(&format!("boxes a second at concurrency {CONCURRENCY} ÷ bwrap"), Some(rate), Bound::AtLeast(1.5)),
+        bar(
+            "memory of jail + init, proportional share, MB",
+            memory.map(|memory| memory.total().proportional as f64 / 1024.0),
+            Bound::AtMost(MEMORY_MB),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_belongs_to_what_it_allows() {
+        let held = |measured, bound| Bar { name: String::new(), measured, bound }.held();
+        assert_eq!(held(Some(0.7), Bound::AtMost(0.7)), Held::Ok);
+        assert_eq!(held(Some(0.71), Bound::AtMost(0.7)), Held::Missed);
+        assert_eq!(held(Some(50.0), Bound::AtLeast(50.0)), Held::Ok);
+        assert_eq!(held(Some(49.9), Bound::AtLeast(50.0)), Held::Missed);
+        assert_eq!(held(Some(f64::NAN), Bound::AtMost(1.0)), Held::Missed);
+        assert_eq!(held(None, Bound::AtMost(1.0)), Held::NotMeasured);
+    }
+}

@@ -1,0 +1,103 @@
+//! The box alone: the executor called inside this process, without the start-up of a command line.
+//!
+//! Two executors stand ready, learnt once outside the clock as a server does: one as this machine allows, and one
+//! that was told there are no cgroups, so that the cost of limits can be stated. What is timed is all the rest:
+//! the decision, the plan, a fresh jail, the command, and its end down to the last process.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use executor::{Ending, Executor, Host, Options, Outcome, Running};
+use policy::{Ceilings, Grant, Layer, LayerName, Layers, Request, Root, Verdict, Workspace};
+use tokio::runtime::Runtime;
+
+use crate::error::Error;
+
+/// Whether the box's limits are kept by cgroups, or by rlimits and PID 1's own watch over memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limits {
+    Cgroups,
+    WithoutCgroups,
+}
+
+#[derive(Debug)]
+pub(crate) struct Boxes {
+    usual: Executor,
+    without_cgroups: Executor,
+    layers: Layers,
+    /// Why boxes here have no cgroups anyway, where that is so.
+    pub(crate) no_cgroups: Option<String>,
+}
+
+/// One box, with the moments that only its maker sees.
+#[derive(Debug)]
+pub(crate) struct Timed {
+    pub(crate) total: Duration,
+    /// Until every protection was in force.
+    pub(crate) until_started: Duration,
+    pub(crate) outcome: Outcome,
+}
+
+impl Boxes {
+    pub(crate) fn prepare(data: &Path) -> Result<Self, Error> {
+        let host = Host::probe();
+        let mut bare_host = Host::probe();
+        bare_host.cgroups = Err("left out, for comparison".to_owned());
+        let ceilings = policy::profile::machine_ceilings(host.memory_mb, host.cpus, host.pids);
+        Ok(Boxes {
+            no_cgroups: host.cgroups.as_ref().err().cloned(),
+            usual: Executor::new(host, data)?,
+            without_cgroups: Executor::new(bare_host, data)?,
+            layers: Layers {
+                system: policy::profile::RUN,
+                ceilings: Ceilings { limits: ceilings, set_by: LayerName::Machine },
+                operator: Layer::new(LayerName::CommandLine),
+                narrowing: Vec::new(),
+            },
+        })
+    }
+
+    /// Runs one command in a cold box and waits until nothing of it is left.
+    pub(crate) fn run(&self, runtime: &Runtime, limits: Limits, command: &[&str]) -> Result<Timed, Error> {
+        runtime.block_on(async {
+            let began = Instant::now();
+            let running = self.start(limits, command).await?;
+            let until_started = began.elapsed();
+            let outcome = running.wait().await?;
+            let total = began.elapsed();
+            match outcome.ending {
+                Ending::Exited(0) => Ok(Timed { total, until_started, outcome }),
+                ending => Err(Error::BoxEnded(ending)),
+            }
+        })
+    }
+
+    pub(crate) async fn start(&self, limits: Limits, command: &[&str]) -> Result<Running, Error> {
+        let executor = match limits {
+            Limits::Cgroups => &self.usual,
+            Limits::WithoutCgroups => &self.without_cgroups,
+        };
+        Ok(executor.start(self.grant(command)?, Options::default()).await?)
+    }
+
+    fn grant(&self, command: &[&str]) -> Result<Grant, Error> {
+        let request = Request {
+            argv: command.iter().map(Into::into).collect(),
+            env: Default::default(),
+            cwd: None,
+            root: Root::Host,
+            workspace: Workspace::Private,
+            read_only: Vec::new(),
+        };
+        match policy::decide(&request, &self.layers) {
+            Verdict::Allow(grant) => Ok(grant),
+            Verdict::Deny(denial) => Err(Error::Refused(denial.message)),
+            Verdict::Ask(_) => Err(Error::Refused("it wants to ask a person".to_owned())),
+        }
+    }
+}
+
+/// The event loop on which one thread follows its boxes.
+pub(crate) fn event_loop() -> Result<Runtime, Error> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::EventLoop)
+}

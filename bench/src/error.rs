@@ -1,0 +1,53 @@
+//! What can keep a measurement from being made. A contestant that fails is an error: its time would mean nothing.
+
+use std::path::PathBuf;
+use std::process::ExitStatus;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("there is no ringwall binary at {}; build it with `make build`", .0.display())]
+    BinaryMissing(PathBuf),
+    #[error("could not find out where this program is")]
+    OwnPlace(#[source] std::io::Error),
+    #[error("could not start {program}")]
+    Start {
+        program: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{program} ended with {status}")]
+    Failed { program: String, status: ExitStatus },
+    #[error("could not make an event loop")]
+    EventLoop(#[source] std::io::Error),
+    #[error("the policy refused the measured command: {0}")]
+    Refused(String),
+    #[error("could not make a box")]
+    Box(#[from] executor::Error),
+    #[error("the command in the box ended with {0:?}")]
+    BoxEnded(executor::Ending),
+    #[error("could not speak with the command in the box")]
+    Speak(#[source] rustix::io::Errno),
+    #[error("could not read {what} of process {process}")]
+    Process { process: u32, what: &'static str },
+    #[error("could not make a scratch directory")]
+    Scratch(#[source] std::io::Error),
+    #[error("a measuring thread ended early")]
+    Thread,
+    #[error("could not write {}", file.display())]
+    WriteReport {
+        file: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// An error with everything that caused it, as one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

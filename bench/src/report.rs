@@ -1,0 +1,212 @@
+//! Everything that was measured, as tables for people and as one JSON object for programs.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use crate::bars::{self, Bar, Held};
+use crate::contestant::{Contestant, Task};
+use crate::docker;
+use crate::latency::Latency;
+use crate::machine::Machine;
+use crate::memory::{Footprint, Memory};
+use crate::samples::{Samples, milliseconds, ratio};
+use crate::table::Table;
+use crate::throughput::{CONCURRENCY, Throughput};
+
+/// What was measured, or a sentence on why it was not.
+type Perhaps<T> = Result<T, String>;
+
+#[derive(Debug)]
+pub(crate) struct Report {
+    machine: Machine,
+    latency: Latency,
+    throughput: Throughput,
+    memory: Perhaps<Memory>,
+    docker: Perhaps<Vec<docker::Entry>>,
+    no_cgroups: Option<String>,
+    bars: Vec<Bar>,
+}
+
+impl Report {
+    pub(crate) fn new(
+        machine: Machine,
+        latency: Latency,
+        throughput: Throughput,
+        memory: Perhaps<Memory>,
+        docker: Perhaps<Vec<docker::Entry>>,
+        no_cgroups: Option<String>,
+    ) -> Self {
+        let bars = bars::check(&latency, &throughput, memory.as_ref().ok(), docker.as_deref().ok());
+        Report { machine, latency, throughput, memory, docker, no_cgroups, bars }
+    }
+
+    pub(crate) fn has_missed(&self) -> bool {
+        self.bars.iter().any(|bar| bar.held() == Held::Missed)
+    }
+
+    pub(crate) fn to_text(&self) -> String {
+        let sections = [
+            ("Machine", self.machine_text()),
+            ("Bars", self.bars_text()),
+            ("Latency", self.latency_text()),
+            ("docker run --rm", self.docker_text()),
+            ("Throughput", self.throughput_text()),
+            ("Memory beside the command", self.memory_text()),
+            ("Where the time of the box alone goes (true)", self.steps_text()),
+        ];
+        sections.iter().map(|(title, text)| format!("\n## {title}\n\n{text}")).collect()
+    }
+
+    fn machine_text(&self) -> String {
+        let Machine { kernel, processor, cores, memory_mb, user, load, bubblewrap, docker } = &self.machine;
+        let mut text = format!(
+            "{processor}, {cores} cores, {memory_mb} MB, Linux {kernel}, as {user}; load before the start {load:.2}\n\
+             {bubblewrap}; {docker}\n"
+        );
+        if !self.machine.is_quiet() {
+            text.push_str("NOT QUIET: something else was running; the ratios are rough and the milliseconds noise.\n");
+        }
+        if let Some(reason) = &self.no_cgroups {
+            let _ = writeln!(text, "No cgroups here ({reason}): every box below is one without.");
+        }
+        text
+    }
+
+    fn bars_text(&self) -> String {
+        let mut table = Table::new(["promise", "measured", "bar", "held"]);
+        for bar in &self.bars {
+            let measured = bar.measured.map_or("-".to_owned(), |measured| format!("{measured:.2}"));
+            table.add([bar.name.clone(), measured, bar.bound.to_string(), bar.held().word().to_owned()]);
+        }
+        table.to_text()
+    }
+
+    fn latency_text(&self) -> String {
+        let mut text = String::new();
+        for task in Task::ALL {
+            let heading = format!("`{}`", task.command().join(" "));
+            let mut table = Table::new([heading.as_str(), "median ms", "p95 ms", "÷ bare", "÷ bwrap"]);
+            for entry in self.latency.entries.iter().filter(|entry| entry.task == task) {
+                let median = entry.samples.median();
+                let to = |other| format!("{:.2}", ratio(median, self.latency.of(other, task)));
+                let [half, most] = figures(&entry.samples);
+                let name = entry.contestant.name().to_owned();
+                table.add([name, half, most, to(Contestant::Bare), to(Contestant::Bubblewrap)]);
+            }
+            let _ = writeln!(text, "{}", table.to_text());
+        }
+        let rounds = self.latency.entries.first().map_or(0, |entry| entry.samples.count());
+        let _ = writeln!(text, "{rounds} rounds, in shuffled order.");
+        text
+    }
+
+    fn docker_text(&self) -> String {
+        let entries = match &self.docker {
+            Ok(entries) => entries,
+            Err(reason) => return format!("Not measured: {reason}.\n"),
+        };
+        let mut table = Table::new(["", "median ms", "p95 ms", "÷ ringwall run", "÷ the box alone"]);
+        for entry in entries {
+            let [half, most] = figures(&entry.docker);
+            let to = |other: &Samples| format!("{:.1}", ratio(entry.docker.median(), other.median()));
+            let name = format!("`{}`", entry.task.command().join(" "));
+            table.add([name, half, most, to(&entry.ringwall_run), to(&entry.box_alone)]);
+        }
+        let rounds = entries.first().map_or(0, |entry| entry.docker.count());
+        format!("{}\n{rounds} rounds, all three in each.\n", table.to_text())
+    }
+
+    fn throughput_text(&self) -> String {
+        let heading = format!("`true`, {CONCURRENCY} at a time");
+        let mut table = Table::new([heading.as_str(), "runs a second", "÷ bwrap"]);
+        for (contestant, rate) in &self.throughput.entries {
+            let to_bubblewrap = rate / self.throughput.of(Contestant::Bubblewrap);
+            table.add([contestant.name().to_owned(), format!("{rate:.0}"), format!("{to_bubblewrap:.2}")]);
+        }
+        table.to_text()
+    }
+
+    fn memory_text(&self) -> String {
+        let memory = match &self.memory {
+            Ok(memory) => memory,
+            Err(reason) => return format!("Not measured: {reason}.\n"),
+        };
+        let mut table = Table::new(["kB", "peak resident", "proportional", "private"]);
+        for (name, footprint) in [("jail", memory.jail), ("init", memory.init), ("together", memory.total())] {
+            let Footprint { peak_resident, proportional, private } = footprint;
+            table.add([name.to_owned(), peak_resident.to_string(), proportional.to_string(), private.to_string()]);
+        }
+        table.to_text()
+    }
+
+    fn steps_text(&self) -> String {
+        let mut table = Table::new(["µs, median", "with cgroups", "without"]);
+        let (with, without) = (&self.latency.steps, &self.latency.steps_without_cgroups);
+        let figure = |samples: &Samples| samples.median().as_micros().to_string();
+        for (part, samples) in with.parts() {
+            let without = without.of(*part).map_or("-".to_owned(), figure);
+            table.add([part.name(), figure(samples), without]);
+        }
+        table.add([
+            "all (not the sum: medians do not add up)".to_owned(),
+            figure(with.total()),
+            figure(without.total()),
+        ]);
+        table.to_text()
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let machine = &self.machine;
+        let steps = |steps: &crate::steps::Steps| -> Value {
+            let part = |(part, samples): &(crate::steps::Part, Samples)| json!({ "part": part.name(), "time": sampled(samples) });
+            steps.parts().iter().map(part).collect()
+        };
+        json!({
+            "machine": {
+                "kernel": machine.kernel, "processor": machine.processor, "cores": machine.cores,
+                "memory_mb": machine.memory_mb, "user": machine.user, "load": machine.load,
+                "quiet": machine.is_quiet(), "bwrap": machine.bubblewrap, "docker": machine.docker,
+                "no_cgroups": self.no_cgroups,
+            },
+            "bars": self.bars.iter().map(|bar| json!({
+                "name": bar.name, "measured": bar.measured, "bound": bar.bound.to_string(), "held": bar.held().word(),
+            })).collect::<Value>(),
+            "latency": self.latency.entries.iter().map(|entry| json!({
+                "contestant": entry.contestant.key(), "command": entry.task.command(), "time": sampled(&entry.samples),
+            })).collect::<Value>(),
+            "docker": match &self.docker {
+                Ok(entries) => entries.iter().map(|entry| json!({
+                    "command": entry.task.command(), "docker_run": sampled(&entry.docker),
+                    "ringwall_run": sampled(&entry.ringwall_run), "box_alone": sampled(&entry.box_alone),
+                })).collect::<Value>(),
+                Err(reason) => json!({ "not_measured": reason }),
+            },
+            "throughput": self.throughput.entries.iter().map(|(contestant, rate)| json!({
+                "contestant": contestant.key(), "runs_per_second": rate, "concurrency": CONCURRENCY,
+            })).collect::<Value>(),
+            "memory": match &self.memory {
+                Ok(memory) => json!({ "jail": sized(memory.jail), "init": sized(memory.init), "together": sized(memory.total()) }),
+                Err(reason) => json!({ "not_measured": reason }),
+            },
+            "steps": { "with_cgroups": steps(&self.latency.steps), "without_cgroups": steps(&self.latency.steps_without_cgroups) },
+        })
+    }
+}
+
+fn figures(samples: &Samples) -> [String; 2] {
+    [samples.median(), samples.p95()].map(|duration| format!("{:.2}", milliseconds(duration)))
+}
+
+fn sampled(samples: &Samples) -> Value {
+    json!({
+        "median_ms": milliseconds(samples.median()), "p95_ms": milliseconds(samples.p95()), "count": samples.count(),
+    })
+}
+
+fn sized(footprint: Footprint) -> Value {
+    json!({
+        "peak_resident_kb": footprint.peak_resident, "proportional_kb": footprint.proportional,
+        "private_kb": footprint.private,
+    })
+}

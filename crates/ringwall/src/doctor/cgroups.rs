@@ -1,0 +1,132 @@
+//! The row about cgroups: which version, where boxes' groups are made, and how to get there where they are not.
+
+use executor::Privilege;
+
+use super::check::{Check, State};
+use super::facts::{Facts, Hierarchy, Places};
+
+pub(crate) fn row(facts: &Facts) -> Check {
+    let version = match facts.cgroups.hierarchy {
+        Hierarchy::NotMounted => "not mounted",
+        Hierarchy::Version1 => "version 1",
+        Hierarchy::Hybrid => "version 1, with a version 2 tree beside it (hybrid)",
+        Hierarchy::Version2 => "version 2",
+    };
+    let (state, found) = match &facts.cgroups.places {
+        Ok(places) if lacking(places).is_empty() => {
+            return Check::new("cgroups", State::Ok, format!("{version}; boxes' groups are made in {}", list(places)));
+        }
+        Ok(places) => {
+            let lacking = lacking(places).join(" and ");
+            (State::Partial, format!("without {lacking}; boxes' groups are made in {}", list(places)))
+        }
+        Err(why) => (State::Missing, format!("no groups for boxes: {why}")),
+    };
+    let check = Check::new("cgroups", state, format!("{version}; {found}"))
+        .costs("the kernel does not keep these limits for a box as a whole");
+    match fix(facts) {
+        Some(fix) => check.fix(fix),
+        None => check,
+    }
+}
+
+/// How to get groups with all controllers; `None` when nothing lacks.
+pub(crate) fn fix(facts: &Facts) -> Option<String> {
+    let places = match &facts.cgroups.places {
+        Ok(places) if lacking(places).is_empty() => return None,
+        Ok(places) => Some(places),
+        Err(_) => None,
+    };
+    let fix = match (facts.cgroups.hierarchy, facts.privilege, places) {
+        (Hierarchy::NotMounted, ..) => "as root: mount -t cgroup2 none /sys/fs/cgroup".to_owned(),
+        (Hierarchy::Version2, Privilege::Rootless, None) => {
+            "start Ringwall in a group of its own: `systemd-run --user --scope -p Delegate=yes -- ringwall ...`; in \
+             a service file: Delegate=yes and DelegateSubgroup=ringwall"
+                .to_owned()
+        }
+        (Hierarchy::Version2, Privilege::Rootless, Some(places)) => format!(
+            "as root: `systemctl edit user@.service`, add [Service] Delegate=cpu memory pids, and log in again \
+             (lacking: {})",
+            lacking(places).join(", ")
+        ),
+        (Hierarchy::Version2, Privilege::Root, None) => {
+            "make /sys/fs/cgroup writable; in a container, give it a cgroup namespace of its own, or mount the \
+             host's tree writable"
+                .to_owned()
+        }
+        (Hierarchy::Version2, Privilege::Root, Some(places)) => format!(
+            "enable the controllers from the root of the tree downwards: {} into cgroup.subtree_control",
+            lacking(places).iter().map(|name| format!("+{name}")).collect::<Vec<_>>().join(" ")
+        ),
+        (Hierarchy::Version1 | Hierarchy::Hybrid, Privilege::Rootless, _) => {
+            "version 1 cannot be handed to ordinary users: run as root, or restart with \
+             systemd.unified_cgroup_hierarchy=1 on the kernel's command line"
+                .to_owned()
+        }
+        (Hierarchy::Version1 | Hierarchy::Hybrid, Privilege::Root, _) => {
+            "mount the memory, pids and cpu hierarchies writable below /sys/fs/cgroup".to_owned()
+        }
+    };
+    Some(fix)
+}
+
+fn lacking(places: &Places) -> Vec<&'static str> {
+    let all = [("memory", &places.memory), ("pids", &places.pids), ("cpu", &places.cpu)];
+    all.into_iter().filter(|(_, place)| place.is_none()).map(|(name, _)| name).collect()
+}
+
+/// Each directory once.
+fn list(places: &Places) -> String {
+    let mut found: Vec<&str> =
+        [&places.memory, &places.pids, &places.cpu].into_iter().flatten().map(|place| &**place).collect();
+    found.dedup();
+    found.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::facts::Cgroups;
+
+    fn facts(privilege: Privilege, hierarchy: Hierarchy, places: Result<Places, String>) -> Facts {
+        Facts { privilege, cgroups: Cgroups { hierarchy, places }, ..Facts::sample() }
+    }
+
+    fn only_memory() -> Result<Places, String> {
+        Ok(Places { memory: Some("/sys/fs/cgroup/m".into()), ..Places::default() })
+    }
+
+    #[test]
+    fn what_lacks_has_a_fix_that_fits_the_machine() {
+        use Hierarchy::{Hybrid, NotMounted, Version1, Version2};
+        use Privilege::{Root, Rootless};
+        let none = || Err("nowhere".to_owned());
+        let table = [
+            (Rootless, Version2, none(), State::Missing, "systemd-run --user --scope -p Delegate=yes"),
+            (Rootless, Version2, none(), State::Missing, "DelegateSubgroup="),
+            (Rootless, Version2, only_memory(), State::Partial, "Delegate=cpu memory pids"),
+            (Root, Version2, none(), State::Missing, "writable"),
+            (Root, Version2, only_memory(), State::Partial, "+pids +cpu into cgroup.subtree_control"),
+            (Rootless, Version1, none(), State::Missing, "systemd.unified_cgroup_hierarchy=1"),
+            (Rootless, Hybrid, none(), State::Missing, "run as root"),
+            (Root, Hybrid, only_memory(), State::Partial, "writable"),
+            (Root, NotMounted, none(), State::Missing, "mount -t cgroup2"),
+        ];
+        for (privilege, hierarchy, places, state, expected) in table {
+            let row = row(&facts(privilege, hierarchy, places));
+            assert_eq!(row.state, state, "{hierarchy:?}");
+            assert!(row.costs.is_some());
+            assert!(row.fix.as_deref().is_some_and(|fix| fix.contains(expected)), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn each_directory_is_named_once() {
+        let same = row(&Facts::sample());
+        assert_eq!(same.detail, "version 2; boxes' groups are made in /sys/fs/cgroup/boxes");
+        assert_eq!((same.state, same.fix), (State::Ok, None));
+        let apart = Places { memory: Some("/m".into()), pids: Some("/p".into()), cpu: Some("/c".into()) };
+        let apart = row(&facts(Privilege::Root, Hierarchy::Hybrid, Ok(apart)));
+        assert!(apart.detail.ends_with("are made in /m, /p, /c"), "{}", apart.detail);
+    }
+}

@@ -1,0 +1,290 @@
+//! The rows about the machine: its kernel, its settings, and programs that may be there or not.
+//!
+//! None of these decides whether boxes can be made; the trial box does. They say why, and what else is possible.
+
+use std::path::Path;
+
+use executor::Privilege;
+
+use super::cgroups;
+use super::check::{Check, State};
+use super::docker::PATIENCE;
+use super::facts::{Daemon, Docker, Facts, Overlay, Trial};
+use super::remedy::{self, OLDEST};
+
+/// The first kernel that mounts overlayfs in user namespaces.
+const OVERLAY_SINCE: (u32, u32) = (5, 11);
+const START_DOCKER: &str = "start the Docker daemon";
+
+pub(crate) fn rows(facts: &Facts) -> Vec<Check> {
+    vec![
+        kernel(facts),
+        user_namespaces(facts),
+        cgroups::row(facts),
+        overlay(facts),
+        id_mapped_mounts(facts),
+        docker(&facts.docker),
+        program("gvisor", facts.runsc.as_deref(), "boxes under gVisor"),
+        program("chromium", facts.chromium.as_deref(), "the browser"),
+    ]
+}
+
+fn kernel(facts: &Facts) -> Check {
+    let release = &facts.kernel.release;
+    let (major, minor) = OLDEST;
+    if facts.kernel.is_at_least(major, minor) {
+        return Check::new("kernel", State::Ok, format!("Linux {release} ({major}.{minor} or newer is needed)"));
+    }
+    let (state, costs) = match facts.trial {
+        Trial::Made { .. } => (State::Partial, "boxes can be made, but nobody has tested them on such a kernel"),
+        Trial::Failed(_) => (State::Missing, "calls that a box is made of are not there"),
+    };
+    Check::new("kernel", state, format!("Linux {release} is too old"))
+        .costs(costs)
+        .fix(format!("use Linux {major}.{minor} or newer"))
+}
+
+/// Whether ordinary users can make boxes. A setting that forbids it is only an obstacle where the trial met it: a
+/// security module may except this program.
+fn user_namespaces(facts: &Facts) -> Check {
+    let name = "unprivileged_user_namespaces";
+    let settings = &facts.namespaces;
+    let restricted = if let Some(first) = settings.closed.first() {
+        Some(format!("{first} is 0"))
+    } else if settings.unprivileged_clone == Some(false) {
+        Some("kernel.unprivileged_userns_clone is 0".to_owned())
+    } else if settings.apparmor_restricts == Some(true) {
+        Some("AppArmor restricts them (kernel.apparmor_restrict_unprivileged_userns is 1)".to_owned())
+    } else {
+        None
+    };
+    let as_user = Facts { privilege: Privilege::Rootless, ..facts.clone() };
+    match (facts.privilege, &facts.trial, restricted) {
+        (Privilege::Rootless, Trial::Made { .. }, None) => {
+            Check::new(name, State::Ok, "allowed; the trial box has one")
+        }
+        (Privilege::Rootless, Trial::Made { .. }, Some(why)) => {
+            Check::new(name, State::Ok, format!("{why}, but not for this program: the trial box has one"))
+        }
+        (Privilege::Root, _, None) => {
+            Check::new(name, State::Ok, "no setting forbids them; root needs no such setting")
+        }
+        (Privilege::Root, trial, Some(why)) => {
+            // The limits on the number of namespaces bind root too; the other settings do not.
+            let state = match trial {
+                Trial::Failed(_) if !settings.closed.is_empty() => State::Missing,
+                _ => State::Optional,
+            };
+            let check = Check::new(name, state, why).costs("ordinary users cannot make boxes here");
+            with_fix(check, remedy::namespaces(&as_user))
+        }
+        (Privilege::Rootless, Trial::Failed(failure), restricted) => {
+            let is_cause = restricted.is_some() || remedy::refuses_namespaces(failure);
+            if !is_cause {
+                return Check::new(name, State::Ok, "no setting forbids them");
+            }
+            let why = restricted.unwrap_or_else(|| "refused, and no setting says why".to_owned());
+            let check = Check::new(name, State::Missing, why).costs("without root, no box can be made");
+            with_fix(check, Some(remedy::of(facts, failure)))
+        }
+    }
+}
+
+fn overlay(facts: &Facts) -> Check {
+    let name = "overlayfs";
+    let costs = "boxes on an image (--image) cannot be made";
+    let (major, minor) = OVERLAY_SINCE;
+    if !facts.kernel.is_at_least(major, minor) {
+        return Check::new(name, State::Missing, "this kernel does not mount it in user namespaces")
+            .costs(costs)
+            .fix(format!("use Linux {major}.{minor} or newer"));
+    }
+    match facts.overlay {
+        Overlay::Listed => {
+            let detail = format!("in /proc/filesystems, and since {major}.{minor} in user namespaces; not tried");
+            Check::new(name, State::Ok, detail)
+        }
+        Overlay::Module => {
+            Check::new(name, State::Partial, "the kernel has it as a module that is not loaded; not tried")
+                .costs("boxes on an image (--image) fail if the kernel does not load it by itself")
+                .fix("as root: modprobe overlay (and a line `overlay` in /etc/modules-load.d, to stay)")
+        }
+        Overlay::Absent => {
+            Check::new(name, State::Missing, "neither in /proc/filesystems nor among the kernel's modules")
+                .costs(costs)
+                .fix("use a kernel with overlayfs (CONFIG_OVERLAY_FS)")
+        }
+    }
+}
+
+fn id_mapped_mounts(facts: &Facts) -> Check {
+    let name = "id_mapped_mounts";
+    let (major, minor) = OLDEST;
+    match facts.privilege {
+        Privilege::Rootless => Check::new(name, State::Optional, "used by root only"),
+        Privilege::Root if facts.kernel.is_at_least(major, minor) => Check::new(
+            name,
+            State::Ok,
+            "by the kernel's version; ext4 and xfs since 5.12, btrfs 5.15, tmpfs 6.3; not tried",
+        ),
+        Privilege::Root => Check::new(name, State::Missing, "this kernel has none")
+            .costs("a directory that belongs to somebody else cannot be shown to a box as its own")
+            .fix(format!("use Linux {major}.{minor} or newer")),
+    }
+}
+
+fn docker(docker: &Docker) -> Check {
+    let name = "docker";
+    let client = match &docker.client {
+        Some(path) => format!("client {}", path.display()),
+        None => "no client".to_owned(),
+    };
+    let absent = |found: String| Check::new(name, State::Optional, format!("optional: {found}; {client}"));
+    match &docker.daemon {
+        Daemon::Answers { socket, api } => {
+            let api = api.as_ref().map(|api| format!(" (API {api})")).unwrap_or_default();
+            Check::new(name, State::Ok, format!("a daemon answers at {}{api}; {client}", socket.display()))
+        }
+        Daemon::Absent if docker.client.is_none() => {
+            Check::new(name, State::Optional, "optional: not found; only the Docker backend needs it")
+        }
+        Daemon::Absent => absent("no daemon's socket".to_owned()).fix(START_DOCKER),
+        Daemon::Refuses { socket } => absent(format!("nobody listens at {}", socket.display())).fix(START_DOCKER),
+        Daemon::Forbidden { socket } => absent(format!("this user may not use {}", socket.display()))
+            .fix("join the group docker, if this user may have the power of root: that is what it gives"),
+        Daemon::Silent { socket } => {
+            absent(format!("{} did not answer within {} s", socket.display(), PATIENCE.as_secs()))
+                .fix("look at the Docker daemon, and restart it")
+        }
+        Daemon::Strange { socket, what } => absent(format!("{} is no Docker daemon: {what}", socket.display()))
+            .fix("set DOCKER_HOST to the daemon's socket"),
+        Daemon::Elsewhere { scheme } => {
+            absent(format!("DOCKER_HOST is a {scheme} address; only local sockets are asked"))
+        }
+    }
+}
+
+fn program(name: &'static str, found: Option<&Path>, user: &str) -> Check {
+    match found {
+        Some(path) => Check::new(name, State::Ok, path.display().to_string()),
+        None => Check::new(name, State::Optional, format!("optional: not found; only {user} needs it")),
+    }
+}
+
+fn with_fix(check: Check, fix: Option<String>) -> Check {
+    match fix {
+        Some(fix) => check.fix(fix),
+        None => check,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::facts::{Kernel, Namespaces};
+    use executor::Step;
+
+    const EPERM: i32 = 1;
+
+    fn find(facts: &Facts, name: &str) -> Check {
+        rows(facts).into_iter().find(|row| row.name == name).unwrap_or_else(|| panic!("no row {name}"))
+    }
+
+    #[test]
+    fn nothing_optional_is_a_failure_and_whatever_lacks_is_explained() {
+        let old = Facts { kernel: Kernel::parse("4.19.0"), overlay: Overlay::Absent, ..Facts::sample() };
+        for facts in [Facts::sample(), Facts::rootless(), old.clone(), old.failed(Step::BuildRoot, 38)] {
+            for row in rows(&facts) {
+                let lacks = matches!(row.state, State::Partial | State::Missing);
+                assert!(!lacks || (row.costs.is_some() && row.fix.is_some()), "{row:?}");
+                assert!(!lacks || !["docker", "gvisor", "chromium"].contains(&row.name), "{row:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn restricted_user_namespaces_matter_where_they_are_met() {
+        let apparmor = || Namespaces { apparmor_restricts: Some(true), ..Namespaces::default() };
+        let clone = || Namespaces { unprivileged_clone: Some(false), ..Namespaces::default() };
+        let closed = || Namespaces { closed: vec!["user.max_user_namespaces"], ..Namespaces::default() };
+        let free =
+            || Namespaces { apparmor_restricts: Some(false), unprivileged_clone: Some(true), ..Default::default() };
+        let with = |facts: Facts, namespaces| Facts { namespaces, ..facts };
+        let failed = |facts: Facts| facts.failed(Step::MakeNamespaces, EPERM);
+        let table = [
+            (with(Facts::rootless(), free()), State::Ok, "allowed", None),
+            (with(Facts::rootless(), apparmor()), State::Ok, "not for this program", None),
+            (failed(with(Facts::rootless(), apparmor())), State::Missing, "AppArmor", Some("apparmor_parser -r")),
+            (failed(with(Facts::rootless(), clone())), State::Missing, "userns_clone is 0", Some("userns_clone=1")),
+            (failed(with(Facts::rootless(), closed())), State::Missing, "namespaces is 0", Some("sysctl -w user.max")),
+            (failed(with(Facts::rootless(), free())), State::Missing, "no setting says why", Some("a chroot")),
+            (Facts::rootless().failed(Step::RestrictFiles, 0), State::Ok, "no setting forbids", None),
+            (with(Facts::sample(), free()), State::Ok, "root needs no such setting", None),
+            (with(Facts::sample(), apparmor()), State::Optional, "AppArmor", Some("apparmor_parser -r")),
+            (failed(with(Facts::sample(), apparmor())), State::Optional, "AppArmor", Some("apparmor_parser -r")),
+            (failed(with(Facts::sample(), closed())), State::Missing, "namespaces is 0", Some("sysctl -w user.max")),
+        ];
+        for (facts, state, detail, fix) in table {
+            let row = find(&facts, "unprivileged_user_namespaces");
+            assert_eq!(row.state, state, "{row:?}");
+            assert!(row.detail.contains(detail), "{row:?}");
+            assert_eq!(row.fix.is_some(), fix.is_some(), "{row:?}");
+            assert!(row.fix.as_deref().unwrap_or_default().contains(fix.unwrap_or_default()), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn an_old_kernel_is_what_the_trial_made_of_it() {
+        let old = Facts { kernel: Kernel::parse("5.10.0-28-amd64"), ..Facts::sample() };
+        assert_eq!(find(&old, "kernel").state, State::Partial);
+        assert_eq!(find(&old, "overlayfs").state, State::Missing);
+        assert_eq!(find(&old, "id_mapped_mounts").state, State::Missing);
+        let failed = old.failed(Step::BuildRoot, 38);
+        assert_eq!(find(&failed, "kernel").state, State::Missing);
+        assert_eq!(find(&Facts::sample(), "kernel").state, State::Ok);
+    }
+
+    #[test]
+    fn overlayfs_says_what_was_checked() {
+        let table =
+            [(Overlay::Listed, State::Ok), (Overlay::Module, State::Partial), (Overlay::Absent, State::Missing)];
+        for (overlay, state) in table {
+            let row = find(&Facts { overlay, ..Facts::sample() }, "overlayfs");
+            assert_eq!(row.state, state);
+            assert!(row.detail.contains("/proc/filesystems") || row.detail.contains("module"), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn docker_is_ok_only_when_it_answers() {
+        let socket = || std::path::PathBuf::from("/var/run/docker.sock");
+        let table = [
+            (Daemon::Absent, State::Optional, "no daemon's socket; client /usr/bin/docker"),
+            (Daemon::Answers { socket: socket(), api: Some("1.43".into()) }, State::Ok, "docker.sock (API 1.43)"),
+            (Daemon::Refuses { socket: socket() }, State::Optional, "nobody listens at /var/run/docker.sock"),
+            (Daemon::Forbidden { socket: socket() }, State::Optional, "may not use /var/run/docker.sock"),
+            (Daemon::Silent { socket: socket() }, State::Optional, "did not answer within 2 s"),
+            (Daemon::Strange { socket: socket(), what: "it hung up".into() }, State::Optional, "it hung up"),
+            (Daemon::Elsewhere { scheme: "tcp".into() }, State::Optional, "a tcp address"),
+        ];
+        for (daemon, state, detail) in table {
+            let docker = Docker { client: Some("/usr/bin/docker".into()), daemon };
+            let row = find(&Facts { docker, ..Facts::sample() }, "docker");
+            assert_eq!(row.state, state, "{row:?}");
+            assert!(row.detail.contains(detail), "{row:?}");
+        }
+        assert!(find(&Facts::sample(), "docker").detail.starts_with("optional: not found"));
+    }
+
+    #[test]
+    fn programs_that_are_there_are_named() {
+        let facts = Facts { runsc: Some("/usr/bin/runsc".into()), ..Facts::sample() };
+        assert_eq!(find(&facts, "gvisor").detail, "/usr/bin/runsc");
+        assert_eq!(find(&facts, "gvisor").state, State::Ok);
+        let chromium = find(&facts, "chromium");
+        assert_eq!(
+            (chromium.state, &*chromium.detail),
+            (State::Optional, "optional: not found; only the browser needs it")
+        );
+    }
+}

@@ -1,0 +1,73 @@
+//! `ringwall doctor`: makes a real box and says which protections hold on this machine.
+//!
+//! `look` and `docker` gather facts, `trial` makes the box; everything after that is pure: `protections` and
+//! `machine` turn facts into rows, `remedy` finds the way out of a failure, `table` and `report` show them. Nothing
+//! on the machine is changed, and nothing is started but the trial box.
+
+mod cgroups;
+mod check;
+mod docker;
+mod facts;
+mod look;
+mod machine;
+mod protections;
+mod remedy;
+mod report;
+mod table;
+mod trial;
+
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::message::Message;
+use facts::Facts;
+use report::Report;
+use table::Style;
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Exit code 0 when a safe box can be made here, 1 when not.
+pub(crate) fn run(arguments: &DoctorArguments, data: &Path) -> Result<ExitCode, Message> {
+    let report = Report::new(&examine(data)?);
+    let text = if arguments.json {
+        let json = serde_json::to_string_pretty(&report);
+        json.map_err(|error| Message::new(format!("could not write the report: {error}")))? + "\n"
+    } else {
+        table::draw(&report, &Style::of_this_process())
+    };
+    print(&text)?;
+    Ok(if report.can_make_boxes { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn examine(data: &Path) -> Result<Facts, Message> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
+    let host = executor::Host::probe();
+    let seen = look::look(&host);
+    runtime.block_on(async {
+        let docker = docker::ask(&docker::sockets_of_this_process()).await;
+        let trial = trial::make(host, data).await;
+        Ok(Facts { docker, trial, ..seen })
+    })
+}
+
+/// A reader that has seen enough (`| head`) is no failure.
+fn print(text: &str) -> Result<(), Message> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Message::new(format!("could not print the report: {error}")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,165 @@
+//! From a failed trial to what the owner of the machine can do about it.
+//!
+//! The kernel answers nearly every refusal with "operation not permitted"; which of a dozen switches was the reason
+//! follows from the settings that were read beside it. The most specific cause is named; guesses come last and say so.
+
+use std::path::Path;
+
+use executor::{Privilege, Step};
+
+use super::facts::{Facts, TrialFailure};
+
+const EPERM: i32 = 1;
+const EAGAIN: i32 = 11;
+const EACCES: i32 = 13;
+const ENOSPC: i32 = 28;
+const ENOSYS: i32 = 38;
+
+/// The lowest kernel that has every call a box needs.
+pub(crate) const OLDEST: (u32, u32) = (5, 12);
+
+pub(crate) fn of(facts: &Facts, failure: &TrialFailure) -> String {
+    let (major, minor) = OLDEST;
+    if !facts.kernel.is_at_least(major, minor) {
+        return format!("use Linux {major}.{minor} or newer; this is {}", facts.kernel.release);
+    }
+    if refuses_namespaces(failure)
+        && let Some(fix) = namespaces(facts)
+    {
+        return fix;
+    }
+    match (failure.step, failure.errno) {
+        (Some(Step::MakeNamespaces), ENOSPC) => {
+            "raise the user.max_*_namespaces settings, also on the host if this is a container".to_owned()
+        }
+        (Some(Step::MakeNamespaces), EAGAIN) => {
+            "the limit on processes is reached: end some, or raise it (ulimit -u)".to_owned()
+        }
+        (Some(Step::MakeNamespaces), ENOSYS) => "use a kernel with user namespaces (CONFIG_USER_NS)".to_owned(),
+        // The executor's own hint would send the reader here.
+        (Some(Step::MakeNamespaces | Step::MapIdentity), EPERM | EACCES) => {
+            "something that leaves no trace in the settings forbids user namespaces: a chroot, a container, or a \
+             security module; start Ringwall outside of it"
+                .to_owned()
+        }
+        (Some(Step::MakeCgroups), _) => super::cgroups::fix(facts)
+            .unwrap_or_else(|| "start Ringwall in a cgroup in which it may make others".to_owned()),
+        _ => failure.hint.clone().unwrap_or_else(|| "report this together with `ringwall doctor --json`".to_owned()),
+    }
+}
+
+/// Whether it was the namespaces, or the rights in them, that the kernel would not give.
+pub(crate) fn refuses_namespaces(failure: &TrialFailure) -> bool {
+    let is_refused = matches!(failure.errno, EPERM | EACCES) && failure.step.is_some_and(needs_namespaces);
+    is_refused || (failure.step == Some(Step::MakeNamespaces) && matches!(failure.errno, ENOSPC | ENOSYS))
+}
+
+/// The steps that live on the rights of a new user namespace. Some kernels refuse the namespace, others give one
+/// without rights, and then the first use of them fails.
+fn needs_namespaces(step: Step) -> bool {
+    step == Step::OpenSources || (Step::MakeNamespaces..=Step::SetHostname).contains(&step)
+}
+
+/// The setting that keeps this process from namespaces, if there is one, as the command that changes it.
+pub(crate) fn namespaces(facts: &Facts) -> Option<String> {
+    let settings = &facts.namespaces;
+    if !settings.closed.is_empty() {
+        let commands: Vec<_> = settings.closed.iter().map(|name| format!("sysctl -w {name}=15000")).collect();
+        return Some(format!("as root: {} (and in /etc/sysctl.d, to stay)", commands.join("; ")));
+    }
+    if facts.privilege == Privilege::Rootless {
+        if settings.unprivileged_clone == Some(false) {
+            let command = "sysctl -w kernel.unprivileged_userns_clone=1";
+            return Some(format!("as root: {command} (and in /etc/sysctl.d, to stay); or run Ringwall as root"));
+        }
+        if settings.apparmor_restricts == Some(true) {
+            return Some(apparmor(&facts.program));
+        }
+    }
+    if settings.filtered {
+        return Some(
+            "a system call filter lies on this process (a container or a service has put it there): run the \
+             container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined, or the service \
+             without RestrictNamespaces= and SystemCallFilter="
+                .to_owned(),
+        );
+    }
+    settings.selinux_enforcing.then(|| {
+        "SELinux is enforcing: `ausearch -m AVC -ts recent` shows what it denied; allow this domain user_namespace \
+         create"
+            .to_owned()
+    })
+}
+
+fn apparmor(program: &Path) -> String {
+    let program = program.display();
+    format!(
+        "as root, allow this program alone: write `abi <abi/4.0>, include <tunables/global> profile ringwall \
+         {program} flags=(unconfined) {{ userns, }}` to /etc/apparmor.d/ringwall and load it with \
+         `apparmor_parser -r /etc/apparmor.d/ringwall`; or allow everybody: `sysctl -w \
+         kernel.apparmor_restrict_unprivileged_userns=0`"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::facts::{Kernel, Namespaces, Trial};
+
+    fn advice(facts: Facts, step: Step, errno: i32) -> String {
+        let facts = facts.failed(step, errno);
+        match &facts.trial {
+            Trial::Failed(failure) => of(&facts, failure),
+            Trial::Made { .. } => String::new(),
+        }
+    }
+
+    fn rootless(namespaces: Namespaces) -> Facts {
+        Facts { namespaces, ..Facts::rootless() }
+    }
+
+    fn restricted() -> Namespaces {
+        Namespaces { apparmor_restricts: Some(true), ..Namespaces::default() }
+    }
+
+    #[test]
+    fn the_setting_that_refused_is_named() {
+        let closed = Namespaces { closed: vec!["user.max_user_namespaces"], ..Namespaces::default() };
+        let clone = Namespaces { unprivileged_clone: Some(false), ..Namespaces::default() };
+        let filtered = Namespaces { filtered: true, ..Namespaces::default() };
+        let selinux = Namespaces { selinux_enforcing: true, ..Namespaces::default() };
+        let table = [
+            (closed.clone(), Step::MakeNamespaces, ENOSPC, "sysctl -w user.max_user_namespaces=15000"),
+            (clone, Step::MakeNamespaces, EPERM, "sysctl -w kernel.unprivileged_userns_clone=1"),
+            (restricted(), Step::MakeNamespaces, EPERM, "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),
+            (restricted(), Step::DetachMounts, EACCES, "profile ringwall /usr/local/bin/ringwall flags=(unconfined)"),
+            (filtered.clone(), Step::MakeNamespaces, EPERM, "seccomp=unconfined"),
+            (filtered, Step::MakeNamespaces, ENOSYS, "seccomp=unconfined"),
+            (selinux, Step::MakeNamespaces, EACCES, "ausearch"),
+            (Namespaces::default(), Step::MakeNamespaces, ENOSPC, "also on the host"),
+            (Namespaces::default(), Step::MakeNamespaces, ENOSYS, "CONFIG_USER_NS"),
+            (Namespaces::default(), Step::MakeNamespaces, EAGAIN, "ulimit -u"),
+            (Namespaces::default(), Step::MakeNamespaces, EPERM, "a chroot"),
+            (restricted(), Step::RestrictFiles, 0, "ringwall doctor --json"),
+        ];
+        for (namespaces, step, errno, expected) in table {
+            let found = advice(rootless(namespaces.clone()), step, errno);
+            assert!(found.contains(expected), "{namespaces:?} {step:?} {errno}: {found}");
+        }
+        let as_root = advice(Facts { namespaces: closed, ..Facts::sample() }, Step::MakeNamespaces, ENOSPC);
+        assert!(as_root.contains("user.max_user_namespaces"), "{as_root}");
+    }
+
+    #[test]
+    fn what_binds_only_others_is_not_blamed_for_roots_failure() {
+        let facts = Facts { namespaces: restricted(), ..Facts::sample() };
+        let found = advice(facts, Step::MakeNamespaces, EPERM);
+        assert!(!found.contains("apparmor"), "{found}");
+    }
+
+    #[test]
+    fn an_old_kernel_explains_everything() {
+        let facts = Facts { kernel: Kernel::parse("5.10.0-28-amd64"), ..rootless(restricted()) };
+        assert_eq!(advice(facts, Step::BuildRoot, ENOSYS), "use Linux 5.12 or newer; this is 5.10.0-28-amd64");
+    }
+}

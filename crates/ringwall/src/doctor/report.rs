@@ -1,0 +1,101 @@
+//! The whole report: the answer, then every row, in the form that `--json` prints and the table draws.
+
+use executor::{Privilege, ProtectionState};
+use serde::Serialize;
+
+use super::check::Check;
+use super::facts::{Facts, Trial};
+use super::{machine, protections};
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) can_make_boxes: bool,
+    /// With which rights boxes are made: `root` or `rootless`.
+    pub(crate) mode: &'static str,
+    pub(crate) kernel: String,
+    pub(crate) checks: Vec<Check>,
+    /// The last line of the table.
+    #[serde(skip)]
+    pub(crate) conclusion: String,
+}
+
+impl Report {
+    pub(crate) fn new(facts: &Facts) -> Self {
+        let mut checks = protections::rows(facts);
+        checks.extend(machine::rows(facts));
+        Report {
+            can_make_boxes: matches!(facts.trial, Trial::Made { .. }),
+            mode: match facts.privilege {
+                Privilege::Root => "root",
+                Privilege::Rootless => "rootless",
+            },
+            kernel: facts.kernel.release.clone(),
+            checks,
+            conclusion: conclusion(facts),
+        }
+    }
+}
+
+fn conclusion(facts: &Facts) -> String {
+    let manner = match facts.privilege {
+        Privilege::Root => "as root",
+        Privilege::Rootless => "without root",
+    };
+    match &facts.trial {
+        Trial::Failed(failure) => format!("No box can be made here, {manner}: {}.", failure.text),
+        Trial::Made { protections, .. } => {
+            let weak = protections.iter().filter(|protection| protection.state != ProtectionState::Enforced).count();
+            match weak {
+                0 => format!("Boxes can be made here, {manner}."),
+                1 => format!("Boxes can be made here, {manner}; one protection does not hold in full."),
+                weak => format!("Boxes can be made here, {manner}; {weak} protections do not hold in full."),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use executor::{Protection, ProtectionName, Step};
+
+    #[test]
+    fn json_has_the_promised_shape() {
+        let json = serde_json::to_value(Report::new(&Facts::sample())).unwrap();
+        let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(keys(&json), ["can_make_boxes", "checks", "kernel", "mode"]);
+        assert_eq!(json["can_make_boxes"], true);
+        assert_eq!(json["mode"], "root");
+        assert_eq!(json["kernel"], "6.18.5");
+        assert_eq!(keys(&json["checks"][0]), ["detail", "name", "state"]);
+        assert_eq!(json["checks"][0]["state"], "ok");
+        let failed = Report::new(&Facts::rootless().failed(Step::MakeNamespaces, 1));
+        let json = serde_json::to_value(&failed).unwrap();
+        assert_eq!(json["can_make_boxes"], false);
+        assert_eq!(json["mode"], "rootless");
+        assert_eq!(keys(&json["checks"][0]), ["costs", "detail", "fix", "name", "state"]);
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for facts in [Facts::sample(), Facts::rootless().failed(Step::MakeNamespaces, 1)] {
+            let mut names: Vec<_> = Report::new(&facts).checks.iter().map(|check| check.name).collect();
+            let count = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), count);
+        }
+    }
+
+    #[test]
+    fn the_conclusion_is_one_sentence() {
+        assert_eq!(conclusion(&Facts::sample()), "Boxes can be made here, as root.");
+        let mut weak = Facts::rootless();
+        if let Trial::Made { protections, .. } = &mut weak.trial {
+            protections[0] = Protection::partial(ProtectionName::Landlock, "old");
+        }
+        assert_eq!(conclusion(&weak), "Boxes can be made here, without root; one protection does not hold in full.");
+        let failed = Facts::rootless().failed(Step::MakeNamespaces, 1);
+        assert_eq!(conclusion(&failed), "No box can be made here, without root: could not make the namespaces.");
+    }
+}

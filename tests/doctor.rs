@@ -1,0 +1,272 @@
+//! `ringwall doctor` as a user meets it, as root and rootless: what it prints, what its exit code says, and that it
+//! neither hangs on a daemon that does not answer nor leaves anything behind.
+//!
+//! A machine on which no box can be made is not pretended: each such trial makes one out of namespaces, with a
+//! control that shows boxes on the same machine without the obstacle. A mode that cannot run here is counted as
+//! ignored, with its reason.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use rustix::pty::OpenptFlags;
+use serde_json::Value;
+use tests::support::actor::{Identity, Mode, Skip};
+use tests::support::process::{Outcome, run};
+use tests::support::scratch::{Scratch, give};
+use tests::support::{boxed, host};
+
+type Verdict = Result<(), Failed>;
+
+const TRIALS: &[(&str, fn(&Doctor) -> Verdict)] = &[
+    ("table_and_json_agree", table_and_json_agree),
+    ("marks_follow_the_locale", marks_follow_the_locale),
+    ("colours_are_for_terminals", colours_are_for_terminals),
+    ("no_namespaces_no_box", no_namespaces_no_box),
+    ("another_command_serves_as_well", another_command_serves_as_well),
+    ("a_docker_daemon_that_answers", a_docker_daemon_that_answers),
+    ("a_docker_daemon_that_does_not", a_docker_daemon_that_does_not),
+    ("a_docker_socket_without_a_daemon", a_docker_socket_without_a_daemon),
+];
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Each trial counts the processes that the binary left, so that they run one after another.
+    arguments.test_threads.get_or_insert(1);
+    let trials = Mode::ALL.into_iter().flat_map(|mode| TRIALS.iter().map(move |(name, act)| trial(mode, name, *act)));
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+fn trial(mode: Mode, name: &str, act: fn(&Doctor) -> Verdict) -> Trial {
+    Trial::ignorable_test(format!("{}::{name}", mode.name()), move || {
+        match mode.available() {
+            Ok(()) => {}
+            Err(Skip::Impossible(reason)) => return Ok(Completion::ignored_with(reason)),
+            Err(Skip::Missing(reason)) => return Err(reason.into()),
+        }
+        let doctor = Doctor::new(mode)?;
+        act(&doctor)?;
+        let left = host::running(&doctor.binary)?;
+        check(left.is_empty(), || format!("processes are left behind: {left:?}"))?;
+        Ok(Completion::Completed)
+    })
+}
+
+/// The binary, where every user can run it, and a directory of the actor's own.
+struct Doctor {
+    mode: Mode,
+    binary: PathBuf,
+    scratch: Scratch,
+    _home: Scratch,
+}
+
+impl Doctor {
+    fn new(mode: Mode) -> Result<Self, Failed> {
+        let home = Scratch::new(Identity::Tester)?;
+        let binary = home.file("ringwall", &std::fs::read(boxed::binary()?)?, 0o755)?;
+        Ok(Doctor { mode, binary, scratch: Scratch::new(mode.identity())?, _home: home })
+    }
+
+    fn command(&self, flags: &[&str]) -> Command {
+        let mut command = self.mode.identity().command(&self.binary);
+        command.arg("doctor").args(flags);
+        command
+    }
+
+    /// Runs it where a shell script, as root of new namespaces, has changed something first.
+    fn run_after(&self, namespaces: &[&str], script: &str, flags: &[&str]) -> Result<Outcome, Failed> {
+        let mut command = self.mode.identity().command("unshare");
+        command.args(namespaces).args(["sh", "-ec", &format!("{script}\nexec \"$@\""), "sh"]);
+        command.arg(&self.binary).arg("doctor").args(flags);
+        Ok(run(command, None)?)
+    }
+
+    /// The JSON object of a run that must say that boxes can be made.
+    fn healthy(&self, environment: &[(&str, &Path)]) -> Result<Value, Failed> {
+        let mut command = self.command(&["--json"]);
+        let values = environment.iter().map(|(name, path)| (name, format!("unix://{}", path.display())));
+        command.envs(values);
+        let outcome = run(command, None)?;
+        check(outcome.code() == Some(0), || outcome.describe())?;
+        json(&outcome)
+    }
+}
+
+fn table_and_json_agree(doctor: &Doctor) -> Verdict {
+    let table = run(doctor.command(&[]), None)?;
+    check(table.code() == Some(0) && table.stderr.is_empty(), || table.describe())?;
+    let report = doctor.healthy(&[])?;
+    check(report["can_make_boxes"] == true, || report.to_string())?;
+    check(report["mode"] == doctor.mode.name(), || report.to_string())?;
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    check(report["kernel"] == release.trim(), || report.to_string())?;
+
+    let text = table.text();
+    let checks = rows(&report)?;
+    let drawn: Vec<_> = text.lines().filter_map(row).collect();
+    check(drawn == checks, || format!("drawn {drawn:?}\nJSON  {checks:?}"))?;
+    check(checks.contains(&("trial box".to_owned(), '+')), || text.clone())?;
+    for name in ["seccomp", "landlock", "cgroups", "unprivileged user namespaces", "overlayfs", "docker", "chromium"] {
+        check(checks.iter().any(|(found, _)| found == name), || format!("no row {name}"))?;
+    }
+    for entry in report["checks"].as_array().into_iter().flatten() {
+        let lacks = entry["state"] == "partial" || entry["state"] == "missing";
+        check(!lacks || entry["costs"].is_string(), || entry.to_string())?;
+    }
+    let last = text.lines().last().unwrap_or_default();
+    let manner = match doctor.mode {
+        Mode::Root => "as root",
+        Mode::Rootless => "without root",
+    };
+    check(last.starts_with(&format!("Boxes can be made here, {manner}")), || last.to_owned())?;
+    check(text.lines().all(|line| line.chars().count() <= 100), || text.clone())
+}
+
+fn marks_follow_the_locale(doctor: &Doctor) -> Verdict {
+    let plain = run(doctor.command(&[]), None)?;
+    check(plain.stdout.is_ascii() && plain.text().contains("\n+ trial box "), || plain.describe())?;
+    let mut command = doctor.command(&[]);
+    command.env("LC_ALL", "C.UTF-8");
+    let marked = run(command, None)?;
+    check(marked.text().contains("\n✓ trial box "), || marked.describe())?;
+    check(!marked.stdout.contains(&0x1b), || "colours without a terminal".to_owned())
+}
+
+fn colours_are_for_terminals(doctor: &Doctor) -> Verdict {
+    let mut command = doctor.command(&[]);
+    command.env("TERM", "xterm");
+    let shown = on_terminal(command)?;
+    check(shown.contains("\x1b[32m+\x1b[0m trial box "), || format!("{shown:?}"))?;
+    let mut command = doctor.command(&[]);
+    command.env("TERM", "xterm").env("NO_COLOR", "1");
+    let shown = on_terminal(command)?;
+    check(shown.contains("\n+ trial box ") && !shown.contains('\x1b'), || format!("{shown:?}"))
+}
+
+/// What a command writes to a terminal.
+fn on_terminal(mut command: Command) -> Result<String, Failed> {
+    let outer = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    rustix::pty::unlockpt(&outer)?;
+    let inner = rustix::pty::ioctl_tiocgptpeer(&outer, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    let mut child = command.stdin(Stdio::null()).stdout(inner).stderr(Stdio::null()).spawn()?;
+    // The command keeps a copy of the inner end; with it our reading would never end.
+    drop(command);
+    let mut shown = Vec::new();
+    // The last close of the inner end is an error to whoever reads the outer one.
+    let _ = File::from(outer).read_to_end(&mut shown);
+    check(child.wait()?.success(), || String::from_utf8_lossy(&shown).into_owned())?;
+    Ok(String::from_utf8_lossy(&shown).into_owned())
+}
+
+fn no_namespaces_no_box(doctor: &Doctor) -> Verdict {
+    let close = "echo 0 > /proc/sys/user/max_user_namespaces";
+    let control = doctor.run_after(&["-Ur"], "true", &[])?;
+    check(control.code() == Some(0), || format!("control: {}", control.describe()))?;
+
+    let table = doctor.run_after(&["-Ur"], close, &[])?;
+    check(table.code() == Some(1), || table.describe())?;
+    let text = table.text();
+    for expected in ["x trial box ", "stopped at make_namespaces", "sysctl -w user.max_user_namespaces=15000"] {
+        check(text.contains(expected), || format!("no {expected:?} in\n{text}"))?;
+    }
+    check(text.contains("\nNo box can be made here, without root: could not make the namespaces"), || text.clone())?;
+
+    let outcome = doctor.run_after(&["-Ur"], close, &["--json"])?;
+    check(outcome.code() == Some(1), || outcome.describe())?;
+    let report = json(&outcome)?;
+    check(report["can_make_boxes"] == false, || report.to_string())?;
+    let trial = entry(&report, "trial_box")?;
+    check(trial["state"] == "missing", || trial.to_string())?;
+    check(trial["fix"].as_str().is_some_and(|fix| fix.contains("user.max_user_namespaces")), || trial.to_string())
+}
+
+/// Where `true` cannot be executed, the box is proved with something else.
+fn another_command_serves_as_well(doctor: &Doctor) -> Verdict {
+    let empty = doctor.scratch.file("empty", b"", 0o644)?;
+    let cover = format!("mount --bind {} /usr/bin/true; test ! -x /usr/bin/true", empty.display());
+    let outcome = doctor.run_after(&["-Urm"], &cover, &["--json"])?;
+    check(outcome.code() == Some(0), || outcome.describe())?;
+    let trial = entry(&json(&outcome)?, "trial_box")?;
+    let detail = trial["detail"].as_str().unwrap_or_default().to_owned();
+    check(trial["state"] == "ok" && !detail.contains("/usr/bin/true"), || trial.to_string())
+}
+
+fn a_docker_daemon_that_answers(doctor: &Doctor) -> Verdict {
+    let (listener, socket) = listen(doctor)?;
+    let daemon = std::thread::spawn(move || -> std::io::Result<String> {
+        let (mut stream, _) = listener.accept()?;
+        let mut question = vec![0; 4096];
+        let length = stream.read(&mut question)?;
+        stream.write_all(b"HTTP/1.1 200 OK\r\nApi-Version: 1.43\r\nContent-Length: 2\r\n\r\nOK")?;
+        Ok(String::from_utf8_lossy(&question[..length]).into_owned())
+    });
+    let docker = entry(&doctor.healthy(&[("DOCKER_HOST", &socket)])?, "docker")?;
+    check(docker["state"] == "ok", || docker.to_string())?;
+    check(docker["detail"].as_str().is_some_and(|detail| detail.contains("API 1.43")), || docker.to_string())?;
+    let question = daemon.join().map_err(|_| "the pretended daemon panicked")??;
+    check(question.starts_with("GET /_ping HTTP/1.1\r\n"), || question.clone())
+}
+
+fn a_docker_daemon_that_does_not(doctor: &Doctor) -> Verdict {
+    let (_listener, socket) = listen(doctor)?;
+    let docker = entry(&doctor.healthy(&[("DOCKER_HOST", &socket)])?, "docker")?;
+    check(docker["state"] == "optional", || docker.to_string())?;
+    check(docker["detail"].as_str().is_some_and(|detail| detail.contains("did not answer")), || docker.to_string())
+}
+
+fn a_docker_socket_without_a_daemon(doctor: &Doctor) -> Verdict {
+    let (listener, socket) = listen(doctor)?;
+    drop(listener);
+    let docker = entry(&doctor.healthy(&[("DOCKER_HOST", &socket)])?, "docker")?;
+    check(docker["state"] == "optional", || docker.to_string())?;
+    check(docker["detail"].as_str().is_some_and(|detail| detail.contains("nobody listens")), || docker.to_string())
+}
+
+/// A socket of the actor's own, where a Docker daemon would listen.
+fn listen(doctor: &Doctor) -> Result<(UnixListener, PathBuf), Failed> {
+    let socket = doctor.scratch.join("docker.sock");
+    let listener = UnixListener::bind(&socket)?;
+    give(&socket, doctor.mode.identity())?;
+    Ok((listener, socket))
+}
+
+fn json(outcome: &Outcome) -> Result<Value, Failed> {
+    serde_json::from_slice(&outcome.stdout).map_err(|error| format!("{error}: {}", outcome.describe()).into())
+}
+
+fn entry(report: &Value, name: &str) -> Result<Value, Failed> {
+    let found = report["checks"].as_array().into_iter().flatten().find(|check| check["name"] == name);
+    found.cloned().ok_or_else(|| format!("no check {name} in {report}").into())
+}
+
+/// Every check of the JSON as the table shows it: its name in words, and its mark.
+fn rows(report: &Value) -> Result<Vec<(String, char)>, Failed> {
+    let checks = report["checks"].as_array().ok_or("no checks")?;
+    let row = |check: &Value| {
+        let mark = match check["state"].as_str() {
+            Some("ok") => '+',
+            Some("partial") => '~',
+            Some("missing") => 'x',
+            Some("optional") => '-',
+            _ => return Err(format!("a strange state in {check}").into()),
+        };
+        let name = check["name"].as_str().ok_or_else(|| format!("no name in {check}"))?;
+        Ok((name.replace('_', " "), mark))
+    };
+    checks.iter().map(row).collect()
+}
+
+/// A line that begins a row: a mark, a space, the name, and at least two spaces before the detail.
+fn row(line: &str) -> Option<(String, char)> {
+    let mut characters = line.chars();
+    let mark = characters.next().filter(|mark| "+~x-".contains(*mark))?;
+    let name = characters.as_str().strip_prefix(' ')?.split("  ").next()?;
+    Some((name.to_owned(), mark))
+}
+
+fn check(holds: bool, message: impl FnOnce() -> String) -> Verdict {
+    if holds { Ok(()) } else { Err(message().into()) }
+}

@@ -1,0 +1,120 @@
+//! Images that want to reach out: refused at the import, or harmless in the box when somebody altered them afterwards.
+//! The verdict is a canary on the host that every link points at.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use serde_json::json;
+use tests::support::actor::Mode;
+use tests::support::canary::Canary;
+
+use crate::modes::in_both_modes;
+use crate::product::assert_refused;
+use crate::rootfs::Store;
+
+in_both_modes!(
+    hostile_archives_are_refused,
+    links_that_climb_stay_inside,
+    a_place_that_a_box_needs_turned_into_a_link_is_no_way_out,
+    a_file_in_the_place_of_a_directory_is_no_way_out,
+    an_image_replaced_by_a_link_is_no_image,
+);
+
+fn hostile_archives_are_refused(mode: Mode) {
+    let store = Store::empty(mode);
+    let outside = store.scratch.directory("outside").unwrap();
+    let canary = Canary::plant(&store.scratch, "outside/canary").unwrap();
+    let (out, target) = (outside.to_string_lossy(), canary.text());
+    let archives = [
+        ("climbs", json!([["../../../outside/canary", "file", "gone"]])),
+        ("climbs-later", json!([["a/../../../../outside/canary", "file", "gone"]])),
+        ("absolute", json!([[target, "file", "gone"]])),
+        ("through-a-link", json!([["a", "link", out], ["a/canary", "file", "gone"]])),
+        ("hard-link-out", json!([["a", "hard", target]])),
+        ("hard-link-up", json!([["a", "hard", "../../../../outside/canary"]])),
+        ("dev-is-a-link", json!([["dev", "link", out], ["bin", "directory", ""]])),
+        ("proc-is-a-link", json!([["proc", "link", out]])),
+        ("etc-is-a-link", json!([["etc", "link", out]])),
+        ("workspace-is-a-link", json!([["workspace", "link", out]])),
+    ];
+    for (name, members) in archives {
+        let archive = store.crafted_archive(&format!("{name}.tar"), &members.to_string());
+        let outcome = store.image(&["import", name, archive.to_str().unwrap()]);
+        assert_refused(&outcome, "ringwall: ");
+        assert!(outcome.errors().contains("\n  hint: "), "{name}: {}", outcome.describe());
+        assert!(!store.data().join("images").join(name).exists(), "{name} was kept");
+        assert_eq!(canary.changed(), None, "{name}");
+    }
+}
+
+/// A link to anywhere is ordinary in a root file system; inside it leads to the box's own files.
+fn links_that_climb_stay_inside(mode: Mode) {
+    let store = Store::with_tiny(mode);
+    store.scratch.directory("outside").unwrap();
+    let canary = Canary::plant(&store.scratch, "outside/canary").unwrap();
+    let root = store.rootfs("tiny");
+    symlink(canary.path(), root.join("etc/absolute")).unwrap();
+    symlink(format!("../../../../../../../../..{}", canary.text()), root.join("etc/climbing")).unwrap();
+    let outcome = store.script("cat /etc/absolute /etc/climbing; echo x > /etc/absolute; echo x > /etc/climbing");
+    assert!(!outcome.text().contains(canary.secret()), "{}", outcome.describe());
+    assert_eq!(canary.changed(), None, "{}", outcome.describe());
+}
+
+/// Either the box is refused with a sentence, or the link means a place inside it.
+fn a_place_that_a_box_needs_turned_into_a_link_is_no_way_out(mode: Mode) {
+    for place in
+        ["dev", "proc", "etc", "home", "home/sandbox", "tmp", "workspace", "etc/passwd", "dev/null", "dev/shm", "var"]
+    {
+        for depth in ["", "../../../../../../../.."] {
+            let store = Store::with_tiny(mode);
+            let outside = store.scratch.directory("outside").unwrap();
+            let canary = Canary::plant(&store.scratch, "outside/canary").unwrap();
+            let path = store.rootfs("tiny").join(place);
+            if path.is_dir() {
+                fs::remove_dir_all(&path).unwrap();
+            } else if path.symlink_metadata().is_ok() {
+                fs::remove_file(&path).unwrap();
+            }
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let target = if place == "etc/passwd" || place == "dev/null" { canary.path() } else { outside.as_path() };
+            symlink(format!("{depth}{}", target.display()), &path).unwrap();
+            let script = format!(
+                "cat /{place} /{place}/canary; echo changed > /{place}; echo changed > /{place}/canary; \
+                 echo new > /{place}/new; rm -rf /{place}/*; echo changed > {}",
+                canary.text()
+            );
+            let outcome = store.script(&script);
+            let case = format!("{place} -> {depth}…: {}", outcome.describe());
+            assert_eq!(canary.changed(), None, "{case}");
+            assert!(!outcome.text().contains(canary.secret()), "{case}");
+            assert_eq!(fs::read_dir(&outside).unwrap().count(), 1, "{case}");
+            if outcome.code() == Some(2) && outcome.errors().starts_with("ringwall: ") {
+                assert!(outcome.errors().starts_with("ringwall: could not "), "{case}");
+                assert_eq!(outcome.text(), "", "{case}");
+            }
+        }
+    }
+}
+
+fn a_file_in_the_place_of_a_directory_is_no_way_out(mode: Mode) {
+    for place in ["dev", "proc", "etc", "tmp", "workspace"] {
+        let store = Store::with_tiny(mode);
+        let path = store.rootfs("tiny").join(place);
+        let _ = fs::remove_dir_all(&path);
+        fs::write(&path, "a file").unwrap();
+        let outcome = store.script("echo ran");
+        assert_refused(&outcome, "ringwall: could not build the root file system at ");
+    }
+}
+
+fn an_image_replaced_by_a_link_is_no_image(mode: Mode) {
+    let store = Store::with_tiny(mode);
+    let images = store.data().join("images");
+    symlink("tiny", images.join("linked")).unwrap();
+    assert_refused(&store.run(&["--image", "linked", "--", "/bin/echo", "ran"]), "there is no image named `linked`");
+    fs::rename(store.rootfs("tiny"), store.scratch.join("moved")).unwrap();
+    symlink(store.scratch.join("moved"), store.rootfs("tiny")).unwrap();
+    let outcome = store.script("echo ran");
+    assert_eq!(outcome.code(), Some(2), "{}", outcome.describe());
+    assert_eq!(outcome.text(), "", "{}", outcome.describe());
+}

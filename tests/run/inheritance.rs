@@ -1,0 +1,80 @@
+//! Nothing of the starter's process reaches the command: no descriptor, variable, directory, mask or ignored signal.
+//! The starter is always given something that would show.
+
+use std::ffi::OsStr;
+
+use tests::support::actor::Mode;
+use tests::support::payload::WITH_OPEN_DESCRIPTORS;
+use tests::support::scratch::{Scratch, token};
+
+use crate::modes::in_both_modes;
+use crate::product::{boxed, shell};
+
+in_both_modes!(
+    no_descriptor_is_inherited,
+    no_variable_is_inherited,
+    the_directory_is_the_workspace,
+    the_mask_of_the_starter_does_not_count,
+    no_signal_is_ignored_or_blocked,
+    the_command_leads_a_session_of_its_own,
+);
+
+fn no_descriptor_is_inherited(mode: Mode) {
+    let scratch = Scratch::new(mode.identity()).unwrap();
+    let file = scratch.file("open", b"secret", 0o644).unwrap();
+    let run = boxed(mode).through(WITH_OPEN_DESCRIPTORS, &[file.as_os_str()]);
+    // The fourth is the directory that `ls` itself reads.
+    assert_eq!(shell(&run, "ls /proc/self/fd"), "0\n1\n2\n3\n");
+    assert_eq!(shell(&run, "readlink /proc/self/fd/* | sed 's/[0-9]//g' | sort -u"), "pipe:[]\n");
+}
+
+fn no_variable_is_inherited(mode: Mode) {
+    let run = boxed(mode).host_variable("MARK", &token().unwrap()).host_variable("LD_PRELOAD_NOT", "x");
+    let mut names: Vec<_> = run.run(&["env", "-0"]).unwrap().text().split_terminator('\0').map(str::to_owned).collect();
+    names.sort();
+    assert_eq!(
+        names,
+        [
+            "HOME=/home/sandbox",
+            "LANG=C.UTF-8",
+            "LOGNAME=sandbox",
+            "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "SHELL=/bin/sh",
+            "USER=sandbox",
+        ]
+    );
+}
+
+fn the_directory_is_the_workspace(mode: Mode) {
+    assert_eq!(shell(&boxed(mode), "pwd; /bin/pwd -P; readlink /proc/self/cwd"), "/workspace\n".repeat(3));
+}
+
+fn the_mask_of_the_starter_does_not_count(mode: Mode) {
+    let run = boxed(mode).through("import os, sys\nos.umask(0o777)\nos.execv(sys.argv[1], sys.argv[1:])", &[]);
+    assert_eq!(shell(&run, "umask; : > a; mkdir b; stat -c %a a b"), "0022\n644\n755\n");
+}
+
+fn no_signal_is_ignored_or_blocked(mode: Mode) {
+    const DEAF: &str = r"
+import os, signal, sys
+everything = set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}
+for number in everything:
+    signal.signal(number, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, everything)
+os.execv(sys.argv[1], sys.argv[1:])
+";
+    for run in [boxed(mode), boxed(mode).through(DEAF, &[] as &[&OsStr])] {
+        let text = shell(&run, "exec cat /proc/self/status");
+        for field in ["SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt"] {
+            let line = text.lines().find(|line| line.starts_with(field)).unwrap();
+            assert_eq!(line, format!("{field}:\t0000000000000000"));
+        }
+    }
+}
+
+fn the_command_leads_a_session_of_its_own(mode: Mode) {
+    // Fields 1, 5, 6 and 7 of stat: the process, its group, its session, its terminal.
+    let text = shell(&boxed(mode), "exec cut -d' ' -f1,5,6,7 /proc/self/stat");
+    let words: Vec<_> = text.split_whitespace().collect();
+    assert_eq!(words, [words[0], words[0], words[0], "0"]);
+}

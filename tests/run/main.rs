@@ -1,0 +1,23 @@
+//! The contract of `ringwall run` and `ringwall image`, checked through the real binary, as root and as an ordinary
+//! user. One file per theme. These tests know the command line and what it promises, never how it is done.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
+
+mod modes;
+mod product;
+
+mod compatibility;
+mod endings;
+mod environment;
+mod exits;
+mod hostile_images;
+mod images;
+mod inheritance;
+mod messages;
+mod plan;
+mod refusals;
+mod report;
+mod rootfs;
+mod streams;
+mod terminal;
+mod workspace;

@@ -1,0 +1,178 @@
+//! Bad input: exit 2, one sentence that names what is wrong, and nothing run, made or left behind.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use tests::support::actor::{Identity, Mode};
+use tests::support::scratch::Scratch;
+
+use crate::modes::in_both_modes;
+use crate::product::{assert_refused, boxed, say};
+
+in_both_modes!(
+    absurd_limits_are_refused,
+    limits_above_the_machine_are_refused,
+    places_that_cannot_be_shown_are_refused,
+    a_directory_that_this_user_cannot_read_is_refused,
+    images_that_are_not_there_are_refused,
+    variables_that_are_none_are_refused,
+    command_lines_that_mean_nothing_are_refused,
+    a_protection_that_is_missing_can_be_insisted_on,
+    nothing_runs_and_nothing_stays,
+);
+
+/// Each flag with its bad values, and the words that the sentence must hold.
+const ABSURD: [(&str, &[&str], &str); 4] = [
+    ("--timeout", &["0", "-1", "-0", "abc", "", "1e300", "nan", "inf", "1s", "99999999999"], "--timeout"),
+    ("--memory-mb", &["0", "-5", "1.5", "abc", "99999999999", "18446744073709551616", "1e300"], "--memory-mb"),
+    ("--cpus", &["0", "-1", "abc", "nan", "inf", "0.0001", "1e300"], "--cpus"),
+    ("--pids", &["0", "-1", "1.5", "abc", "99999999", "18446744073709551617"], "--pids"),
+];
+
+fn absurd_limits_are_refused(mode: Mode) {
+    for (flag, values, sentence) in ABSURD {
+        for value in values {
+            let outcome = say(mode, &["run", flag, value, "--", "sh", "-c", "echo ran"]);
+            assert_refused(&outcome, sentence);
+            let sentences = outcome.errors().lines().filter(|line| line.starts_with("ringwall: ")).count();
+            assert_eq!(sentences, 1, "{flag} {value:?}: {}", outcome.describe());
+        }
+    }
+}
+
+fn limits_above_the_machine_are_refused(mode: Mode) {
+    for (flag, value) in [("--cpus", "1000"), ("--memory-mb", "1000000000"), ("--pids", "4194304")] {
+        let outcome = say(mode, &["run", flag, value, "--", "true"]);
+        // A machine with the largest pid_max that Linux knows allows that many processes.
+        if flag == "--pids" && outcome.code() == Some(0) {
+            let most = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap();
+            assert_eq!(most.trim(), "4194304");
+            continue;
+        }
+        assert_refused(&outcome, "allowed by this machine");
+        assert!(outcome.errors().contains("\n  hint: ask for "), "{}", outcome.describe());
+    }
+}
+
+fn places_that_cannot_be_shown_are_refused(mode: Mode) {
+    let scratch = Scratch::new(mode.identity()).unwrap();
+    let file = scratch.file("file", b"", 0o644).unwrap();
+    let missing = scratch.join("missing");
+    std::os::unix::fs::symlink("nowhere", scratch.join("dangling")).unwrap();
+    std::os::unix::fs::symlink("/proc", scratch.join("to-proc")).unwrap();
+    std::os::unix::fs::symlink("endless", scratch.join("endless")).unwrap();
+    let machine = "would open the machine itself to the box";
+    let cases: [(&Path, &str); 12] = [
+        (&missing, "does not exist"),
+        (&scratch.join("dangling"), "does not exist"),
+        (&file, "is not a directory"),
+        (&scratch.join("endless"), "could not open"),
+        (&scratch.join("to-proc"), machine),
+        ("/".as_ref(), machine),
+        ("/proc".as_ref(), machine),
+        ("/proc/self/root".as_ref(), machine),
+        ("/etc".as_ref(), machine),
+        ("/tmp/../etc".as_ref(), machine),
+        ("/sys".as_ref(), machine),
+        ("/dev/shm".as_ref(), machine),
+    ];
+    for flag in ["--workspace", "--ro"] {
+        for (path, sentence) in cases {
+            let outcome = boxed(mode).option(flag, path).run(&["sh", "-c", "echo ran"]).unwrap();
+            assert_refused(&outcome, sentence);
+        }
+    }
+    for path in ["/tmp", "/usr"] {
+        let outcome = boxed(mode).option("--ro", path).run(&["sh", "-c", "echo ran"]).unwrap();
+        assert_refused(&outcome, "hint: ");
+    }
+}
+
+/// Root reads everything; there is nothing that it could be refused for.
+fn a_directory_that_this_user_cannot_read_is_refused(mode: Mode) {
+    let scratch = Scratch::new(Identity::Tester).unwrap();
+    let closed = scratch.directory("closed").unwrap();
+    let inner = scratch.directory("closed/inner").unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    for (flag, path) in [("--workspace", &closed), ("--workspace", &inner), ("--ro", &closed), ("--ro", &inner)] {
+        let outcome = boxed(mode).option(flag, path).run(&["sh", "-c", "echo ran"]).unwrap();
+        match mode {
+            Mode::Rootless => {
+                assert_refused(&outcome, "cannot be read by this user");
+                assert!(outcome.errors().contains("\n  hint: "), "{}", outcome.describe());
+            }
+            Mode::Root => assert!(matches!(outcome.code(), Some(0 | 2)), "{}", outcome.describe()),
+        }
+    }
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn images_that_are_not_there_are_refused(mode: Mode) {
+    let scratch = Scratch::new(mode.identity()).unwrap();
+    let data = scratch.join("data");
+    for (name, sentence) in [
+        ("missing", "there is no image named `missing`"),
+        ("../escape", "is not an image name"),
+        ("UPPER", "is not an image name"),
+        ("", "is not an image name"),
+        (".hidden", "is not an image name"),
+    ] {
+        for words in [vec!["run", "--image", name, "--", "true"], vec!["image", "rm", name]] {
+            let outcome = say(mode, &[&["--data", data.to_str().unwrap()], words.as_slice()].concat());
+            assert_refused(&outcome, sentence);
+        }
+    }
+    assert!(!data.exists(), "asking for an image made the data directory");
+}
+
+fn variables_that_are_none_are_refused(mode: Mode) {
+    for pair in ["NAME", "", "=value"] {
+        let outcome = boxed(mode).option("--env", pair).run(&["sh", "-c", "echo ran"]).unwrap();
+        assert_refused(&outcome, "ringwall: ");
+    }
+}
+
+fn command_lines_that_mean_nothing_are_refused(mode: Mode) {
+    let cases: [&[&str]; 10] = [
+        &["run"],
+        &["run", "--"],
+        &["run", "--", ""],
+        &["run", "--no-such-flag", "--", "true"],
+        &["run", "--tty", "--json", "--", "true"],
+        &["run", "--timeout"],
+        &["run", "--require", "luck", "--", "true"],
+        &["run", "--hold-at", "never", "--", "true"],
+        &["no-such-verb"],
+        &["image", "import", "name"],
+    ];
+    for words in cases {
+        let outcome = say(mode, words);
+        assert_eq!(outcome.code(), Some(2), "{words:?}: {}", outcome.describe());
+        assert_eq!(outcome.text(), "", "{words:?}");
+        assert!(!outcome.errors().is_empty(), "{words:?}");
+        assert!(!outcome.errors().contains("panicked"), "{words:?}: {}", outcome.describe());
+    }
+}
+
+fn a_protection_that_is_missing_can_be_insisted_on(mode: Mode) {
+    let report = boxed(mode).report(&["true"]).unwrap();
+    for (requirement, protection) in
+        [("landlock", "landlock"), ("memory", "memory_limit"), ("pids", "pids_limit"), ("cpu", "cpu_limit")]
+    {
+        let (_, state, _) = report.protections(protection).remove(0);
+        let outcome = boxed(mode).option("--require", requirement).run(&["sh", "-c", "echo ran"]).unwrap();
+        match (state.as_str(), protection) {
+            ("enforced", _) | ("partial", "landlock") => assert_eq!(outcome.text(), "ran\n", "{}", outcome.describe()),
+            _ => assert_refused(&outcome, "(required by the policy)"),
+        }
+    }
+}
+
+fn nothing_runs_and_nothing_stays(mode: Mode) {
+    let scratch = Scratch::new(mode.identity()).unwrap();
+    let run = boxed(mode).workspace(scratch.path()).option("--memory-mb", "0");
+    let outcome = crate::product::Marked::start(run, &["sh", "-c", "echo ran > ran"]).finish();
+    assert_eq!(outcome.code(), Some(2));
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+}

@@ -1,0 +1,229 @@
+//! `--json`: one object, always the same fields, with the truth about the run in them.
+
+use serde_json::{Value, json};
+use tests::support::actor::Mode;
+use tests::support::boxed::Report;
+use tests::support::payload::PYTHON;
+use tests::support::process::run;
+
+use crate::modes::{as_root, in_both_modes};
+use crate::product::{Marked, boxed, say};
+
+in_both_modes!(
+    the_object_has_these_fields_and_no_others,
+    the_ending_decides_what_is_null,
+    too_much_output_is_cut_and_counted,
+    output_up_to_the_bound_is_whole,
+    bytes_that_are_no_text_are_counted_as_they_were,
+    input_reaches_the_command,
+    work_shows_as_processor_time,
+    every_protection_is_listed,
+    the_limits_are_the_flags,
+    what_did_not_run_is_an_error_object,
+    a_box_out_of_memory_says_so,
+);
+as_root!(memory_shows_as_peak);
+
+fn report(mode: Mode, script: &str) -> Report {
+    boxed(mode).report(&["sh", "-c", script]).unwrap()
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}
+
+fn the_object_has_these_fields_and_no_others(mode: Mode) {
+    let report = report(mode, "printf out; printf err >&2; exit 3");
+    assert_eq!(report.outcome.code(), Some(3));
+    assert_eq!(report.outcome.errors(), "");
+    assert_eq!(report.outcome.text().matches('\n').count(), 1, "one object on one line");
+    let value = &report.value;
+    assert_eq!(
+        keys(value),
+        [
+            "duration_ms",
+            "exit_code",
+            "limits",
+            "oom_killed",
+            "protections",
+            "setup",
+            "signal",
+            "stderr",
+            "stderr_bytes",
+            "stderr_truncated",
+            "stdout",
+            "stdout_bytes",
+            "stdout_truncated",
+            "timed_out",
+            "usage",
+        ]
+    );
+    for (field, expected) in [
+        ("exit_code", json!(3)),
+        ("signal", json!(null)),
+        ("timed_out", json!(false)),
+        ("oom_killed", json!(false)),
+        ("stdout", json!("out")),
+        ("stderr", json!("err")),
+        ("stdout_bytes", json!(3)),
+        ("stderr_bytes", json!(3)),
+        ("stdout_truncated", json!(false)),
+        ("stderr_truncated", json!(false)),
+    ] {
+        assert_eq!(value[field], expected, "{field}");
+    }
+    assert!(value["duration_ms"].is_u64() && value["setup"].is_array());
+    assert_eq!(keys(&value["usage"]), ["cpu_ms", "peak_memory_bytes"]);
+    assert!(value["usage"]["cpu_ms"].is_u64() && value["usage"]["peak_memory_bytes"].is_u64());
+}
+
+fn the_ending_decides_what_is_null(mode: Mode) {
+    let killed = report(mode, "kill -9 $$");
+    assert_eq!((&killed.value["exit_code"], &killed.value["signal"]), (&json!(null), &json!(9)));
+    assert_eq!(killed.outcome.code(), Some(137));
+    let late = boxed(mode).option("--timeout", "0.2").report(&["sleep", "1000"]).unwrap();
+    assert_eq!((&late.value["exit_code"], &late.value["signal"]), (&json!(null), &json!(null)));
+    assert_eq!((&late.value["timed_out"], late.outcome.code()), (&json!(true), Some(124)));
+    assert!(late.number("/duration_ms").unwrap() >= 200);
+
+    // The command cannot say it is ready: its output is kept. Its processes can be seen.
+    let run = Marked::start(boxed(mode).flag("--json"), &["sleep", "1000"]);
+    let deadline = std::time::Instant::now() + tests::support::process::DEADLINE;
+    let asleep =
+        |number: &u32| std::fs::read_to_string(format!("/proc/{number}/comm")).is_ok_and(|name| name == "sleep\n");
+    while !run.processes().iter().any(asleep) {
+        assert!(std::time::Instant::now() < deadline, "the command never began");
+        std::thread::yield_now();
+    }
+    run.signal(rustix::process::Signal::TERM);
+    let stopped = Report::read(run.finish()).unwrap();
+    assert_eq!((&stopped.value["exit_code"], &stopped.value["signal"]), (&json!(null), &json!(15)));
+    assert_eq!(stopped.outcome.code(), Some(143));
+}
+
+fn too_much_output_is_cut_and_counted(mode: Mode) {
+    let report =
+        report(mode, "head -c 5000000 /dev/zero | tr '\\0' x; head -c 2000000 /dev/zero | tr '\\0' e >&2; exit 4");
+    assert_eq!(report.value["exit_code"], json!(4), "printing too much must not end the command");
+    for (stream, letter, bytes) in [("stdout", "x", 5_000_000), ("stderr", "e", 2_000_000)] {
+        assert_eq!(report.value[format!("{stream}_bytes")], json!(bytes));
+        assert_eq!(report.value[format!("{stream}_truncated")], json!(true));
+        assert_eq!(report.value[stream].as_str().unwrap(), letter.repeat(1 << 20), "the first MiB is kept");
+    }
+}
+
+fn output_up_to_the_bound_is_whole(mode: Mode) {
+    for (length, cut) in [((1 << 20) - 1, false), (1 << 20, false), ((1 << 20) + 1, true)] {
+        let report = report(mode, &format!("head -c {length} /dev/zero | tr '\\0' x"));
+        assert_eq!(report.number("/stdout_bytes"), Some(length));
+        assert_eq!(report.is_set("stdout_truncated"), cut, "{length}");
+        assert_eq!(report.stdout().len() as u64, length.min(1 << 20));
+    }
+}
+
+fn bytes_that_are_no_text_are_counted_as_they_were(mode: Mode) {
+    let report = boxed(mode).report(&["printf", r"a\377\0b"]).unwrap();
+    assert_eq!((report.stdout(), report.number("/stdout_bytes")), ("a\u{fffd}\0b", Some(4)));
+}
+
+fn input_reaches_the_command(mode: Mode) {
+    let outcome = run(boxed(mode).flag("--json").command(&["tr", "a-z", "A-Z"]), Some(b"given")).unwrap();
+    assert_eq!(Report::read(outcome).unwrap().stdout(), "GIVEN");
+}
+
+fn work_shows_as_processor_time(mode: Mode) {
+    let busy = "import time\nwhile time.process_time() < 0.5: pass";
+    let report = boxed(mode).report(&[PYTHON, "-c", busy]).unwrap();
+    let spent = report.number("/usage/cpu_ms").unwrap();
+    assert!(spent >= 490, "{}", report.summary());
+    assert!(report.number("/duration_ms").unwrap() >= 490, "{}", report.summary());
+    // A child that was waited for counts too.
+    let child = format!("import subprocess, sys\nsubprocess.run([sys.executable, '-c', {busy:?}])");
+    let report = boxed(mode).report(&[PYTHON, "-c", &child]).unwrap();
+    assert!(report.number("/usage/cpu_ms").unwrap() >= 490, "{}", report.summary());
+}
+
+fn memory_shows_as_peak(mode: Mode) {
+    let hungry = "block = bytearray(b'x' * 100_000_000)";
+    let report = boxed(mode).report(&[PYTHON, "-c", hungry]).unwrap();
+    let peak = report.number("/usage/peak_memory_bytes").unwrap();
+    assert!((100_000_000..1 << 30).contains(&peak), "{}", report.summary());
+}
+
+fn every_protection_is_listed(mode: Mode) {
+    let report = report(mode, "true");
+    let listed = report.protections("");
+    let names: Vec<_> = listed.iter().map(|(name, _, _)| name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "user_namespace",
+            "mount_namespace",
+            "pid_namespace",
+            "network_namespace",
+            "ipc_namespace",
+            "uts_namespace",
+            "cgroup_namespace",
+            "no_capabilities",
+            "no_new_privileges",
+            "no_extra_groups",
+            "seccomp",
+            "landlock",
+            "resource_limits",
+            "memory_limit",
+            "pids_limit",
+            "cpu_limit",
+        ]
+    );
+    for (name, state, why) in listed {
+        assert!(["enforced", "partial", "not_available"].contains(&state.as_str()), "{name}: {state}");
+        assert_eq!(state == "enforced", why.is_empty(), "{name} is {state} because {why:?}");
+    }
+    for entry in report.value["protections"].as_array().unwrap() {
+        assert_eq!(keys(entry), ["name", "state", "why"]);
+    }
+}
+
+fn the_limits_are_the_flags(mode: Mode) {
+    let flags = [("--timeout", "7.5"), ("--memory-mb", "321"), ("--cpus", "0.25"), ("--pids", "45")];
+    let run = flags.iter().fold(boxed(mode), |run, (flag, value)| run.option(flag, value));
+    let limits = &run.report(&["true"]).unwrap().value["limits"];
+    for (field, expected) in
+        [("timeout_ms", json!(7500)), ("memory_mb", json!(321)), ("cpu_cores", json!(0.25)), ("pids", json!(45))]
+    {
+        assert_eq!(limits[field], expected, "{field}");
+    }
+    let limits = &boxed(mode).report(&["true"]).unwrap().value["limits"];
+    assert_eq!((&limits["timeout_ms"], &limits["max_stdout_bytes"]), (&json!(null), &json!(1 << 20)));
+}
+
+fn what_did_not_run_is_an_error_object(mode: Mode) {
+    let cases: [(&[&str], &str, i32); 7] = [
+        (&["--timeout", "0", "--", "true"], "INVALID_ARGUMENT", 2),
+        (&["--memory-mb", "x", "--", "true"], "INVALID_ARGUMENT", 2),
+        (&["--workspace", "/no/such/place", "--", "true"], "INVALID_ARGUMENT", 2),
+        (&["--workspace", "/proc", "--", "true"], "POLICY_DENIED", 2),
+        (&["--cpus", "1000", "--", "true"], "POLICY_DENIED", 2),
+        (&["--", "no-such-program"], "COMMAND_NOT_FOUND", 127),
+        (&["--", "/etc/passwd"], "COMMAND_NOT_EXECUTABLE", 126),
+    ];
+    for (words, code, exit) in cases {
+        let outcome = say(mode, &[&["run", "--json"], words].concat());
+        assert_eq!((outcome.code(), outcome.errors().as_str()), (Some(exit), ""), "{}", outcome.describe());
+        let report = Report::read(outcome).unwrap();
+        assert_eq!(keys(&report.value), ["error"]);
+        assert_eq!(keys(&report.value["error"]), ["code", "hint", "message"]);
+        assert_eq!(report.value["error"]["code"], json!(code), "{words:?}");
+        assert!(report.value["error"]["message"].as_str().is_some_and(|message| !message.is_empty()));
+        assert!(report.value["error"]["hint"].is_string() || report.value["error"]["hint"].is_null());
+    }
+}
+
+fn a_box_out_of_memory_says_so(mode: Mode) {
+    let hungry = "block = bytearray(b'x' * 300_000_000)\nimport time\ntime.sleep(1000)";
+    let report = boxed(mode).option("--memory-mb", "100").report(&[PYTHON, "-c", hungry]).unwrap();
+    assert!(report.is_set("oom_killed"), "{}", report.summary());
+    assert_eq!(report.outcome.code(), Some(137), "{}", report.summary());
+}

@@ -1,0 +1,119 @@
+//! Standard input, output and error pass through untouched, and a reader or writer who leaves is noticed.
+
+use std::io::{Read, Write};
+use std::process::Stdio;
+
+use tests::support::actor::Mode;
+use tests::support::process::run;
+
+use crate::modes::in_both_modes;
+use crate::product::boxed;
+
+in_both_modes!(
+    ten_megabytes_pass_both_ways_unchanged,
+    bytes_without_a_final_newline_stay_so,
+    standard_error_is_a_stream_of_its_own,
+    an_ended_input_is_seen_inside,
+    an_input_that_stays_open_holds_nothing_up,
+    a_reader_who_leaves_ends_the_command_by_sigpipe,
+    a_reader_of_errors_who_leaves_ends_the_command_too,
+    a_slow_reader_gets_every_byte,
+    a_closed_output_of_ours_is_no_hang,
+    background_processes_do_not_hold_the_streams,
+);
+
+/// Every byte value, in no order that a line or block could keep.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+fn ten_megabytes_pass_both_ways_unchanged(mode: Mode) {
+    let sent = noise(10 << 20);
+    let outcome = run(boxed(mode).command(&["cat"]), Some(&sent)).unwrap();
+    assert_eq!(outcome.code(), Some(0));
+    assert_eq!(outcome.stdout.len(), sent.len());
+    assert!(outcome.stdout == sent, "the bytes came back changed");
+    assert_eq!(outcome.errors(), "");
+}
+
+fn bytes_without_a_final_newline_stay_so(mode: Mode) {
+    let outcome = boxed(mode).run(&["printf", r"a\0b\377\r\n\033[0mc"]).unwrap();
+    assert_eq!(outcome.stdout, b"a\0b\xff\r\n\x1b[0mc");
+}
+
+fn standard_error_is_a_stream_of_its_own(mode: Mode) {
+    let outcome = boxed(mode).run(&["sh", "-c", "printf one; printf two >&2; printf three"]).unwrap();
+    assert_eq!((outcome.text().as_str(), outcome.errors().as_str()), ("onethree", "two"));
+}
+
+fn an_ended_input_is_seen_inside(mode: Mode) {
+    for input in [Stdio::null(), std::fs::File::open("/dev/null").unwrap().into()] {
+        let mut command = boxed(mode).command(&["sh", "-c", "wc -c; echo after"]);
+        let output = command.stdin(input).output().unwrap();
+        assert_eq!(output.stdout, b"0\nafter\n");
+    }
+}
+
+fn an_input_that_stays_open_holds_nothing_up(mode: Mode) {
+    let mut child = boxed(mode).command(&["sh", "-c", "exit 7"]).stdin(Stdio::piped()).spawn().unwrap();
+    let kept_open = child.stdin.take();
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+    drop(kept_open);
+}
+
+fn a_reader_who_leaves_ends_the_command_by_sigpipe(mode: Mode) {
+    let mut child = boxed(mode).command(&["yes"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 2];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"y\n");
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 13));
+}
+
+fn a_reader_of_errors_who_leaves_ends_the_command_too(mode: Mode) {
+    let mut child = boxed(mode).command(&["sh", "-c", "exec yes >&2"]);
+    let mut child = child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stderr.take().unwrap().read_exact(&mut [0; 2]).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 13));
+}
+
+fn a_slow_reader_gets_every_byte(mode: Mode) {
+    const LENGTH: usize = 3_000_000;
+    let script = format!("head -c {LENGTH} /dev/zero; echo done >&2");
+    let mut child = boxed(mode).command(&["sh", "-c", &script]);
+    let mut child = child.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut output, mut piece, mut total) = (child.stdout.take().unwrap(), [0; 1000], 0);
+    loop {
+        match output.read(&mut piece).unwrap() {
+            0 => break,
+            count => total += count,
+        }
+        std::thread::yield_now();
+    }
+    assert_eq!(total, LENGTH);
+    let mut errors = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    assert_eq!(errors, "done\n");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+fn a_closed_output_of_ours_is_no_hang(mode: Mode) {
+    let closing = "import os, sys\nos.close(1)\nos.close(0)\nos.execv(sys.argv[1], sys.argv[1:])";
+    let outcome = boxed(mode).through(closing, &[]).run(&["sh", "-c", "echo lost; echo seen >&2; exit 3"]).unwrap();
+    assert_ne!(outcome.code(), None, "{}", outcome.describe());
+    assert!(!outcome.text().contains("lost"), "{}", outcome.describe());
+}
+
+fn background_processes_do_not_hold_the_streams(mode: Mode) {
+    let mut child = boxed(mode).command(&["sh", "-c", "sleep 1000 & read line; echo \"$line\""]);
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"over\n").unwrap();
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text, "over\n");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
