@@ -20,12 +20,14 @@ use tests::support::scratch::{Scratch, give};
 use tests::support::{boxed, host};
 
 type Verdict = Result<(), Failed>;
+type Act = fn(&Doctor) -> Verdict;
 
-const TRIALS: &[(&str, fn(&Doctor) -> Verdict)] = &[
+const TRIALS: &[(&str, Act)] = &[
     ("table_and_json_agree", table_and_json_agree),
     ("marks_follow_the_locale", marks_follow_the_locale),
     ("colours_are_for_terminals", colours_are_for_terminals),
     ("no_namespaces_no_box", no_namespaces_no_box),
+    ("a_covered_proc_no_box", a_covered_proc_no_box),
     ("another_command_serves_as_well", another_command_serves_as_well),
     ("a_docker_daemon_that_answers", a_docker_daemon_that_answers),
     ("a_docker_daemon_that_does_not", a_docker_daemon_that_does_not),
@@ -40,7 +42,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }
 
-fn trial(mode: Mode, name: &str, act: fn(&Doctor) -> Verdict) -> Trial {
+fn trial(mode: Mode, name: &str, act: Act) -> Trial {
     Trial::ignorable_test(format!("{}::{name}", mode.name()), move || {
         match mode.available() {
             Ok(()) => {}
@@ -183,6 +185,18 @@ fn no_namespaces_no_box(doctor: &Doctor) -> Verdict {
     check(trial["fix"].as_str().is_some_and(|fix| fix.contains("user.max_user_namespaces")), || trial.to_string())
 }
 
+/// As in most containers: parts of /proc are covered, and the kernel gives a box no other.
+fn a_covered_proc_no_box(doctor: &Doctor) -> Verdict {
+    let control = doctor.run_after(&["-Urm"], "true", &[])?;
+    check(control.code() == Some(0), || format!("control: {}", control.describe()))?;
+    let outcome = doctor.run_after(&["-Urm"], "mount -t tmpfs none /proc/tty", &["--json"])?;
+    check(outcome.code() == Some(1), || outcome.describe())?;
+    let trial = entry(&json(&outcome)?, "trial_box")?;
+    let says = |key: &str, part: &str| trial[key].as_str().is_some_and(|text| text.contains(part));
+    check(says("detail", "stopped at build_root") && says("detail", "/proc"), || trial.to_string())?;
+    check(says("fix", "systempaths=unconfined"), || trial.to_string())
+}
+
 /// Where `true` cannot be executed, the box is proved with something else.
 fn another_command_serves_as_well(doctor: &Doctor) -> Verdict {
     let empty = doctor.scratch.file("empty", b"", 0o644)?;
@@ -191,7 +205,16 @@ fn another_command_serves_as_well(doctor: &Doctor) -> Verdict {
     check(outcome.code() == Some(0), || outcome.describe())?;
     let trial = entry(&json(&outcome)?, "trial_box")?;
     let detail = trial["detail"].as_str().unwrap_or_default().to_owned();
-    check(trial["state"] == "ok" && !detail.contains("/usr/bin/true"), || trial.to_string())
+    check(trial["state"] == "ok" && !detail.contains("/usr/bin/true"), || trial.to_string())?;
+
+    // Where nothing at all can be, the box still stood.
+    let cover = format!("{cover}; mount --bind {} \"$(readlink -f /bin/sh)\"", empty.display());
+    let outcome = doctor.run_after(&["-Urm"], &cover, &["--json"])?;
+    check(outcome.code() == Some(0), || outcome.describe())?;
+    let report = json(&outcome)?;
+    let trial = entry(&report, "trial_box")?;
+    check(trial["state"] == "partial", || trial.to_string())?;
+    check(entry(&report, "seccomp")?["state"] == "ok", || report.to_string())
 }
 
 fn a_docker_daemon_that_answers(doctor: &Doctor) -> Verdict {

@@ -88,8 +88,8 @@ pub(crate) fn check(
         bar("true: docker run ÷ ringwall run", docker, Bound::AtLeast(50.0)),
         bar(&format!("boxes a second at concurrency {CONCURRENCY} ÷ bwrap"), Some(rate), Bound::AtLeast(1.5)),
         bar(
-            "memory of jail + init, proportional share, MB",
-            memory.map(|memory| memory.total().proportional as f64 / 1024.0),
+            "peak memory of jail + init, MB",
+            memory.map(|memory| memory.total().peak_resident as f64 / 1024.0),
             Bound::AtMost(MEMORY_MB),
         ),
     ]

@@ -59,10 +59,11 @@ impl Report {
     }
 
     fn machine_text(&self) -> String {
-        let Machine { kernel, processor, cores, memory_mb, user, load, bubblewrap, docker } = &self.machine;
+        let Machine { kernel, processor, cores, memory_mb, user, busy, bubblewrap, docker } = &self.machine;
         let mut text = format!(
-            "{processor}, {cores} cores, {memory_mb} MB, Linux {kernel}, as {user}; load before the start {load:.2}\n\
-             {bubblewrap}; {docker}\n"
+            "{processor}, {cores} cores, {memory_mb} MB, Linux {kernel}, as {user}\n\
+             {bubblewrap}; {docker}; others used {busy:.0} % of the processors just before\n",
+            busy = busy * 100.0
         );
         if !self.machine.is_quiet() {
             text.push_str("NOT QUIET: something else was running; the ratios are rough and the milliseconds noise.\n");
@@ -165,7 +166,7 @@ impl Report {
         json!({
             "machine": {
                 "kernel": machine.kernel, "processor": machine.processor, "cores": machine.cores,
-                "memory_mb": machine.memory_mb, "user": machine.user, "load": machine.load,
+                "memory_mb": machine.memory_mb, "user": machine.user, "busy": machine.busy,
                 "quiet": machine.is_quiet(), "bwrap": machine.bubblewrap, "docker": machine.docker,
                 "no_cgroups": self.no_cgroups,
             },

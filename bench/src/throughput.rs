@@ -11,8 +11,7 @@ use crate::error::Error;
 
 pub(crate) const CONCURRENCY: usize = 8;
 
-/// The runs are made in this many blocks, the contestants taking turns, and the best block counts for none of them:
-/// all blocks do.
+/// The runs are made in this many blocks, the contestants taking turns, so that a busy moment meets more than one.
 const BLOCKS: usize = 4;
 
 const CONTESTANTS: [Contestant; 4] =

@@ -14,8 +14,8 @@ const OPEN: &str = r"
 named = ['/proc/' + name for name in (
     'sys/kernel/core_pattern', 'sysrq-trigger', 'sys/kernel/modprobe', 'sys/fs/binfmt_misc/register',
     'sys/kernel/hostname', 'sys/vm/overcommit_memory', 'sys/net/ipv4/ip_forward', 'sys/kernel/ns_last_pid',
-    'sys/user/max_user_namespaces', 'irq/default_smp_affinity', 'mtrr', 'fb', 'acpi/wakeup', '1/oom_score_adj', 'self/oom_score_adj', 'self/uid_map',
-    'self/gid_map', 'self/setgroups', 'self/loginuid', 'self/clear_refs', 'self/mem', 'self/comm')]
+    'sys/user/max_user_namespaces', 'irq/default_smp_affinity', 'mtrr', 'fb', 'acpi/wakeup', '1/oom_score_adj',
+    'self/oom_score_adj', 'self/uid_map', 'self/gid_map', 'self/setgroups', 'self/loginuid', 'self/clear_refs', 'self/mem', 'self/comm')]
 named += ['/sys/kernel/uevent_helper', '/sys/power/state', '/sys/kernel/mm/transparent_hugepage/enabled']
 walked = opened = 0
 found = []

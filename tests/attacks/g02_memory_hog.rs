@@ -7,7 +7,7 @@ use tests::support::payload::Payload;
 
 use crate::probe::{Context, Fault, Probe, Verdict, control, held};
 
-pub(crate) const PROBE: Probe = Probe { id: "g02", title: "memory hog: private, shared, tmpfs, shm, memfd", run };
+pub(crate) const PROBE: Probe = Probe { id: "g02", title: "memory hog: private, shared, tmpfs, SysV, memfd", run };
 
 /// Takes 1 GiB in pieces of 4 MiB and says how far it came. Sleeping children keep what they took.
 const TAKE: &str = r"
@@ -33,7 +33,16 @@ def in_memfd():
     global handle
     handle = handle or os.memfd_create('filler')
     os.write(handle, b'x' * PIECE)
-acts = {'anonymous': anonymous, 'shared mapping': shared, 'memfd': in_memfd}
+libc.shmat.restype = ctypes.c_void_p
+def in_segment():
+    segment = libc.shmget(0, PIECE, 0o1600)
+    if segment == -1:
+        raise OSError(ctypes.get_errno(), 'shmget')
+    kept.append(segment)
+    where = ctypes.c_void_p(libc.shmat(segment, None, 0))
+    ctypes.memset(where, 1, PIECE)
+    libc.shmdt(where)
+acts = {'anonymous': anonymous, 'shared mapping': shared, 'memfd': in_memfd, 'detached segment': in_segment}
 if DATA['kind'] == 'many processes':
     # The kernel ends one of the children, not the box; the parent ends as that child did.
     def fallen(*_):
@@ -59,20 +68,31 @@ for piece in range(TOTAL):
     if outcome != 'ok':
         break
 answer({'outcome': outcome, 'pieces': piece})
+if act is in_segment:
+    for segment in kept:
+        libc.shmctl(segment, 0, None)
 ";
 
 fn run(context: &Context) -> Verdict {
     let take = |kind: &str, pieces: u32| Payload::new(TAKE).with(json!({ "kind": kind, "pieces": pieces }));
     let files = context.scratch.path().to_string_lossy();
-    for kind in ["anonymous", "many processes", "shared mapping", "memfd", &files] {
+    for kind in ["anonymous", "many processes", "shared mapping", "memfd", "detached segment", &files] {
         let outside = context.outside(&take(kind, 256))?;
         control(outside["outcome"] == "ok", || format!("{kind} fails outside too: {outside}"))?;
     }
     let mut notes = Vec::new();
     let mut faults = Vec::new();
-    for kind in
-        ["anonymous", "many processes", "shared mapping", "/tmp", "/dev/shm", "/home/sandbox", "/workspace", "memfd"]
-    {
+    for kind in [
+        "anonymous",
+        "many processes",
+        "shared mapping",
+        "/tmp",
+        "/dev/shm",
+        "/home/sandbox",
+        "/workspace",
+        "memfd",
+        "detached segment",
+    ] {
         let report =
             context.boxed().option("--memory-mb", "128").option("--timeout", "60").report_payload(&take(kind, 256))?;
         let answer: Value =

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use jail::plan::CgroupVersion;
 use rustix::fs::Access;
 
+use crate::kernel_file;
+
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
 /// Box directories are named after the process that made them: `ringwall-<pid>-<start time>-<number>`.
 const BOX_PREFIX: &str = "ringwall-";
@@ -37,8 +39,7 @@ pub struct Controller {
 impl CgroupLayout {
     /// Looks for usable hierarchies; on version 2 this may ask a group to hand its controllers on.
     pub fn find() -> CgroupSupport {
-        let own =
-            std::fs::read_to_string("/proc/self/cgroup").map_err(|error| format!("/proc/self/cgroup: {error}"))?;
+        let own = kernel_file::read("/proc/self/cgroup").map_err(|error| format!("/proc/self/cgroup: {error}"))?;
         let mounts = std::fs::read_to_string("/proc/self/mountinfo")
             .map_err(|error| format!("/proc/self/mountinfo: {error}"))?;
         let [memory, pids, cpu] = CONTROLLERS.map(|name| version_1(name, &own, &mounts));
@@ -90,7 +91,7 @@ fn is_orphan(name: &str) -> bool {
 /// When a process began, in ticks since boot: the 22nd field of its stat line, counted after the command name,
 /// which may itself contain spaces and brackets.
 fn start_time(process: &str) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let stat = kernel_file::read(&format!("/proc/{process}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 

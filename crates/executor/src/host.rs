@@ -4,13 +4,13 @@
 //! made. `lower` decides what follows from them.
 
 use std::ffi::CString;
-use std::path::Path;
 
 use jail::plan::{FileKind, Privilege};
 use rustix::fs::{AtFlags, FileType};
 use rustix::thread::CapabilitySet;
 
 use crate::cgroup::{CgroupLayout, CgroupSupport};
+use crate::kernel_file;
 
 /// Where programs and libraries live. `/usr` is a directory; the others are, by distribution, links into it.
 const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
@@ -76,7 +76,7 @@ impl Host {
             etc: etc_entries(),
             cgroups: CgroupLayout::find(),
             memory_mb: (system.totalram as u64).saturating_mul(u64::from(system.mem_unit)) / (1024 * 1024),
-            cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),
+            cpus: rustix::thread::sched_getaffinity(None).map_or(1, |cpus| u64::from(cpus.count())),
             pids: read_number("/proc/sys/kernel/pid_max").unwrap_or(32_768),
         }
     }
@@ -84,7 +84,7 @@ impl Host {
 
 /// Root is real only in the first user namespace: elsewhere its ids are somebody else's, and we act as any user.
 fn privilege() -> Privilege {
-    let all_ids = std::fs::read_to_string("/proc/self/uid_map")
+    let all_ids = kernel_file::read("/proc/self/uid_map")
         .is_ok_and(|map| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]));
     let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::SETUID | CapabilitySet::SETGID;
     let capable = rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed));
@@ -101,10 +101,12 @@ fn system_entry(path: &str) -> Option<SystemEntry> {
 }
 
 fn etc_entries() -> Vec<EtcEntry> {
-    let java = std::fs::read_dir("/etc").into_iter().flatten().flatten().filter_map(|entry| {
-        let name = entry.file_name().into_string().ok()?;
-        name.starts_with(ETC_PREFIX).then(|| format!("/etc/{name}"))
-    });
+    let installed = rustix::fs::access("/usr/lib/jvm", rustix::fs::Access::EXISTS).is_ok();
+    let java =
+        installed.then(|| std::fs::read_dir("/etc")).into_iter().flatten().flatten().flatten().filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            name.starts_with(ETC_PREFIX).then(|| format!("/etc/{name}"))
+        });
     let mut paths: Vec<String> = ETC.iter().map(|path| (*path).to_owned()).chain(java).collect();
     paths.sort();
     paths.into_iter().filter_map(|path| etc_entry(&path)).collect()
@@ -124,6 +126,6 @@ fn file_type(path: &str) -> Option<FileType> {
     Some(FileType::from_raw_mode(status.st_mode))
 }
 
-fn read_number(path: impl AsRef<Path>) -> Option<u64> {
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+fn read_number(path: &str) -> Option<u64> {
+    kernel_file::read(path).ok()?.trim().parse().ok()
 }

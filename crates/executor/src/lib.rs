@@ -12,12 +12,14 @@ mod cgroup;
 mod error;
 mod etc;
 mod host;
+mod kernel_file;
 mod limits;
 mod lower;
 mod outcome;
 mod program;
 mod running;
 mod sources;
+mod spawner;
 mod start;
 
 pub use capture::{Captured, capture};
@@ -30,4 +32,5 @@ pub use jail::report::{Protection, ProtectionName, ProtectionState, Step, StepTi
 pub use outcome::{Ending, Outcome, Usage};
 pub use running::{Handle, Running, Streams};
 pub use sources::real_path;
+pub use spawner::Spawner;
 pub use start::{Executor, Hold, Options};

@@ -5,7 +5,6 @@
 
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
-use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,7 +35,7 @@ pub struct Running {
     /// Taken by whoever moves the bytes.
     pub streams: Option<Streams>,
     handle: Handle,
-    jail: Child,
+    warden: u32,
     began: Instant,
     time_limit: Option<Duration>,
     protections: Vec<Protection>,
@@ -69,12 +68,12 @@ impl Handle {
 }
 
 impl Running {
-    pub(crate) fn new(control: UnixStream, jail: Child, began: Instant, time_limit_ms: u64) -> Self {
+    pub(crate) fn new(control: UnixStream, began: Instant, time_limit_ms: u64) -> Self {
         let time_limit = (time_limit_ms != policy::UNLIMITED).then(|| Duration::from_millis(time_limit_ms));
         Running {
             streams: None,
             handle: Handle { control: Arc::new(control) },
-            jail,
+            warden: 0,
             began,
             time_limit,
             protections: Vec::new(),
@@ -86,7 +85,8 @@ impl Running {
         &self.handle.control
     }
 
-    pub(crate) fn started(&mut self, protections: Vec<Protection>, steps: Vec<StepTime>) {
+    pub(crate) fn started(&mut self, warden: u32, protections: Vec<Protection>, steps: Vec<StepTime>) {
+        self.warden = warden;
         self.protections = protections;
         self.steps = steps;
         // The time limit is the command's own; making the box does not count.
@@ -107,9 +107,9 @@ impl Running {
         &self.protections
     }
 
-    /// The jail's process id, for measuring it from outside.
+    /// The warden's process id, for measuring it from outside.
     pub fn jail_pid(&self) -> u32 {
-        self.jail.id()
+        self.warden
     }
 
     /// Waits until nothing of the box is left: no process, no mount, no cgroup.
@@ -176,11 +176,9 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// Whatever way we got here, no jail stays: told to end, it takes its box along, and is reaped.
+    /// Whatever way we got here, no box stays: its warden, told to end, takes it along.
     fn drop(&mut self) {
-        self.handle.kill();
         let _ = rustix::net::shutdown(self.handle.control.as_ref(), rustix::net::Shutdown::Both);
-        let _ = self.jail.wait();
     }
 }
 

@@ -1,18 +1,12 @@
-//! From a grant to a running box: lower it, start a jail, hand it the plan, wait until everything is in force.
-//!
-//! The jail is this binary again, started by posix_spawn (which copies no memory, however large this process
-//! is) with one socket and an empty environment. Everything else it needs arrives through that socket, so that
-//! a box started at the same moment by another thread cannot inherit it.
+//! From a grant to a running box: lower it, ask the spawner for a warden, wait until everything is in force.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use jail::report::{Report, Step};
-use jail::{PROCESS_NAME, Start, wire};
+use jail::wire;
 use policy::Grant;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -24,9 +18,9 @@ use crate::host::Host;
 use crate::image::Store;
 use crate::limits::host_ids;
 use crate::lower::{Particulars, lower};
-use crate::program::Program;
 use crate::running::{Running, Streams, receive};
 use crate::sources::{Sources, real_path};
+use crate::spawner::Spawner;
 
 /// The first of the user ids that boxes get as root: in the range that systemd's table of ids leaves unused.
 const FIRST_BOX_UID: u32 = 1_880_000_000;
@@ -35,7 +29,7 @@ const FIRST_BOX_UID: u32 = 1_880_000_000;
 #[derive(Debug)]
 pub struct Executor {
     host: Host,
-    program: Program,
+    spawner: Spawner,
     images: Store,
     /// Our own files, hidden from every box; `None` while there are none.
     data: Option<PathBuf>,
@@ -57,18 +51,17 @@ pub struct Hold {
 }
 
 impl Executor {
-    /// Also removes what executors that were killed left behind.
+    /// An executor with a spawner of its own.
     pub fn new(host: Host, data: &Path) -> Result<Self, Error> {
+        Ok(Self::with_spawner(Spawner::start()?, host, data))
+    }
+
+    /// Also removes what executors that were killed left behind.
+    pub fn with_spawner(spawner: Spawner, host: Host, data: &Path) -> Self {
         if let Ok(layout) = &host.cgroups {
             layout.sweep();
         }
-        Ok(Executor {
-            host,
-            program: Program::choose()?,
-            images: Store::open(data),
-            data: real_path(data).ok(),
-            started: AtomicU64::new(0),
-        })
+        Executor { host, spawner, images: Store::open(data), data: real_path(data).ok(), started: AtomicU64::new(0) }
     }
 
     pub fn host(&self) -> &Host {
@@ -90,25 +83,28 @@ impl Executor {
             hidden: self.data.clone(),
         };
         let plan = lower(&grant, &self.host, &sources, &particulars)?;
-        let (control, jail) = self.spawn()?;
-        let mut streams = None;
         let plan = wire::pack(&plan).map_err(talk)?;
+        let (control, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(talk)?;
+        let mut streams = None;
         match options.terminal {
-            Some(_) => wire::send(&control, &Start::Plan, &[plan.as_fd()]).map_err(talk)?,
+            Some(_) => self.spawner.request(&[theirs.as_fd(), plan.as_fd()])?,
             None => {
-                let (ours, theirs) = pipes().map_err(talk)?;
-                let [stdin, stdout, stderr] = &theirs;
-                wire::send(&control, &Start::Plan, &[plan.as_fd(), stdin.as_fd(), stdout.as_fd(), stderr.as_fd()])
-                    .map_err(talk)?;
+                let (ours, [stdin, stdout, stderr]) = pipes().map_err(talk)?;
+                let pipes = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+                self.spawner.request(&[theirs.as_fd(), plan.as_fd(), pipes[0], pipes[1], pipes[2]])?;
                 streams = Some(ours);
             }
         }
+        drop((theirs, plan));
+        rustix::io::ioctl_fionbio(&control, true).map_err(talk)?;
         let control = UnixStream::from_std(control.into()).map_err(Error::Talk)?;
-        let mut running = Running::new(control, jail, began, grant.effective().limits.get(policy::Field::TimeoutMs));
+        let mut running = Running::new(control, began, grant.effective().limits.get(policy::Field::TimeoutMs));
         loop {
             match receive(running.control()).await? {
-                Some((Report::Started { protections, steps }, _)) => {
-                    running.started(protections, steps);
+                Some((Report::Started { warden, protections, steps }, _)) => {
+                    running.started(warden, protections, steps);
                     break;
                 }
                 Some((Report::Terminal, descriptors)) => {
@@ -132,22 +128,9 @@ impl Executor {
         Ok(running)
     }
 
-    /// Starts a jail that waits for its plan.
-    fn spawn(&self) -> Result<(OwnedFd, Child), Error> {
-        let (control, theirs) =
-            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-                .map_err(talk)?;
-        #[expect(clippy::disallowed_methods, reason = "the one process that the product starts is its own jail")]
-        let jail = Command::new(self.program.path())
-            .arg0(PROCESS_NAME)
-            .env_clear()
-            .stdin(Stdio::from(theirs))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(Error::StartJail)?;
-        rustix::io::ioctl_fionbio(&control, true).map_err(talk)?;
-        Ok((control, jail))
+    /// No more boxes; those that run go on, and dropping the executor waits for them.
+    pub fn retire(&self) {
+        self.spawner.retire();
     }
 }
 

@@ -25,6 +25,8 @@ use crate::{cgroups, identity, restrict, root, seccomp, sources, warden, wire};
 pub(crate) struct Cell<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) control: &'a OwnedFd,
+    /// The warden's process id, which PID 1 could not learn by itself.
+    pub(crate) warden: u32,
     pub(crate) go: OwnedFd,
     pub(crate) doors: Vec<OwnedFd>,
     pub(crate) sources: Option<Vec<OwnedFd>>,
@@ -34,7 +36,7 @@ pub(crate) struct Cell<'a> {
 
 /// Runs as PID 1 from the first instruction in the new namespaces.
 pub(crate) fn main(cell: Cell<'_>, progress: Progress) -> ! {
-    let (plan, control) = (cell.plan, cell.control);
+    let control = cell.control;
     let code = match live(cell, progress) {
         Ok((ending, usage)) => {
             let report = Report::Ended {
@@ -49,12 +51,11 @@ pub(crate) fn main(cell: Cell<'_>, progress: Progress) -> ! {
             1
         }
     };
-    let _ = plan;
     sys::exit_now(code)
 }
 
 fn live(cell: Cell<'_>, mut progress: Progress) -> Result<(Ending, sys::ChildrenUsage), Failure> {
-    let Cell { plan, control, go, doors, sources, streams, mut protections } = cell;
+    let Cell { plan, control, warden, go, doors, sources, streams, mut protections } = cell;
     wait_for_mapping(&go)?;
     progress.done(Step::MapIdentity, control);
     cgroups::join(&doors)?;
@@ -114,7 +115,7 @@ fn live(cell: Cell<'_>, mut progress: Progress) -> Result<(Ending, sys::Children
     progress.done(Step::VerifyPrivileges, control);
 
     complete(&mut protections, plan);
-    let started = Report::Started { protections, steps: progress.into_times() };
+    let started = Report::Started { warden, protections, steps: progress.into_times() };
     wire::send(control, &started, &[]).map_err(|errno| Failure::new(Step::StartCommand, "(reporting)", errno))?;
     let command = match sys::fork().map_err(|errno| Failure::new(Step::StartCommand, "", errno))? {
         Fork::Child => command::execute(&plan.command, &streams, control.as_fd()),

@@ -4,8 +4,8 @@
 //! socket. It knows no policy, no HTTP, no database, nothing of ours but this crate, and it decides nothing: the
 //! plan is data, applied from top to bottom, and whatever cannot be done ends it before the command runs.
 //!
-//! Read in this order: `plan` (what comes in), `warden` (the process outside the box), `init` (PID 1 inside it),
-//! `report` (what goes back).
+//! Read in this order: `plan` (what comes in), `spawner` (started once, copied for each box), `warden` (the process
+//! outside the box), `init` (PID 1 inside it), `command` (what it starts), `report` (what goes back).
 
 pub mod plan;
 pub mod report;
@@ -21,13 +21,14 @@ mod progress;
 mod restrict;
 mod root;
 mod sources;
+mod spawner;
 mod sys;
 mod warden;
 mod watchdog;
 
 pub use sources::identity_of;
+pub use spawner::{Request, main};
 pub use sys::landlock_version;
-pub use warden::{Start, main};
 
 /// The name under which the executor starts the jail.
 pub const PROCESS_NAME: &str = "ringwall-jail";

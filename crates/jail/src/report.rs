@@ -189,7 +189,7 @@ pub enum Report {
     /// The terminal's other end comes with this message.
     Terminal,
     /// Everything is in force and the command starts now.
-    Started { protections: Vec<Protection>, steps: Vec<StepTime> },
+    Started { warden: u32, protections: Vec<Protection>, steps: Vec<StepTime> },
     /// The kernel would not run the command; `tried` is the last path.
     NotExecuted { tried: CString, errno: i32 },
     /// The command has ended and no process of the box is left but PID 1.

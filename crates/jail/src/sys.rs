@@ -105,6 +105,13 @@ pub fn reset_signals() {
     set_signal_mask(false);
 }
 
+/// Whether ended children vanish by themselves, or wait to be asked how they ended.
+pub fn reap_children_automatically(automatically: bool) {
+    let action = if automatically { libc::SIG_IGN } else { libc::SIG_DFL };
+    // SAFETY: neither action is code of ours.
+    unsafe { libc::signal(libc::SIGCHLD, action) };
+}
+
 /// Blocks every signal, or none.
 pub fn set_signal_mask(blocked: bool) {
     // SAFETY: `sigset_t` is plain integers; the calls below only fill and read it.

@@ -1,11 +1,10 @@
-//! The warden: the jail's first process. It stays outside the box, makes it, waits for it, and cleans up.
+//! The warden: the process that stays outside a box, makes it, waits for it, and cleans up.
 //!
-//! It reads its plan and its orders from one socket. When that socket closes, whoever asked for the box is
+//! It gets its plan at birth and its orders from one socket. When that socket closes, whoever asked for the box is
 //! gone: the box is killed, its cgroups are removed, and the warden ends too. It never reads anything that the
 //! command wrote, and as root it keeps the rights that removing cgroups needs and nothing that runs in the box.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::ExitCode;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -23,15 +22,6 @@ use crate::sources;
 use crate::sys::{self, Cloned, Fork};
 use crate::wire;
 
-/// The message that brings the plan: its descriptors are the packed plan and, unless the box has a terminal,
-/// the command's standard input, output and error.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-pub enum Start {
-    Plan,
-}
-
-const BAD_INPUT: u8 = 2;
-
 const NAMESPACES: u64 = (libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
@@ -39,29 +29,22 @@ const NAMESPACES: u64 = (libc::CLONE_NEWUSER
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUTS) as u64;
 
-/// The jail's entry point, for the process that the executor starts.
-pub fn main() -> ExitCode {
+/// From the descriptors that came with the request to the end of the box; returns the exit code.
+pub(crate) fn main(descriptors: Vec<OwnedFd>) -> i32 {
     let mut progress = Progress::begin();
-    // Out of the caller's process group: a Ctrl-C at the caller's terminal is the executor's to handle.
-    let _ = rustix::process::setsid();
-    let inherited = sys::take_control_descriptor();
-    let Ok(control) = rustix::io::fcntl_dupfd_cloexec(&inherited, 3) else { return ExitCode::FAILURE };
-    // Descriptor 0 stays occupied, so that nothing received later lands where the command's streams will go.
-    std::mem::forget(inherited);
-    match run(&control, &mut progress) {
-        Ok(()) => ExitCode::SUCCESS,
+    let mut descriptors = descriptors.into_iter();
+    let Some(control) = descriptors.next() else { return 1 };
+    match run(&control, descriptors, &mut progress) {
+        Ok(()) => 0,
         Err(failure) => {
-            let text = format!("ringwall: {failure}\n  hint: ringwall starts this process itself; it is not for hand use\n");
-            if wire::send(&control, &Report::Failed(failure), &[]).is_err() {
-                let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
-            }
-            ExitCode::from(BAD_INPUT)
+            let _ = wire::send(&control, &Report::Failed(failure), &[]);
+            1
         }
     }
 }
 
-fn run(control: &OwnedFd, progress: &mut Progress) -> Result<(), Failure> {
-    let (plan, streams) = read_plan(control)?;
+fn run(control: &OwnedFd, descriptors: impl Iterator<Item = OwnedFd>, progress: &mut Progress) -> Result<(), Failure> {
+    let (plan, streams) = read_plan(descriptors)?;
     progress.hold_at(plan.hold_at);
     progress.done(Step::ReadPlan, control);
 
@@ -80,14 +63,10 @@ fn run(control: &OwnedFd, progress: &mut Progress) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read_plan(control: &OwnedFd) -> Result<(Plan, Option<[OwnedFd; 3]>), Failure> {
-    let fail = |errno| Failure::new(Step::ReadPlan, "", errno);
-    let (Start::Plan, mut descriptors) = wire::receive(control).map_err(fail)?.ok_or_else(|| fail(Errno::CONNRESET))?;
-    if descriptors.is_empty() {
-        return Err(Failure::plain(Step::ReadPlan, "(no plan came with the message)"));
-    }
-    let plan = wire::unpack(descriptors.remove(0)).map_err(fail)?;
-    match <[OwnedFd; 3]>::try_from(descriptors) {
+fn read_plan(mut descriptors: impl Iterator<Item = OwnedFd>) -> Result<(Plan, Option<[OwnedFd; 3]>), Failure> {
+    let packed = descriptors.next().ok_or_else(|| Failure::plain(Step::ReadPlan, "(no plan came with the request)"))?;
+    let plan = wire::unpack(packed).map_err(|errno| Failure::new(Step::ReadPlan, "", errno))?;
+    match <[OwnedFd; 3]>::try_from(descriptors.collect::<Vec<_>>()) {
         Ok(streams) => Ok((plan, Some(streams))),
         Err(_) if plan.terminal.is_some() => Ok((plan, None)),
         Err(_) => Err(Failure::plain(Step::ReadPlan, "(the command's streams did not come with it)")),
@@ -117,12 +96,13 @@ fn supervise(
 
     let fail = |errno| Failure::new(Step::MakeNamespaces, "", errno);
     let (go, ready) = pipe_with(PipeFlags::CLOEXEC).map_err(fail)?;
+    let warden = rustix::process::getpid().as_raw_nonzero().get().cast_unsigned();
     let birthplace = groups.and_then(Groups::birthplace);
     let Cloned { pid, pidfd } = match sys::clone_into_namespaces(NAMESPACES, birthplace).map_err(fail)? {
         Fork::Child => {
             drop(ready);
             let streams = streams.map(Streams::Pipes);
-            let cell = Cell { plan, control, go, doors, sources, streams, protections };
+            let cell = Cell { plan, control, warden, go, doors, sources, streams, protections };
             init::main(cell, std::mem::replace(progress, Progress::begin()));
         }
         Fork::Parent(child) => child,

@@ -19,7 +19,7 @@ use crate::plan::Plan;
 
 /// No report is longer: a few protections with their reasons, or a path.
 const LONGEST_MESSAGE: usize = 16 * 1024;
-const MOST_DESCRIPTORS: usize = 4;
+const MOST_DESCRIPTORS: usize = 5;
 
 /// Sends one message, and descriptors with it.
 pub fn send<T: Serialize>(socket: impl AsFd, message: &T, descriptors: &[BorrowedFd<'_>]) -> Result<()> {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use executor::{Ending, Executor, Handle, Hold, Host, Options, Outcome, Step, real_path};
+use executor::{Ending, Executor, Handle, Hold, Host, Options, Outcome, Spawner, Step, real_path};
 use policy::{
     Ceilings, Field, Grant, ImageName, Layer, LayerName, Layers, Request, Requirement, Root, Secret, Verdict, Workspace,
 };
@@ -71,6 +71,8 @@ pub(crate) fn run(arguments: &RunArguments, data: &Path) -> ExitCode {
 }
 
 fn attempt(arguments: &RunArguments, data: &Path) -> Result<ExitCode, Message> {
+    // First of all, because it gets ready while we read the arguments.
+    let spawner = Spawner::start()?;
     let host = Host::probe();
     let request = request(arguments)?;
     let layers = layers(arguments, &host)?;
@@ -86,7 +88,7 @@ fn attempt(arguments: &RunArguments, data: &Path) -> Result<ExitCode, Message> {
         .enable_all()
         .build()
         .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
-    runtime.block_on(follow(arguments, Executor::new(host, data)?, grant, options))
+    runtime.block_on(follow(arguments, Executor::with_spawner(spawner, host, data), grant, options))
 }
 
 /// From the start to the last byte.
@@ -103,6 +105,7 @@ async fn follow(
         // Nothing of the command has run yet: the half-made box is dropped, and with it everything in it.
         signal = interrupts.next() => return Ok(exit_code(128 + signal)),
     };
+    executor.retire();
     let bounds = (limits.get(Field::StdoutBytes), limits.get(Field::StderrBytes));
     let output = match running.streams.take() {
         Some(ends) if arguments.json => streams::keep(ends, bounds),
@@ -120,7 +123,7 @@ async fn follow(
             never = passing => match never {},
         }
     };
-    let kept = output.finish();
+    let kept = output.finish().await;
     let mut outcome = outcome?;
     if let Some(signal) = stopped {
         outcome.ending = Ending::Stopped(signal);

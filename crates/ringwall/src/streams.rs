@@ -1,36 +1,46 @@
 //! Bytes between our own standard streams and the box's.
 //!
 //! The box never gets our descriptors: a file that we were redirected to, or the terminal we were started from,
-//! stays out of its reach. Each direction is a thread that blocks, so a reader who stops reading us holds up the
-//! command's output and nothing else.
+//! stays out of its reach. Each direction in use has a thread that may block, so a reader who stops reading us holds
+//! up that stream of the command and nothing else.
 
 use std::fs::File;
 use std::io::IsTerminal;
 use std::os::fd::{AsFd, OwnedFd};
-use std::thread::JoinHandle;
 
 use executor::{Captured, Streams, WindowSize, capture};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
+use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 
 const USUAL_SIZE: WindowSize = WindowSize { rows: 24, columns: 80 };
 
 /// Output on its way; `finish` waits for the last byte.
 pub(crate) struct Output {
-    threads: [Option<JoinHandle<std::io::Result<Captured>>>; 2],
+    tasks: [Option<JoinHandle<std::io::Result<Captured>>>; 2],
     raw_terminal: Option<RawTerminal>,
 }
 
 impl Output {
     pub(crate) fn none() -> Self {
-        Output { threads: [None, None], raw_terminal: None }
+        Output { tasks: [None, None], raw_terminal: None }
     }
 
     /// Waits until everything is written, and gives the terminal back as it was.
-    pub(crate) fn finish(self) -> [Captured; 2] {
-        let kept = self.threads.map(|thread| thread.and_then(|thread| thread.join().ok()?.ok()).unwrap_or_default());
+    pub(crate) async fn finish(self) -> [Captured; 2] {
+        let [first, second] = self.tasks;
+        let kept = [outcome_of(first).await, outcome_of(second).await];
         drop(self.raw_terminal);
         kept
+    }
+}
+
+/// A stream that broke, because nobody reads ours any more, kept nothing; the command has learnt it by SIGPIPE.
+async fn outcome_of(task: Option<JoinHandle<std::io::Result<Captured>>>) -> Captured {
+    match task {
+        Some(task) => task.await.ok().and_then(Result::ok).unwrap_or_default(),
+        None => Captured::default(),
     }
 }
 
@@ -39,9 +49,9 @@ pub(crate) fn keep(ends: Streams, bounds: (u64, u64)) -> Output {
     match ends {
         Streams::Pipes { stdin, stdout, stderr } => {
             feed(stdin);
-            let stdout = std::thread::spawn(move || capture(stdout, bounds.0));
-            let stderr = std::thread::spawn(move || capture(stderr, bounds.1));
-            Output { threads: [Some(stdout), Some(stderr)], raw_terminal: None }
+            let stdout = when_it_speaks(stdout, move |stdout| capture(stdout, bounds.0));
+            let stderr = when_it_speaks(stderr, move |stderr| capture(stderr, bounds.1));
+            Output { tasks: [Some(stdout), Some(stderr)], raw_terminal: None }
         }
         Streams::Terminal(_) => Output::none(),
     }
@@ -52,9 +62,9 @@ pub(crate) fn pass_through(ends: Streams) -> Output {
     match ends {
         Streams::Pipes { stdin, stdout, stderr } => {
             feed(stdin);
-            let stdout = pour(stdout, rustix::stdio::stdout().try_clone_to_owned());
-            let stderr = pour(stderr, rustix::stdio::stderr().try_clone_to_owned());
-            Output { threads: [Some(stdout), Some(stderr)], raw_terminal: None }
+            let stdout = when_it_speaks(stdout, |from| pour(from, rustix::stdio::stdout().try_clone_to_owned()));
+            let stderr = when_it_speaks(stderr, |from| pour(from, rustix::stdio::stderr().try_clone_to_owned()));
+            Output { tasks: [Some(stdout), Some(stderr)], raw_terminal: None }
         }
         Streams::Terminal(terminal) => {
             let raw_terminal = RawTerminal::enter();
@@ -64,26 +74,48 @@ pub(crate) fn pass_through(ends: Streams) -> Output {
             if let Ok(terminal) = terminal.try_clone() {
                 follow_size(terminal);
             }
-            let screen = pour(terminal, rustix::stdio::stdout().try_clone_to_owned());
-            Output { threads: [Some(screen), None], raw_terminal }
+            let screen = tokio::task::spawn_blocking(|| pour(terminal, rustix::stdio::stdout().try_clone_to_owned()));
+            Output { tasks: [Some(screen), None], raw_terminal }
         }
     }
 }
 
 /// Copies our standard input into the box until either side ends. Nobody waits for it.
 fn feed(into: OwnedFd) {
-    if let Ok(input) = rustix::stdio::stdin().try_clone_to_owned() {
+    if let Ok(input) = rustix::stdio::stdin().try_clone_to_owned()
+        && !is_null_device(&input)
+    {
         std::thread::spawn(move || copy(input, into));
     }
 }
 
+/// Nothing will ever come from /dev/null, so nobody needs to wait for it.
+fn is_null_device(file: &OwnedFd) -> bool {
+    let null = rustix::fs::makedev(1, 3);
+    rustix::fs::fstat(file).is_ok_and(|status| status.st_rdev == null)
+}
+
+/// Starts a thread for a stream of the box once there is something in it; most commands never use all of theirs.
+fn when_it_speaks(
+    stream: OwnedFd,
+    work: impl FnOnce(OwnedFd) -> std::io::Result<Captured> + Send + 'static,
+) -> JoinHandle<std::io::Result<Captured>> {
+    tokio::spawn(async move {
+        let stream = Receiver::from_owned_fd(stream)?;
+        stream.readable().await?;
+        let stream = stream.into_blocking_fd()?;
+        if rustix::io::ioctl_fionread(&stream)? == 0 {
+            return Ok(Captured::default());
+        }
+        tokio::task::spawn_blocking(|| work(stream)).await?
+    })
+}
+
 /// Copies a stream of the box to one of ours. When nobody reads ours any more, the box's end is closed, and the
 /// command learns it as it would without us.
-fn pour(from: OwnedFd, to: std::io::Result<OwnedFd>) -> JoinHandle<std::io::Result<Captured>> {
-    std::thread::spawn(move || {
-        copy(from, to?)?;
-        Ok(Captured::default())
-    })
+fn pour(from: OwnedFd, to: std::io::Result<OwnedFd>) -> std::io::Result<Captured> {
+    copy(from, to?)?;
+    Ok(Captured::default())
 }
 
 fn copy(from: OwnedFd, to: OwnedFd) -> std::io::Result<u64> {

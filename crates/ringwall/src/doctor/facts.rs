@@ -155,7 +155,9 @@ pub(crate) enum Daemon {
         what: String,
     },
     /// `DOCKER_HOST` names something that is not a local socket. Only its scheme is kept: the rest may hold a secret.
-    Elsewhere { scheme: String },
+    Elsewhere {
+        scheme: String,
+    },
 }
 
 #[cfg(test)]

@@ -269,7 +269,10 @@ mod tests {
         assert_eq!(rows.iter().map(|row| row.name).collect::<Vec<_>>(), ["trial_box", "landlock"]);
         assert_eq!(rows[0].state, State::Missing);
         assert!(rows[0].detail.starts_with("stopped at build_root: could not build the root file system at /proc"));
-        assert_eq!(rows[0].fix.as_deref(), Some("give the container a whole /proc"));
+        assert_eq!(
+            rows[0].fix.as_deref(),
+            Some("give the container a whole /proc; with Docker: --security-opt systempaths=unconfined")
+        );
         assert_eq!(rows[1].detail, "the kernel has version 7; not tried in a box");
     }
 

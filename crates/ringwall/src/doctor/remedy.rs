@@ -23,6 +23,10 @@ pub(crate) fn of(facts: &Facts, failure: &TrialFailure) -> String {
     if !facts.kernel.is_at_least(major, minor) {
         return format!("use Linux {major}.{minor} or newer; this is {}", facts.kernel.release);
     }
+    // Before the filter of a container is blamed: one that lets namespaces be made may still cover parts of /proc.
+    if let (Some(Step::BuildRoot), EPERM, Some(hint)) = (failure.step, failure.errno, &failure.hint) {
+        return format!("{hint}; with Docker: --security-opt systempaths=unconfined");
+    }
     if refuses_namespaces(failure)
         && let Some(fix) = namespaces(facts)
     {
@@ -155,6 +159,19 @@ mod tests {
         let facts = Facts { namespaces: restricted(), ..Facts::sample() };
         let found = advice(facts, Step::MakeNamespaces, EPERM);
         assert!(!found.contains("apparmor"), "{found}");
+    }
+
+    #[test]
+    fn a_covered_proc_is_told_from_a_filter() {
+        let filtered = Namespaces { filtered: true, ..Namespaces::default() };
+        let failure = TrialFailure {
+            step: Some(Step::BuildRoot),
+            errno: EPERM,
+            text: "could not build the root file system at /proc".into(),
+            hint: Some("parts of /proc are hidden".into()),
+        };
+        let found = of(&rootless(filtered), &failure);
+        assert_eq!(found, "parts of /proc are hidden; with Docker: --security-opt systempaths=unconfined");
     }
 
     #[test]

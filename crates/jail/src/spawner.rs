@@ -1,0 +1,70 @@
+//! The spawner: the process that the executor starts once, and that copies itself for every box.
+//!
+//! Starting a program costs most of a millisecond (in a virtual machine the C library's first look at the
+//! processor alone takes half of one); copying a small process that has just started costs a tenth. The spawner
+//! never looks into a plan and never holds anything of a box: it takes five descriptors from its socket and hands
+//! them to a copy of itself, which becomes the warden. When its socket closes it makes no more boxes, waits for
+//! the wardens to end, and ends.
+
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+
+use rustix::process::WaitOptions;
+
+use crate::report::{Failure, Step};
+use crate::sys::{self, Fork};
+use crate::{warden, wire};
+
+/// A message to the spawner. Its descriptors: the socket of the new warden, the packed plan and, unless the box
+/// has a terminal, the command's standard input, output and error.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub enum Request {
+    Box,
+}
+
+const BAD_INPUT: u8 = 2;
+
+/// The jail's entry point, for the process that the executor starts.
+pub fn main() -> ExitCode {
+    let _ = rustix::thread::set_name(c"ringwall-jail");
+    // Out of the caller's process group: a Ctrl-C at the caller's terminal is the executor's to handle.
+    let _ = rustix::process::setsid();
+    let inherited = sys::take_control_descriptor();
+    let Ok(requests) = rustix::io::fcntl_dupfd_cloexec(&inherited, 3) else { return ExitCode::FAILURE };
+    // Descriptor 0 stays occupied, so that nothing received later lands where a command's streams will go; but not
+    // by the socket, of which a box must hold no copy.
+    match rustix::fs::open(c"/dev/null", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()) {
+        Ok(null) if sys::place_descriptor(std::os::fd::AsFd::as_fd(&null), 0).is_ok() => std::mem::forget(inherited),
+        _ => return ExitCode::FAILURE,
+    }
+    sys::reap_children_automatically(true);
+    let code = serve(requests);
+    // Every warden ends with its own box; nobody else is there to wait for them.
+    while rustix::process::wait(WaitOptions::empty()).is_ok() {}
+    code
+}
+
+fn serve(requests: OwnedFd) -> ExitCode {
+    loop {
+        match wire::receive::<Request>(&requests) {
+            Ok(Some((Request::Box, descriptors))) => match sys::fork() {
+                Ok(Fork::Child) => {
+                    drop(requests);
+                    sys::reap_children_automatically(false);
+                    sys::exit_now(warden::main(descriptors));
+                }
+                // The warden's socket closes with this copy of it, which is how the executor learns of a failure.
+                Ok(Fork::Parent(_)) | Err(_) => drop(descriptors),
+            },
+            Ok(None) => return ExitCode::SUCCESS,
+            Err(errno) => {
+                let failure = Failure::new(Step::ReadPlan, "", errno);
+                let text = format!(
+                    "ringwall: {failure}\n  hint: ringwall starts this process itself; it is not for use by hand\n"
+                );
+                let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
+                return ExitCode::from(BAD_INPUT);
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A kill at each step in which a box is made. The product holds at the step when asked to, and says so.
+
+use tests::support::actor::Mode;
+
+use crate::traces::{Started, host, kill};
+
+/// Every step at which a box in the making can be held, in order.
+const STEPS: [&str; 17] = [
+    "read_plan",
+    "make_cgroups",
+    "open_sources",
+    "map_identity",
+    "join_cgroups",
+    "take_identity",
+    "detach_mounts",
+    "build_root",
+    "enter_root",
+    "bring_up_loopback",
+    "set_hostname",
+    "open_terminal",
+    "limit_resources",
+    "restrict_files",
+    "drop_privileges",
+    "filter_calls",
+    "verify_privileges",
+];
+
+#[derive(Clone, Copy, Debug)]
+enum Victim {
+    Product,
+    /// The jail first, so that whatever watches for its death has to notice both.
+    Everyone,
+}
+
+#[test]
+fn root_product_killed_at_each_step() {
+    at_each_step(Mode::Root, Victim::Product);
+}
+
+#[test]
+fn rootless_product_killed_at_each_step() {
+    at_each_step(Mode::Rootless, Victim::Product);
+}
+
+#[test]
+fn root_everyone_killed_at_each_step() {
+    at_each_step(Mode::Root, Victim::Everyone);
+}
+
+#[test]
+fn rootless_everyone_killed_at_each_step() {
+    at_each_step(Mode::Rootless, Victim::Everyone);
+}
+
+fn at_each_step(mode: Mode, victim: Victim) {
+    let Some(host) = host(mode) else { return };
+    let mut makers = Vec::new();
+    for step in STEPS {
+        let mut run = Started::new(host.boxed().option("--hold-at", step).command(&["sleep", "1000"]));
+        run.await_line(&format!("ringwall: holding at {step}"));
+        makers.push(run.id());
+        let what = format!("{victim:?} killed at {step}");
+        if matches!(victim, Victim::Everyone) {
+            kill(run.jail());
+        }
+        kill(run.id());
+        run.child.wait().unwrap();
+        match victim {
+            Victim::Product => host.assert_clean(&makers, &what),
+            Victim::Everyone => host.assert_no_process(&what),
+        }
+    }
+    // Whatever nobody was left to remove, the next run removes.
+    assert_eq!(host.boxed().run(&["true"]).unwrap().code(), Some(0));
+    host.assert_clean(&makers, &format!("{victim:?} killed, and another run after it"));
+}
+
+/// What is told to hold and left alone still ends by Ctrl-C.
+#[test]
+fn a_held_box_can_be_interrupted() {
+    for mode in Mode::ALL {
+        let Some(host) = host(mode) else { continue };
+        for step in ["read_plan", "build_root", "verify_privileges"] {
+            let mut run = Started::new(host.boxed().option("--hold-at", step).command(&["sleep", "1000"]));
+            run.await_line(&format!("ringwall: holding at {step}"));
+            let pid = rustix::process::Pid::from_child(&run.child);
+            rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+            while run.child.try_wait().unwrap().is_none() {
+                assert!(std::time::Instant::now() < deadline, "{} held at {step} ignores Ctrl-C", mode.name());
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+            host.assert_clean(&[run.id()], step);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What a box leaves on the host, seen from outside: processes, mounts, cgroups, namespaces, temporary files.
+//!
+//! This process adopts every orphan among its descendants, so that nothing it started can hide by outliving its parent.
+//! It looks again and again until a deadline: after a kill, the kernel needs a moment.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use tests::support::actor::{Mode, Skip};
+use tests::support::boxed::{BoxRun, binary};
+use tests::support::host::{descendants, is_alive, processes};
+use tests::support::process::DEADLINE;
+
+/// How long nothing may still be there.
+const SOON: Duration = Duration::from_secs(10);
+/// The first user id that a box gets on the host when the product runs as root.
+const FIRST_BOX_UID: u32 = 1_880_000_000;
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// The host before a test.
+pub(crate) struct Host {
+    pub(crate) mode: Mode,
+    mounts: BTreeSet<String>,
+    temporary: BTreeSet<PathBuf>,
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// `None` when the mode cannot run here, which is said aloud.
+pub(crate) fn host(mode: Mode) -> Option<Host> {
+    match mode.available() {
+        Ok(()) => {}
+        Err(Skip::Missing(reason)) => panic!("{} cannot run: {reason}", mode.name()),
+        Err(Skip::Impossible(reason)) => {
+            // Past the harness, which swallows what a passing test prints.
+            let _ = writeln!(std::io::stderr().lock(), "skipped: crash and leaks ({}): {reason}", mode.name());
+            return None;
+        }
+    }
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    rustix::process::set_child_subreaper(Pid::from_raw(1)).unwrap();
+    // A test that failed before this one may have left something, which is its failure alone.
+    for number in descendants(std::process::id()).unwrap() {
+        kill(number);
+    }
+    Some(Host { mode, mounts: mounts(), temporary: temporary(), _alone: alone })
+}
+
+impl Host {
+    pub(crate) fn boxed(&self) -> BoxRun {
+        BoxRun::new(self.mode, &binary().unwrap())
+    }
+
+    /// Waits until nothing of the boxes that `makers` made is left.
+    pub(crate) fn assert_clean(&self, makers: &[u32], what: &str) {
+        self.assert_soon(what, || self.traces(makers));
+    }
+
+    /// The same without cgroups, which nobody is left to remove when the whole family was killed.
+    pub(crate) fn assert_no_process(&self, what: &str) {
+        self.assert_soon(what, || self.traces(&[]));
+    }
+
+    fn assert_soon(&self, what: &str, traces: impl Fn() -> Vec<String>) {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let found = traces();
+            if found.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{} {what}: left behind: {found:#?}", self.mode.name());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn traces(&self, makers: &[u32]) -> Vec<String> {
+        let mut found: Vec<String> = living().into_iter().map(describe).collect();
+        found.extend(mounts().symmetric_difference(&self.mounts).map(|line| format!("mount {line}")));
+        found.extend(temporary().difference(&self.temporary).map(|path| format!("file {}", path.display())));
+        found.extend(cgroups_of(makers).into_iter().map(|path| format!("cgroup {}", path.display())));
+        found
+    }
+}
+
+/// The product, started and listened to.
+pub(crate) struct Started {
+    pub(crate) child: Child,
+    errors: Receiver<String>,
+}
+
+impl Started {
+    pub(crate) fn new(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let (sender, errors) = channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Self { child, errors }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for this line on standard error.
+    pub(crate) fn await_line(&mut self, wanted: &str) {
+        let mut others = Vec::new();
+        while let Ok(line) = self.errors.recv_timeout(DEADLINE) {
+            if line == wanted {
+                return;
+            }
+            others.push(line);
+        }
+        panic!("never said {wanted:?}, but {others:?}; {:?}", self.child.try_wait());
+    }
+
+    /// The process that makes the box and waits for it: the product's only child.
+    pub(crate) fn jail(&self) -> u32 {
+        let children = descendants(self.id()).unwrap();
+        let direct = |number: &&u32| {
+            tests::support::host::field(**number, "PPid").is_some_and(|parent| parent == self.id().to_string())
+        };
+        let direct: Vec<_> = children.iter().filter(direct).collect();
+        assert_eq!(direct.len(), 1, "children of ringwall: {children:?}");
+        *direct[0]
+    }
+}
+
+/// Ends a process at once; one that is gone already is fine.
+pub(crate) fn kill(number: u32) {
+    if let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+/// Descendants that are more than zombies. Zombies that fell to us are buried.
+fn living() -> Vec<u32> {
+    let found = descendants(std::process::id()).unwrap();
+    found
+        .into_iter()
+        .filter(|number| {
+            let alive = is_alive(*number);
+            if !alive && let Some(pid) = i32::try_from(*number).ok().and_then(Pid::from_raw) {
+                let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+            }
+            alive
+        })
+        .collect()
+}
+
+fn describe(number: u32) -> String {
+    let line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+    format!("process {number} {:?}", String::from_utf8_lossy(&line).replace('\0', " "))
+}
+
+fn mounts() -> BTreeSet<String> {
+    fs::read_to_string("/proc/self/mountinfo").unwrap().lines().map(str::to_owned).collect()
+}
+
+/// Files in shared places that are ours by name, or belong to a box's user.
+fn temporary() -> BTreeSet<PathBuf> {
+    let ours = |entry: &fs::DirEntry| {
+        entry.file_name().to_string_lossy().contains("ringwall")
+            || fs::symlink_metadata(entry.path())
+                .is_ok_and(|found| found.uid() >= FIRST_BOX_UID && found.uid() < 1 << 31)
+    };
+    let list = |directory: &str| fs::read_dir(directory).into_iter().flatten().flatten().collect::<Vec<_>>();
+    let entries = ["/tmp", "/var/tmp", "/dev/shm", "/run"].into_iter().flat_map(list);
+    entries.filter(ours).map(|entry| entry.path()).collect()
+}
+
+/// Cgroup directories named after one of `makers`, in every hierarchy.
+pub(crate) fn cgroups_of(makers: &[u32]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    if makers.is_empty() {
+        return found;
+    }
+    let mut open = vec![Path::new("/sys/fs/cgroup").to_owned()];
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                let maker = name.strip_prefix("ringwall-").and_then(|rest| rest.split('-').next()?.parse().ok());
+                if maker.is_some_and(|maker| makers.contains(&maker)) {
+                    found.push(entry.path());
+                }
+                open.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+/// Network namespaces that some process on the host is in.
+pub(crate) fn network_namespaces() -> BTreeSet<String> {
+    let name = |number| fs::read_link(format!("/proc/{number}/ns/net")).ok();
+    processes().unwrap().into_iter().filter_map(name).map(|path| path.to_string_lossy().into_owned()).collect()
+}
