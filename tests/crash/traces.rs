@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,11 +16,13 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tests::support::actor::{Mode, Skip};
 use tests::support::boxed::{BoxRun, binary};
-use tests::support::host::{descendants, is_alive, processes};
+use tests::support::host::{descendants, field, is_alive, processes};
 use tests::support::process::DEADLINE;
 
 /// How long nothing may still be there.
 const SOON: Duration = Duration::from_secs(10);
+/// The name under which the product starts itself again to make a box.
+const KEEPER: &[u8] = b"ringwall-jail\0";
 /// The first user id that a box gets on the host when the product runs as root.
 const FIRST_BOX_UID: u32 = 1_880_000_000;
 
@@ -36,6 +38,8 @@ pub(crate) struct Host {
 
 /// `None` when the mode cannot run here, which is said aloud.
 pub(crate) fn host(mode: Mode) -> Option<Host> {
+    // Before anything is started: whoever holds it may look at, and end, all that this process started.
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     match mode.available() {
         Ok(()) => {}
         Err(Skip::Missing(reason)) => panic!("{} cannot run: {reason}", mode.name()),
@@ -45,7 +49,6 @@ pub(crate) fn host(mode: Mode) -> Option<Host> {
             return None;
         }
     }
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     rustix::process::set_child_subreaper(Pid::from_raw(1)).unwrap();
     // A test that failed before this one may have left something, which is its failure alone.
     for number in descendants(std::process::id()).unwrap() {
@@ -61,22 +64,19 @@ impl Host {
 
     /// Waits until nothing of the boxes that `makers` made is left.
     pub(crate) fn assert_clean(&self, makers: &[u32], what: &str) {
-        self.assert_soon(what, || self.traces(makers));
+        let found = self.left_behind(makers);
+        assert!(found.is_empty(), "{} {what}: left behind: {found:#?}", self.mode.name());
     }
 
-    /// The same without cgroups, which nobody is left to remove when the whole family was killed.
-    pub(crate) fn assert_no_process(&self, what: &str) {
-        self.assert_soon(what, || self.traces(&[]));
-    }
-
-    fn assert_soon(&self, what: &str, traces: impl Fn() -> Vec<String>) {
+    /// What is still there when there should be nothing. Without makers no cgroup counts: when the whole family was
+    /// killed, nobody is left to remove them.
+    pub(crate) fn left_behind(&self, makers: &[u32]) -> Vec<String> {
         let deadline = Instant::now() + SOON;
         loop {
-            let found = traces();
-            if found.is_empty() {
-                return;
+            let found = self.traces(makers);
+            if found.is_empty() || Instant::now() >= deadline {
+                return found;
             }
-            assert!(Instant::now() < deadline, "{} {what}: left behind: {found:#?}", self.mode.name());
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -121,16 +121,36 @@ impl Started {
         panic!("never said {wanted:?}, but {others:?}; {:?}", self.child.try_wait());
     }
 
-    /// The process that makes the box and waits for it: the product's only child.
-    pub(crate) fn jail(&self) -> u32 {
-        let children = descendants(self.id()).unwrap();
-        let direct = |number: &&u32| {
-            tests::support::host::field(**number, "PPid").is_some_and(|parent| parent == self.id().to_string())
-        };
-        let direct: Vec<_> = children.iter().filter(direct).collect();
-        assert_eq!(direct.len(), 1, "children of ringwall: {children:?}");
-        *direct[0]
+    /// The processes that are neither the product nor the command but keep the box, outermost first.
+    pub(crate) fn keepers(&self) -> Vec<u32> {
+        let mut keepers = Vec::new();
+        let mut parent = self.id();
+        while let Some(child) = keeper_below(parent) {
+            keepers.push(child);
+            parent = child;
+        }
+        keepers
     }
+
+    /// Waits for the end of the product itself; `None` when it does not come.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        let deadline = Instant::now() + 2 * SOON;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return Some(status);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        None
+    }
+}
+
+fn keeper_below(parent: u32) -> Option<u32> {
+    let parent = parent.to_string();
+    processes().unwrap().into_iter().find(|number| {
+        field(*number, "PPid").is_some_and(|found| found == parent)
+            && fs::read(format!("/proc/{number}/cmdline")).is_ok_and(|line| line.starts_with(KEEPER))
+    })
 }
 
 /// Ends a process at once; one that is gone already is fine.

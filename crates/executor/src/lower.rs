@@ -291,3 +291,7 @@ fn c_string(what: &'static str, bytes: &[u8]) -> Result<CString, Error> {
 fn literal(text: &str) -> CString {
     CString::new(text).unwrap_or_default()
 }
+
+#[cfg(test)]
+#[path = "lower_tests.rs"]
+mod tests;

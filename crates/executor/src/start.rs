@@ -8,6 +8,7 @@ use std::time::Instant;
 use jail::report::{Report, Step};
 use jail::wire;
 use policy::Grant;
+use rustix::fs::{Gid, Uid};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::UnixStream;
@@ -91,7 +92,7 @@ impl Executor {
         match options.terminal {
             Some(_) => self.spawner.request(&[theirs.as_fd(), plan.as_fd()])?,
             None => {
-                let (ours, [stdin, stdout, stderr]) = pipes().map_err(talk)?;
+                let (ours, [stdin, stdout, stderr]) = pipes(host_uid, host_gid).map_err(talk)?;
                 let pipes = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
                 self.spawner.request(&[theirs.as_fd(), plan.as_fd(), pipes[0], pipes[1], pipes[2]])?;
                 streams = Some(ours);
@@ -145,11 +146,15 @@ fn talk(errno: rustix::io::Errno) -> Error {
     Error::Talk(errno.into())
 }
 
-/// Three pipes: our ends and the command's. A box never holds a descriptor of the host's.
-fn pipes() -> rustix::io::Result<(Streams, [OwnedFd; 3])> {
-    let (stdin, our_stdin) = pipe_with(PipeFlags::CLOEXEC)?;
-    let (our_stdout, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
-    let (our_stderr, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+/// Three pipes: our ends and the command's. A box never holds a descriptor of the host's. The pipes belong to the
+/// box's user, because programs open their own streams again by name (`> /dev/stderr`).
+fn pipes(uid: u32, gid: u32) -> rustix::io::Result<(Streams, [OwnedFd; 3])> {
+    let make = || -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        rustix::fs::fchown(&read, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+        Ok((read, write))
+    };
+    let ((stdin, our_stdin), (our_stdout, stdout), (our_stderr, stderr)) = (make()?, make()?, make()?);
     let ours = Streams::Pipes { stdin: our_stdin, stdout: our_stdout, stderr: our_stderr };
     Ok((ours, [stdin, stdout, stderr]))
 }

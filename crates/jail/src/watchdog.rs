@@ -40,7 +40,7 @@ impl Meter {
     /// Whether the box holds more than it may. What cannot be read counts as nothing: a process that has just
     /// ended must not end the box.
     pub(crate) fn is_over(&mut self) -> bool {
-        let stored: u64 = self.file_systems.iter().map(|path| stored(path)).sum();
+        let stored: u64 = self.file_systems.iter().map(stored).sum();
         stored + self.resident() > self.limit
     }
 

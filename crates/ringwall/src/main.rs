@@ -32,7 +32,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Run one command in a box of its own
-    Run(run::RunArguments),
+    Run(Box<run::RunArguments>),
     /// Make a trial box and say which protections hold on this machine
     Doctor(doctor::DoctorArguments),
     /// Root file systems on which boxes can run

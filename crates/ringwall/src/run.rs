@@ -98,7 +98,7 @@ async fn follow(
     grant: Grant,
     options: Options,
 ) -> Result<ExitCode, Message> {
-    let limits = grant.effective().limits.clone();
+    let limits = grant.effective().limits;
     let mut interrupts = Interrupts::listen()?;
     let mut running = tokio::select! {
         started = executor.start(grant, options) => started?,
@@ -218,7 +218,7 @@ fn milliseconds(text: &str) -> Result<u64, Message> {
     };
     let seconds: f64 = text.parse().map_err(|_| bad())?;
     let milliseconds = (seconds * 1000.0).ceil();
-    if !(milliseconds >= 1.0 && milliseconds < 9e15) {
+    if !(1.0..9e15).contains(&milliseconds) {
         return Err(bad());
     }
     Ok(milliseconds as u64)

@@ -1,0 +1,133 @@
+//! Snapshots of whole plans: a change of what a box contains shows up here as a change of text.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::path::PathBuf;
+
+use jail::plan::{CgroupVersion, FileKind, Plan, Privilege, WindowSize};
+use policy::{
+    Ceilings, Field, Grant, Layer, LayerName, Layers, Request, Requirement, Root, Secret, Verdict, Workspace,
+};
+
+use super::{Particulars, lower};
+use crate::cgroup::{CgroupLayout, CgroupSupport, Controller};
+use crate::host::{EtcEntry, Host, SystemEntry, SystemKind};
+use crate::sources::{Opened, Sources};
+
+fn text(text: &str) -> CString {
+    CString::new(text).unwrap()
+}
+
+fn host(privilege: Privilege, cgroups: CgroupSupport) -> Host {
+    let link = |path: &str, target: &str| SystemEntry { path: text(path), kind: SystemKind::Symlink(text(target)) };
+    Host {
+        privilege,
+        uid: 501,
+        gid: 502,
+        system: vec![
+            SystemEntry { path: text("/usr"), kind: SystemKind::Directory },
+            link("/bin", "usr/bin"),
+            link("/lib64", "usr/lib64"),
+        ],
+        etc: vec![
+            EtcEntry { path: text("/etc/alternatives"), kind: FileKind::Directory },
+            EtcEntry { path: text("/etc/ld.so.cache"), kind: FileKind::File },
+        ],
+        cgroups,
+        memory_mb: 8192,
+        cpus: 4,
+        pids: 32_768,
+    }
+}
+
+fn version_1() -> CgroupSupport {
+    let controller = |name: &str, swap| Some(Controller { parent: text(&format!("/sys/fs/cgroup/{name}/mine")), swap });
+    Ok(CgroupLayout {
+        version: CgroupVersion::V1,
+        memory: controller("memory", true),
+        pids: controller("pids", false),
+        cpu: controller("cpu", false),
+    })
+}
+
+fn version_2() -> CgroupSupport {
+    let controller = || Some(Controller { parent: text("/sys/fs/cgroup/user.slice"), swap: true });
+    Ok(CgroupLayout { version: CgroupVersion::V2, memory: controller(), pids: controller(), cpu: None })
+}
+
+fn grant(workspace: Workspace, root: Root, read_only: &[&str], require: &[Requirement]) -> Grant {
+    let request = Request {
+        argv: vec!["make".into(), "test".into()],
+        env: BTreeMap::from([("TOKEN".to_owned(), Secret::new("very-secret-value"))]),
+        cwd: None,
+        root,
+        workspace,
+        read_only: read_only.iter().map(PathBuf::from).collect(),
+    };
+    let mut operator = Layer::new(LayerName::CommandLine);
+    operator.limits.insert(Field::MemoryMb, 64);
+    operator.limits.insert(Field::ScratchMb, 16);
+    operator.require = require.iter().copied().collect();
+    let layers = Layers {
+        system: policy::profile::RUN,
+        ceilings: Ceilings { limits: policy::profile::machine_ceilings(8192, 4, 32_768), set_by: LayerName::Machine },
+        operator,
+        narrowing: Vec::new(),
+    };
+    match policy::decide(&request, &layers) {
+        Verdict::Allow(grant) => grant,
+        other => panic!("the policy did not allow the test's request: {other:?}"),
+    }
+}
+
+fn particulars(terminal: Option<WindowSize>, hidden: Option<&str>) -> Particulars {
+    Particulars {
+        name: "ringwall-1-2-3".to_owned(),
+        host_uid: 1_880_000_001,
+        host_gid: 1_880_000_001,
+        terminal,
+        hold_at: None,
+        hidden: hidden.map(PathBuf::from),
+    }
+}
+
+fn check(name: &str, plan: &Plan) {
+    let shown = format!("{plan:#?}");
+    assert!(!shown.contains("very-secret-value"), "a plan that is printed shows a secret");
+    insta::assert_snapshot!(name, shown);
+}
+
+#[test]
+fn rootless_without_cgroups() {
+    let host = host(Privilege::Rootless, Err("no delegation".to_owned()));
+    let grant = grant(Workspace::Private, Root::Host, &[], &[]);
+    let sources = Sources { workspace: None, read_only: Vec::new(), image: None };
+    let plan = lower(&grant, &host, &sources, &particulars(None, None)).unwrap();
+    check("rootless_without_cgroups", &plan);
+}
+
+#[test]
+fn root_with_directories_and_cgroups_version_1() {
+    let host = host(Privilege::Root, version_1());
+    let workspace = Workspace::Directory("/home/u".into());
+    let grant = grant(workspace, Root::Host, &["/opt/tools"], &[Requirement::Landlock, Requirement::Memory]);
+    let sources = Sources {
+        workspace: Some(Opened::pretend(c"/home/u", 501)),
+        read_only: vec![Opened::pretend(c"/opt/tools", 0)],
+        image: None,
+    };
+    let hidden = Some("/home/u/.local/share/ringwall");
+    let plan = lower(&grant, &host, &sources, &particulars(None, hidden)).unwrap();
+    check("root_with_directories_and_cgroups_version_1", &plan);
+}
+
+#[test]
+fn image_with_a_terminal_and_cgroups_version_2() {
+    let host = host(Privilege::Root, version_2());
+    let grant = grant(Workspace::Private, Root::Image("tiny".parse().unwrap()), &[], &[]);
+    let image = Some(Opened::pretend(c"/var/lib/ringwall/images/tiny/rootfs", 0));
+    let sources = Sources { workspace: None, read_only: Vec::new(), image };
+    let size = WindowSize { rows: 40, columns: 120 };
+    let plan = lower(&grant, &host, &sources, &particulars(Some(size), None)).unwrap();
+    check("image_with_a_terminal_and_cgroups_version_2", &plan);
+}
