@@ -13,7 +13,7 @@ export RINGWALL_BIN := $(TARGET_DIR)/release/ringwall
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test soak bench check setup build
+.PHONY: help run test soak vm bench check setup build
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,12 @@ soak: ## every test, with the long forms of races, leaks and crashes; takes long
 	@scripts/setup test
 	@$(MAKE) --no-print-directory build
 	RINGWALL_SOAK=1 $(CARGO) test --workspace
+	@$(MAKE) --no-print-directory vm
+
+vm: ## the binary on a second kernel, with cgroup version 2, in an emulated machine
+	@scripts/setup vm
+	@$(MAKE) --no-print-directory build
+	@tests/vm/run
 
 bench: ## measure side by side with fork+exec, bubblewrap and docker
 	@scripts/setup bench
@@ -48,6 +54,7 @@ setup: ## install what all the other targets need (each also installs its own pa
 	@scripts/setup test
 	@scripts/setup check
 	@scripts/setup bench
+	@scripts/setup vm
 
 build: ## the release binary, target/release/ringwall
 	$(CARGO) build --release

@@ -13,7 +13,7 @@ use crate::samples::Samples;
 /// A part of a box's life, in the order in which parts were first seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Decide, lower, start the jail; up to its first instruction, and the report's way back.
+    /// Decide, lower, ask the spawner for a jail; up to its first instruction, and the report's way back.
     Outside,
     Step(Step),
     /// From all protections in force to the command reaped and everything else in the box ended.
@@ -25,7 +25,7 @@ pub(crate) enum Part {
 impl Part {
     pub(crate) fn name(self) -> String {
         match self {
-            Part::Outside => "decide, plan, start the jail process".to_owned(),
+            Part::Outside => "decide, plan, get a jail".to_owned(),
             // A box with namespaces knows it only when it is told that its ids are mapped.
             Part::Step(Step::MapIdentity) => "jail: make the namespaces, map the user id".to_owned(),
             Part::Step(Step::OpenSources) => "jail: open what is mounted".to_owned(),

@@ -10,9 +10,13 @@ pub(crate) const PROBE: Probe = Probe { id: "g09", title: "gigabytes of output, 
 
 const PEAK_KIB: u64 = 64 * 1024;
 
-/// Holds both ends of its child's standard output and never reads.
+/// Holds the other end of its child's standard output and never reads. A child that is still there after a minute, far
+/// beyond its timeout, is ended, and 99 says so.
 const UNREAD: &str = r"
-import os, sys
+import os, signal, sys
+def late(*_):
+    os.kill(child, signal.SIGKILL)
+    os._exit(99)
 reader, writer = os.pipe()
 child = os.fork()
 if child == 0:
@@ -21,6 +25,8 @@ if child == 0:
     os.close(writer)
     os.execvp(sys.argv[1], sys.argv[1:])
 os.close(writer)
+signal.signal(signal.SIGALRM, late)
+signal.alarm(60)
 status = os.waitpid(child, 0)[1]
 sys.exit(os.waitstatus_to_exitcode(status) % 256)
 ";

@@ -8,18 +8,20 @@ use tests::support::process::{Ending, run};
 
 use crate::modes::in_both_modes;
 
-in_both_modes!(without_a_socket_it_says_so, through_a_socket_it_reports);
+in_both_modes!(without_a_socket_it_says_so, garbage_ends_it, a_bad_plan_is_reported);
 
-/// Starts the second argument as the jail with the standard input that the first argument names.
+/// Starts the second argument as the jail, does to it what the first one names, and tells how it ended: its exit code,
+/// what it said on standard error, and how many bytes it reported on the socket that came with the plan.
 const PLAYED: &str = r"
 import array, os, socket, subprocess, sys
 how, program = sys.argv[1], sys.argv[2]
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+control, its_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+null = os.open('/dev/null', os.O_RDWR)
 
-def packet(content):
+def packed(content):
     handle = os.memfd_create('plan')
     os.write(handle, content)
-    os.lseek(handle, 0, os.SEEK_SET)
     return handle
 
 def send(message, *handles):
@@ -27,57 +29,66 @@ def send(message, *handles):
 
 jail = subprocess.Popen(['ringwall-jail'], executable=program, stdin=theirs, env={}, stderr=subprocess.PIPE)
 theirs.close()
-null = os.open('/dev/null', os.O_RDWR)
+plans = {
+    'garbage plan': lambda: packed(b'\xff' * 4096),
+    'empty plan': lambda: packed(b''),
+    'zero plan': lambda: packed(bytes(4096)),
+    'no file': lambda: null,
+    'directory': lambda: os.open('/', os.O_RDONLY),
+}
 if how == 'garbage':
     send(b'\xff' * 300)
+elif how == 'too long':
+    send(b'\xff' * 60000)
 elif how == 'no descriptors':
     send(b'\0')
-elif how == 'garbage plan':
-    send(b'\0', packet(os.urandom(4096)), null, null, null)
-elif how == 'empty plan':
-    send(b'\0', packet(b''), null, null, null)
-elif how == 'zero plan':
-    send(b'\0', packet(bytes(4096)), null, null, null)
-elif how == 'plan that is no file':
-    send(b'\0', null, null, null, null)
+elif how in plans:
+    send(b'\0', its_control.fileno(), plans[how](), null, null, null)
 elif how == 'too few descriptors':
-    send(b'\0', packet(bytes(64)), null)
-ours.shutdown(socket.SHUT_WR)
-answer = b''
+    send(b'\0', its_control.fileno(), packed(bytes(64)), null)
+its_control.close()
+ours.close()
+reported = 0
 while True:
     try:
-        piece = ours.recv(65536)
+        piece = control.recv(65536)
     except ConnectionResetError:
         break
     if not piece:
         break
-    answer += piece
-errors = jail.stderr.read()
-sys.stdout.write('%d %d\n' % (jail.wait(), len(answer) + len(errors)))
+    reported += len(piece)
+errors = jail.stderr.read().decode()
+sys.stdout.write('%d %d\n%s' % (jail.wait(), reported, errors))
 ";
 
-const WAYS: [&str; 8] = [
-    "nothing",
-    "garbage",
-    "no descriptors",
-    "garbage plan",
-    "empty plan",
-    "zero plan",
-    "plan that is no file",
-    "too few descriptors",
-];
+/// The exit code, the length of the report, and the words.
+fn play(mode: Mode, way: &str) -> (i32, u64, String) {
+    let mut command = mode.identity().command(PYTHON);
+    command.args(["-I", "-c", PLAYED, way]).arg(binary().unwrap());
+    let outcome = run(command, None).unwrap();
+    assert_eq!((outcome.ending, outcome.code()), (Ending::Own, Some(0)), "{way}: {}", outcome.describe());
+    let text = outcome.text();
+    let (numbers, words) = text.split_once('\n').unwrap();
+    let (code, reported) = numbers.split_once(' ').unwrap();
+    (code.parse().unwrap(), reported.parse().unwrap(), words.to_owned())
+}
 
-fn through_a_socket_it_reports(mode: Mode) {
-    let program = binary().unwrap();
-    for way in WAYS {
-        let mut command = mode.identity().command(PYTHON);
-        command.args(["-I", "-c", PLAYED, way]).arg(&program);
-        let outcome = run(command, None).unwrap();
-        let text = outcome.text();
-        let words: Vec<i64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
-        assert_eq!(words.len(), 2, "{way}: {}", outcome.describe());
-        assert!(words[0] > 0, "{way}: ended with {}", words[0]);
-        assert!(words[1] > 0, "{way}: ended without a word");
+fn garbage_ends_it(mode: Mode) {
+    for way in ["garbage", "too long"] {
+        let (code, _, words) = play(mode, way);
+        assert_eq!(code, 2, "{way}");
+        assert!(words.starts_with("ringwall: could not read the plan"), "{way}: {words}");
+    }
+    // Nobody is left to be told; what counts is that it ends.
+    for way in ["nothing", "no descriptors"] {
+        play(mode, way);
+    }
+}
+
+fn a_bad_plan_is_reported(mode: Mode) {
+    for way in ["garbage plan", "empty plan", "zero plan", "no file", "directory", "too few descriptors"] {
+        let (_, reported, _) = play(mode, way);
+        assert!(reported > 0, "{way}: ended without a word");
     }
 }
 

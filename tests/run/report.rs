@@ -21,6 +21,7 @@ in_both_modes!(
     the_limits_are_the_flags,
     what_did_not_run_is_an_error_object,
     a_box_out_of_memory_says_so,
+    a_reader_who_left_is_no_crash,
 );
 as_root!(memory_shows_as_peak);
 
@@ -226,4 +227,22 @@ fn a_box_out_of_memory_says_so(mode: Mode) {
     let report = boxed(mode).option("--memory-mb", "100").report(&[PYTHON, "-c", hungry]).unwrap();
     assert!(report.is_set("oom_killed"), "{}", report.summary());
     assert_eq!(report.outcome.code(), Some(137), "{}", report.summary());
+}
+
+fn a_reader_who_left_is_no_crash(mode: Mode) {
+    for words in [&["true"][..], &["no-such-program"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = boxed(mode).flag("--json").command(words);
+        let output = command.stdin(std::process::Stdio::null()).stdout(writer).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!errors.contains("panicked"), "{words:?}: {} {errors}", output.status);
+        assert_ne!(output.status.code(), Some(134), "{words:?}");
+        // The same on the other stream, without the flag.
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = boxed(mode).command(words);
+        let status = command.stdin(std::process::Stdio::null()).stderr(writer).status().unwrap();
+        assert_eq!(status.code(), Some(if words == ["true"] { 0 } else { 127 }), "{words:?}");
+    }
 }

@@ -1,8 +1,10 @@
 //! Standard input, output and error pass through untouched, and a reader or writer who leaves is noticed.
 
 use std::io::{Read, Write};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tests::support::actor::Mode;
 use tests::support::process::run;
 
@@ -20,6 +22,9 @@ in_both_modes!(
     a_slow_reader_gets_every_byte,
     a_closed_output_of_ours_is_no_hang,
     background_processes_do_not_hold_the_streams,
+    a_reader_who_never_reads_outlasts_no_time_limit,
+    a_reader_who_never_reads_outlasts_no_signal,
+    output_that_cannot_be_written_is_not_lost_in_silence,
 );
 
 /// Every byte value, in no order that a line or block could keep.
@@ -116,4 +121,51 @@ fn background_processes_do_not_hold_the_streams(mode: Mode) {
     child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     assert_eq!(text, "over\n");
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// Far above the second of grace that a box gets; far below what the reader would take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The exit code, or `None` when the product is still there after a while; then it is ended.
+fn code_of(mut child: Child) -> Option<i32> {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    None
+}
+
+fn a_reader_who_never_reads_outlasts_no_time_limit(mode: Mode) {
+    let mut command = boxed(mode).option("--timeout", "0.5").command(&["yes"]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let unread = child.stdout.take();
+    assert_eq!(code_of(child), Some(124), "the product waits for its reader");
+    drop(unread);
+}
+
+fn a_reader_who_never_reads_outlasts_no_signal(mode: Mode) {
+    let mut command = boxed(mode).command(&["yes"]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut unread = child.stdout.take().unwrap();
+    unread.read_exact(&mut [0; 2]).unwrap();
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(code_of(child), Some(143), "the product waits for its reader");
+    drop(unread);
+}
+
+/// The device that is always full: the command wrote its line, and nobody will ever read it.
+fn output_that_cannot_be_written_is_not_lost_in_silence(mode: Mode) {
+    for flags in [&[][..], &["--json"]] {
+        let run = flags.iter().fold(boxed(mode), |run, flag| run.flag(flag));
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = run.command(&["echo", "lost"]).stdin(Stdio::null()).stdout(full).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{flags:?}: success, with {errors:?}");
+        assert!(errors.starts_with("ringwall: ") && !errors.contains("panicked"), "{flags:?}: {errors}");
+    }
 }

@@ -19,6 +19,7 @@ in_both_modes!(
     read_only_directories_are_at_their_own_place,
     a_read_only_directory_in_the_workspace_stays_read_only,
     read_only_directories_can_lie_where_the_box_has_its_own,
+    large_directories_of_the_host_are_shown_or_refused_with_a_hint,
     own_data_is_refused,
     own_data_below_the_workspace_is_hidden,
     own_data_below_a_read_only_directory_is_hidden,
@@ -125,6 +126,24 @@ fn read_only_directories_can_lie_where_the_box_has_its_own(mode: Mode) {
         let file = scratch.file("file", b"shown", 0o644).unwrap();
         let run = boxed(mode).read_only(scratch.path());
         assert_eq!(shell(&run, &format!("cat {} && : > {parent}/own", file.display())), "shown", "{parent}");
+    }
+}
+
+/// Around places of the box's own. Showing them would be best; a refusal must say what to do instead.
+fn large_directories_of_the_host_are_shown_or_refused_with_a_hint(mode: Mode) {
+    for place in ["/home", "/var", "/opt", "/srv", "/mnt", "/usr/share", "/usr/local", "/etc/ssl", "/var/lib"] {
+        if !std::path::Path::new(place).is_dir() {
+            continue;
+        }
+        let outcome =
+            boxed(mode).option("--ro", place).run(&["sh", "-c", &format!("test -d {place} && echo shown")]).unwrap();
+        match outcome.code() {
+            Some(0) => assert_eq!(outcome.text(), "shown\n", "{place}"),
+            _ => {
+                crate::product::assert_refused(&outcome, "ringwall: ");
+                assert!(outcome.errors().contains("\n  hint: "), "{place}: {}", outcome.describe());
+            }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Boxes live below the cgroup in which we were started (version 1), or below its nearest ancestor that we may
 //! write to and that hands its controllers on (version 2, where a group with processes has no limited children).
+//! Groups that hold processes are never touched: other people's shells live there.
 //! Limits that somebody set on us therefore bind our boxes too, wherever the kernel allows it.
 
 use std::ffi::CString;
@@ -46,13 +47,17 @@ impl CgroupLayout {
         if memory.is_some() || pids.is_some() || cpu.is_some() {
             return Ok(CgroupLayout { version: CgroupVersion::V1, memory, pids, cpu });
         }
-        if let Some(layout) = version_2(&own, &mounts) {
-            return Ok(layout);
-        }
-        Err(if rustix::process::geteuid().is_root() {
-            "no cgroup hierarchy is mounted writable here".to_owned()
-        } else {
-            "this user may not make cgroups here (version 2 with delegation is needed)".to_owned()
+        version_2(&own, &mounts).map_err(|none| match none {
+            NoPlace::Occupied(group) => {
+                let group = group.display();
+                format!("{group} could be divided, but holds processes (start Ringwall in a group below it)")
+            }
+            NoPlace::NotWritable if rustix::process::geteuid().is_root() => {
+                "no cgroup hierarchy is mounted writable here".to_owned()
+            }
+            NoPlace::NotWritable => {
+                "this user may not make cgroups here (version 2 with delegation is needed)".to_owned()
+            }
         })
     }
 
@@ -113,14 +118,28 @@ fn version_1(controller: &str, own: &str, mounts: &str) -> Option<Controller> {
     Some(Controller { parent: into_c_string(&directory)?, swap })
 }
 
+/// Why boxes get no groups on version 2.
+#[derive(Debug, PartialEq, Eq)]
+enum NoPlace {
+    NotWritable,
+    /// The nearest group that we may write to, if only it were free of processes.
+    Occupied(PathBuf),
+}
+
 /// The nearest ancestor of our own group that we may write to and that passes its controllers on.
-fn version_2(own: &str, mounts: &str) -> Option<CgroupLayout> {
-    let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let mount = mounts.lines().map(Mount::parse).find_map(|mount| mount.filter(|mount| mount.kind == "cgroup2"))?;
-    let directory = mount.locate(path)?;
+fn version_2(own: &str, mounts: &str) -> Result<CgroupLayout, NoPlace> {
+    let path = own.lines().find_map(|line| line.strip_prefix("0::")).ok_or(NoPlace::NotWritable)?;
+    let mount = mounts.lines().map(Mount::parse).find_map(|mount| mount.filter(|mount| mount.kind == "cgroup2"));
+    let mount = mount.ok_or(NoPlace::NotWritable)?;
+    let directory = mount.locate(path).ok_or(NoPlace::NotWritable)?;
     let mut best: Option<(usize, &Path)> = None;
+    let mut nearest_occupied = None;
     for ancestor in directory.ancestors().take_while(|ancestor| ancestor.starts_with(mount.point)) {
         if !writable(ancestor) || !writable(&ancestor.join("cgroup.procs")) {
+            continue;
+        }
+        if is_occupied(ancestor) {
+            nearest_occupied.get_or_insert(ancestor);
             continue;
         }
         hand_on(ancestor);
@@ -132,18 +151,28 @@ fn version_2(own: &str, mounts: &str) -> Option<CgroupLayout> {
             break;
         }
     }
-    let (_, parent) = best?;
+    let none = || nearest_occupied.map_or(NoPlace::NotWritable, |group| NoPlace::Occupied(group.to_owned()));
+    let (_, parent) = best.ok_or_else(none)?;
     let enabled = handed_on(parent);
-    let parent = into_c_string(parent)?;
+    let parent = into_c_string(parent).ok_or(NoPlace::NotWritable)?;
     let [memory, pids, cpu] =
         CONTROLLERS.map(|name| enabled.contains(name).then(|| Controller { parent: parent.clone(), swap: true }));
-    Some(CgroupLayout { version: CgroupVersion::V2, memory, pids, cpu })
+    Ok(CgroupLayout { version: CgroupVersion::V2, memory, pids, cpu })
 }
 
-/// Asks the kernel to give children these controllers. One at a time: a refused one must not spoil the others,
-/// and a group that holds processes refuses all, which the caller sees by what is enabled afterwards.
+/// Whether a group holds processes and is not the root of the whole hierarchy, which alone has no type and may
+/// have both. Such a group refuses to hand memory on but not pids and cpu: it would become the root of a tree of
+/// threads, where no process can be born into a child.
+fn is_occupied(directory: &Path) -> bool {
+    let processes = std::fs::read_to_string(directory.join("cgroup.procs"));
+    directory.join("cgroup.type").exists() && processes.map_or(true, |processes| !processes.is_empty())
+}
+
+/// Asks the kernel to give children the controllers that they lack. One at a time: a refused one must not spoil
+/// the others; the caller sees what came of it by what is enabled afterwards.
 fn hand_on(directory: &Path) {
-    for controller in CONTROLLERS {
+    let enabled = handed_on(directory);
+    for controller in CONTROLLERS.iter().filter(|name| !enabled.contains(**name)) {
         let _ = std::fs::write(directory.join("cgroup.subtree_control"), format!("+{controller}"));
     }
 }
@@ -196,6 +225,42 @@ mod tests {
         assert_eq!((mount.kind, mount.options), ("cgroup", "rw,memory"));
         assert_eq!(mount.locate("/docker/abc/x"), Some(PathBuf::from("/sys/fs/cgroup/memory/x")));
         assert_eq!(mount.locate("/elsewhere"), None);
+    }
+
+    /// A directory that looks like a group of version 2.
+    fn pretend_group(path: &Path, processes: &str, handed_on: &str) {
+        std::fs::create_dir_all(path).unwrap();
+        for (file, content) in
+            [("cgroup.type", "domain\n"), ("cgroup.procs", processes), ("cgroup.subtree_control", handed_on)]
+        {
+            std::fs::write(path.join(file), content).unwrap();
+        }
+    }
+
+    #[test]
+    fn boxes_go_beside_a_group_with_processes_and_leave_it_alone() {
+        let tree = tempfile::tempdir().unwrap();
+        let (slice, session) = (tree.path().join("slice"), tree.path().join("slice/session"));
+        pretend_group(tree.path(), "", "");
+        pretend_group(&slice, "", "cpu memory pids\n");
+        pretend_group(&session, "7\n", "");
+        let mounts = format!("30 24 0:26 / {} rw - cgroup2 cgroup2 rw", tree.path().display());
+        let layout = version_2("0::/slice/session\n", &mounts).unwrap();
+        let parent = into_c_string(&slice);
+        for controller in [layout.memory, layout.pids, layout.cpu] {
+            assert_eq!(controller.map(|controller| controller.parent), parent);
+        }
+        assert_eq!(handed_on(&session).len(), 0, "a shell's group is not divided");
+    }
+
+    #[test]
+    fn without_a_free_group_the_occupied_one_is_named() {
+        let group = tempfile::tempdir().unwrap();
+        pretend_group(group.path(), "7\n", "");
+        let mounts = format!("30 24 0:26 /own {} rw - cgroup2 cgroup2 rw", group.path().display());
+        assert_eq!(version_2("0::/own\n", &mounts), Err(NoPlace::Occupied(group.path().to_owned())));
+        assert_eq!(version_2("0::/elsewhere\n", &mounts), Err(NoPlace::NotWritable));
+        assert_eq!(handed_on(group.path()).len(), 0, "nothing was asked of it");
     }
 
     #[test]

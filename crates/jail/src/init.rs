@@ -58,6 +58,8 @@ fn live(cell: Cell<'_>, mut progress: Progress) -> Result<(Ending, sys::Children
     let Cell { plan, control, warden, go, doors, sources, streams, mut protections } = cell;
     wait_for_mapping(&go)?;
     progress.done(Step::MapIdentity, control);
+    // A box competes as an ordinary process; real-time ones could not even join a cgroup with a processor limit.
+    sys::schedule_ordinarily().map_err(|errno| Failure::new(Step::JoinCgroups, "(ordinary scheduling)", errno))?;
     cgroups::join(&doors)?;
     drop(doors);
     protections.push(match sys::unshare_cgroup_namespace() {

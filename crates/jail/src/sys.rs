@@ -185,6 +185,17 @@ pub fn children_usage() -> ChildrenUsage {
     }
 }
 
+/// Back to ordinary scheduling at ordinary priority, whatever our caller runs with.
+pub fn schedule_ordinarily() -> Result<()> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the structure outlives the call, which only reads it.
+    check(libc::c_long::from(unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters) }))?;
+    if rustix::process::getpriority_process(None)? < 0 {
+        rustix::process::setpriority_process(None, 0)?;
+    }
+    Ok(())
+}
+
 /// unshare(2) of the cgroup namespace alone, which touches no memory or descriptors.
 pub fn unshare_cgroup_namespace() -> Result<()> {
     // SAFETY: unshare(2) takes an integer, and this namespace has no effect on Rust's guarantees.

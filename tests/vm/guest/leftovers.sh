@@ -1,0 +1,50 @@
+# Nothing stays: not after many boxes, not after a killed `ringwall run`, and what a kill of everything at once
+# leaves goes with the next box.
+inventory() {
+    echo "groups $(find $groups -type d | wc -l)"
+    echo "mounts $(wc -l </proc/self/mountinfo)"
+    echo "processes $(ls /proc | grep -c '^[0-9]*$')"
+}
+many='for box in $(seq 50); do ringwall run --memory-mb 64 -- true || echo "box $box failed"; done'
+observe inventory_before inventory
+observe fifty_root sh -c "$many"
+observe fifty_own in_group "$own/terminal.scope" as_agent sh -c "$many"
+observe inventory_after inventory
+
+until_no_box() {
+    for _ in $(seq 100); do
+        [ -z "$(box_groups)" ] && break
+        usleep 100000
+    done
+    box_groups
+}
+# By the name that a process gave itself: pidof would also go by the program, which all of them share.
+pids_of() {
+    for name in "$@"; do
+        grep -lx "$name" /proc/[0-9]*/comm 2>/dev/null | cut -d / -f 3
+    done
+}
+
+make_meeting /home/orphan root
+hold orphan ringwall run --workspace /home/orphan -- sh -c "$meet"
+observe orphan_seen look_at_groups
+kill -9 $(pids_of ringwall)
+wait "$held"
+observe orphan_after until_no_box
+observe orphan_processes pids_of ringwall ringwall-jail
+
+make_meeting /home/swept root
+hold swept ringwall run --workspace /home/swept -- sh -c "$meet"
+kill -9 $(pids_of ringwall ringwall-jail)
+wait "$held"
+observe swept_left box_groups
+# An empty group can be removed once the kernel has let go of its last process.
+emptied() {
+    for _ in $(seq 100); do
+        box_groups | while read -r group; do cat "$group/cgroup.events"; done | grep -q 'populated 1' || break
+        usleep 100000
+    done
+}
+emptied
+record swept_next ringwall run -- true
+observe swept_after box_groups
