@@ -153,6 +153,12 @@ fn a_reader_who_never_reads_outlasts_no_signal(mode: Mode) {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut unread = child.stdout.take().unwrap();
     unread.read_exact(&mut [0; 2]).unwrap();
+    // Nothing more fits between the product and its reader: from here on every write waits for a read.
+    let capacity = u64::try_from(rustix::pipe::fcntl_getpipe_size(&unread).unwrap()).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while rustix::io::ioctl_fionread(&unread).unwrap() + 4096 < capacity && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert_eq!(code_of(child), Some(143), "the product waits for its reader");
     drop(unread);

@@ -79,7 +79,7 @@ for step in steps:
     elif step[0] == 'signal':
         os.kill(child, step[1])
 
-if missing is not None:
+if missing is not None and not ended():
     os.kill(child, signal.SIGKILL)
 finished = read(ended)
 if not finished:

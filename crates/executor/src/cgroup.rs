@@ -78,9 +78,13 @@ impl CgroupLayout {
 }
 
 /// The name for a box's directories, unique among live processes and recognisable afterwards.
-pub(crate) fn box_name(number: u64) -> String {
-    let pid = rustix::process::getpid().as_raw_nonzero();
-    format!("{BOX_PREFIX}{pid}-{}-{number}", start_time("self").unwrap_or(0))
+pub(crate) fn box_name(start_time: u64, number: u64) -> String {
+    format!("{BOX_PREFIX}{}-{start_time}-{number}", std::process::id())
+}
+
+/// When this process began, which together with its number names it for good.
+pub(crate) fn own_start_time() -> u64 {
+    start_time("self").unwrap_or(0)
 }
 
 /// Whether a directory's maker is gone: no such process, or another one with its number.
@@ -265,7 +269,7 @@ mod tests {
 
     #[test]
     fn only_directories_of_dead_makers_are_orphans() {
-        assert!(!is_orphan(&box_name(1)), "our own");
+        assert!(!is_orphan(&box_name(own_start_time(), 1)), "our own");
         let pid = rustix::process::getpid().as_raw_nonzero();
         assert!(is_orphan(&format!("ringwall-{pid}-1-1")), "our number, another process");
         assert!(is_orphan("ringwall-4194305-1-1"), "no such process");

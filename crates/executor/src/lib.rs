@@ -33,4 +33,4 @@ pub use outcome::{Ending, Outcome, Usage};
 pub use running::{Handle, Running, Streams};
 pub use sources::real_path;
 pub use spawner::Spawner;
-pub use start::{Executor, Hold, Options};
+pub use start::{Executor, Hold, Options, Prepared};

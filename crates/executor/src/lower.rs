@@ -21,9 +21,9 @@ use crate::limits;
 use crate::sources::{Opened, Sources};
 
 const MIB: u64 = 1024 * 1024;
-/// The root holds directories, links and a few small files.
+/// What the root needs for its own directories, links and small files, beside the box's private files.
 const ROOT_SIZE: u64 = 4 * MIB;
-const ROOT_INODES: u64 = 4096;
+const ROOT_INODES: u64 = 1024;
 /// One file or directory per so many bytes of a memory file system.
 const BYTES_PER_INODE: u64 = 4096;
 const WORKSPACE: &str = "/workspace";
@@ -97,7 +97,10 @@ fn operations(
     let mut operations = Vec::new();
     match &sources.image {
         None => {
-            operations.push(Operation::TmpfsRoot { size: ROOT_SIZE, inodes: ROOT_INODES });
+            operations.push(Operation::TmpfsRoot {
+                size: ROOT_SIZE + scratch,
+                inodes: ROOT_INODES + scratch / BYTES_PER_INODE,
+            });
             operations.extend(system(host));
         }
         Some(image) => operations.push(Operation::OverlayRoot {
@@ -115,12 +118,14 @@ fn operations(
         operations
             .push(Operation::Symlink { at: literal("/etc/os-release"), target: literal("../usr/lib/os-release") });
     }
-    operations.extend(devices(scratch, sources.image.is_some()));
+    operations.extend(devices(sources.image.is_some()));
     operations.extend(processes());
-    operations.push(tmpfs("/tmp", scratch, 0o1777));
-    operations.push(tmpfs(etc::HOME, scratch, 0o755));
+    let private = |at: &str, mode| private(at, scratch, mode, sources.image.is_some());
+    operations.push(private("/tmp", 0o1777));
+    operations.push(private("/dev/shm", 0o1777));
+    operations.push(private(etc::HOME, 0o755));
     operations.push(match &sources.workspace {
-        None => tmpfs(WORKSPACE, scratch, 0o755),
+        None => private(WORKSPACE, 0o755),
         Some(directory) => bind(directory, WORKSPACE.as_bytes(), MountAccess::ReadWrite, identity),
     });
     for directory in &sources.read_only {
@@ -155,7 +160,7 @@ fn system(host: &Host) -> Vec<Operation> {
     directories.chain(etc).collect()
 }
 
-fn devices(scratch: u64, on_image: bool) -> Vec<Operation> {
+fn devices(on_image: bool) -> Vec<Operation> {
     let mut operations = Vec::new();
     if on_image {
         // Whatever the image brought as /dev is covered, not used.
@@ -167,7 +172,6 @@ fn devices(scratch: u64, on_image: bool) -> Vec<Operation> {
     }));
     operations.extend(DEVICE_LINKS.map(|(at, target)| Operation::Symlink { at: literal(at), target: literal(target) }));
     operations.push(Operation::Pts { at: literal("/dev/pts") });
-    operations.push(tmpfs("/dev/shm", scratch, 0o1777));
     operations
 }
 
@@ -177,6 +181,15 @@ fn processes() -> Vec<Operation> {
     operations.extend(MASKED_FILES.map(mask(FileKind::File)));
     operations.extend(MASKED_DIRECTORIES.map(mask(FileKind::Directory)));
     operations
+}
+
+/// A place for the box's own files. On the host's system they share the memory file system of the root; an image
+/// may have files there already, which a new one covers.
+fn private(at: &str, scratch: u64, mode: u32, on_image: bool) -> Operation {
+    match on_image {
+        true => tmpfs(at, scratch, mode),
+        false => Operation::Writable { at: literal(at), mode },
+    }
 }
 
 fn tmpfs(at: &str, size: u64, mode: u32) -> Operation {
@@ -242,14 +255,12 @@ fn access(sources: &Sources) -> Vec<Access> {
     rules
 }
 
-/// The memory file systems of the box.
+/// The memory file systems of the box: the root alone, or on an image one for each place.
 fn scratch_places(sources: &Sources) -> Vec<CString> {
-    let mut places = vec!["/tmp", "/dev/shm", etc::HOME];
-    if sources.workspace.is_none() {
-        places.push(WORKSPACE);
-    }
+    let mut places = vec!["/"];
     if sources.image.is_some() {
-        places.push("/");
+        places.extend(["/tmp", "/dev/shm", etc::HOME]);
+        places.extend(sources.workspace.is_none().then_some(WORKSPACE));
     }
     places.into_iter().map(literal).collect()
 }

@@ -112,37 +112,37 @@ impl Running {
         self.warden
     }
 
-    /// Waits until nothing of the box is left: no process, no mount, no cgroup.
+    /// Waits until the command has ended and every process of the box but PID 1 is gone. The kernel takes the rest
+    /// apart while the answer is on its way; dropping the executor waits for that too.
     pub async fn wait(mut self) -> Result<Outcome, Error> {
         let handle = self.handle();
-        let mut timed_out = false;
-        let mut ended = None;
-        let mut duration = None;
+        let deadline = self.time_limit.map(|limit| self.began + limit);
         let limit = async {
-            match self.time_limit {
-                Some(limit) => tokio::time::sleep_until((self.began + limit).into()).await,
+            match deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
                 None => std::future::pending().await,
             }
             handle.stop(SIGTERM).await;
-            std::future::pending::<()>().await;
+            std::future::pending::<std::convert::Infallible>().await
         };
         tokio::pin!(limit);
-        let deadline = self.time_limit.map(|limit| self.began + limit);
-        let closing = loop {
+        let (ending, usage, oom_kills) = loop {
             let report = tokio::select! {
                 biased;
                 report = receive(&self.handle.control) => report?,
-                () = &mut limit => None,
+                never = &mut limit => match never {},
             };
             match report {
-                Some((Report::Ended { ending, cpu_microseconds, largest_resident_bytes }, _)) => {
-                    let now = Instant::now();
-                    timed_out = deadline.is_some_and(|deadline| now >= deadline);
-                    duration = Some(now - self.began);
+                Some((Report::Ended { ending, cpu_microseconds, peak_memory_bytes, oom_kills }, _)) => {
                     let cpu = Duration::from_micros(cpu_microseconds);
-                    ended = Some((ending, Usage { cpu, peak_memory_bytes: largest_resident_bytes }));
+                    break (ending, Usage { cpu, peak_memory_bytes }, oom_kills);
                 }
-                Some((Report::Closed(closing), _)) => break closing,
+                // PID 1 said nothing: it was killed itself, by us at a deadline or by the kernel for memory.
+                Some((Report::Closed(closing), _)) => {
+                    let usage =
+                        Usage { cpu: Duration::ZERO, peak_memory_bytes: closing.peak_memory_bytes.unwrap_or(0) };
+                    break (JailEnding::Signalled(SIGKILL), usage, closing.oom_kills);
+                }
                 Some((Report::NotExecuted { tried, errno }, _)) => {
                     let command = tried.to_string_lossy().into_owned();
                     return Err(match errno {
@@ -155,10 +155,8 @@ impl Running {
                 None => return Err(Error::JailDied),
             }
         };
-        // PID 1 says nothing when it is killed itself: by us at a deadline, or by the kernel for memory.
-        let timed_out = timed_out || (ended.is_none() && deadline.is_some_and(|deadline| Instant::now() >= deadline));
-        let (ending, mut usage) = ended.unwrap_or((JailEnding::Signalled(SIGKILL), Usage::default()));
-        usage.peak_memory_bytes = closing.peak_memory_bytes.unwrap_or(usage.peak_memory_bytes);
+        let ended = Instant::now();
+        let timed_out = deadline.is_some_and(|deadline| ended >= deadline);
         Ok(Outcome {
             ending: match ending {
                 _ if timed_out => Ending::TimedOut,
@@ -166,8 +164,8 @@ impl Running {
                 JailEnding::Signalled(signal) => Ending::Signalled(signal),
                 JailEnding::OverMemory => Ending::Signalled(SIGKILL),
             },
-            out_of_memory: closing.oom_kills > 0 || ending == JailEnding::OverMemory,
-            duration: duration.unwrap_or_else(|| self.began.elapsed()),
+            out_of_memory: oom_kills > 0 || ending == JailEnding::OverMemory,
+            duration: ended - self.began,
             usage,
             protections: std::mem::take(&mut self.protections),
             steps: std::mem::take(&mut self.steps),

@@ -1,8 +1,8 @@
 //! The process from which all boxes of this executor come: our own binary, started once in the jail's role.
 //!
 //! Started by posix_spawn, which copies no memory however large this process is, with one socket and an empty
-//! environment. Everything a box needs arrives through that socket, so that a box started at the same moment by
-//! another thread cannot inherit it. A spawner that died is started again by the next request; boxes do not
+//! environment. Everything a box needs is sent to it, so that a box started at the same moment by another thread
+//! cannot inherit it. A spawner that died is started again by the next request; boxes do not
 //! depend on it once they exist.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use jail::{PROCESS_NAME, Request, wire};
+use jail::{Birth, PROCESS_NAME, Request, wire};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType};
 
@@ -37,13 +37,14 @@ impl Spawner {
         Ok(Spawner { program, process })
     }
 
-    /// Asks for a box; see [`jail::Request`] for the descriptors.
-    pub(crate) fn request(&self, descriptors: &[BorrowedFd<'_>]) -> Result<(), Error> {
+    /// Asks for a warden at the other end of this socket.
+    pub(crate) fn request(&self, birth: Birth, control: BorrowedFd<'_>) -> Result<(), Error> {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        match wire::send(&process.requests, &Request::Box, descriptors) {
+        let ask = |process: &Process| wire::send(&process.requests, &Request::Box(birth), &[control]);
+        match ask(&process) {
             Err(Errno::PIPE | Errno::CONNRESET) => {
                 *process = Process::start(&self.program)?;
-                wire::send(&process.requests, &Request::Box, descriptors).map_err(|errno| Error::Talk(errno.into()))
+                ask(&process).map_err(|errno| Error::Talk(errno.into()))
             }
             other => other.map_err(|errno| Error::Talk(errno.into())),
         }

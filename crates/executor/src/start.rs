@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use jail::plan::CgroupVersion;
 use jail::report::{Report, Step};
-use jail::wire;
+use jail::{Birth, Start, wire};
 use policy::Grant;
 use rustix::fs::{Gid, Uid};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -35,6 +36,13 @@ pub struct Executor {
     /// Our own files, hidden from every box; `None` while there are none.
     data: Option<PathBuf>,
     started: AtomicU64,
+    start_time: u64,
+}
+
+/// A box of which only the namespaces exist.
+#[derive(Debug)]
+pub struct Prepared {
+    control: OwnedFd,
 }
 
 /// What is no permission: how the box is shown, and where a test wants it to stop.
@@ -62,21 +70,52 @@ impl Executor {
         if let Ok(layout) = &host.cgroups {
             layout.sweep();
         }
-        Executor { host, spawner, images: Store::open(data), data: real_path(data).ok(), started: AtomicU64::new(0) }
+        Executor {
+            host,
+            spawner,
+            images: Store::open(data),
+            data: real_path(data).ok(),
+            started: AtomicU64::new(0),
+            start_time: cgroup::own_start_time(),
+        }
     }
 
     pub fn host(&self) -> &Host {
         &self.host
     }
 
+    /// Begins a box before its grant is known: empty namespaces, in which nothing runs and nothing is mounted. They
+    /// get ready while the caller decides; dropping them ends them.
+    pub fn prepare(&self) -> Result<Prepared, Error> {
+        let birth = match &self.host.cgroups {
+            Ok(layout) if layout.version == CgroupVersion::V2 => Birth::IntoCgroup,
+            _ => Birth::Early,
+        };
+        let (control, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(talk)?;
+        self.spawner.request(birth, theirs.as_fd())?;
+        Ok(Prepared { control })
+    }
+
     /// Starts the granted command. When this returns, every protection is in force and the command begins.
     pub async fn start(&self, grant: Grant, options: Options) -> Result<Running, Error> {
+        self.start_prepared(self.prepare()?, grant, options).await
+    }
+
+    /// The same in namespaces that were begun before.
+    pub async fn start_prepared(
+        &self,
+        Prepared { control }: Prepared,
+        grant: Grant,
+        options: Options,
+    ) -> Result<Running, Error> {
         let began = Instant::now();
         let sources = Sources::open(&grant, &self.images, self.data.as_deref())?;
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         let (host_uid, host_gid) = host_ids(&self.host, box_uid(number));
         let particulars = Particulars {
-            name: cgroup::box_name(number),
+            name: cgroup::box_name(self.start_time, number),
             host_uid,
             host_gid,
             terminal: options.terminal,
@@ -85,20 +124,17 @@ impl Executor {
         };
         let plan = lower(&grant, &self.host, &sources, &particulars)?;
         let plan = wire::pack(&plan).map_err(talk)?;
-        let (control, theirs) =
-            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-                .map_err(talk)?;
         let mut streams = None;
         match options.terminal {
-            Some(_) => self.spawner.request(&[theirs.as_fd(), plan.as_fd()])?,
+            Some(_) => wire::send(&control, &Start::Plan, &[plan.as_fd()]).map_err(talk)?,
             None => {
                 let (ours, [stdin, stdout, stderr]) = pipes(host_uid, host_gid).map_err(talk)?;
-                let pipes = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-                self.spawner.request(&[theirs.as_fd(), plan.as_fd(), pipes[0], pipes[1], pipes[2]])?;
+                let descriptors = [plan.as_fd(), stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+                wire::send(&control, &Start::Plan, &descriptors).map_err(talk)?;
                 streams = Some(ours);
             }
         }
-        drop((theirs, plan));
+        drop(plan);
         rustix::io::ioctl_fionbio(&control, true).map_err(talk)?;
         let control = UnixStream::from_std(control.into()).map_err(Error::Talk)?;
         let mut running = Running::new(control, began, grant.effective().limits.get(policy::Field::TimeoutMs));

@@ -17,36 +17,37 @@ use crate::report::{Closing, Failure, Protection, Step};
 const REMOVALS: u32 = 200;
 
 /// The groups of one box, held open.
-pub(crate) struct Groups<'a> {
-    plan: &'a Cgroups,
-    made: Vec<Made<'a>>,
+pub(crate) struct Groups {
+    version: CgroupVersion,
+    made: Vec<Made>,
 }
 
-struct Made<'a> {
-    plan: &'a CgroupDirectory,
+struct Made {
     parent: OwnedFd,
+    name: CString,
     directory: OwnedFd,
 }
 
-impl<'a> Groups<'a> {
+impl Groups {
+    pub(crate) fn new(plan: &Cgroups) -> Self {
+        Groups { version: plan.version, made: Vec::new() }
+    }
+
     /// Makes the directories and sets their limits. Limits that the kernel refuses are reported as missing.
-    pub(crate) fn make(plan: &'a Cgroups, protections: &mut Vec<Protection>) -> std::result::Result<Self, Failure> {
-        let mut groups = Groups { plan, made: Vec::new() };
+    pub(crate) fn make(
+        &mut self,
+        plan: &Cgroups,
+        protections: &mut Vec<Protection>,
+    ) -> std::result::Result<(), Failure> {
         for directory in &plan.directories {
-            match groups.make_one(directory, protections) {
-                Ok(()) => {}
-                Err(failure) => {
-                    groups.remove();
-                    return Err(failure);
-                }
-            }
+            self.make_one(directory, protections)?;
         }
-        Ok(groups)
+        Ok(())
     }
 
     fn make_one(
         &mut self,
-        plan: &'a CgroupDirectory,
+        plan: &CgroupDirectory,
         protections: &mut Vec<Protection>,
     ) -> std::result::Result<(), Failure> {
         let name = format!("{}/{}", plan.parent.to_string_lossy(), plan.name.to_string_lossy());
@@ -54,9 +55,8 @@ impl<'a> Groups<'a> {
         let parent = open_directory(rustix::fs::CWD, &plan.parent).map_err(fail)?;
         rustix::fs::mkdirat(&parent, &plan.name, Mode::from_raw_mode(0o755)).map_err(fail)?;
         let directory = open_directory(parent.as_fd(), &plan.name).map_err(fail)?;
-        let made = Made { plan, parent, directory };
         for setting in &plan.settings {
-            let outcome = write_at(made.directory.as_fd(), &setting.file, setting.value.as_bytes());
+            let outcome = write_at(directory.as_fd(), &setting.file, setting.value.as_bytes());
             let Some(name) = setting.protects else { continue };
             protections.push(match outcome {
                 Ok(()) => Protection::enforced(name),
@@ -66,13 +66,13 @@ impl<'a> Groups<'a> {
                 ),
             });
         }
-        self.made.push(made);
+        self.made.push(Made { parent, name: plan.name.clone(), directory });
         Ok(())
     }
 
     /// The group into which PID 1 is born (version 2).
     pub(crate) fn birthplace(&self) -> Option<BorrowedFd<'_>> {
-        match self.plan.version {
+        match self.version {
             CgroupVersion::V1 => None,
             CgroupVersion::V2 => self.made.first().map(|made| made.directory.as_fd()),
         }
@@ -80,45 +80,68 @@ impl<'a> Groups<'a> {
 
     /// The files into which PID 1 writes itself (version 1).
     pub(crate) fn doors(&self) -> std::result::Result<Vec<OwnedFd>, Failure> {
-        if self.plan.version == CgroupVersion::V2 {
+        if self.version == CgroupVersion::V2 {
             return Ok(Vec::new());
         }
-        let open = |made: &Made<'_>| open_for_writing(made.directory.as_fd(), c"tasks");
+        let open = |made: &Made| open_for_writing(made.directory.as_fd(), c"tasks");
         let doors: Result<Vec<_>> = self.made.iter().map(open).collect();
         doors.map_err(|errno| Failure::new(Step::MakeCgroups, "tasks", errno))
     }
 
-    /// Reads what is known only now, and removes the groups.
-    pub(crate) fn close(&mut self, closing: &mut Closing) {
-        for made in &self.made {
-            let directory = made.directory.as_fd();
-            let peak =
-                read_number(directory, c"memory.peak").or_else(|| read_number(directory, c"memory.max_usage_in_bytes"));
-            closing.peak_memory_bytes = closing.peak_memory_bytes.or(peak);
-            closing.oom_kills += read_key(directory, c"memory.events", "oom_kill")
-                .or_else(|| read_key(directory, c"memory.oom_control", "oom_kill"))
-                .unwrap_or(0);
-        }
-        closing.left_behind = self.remove();
+    /// Files that count, opened so that PID 1 can read them when all others are gone.
+    pub(crate) fn counters(&self) -> Vec<OwnedFd> {
+        let files = [c"memory.peak", c"memory.max_usage_in_bytes", c"memory.events", c"memory.oom_control"];
+        let open = |made: &Made| files.map(|file| open_for_reading(made.directory.as_fd(), file).ok());
+        self.made.iter().flat_map(open).flatten().collect()
     }
 
-    /// Removes the directories and returns those that would not go.
-    fn remove(&mut self) -> Vec<CString> {
-        let mut left = Vec::new();
+    /// Reads what the groups have counted.
+    pub(crate) fn count(&self, closing: &mut Closing) {
+        let counted = Counted::read(&self.counters());
+        closing.peak_memory_bytes = counted.peak_memory_bytes;
+        closing.oom_kills = counted.oom_kills;
+    }
+
+    /// Removes the directories; what will not go is swept by the next executor.
+    pub(crate) fn remove(&mut self) {
         for made in self.made.drain(..) {
-            let gone = (0..REMOVALS).any(|_| {
-                let removed = rustix::fs::unlinkat(&made.parent, &made.plan.name, AtFlags::REMOVEDIR);
-                if removed == Err(Errno::BUSY) {
-                    let pause = rustix::time::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-                    let _ = rustix::thread::nanosleep(&pause);
+            for _ in 0..REMOVALS {
+                match rustix::fs::unlinkat(&made.parent, &made.name, AtFlags::REMOVEDIR) {
+                    Err(Errno::BUSY) => {
+                        let pause = rustix::time::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+                        let _ = rustix::thread::nanosleep(&pause);
+                    }
+                    _ => break,
                 }
-                matches!(removed, Ok(()) | Err(Errno::NOENT))
-            });
-            if !gone {
-                left.push(made.plan.name.clone());
             }
         }
-        left
+    }
+}
+
+/// What a box's groups know about its memory.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counted {
+    pub(crate) peak_memory_bytes: Option<u64>,
+    pub(crate) oom_kills: u64,
+}
+
+impl Counted {
+    /// A file with one number is the peak; one with keys has the kills.
+    pub(crate) fn read(counters: &[OwnedFd]) -> Self {
+        let mut counted = Counted::default();
+        for counter in counters {
+            let mut buffer = [0; 1024];
+            let Ok(count) = rustix::io::pread(counter, &mut buffer, 0) else { continue };
+            let Ok(text) = std::str::from_utf8(&buffer[..count]) else { continue };
+            match text.trim().parse() {
+                Ok(number) => counted.peak_memory_bytes = Some(number),
+                Err(_) => {
+                    let kills = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok());
+                    counted.oom_kills += kills.unwrap_or(0);
+                }
+            }
+        }
+        counted
     }
 }
 
@@ -143,18 +166,6 @@ fn write_at(directory: BorrowedFd<'_>, file: &CStr, content: &[u8]) -> Result<()
     rustix::io::write(open_for_writing(directory, file)?, content).map(drop)
 }
 
-fn read_text(directory: BorrowedFd<'_>, file: &CStr) -> Option<String> {
-    let file = rustix::fs::openat(directory, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let mut buffer = [0; 4096];
-    let count = rustix::io::read(&file, &mut buffer).ok()?;
-    String::from_utf8(buffer[..count].to_vec()).ok()
-}
-
-fn read_number(directory: BorrowedFd<'_>, file: &CStr) -> Option<u64> {
-    read_text(directory, file)?.trim().parse().ok()
-}
-
-fn read_key(directory: BorrowedFd<'_>, file: &CStr, key: &str) -> Option<u64> {
-    let text = read_text(directory, file)?;
-    text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
+fn open_for_reading(directory: BorrowedFd<'_>, file: &CStr) -> Result<OwnedFd> {
+    rustix::fs::openat(directory, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }

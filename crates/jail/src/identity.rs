@@ -8,7 +8,7 @@ use rustix::io::{Errno, Result};
 use rustix::process::{DumpableBehavior, Pid, Signal};
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 
-use crate::plan::{Identity, Privilege};
+use crate::plan::Identity;
 use crate::report::{Failure, Step};
 use crate::sources::write_file;
 use crate::sys;
@@ -27,11 +27,11 @@ pub(crate) fn map(process: Pid, identity: &Identity) -> std::result::Result<(), 
     write("gid_map", &entry(identity.inside_gid, identity.host_gid))
 }
 
-/// Root's supplementary groups would reach into the box; an ordinary user cannot give theirs up.
-pub(crate) fn leave_groups(privilege: Privilege) -> Result<()> {
-    match privilege {
-        Privilege::Root => rustix::thread::set_thread_groups(&[]),
-        Privilege::Rootless => Ok(()),
+/// Supplementary groups would reach into the box. Root leaves them; an ordinary user cannot, and the report says so.
+pub(crate) fn leave_groups() -> Result<()> {
+    match rustix::thread::set_thread_groups(&[]) {
+        Ok(()) | Err(Errno::PERM) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

@@ -13,129 +13,144 @@ use rustix::process::{Pid, WaitOptions, WaitStatus};
 use rustix::pty::OpenptFlags;
 use rustix::time::Timespec;
 
+use crate::cgroups::Counted;
 use crate::command::{self, Streams};
+use crate::handover::{self, Handover};
 use crate::plan::{Plan, Privilege, WindowSize};
 use crate::progress::Progress;
 use crate::report::{Ending, Failure, Protection, ProtectionName, Report, Step};
-use crate::sys::{self, Fork};
+use crate::sys::{self, BpfInstruction, Fork};
 use crate::watchdog::Meter;
-use crate::{cgroups, identity, restrict, root, seccomp, sources, warden, wire};
-
-/// What the warden hands to PID 1.
-pub(crate) struct Cell<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) control: &'a OwnedFd,
-    /// The warden's process id, which PID 1 could not learn by itself.
-    pub(crate) warden: u32,
-    pub(crate) go: OwnedFd,
-    pub(crate) doors: Vec<OwnedFd>,
-    pub(crate) sources: Option<Vec<OwnedFd>>,
-    pub(crate) streams: Option<Streams>,
-    pub(crate) protections: Vec<Protection>,
-}
+use crate::{cgroups, identity, restrict, root, sources, warden, wire};
 
 /// Runs as PID 1 from the first instruction in the new namespaces.
-pub(crate) fn main(cell: Cell<'_>, progress: Progress) -> ! {
-    let control = cell.control;
-    let code = match live(cell, progress) {
-        Ok((ending, usage)) => {
-            let report = Report::Ended {
-                ending,
-                cpu_microseconds: usage.cpu_microseconds,
-                largest_resident_bytes: usage.largest_resident_bytes,
-            };
-            i32::from(wire::send(control, &report, &[]).is_err())
-        }
-        Err(failure) => {
-            let _ = wire::send(control, &Report::Failed(failure), &[]);
-            1
-        }
+pub(crate) fn main(
+    control: &OwnedFd,
+    channel: &OwnedFd,
+    warden: u32,
+    filter: &[BpfInstruction],
+    progress: &Progress,
+) -> ! {
+    let (report, code) = match live(control, channel, warden, filter, progress.clone()) {
+        Ok(ended) => (ended, 0),
+        Err(failure) => (Report::Failed(failure), 1),
     };
+    let _ = wire::send(control, &report, &[]);
     sys::exit_now(code)
 }
 
-fn live(cell: Cell<'_>, mut progress: Progress) -> Result<(Ending, sys::ChildrenUsage), Failure> {
-    let Cell { plan, control, warden, go, doors, sources, streams, mut protections } = cell;
-    wait_for_mapping(&go)?;
-    progress.done(Step::MapIdentity, control);
+fn live(
+    control: &OwnedFd,
+    channel: &OwnedFd,
+    warden: u32,
+    filter: &[BpfInstruction],
+    mut progress: Progress,
+) -> Result<Report, Failure> {
+    let (plan, streams) = receive_plan(channel)?;
+    progress.hold_at(plan.hold_at);
+    let (Handover::Mapped, trees) = handover::receive(channel) else { return Err(disorder()) };
+    identity::take(&plan.identity)?;
+    // Had the warden died before the death signal was armed, nobody would ever kill this box.
+    if warden_is_gone(channel) {
+        sys::exit_now(1);
+    }
+    progress.done(Step::TakeIdentity, control)?;
+
+    root::detach_from_host()?;
+    progress.done(Step::DetachMounts, control)?;
+    let trees = match plan.identity.privilege {
+        Privilege::Root => trees,
+        Privilege::Rootless => sources::open(&plan.operations, &plan.identity)?,
+    };
+    rustix::process::umask(rustix::fs::Mode::empty());
+    let new_root = root::build(&plan.operations, trees)?;
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    progress.done(Step::BuildRoot, control)?;
+    root::enter(&new_root)?;
+    drop(new_root);
+    progress.done(Step::EnterRoot, control)?;
+
+    bring_up_loopback()?;
+    progress.done(Step::BringUpLoopback, control)?;
+    rustix::system::sethostname(plan.hostname.as_bytes())
+        .map_err(|errno| Failure::new(Step::SetHostname, "", errno))?;
+    progress.done(Step::SetHostname, control)?;
+    let streams = match (streams, plan.terminal) {
+        (Some(streams), _) => Streams::Pipes(streams),
+        (None, Some(size)) => Streams::Terminal(open_terminal(size, control)?),
+        (None, None) => return Err(disorder()),
+    };
+    progress.done(Step::OpenTerminal, control)?;
+    let mut meter = plan.watchdog.as_ref().map(Meter::open);
+
+    let (Handover::Limits { doors, mut protections, steps }, mut descriptors) = handover::receive(channel) else {
+        return Err(disorder());
+    };
     // A box competes as an ordinary process; real-time ones could not even join a cgroup with a processor limit.
     sys::schedule_ordinarily().map_err(|errno| Failure::new(Step::JoinCgroups, "(ordinary scheduling)", errno))?;
-    cgroups::join(&doors)?;
-    drop(doors);
+    let counters = descriptors.split_off(doors.min(descriptors.len()));
+    cgroups::join(&descriptors)?;
+    drop(descriptors);
     protections.push(match sys::unshare_cgroup_namespace() {
         Ok(()) => Protection::enforced(ProtectionName::CgroupNamespace),
         Err(errno) => Protection::not_available(ProtectionName::CgroupNamespace, errno.to_string()),
     });
-    progress.done(Step::JoinCgroups, control);
-    identity::take(&plan.identity)?;
-    // Had the warden died before the death signal was armed, nobody would ever kill this box.
-    if warden_is_gone(&go) {
-        sys::exit_now(1);
-    }
-    progress.done(Step::TakeIdentity, control);
-
-    root::detach_from_host()?;
-    progress.done(Step::DetachMounts, control);
-    let sources = match sources {
-        Some(sources) => sources,
-        None => sources::open(&plan.operations, &plan.identity)?,
-    };
-    rustix::process::umask(rustix::fs::Mode::empty());
-    let new_root = root::build(&plan.operations, sources)?;
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-    progress.done(Step::BuildRoot, control);
-    root::enter(&new_root)?;
-    drop(new_root);
-    progress.done(Step::EnterRoot, control);
-
-    bring_up_loopback()?;
-    progress.done(Step::BringUpLoopback, control);
-    rustix::system::sethostname(plan.hostname.as_bytes())
-        .map_err(|errno| Failure::new(Step::SetHostname, "", errno))?;
-    progress.done(Step::SetHostname, control);
-    let streams = match (streams, plan.terminal) {
-        (Some(streams), _) => streams,
-        (None, Some(size)) => Streams::Terminal(open_terminal(size, control)?),
-        (None, None) => return Err(Failure::plain(Step::OpenTerminal, "(the plan has neither streams nor terminal)")),
-    };
-    progress.done(Step::OpenTerminal, control);
-    let mut meter = plan.watchdog.as_ref().map(Meter::open);
+    progress.done(Step::JoinCgroups, control)?;
 
     restrict::resources(&plan.resource_limits)?;
-    progress.done(Step::LimitResources, control);
+    progress.done(Step::LimitResources, control)?;
     rustix::thread::set_no_new_privs(true).map_err(|errno| Failure::new(Step::DropPrivileges, "", errno))?;
     protections.push(restrict::files(&plan.access)?);
-    warden::require(plan, &protections)?;
-    progress.done(Step::RestrictFiles, control);
+    warden::require(&plan, &protections)?;
+    progress.done(Step::RestrictFiles, control)?;
     identity::drop_privileges()?;
-    progress.done(Step::DropPrivileges, control);
+    progress.done(Step::DropPrivileges, control)?;
     sys::set_signal_mask(true);
     let signals = sys::signal_descriptor().map_err(|errno| Failure::new(Step::StartCommand, "", errno))?;
-    sys::install_filter(&seccomp::program()).map_err(|errno| Failure::new(Step::FilterCalls, "", errno))?;
-    progress.done(Step::FilterCalls, control);
+    sys::install_filter(filter).map_err(|errno| Failure::new(Step::FilterCalls, "", errno))?;
+    progress.done(Step::FilterCalls, control)?;
     identity::verify(&plan.identity)?;
-    progress.done(Step::VerifyPrivileges, control);
+    progress.done(Step::VerifyPrivileges, control)?;
 
-    complete(&mut protections, plan);
-    let started = Report::Started { warden, protections, steps: progress.into_times() };
-    wire::send(control, &started, &[]).map_err(|errno| Failure::new(Step::StartCommand, "(reporting)", errno))?;
+    complete(&mut protections);
+    let mut steps: Vec<_> = steps.into_iter().chain(progress.into_times()).collect();
+    steps.sort_by_key(|step| (step.microseconds, step.step));
+    steps.dedup();
+    wire::send(control, &Report::Started { warden, protections, steps }, &[])
+        .map_err(|errno| Failure::new(Step::StartCommand, "(reporting)", errno))?;
     let command = match sys::fork().map_err(|errno| Failure::new(Step::StartCommand, "", errno))? {
         Fork::Child => command::execute(&plan.command, &streams, control.as_fd()),
         Fork::Parent(pid) => pid,
     };
     drop(streams);
-    Ok((keep(&signals, command, meter.as_mut()), sys::children_usage()))
+    let ending = keep(&signals, command, meter.as_mut());
+    let usage = sys::children_usage();
+    let counted = Counted::read(&counters);
+    Ok(Report::Ended {
+        ending,
+        cpu_microseconds: usage.cpu_microseconds,
+        peak_memory_bytes: counted.peak_memory_bytes.unwrap_or(usage.largest_resident_bytes),
+        oom_kills: counted.oom_kills,
+    })
 }
 
-fn wait_for_mapping(go: &OwnedFd) -> Result<(), Failure> {
-    match rustix::io::retry_on_intr(|| rustix::io::read(go, &mut [0; 1])) {
-        Ok(1) => Ok(()),
-        _ => sys::exit_now(1),
+fn receive_plan(channel: &OwnedFd) -> Result<(Plan, Option<[OwnedFd; 3]>), Failure> {
+    let (Handover::Plan, mut descriptors) = handover::receive(channel) else { return Err(disorder()) };
+    if descriptors.is_empty() {
+        return Err(disorder());
     }
+    let packed = descriptors.remove(0);
+    let plan = wire::unpack(packed).map_err(|errno| Failure::new(Step::ReadPlan, "", errno))?;
+    Ok((plan, <[OwnedFd; 3]>::try_from(descriptors).ok()))
 }
 
-fn warden_is_gone(go: &OwnedFd) -> bool {
-    let mut events = [PollFd::from_borrowed_fd(go.as_fd(), PollFlags::empty())];
+/// The warden and PID 1 are one program, so this is a fault of ours; it ends the box like any other.
+fn disorder() -> Failure {
+    Failure::plain(Step::ReadPlan, "(PID 1 was handed something else than it expected)")
+}
+
+fn warden_is_gone(channel: &OwnedFd) -> bool {
+    let mut events = [PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     rustix::event::poll(&mut events, Some(&now)).is_err() || events[0].revents().contains(PollFlags::HUP)
 }
@@ -164,7 +179,7 @@ fn open_terminal(size: WindowSize, control: &OwnedFd) -> Result<OwnedFd, Failure
 }
 
 /// Everything that was not reported where it was done. That these hold is why we got here at all.
-fn complete(protections: &mut Vec<Protection>, plan: &Plan) {
+fn complete(protections: &mut Vec<Protection>) {
     use ProtectionName::*;
     for name in [
         UserNamespace,
@@ -181,9 +196,9 @@ fn complete(protections: &mut Vec<Protection>, plan: &Plan) {
         protections.push(Protection::enforced(name));
     }
     let groups = rustix::process::getgroups().map_or(0, |groups| groups.len());
-    protections.push(match (plan.identity.privilege, groups) {
-        (_, 0) => Protection::enforced(NoExtraGroups),
-        (Privilege::Root, _) | (Privilege::Rootless, _) => Protection::not_available(
+    protections.push(match groups {
+        0 => Protection::enforced(NoExtraGroups),
+        groups => Protection::not_available(
             NoExtraGroups,
             format!("the kernel does not let an ordinary user leave the {groups} groups that started this box"),
         ),

@@ -14,9 +14,11 @@ pub mod wire;
 
 mod cgroups;
 mod command;
+mod handover;
 mod identity;
 mod init;
 mod mounts;
+mod place;
 mod progress;
 mod restrict;
 mod root;
@@ -29,6 +31,7 @@ mod watchdog;
 pub use sources::identity_of;
 pub use spawner::{Request, main};
 pub use sys::landlock_version;
+pub use warden::{Birth, Start};
 
 /// The name under which the executor starts the jail.
 pub const PROCESS_NAME: &str = "ringwall-jail";

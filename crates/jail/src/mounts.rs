@@ -6,8 +6,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
-use rustix::io::{Errno, Result};
+use rustix::io::Result;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_flag,
     fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
@@ -19,14 +18,12 @@ use crate::sys::{self, Reach};
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 const NO_SET_ID: u64 = libc::MOUNT_ATTR_NOSUID;
 const NO_DEVICES: u64 = libc::MOUNT_ATTR_NODEV;
-const NO_EXECUTION: u64 = libc::MOUNT_ATTR_NOEXEC;
 
 /// Attributes of the mounts that a box gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attributes {
     ReadOnlyFiles,
     WritableFiles,
-    DeviceNode,
     ReadOnlyRoot,
 }
 
@@ -35,7 +32,6 @@ impl Attributes {
         match self {
             Attributes::ReadOnlyFiles => READ_ONLY | NO_SET_ID | NO_DEVICES,
             Attributes::WritableFiles => NO_SET_ID | NO_DEVICES,
-            Attributes::DeviceNode => NO_SET_ID | NO_EXECUTION,
             Attributes::ReadOnlyRoot => READ_ONLY,
         }
     }
@@ -48,10 +44,10 @@ pub(crate) fn clone_tree(path: &CStr) -> Result<OwnedFd> {
     open_tree(rustix::fs::CWD, path, flags)
 }
 
-/// A detached copy of one mount at a place that is already held.
-pub(crate) fn clone_place(place: BorrowedFd<'_>) -> Result<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
-    open_tree(place, c"", flags)
+/// A detached copy of what lies at one name of a directory that is already held.
+pub(crate) fn clone_place(directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    open_tree(directory, name, flags)
 }
 
 /// Whether the clone is of the file that was meant.
@@ -60,19 +56,22 @@ pub(crate) fn is_file(tree: BorrowedFd<'_>, expected: FileIdentity) -> Result<bo
     Ok(FileIdentity { device: status.st_dev, inode: status.st_ino } == expected)
 }
 
-/// Sets attributes on a detached tree and everything below it.
-pub(crate) fn restrict(tree: BorrowedFd<'_>, attributes: Attributes, owners: Option<BorrowedFd<'_>>) -> Result<()> {
+/// Sets attributes on a mount and everything below it.
+pub(crate) fn restrict(tree: BorrowedFd<'_>, attributes: Attributes) -> Result<()> {
     let reach = match attributes {
         Attributes::ReadOnlyRoot => Reach::One,
         _ => Reach::AllBelow,
     };
-    sys::set_mount_attributes(tree, reach, attributes.bits(), owners)
+    sys::set_mount_attributes(tree, reach, attributes.bits(), None)
 }
 
-/// Attaches a detached mount to a place.
-pub(crate) fn attach(tree: BorrowedFd<'_>, place: BorrowedFd<'_>) -> Result<()> {
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    move_mount(tree, c"", place, c"", flags)
+/// Attaches a detached mount to a name in a directory, or, with no name, to the directory itself.
+pub(crate) fn attach(tree: BorrowedFd<'_>, directory: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
+    let mut flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    if name.is_empty() {
+        flags |= MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    }
+    move_mount(tree, c"", directory, name, flags)
 }
 
 /// An empty file system in memory, bounded in bytes and files.
@@ -118,47 +117,4 @@ pub(crate) fn overlay(lower: &CStr, upper: &CStr, work: &CStr) -> Result<OwnedFd
 fn finish(context: &OwnedFd, attributes: MountAttrFlags) -> Result<OwnedFd> {
     fsconfig_create(context.as_fd())?;
     fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
-}
-
-/// Opens a place beneath `root` without following any link, however planted.
-pub(crate) fn open_place(root: BorrowedFd<'_>, at: &CStr) -> Result<OwnedFd> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let relative = relative(at)?;
-    if relative.is_empty() {
-        return rustix::io::fcntl_dupfd_cloexec(root, 3);
-    }
-    rustix::fs::openat2(root, relative, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), resolve)
-}
-
-/// Opens a directory beneath `root`, making it and its parents where they are missing.
-pub(crate) fn make_directory(root: BorrowedFd<'_>, at: &CStr, mode: u32) -> Result<OwnedFd> {
-    match open_place(root, at) {
-        Err(Errno::NOENT) => {}
-        Ok(place) if is_directory(place.as_fd())? => return Ok(place),
-        Ok(_) => return Err(Errno::NOTDIR),
-        Err(error) => return Err(error),
-    }
-    let (parent, name) = make_parent(root, at)?;
-    rustix::fs::mkdirat(parent.as_fd(), name, Mode::from_raw_mode(mode))?;
-    open_place(root, at)
-}
-
-/// The parent of a path, made where it is missing, and the path's last name.
-pub(crate) fn make_parent<'a>(root: BorrowedFd<'_>, at: &'a CStr) -> Result<(OwnedFd, &'a [u8])> {
-    let relative = relative(at)?;
-    let (parent, name) = match relative.iter().rposition(|byte| *byte == b'/') {
-        Some(slash) => (&relative[..slash], &relative[slash + 1..]),
-        None => (&relative[..0], relative),
-    };
-    let parent = std::ffi::CString::new([b"/", parent].concat()).map_err(|_| Errno::INVAL)?;
-    Ok((make_directory(root, &parent, 0o755)?, name))
-}
-
-pub(crate) fn is_directory(place: BorrowedFd<'_>) -> Result<bool> {
-    let mode = rustix::fs::fstat(place)?.st_mode;
-    Ok(rustix::fs::FileType::from_raw_mode(mode) == rustix::fs::FileType::Directory)
-}
-
-fn relative(at: &CStr) -> Result<&[u8]> {
-    at.to_bytes().strip_prefix(b"/").ok_or(Errno::INVAL)
 }

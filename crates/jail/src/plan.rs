@@ -76,6 +76,11 @@ pub enum Operation {
         content: Vec<u8>,
         mode: u32,
     },
+    /// A directory of the root that stays writable when the root is sealed.
+    Writable {
+        at: CString,
+        mode: u32,
+    },
     Tmpfs {
         at: CString,
         size: u64,

@@ -5,11 +5,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::{ClockId, Timespec};
 
-use crate::report::{Report, Step, StepTime};
+use crate::report::{Failure, Report, Step, StepTime};
 use crate::wire;
 
 /// Notes each step as it is done.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Progress {
     began: Timespec,
     done: Vec<StepTime>,
@@ -25,17 +25,18 @@ impl Progress {
         self.hold_at = step;
     }
 
-    /// A step is done; a held box goes no further and waits for its end.
-    pub(crate) fn done(&mut self, step: Step, control: &OwnedFd) {
+    /// A step is done; a held box goes no further, waits for its end, and is then cleaned up like any other.
+    pub(crate) fn done(&mut self, step: Step, control: &OwnedFd) -> Result<(), Failure> {
         let now = now();
         let microseconds = (now.tv_sec - self.began.tv_sec) * 1_000_000 + (now.tv_nsec - self.began.tv_nsec) / 1_000;
         self.done.push(StepTime { step, microseconds: u32::try_from(microseconds).unwrap_or(u32::MAX) });
-        if self.hold_at == Some(step) {
-            let _ = wire::send(control, &Report::Holding(step), &[]);
-            // The only thing that can happen to a held box is that its executor goes away.
-            let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN)], None);
-            crate::sys::exit_now(1);
+        if self.hold_at != Some(step) {
+            return Ok(());
         }
+        let _ = wire::send(control, &Report::Holding(step), &[]);
+        // The only thing that can happen to a held box is that its executor goes away.
+        let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN)], None);
+        Err(Failure::plain(step, "(held there until the end)"))
     }
 
     pub(crate) fn into_times(self) -> Vec<StepTime> {

@@ -8,16 +8,15 @@ use std::ffi::CString;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-/// The steps in which a box is made, in their order.
+/// The steps in which a box is made. The warden's (the first five) and PID 1's overlap in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    ReadPlan,
-    MakeCgroups,
-    OpenSources,
     MakeNamespaces,
+    ReadPlan,
     MapIdentity,
-    JoinCgroups,
+    OpenSources,
+    MakeCgroups,
     TakeIdentity,
     DetachMounts,
     BuildRoot,
@@ -25,6 +24,7 @@ pub enum Step {
     BringUpLoopback,
     SetHostname,
     OpenTerminal,
+    JoinCgroups,
     LimitResources,
     RestrictFiles,
     DropPrivileges,
@@ -35,12 +35,11 @@ pub enum Step {
 
 impl Step {
     pub const ALL: [Step; 19] = [
-        Step::ReadPlan,
-        Step::MakeCgroups,
-        Step::OpenSources,
         Step::MakeNamespaces,
+        Step::ReadPlan,
         Step::MapIdentity,
-        Step::JoinCgroups,
+        Step::OpenSources,
+        Step::MakeCgroups,
         Step::TakeIdentity,
         Step::DetachMounts,
         Step::BuildRoot,
@@ -48,6 +47,7 @@ impl Step {
         Step::BringUpLoopback,
         Step::SetHostname,
         Step::OpenTerminal,
+        Step::JoinCgroups,
         Step::LimitResources,
         Step::RestrictFiles,
         Step::DropPrivileges,
@@ -193,8 +193,8 @@ pub enum Report {
     /// The kernel would not run the command; `tried` is the last path.
     NotExecuted { tried: CString, errno: i32 },
     /// The command has ended and no process of the box is left but PID 1.
-    Ended { ending: Ending, cpu_microseconds: u64, largest_resident_bytes: u64 },
-    /// PID 1 is gone, and so are the cgroups; the last message of all.
+    Ended { ending: Ending, cpu_microseconds: u64, peak_memory_bytes: u64, oom_kills: u64 },
+    /// PID 1 is gone, and with it every mount and process; the last message of all.
     Closed(Closing),
 }
 
@@ -212,8 +212,6 @@ pub struct Closing {
     pub init_signal: Option<i32>,
     pub peak_memory_bytes: Option<u64>,
     pub oom_kills: u64,
-    /// Cgroup directories that could not be removed.
-    pub left_behind: Vec<CString>,
 }
 
 /// A message to the jail, after its plan.

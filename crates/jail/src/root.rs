@@ -2,7 +2,8 @@
 //!
 //! The new root is attached over a host directory that nobody looks at any more, filled, and pivoted into; the
 //! host's tree then leaves the namespace as a whole. Sources were opened before, because afterwards there is
-//! nothing left to open.
+//! nothing left to open. Every box pays for every call here, so places are made first and looked at only when
+//! they were there already.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,6 +13,7 @@ use rustix::io::{Errno, Result};
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
 
 use crate::mounts::{self, Attributes};
+use crate::place::Places;
 use crate::plan::{FileKind, MountAccess, Operation};
 use crate::report::{Failure, Step};
 
@@ -30,16 +32,16 @@ pub(crate) fn detach_from_host() -> std::result::Result<(), Failure> {
 /// Applies all operations and returns the new root. `sources` holds one tree per operation that has a source.
 pub(crate) fn build(operations: &[Operation], sources: Vec<OwnedFd>) -> std::result::Result<OwnedFd, Failure> {
     let mut sources = sources.into_iter();
-    let mut root: Option<OwnedFd> = None;
+    let mut places: Option<Places> = None;
     for operation in operations {
         let source = if has_source(operation) { sources.next() } else { None };
-        let result = match (&root, operation) {
-            (None, _) => begin(operation, source).map(|made| root = Some(made)),
-            (Some(root), _) => apply(root, operation, source),
+        let result = match &mut places {
+            None => begin(operation, source).map(|root| places = Some(Places::new(root))),
+            Some(places) => apply(places, operation, source),
         };
         result.map_err(|errno| Failure::new(Step::BuildRoot, subject(operation), errno))?;
     }
-    root.ok_or_else(|| Failure::plain(Step::BuildRoot, "/ (the plan has no root)"))
+    places.map(Places::into_root).ok_or_else(|| Failure::plain(Step::BuildRoot, "/ (the plan has no root)"))
 }
 
 /// Makes the new root the only one.
@@ -54,132 +56,123 @@ pub(crate) fn enter(root: &OwnedFd) -> std::result::Result<(), Failure> {
     enter().map_err(|errno| Failure::new(Step::EnterRoot, "", errno))
 }
 
-pub(crate) fn has_source(operation: &Operation) -> bool {
+fn has_source(operation: &Operation) -> bool {
     matches!(operation, Operation::OverlayRoot { .. } | Operation::Bind { .. } | Operation::Device { .. })
 }
 
 fn begin(operation: &Operation, source: Option<OwnedFd>) -> Result<OwnedFd> {
-    let stage = open_stage()?;
+    let stage = rustix::fs::open(STAGE, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     match operation {
         Operation::TmpfsRoot { size, inodes } => {
             let root = mounts::tmpfs(*size, *inodes, 0o755)?;
-            mounts::attach(root.as_fd(), stage.as_fd())?;
+            mounts::attach(root.as_fd(), stage.as_fd(), b"")?;
             Ok(root)
         }
         Operation::OverlayRoot { size, inodes, .. } => {
             let image = source.ok_or(Errno::BADF)?;
             let changes = mounts::tmpfs(*size, *inodes, 0o755)?;
-            mounts::attach(changes.as_fd(), stage.as_fd())?;
-            for directory in [c"/lower", c"/upper", c"/work", c"/root"] {
-                mounts::make_directory(changes.as_fd(), directory, 0o755)?;
+            mounts::attach(changes.as_fd(), stage.as_fd(), b"")?;
+            for directory in [c"lower", c"upper", c"work", c"root"] {
+                rustix::fs::mkdirat(&changes, directory, Mode::from_raw_mode(0o755))?;
             }
-            mounts::attach(image.as_fd(), mounts::open_place(changes.as_fd(), c"/lower")?.as_fd())?;
+            mounts::attach(image.as_fd(), changes.as_fd(), b"lower")?;
             let root = mounts::overlay(LOWER, UPPER, WORK)?;
-            mounts::attach(root.as_fd(), mounts::open_place(changes.as_fd(), c"/root")?.as_fd())?;
+            mounts::attach(root.as_fd(), changes.as_fd(), b"root")?;
             Ok(root)
         }
         _ => Err(Errno::INVAL),
     }
 }
 
-fn open_stage() -> Result<OwnedFd> {
-    rustix::fs::open(STAGE, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-}
-
-fn apply(root: &OwnedFd, operation: &Operation, source: Option<OwnedFd>) -> Result<()> {
-    let root = root.as_fd();
+fn apply(places: &mut Places, operation: &Operation, source: Option<OwnedFd>) -> Result<()> {
     match operation {
         Operation::TmpfsRoot { .. } | Operation::OverlayRoot { .. } => Err(Errno::INVAL),
-        Operation::Directory { at, mode } => mounts::make_directory(root, at, *mode).map(drop),
+        Operation::Directory { at, mode } => places.make_directory(at, *mode),
         Operation::Symlink { at, target } => {
-            let (parent, name) = mounts::make_parent(root, at)?;
+            let (parent, name) = places.parent(at)?;
             rustix::fs::symlinkat(target, parent, name)
         }
-        Operation::File { at, content, mode } => {
-            let (parent, name) = mounts::make_parent(root, at)?;
-            // An image may have something else under this name, a link included: it goes, unread.
-            match rustix::fs::unlinkat(parent.as_fd(), name, AtFlags::empty()) {
-                Ok(()) | Err(Errno::NOENT) => {}
-                Err(error) => return Err(error),
-            }
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let file = rustix::fs::openat(parent.as_fd(), name, flags, Mode::from_raw_mode(*mode))?;
-            write_all(&file, content)
+        Operation::File { at, content, mode } => write_file(places, at, content, *mode),
+        Operation::Writable { at, mode } => {
+            places.make_directory(at, *mode)?;
+            let (parent, name) = places.parent(at)?;
+            let itself = mounts::clone_place(parent, name)?;
+            places.attach(&itself, at)
         }
         Operation::Tmpfs { at, size, inodes, mode } => {
-            let place = mounts::make_directory(root, at, 0o755)?;
-            mounts::attach(mounts::tmpfs(*size, *inodes, *mode)?.as_fd(), place.as_fd())
+            places.make_directory(at, 0o755)?;
+            places.attach(&mounts::tmpfs(*size, *inodes, *mode)?, at)
         }
         Operation::Bind { at, kind, access, .. } => {
             let tree = source.ok_or(Errno::BADF)?;
-            let place = match kind {
-                FileKind::Directory => mounts::make_directory(root, at, 0o755)?,
-                FileKind::File => make_file(root, at)?,
-            };
+            match kind {
+                FileKind::Directory => places.make_directory(at, 0o755)?,
+                FileKind::File => places.make_file(at)?,
+            }
             let attributes = match access {
                 MountAccess::ReadOnly => Attributes::ReadOnlyFiles,
                 MountAccess::ReadWrite => Attributes::WritableFiles,
             };
-            mounts::restrict(tree.as_fd(), attributes, None)?;
-            mounts::attach(tree.as_fd(), place.as_fd())
+            mounts::restrict(tree.as_fd(), attributes)?;
+            places.attach(&tree, at)
         }
         Operation::Device { at, .. } => {
-            let tree = source.ok_or(Errno::BADF)?;
-            let place = make_file(root, at)?;
-            mounts::restrict(tree.as_fd(), Attributes::DeviceNode, None)?;
-            mounts::attach(tree.as_fd(), place.as_fd())
+            places.make_file(at)?;
+            places.attach(&source.ok_or(Errno::BADF)?, at)
         }
         Operation::Pts { at } => {
-            let place = mounts::make_directory(root, at, 0o755)?;
-            mounts::attach(mounts::pts()?.as_fd(), place.as_fd())
+            places.make_directory(at, 0o755)?;
+            places.attach(&mounts::pts()?, at)
         }
         Operation::Proc { at } => {
-            let place = mounts::make_directory(root, at, 0o555)?;
-            mounts::attach(mounts::proc()?.as_fd(), place.as_fd())
+            places.make_directory(at, 0o555)?;
+            places.attach(&mounts::proc()?, at)
         }
-        Operation::Mask { at, kind } => mask(root, at, *kind),
-        Operation::SealRoot => mounts::restrict(root, Attributes::ReadOnlyRoot, None),
+        Operation::Mask { at, kind } => mask(places, at, *kind),
+        Operation::SealRoot => mounts::restrict(places.root(), Attributes::ReadOnlyRoot),
     }
+}
+
+fn write_file(places: &mut Places, at: &CStr, content: &[u8], mode: u32) -> Result<()> {
+    let (parent, name) = places.parent(at)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = || rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(mode));
+    let file = match open() {
+        // An image may have something under this name, a link included: it goes, unread.
+        Err(Errno::EXIST) => {
+            rustix::fs::unlinkat(parent, name, AtFlags::empty())?;
+            open()?
+        }
+        other => other?,
+    };
+    let mut rest = content;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest)?;
+        rest = &rest[written..];
+    }
+    Ok(())
 }
 
 /// Hides a file under /dev/null, or a directory under an empty one.
-fn mask(root: std::os::fd::BorrowedFd<'_>, at: &CStr, kind: FileKind) -> Result<()> {
-    let place = match mounts::open_place(root, at) {
-        Ok(place) => place,
-        Err(Errno::NOENT) => return Ok(()),
-        Err(error) => return Err(error),
-    };
+fn mask(places: &mut Places, at: &CStr, kind: FileKind) -> Result<()> {
     let cover = match kind {
-        FileKind::File => mounts::clone_place(mounts::open_place(root, c"/dev/null")?.as_fd())?,
+        FileKind::File => {
+            let (devices, name) = places.parent(c"/dev/null")?;
+            mounts::clone_place(devices, name)?
+        }
         FileKind::Directory => {
+            if !places.exists(at)? {
+                return Ok(());
+            }
             let empty = mounts::tmpfs(4096, 1, 0o555)?;
-            mounts::restrict(empty.as_fd(), Attributes::ReadOnlyFiles, None)?;
+            mounts::restrict(empty.as_fd(), Attributes::ReadOnlyFiles)?;
             empty
         }
     };
-    mounts::attach(cover.as_fd(), place.as_fd())
-}
-
-/// An empty file to mount on.
-fn make_file(root: std::os::fd::BorrowedFd<'_>, at: &CStr) -> Result<OwnedFd> {
-    match mounts::open_place(root, at) {
-        Ok(place) if mounts::is_directory(place.as_fd())? => return Err(Errno::ISDIR),
-        Ok(place) => return Ok(place),
-        Err(Errno::NOENT) => {}
-        Err(error) => return Err(error),
+    match places.attach(&cover, at) {
+        Err(Errno::NOENT) => Ok(()),
+        other => other,
     }
-    let (parent, name) = mounts::make_parent(root, at)?;
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(parent.as_fd(), name, flags, Mode::from_raw_mode(0o644))?;
-    mounts::open_place(root, at)
-}
-
-fn write_all(file: &OwnedFd, mut content: &[u8]) -> Result<()> {
-    while !content.is_empty() {
-        let written = rustix::io::write(file, content)?;
-        content = &content[written..];
-    }
-    Ok(())
 }
 
 fn subject(operation: &Operation) -> String {
@@ -188,6 +181,7 @@ fn subject(operation: &Operation) -> String {
         Operation::Directory { at, .. }
         | Operation::Symlink { at, .. }
         | Operation::File { at, .. }
+        | Operation::Writable { at, .. }
         | Operation::Tmpfs { at, .. }
         | Operation::Bind { at, .. }
         | Operation::Device { at, .. }

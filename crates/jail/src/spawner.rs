@@ -2,8 +2,8 @@
 //!
 //! Starting a program costs most of a millisecond (in a virtual machine the C library's first look at the
 //! processor alone takes half of one); copying a small process that has just started costs a tenth. The spawner
-//! never looks into a plan and never holds anything of a box: it takes five descriptors from its socket and hands
-//! them to a copy of itself, which becomes the warden. When its socket closes it makes no more boxes, waits for
+//! never sees a plan and never holds anything of a box: it takes one descriptor from its socket and hands it to a
+//! copy of itself, which becomes the warden. When its socket closes it makes no more boxes, waits for
 //! the wardens to end, and ends.
 
 use std::os::fd::OwnedFd;
@@ -13,13 +13,13 @@ use rustix::process::WaitOptions;
 
 use crate::report::{Failure, Step};
 use crate::sys::{self, Fork};
-use crate::{warden, wire};
+use crate::warden::{self, Birth};
+use crate::{seccomp, wire};
 
-/// A message to the spawner. Its descriptors: the socket of the new warden, the packed plan and, unless the box
-/// has a terminal, the command's standard input, output and error.
+/// A message to the spawner; with it comes the socket of the new warden.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub enum Request {
-    Box,
+    Box(Birth),
 }
 
 const BAD_INPUT: u8 = 2;
@@ -45,13 +45,15 @@ pub fn main() -> ExitCode {
 }
 
 fn serve(requests: OwnedFd) -> ExitCode {
+    // The same for every box, so it is made before there is one.
+    let filter = seccomp::program();
     loop {
         match wire::receive::<Request>(&requests) {
-            Ok(Some((Request::Box, descriptors))) => match sys::fork() {
+            Ok(Some((Request::Box(birth), descriptors))) => match sys::fork() {
                 Ok(Fork::Child) => {
                     drop(requests);
                     sys::reap_children_automatically(false);
-                    sys::exit_now(warden::main(descriptors));
+                    sys::exit_now(descriptors.first().map_or(1, |control| warden::main(control, birth, &filter)));
                 }
                 // The warden's socket closes with this copy of it, which is how the executor learns of a failure.
                 Ok(Fork::Parent(_)) | Err(_) => drop(descriptors),

@@ -1,26 +1,43 @@
 //! The warden: the process that stays outside a box, makes it, waits for it, and cleans up.
 //!
-//! It gets its plan at birth and its orders from one socket. When that socket closes, whoever asked for the box is
-//! gone: the box is killed, its cgroups are removed, and the warden ends too. It never reads anything that the
-//! command wrote, and as root it keeps the rights that removing cgroups needs and nothing that runs in the box.
+//! It bears init into new namespaces at once, while the executor is still writing the plan; only on cgroup
+//! version 2, where init is born into its group, does it wait for the plan first. Then it hands everything over and
+//! takes orders from one socket. When that socket closes, whoever asked for the box is gone: the box is killed, its
+//! cgroups are removed, and the warden ends too. It never reads anything that the command wrote.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{WaitOptions, WaitStatus};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::{Pid, WaitOptions, WaitStatus};
 
 use crate::cgroups::Groups;
-use crate::command::Streams;
+use crate::handover::Handover;
 use crate::identity;
-use crate::init::{self, Cell};
+use crate::init;
 use crate::plan::{Plan, Privilege};
 use crate::progress::Progress;
 use crate::report::{Closing, Failure, Order, Protection, ProtectionName, ProtectionState, Report, Step};
 use crate::sources;
-use crate::sys::{self, Cloned, Fork};
+use crate::sys::{self, BpfInstruction, Cloned, Fork};
 use crate::wire;
+
+/// When init is born.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Birth {
+    /// At once; it writes itself into its cgroups later.
+    Early,
+    /// When the plan has come, directly into its cgroup.
+    IntoCgroup,
+}
+
+/// The message that brings the plan: its descriptors are the packed plan and, unless the box has a terminal, the
+/// command's standard input, output and error.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub enum Start {
+    Plan,
+}
 
 const NAMESPACES: u64 = (libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
@@ -29,94 +46,165 @@ const NAMESPACES: u64 = (libc::CLONE_NEWUSER
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUTS) as u64;
 
-/// From the descriptors that came with the request to the end of the box; returns the exit code.
-pub(crate) fn main(descriptors: Vec<OwnedFd>) -> i32 {
-    let mut progress = Progress::begin();
-    let mut descriptors = descriptors.into_iter();
-    let Some(control) = descriptors.next() else { return 1 };
-    match run(&control, descriptors, &mut progress) {
-        Ok(()) => 0,
-        Err(failure) => {
-            let _ = wire::send(&control, &Report::Failed(failure), &[]);
-            1
-        }
-    }
+/// What must be undone whatever happens.
+#[derive(Default)]
+struct Household {
+    init: Option<Init>,
+    groups: Option<Groups>,
 }
 
-fn run(control: &OwnedFd, descriptors: impl Iterator<Item = OwnedFd>, progress: &mut Progress) -> Result<(), Failure> {
-    let (plan, streams) = read_plan(descriptors)?;
-    progress.hold_at(plan.hold_at);
-    progress.done(Step::ReadPlan, control);
+struct Init {
+    pid: Pid,
+    pidfd: OwnedFd,
+    channel: OwnedFd,
+}
 
+/// From birth to the end of the box; returns the exit code.
+pub(crate) fn main(control: &OwnedFd, birth: Birth, filter: &[BpfInstruction]) -> i32 {
+    let mut household = Household::default();
+    let result = supervise(control, birth, filter, &mut household);
+    let closing = household.close();
+    let report = match result {
+        Ok(()) => Report::Closed(closing),
+        Err(failure) => Report::Failed(failure),
+    };
+    // The answer first; taking the cgroups down can wait until nobody waits for it.
+    let _ = wire::send(control, &report, &[]);
+    household.remove_groups();
+    0
+}
+
+fn supervise(
+    control: &OwnedFd,
+    birth: Birth,
+    filter: &[BpfInstruction],
+    household: &mut Household,
+) -> Result<(), Failure> {
+    let mut progress = Progress::begin();
+    if birth == Birth::Early {
+        household.init = Some(bear(control, None, filter, &mut progress)?);
+    }
+    let Some((plan, packed, streams)) = read_plan(control)? else { return Ok(()) };
+    progress.hold_at(plan.hold_at);
+    progress.done(Step::ReadPlan, control)?;
     let mut protections = plan.protections.clone();
-    let mut groups = None;
-    if let Some(cgroups) = &plan.cgroups {
-        groups = Some(Groups::make(cgroups, &mut protections)?);
+    if birth == Birth::IntoCgroup {
+        household.make_groups(&plan, &mut protections)?;
+        let birthplace = household.groups.as_ref().and_then(Groups::birthplace);
+        let init = bear(control, birthplace, filter, &mut progress)?;
+        household.init = Some(init);
     }
-    let result = supervise(control, progress, &plan, streams, groups.as_ref(), protections);
-    let mut closing = Closing::default();
-    if let Some(groups) = &mut groups {
-        groups.close(&mut closing);
+    let Some(init) = &household.init else { return Ok(()) };
+    let hand_over = |channel: &OwnedFd, message: &Handover, descriptors: &[OwnedFd]| {
+        let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+        wire::send(channel, message, &descriptors)
+            .map_err(|errno| Failure::new(Step::MakeNamespaces, "(talking to PID 1)", errno))
+    };
+
+    let mut belongings = vec![packed];
+    belongings.extend(streams);
+    hand_over(&init.channel, &Handover::Plan, &belongings)?;
+    drop(belongings);
+    identity::map(init.pid, &plan.identity)?;
+    progress.done(Step::MapIdentity, control)?;
+    let trees = match plan.identity.privilege {
+        Privilege::Root => sources::open(&plan.operations, &plan.identity)?,
+        Privilege::Rootless => Vec::new(),
+    };
+    progress.done(Step::OpenSources, control)?;
+    hand_over(&init.channel, &Handover::Mapped, &trees)?;
+    drop(trees);
+
+    if birth == Birth::Early {
+        household.make_groups(&plan, &mut protections)?;
     }
-    closing.init_signal = result?.terminating_signal();
-    let _ = wire::send(control, &Report::Closed(closing), &[]);
+    require(&plan, &protections)?;
+    let (doors, counters) = match &household.groups {
+        Some(groups) => (groups.doors()?, groups.counters()),
+        None => (Vec::new(), Vec::new()),
+    };
+    progress.done(Step::MakeCgroups, control)?;
+    let Some(init) = &household.init else { return Ok(()) };
+    let message = Handover::Limits { doors: doors.len(), protections, steps: progress.into_times() };
+    let mut descriptors = doors;
+    descriptors.extend(counters);
+    hand_over(&init.channel, &message, &descriptors)?;
+    drop(descriptors);
+    watch(control, &init.pidfd);
     Ok(())
 }
 
-fn read_plan(mut descriptors: impl Iterator<Item = OwnedFd>) -> Result<(Plan, Option<[OwnedFd; 3]>), Failure> {
-    let packed = descriptors.next().ok_or_else(|| Failure::plain(Step::ReadPlan, "(no plan came with the request)"))?;
-    let plan = wire::unpack(packed).map_err(|errno| Failure::new(Step::ReadPlan, "", errno))?;
-    match <[OwnedFd; 3]>::try_from(descriptors.collect::<Vec<_>>()) {
-        Ok(streams) => Ok((plan, Some(streams))),
-        Err(_) if plan.terminal.is_some() => Ok((plan, None)),
-        Err(_) => Err(Failure::plain(Step::ReadPlan, "(the command's streams did not come with it)")),
+/// Makes PID 1 of new namespaces. It waits for what is handed over.
+fn bear(
+    control: &OwnedFd,
+    birthplace: Option<BorrowedFd<'_>>,
+    filter: &[BpfInstruction],
+    progress: &mut Progress,
+) -> Result<Init, Failure> {
+    let fail = |errno| Failure::new(Step::MakeNamespaces, "", errno);
+    identity::leave_groups().map_err(fail)?;
+    let (channel, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(fail)?;
+    let warden = rustix::process::getpid().as_raw_nonzero().get().cast_unsigned();
+    match sys::clone_into_namespaces(NAMESPACES, birthplace).map_err(fail)? {
+        Fork::Child => {
+            drop(channel);
+            init::main(control, &theirs, warden, filter, progress)
+        }
+        Fork::Parent(Cloned { pid, pidfd }) => {
+            progress.done(Step::MakeNamespaces, control)?;
+            Ok(Init { pid, pidfd, channel })
+        }
     }
 }
 
-/// Makes PID 1 and stays with it until it is gone.
-fn supervise(
-    control: &OwnedFd,
-    progress: &mut Progress,
-    plan: &Plan,
-    streams: Option<[OwnedFd; 3]>,
-    groups: Option<&Groups<'_>>,
-    protections: Vec<Protection>,
-) -> Result<WaitStatus, Failure> {
-    require(plan, &protections)?;
-    let doors = groups.map(Groups::doors).transpose()?.unwrap_or_default();
-    progress.done(Step::MakeCgroups, control);
+type Arrival = (Plan, OwnedFd, Vec<OwnedFd>);
 
-    let sources = match plan.identity.privilege {
-        Privilege::Root => Some(sources::open(&plan.operations, &plan.identity)?),
-        Privilege::Rootless => None,
-    };
-    identity::leave_groups(plan.identity.privilege)
-        .map_err(|errno| Failure::new(Step::MapIdentity, "(leaving root's groups)", errno))?;
-    progress.done(Step::OpenSources, control);
-
-    let fail = |errno| Failure::new(Step::MakeNamespaces, "", errno);
-    let (go, ready) = pipe_with(PipeFlags::CLOEXEC).map_err(fail)?;
-    let warden = rustix::process::getpid().as_raw_nonzero().get().cast_unsigned();
-    let birthplace = groups.and_then(Groups::birthplace);
-    let Cloned { pid, pidfd } = match sys::clone_into_namespaces(NAMESPACES, birthplace).map_err(fail)? {
-        Fork::Child => {
-            drop(ready);
-            let streams = streams.map(Streams::Pipes);
-            let cell = Cell { plan, control, warden, go, doors, sources, streams, protections };
-            init::main(cell, std::mem::replace(progress, Progress::begin()));
-        }
-        Fork::Parent(child) => child,
-    };
-    // The command's streams, the mounts and the cgroup's doors belong to PID 1 alone.
-    drop((streams, sources, doors, go));
-    let mapped = identity::map(pid, &plan.identity);
-    if mapped.is_ok() {
-        let _ = rustix::io::write(&ready, b"g");
-        watch(control, &pidfd);
+/// The plan, its file, and the command's streams; `None` when whoever asked for the box has gone away.
+fn read_plan(control: &OwnedFd) -> Result<Option<Arrival>, Failure> {
+    let fail = |errno| Failure::new(Step::ReadPlan, "", errno);
+    let Some((Start::Plan, mut descriptors)) = wire::receive(control).map_err(fail)? else { return Ok(None) };
+    if descriptors.is_empty() {
+        return Err(Failure::plain(Step::ReadPlan, "(no plan came with the message)"));
     }
-    let _ = sys::signal_process(&pidfd, libc::SIGKILL);
-    let status = reap(pid)?;
-    mapped.map(|()| status)
+    let packed = descriptors.remove(0);
+    let plan = wire::unpack(&packed).map_err(fail)?;
+    let wanted = if plan.terminal.is_some() { 0 } else { 3 };
+    if descriptors.len() == wanted {
+        Ok(Some((plan, packed, descriptors)))
+    } else {
+        Err(Failure::plain(Step::ReadPlan, "(the command's streams did not come with it)"))
+    }
+}
+
+impl Household {
+    fn make_groups(&mut self, plan: &Plan, protections: &mut Vec<Protection>) -> Result<(), Failure> {
+        if let Some(cgroups) = &plan.cgroups {
+            let groups = self.groups.insert(Groups::new(cgroups));
+            groups.make(cgroups, protections)?;
+        }
+        Ok(())
+    }
+
+    /// Ends PID 1, and with it every process of the box, and reads what is known only now.
+    fn close(&mut self) -> Closing {
+        let mut closing = Closing::default();
+        if let Some(init) = self.init.take() {
+            let _ = sys::signal_process(&init.pidfd, libc::SIGKILL);
+            closing.init_signal = reap(init.pid).and_then(WaitStatus::terminating_signal);
+        }
+        if let Some(groups) = &self.groups {
+            groups.count(&mut closing);
+        }
+        closing
+    }
+
+    fn remove_groups(&mut self) {
+        if let Some(groups) = &mut self.groups {
+            groups.remove();
+        }
+    }
 }
 
 /// Passes orders on until PID 1 ends or nobody is left to order.
@@ -145,12 +233,12 @@ fn watch(control: &OwnedFd, pidfd: &OwnedFd) {
     }
 }
 
-fn reap(pid: rustix::process::Pid) -> Result<WaitStatus, Failure> {
+fn reap(pid: Pid) -> Option<WaitStatus> {
     loop {
         match rustix::process::waitpid(Some(pid), WaitOptions::empty()) {
-            Ok(Some((_, status))) => return Ok(status),
+            Ok(Some((_, status))) => return Some(status),
             Ok(None) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(Failure::new(Step::MakeNamespaces, "(waiting for PID 1)", errno)),
+            Err(_) => return None,
         }
     }
 }

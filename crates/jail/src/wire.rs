@@ -19,7 +19,8 @@ use crate::plan::Plan;
 
 /// No report is longer: a few protections with their reasons, or a path.
 const LONGEST_MESSAGE: usize = 16 * 1024;
-const MOST_DESCRIPTORS: usize = 5;
+/// As many as the kernel passes in one message.
+const MOST_DESCRIPTORS: usize = 253;
 
 /// Sends one message, and descriptors with it.
 pub fn send<T: Serialize>(socket: impl AsFd, message: &T, descriptors: &[BorrowedFd<'_>]) -> Result<()> {

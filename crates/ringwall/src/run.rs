@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use executor::{Ending, Executor, Handle, Hold, Host, Options, Outcome, Spawner, Step, real_path};
+use executor::{Ending, Executor, Handle, Hold, Host, Options, Outcome, Prepared, Spawner, Step, real_path};
 use policy::{
     Ceilings, Field, Grant, ImageName, Layer, LayerName, Layers, Request, Requirement, Root, Secret, Verdict, Workspace,
 };
@@ -71,11 +71,12 @@ pub(crate) fn run(arguments: &RunArguments, data: &Path) -> ExitCode {
 }
 
 fn attempt(arguments: &RunArguments, data: &Path) -> Result<ExitCode, Message> {
-    // First of all, because it gets ready while we read the arguments.
+    // First of all, because a box's namespaces get ready while we read the arguments and decide.
     let spawner = Spawner::start()?;
-    let host = Host::probe();
+    let executor = Executor::with_spawner(spawner, Host::probe(), data);
+    let prepared = executor.prepare()?;
     let request = request(arguments)?;
-    let layers = layers(arguments, &host)?;
+    let layers = layers(arguments, executor.host())?;
     let grant = match policy::decide(&request, &layers) {
         Verdict::Allow(grant) => grant,
         Verdict::Deny(denial) => return Err(denial.into()),
@@ -88,20 +89,21 @@ fn attempt(arguments: &RunArguments, data: &Path) -> Result<ExitCode, Message> {
         .enable_all()
         .build()
         .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
-    runtime.block_on(follow(arguments, Executor::with_spawner(spawner, host, data), grant, options))
+    runtime.block_on(follow(arguments, executor, prepared, grant, options))
 }
 
 /// From the start to the last byte.
 async fn follow(
     arguments: &RunArguments,
     executor: Executor,
+    prepared: Prepared,
     grant: Grant,
     options: Options,
 ) -> Result<ExitCode, Message> {
     let limits = grant.effective().limits;
     let mut interrupts = Interrupts::listen()?;
     let mut running = tokio::select! {
-        started = executor.start(grant, options) => started?,
+        started = executor.start_prepared(prepared, grant, options) => started?,
         // Nothing of the command has run yet: the half-made box is dropped, and with it everything in it.
         signal = interrupts.next() => return Ok(exit_code(128 + signal)),
     };

@@ -1,10 +1,20 @@
 # Nothing stays: not after many boxes, not after a killed `ringwall run`, and what a kill of everything at once
 # leaves goes with the next box.
+
+# By the name that a process gave itself: pidof would also go by the program, which all of them share.
+pids_of() {
+    for name in "$@"; do
+        grep -lx "$name" /proc/[0-9]*/comm 2>/dev/null | cut -d / -f 3
+    done
+}
+
 inventory() {
     echo "groups $(find $groups -type d | wc -l)"
     echo "mounts $(wc -l </proc/self/mountinfo)"
-    echo "processes $(ls /proc | grep -c '^[0-9]*$')"
+    echo "of ringwall $(pids_of ringwall ringwall-jail | wc -l)"
+    echo "in boxes $(grep -lE '^NSpid:([[:space:]]+[0-9]+){2}' /proc/[0-9]*/status 2>/dev/null | wc -l)"
 }
+
 many='for box in $(seq 50); do ringwall run --memory-mb 64 -- true || echo "box $box failed"; done'
 observe inventory_before inventory
 observe fifty_root sh -c "$many"
@@ -17,12 +27,6 @@ until_no_box() {
         usleep 100000
     done
     box_groups
-}
-# By the name that a process gave itself: pidof would also go by the program, which all of them share.
-pids_of() {
-    for name in "$@"; do
-        grep -lx "$name" /proc/[0-9]*/comm 2>/dev/null | cut -d / -f 3
-    done
 }
 
 make_meeting /home/orphan root

@@ -1,0 +1,173 @@
+//! Places in the new root: made, found and mounted on without ever following a link.
+//!
+//! A place is a parent directory held open and one name in it. Parents are opened once, beneath the root and
+//! through no link however planted, and kept; a mount over one of them makes us open it again.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::{Errno, Result};
+
+use crate::mounts;
+
+pub(crate) struct Places {
+    root: OwnedFd,
+    parents: Vec<(Vec<u8>, OwnedFd)>,
+}
+
+impl Places {
+    pub(crate) fn new(root: OwnedFd) -> Self {
+        Places { root, parents: Vec::new() }
+    }
+
+    pub(crate) fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    pub(crate) fn into_root(self) -> OwnedFd {
+        self.root
+    }
+
+    /// The directory in which a path's last name lies, made where it is missing, and that name.
+    pub(crate) fn parent<'a>(&mut self, at: &'a CStr) -> Result<(BorrowedFd<'_>, &'a [u8])> {
+        let (parent, name) = split(at)?;
+        if parent.is_empty() {
+            return Ok((self.root.as_fd(), name));
+        }
+        let known = self.parents.iter().position(|(path, _)| path == parent);
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let handle = self.open_or_make(parent)?;
+                self.parents.push((parent.to_vec(), handle));
+                self.parents.len() - 1
+            }
+        };
+        Ok((self.parents[index].1.as_fd(), name))
+    }
+
+    /// Makes a directory; one that is there already will do, but nothing else.
+    pub(crate) fn make_directory(&mut self, at: &CStr, mode: u32) -> Result<()> {
+        let (parent, name) = self.parent(at)?;
+        match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(mode)) {
+            Err(Errno::EXIST) => match kind_of(parent, name)? {
+                FileType::Directory => Ok(()),
+                FileType::Symlink => Err(Errno::LOOP),
+                _ => Err(Errno::NOTDIR),
+            },
+            other => other,
+        }
+    }
+
+    /// Makes an empty file to mount on; a plain one that is there already will do.
+    pub(crate) fn make_file(&mut self, at: &CStr) -> Result<()> {
+        let (parent, name) = self.parent(at)?;
+        match rustix::fs::mknodat(parent, name, FileType::RegularFile, Mode::from_raw_mode(0o644), 0) {
+            Err(Errno::EXIST) => match kind_of(parent, name)? {
+                FileType::RegularFile => Ok(()),
+                FileType::Symlink => Err(Errno::LOOP),
+                _ => Err(Errno::ISDIR),
+            },
+            other => other,
+        }
+    }
+
+    pub(crate) fn exists(&mut self, at: &CStr) -> Result<bool> {
+        let (parent, name) = self.parent(at)?;
+        match kind_of(parent, name) {
+            Ok(FileType::Symlink) => Err(Errno::LOOP),
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Mounts a tree at a place; the kernel does not follow a link there either.
+    pub(crate) fn attach(&mut self, tree: &OwnedFd, at: &CStr) -> Result<()> {
+        let (parent, name) = self.parent(at)?;
+        mounts::attach(tree.as_fd(), parent, name)?;
+        let covered = at.to_bytes().get(1..).unwrap_or_default();
+        self.parents.retain(|(path, _)| !path.starts_with(covered));
+        Ok(())
+    }
+
+    fn open_or_make(&self, path: &[u8]) -> Result<OwnedFd> {
+        match self.open(path) {
+            Err(Errno::NOENT) => {}
+            other => return other,
+        }
+        let mut end = 0;
+        while end < path.len() {
+            end = path[end + 1..].iter().position(|byte| *byte == b'/').map_or(path.len(), |next| end + 1 + next);
+            match rustix::fs::mkdirat(&self.root, &path[..end], Mode::from_raw_mode(0o755)) {
+                Ok(()) => {}
+                // What is there was judged by the next opening: a link anywhere on the way is refused.
+                Err(Errno::EXIST) => drop(self.open(&path[..end])?),
+                Err(error) => return Err(error),
+            }
+        }
+        self.open(path)
+    }
+
+    fn open(&self, path: &[u8]) -> Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve)
+    }
+}
+
+/// Parent and name, both without the leading slash.
+fn split(at: &CStr) -> Result<(&[u8], &[u8])> {
+    let path = at.to_bytes().strip_prefix(b"/").ok_or(Errno::INVAL)?;
+    let (parent, name) = match path.iter().rposition(|byte| *byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (&path[..0], path),
+    };
+    if name.is_empty() || name == b"." || name == b".." { Err(Errno::INVAL) } else { Ok((parent, name)) }
+}
+
+fn kind_of(parent: BorrowedFd<'_>, name: &[u8]) -> Result<FileType> {
+    let name = CString::new(name).map_err(|_| Errno::INVAL)?;
+    let status = rustix::fs::statat(parent, &name, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(FileType::from_raw_mode(status.st_mode))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places() -> (Places, std::path::PathBuf) {
+        let path = std::env::temp_dir().join(format!("ringwall-places-{:?}", std::thread::current().id()));
+        let _ = std::fs::remove_file(path.join("link"));
+        std::fs::create_dir_all(&path).unwrap();
+        let root = rustix::fs::open(&path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        (Places::new(root), path)
+    }
+
+    #[test]
+    fn a_link_is_refused_wherever_it_is() {
+        let (mut places, path) = places();
+        std::os::unix::fs::symlink("/tmp", path.join("link")).unwrap();
+        assert_eq!(places.make_directory(c"/link", 0o755), Err(Errno::LOOP));
+        assert_eq!(places.make_file(c"/link"), Err(Errno::LOOP));
+        assert_eq!(places.make_directory(c"/link/below", 0o755), Err(Errno::LOOP));
+        assert_eq!(places.exists(c"/link/x/y"), Err(Errno::LOOP));
+        assert_eq!(
+            places.make_directory(c"/a/../b", 0o755),
+            Err(Errno::NOENT),
+            "dots do not resolve through what is not there"
+        );
+        assert_eq!(places.make_directory(c"relative", 0o755), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn parents_are_made() {
+        let (mut places, path) = places();
+        places.make_directory(c"/one/two/three", 0o755).unwrap();
+        places.make_file(c"/one/two/file").unwrap();
+        assert!(path.join("one/two/three").is_dir() && path.join("one/two/file").is_file());
+        assert_eq!(places.make_directory(c"/one/two/file", 0o755), Err(Errno::NOTDIR));
+        assert_eq!(places.make_file(c"/one/two/three"), Err(Errno::ISDIR));
+    }
+}
