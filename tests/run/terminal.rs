@@ -48,7 +48,7 @@ fn all_three_streams_are_one_terminal(mode: Mode) {
 fn it_is_as_large_as_ours_and_follows(mode: Mode) {
     let program = "
 import os, signal, sys
-def tell(*_): print('size %d %d' % tuple(reversed(os.get_terminal_size(0))), flush=True)
+def tell(*_): os.write(1, b'size %d %d\\n' % tuple(reversed(os.get_terminal_size(0))))
 signal.signal(signal.SIGWINCH, tell)
 tell()
 sys.stdin.readline()

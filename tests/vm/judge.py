@@ -5,6 +5,7 @@ every check passed.
 """
 
 import base64
+import contextlib
 import dataclasses
 import json
 import pathlib
@@ -77,8 +78,10 @@ def read(path):
         if fields == ["END"]:
             ended = True
         elif len(fields) == 4:
-            output, error = (decode(field) for field in fields[2:])
-            records[fields[0]] = Record(fields[0], int(fields[1]), output, error)
+            # A garbled line is no record, and what it should have been is missed by name.
+            with contextlib.suppress(ValueError):
+                output, error = (decode(field) for field in fields[2:])
+                records[fields[0]] = Record(fields[0], int(fields[1]), output, error)
     return records, ended
 
 

@@ -12,6 +12,8 @@ pub enum Error {
     DirectoryMissing(PathBuf),
     #[error("{} is not a directory", .0.display())]
     NotADirectory(PathBuf),
+    #[error("{} is a symbolic link", .0.display())]
+    DirectoryIsLink(PathBuf),
     #[error("{} cannot be read by this user", .0.display())]
     DirectoryUnreadable(PathBuf),
     #[error("could not open {}", path.display())]
@@ -62,6 +64,12 @@ impl Error {
         let hint = match self {
             Error::DirectoryMissing(_) => "create it, or name another directory",
             Error::NotADirectory(_) => "only directories can be shown to a box; name the one that holds it",
+            Error::DirectoryIsLink(path) => {
+                return Some(match std::fs::read_link(path) {
+                    Ok(target) => format!("name the directory that it leads to: {}", target.display()),
+                    Err(_) => "name the directory that it leads to".to_owned(),
+                });
+            }
             Error::DirectoryUnreadable(_) => "change its permissions, or run as its owner",
             Error::DirectoryReplaced(_) => "somebody is changing this path; try again when they are done",
             Error::Image(error) => return Some(error.hint()),

@@ -109,13 +109,24 @@ pub fn real_path(path: &Path) -> Result<PathBuf, Error> {
     Ok(PathBuf::from(OsStr::from_bytes(&bytes)))
 }
 
+/// Where a directory of our own really is; it may lie behind a link that the operator made.
+pub(crate) fn follow(path: &Path) -> Option<PathBuf> {
+    let handle = rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    where_is(handle.as_fd()).ok().map(|bytes| PathBuf::from(OsStr::from_bytes(&bytes)))
+}
+
+/// The last name must be a directory itself. A link there is refused rather than followed: whoever can replace it
+/// would choose what the box sees.
 fn open_directory(path: &Path) -> Result<OwnedFd, Error> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
-        Errno::NOENT => Error::DirectoryMissing(path.to_owned()),
-        Errno::NOTDIR => Error::NotADirectory(path.to_owned()),
-        Errno::ACCESS => Error::DirectoryUnreadable(path.to_owned()),
-        errno => Error::OpenDirectory { path: path.to_owned(), source: errno.into() },
+    // Collecting the components drops a slash at the end, which would make the kernel follow the link after all.
+    let path: PathBuf = path.components().collect();
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(&path, flags, Mode::empty()).map_err(|errno| match errno {
+        Errno::NOENT => Error::DirectoryMissing(path),
+        Errno::NOTDIR if path.is_symlink() => Error::DirectoryIsLink(path),
+        Errno::NOTDIR => Error::NotADirectory(path),
+        Errno::ACCESS => Error::DirectoryUnreadable(path),
+        errno => Error::OpenDirectory { path, source: errno.into() },
     })
 }
 

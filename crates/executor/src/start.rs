@@ -21,7 +21,7 @@ use crate::image::Store;
 use crate::limits::host_ids;
 use crate::lower::{Particulars, lower};
 use crate::running::{Running, Streams, receive};
-use crate::sources::{Sources, real_path};
+use crate::sources::{self, Sources};
 use crate::spawner::Spawner;
 
 /// The first of the user ids that boxes get as root: in the range that systemd's table of ids leaves unused.
@@ -74,7 +74,7 @@ impl Executor {
             host,
             spawner,
             images: Store::open(data),
-            data: real_path(data).ok(),
+            data: sources::follow(data),
             started: AtomicU64::new(0),
             start_time: cgroup::own_start_time(),
         }

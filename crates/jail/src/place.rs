@@ -124,7 +124,8 @@ fn split(at: &CStr) -> Result<(&[u8], &[u8])> {
         Some(slash) => (&path[..slash], &path[slash + 1..]),
         None => (&path[..0], path),
     };
-    if name.is_empty() || name == b"." || name == b".." { Err(Errno::INVAL) } else { Ok((parent, name)) }
+    let plain = path.split(|byte| *byte == b'/').all(|name| !matches!(name, b"" | b"." | b".."));
+    if plain { Ok((parent, name)) } else { Err(Errno::INVAL) }
 }
 
 fn kind_of(parent: BorrowedFd<'_>, name: &[u8]) -> Result<FileType> {

@@ -1,25 +1,33 @@
 //! Memory without a cgroup: PID 1 adds up what its box holds and says when it is too much.
 //!
-//! It counts private pages of every process and what the box's memory file systems store. It looks twenty
-//! times a second, so a box can overshoot in between, and it cannot see memory that lives only behind
-//! descriptors; the box's report says that this limit is partial.
+//! It counts the anonymous and shared pages of every process, System V segments that nobody has attached, what the
+//! box's memory file systems store, and memory files that are open. It looks twenty times a second (at open files
+//! less often), so a box can overshoot in between, and a process can hide its descriptors: the box's report says
+//! that this limit is partial.
 
-use std::ffi::CString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Dir, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+use rustix::io::Errno;
 use rustix::time::Timespec;
 
 use crate::plan::Watchdog;
 
 const INTERVAL_NANOSECONDS: i64 = 50_000_000;
+/// Every so many looks, open descriptors are looked at too: there can be many.
+const LOOKS_PER_SEARCH: u32 = 5;
+const BLOCK: u64 = 512;
+const KIB: u64 = 1024;
 
 /// The count and its limit.
 pub(crate) struct Meter {
     limit: u64,
-    page: u64,
     processes: Option<OwnedFd>,
     file_systems: Vec<CString>,
+    looks: u32,
+    memory_files: u64,
 }
 
 impl Meter {
@@ -27,9 +35,10 @@ impl Meter {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Meter {
             limit: plan.memory_bytes,
-            page: rustix::param::page_size() as u64,
             processes: rustix::fs::open(c"/proc", flags, Mode::empty()).ok(),
             file_systems: plan.file_systems.clone(),
+            looks: 0,
+            memory_files: 0,
         }
     }
 
@@ -40,49 +49,133 @@ impl Meter {
     /// Whether the box holds more than it may. What cannot be read counts as nothing: a process that has just
     /// ended must not end the box.
     pub(crate) fn is_over(&mut self) -> bool {
-        let stored: u64 = self.file_systems.iter().map(stored).sum();
-        stored + self.resident() > self.limit
-    }
-
-    fn resident(&self) -> u64 {
-        let Some(processes) = &self.processes else { return 0 };
-        let Ok(entries) = Dir::read_from(processes) else { return 0 };
-        entries
-            .filter_map(std::result::Result::ok)
-            .filter(|entry| entry.file_name().to_bytes().first().is_some_and(u8::is_ascii_digit))
-            .filter_map(|entry| {
-                let path = CString::new([entry.file_name().to_bytes(), b"/statm"].concat()).ok()?;
-                let file = rustix::fs::openat(processes.as_fd(), path, OFlags::RDONLY, Mode::empty()).ok()?;
-                let mut buffer = [0; 128];
-                let count = rustix::io::read(&file, &mut buffer).ok()?;
-                private_pages(&buffer[..count])
-            })
-            .sum::<u64>()
-            * self.page
+        let Some(processes) = &self.processes else { return false };
+        let processes = processes.as_fd();
+        let pids = pids(processes);
+        if self.looks.is_multiple_of(LOOKS_PER_SEARCH) {
+            self.memory_files = memory_files(processes, &pids);
+        }
+        self.looks = self.looks.wrapping_add(1);
+        let stored: u64 = self.file_systems.iter().map(|path| stored(path)).sum();
+        let segments = unattached_segments(processes);
+        // Memory files are partly mapped, and then counted with the processes: the larger of both counts, so that
+        // no box dies for memory counted twice.
+        let total = |held: Held| stored + held.own + (held.shared + segments).max(self.memory_files);
+        // Shared pages were counted once for each process that has them. Before that costs a box its life, they are
+        // shared out exactly, which takes the kernel much longer.
+        total(pids.iter().map(|pid| resident(processes, pid)).sum()) > self.limit
+            && total(pids.iter().map(|pid| exactly_resident(processes, pid)).sum()) > self.limit
     }
 }
 
-/// Resident pages that are not shared: the second field of statm less the third.
-fn private_pages(statm: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(statm).ok()?;
-    let mut fields = text.split_ascii_whitespace().skip(1);
-    let resident: u64 = fields.next()?.parse().ok()?;
-    let shared: u64 = fields.next()?.parse().ok()?;
-    Some(resident.saturating_sub(shared))
+/// What processes hold: memory of their own, and memory that others may have too.
+#[derive(Default, Clone, Copy)]
+struct Held {
+    own: u64,
+    shared: u64,
 }
 
-fn stored(path: &CString) -> u64 {
+impl std::iter::Sum for Held {
+    fn sum<I: Iterator<Item = Held>>(all: I) -> Self {
+        all.fold(Held::default(), |sum, held| Held { own: sum.own + held.own, shared: sum.shared + held.shared })
+    }
+}
+
+fn pids(processes: BorrowedFd<'_>) -> Vec<CString> {
+    let Ok(entries) = Dir::read_from(processes) else { return Vec::new() };
+    let is_pid = |name: &CStr| name.to_bytes().first().is_some_and(u8::is_ascii_digit);
+    entries.flatten().map(|entry| entry.file_name().to_owned()).filter(|name| is_pid(name)).collect()
+}
+
+fn resident(processes: BorrowedFd<'_>, pid: &CStr) -> Held {
+    let status = read(processes, pid, "status").unwrap_or_default();
+    Held { own: kilobytes(&status, "RssAnon:"), shared: kilobytes(&status, "RssShmem:") }
+}
+
+fn exactly_resident(processes: BorrowedFd<'_>, pid: &CStr) -> Held {
+    match read(processes, pid, "smaps_rollup") {
+        Some(smaps) if !smaps.is_empty() => {
+            Held { own: kilobytes(&smaps, "Pss_Anon:"), shared: kilobytes(&smaps, "Pss_Shmem:") }
+        }
+        _ => resident(processes, pid),
+    }
+}
+
+/// System V segments that exist without being mapped by anybody; mapped ones are counted with the processes.
+fn unattached_segments(processes: BorrowedFd<'_>) -> u64 {
+    read(processes, c"sysvipc", "shm").map_or(0, |table| segments_without_users(&table))
+}
+
+/// Memory files that processes hold open, each once.
+fn memory_files(processes: BorrowedFd<'_>, pids: &[CString]) -> u64 {
+    let mut sizes = BTreeMap::new();
+    for pid in pids {
+        let Ok(path) = CString::new([pid.as_bytes(), b"/fd"].concat()) else { continue };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(descriptors) = rustix::fs::openat(processes, &path, flags, Mode::empty()) else { continue };
+        let Ok(entries) = Dir::read_from(&descriptors) else { continue };
+        for entry in entries.flatten() {
+            let is_memory = rustix::fs::readlinkat(&descriptors, entry.file_name(), Vec::new())
+                .is_ok_and(|target| target.as_bytes().starts_with(b"/memfd:"));
+            if is_memory && let Ok(status) = rustix::fs::statat(&descriptors, entry.file_name(), AtFlags::empty()) {
+                sizes.insert(status.st_ino, status.st_blocks.unsigned_abs() * BLOCK);
+            }
+        }
+    }
+    sizes.values().sum()
+}
+
+fn stored(path: &CStr) -> u64 {
     rustix::fs::statvfs(path).map_or(0, |status| (status.f_blocks - status.f_bfree) * status.f_frsize)
+}
+
+fn read(processes: BorrowedFd<'_>, directory: &CStr, file: &str) -> Option<String> {
+    let path = CString::new([directory.to_bytes(), b"/", file.as_bytes()].concat()).ok()?;
+    let file = rustix::fs::openat(processes, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut text = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        match rustix::io::read(&file, &mut buffer) {
+            Ok(0) => return String::from_utf8(text).ok(),
+            Ok(count) => text.extend_from_slice(&buffer[..count]),
+            Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// The named line, which the kernel writes in kB.
+fn kilobytes(text: &str, name: &str) -> u64 {
+    let value = |line: &str| line.strip_prefix(name)?.split_ascii_whitespace().next()?.parse::<u64>().ok();
+    text.lines().find_map(value).unwrap_or(0) * KIB
+}
+
+/// Columns 7 (users) and 15 (resident bytes) of /proc/sysvipc/shm, which begins with a line of names.
+fn segments_without_users(table: &str) -> u64 {
+    let unused = |line: &str| -> Option<u64> {
+        let columns: Vec<&str> = line.split_ascii_whitespace().collect();
+        (*columns.get(6)? == "0").then(|| columns.get(14)?.parse().ok()).flatten()
+    };
+    table.lines().skip(1).filter_map(unused).sum()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::private_pages;
+    use super::{kilobytes, segments_without_users};
 
     #[test]
-    fn private_pages_are_resident_less_shared() {
-        assert_eq!(private_pages(b"1000 300 100 5 0 200 0\n"), Some(200));
-        assert_eq!(private_pages(b"1000 100 300 5 0 200 0\n"), Some(0));
-        assert_eq!(private_pages(b""), None);
+    fn a_line_is_found_by_its_name() {
+        let status = "Name:\tx\nRssAnon:\t     100 kB\nRssFile:\t  7 kB\nRssShmem:\t 20 kB\n";
+        assert_eq!(kilobytes(status, "RssAnon:"), 100 * 1024);
+        assert_eq!(kilobytes(status, "RssShmem:"), 20 * 1024);
+        assert_eq!(kilobytes(status, "Pss_Anon:"), 0);
+    }
+
+    #[test]
+    fn only_segments_that_nobody_has_mapped_count() {
+        let table = "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      ctime                   rss                  swap\n\
+                     0          0   600  1000  5  5      0  1000  1000  1000  1000  0  0  1  4096  0\n\
+                     0          1   600  1000  5  5      2  1000  1000  1000  1000  0  0  1  8192  0\n";
+        assert_eq!(segments_without_users(table), 4096);
     }
 }

@@ -32,9 +32,9 @@ impl Message {
     /// Tells the person at the terminal.
     #[expect(clippy::print_stderr, reason = "this is where messages are printed")]
     pub(crate) fn print(&self) -> ExitCode {
-        eprintln!("ringwall: {}", self.text);
+        eprintln!("ringwall: {}", inert(&self.text));
         if let Some(hint) = &self.hint {
-            eprintln!("  hint: {hint}");
+            eprintln!("  hint: {}", inert(hint));
         }
         ExitCode::from(self.exit)
     }
@@ -48,6 +48,22 @@ impl Message {
         println!("{error}");
         ExitCode::from(self.exit)
     }
+}
+
+/// A message may quote a name that somebody chose to steer the reader's terminal: control characters are shown,
+/// not sent, and so are the ones that reverse the direction of writing.
+fn inert(text: &str) -> String {
+    let steering = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
+        if steering(c) {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+        shown
+    })
 }
 
 /// An error with everything that caused it, as one line.
@@ -90,5 +106,17 @@ impl From<Denial> for Message {
 impl From<policy::Error> for Message {
     fn from(error: policy::Error) -> Self {
         Message::new(chain(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::inert;
+
+    #[test]
+    fn control_characters_are_shown_and_not_sent() {
+        assert_eq!(inert("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
+        assert_eq!(inert("x\u{202e}y\n"), "x\\u{202e}y\\u{a}");
+        assert_eq!(inert("café 文件 ok"), "café 文件 ok");
     }
 }

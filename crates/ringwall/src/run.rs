@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use executor::{Ending, Executor, Handle, Hold, Host, Options, Outcome, Prepared, Spawner, Step, real_path};
@@ -17,6 +18,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::message::Message;
 use crate::streams::{self, Output};
+
+/// How long the output of a killed command may take to reach its reader.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
@@ -89,7 +93,10 @@ fn attempt(arguments: &RunArguments, data: &Path) -> Result<ExitCode, Message> {
         .enable_all()
         .build()
         .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
-    runtime.block_on(follow(arguments, executor, prepared, grant, options))
+    let code = runtime.block_on(follow(arguments, executor, prepared, grant, options));
+    // A thread may still be stuck writing to somebody who does not read.
+    runtime.shutdown_background();
+    code
 }
 
 /// From the start to the last byte.
@@ -125,11 +132,16 @@ async fn follow(
             never = passing => match never {},
         }
     };
-    let kept = output.finish().await;
     let mut outcome = outcome?;
     if let Some(signal) = stopped {
         outcome.ending = Ending::Stopped(signal);
     }
+    let kept = match outcome.ending {
+        Ending::Exited(_) => output.finish().await,
+        // What a killed command had not got rid of is lost, as it would be without us: a reader who reads nothing
+        // must not keep us here.
+        _ => tokio::time::timeout(LAST_WORDS, output.finish()).await.unwrap_or_default(),
+    };
     if arguments.json {
         crate::run_report::print(&outcome, &kept, &limits);
     } else {

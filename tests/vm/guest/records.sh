@@ -4,8 +4,15 @@ groups=/sys/fs/cgroup
 
 encode() { if [ -s "$1" ]; then base64 -w 0 "$1"; else printf -- -; fi; }
 
-# send NAME CODE OUTPUT-FILE ERROR-FILE: one line on the serial port.
-send() { printf '%s %s %s %s\n' "$1" "$2" "$(encode "$3")" "$(encode "$4")" >&5; }
+# write_line TEXT: to the serial port, by a process of its own. A write of the shell's is cut short, and the line lost,
+# when a child that nobody waits for ends in the middle of it.
+write_line() {
+    printf '%s\n' "$1" >/run/line
+    cat /run/line >/dev/ttyS1
+}
+
+# send NAME CODE OUTPUT-FILE ERROR-FILE: a record, as one line.
+send() { write_line "$1 $2 $(encode "$3") $(encode "$4")"; }
 
 # record NAME COMMAND…: runs it and sends how it ended. No command may hang the whole machine.
 record() {

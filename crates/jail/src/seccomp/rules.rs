@@ -91,7 +91,7 @@ pub const GROUPS: &[Group] = &[
         Action::Allow, "Manage own memory.";
         __NR_mmap __NR_mprotect __NR_munmap __NR_brk __NR_mremap __NR_msync __NR_mincore __NR_madvise __NR_mlock
         __NR_mlock2 __NR_munlock __NR_mlockall __NR_munlockall __NR_remap_file_pages __NR_memfd_create
-        __NR_memfd_secret __NR_membarrier __NR_mseal __NR_map_shadow_stack __NR_pkey_alloc __NR_pkey_free
+        __NR_membarrier __NR_mseal __NR_map_shadow_stack __NR_pkey_alloc __NR_pkey_free
         __NR_pkey_mprotect __NR_get_mempolicy
     ),
     group!(
@@ -204,7 +204,7 @@ pub const GROUPS: &[Group] = &[
     ),
     group!(
         Action::Deny, "Large kernel interfaces with a history of privilege escalation that agents do not need.";
-        __NR_bpf __NR_perf_event_open __NR_userfaultfd __NR_io_uring_setup __NR_io_uring_enter
+        __NR_bpf __NR_perf_event_open __NR_userfaultfd __NR_memfd_secret __NR_io_uring_setup __NR_io_uring_enter
         __NR_io_uring_register
     ),
     #[cfg(target_arch = "x86_64")]
