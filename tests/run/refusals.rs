@@ -69,15 +69,16 @@ fn places_that_cannot_be_shown_are_refused(mode: Mode) {
     std::os::unix::fs::symlink("/proc", scratch.join("to-proc")).unwrap();
     std::os::unix::fs::symlink("endless", scratch.join("endless")).unwrap();
     let machine = "would open the machine itself to the box";
+    let link = "is a symbolic link";
     let cases: [(&Path, &str); 12] = [
         (&missing, "does not exist"),
-        (&scratch.join("dangling"), "does not exist"),
+        (&scratch.join("dangling"), link),
         (&file, "is not a directory"),
-        (&scratch.join("endless"), "could not open"),
-        (&scratch.join("to-proc"), machine),
+        (&scratch.join("endless"), link),
+        (&scratch.join("to-proc"), link),
         ("/".as_ref(), machine),
         ("/proc".as_ref(), machine),
-        ("/proc/self/root".as_ref(), machine),
+        ("/proc/self/root".as_ref(), link),
         ("/etc".as_ref(), machine),
         ("/tmp/../etc".as_ref(), machine),
         ("/sys".as_ref(), machine),
@@ -99,7 +100,11 @@ fn places_that_cannot_be_shown_are_refused(mode: Mode) {
 fn the_system_itself_is_no_workspace(mode: Mode) {
     for path in ["/usr", "/usr/bin", "/bin", "/lib", "/boot"] {
         let outcome = boxed(mode).option("--workspace", path).run(&["sh", "-c", "echo ran"]).unwrap();
-        assert_refused(&outcome, "would open the machine itself to the box");
+        let is_link = Path::new(path).is_symlink();
+        assert_refused(
+            &outcome,
+            if is_link { "is a symbolic link" } else { "would open the machine itself to the box" },
+        );
     }
 }
 

@@ -13,7 +13,7 @@ in_both_modes!(
     the_directory_is_there_and_writable,
     programs_in_it_run,
     a_private_one_is_limited_and_gone_afterwards,
-    a_path_through_links_is_resolved,
+    a_link_on_the_way_is_resolved_but_not_at_the_end,
     a_relative_path_is_resolved,
     a_link_inside_leads_nowhere_outside,
     read_only_directories_are_at_their_own_place,
@@ -59,14 +59,19 @@ fn a_private_one_is_limited_and_gone_afterwards(mode: Mode) {
     assert_eq!(shell(&run, "ls -A; stat -c '%a %u %g' ."), "755 1000 1000\n");
 }
 
-fn a_path_through_links_is_resolved(mode: Mode) {
+fn a_link_on_the_way_is_resolved_but_not_at_the_end(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     let real = scratch.directory("real").unwrap();
     symlink("real", scratch.join("link")).unwrap();
     symlink(scratch.path(), scratch.join("loop")).unwrap();
-    let run = boxed(mode).workspace(&scratch.join("loop/link"));
+    let run = boxed(mode).workspace(&scratch.join("loop/real"));
     assert_eq!(shell(&run, "echo through > file; pwd"), "/workspace\n");
     assert_eq!(fs::read(real.join("file")).unwrap(), b"through\n");
+    for link in ["link", "link/", "link/."] {
+        let outcome = boxed(mode).workspace(&scratch.join(link)).run(&["sh", "-c", "echo ran"]).unwrap();
+        crate::product::assert_refused(&outcome, "is a symbolic link");
+        assert!(outcome.errors().contains("\n  hint: name the directory that it leads to: real"), "{link}");
+    }
 }
 
 fn a_relative_path_is_resolved(mode: Mode) {
@@ -151,8 +156,8 @@ fn own_data_is_refused(mode: Mode) {
     let scratch = Scratch::new(mode.identity()).unwrap();
     scratch.directory("data").unwrap();
     let inside = scratch.directory("data/inside").unwrap();
-    symlink("data/inside", scratch.join("link")).unwrap();
-    for directory in [&scratch.join("data"), &inside, &scratch.join("link")] {
+    symlink("data", scratch.join("link")).unwrap();
+    for directory in [&scratch.join("data"), &inside, &scratch.join("link/inside")] {
         for flag in ["--workspace", "--ro"] {
             let run = boxed(mode).option("--data", scratch.join("data")).option(flag, directory);
             let outcome = run.run(&["sh", "-c", "echo ran"]).unwrap();

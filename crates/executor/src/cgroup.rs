@@ -6,13 +6,17 @@
 //! Limits that somebody set on us therefore bind our boxes too, wherever the kernel allows it.
 
 use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jail::plan::CgroupVersion;
 use rustix::fs::Access;
 
 use crate::kernel_file;
 
+/// How often the removal of a dying box's group is tried.
+const REMOVALS: u32 = 400;
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
 /// Box directories are named after the process that made them: `ringwall-<pid>-<start time>-<number>`.
 const BOX_PREFIX: &str = "ringwall-";
@@ -85,6 +89,24 @@ pub(crate) fn box_name(start_time: u64, number: u64) -> String {
 /// When this process began, which together with its number names it for good.
 pub(crate) fn own_start_time() -> u64 {
     start_time("self").unwrap_or(0)
+}
+
+/// The directories that a plan makes.
+pub(crate) fn directories(plan: &jail::plan::Cgroups) -> Vec<PathBuf> {
+    let path = |text: &CString| PathBuf::from(std::ffi::OsStr::from_bytes(text.as_bytes()));
+    plan.directories.iter().map(|directory| path(&directory.parent).join(path(&directory.name))).collect()
+}
+
+/// Removes a box's directories once its last process is gone, which is soon: PID 1 dies with its warden.
+pub(crate) async fn remove(directories: &[PathBuf]) {
+    for directory in directories {
+        for _ in 0..REMOVALS {
+            match rustix::fs::rmdir(directory) {
+                Err(rustix::io::Errno::BUSY) => tokio::time::sleep(Duration::from_millis(5)).await,
+                _ => break,
+            }
+        }
+    }
 }
 
 /// Whether a directory's maker is gone: no such process, or another one with its number.

@@ -102,10 +102,9 @@ fn without(why: &str) -> Vec<Protection> {
     ]
 }
 
-/// PID 1 counts memory where the kernel does not.
-pub(crate) fn watchdog(limits: &Limits, protections: &[Protection], file_systems: Vec<CString>) -> Option<Watchdog> {
-    let uncounted = protections.iter().any(|protection| protection.name == ProtectionName::MemoryLimit);
-    uncounted.then(|| Watchdog { memory_bytes: limits.get(Field::MemoryMb) * MIB, file_systems })
+/// PID 1 counts memory where it turns out that the kernel does not.
+pub(crate) fn watchdog(limits: &Limits, file_systems: Vec<CString>) -> Watchdog {
+    Watchdog { memory_bytes: limits.get(Field::MemoryMb) * MIB, file_systems }
 }
 
 /// The user id that a box gets on the host: as root one that nobody else has, otherwise our own.

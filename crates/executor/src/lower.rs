@@ -76,11 +76,11 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
         operations: operations(host, sources, scratch, &identity, particulars.hidden.as_deref()),
         resource_limits: resource_limits(limits.get(Field::Pids)),
         access: access(sources),
-        watchdog: limits::watchdog(limits, &protections, scratch_places(sources)),
+        watchdog: limits::watchdog(limits, scratch_places(sources)),
         cgroups,
         protections,
         terminal: particulars.terminal,
-        command: command(grant, particulars.terminal.is_some())?,
+        command: command(grant, sources, particulars.terminal.is_some())?,
         required: grant.effective().require.iter().map(|requirement| protection_of(*requirement)).collect(),
         hold_at: particulars.hold_at,
         identity,
@@ -120,20 +120,17 @@ fn operations(
     }
     operations.extend(devices(sources.image.is_some()));
     operations.extend(processes());
-    let private = |at: &str, mode| private(at, scratch, mode, sources.image.is_some());
-    operations.push(private("/tmp", 0o1777));
-    operations.push(private("/dev/shm", 0o1777));
-    operations.push(private(etc::HOME, 0o755));
-    operations.push(match &sources.workspace {
-        None => private(WORKSPACE, 0o755),
-        Some(directory) => bind(directory, WORKSPACE.as_bytes(), MountAccess::ReadWrite, identity),
-    });
+    operations.extend(
+        private_places(sources).into_iter().map(|(at, mode)| private(at, scratch, mode, sources.image.is_some())),
+    );
+    if let Some(directory) = &sources.workspace {
+        operations.push(bind(directory, WORKSPACE.as_bytes(), MountAccess::ReadWrite, identity));
+    }
     for directory in &sources.read_only {
         operations.push(bind(directory, directory.path.as_bytes(), MountAccess::ReadOnly, identity));
     }
     operations.extend(hidden.into_iter().flat_map(|hidden| cover(hidden, sources)));
     if sources.image.is_none() {
-        operations.push(Operation::Symlink { at: literal("/var/tmp"), target: literal("/tmp") });
         operations.push(Operation::SealRoot);
     }
     operations
@@ -181,6 +178,17 @@ fn processes() -> Vec<Operation> {
     operations.extend(MASKED_FILES.map(mask(FileKind::File)));
     operations.extend(MASKED_DIRECTORIES.map(mask(FileKind::Directory)));
     operations
+}
+
+/// Where the box can write, with the modes of these directories. A directory of the host that is shown above or at
+/// such a place takes it away; HOME is then /tmp.
+fn private_places(sources: &Sources) -> Vec<(&'static str, u32)> {
+    let places = [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777), (etc::HOME, 0o755), (WORKSPACE, 0o755)];
+    let taken = |place: &str| {
+        (place == WORKSPACE && sources.workspace.is_some())
+            || sources.read_only.iter().any(|directory| Path::new(place).starts_with(path_of(directory)))
+    };
+    places.into_iter().filter(|(place, _)| !taken(place)).collect()
 }
 
 /// A place for the box's own files. On the host's system they share the memory file system of the root; an image
@@ -251,7 +259,10 @@ fn access(sources: &Sources) -> Vec<Access> {
         None => vec![rule("/", AccessRight::Read)],
     };
     rules.push(rule("/dev", AccessRight::WriteExisting));
-    rules.extend(["/tmp", "/dev/shm", etc::HOME, WORKSPACE].map(|path| rule(path, AccessRight::Write)));
+    rules.extend(private_places(sources).into_iter().map(|(place, _)| rule(place, AccessRight::Write)));
+    if sources.workspace.is_some() {
+        rules.push(rule(WORKSPACE, AccessRight::Write));
+    }
     rules
 }
 
@@ -259,16 +270,16 @@ fn access(sources: &Sources) -> Vec<Access> {
 fn scratch_places(sources: &Sources) -> Vec<CString> {
     let mut places = vec!["/"];
     if sources.image.is_some() {
-        places.extend(["/tmp", "/dev/shm", etc::HOME]);
-        places.extend(sources.workspace.is_none().then_some(WORKSPACE));
+        places.extend(private_places(sources).into_iter().map(|(place, _)| place));
     }
     places.into_iter().map(literal).collect()
 }
 
 /// The environment is built from nothing; what the grant names comes last and wins.
-fn command(grant: &Grant, on_terminal: bool) -> Result<Command, Error> {
+fn command(grant: &Grant, sources: &Sources, on_terminal: bool) -> Result<Command, Error> {
+    let home = if private_places(sources).iter().any(|(place, _)| *place == etc::HOME) { etc::HOME } else { "/tmp" };
     let mut environment = std::collections::BTreeMap::from([
-        ("HOME", OsStr::new(etc::HOME)),
+        ("HOME", OsStr::new(home)),
         ("LANG", OsStr::new("C.UTF-8")),
         ("LOGNAME", OsStr::new(etc::USER)),
         ("PATH", OsStr::new(SEARCH)),

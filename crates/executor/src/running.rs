@@ -5,6 +5,7 @@
 
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use jail::wire;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
+use crate::cgroup;
 use crate::error::Error;
 use crate::outcome::{Ending, Outcome, Usage};
 
@@ -40,6 +42,8 @@ pub struct Running {
     time_limit: Option<Duration>,
     protections: Vec<Protection>,
     steps: Vec<StepTime>,
+    /// The box's cgroup directories, in case that its warden is killed before it could remove them.
+    groups: Vec<PathBuf>,
 }
 
 /// Gives orders to a running box, from anywhere.
@@ -68,7 +72,7 @@ impl Handle {
 }
 
 impl Running {
-    pub(crate) fn new(control: UnixStream, began: Instant, time_limit_ms: u64) -> Self {
+    pub(crate) fn new(control: UnixStream, began: Instant, time_limit_ms: u64, groups: Vec<PathBuf>) -> Self {
         let time_limit = (time_limit_ms != policy::UNLIMITED).then(|| Duration::from_millis(time_limit_ms));
         Running {
             streams: None,
@@ -78,6 +82,7 @@ impl Running {
             time_limit,
             protections: Vec::new(),
             steps: Vec::new(),
+            groups,
         }
     }
 
@@ -96,6 +101,11 @@ impl Running {
     /// Waits for the end of a box that was told to stop half-made.
     pub(crate) async fn hold(&self) {
         while let Ok(Some(_)) = receive(self.control()).await {}
+    }
+
+    /// Does what a warden that was killed could not do any more.
+    pub(crate) async fn clean_up(&self) {
+        cgroup::remove(&self.groups).await;
     }
 
     pub fn handle(&self) -> Handle {
@@ -139,8 +149,10 @@ impl Running {
                 }
                 // PID 1 said nothing: it was killed itself, by us at a deadline or by the kernel for memory.
                 Some((Report::Closed(closing), _)) => {
-                    let usage =
-                        Usage { cpu: Duration::ZERO, peak_memory_bytes: closing.peak_memory_bytes.unwrap_or(0) };
+                    let usage = Usage {
+                        cpu: Duration::from_micros(closing.cpu_microseconds),
+                        peak_memory_bytes: closing.peak_memory_bytes.unwrap_or(0),
+                    };
                     break (JailEnding::Signalled(SIGKILL), usage, closing.oom_kills);
                 }
                 Some((Report::NotExecuted { tried, errno }, _)) => {
@@ -152,7 +164,10 @@ impl Running {
                 }
                 Some((Report::Failed(failure), _)) => return Err(Error::Setup(failure)),
                 Some((Report::Started { .. } | Report::Terminal | Report::Holding(_), _)) => {}
-                None => return Err(Error::JailDied),
+                None => {
+                    self.clean_up().await;
+                    return Err(Error::JailDied);
+                }
             }
         };
         let ended = Instant::now();

@@ -123,6 +123,7 @@ impl Executor {
             hidden: self.data.clone(),
         };
         let plan = lower(&grant, &self.host, &sources, &particulars)?;
+        let groups = plan.cgroups.as_ref().map(cgroup::directories).unwrap_or_default();
         let plan = wire::pack(&plan).map_err(talk)?;
         let mut streams = None;
         match options.terminal {
@@ -137,7 +138,7 @@ impl Executor {
         drop(plan);
         rustix::io::ioctl_fionbio(&control, true).map_err(talk)?;
         let control = UnixStream::from_std(control.into()).map_err(Error::Talk)?;
-        let mut running = Running::new(control, began, grant.effective().limits.get(policy::Field::TimeoutMs));
+        let mut running = Running::new(control, began, grant.effective().limits.get(policy::Field::TimeoutMs), groups);
         loop {
             match receive(running.control()).await? {
                 Some((Report::Started { warden, protections, steps }, _)) => {
@@ -156,6 +157,7 @@ impl Executor {
                     return Err(Error::Held(step));
                 }
                 Some((Report::NotExecuted { .. } | Report::Ended { .. } | Report::Closed(_), _)) | None => {
+                    running.clean_up().await;
                     return Err(Error::JailDied);
                 }
             }

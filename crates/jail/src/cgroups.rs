@@ -90,7 +90,8 @@ impl Groups {
 
     /// Files that count, opened so that PID 1 can read them when all others are gone.
     pub(crate) fn counters(&self) -> Vec<OwnedFd> {
-        let files = [c"memory.peak", c"memory.max_usage_in_bytes", c"memory.events", c"memory.oom_control"];
+        let files =
+            [c"memory.peak", c"memory.max_usage_in_bytes", c"memory.events", c"memory.oom_control", c"cpu.stat"];
         let open = |made: &Made| files.map(|file| open_for_reading(made.directory.as_fd(), file).ok());
         self.made.iter().flat_map(open).flatten().collect()
     }
@@ -100,6 +101,7 @@ impl Groups {
         let counted = Counted::read(&self.counters());
         closing.peak_memory_bytes = counted.peak_memory_bytes;
         closing.oom_kills = counted.oom_kills;
+        closing.cpu_microseconds = counted.cpu_microseconds;
     }
 
     /// Removes the directories; what will not go is swept by the next executor.
@@ -118,15 +120,17 @@ impl Groups {
     }
 }
 
-/// What a box's groups know about its memory.
+/// What a box's groups know about what it used.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(crate) peak_memory_bytes: Option<u64>,
     pub(crate) oom_kills: u64,
+    /// Version 2 only.
+    pub(crate) cpu_microseconds: u64,
 }
 
 impl Counted {
-    /// A file with one number is the peak; one with keys has the kills.
+    /// A file with one number is the peak; the others have keys.
     pub(crate) fn read(counters: &[OwnedFd]) -> Self {
         let mut counted = Counted::default();
         for counter in counters {
@@ -136,8 +140,11 @@ impl Counted {
             match text.trim().parse() {
                 Ok(number) => counted.peak_memory_bytes = Some(number),
                 Err(_) => {
-                    let kills = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok());
-                    counted.oom_kills += kills.unwrap_or(0);
+                    let value = |key: &str| -> u64 {
+                        text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok()).unwrap_or(0)
+                    };
+                    counted.oom_kills += value("oom_kill ");
+                    counted.cpu_microseconds += value("usage_usec ");
                 }
             }
         }

@@ -55,6 +55,7 @@ fn prepare(command: &Command, streams: &Streams) -> std::result::Result<(), Fail
     sys::close_descriptors_on_execute().map_err(fail)?;
     rustix::process::chdir(&command.directory).map_err(fail)?;
     sys::reset_signals();
+    sys::reset_personality();
     Ok(())
 }
 

@@ -81,7 +81,6 @@ fn live(
         (None, None) => return Err(disorder()),
     };
     progress.done(Step::OpenTerminal, control)?;
-    let mut meter = plan.watchdog.as_ref().map(Meter::open);
 
     let (Handover::Limits { doors, mut protections, steps }, mut descriptors) = handover::receive(channel) else {
         return Err(disorder());
@@ -91,6 +90,7 @@ fn live(
     let counters = descriptors.split_off(doors.min(descriptors.len()));
     cgroups::join(&descriptors)?;
     drop(descriptors);
+    let mut meter = Meter::where_needed(&plan.watchdog, &protections);
     protections.push(match sys::unshare_cgroup_namespace() {
         Ok(()) => Protection::enforced(ProtectionName::CgroupNamespace),
         Err(errno) => Protection::not_available(ProtectionName::CgroupNamespace, errno.to_string()),

@@ -21,7 +21,7 @@ pub struct Plan {
     pub operations: Vec<Operation>,
     pub resource_limits: Vec<ResourceLimit>,
     pub access: Vec<Access>,
-    pub watchdog: Option<Watchdog>,
+    pub watchdog: Watchdog,
     pub terminal: Option<WindowSize>,
     pub command: Command,
     /// Protections that refuse the box when they cannot be had, beyond those that always do.

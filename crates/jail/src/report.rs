@@ -212,6 +212,8 @@ pub struct Closing {
     pub init_signal: Option<i32>,
     pub peak_memory_bytes: Option<u64>,
     pub oom_kills: u64,
+    /// Known only on cgroup version 2.
+    pub cpu_microseconds: u64,
 }
 
 /// A message to the jail, after its plan.

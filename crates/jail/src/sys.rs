@@ -98,9 +98,14 @@ pub fn execute(path: &CStr, argv: &[CString], env: &[CString]) -> Errno {
 
 /// Makes every signal act as it does by default; an ignored one (Rust ignores SIGPIPE) would outlive execve.
 pub fn reset_signals() {
+    // The kernel's own structure: handler, flags, restorer, mask. All zero is the default action. The C library
+    // would refuse the two signals that it keeps for itself, and a caller's library may have left those ignored.
+    let default = [0_u64; 4];
     for number in 1..=64 {
-        // SAFETY: setting the default action installs no code of ours; refusals (SIGKILL, SIGSTOP) are harmless.
-        unsafe { libc::signal(number, libc::SIG_DFL) };
+        let no_old = ptr::null_mut::<u64>();
+        // SAFETY: the kernel reads 32 bytes from `default` and installs no code; refusals (SIGKILL, SIGSTOP) are
+        // harmless.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, number, default.as_ptr(), no_old, size_of::<u64>()) };
     }
     set_signal_mask(false);
 }
@@ -110,6 +115,12 @@ pub fn reap_children_automatically(automatically: bool) {
     let action = if automatically { libc::SIG_IGN } else { libc::SIG_DFL };
     // SAFETY: neither action is code of ours.
     unsafe { libc::signal(libc::SIGCHLD, action) };
+}
+
+/// Plain Linux again: a caller may have switched off the randomisation of addresses.
+pub fn reset_personality() {
+    // SAFETY: takes an integer.
+    unsafe { libc::personality(0) };
 }
 
 /// Blocks every signal, or none.

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 
 use crate::plan::Watchdog;
+use crate::report::{Protection, ProtectionName, ProtectionState};
 
 const INTERVAL_NANOSECONDS: i64 = 50_000_000;
 /// Every so many looks, open descriptors are looked at too: there can be many.
@@ -31,15 +32,22 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn open(plan: &Watchdog) -> Self {
+    /// A meter, unless the kernel counts by itself.
+    pub(crate) fn where_needed(plan: &Watchdog, protections: &[Protection]) -> Option<Self> {
+        let counts = |protection: &Protection| {
+            protection.name == ProtectionName::MemoryLimit && protection.state == ProtectionState::Enforced
+        };
+        if protections.iter().any(counts) {
+            return None;
+        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Meter {
+        Some(Meter {
             limit: plan.memory_bytes,
             processes: rustix::fs::open(c"/proc", flags, Mode::empty()).ok(),
             file_systems: plan.file_systems.clone(),
             looks: 0,
             memory_files: 0,
-        }
+        })
     }
 
     pub(crate) fn interval(&self) -> Timespec {

@@ -83,5 +83,8 @@ pub fn unpack(file: impl AsFd) -> Result<Plan> {
             count => read += count,
         }
     }
-    postcard::from_bytes(&bytes).map_err(|_| Errno::BADMSG)
+    match postcard::take_from_bytes(&bytes) {
+        Ok((plan, [])) => Ok(plan),
+        _ => Err(Errno::BADMSG),
+    }
 }

@@ -18,6 +18,27 @@ const FORBIDDEN_TREES: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
 /// Too much in one piece; a part of it (a certificate store, say) is a fair wish.
 const FORBIDDEN_WHOLE: [&str; 3] = ["/", "/etc", "/boot"];
 
+/// What the host itself runs from. Read-only in every box; as a workspace a box could replace it.
+const SYSTEM_TREES: [&str; 17] = [
+    "/bin",
+    "/boot",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/sbin",
+    "/usr/bin",
+    "/usr/include",
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/usr/libexec",
+    "/usr/libx32",
+    "/usr/sbin",
+    "/usr/share",
+    "/usr/local/bin",
+];
+
 /// Filled by the box itself. A mount over one of these would hide it; a mount further down adds to it.
 const RESERVED_WHOLE: [&str; 8] = ["/tmp", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
@@ -25,6 +46,9 @@ const RESERVED_WHOLE: [&str; 8] = ["/tmp", "/usr", "/bin", "/sbin", "/lib", "/li
 pub(crate) fn check_workspace(path: &Path) -> Result<PathBuf, Denial> {
     let path = plain("the workspace", path)?;
     check_forbidden("the workspace", &path)?;
+    if path == Path::new("/usr") || SYSTEM_TREES.iter().any(|tree| path.starts_with(tree)) {
+        return Err(forbidden("the workspace", &path));
+    }
     Ok(path)
 }
 
@@ -76,16 +100,14 @@ fn plain(subject: &str, path: &Path) -> Result<PathBuf, Denial> {
 }
 
 fn check_forbidden(subject: &str, path: &Path) -> Result<(), Denial> {
-    let forbidden = FORBIDDEN_TREES.iter().any(|tree| path.starts_with(tree))
+    let refused = FORBIDDEN_TREES.iter().any(|tree| path.starts_with(tree))
         || FORBIDDEN_WHOLE.iter().any(|whole| path == Path::new(whole));
-    if forbidden {
-        return Err(Denial::new(
-            DenialCode::PathForbidden,
-            format!("{subject} {} would open the machine itself to the box", show(path)),
-        )
-        .with_hint("name the directory that holds the work, for example a project in your home"));
-    }
-    Ok(())
+    if refused { Err(forbidden(subject, path)) } else { Ok(()) }
+}
+
+fn forbidden(subject: &str, path: &Path) -> Denial {
+    Denial::new(DenialCode::PathForbidden, format!("{subject} {} would open the machine itself to the box", show(path)))
+        .with_hint("name the directory that holds the work, for example a project in your home")
 }
 
 fn show(path: &Path) -> String {
@@ -127,6 +149,17 @@ mod tests {
                 assert_eq!(check(rule, path), Ok(plain.into()), "{path:?}");
             }
         }
+    }
+
+    #[test]
+    fn what_the_host_runs_from_is_no_workspace() {
+        for path in ["/usr", "/usr/bin", "/usr/lib/python3", "/bin", "/lib64", "/boot/efi", "/usr/local/bin"] {
+            assert_eq!(check(check_workspace, path), Err(PathForbidden), "{path}");
+        }
+        for path in ["/usr/src/project", "/usr/local/src", "/usrlocal", "/home/me/usr", "/opt/bin"] {
+            assert_eq!(check(check_workspace, path), Ok(path.into()), "{path}");
+        }
+        assert_eq!(check(check_read_only, "/usr/lib/python3"), Ok("/usr/lib/python3".into()), "it is there anyway");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What a person is told when something did not work: one sentence, a hint on its own line, an exit code.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use executor::Error;
@@ -29,23 +30,29 @@ impl Message {
         self
     }
 
+    /// Says first which of the reader's words it is about.
+    pub(crate) fn about(mut self, subject: &str) -> Self {
+        self.text = format!("{subject}: {}", self.text);
+        self
+    }
+
     /// Tells the person at the terminal.
-    #[expect(clippy::print_stderr, reason = "this is where messages are printed")]
     pub(crate) fn print(&self) -> ExitCode {
-        eprintln!("ringwall: {}", inert(&self.text));
-        if let Some(hint) = &self.hint {
-            eprintln!("  hint: {}", inert(hint));
-        }
+        let hint = self.hint.as_ref().map(|hint| format!("  hint: {}\n", inert(hint))).unwrap_or_default();
+        // When nobody reads our errors either, the exit code is all that is left.
+        let _ = write!(std::io::stderr(), "ringwall: {}\n{hint}", inert(&self.text));
         ExitCode::from(self.exit)
     }
 
     /// Tells the program that asked for JSON.
-    #[expect(clippy::print_stdout, reason = "this is where messages are printed")]
     pub(crate) fn print_json(&self) -> ExitCode {
         let error = serde_json::json!({
             "error": { "code": self.code, "message": self.text, "hint": self.hint }
         });
-        println!("{error}");
+        if let Err(cause) = writeln!(std::io::stdout(), "{error}") {
+            Message::new(format!("could not write to standard output: {cause}")).print();
+            return self.print();
+        }
         ExitCode::from(self.exit)
     }
 }

@@ -83,7 +83,7 @@ fn attempt(arguments: &RunArguments, data: &Path) -> Result<ExitCode, Message> {
     let layers = layers(arguments, executor.host())?;
     let grant = match policy::decide(&request, &layers) {
         Verdict::Allow(grant) => grant,
-        Verdict::Deny(denial) => return Err(denial.into()),
+        Verdict::Deny(denial) => return Err(name_the_flag(denial)),
         Verdict::Ask(_) => {
             return Err(Message::new("the policy wants a person to decide, and nobody can be asked here"));
         }
@@ -123,27 +123,26 @@ async fn follow(
     };
     let handle = running.handle();
     let mut stopped = None;
-    let outcome = {
-        let wait = running.wait();
-        tokio::pin!(wait);
-        let passing = interrupts.pass_on(&handle, &mut stopped);
-        tokio::select! {
-            outcome = &mut wait => outcome,
-            never = passing => match never {},
-        }
+    let outcome = tokio::select! {
+        outcome = running.wait() => outcome,
+        never = interrupts.pass_on(&handle, &mut stopped) => match never {},
     };
     let mut outcome = outcome?;
     if let Some(signal) = stopped {
         outcome.ending = Ending::Stopped(signal);
     }
-    let kept = match outcome.ending {
-        Ending::Exited(_) => output.finish().await,
+    let written = match outcome.ending {
+        Ending::Exited(_) => tokio::select! {
+            written = output.finish() => written,
+            signal = interrupts.next() => return Ok(exit_code(128 + signal)),
+        },
         // What a killed command had not got rid of is lost, as it would be without us: a reader who reads nothing
         // must not keep us here.
-        _ => tokio::time::timeout(LAST_WORDS, output.finish()).await.unwrap_or_default(),
+        _ => tokio::time::timeout(LAST_WORDS, output.finish()).await.unwrap_or_else(|_| Ok(Default::default())),
     };
+    let kept = written.map_err(|error| Message::new(format!("could not write the command's output: {error}")))?;
     if arguments.json {
-        crate::run_report::print(&outcome, &kept, &limits);
+        crate::run_report::print(&outcome, &kept, &limits)?;
     } else {
         explain(&outcome, &limits);
     }
@@ -224,6 +223,18 @@ fn layers(arguments: &RunArguments, host: &Host) -> Result<Layers, Message> {
     })
 }
 
+/// A denial speaks of the policy's field; here the reader wrote a flag.
+fn name_the_flag(denial: policy::Denial) -> Message {
+    let flag = match denial.field {
+        Some(Field::TimeoutMs) => "--timeout",
+        Some(Field::MemoryMb) => "--memory-mb",
+        Some(Field::CpuMillis) => "--cpus",
+        Some(Field::Pids) => "--pids",
+        _ => return denial.into(),
+    };
+    Message::from(denial).about(flag)
+}
+
 /// Seconds, with up to three decimals, as milliseconds.
 fn milliseconds(text: &str) -> Result<u64, Message> {
     let bad = || {
@@ -276,7 +287,7 @@ impl Interrupts {
         }
     }
 
-    async fn pass_on(mut self, handle: &Handle, stopped: &mut Option<i32>) -> std::convert::Infallible {
+    async fn pass_on(&mut self, handle: &Handle, stopped: &mut Option<i32>) -> std::convert::Infallible {
         let first = self.next().await;
         *stopped = Some(first);
         tokio::select! {

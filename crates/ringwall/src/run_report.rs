@@ -1,8 +1,12 @@
 //! The one JSON object that `ringwall run --json` prints.
 
+use std::io::Write;
+
 use executor::{Captured, Ending, Outcome, Protection, StepTime};
 use policy::Limits;
 use serde::Serialize;
+
+use crate::message::Message;
 
 #[derive(Serialize)]
 struct RunReport<'a> {
@@ -31,8 +35,7 @@ struct UsageReport {
     peak_memory_bytes: u64,
 }
 
-#[expect(clippy::print_stdout, reason = "the report is what was asked for")]
-pub(crate) fn print(outcome: &Outcome, kept: &[Captured; 2], limits: &Limits) {
+pub(crate) fn print(outcome: &Outcome, kept: &[Captured; 2], limits: &Limits) -> Result<(), Message> {
     let [stdout, stderr] = kept;
     let text = |captured: &Captured| String::from_utf8_lossy(&captured.kept).into_owned();
     let (exit_code, signal) = match outcome.ending {
@@ -60,10 +63,7 @@ pub(crate) fn print(outcome: &Outcome, kept: &[Captured; 2], limits: &Limits) {
         limits,
         setup: &outcome.steps,
     };
-    match serde_json::to_string(&report) {
-        Ok(json) => println!("{json}"),
-        Err(error) => {
-            crate::message::Message::new(format!("could not write the report: {error}")).print();
-        }
-    }
+    let json = serde_json::to_string(&report).map_err(std::io::Error::from);
+    json.and_then(|json| writeln!(std::io::stdout(), "{json}"))
+        .map_err(|error| Message::new(format!("could not write the report: {error}")))
 }

@@ -5,7 +5,7 @@
 //! up that stream of the command and nothing else.
 
 use std::fs::File;
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::os::fd::{AsFd, OwnedFd};
 
 use executor::{Captured, Streams, WindowSize, capture};
@@ -14,6 +14,8 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
+/// EIO, with which a terminal says that its other end is closed.
+const HUNG_UP: i32 = 5;
 const USUAL_SIZE: WindowSize = WindowSize { rows: 24, columns: 80 };
 
 /// Output on its way; `finish` waits for the last byte.
@@ -28,19 +30,23 @@ impl Output {
     }
 
     /// Waits until everything is written, and gives the terminal back as it was.
-    pub(crate) async fn finish(self) -> [Captured; 2] {
+    pub(crate) async fn finish(self) -> std::io::Result<[Captured; 2]> {
         let [first, second] = self.tasks;
-        let kept = [outcome_of(first).await, outcome_of(second).await];
+        let kept = (outcome_of(first).await, outcome_of(second).await);
         drop(self.raw_terminal);
-        kept
+        Ok([kept.0?, kept.1?])
     }
 }
 
-/// A stream that broke, because nobody reads ours any more, kept nothing; the command has learnt it by SIGPIPE.
-async fn outcome_of(task: Option<JoinHandle<std::io::Result<Captured>>>) -> Captured {
-    match task {
-        Some(task) => task.await.ok().and_then(Result::ok).unwrap_or_default(),
-        None => Captured::default(),
+/// Nobody reading us any more is no fault of ours: the command has learnt it by SIGPIPE. Nor is a terminal that hung
+/// up. Anything else is output that was lost.
+async fn outcome_of(task: Option<JoinHandle<std::io::Result<Captured>>>) -> std::io::Result<Captured> {
+    let Some(task) = task else { return Ok(Captured::default()) };
+    match task.await.unwrap_or_else(|error| Err(error.into())) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe || error.raw_os_error() == Some(HUNG_UP) => {
+            Ok(Captured::default())
+        }
+        other => other,
     }
 }
 
