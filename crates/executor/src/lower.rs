@@ -21,8 +21,8 @@ use crate::limits;
 use crate::sources::{Opened, Sources};
 
 const MIB: u64 = 1024 * 1024;
-/// What the root needs for its own directories, links and small files, beside the box's private files.
-const ROOT_SIZE: u64 = 4 * MIB;
+/// What the root needs for its own directories, links and small files, beside the box's private ones. Their few
+/// kilobytes come out of the box's share.
 const ROOT_INODES: u64 = 1024;
 /// One file or directory per so many bytes of a memory file system.
 const BYTES_PER_INODE: u64 = 4096;
@@ -97,10 +97,7 @@ fn operations(
     let mut operations = Vec::new();
     match &sources.image {
         None => {
-            operations.push(Operation::TmpfsRoot {
-                size: ROOT_SIZE + scratch,
-                inodes: ROOT_INODES + scratch / BYTES_PER_INODE,
-            });
+            operations.push(Operation::TmpfsRoot { size: scratch, inodes: ROOT_INODES + scratch / BYTES_PER_INODE });
             operations.extend(system(host));
         }
         Some(image) => operations.push(Operation::OverlayRoot {
