@@ -81,6 +81,11 @@ impl CgroupLayout {
     }
 }
 
+/// Whether this system has version 2 alone, at its usual place.
+pub(crate) fn is_version_2() -> bool {
+    rustix::fs::access("/sys/fs/cgroup/cgroup.controllers", Access::EXISTS).is_ok()
+}
+
 /// The name for a box's directories, unique among live processes and recognisable afterwards.
 pub(crate) fn box_name(start_time: u64, number: u64) -> String {
     format!("{BOX_PREFIX}{}-{start_time}-{number}", std::process::id())

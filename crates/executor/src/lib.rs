@@ -32,5 +32,5 @@ pub use jail::report::{Protection, ProtectionName, ProtectionState, Step, StepTi
 pub use outcome::{Ending, Outcome, Usage};
 pub use running::{Handle, Running, Streams};
 pub use sources::real_path;
-pub use spawner::Spawner;
+pub use spawner::Alone;
 pub use start::{Executor, Hold, Options, Prepared};

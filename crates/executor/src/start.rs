@@ -42,7 +42,7 @@ pub struct Executor {
 /// A box of which only the namespaces exist.
 #[derive(Debug)]
 pub struct Prepared {
-    control: OwnedFd,
+    pub(crate) control: OwnedFd,
 }
 
 /// What is no permission: how the box is shown, and where a test wants it to stop.
@@ -60,24 +60,19 @@ pub struct Hold {
 }
 
 impl Executor {
-    /// An executor with a spawner of its own.
-    pub fn new(host: Host, data: &Path) -> Result<Self, Error> {
-        Ok(Self::with_spawner(Spawner::start()?, host, data))
-    }
-
     /// Also removes what executors that were killed left behind.
-    pub fn with_spawner(spawner: Spawner, host: Host, data: &Path) -> Self {
+    pub fn new(host: Host, data: &Path) -> Result<Self, Error> {
         if let Ok(layout) = &host.cgroups {
             layout.sweep();
         }
-        Executor {
+        Ok(Executor {
             host,
-            spawner,
+            spawner: Spawner::new()?,
             images: Store::open(data),
             data: sources::follow(data),
             started: AtomicU64::new(0),
             start_time: cgroup::own_start_time(),
-        }
+        })
     }
 
     pub fn host(&self) -> &Host {
@@ -165,11 +160,6 @@ impl Executor {
         running.streams = streams;
         drop(sources);
         Ok(running)
-    }
-
-    /// No more boxes; those that run go on, and dropping the executor waits for them.
-    pub fn retire(&self) {
-        self.spawner.retire();
     }
 }
 

@@ -78,6 +78,19 @@ impl Groups {
         }
     }
 
+    /// Moves a PID 1 that was born elsewhere into its group (version 2). This waits for every processor, so births
+    /// are arranged so that it is not needed; but a box without its limits would be worse than a slow one.
+    pub(crate) fn adopt(&self, pid: rustix::process::Pid) -> std::result::Result<(), Failure> {
+        if self.version == CgroupVersion::V1 {
+            return Ok(());
+        }
+        for made in &self.made {
+            write_at(made.directory.as_fd(), c"cgroup.procs", pid.as_raw_nonzero().to_string().as_bytes())
+                .map_err(|errno| Failure::new(Step::JoinCgroups, "", errno))?;
+        }
+        Ok(())
+    }
+
     /// The files into which PID 1 writes itself (version 1).
     pub(crate) fn doors(&self) -> std::result::Result<Vec<OwnedFd>, Failure> {
         if self.version == CgroupVersion::V2 {

@@ -1,4 +1,4 @@
-//! The spawner: the process that the executor starts once, and that copies itself for every box.
+//! The jail's entry: the spawner, which copies itself for every box, or the warden of one box alone.
 //!
 //! Starting a program costs most of a millisecond (in a virtual machine the C library's first look at the
 //! processor alone takes half of one); copying a small process that has just started costs a tenth. The spawner
@@ -37,6 +37,10 @@ pub fn main() -> ExitCode {
         Ok(null) if sys::place_descriptor(std::os::fd::AsFd::as_fd(&null), 0).is_ok() => std::mem::forget(inherited),
         _ => return ExitCode::FAILURE,
     }
+    if let Some(birth) = std::env::args_os().nth(1).and_then(|word| Birth::from_word(&word)) {
+        // For one box alone no copy is needed: this process is its warden.
+        return ExitCode::from(warden::main(&requests, birth, &seccomp::program()));
+    }
     sys::reap_children_automatically(true);
     let code = serve(requests);
     // Every warden ends with its own box; nobody else is there to wait for them.
@@ -53,7 +57,8 @@ fn serve(requests: OwnedFd) -> ExitCode {
                 Ok(Fork::Child) => {
                     drop(requests);
                     sys::reap_children_automatically(false);
-                    sys::exit_now(descriptors.first().map_or(1, |control| warden::main(control, birth, &filter)));
+                    let code = descriptors.first().map_or(1, |control| warden::main(control, birth, &filter));
+                    sys::exit_now(i32::from(code));
                 }
                 // The warden's socket closes with this copy of it, which is how the executor learns of a failure.
                 Ok(Fork::Parent(_)) | Err(_) => drop(descriptors),

@@ -32,6 +32,20 @@ pub enum Birth {
     IntoCgroup,
 }
 
+impl Birth {
+    /// The word with which the executor starts a warden for one box alone.
+    pub fn word(self) -> &'static str {
+        match self {
+            Birth::Early => "early",
+            Birth::IntoCgroup => "into-cgroup",
+        }
+    }
+
+    pub(crate) fn from_word(word: &std::ffi::OsStr) -> Option<Self> {
+        [Birth::Early, Birth::IntoCgroup].into_iter().find(|birth| word == birth.word())
+    }
+}
+
 /// The message that brings the plan: its descriptors are the packed plan and, unless the box has a terminal, the
 /// command's standard input, output and error.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
@@ -60,7 +74,7 @@ struct Init {
 }
 
 /// From birth to the end of the box; returns the exit code.
-pub(crate) fn main(control: &OwnedFd, birth: Birth, filter: &[BpfInstruction]) -> i32 {
+pub(crate) fn main(control: &OwnedFd, birth: Birth, filter: &[BpfInstruction]) -> u8 {
     let mut household = Household::default();
     let result = supervise(control, birth, filter, &mut household);
     let closing = household.close();
@@ -119,6 +133,11 @@ fn supervise(
         household.make_groups(&plan, &mut protections)?;
     }
     require(&plan, &protections)?;
+    if birth == Birth::Early
+        && let (Some(groups), Some(init)) = (&household.groups, &household.init)
+    {
+        groups.adopt(init.pid)?;
+    }
     let (doors, counters) = match &household.groups {
         Some(groups) => (groups.doors()?, groups.counters()),
         None => (Vec::new(), Vec::new()),

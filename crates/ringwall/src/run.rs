@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use executor::{Ending, Executor, Handle, Hold, Host, Options, Outcome, Prepared, Spawner, Step, real_path};
+use executor::{Alone, Ending, Executor, Handle, Hold, Host, Options, Outcome, Prepared, Step, real_path};
 use policy::{
     Ceilings, Field, Grant, ImageName, Layer, LayerName, Layers, Request, Requirement, Root, Secret, Verdict, Workspace,
 };
@@ -76,9 +76,8 @@ pub(crate) fn run(arguments: &RunArguments, data: &Path) -> ExitCode {
 
 fn attempt(arguments: &RunArguments, data: &Path) -> Result<ExitCode, Message> {
     // First of all, because a box's namespaces get ready while we read the arguments and decide.
-    let spawner = Spawner::start()?;
-    let executor = Executor::with_spawner(spawner, Host::probe(), data);
-    let prepared = executor.prepare()?;
+    let (alone, prepared) = Alone::start()?;
+    let executor = Executor::new(Host::probe(), data)?;
     let request = request(arguments)?;
     let layers = layers(arguments, executor.host())?;
     let grant = match policy::decide(&request, &layers) {
@@ -96,6 +95,7 @@ fn attempt(arguments: &RunArguments, data: &Path) -> Result<ExitCode, Message> {
     let code = runtime.block_on(follow(arguments, executor, prepared, grant, options));
     // A thread may still be stuck writing to somebody who does not read.
     runtime.shutdown_background();
+    drop(alone);
     code
 }
 
@@ -114,7 +114,6 @@ async fn follow(
         // Nothing of the command has run yet: the half-made box is dropped, and with it everything in it.
         signal = interrupts.next() => return Ok(exit_code(128 + signal)),
     };
-    executor.retire();
     let bounds = (limits.get(Field::StdoutBytes), limits.get(Field::StderrBytes));
     let output = match running.streams.take() {
         Some(ends) if arguments.json => streams::keep(ends, bounds),
