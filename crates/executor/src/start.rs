@@ -60,11 +60,7 @@ pub struct Hold {
 }
 
 impl Executor {
-    /// Also removes what executors that were killed left behind.
     pub fn new(host: Host, data: &Path) -> Result<Self, Error> {
-        if let Ok(layout) = &host.cgroups {
-            layout.sweep();
-        }
         Ok(Executor {
             host,
             spawner: Spawner::new()?,
@@ -73,6 +69,13 @@ impl Executor {
             started: AtomicU64::new(0),
             start_time: cgroup::own_start_time(),
         })
+    }
+
+    /// Removes what executors that were killed together with their wardens left behind.
+    pub fn sweep(&self) {
+        if let Ok(layout) = &self.host.cgroups {
+            layout.sweep();
+        }
     }
 
     pub fn host(&self) -> &Host {

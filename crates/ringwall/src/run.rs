@@ -114,6 +114,8 @@ async fn follow(
         // Nothing of the command has run yet: the half-made box is dropped, and with it everything in it.
         signal = interrupts.next() => return Ok(exit_code(128 + signal)),
     };
+    // While the command runs we have time to tidy up after others.
+    executor.sweep();
     let bounds = (limits.get(Field::StdoutBytes), limits.get(Field::StderrBytes));
     let output = match running.streams.take() {
         Some(ends) if arguments.json => streams::keep(ends, bounds),
