@@ -1,6 +1,6 @@
 //! From a grant to a running box: lower it, ask the spawner for a warden, wait until everything is in force.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -10,6 +10,7 @@ use jail::report::{Report, Step};
 use jail::{Birth, Start, wire};
 use policy::Grant;
 use rustix::fs::{Gid, Uid};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::UnixStream;
@@ -125,11 +126,11 @@ impl Executor {
         let plan = wire::pack(&plan).map_err(talk)?;
         let mut streams = None;
         match options.terminal {
-            Some(_) => wire::send(&control, &Start::Plan, &[plan.as_fd()]).map_err(talk)?,
+            Some(_) => hand_over(&control, &[plan.as_fd()])?,
             None => {
                 let (ours, [stdin, stdout, stderr]) = pipes(host_uid, host_gid).map_err(talk)?;
                 let descriptors = [plan.as_fd(), stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-                wire::send(&control, &Start::Plan, &descriptors).map_err(talk)?;
+                hand_over(&control, &descriptors)?;
                 streams = Some(ours);
             }
         }
@@ -166,6 +167,14 @@ impl Executor {
     }
 }
 
+/// Sends the plan. A warden that is gone already has said why, and that is read next.
+fn hand_over(control: &OwnedFd, descriptors: &[BorrowedFd<'_>]) -> Result<(), Error> {
+    match wire::send(control, &Start::Plan, descriptors) {
+        Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
+        Err(errno) => Err(talk(errno)),
+    }
+}
+
 /// A user id that no other living box has: process ids are unique while they live, and a process goes through
 /// 60 ids of its own before it comes back to the first.
 fn box_uid(number: u64) -> u32 {
@@ -173,7 +182,7 @@ fn box_uid(number: u64) -> u32 {
     FIRST_BOX_UID + (number % 60) as u32 * PROCESS_IDS + std::process::id() % PROCESS_IDS
 }
 
-fn talk(errno: rustix::io::Errno) -> Error {
+fn talk(errno: Errno) -> Error {
     Error::Talk(errno.into())
 }
 

@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::{Errno, Result};
 
 use crate::plan::{CgroupDirectory, CgroupVersion, Cgroups};
-use crate::report::{Closing, Failure, Protection, Step};
+use crate::report::{Closing, Failure, Protection, ProtectionName, Step};
 
 /// How often a removal is tried: the kernel lets go of the last task a moment after it was reaped.
 const REMOVALS: u32 = 200;
@@ -26,6 +26,8 @@ struct Made {
     parent: OwnedFd,
     name: CString,
     directory: OwnedFd,
+    /// This one knows how much memory the box has used.
+    counts: bool,
 }
 
 impl Groups {
@@ -66,7 +68,8 @@ impl Groups {
                 ),
             });
         }
-        self.made.push(Made { parent, name: plan.name.clone(), directory });
+        let counts = plan.settings.iter().any(|setting| setting.protects == Some(ProtectionName::MemoryLimit));
+        self.made.push(Made { parent, name: plan.name.clone(), directory, counts });
         Ok(())
     }
 
@@ -103,10 +106,14 @@ impl Groups {
 
     /// Files that count, opened so that PID 1 can read them when all others are gone.
     pub(crate) fn counters(&self) -> Vec<OwnedFd> {
-        let files =
-            [c"memory.peak", c"memory.max_usage_in_bytes", c"memory.events", c"memory.oom_control", c"cpu.stat"];
-        let open = |made: &Made| files.map(|file| open_for_reading(made.directory.as_fd(), file).ok());
-        self.made.iter().flat_map(open).flatten().collect()
+        let files: &[&CStr] = match self.version {
+            CgroupVersion::V1 => &[c"memory.max_usage_in_bytes", c"memory.oom_control"],
+            CgroupVersion::V2 => &[c"memory.peak", c"memory.events", c"cpu.stat"],
+        };
+        let counting = self.made.iter().filter(|made| made.counts);
+        counting
+            .flat_map(|made| files.iter().filter_map(|file| open_for_reading(made.directory.as_fd(), file).ok()))
+            .collect()
     }
 
     /// Reads what the groups have counted.

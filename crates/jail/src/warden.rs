@@ -213,7 +213,10 @@ impl Household {
             let _ = sys::signal_process(&init.pidfd, libc::SIGKILL);
             closing.init_signal = reap(init.pid).and_then(WaitStatus::terminating_signal);
         }
-        if let Some(groups) = &self.groups {
+        // A PID 1 that ended by itself has counted already, and said so.
+        if closing.init_signal.is_some()
+            && let Some(groups) = &self.groups
+        {
             groups.count(&mut closing);
         }
         closing

@@ -30,9 +30,10 @@ impl Message {
         self
     }
 
-    /// Says first which of the reader's words it is about.
-    pub(crate) fn about(mut self, subject: &str) -> Self {
-        self.text = format!("{subject}: {}", self.text);
+    /// Says which of the reader's words it is about, instead of our own word for it.
+    pub(crate) fn about(mut self, subject: &str, own_word: &str) -> Self {
+        let rest = self.text.strip_prefix(own_word).map_or(self.text.as_str(), |rest| rest.trim_start_matches(": "));
+        self.text = format!("{subject}: {rest}");
         self
     }
 

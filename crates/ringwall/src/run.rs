@@ -233,7 +233,8 @@ fn name_the_flag(denial: policy::Denial) -> Message {
         Some(Field::Pids) => "--pids",
         _ => return denial.into(),
     };
-    Message::from(denial).about(flag)
+    let key = denial.field.map(Field::key).unwrap_or_default();
+    Message::from(denial).about(flag, key)
 }
 
 /// Seconds, with up to three decimals, as milliseconds.

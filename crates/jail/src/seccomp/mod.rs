@@ -67,7 +67,8 @@ fn extend(ranges: &mut Vec<Range>, first: u32, action: Action) {
     }
 }
 
-/// Halves the ranges until one is left. Lower numbers follow at once, higher ones after them.
+/// Halves the ranges until one is left. Lower numbers follow at once, higher ones after them. A plain answer needs no
+/// instructions of its own where one that gives it is near enough to jump to.
 fn tree(ranges: &[Range]) -> Vec<Instruction> {
     if let [range] = ranges {
         return leaf(range.action);
@@ -77,6 +78,20 @@ fn tree(ranges: &[Range]) -> Vec<Instruction> {
         return leaf(Action::Absent);
     };
     let (lower, higher) = (tree(lower), tree(higher));
+    let reachable = |program: &[Instruction], wanted: &[Instruction]| {
+        let [answer] = wanted else { return None };
+        program.iter().position(|instruction| instruction == answer).and_then(|at| u8::try_from(at).ok())
+    };
+    if let Some(answer) = reachable(&higher, &lower) {
+        let mut program = vec![jump_at_least(first, 0, answer)];
+        program.extend(higher);
+        return program;
+    }
+    if let Some(answer) = reachable(&lower, &higher) {
+        let mut program = vec![jump_at_least(first, answer, 0)];
+        program.extend(lower);
+        return program;
+    }
     let mut program = match u8::try_from(lower.len()) {
         Ok(distance) => vec![jump_at_least(first, distance, 0)],
         Err(_) => vec![jump_at_least(first, 0, 1), jump(lower.len() as u32)],

@@ -124,3 +124,8 @@ fn guards_judge_their_arguments() {
         assert_eq!(judge(name, *arguments), DENY, "{name} {arguments:x?}");
     }
 }
+
+#[test]
+fn the_program_stays_short_because_every_box_loads_it() {
+    assert!(program().len() <= 230, "{} instructions", program().len());
+}
