@@ -19,7 +19,7 @@ use crate::handover::{self, Handover};
 use crate::plan::{Plan, Privilege, WindowSize};
 use crate::progress::Progress;
 use crate::report::{Ending, Failure, Protection, ProtectionName, Report, Step};
-use crate::sys::{self, BpfInstruction, Fork};
+use crate::sys::{self, BpfInstruction};
 use crate::watchdog::Meter;
 use crate::{cgroups, identity, restrict, root, sources, warden, wire};
 
@@ -118,10 +118,8 @@ fn live(
     steps.dedup();
     wire::send(control, &Report::Started { warden, protections, steps }, &[])
         .map_err(|errno| Failure::new(Step::StartCommand, "(reporting)", errno))?;
-    let command = match sys::fork().map_err(|errno| Failure::new(Step::StartCommand, "", errno))? {
-        Fork::Child => command::execute(&plan.command, &streams, control.as_fd()),
-        Fork::Parent(pid) => pid,
-    };
+    let command = sys::start_sharing_memory(&mut || command::execute(&plan.command, &streams, control.as_fd()))
+        .map_err(|errno| Failure::new(Step::StartCommand, "", errno))?;
     drop(streams);
     let ending = keep(&signals, command, meter.as_mut());
     let usage = sys::children_usage();

@@ -77,6 +77,28 @@ pub fn fork() -> Result<Fork<Pid>> {
     Ok(Pid::from_raw(value as RawPid).map_or(Fork::Child, Fork::Parent))
 }
 
+/// Starts a child that shares our memory, while we stand still, until it executes something or ends: nothing is
+/// copied, which saves both processes hundreds of page faults. `child` must do one of the two.
+pub fn start_sharing_memory(child: &mut dyn FnMut()) -> Result<Pid> {
+    const STACK: usize = 256 * 1024;
+    extern "C" fn enter(argument: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: `argument` points to the variable below, whose owner stands still until this process is gone.
+        let child = unsafe { &mut *argument.cast::<&mut dyn FnMut()>() };
+        child();
+        libc::EXIT_FAILURE
+    }
+    let mut stack = vec![0_u128; STACK / size_of::<u128>()];
+    let mut child = child;
+    let argument = ptr::from_mut(&mut child).cast::<libc::c_void>();
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the stack is 16-byte aligned, grows down from the end that is passed, and outlives the child's use of
+    // it, because CLONE_VFORK suspends us until then; for the same reason nobody else touches what the child does.
+    // Descriptors, signal actions and the directory are the child's own copies.
+    let value = unsafe { libc::clone(enter, stack.as_mut_ptr_range().end.cast(), flags, argument) };
+    let value = check(libc::c_long::from(value))?;
+    Pid::from_raw(value as RawPid).ok_or(Errno::CHILD)
+}
+
 /// Leaves at once: no destructors, no buffers, no handlers.
 pub fn exit_now(code: i32) -> ! {
     // SAFETY: _exit(2) has no preconditions.
