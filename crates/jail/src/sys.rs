@@ -315,12 +315,32 @@ pub fn place_descriptor(descriptor: BorrowedFd<'_>, number: i32) -> Result<()> {
     check(libc::c_long::from(unsafe { libc::dup2(descriptor.as_raw_fd(), number) })).map(drop)
 }
 
+/// Makes descriptors that others still own refer to /dev/null.
+pub fn replace_by_null(descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+    let null = rustix::fs::open(c"/dev/null", flags, rustix::fs::Mode::empty())?;
+    for descriptor in descriptors {
+        // SAFETY: dup3(2) onto a descriptor that stays open and owned; only what it refers to changes.
+        let value = unsafe { libc::dup3(null.as_raw_fd(), descriptor.as_raw_fd(), libc::O_CLOEXEC) };
+        check(libc::c_long::from(value))?;
+    }
+    Ok(())
+}
+
 /// Marks every descriptor from 3 upwards to be closed by execve.
 pub fn close_descriptors_on_execute() -> Result<()> {
     const FIRST: libc::c_uint = 3;
     // SAFETY: takes integers; the flag only sets a bit, so no descriptor is closed under its owner.
     check(unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) })
         .map(drop)
+}
+
+/// Closes every descriptor from 3 upwards: whatever our caller left open when it started us is no business of a box.
+/// Called before the jail owns any descriptor.
+pub fn close_inherited_descriptors() {
+    const FIRST: libc::c_uint = 3;
+    // SAFETY: takes integers; at the jail's first instruction no `OwnedFd` of this process lies in the range.
+    unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, 0 as libc::c_uint) };
 }
 
 /// The descriptor on which the executor's messages arrive, taken over once.
