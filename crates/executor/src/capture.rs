@@ -4,8 +4,14 @@
 //! too much, and memory stays flat however long it prints.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::time::Timespec;
 
 const CHUNK: usize = 64 * 1024;
+const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// What was kept.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -21,18 +27,52 @@ impl Captured {
 }
 
 /// Reads a stream to its end, keeping at most `limit` bytes. Blocks; give it a thread.
-pub fn capture(stream: OwnedFd, limit: u64) -> std::io::Result<Captured> {
+pub fn capture(stream: OwnedFd, limit: u64, over: &AtomicBool) -> std::io::Result<Captured> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut captured = Captured::default();
     let mut buffer = vec![0; CHUNK];
     loop {
-        let count = rustix::io::retry_on_intr(|| rustix::io::read(&stream, &mut buffer))?;
+        let count = read_until_over(&stream, &mut buffer, over)?;
         if count == 0 {
             return Ok(captured);
         }
         captured.total_bytes += count as u64;
         let room = limit - captured.kept.len();
         captured.kept.extend_from_slice(&buffer[..count.min(room)]);
+    }
+}
+
+/// Copies a stream to another as it comes. Blocks; give it a thread.
+pub fn pass_on(from: &OwnedFd, to: &OwnedFd, over: &AtomicBool) -> std::io::Result<()> {
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let count = read_until_over(from, &mut buffer, over)?;
+        if count == 0 {
+            return Ok(());
+        }
+        // Not splice(2): it takes the file's position before it waits, and writes over what others wrote meanwhile.
+        let mut rest = &buffer[..count];
+        while !rest.is_empty() {
+            let written = rustix::io::retry_on_intr(|| rustix::io::write(to, rest))?;
+            rest = &rest[written..];
+        }
+    }
+}
+
+/// The next bytes, or 0 at the end. When the box is over, an empty stream is at its end too, even if somebody else was
+/// given the other end of it.
+fn read_until_over(stream: &OwnedFd, buffer: &mut [u8], over: &AtomicBool) -> std::io::Result<usize> {
+    loop {
+        // Asked before looking: what was written before the end is then seen.
+        let last = over.load(Ordering::Acquire);
+        let wait = if last { Timespec { tv_sec: 0, tv_nsec: 0 } } else { LOOK_AGAIN };
+        let mut events = [PollFd::new(stream, PollFlags::IN)];
+        match rustix::event::poll(&mut events, Some(&wait)) {
+            Ok(0) if last => return Ok(0),
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(rustix::io::retry_on_intr(|| rustix::io::read(stream, &mut *buffer))?),
+            Err(errno) => return Err(errno.into()),
+        }
     }
 }
 
@@ -46,9 +86,19 @@ mod tests {
             use std::io::Write;
             std::fs::File::from(write).write_all(input).unwrap();
         });
-        let captured = capture(read, limit).unwrap();
+        let captured = capture(read, limit, &AtomicBool::new(false)).unwrap();
         writer.join().unwrap();
         captured
+    }
+
+    #[test]
+    fn when_the_box_is_over_nobody_can_keep_us_waiting() {
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        rustix::io::write(&write, b"last words").unwrap();
+        // `write` stays open, as if the box had given it to somebody.
+        let captured = capture(read, 100, &AtomicBool::new(true)).unwrap();
+        assert_eq!(captured.kept, b"last words");
+        drop(write);
     }
 
     #[test]

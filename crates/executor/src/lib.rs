@@ -22,7 +22,7 @@ mod sources;
 mod spawner;
 mod start;
 
-pub use capture::{Captured, capture};
+pub use capture::{Captured, capture, pass_on};
 pub use cgroup::{CgroupLayout, CgroupSupport};
 pub use error::Error;
 pub use host::Host;

@@ -46,6 +46,7 @@ const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 const OPEN_FILES: u64 = 16_384;
 const LOCKED_MEMORY: u64 = 8 * MIB;
 const MESSAGE_QUEUES: u64 = 819_200;
+const PENDING_SIGNALS: u64 = 1024;
 
 /// What is not in the grant because it is no permission: how this one box is named, shown and tested.
 #[derive(Debug)]
@@ -237,12 +238,15 @@ fn source(directory: &Opened, identity: &Identity) -> Source {
 
 fn resource_limits(pids: u64) -> Vec<ResourceLimit> {
     [
-        (Resource::CoreSize, 0),
+        // One byte is too little for a core file, and unlike zero it also keeps the host's core handler from starting.
+        (Resource::CoreSize, 1),
         (Resource::OpenFiles, OPEN_FILES),
         (Resource::Processes, pids + limits::OUR_PROCESSES),
         (Resource::LockedMemory, LOCKED_MEMORY),
         (Resource::MessageQueues, MESSAGE_QUEUES),
         (Resource::RealtimePriority, 0),
+        (Resource::Niceness, 0),
+        (Resource::PendingSignals, PENDING_SIGNALS),
     ]
     .map(|(resource, value)| ResourceLimit { resource, value })
     .to_vec()

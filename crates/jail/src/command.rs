@@ -17,6 +17,8 @@ use crate::wire;
 const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
 
+const SHOWN: usize = 4096;
+
 /// What becomes standard input, output and error.
 #[derive(Debug)]
 pub(crate) enum Streams {
@@ -31,6 +33,9 @@ pub(crate) fn execute(command: &Command, streams: &Streams, control: BorrowedFd<
         sys::exit_now(NOT_FOUND);
     }
     let (tried, errno) = search_and_execute(command);
+    // Long enough to recognise, short enough for a message.
+    let shown = &tried.as_bytes()[..tried.as_bytes().len().min(SHOWN)];
+    let tried = CString::new(shown).unwrap_or_default();
     let _ = wire::send(control, &Report::NotExecuted { tried, errno: errno.raw_os_error() }, &[]);
     sys::exit_now(if errno == Errno::NOENT { NOT_FOUND } else { NOT_EXECUTABLE })
 }

@@ -18,10 +18,13 @@ use crate::command::{self, Streams};
 use crate::handover::{self, Handover};
 use crate::plan::{Plan, Privilege, WindowSize};
 use crate::progress::Progress;
-use crate::report::{Ending, Failure, Protection, ProtectionName, Report, Step};
+use crate::report::{Ending, Failure, Order, Protection, ProtectionName, Report, Step};
 use crate::sys::{self, BpfInstruction};
 use crate::watchdog::Meter;
 use crate::{cgroups, identity, restrict, root, sources, warden, wire};
+
+/// Signals and ended processes that are handled before looking at everything else again.
+const AT_ONCE: u32 = 64;
 
 /// Runs as PID 1 from the first instruction in the new namespaces.
 pub(crate) fn main(
@@ -50,6 +53,7 @@ fn live(
     progress.hold_at(plan.hold_at);
     let (Handover::Mapped, trees) = handover::receive(channel) else { return Err(disorder()) };
     identity::take(&plan.identity)?;
+    limit_shared_accounts();
     // Had the warden died before the death signal was armed, nobody would ever kill this box.
     if warden_is_gone(channel) {
         sys::exit_now(1);
@@ -87,7 +91,10 @@ fn live(
     };
     // A box competes as an ordinary process; real-time ones could not even join a cgroup with a processor limit.
     sys::schedule_ordinarily().map_err(|errno| Failure::new(Step::JoinCgroups, "(ordinary scheduling)", errno))?;
-    let counters = descriptors.split_off(doors.min(descriptors.len()));
+    if descriptors.len() < doors {
+        return Err(disorder());
+    }
+    let counters = descriptors.split_off(doors);
     cgroups::join(&descriptors)?;
     drop(descriptors);
     let mut meter = Meter::where_needed(&plan.watchdog, &protections);
@@ -121,7 +128,7 @@ fn live(
     let command = sys::start_sharing_memory(&mut || command::execute(&plan.command, &streams, control.as_fd()))
         .map_err(|errno| Failure::new(Step::StartCommand, "", errno))?;
     drop(streams);
-    let ending = keep(&signals, command, meter.as_mut());
+    let ending = keep(&signals, channel, command, meter.as_mut());
     let usage = sys::children_usage();
     let counted = Counted::read(&counters);
     Ok(Report::Ended {
@@ -130,6 +137,13 @@ fn live(
         peak_memory_bytes: counted.peak_memory_bytes.unwrap_or(usage.largest_resident_bytes),
         oom_kills: counted.oom_kills,
     })
+}
+
+/// Some of the kernel's counts per user reach up to whoever made the namespace. Within it they can be kept small; a
+/// kernel that does not let us leaves them as they are.
+fn limit_shared_accounts() {
+    let _ = sources::write_file("/proc/sys/user/max_inotify_instances", "32");
+    let _ = sources::write_file("/proc/sys/user/max_inotify_watches", "65536");
 }
 
 fn receive_plan(channel: &OwnedFd) -> Result<(Plan, Option<[OwnedFd; 3]>), Failure> {
@@ -205,21 +219,31 @@ fn complete(protections: &mut Vec<Protection>) {
 }
 
 /// Reaps until the command has ended; then ends and reaps all others.
-fn keep(signals: &OwnedFd, command: Pid, mut meter: Option<&mut Meter>) -> Ending {
+fn keep(signals: &OwnedFd, channel: &OwnedFd, command: Pid, mut meter: Option<&mut Meter>) -> Ending {
     let ending = loop {
-        if let Some(ending) = reap_waiting(command) {
-            break ending;
-        }
-        let timeout = meter.as_ref().map(|meter| meter.interval());
-        let mut events = [PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
+        let timeout = match reap_some(command) {
+            Reaped::Command(ending) => break ending,
+            Reaped::Some => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
+            Reaped::All => meter.as_ref().map(|meter| meter.interval()),
+        };
+        let mut events = [
+            PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::IN),
+        ];
         let _ = rustix::event::poll(&mut events, timeout.as_ref());
-        while let Ok(signal) = sys::read_signal(signals.as_fd()) {
-            // Signals from inside the box to its PID 1 mean nothing; the warden's are for everybody.
-            if signal.from_outside && signal.number != libc::SIGCHLD {
-                let _ = sys::signal_everyone(signal.number);
+        if !events[1].revents().is_empty()
+            && let (Order::Signal(number), _) = handover::receive(channel)
+        {
+            let _ = sys::signal_everyone(number);
+        }
+        // Signals only wake us. Which one came, and from whom, a process of the box could forge. A few at a time: one
+        // that floods us must not keep us from everything else.
+        for _ in 0..AT_ONCE {
+            if sys::read_signal(signals.as_fd()).is_err() {
+                break;
             }
         }
-        if meter.as_mut().is_some_and(|meter| meter.is_over()) {
+        if meter.as_mut().is_some_and(|meter| meter.is_over_now()) {
             break Ending::OverMemory;
         }
     };
@@ -228,15 +252,23 @@ fn keep(signals: &OwnedFd, command: Pid, mut meter: Option<&mut Meter>) -> Endin
     ending
 }
 
-/// Reaps everything that has ended; `Some` when the command is among it.
-fn reap_waiting(command: Pid) -> Option<Ending> {
-    let mut ending = None;
-    while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
-        if pid == command {
-            ending = Some(how(status));
+enum Reaped {
+    Command(Ending),
+    /// There may be more.
+    Some,
+    All,
+}
+
+/// Reaps what has ended, up to a number.
+fn reap_some(command: Pid) -> Reaped {
+    for _ in 0..AT_ONCE {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) if pid == command => return Reaped::Command(how(status)),
+            Ok(Some(_)) => {}
+            _ => return Reaped::All,
         }
     }
-    ending
+    Reaped::Some
 }
 
 fn how(status: WaitStatus) -> Ending {

@@ -192,6 +192,8 @@ pub enum Resource {
     LockedMemory,
     MessageQueues,
     RealtimePriority,
+    Niceness,
+    PendingSignals,
 }
 
 /// One Landlock rule: what may be done beneath a path.

@@ -30,6 +30,10 @@ impl Progress {
         let now = now();
         let microseconds = (now.tv_sec - self.began.tv_sec) * 1_000_000 + (now.tv_nsec - self.began.tv_nsec) / 1_000;
         self.done.push(StepTime { step, microseconds: u32::try_from(microseconds).unwrap_or(u32::MAX) });
+        self.hold_if_asked(step, control)
+    }
+
+    pub(crate) fn hold_if_asked(&self, step: Step, control: &OwnedFd) -> Result<(), Failure> {
         if self.hold_at != Some(step) {
             return Ok(());
         }

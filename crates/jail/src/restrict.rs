@@ -85,6 +85,8 @@ pub(crate) fn resources(limits: &[ResourceLimit]) -> std::result::Result<(), Fai
             Resource::LockedMemory => rustix::process::Resource::Memlock,
             Resource::MessageQueues => rustix::process::Resource::Msgqueue,
             Resource::RealtimePriority => rustix::process::Resource::Rtprio,
+            Resource::Niceness => rustix::process::Resource::Nice,
+            Resource::PendingSignals => rustix::process::Resource::Sigpending,
         };
         let own = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
         let value = Some(limit.value.min(own));

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
 use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::WaitOptions;
@@ -37,11 +38,14 @@ pub fn main() -> ExitCode {
     // Out of the caller's process group: a Ctrl-C at the caller's terminal is the executor's to handle.
     let _ = rustix::process::setsid();
     sys::close_inherited_descriptors();
+    // A caller that ignores its children's ends must not make us deaf to ours.
+    sys::reap_children_automatically(false);
+    give_up_oom_protection();
     let inherited = sys::take_control_descriptor();
     let Ok(requests) = rustix::io::fcntl_dupfd_cloexec(&inherited, 3) else { return ExitCode::FAILURE };
     // Descriptor 0 stays occupied, so that nothing received later lands where a command's streams will go; but not
     // by the socket, of which a box must hold no copy.
-    match rustix::fs::open(c"/dev/null", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()) {
+    match rustix::fs::open(c"/dev/null", OFlags::RDONLY, Mode::empty()) {
         Ok(null) if sys::place_descriptor(null.as_fd(), 0).is_ok() => std::mem::forget(inherited),
         _ => return ExitCode::FAILURE,
     }
@@ -59,6 +63,18 @@ pub fn main() -> ExitCode {
             wait_for_wardens(&news)
         }
         Err(errno) => complain(errno),
+    }
+}
+
+/// A server may be spared by the kernel when memory runs out; its boxes must not be.
+fn give_up_oom_protection() {
+    let mut value = [0; 16];
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    if let Ok(file) = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty())
+        && let Ok(count) = rustix::io::read(&file, &mut value)
+        && value[..count].starts_with(b"-")
+    {
+        let _ = rustix::io::pwrite(&file, b"0", 0);
     }
 }
 
@@ -88,7 +104,10 @@ fn serve(requests: OwnedFd, news: &OwnedFd, tell: OwnedFd) {
             match rustix::io::read(news, &mut word) {
                 Ok(1) if word == [TAKEN] && make_spare(&requests, &tell, &filter).is_ok() => {}
                 // Put back, for the exit code at the end.
-                Ok(1) if word == [REFUSED] => return drop(rustix::io::write(&tell, &word)),
+                Ok(1) if word == [REFUSED] => {
+                    let _ = rustix::io::write(&tell, &word);
+                    return;
+                }
                 _ => return,
             }
         }

@@ -172,22 +172,14 @@ pub fn signal_descriptor() -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(value as libc::c_int) })
 }
 
-/// A signal that arrived, and whether it came from outside this process-id namespace.
-#[derive(Debug)]
-pub struct Arrived {
-    pub number: i32,
-    pub from_outside: bool,
-}
-
-/// Reads one waiting signal.
-pub fn read_signal(descriptor: BorrowedFd<'_>) -> Result<Arrived> {
+/// Takes one waiting signal away.
+pub fn read_signal(descriptor: BorrowedFd<'_>) -> Result<()> {
     // SAFETY: `signalfd_siginfo` is plain integers.
     let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
     let size = size_of::<libc::signalfd_siginfo>();
     // SAFETY: the buffer is `info`, of exactly the size given.
     let value = unsafe { libc::read(descriptor.as_raw_fd(), ptr::from_mut(&mut info).cast(), size) };
-    check(value as libc::c_long)?;
-    Ok(Arrived { number: info.ssi_signo as i32, from_outside: info.ssi_pid == 0 })
+    check(value as libc::c_long).map(drop)
 }
 
 /// Signals every other process of this process-id namespace. PID 1 itself is spared by the kernel.
@@ -223,6 +215,9 @@ pub fn schedule_ordinarily() -> Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the structure outlives the call, which only reads it.
     check(libc::c_long::from(unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters) }))?;
+    const WHO_PROCESS: libc::c_int = 1;
+    // SAFETY: takes integers: this process, no I/O class of its own.
+    check(unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, 0) })?;
     if rustix::process::getpriority_process(None)? < 0 {
         rustix::process::setpriority_process(None, 0)?;
     }

@@ -100,6 +100,10 @@ fn supervise(
     }
     let Some((plan, packed, streams)) = read_plan(control)? else { return Ok(()) };
     progress.hold_at(plan.hold_at);
+    if birth == Birth::Early {
+        // Done before there was a plan to say that the box is to be held there.
+        progress.hold_if_asked(Step::MakeNamespaces, control)?;
+    }
     progress.done(Step::ReadPlan, control)?;
     let mut protections = plan.protections.clone();
     if birth == Birth::IntoCgroup {
@@ -149,7 +153,7 @@ fn supervise(
     descriptors.extend(counters);
     hand_over(&init.channel, &message, &descriptors)?;
     drop(descriptors);
-    watch(control, &init.pidfd);
+    watch(control, init);
     Ok(())
 }
 
@@ -230,10 +234,10 @@ impl Household {
 }
 
 /// Passes orders on until PID 1 ends or nobody is left to order.
-fn watch(control: &OwnedFd, pidfd: &OwnedFd) {
+fn watch(control: &OwnedFd, init: &Init) {
     loop {
         let mut events = [
-            PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(init.pidfd.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN),
         ];
         match rustix::event::poll(&mut events, None) {
@@ -246,8 +250,8 @@ fn watch(control: &OwnedFd, pidfd: &OwnedFd) {
         }
         if !events[1].revents().is_empty() {
             match wire::receive::<Order>(control) {
-                Ok(Some((Order::Signal(number), _))) => {
-                    let _ = sys::signal_process(pidfd, number);
+                Ok(Some((order @ Order::Signal(_), _))) => {
+                    let _ = wire::send(&init.channel, &order, &[]);
                 }
                 Ok(Some((Order::Kill, _)) | None) | Err(_) => return,
             }

@@ -28,6 +28,7 @@ pub(crate) struct Meter {
     processes: Option<OwnedFd>,
     file_systems: Vec<CString>,
     looks: u32,
+    looked: Timespec,
     memory_files: u64,
 }
 
@@ -46,6 +47,7 @@ impl Meter {
             processes: rustix::fs::open(c"/proc", flags, Mode::empty()).ok(),
             file_systems: plan.file_systems.clone(),
             looks: 0,
+            looked: Timespec { tv_sec: 0, tv_nsec: 0 },
             memory_files: 0,
         })
     }
@@ -54,12 +56,28 @@ impl Meter {
         Timespec { tv_sec: 0, tv_nsec: INTERVAL_NANOSECONDS }
     }
 
+    /// Looks when it is time to; a box that wakes PID 1 all the time must not make it look all the time.
+    pub(crate) fn is_over_now(&mut self) -> bool {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let since = (now.tv_sec - self.looked.tv_sec) * 1_000_000_000 + (now.tv_nsec - self.looked.tv_nsec);
+        if since < INTERVAL_NANOSECONDS {
+            return false;
+        }
+        self.looked = now;
+        self.is_over()
+    }
+
     /// Whether the box holds more than it may. What cannot be read counts as nothing: a process that has just
     /// ended must not end the box.
-    pub(crate) fn is_over(&mut self) -> bool {
-        let Some(processes) = &self.processes else { return false };
+    fn is_over(&mut self) -> bool {
+        let Some(processes) = &self.processes else { return true };
         let processes = processes.as_fd();
         let pids = pids(processes);
+        // PID 1 is always there. Not finding it means that somebody has blinded us.
+        if read(processes, c"1", "status").is_none() || !pids.iter().any(|pid| pid.as_bytes() == b"1") {
+            return true;
+        }
+        let pids: Vec<CString> = pids.into_iter().map(|pid| visible(processes, pid)).collect();
         if self.looks.is_multiple_of(LOOKS_PER_SEARCH) {
             self.memory_files = memory_files(processes, &pids);
         }
@@ -95,15 +113,38 @@ fn pids(processes: BorrowedFd<'_>) -> Vec<CString> {
     entries.flatten().map(|entry| entry.file_name().to_owned()).filter(|name| is_pid(name)).collect()
 }
 
+/// A process whose first thread has ended shows its memory only through its other threads.
+fn visible(processes: BorrowedFd<'_>, pid: CString) -> CString {
+    let shows = |path: &CStr| read(processes, path, "status").is_some_and(|status| status.contains("RssAnon:"));
+    if shows(&pid) {
+        return pid;
+    }
+    let threads = || -> Option<CString> {
+        let path = CString::new([pid.as_bytes(), b"/task"].concat()).ok()?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::openat(processes, &path, flags, Mode::empty()).ok()?;
+        let mut threads = Dir::read_from(&directory).ok()?.flatten().filter_map(|entry| {
+            let name = entry.file_name().to_bytes();
+            let thread = CString::new([path.as_bytes(), b"/", name].concat()).ok()?;
+            name.first().is_some_and(u8::is_ascii_digit).then_some(thread)
+        });
+        threads.find(|thread| shows(thread))
+    };
+    threads().unwrap_or(pid)
+}
+
+/// Page tables count too: they can be made large without any page behind them.
 fn resident(processes: BorrowedFd<'_>, pid: &CStr) -> Held {
     let status = read(processes, pid, "status").unwrap_or_default();
-    Held { own: kilobytes(&status, "RssAnon:"), shared: kilobytes(&status, "RssShmem:") }
+    let own = kilobytes(&status, "RssAnon:") + kilobytes(&status, "VmPTE:");
+    Held { own, shared: kilobytes(&status, "RssShmem:") }
 }
 
 fn exactly_resident(processes: BorrowedFd<'_>, pid: &CStr) -> Held {
     match read(processes, pid, "smaps_rollup") {
         Some(smaps) if !smaps.is_empty() => {
-            Held { own: kilobytes(&smaps, "Pss_Anon:"), shared: kilobytes(&smaps, "Pss_Shmem:") }
+            let tables = read(processes, pid, "status").map_or(0, |status| kilobytes(&status, "VmPTE:"));
+            Held { own: kilobytes(&smaps, "Pss_Anon:") + tables, shared: kilobytes(&smaps, "Pss_Shmem:") }
         }
         _ => resident(processes, pid),
     }

@@ -4,38 +4,53 @@
 //! stays out of its reach. Each direction in use has a thread that may block, so a reader who stops reading us holds
 //! up that stream of the command and nothing else.
 
-use std::fs::File;
 use std::io::{ErrorKind, IsTerminal};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use executor::{Captured, Streams, WindowSize, capture};
+use executor::{Captured, Streams, WindowSize, capture, pass_on};
+use rustix::event::{PollFd, PollFlags};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
+use rustix::time::Timespec;
 use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 /// EIO, with which a terminal says that its other end is closed.
 const HUNG_UP: i32 = 5;
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 const USUAL_SIZE: WindowSize = WindowSize { rows: 24, columns: 80 };
 
 /// Output on its way; `finish` waits for the last byte.
 pub(crate) struct Output {
+    over: Arc<Over>,
     tasks: [Option<JoinHandle<std::io::Result<Captured>>>; 2],
     raw_terminal: Option<RawTerminal>,
 }
 
 impl Output {
     pub(crate) fn none() -> Self {
-        Output { tasks: [None, None], raw_terminal: None }
+        Output { over: Arc::default(), tasks: [None, None], raw_terminal: None }
     }
 
     /// Waits until everything is written, and gives the terminal back as it was.
     pub(crate) async fn finish(self) -> std::io::Result<[Captured; 2]> {
+        self.over.flag.store(true, Ordering::Release);
+        self.over.notify.notify_waiters();
         let [first, second] = self.tasks;
         let kept = (outcome_of(first).await, outcome_of(second).await);
         drop(self.raw_terminal);
         Ok([kept.0?, kept.1?])
     }
+}
+
+/// Set when no process of the box is left: what is in its streams then is all that will come.
+#[derive(Default)]
+struct Over {
+    flag: AtomicBool,
+    notify: Notify,
 }
 
 /// Nobody reading us any more is no fault of ours: the command has learnt it by SIGPIPE. Nor is a terminal that hung
@@ -55,9 +70,10 @@ pub(crate) fn keep(ends: Streams, bounds: (u64, u64)) -> Output {
     match ends {
         Streams::Pipes { stdin, stdout, stderr } => {
             feed(stdin);
-            let stdout = when_it_speaks(stdout, move |stdout| capture(stdout, bounds.0));
-            let stderr = when_it_speaks(stderr, move |stderr| capture(stderr, bounds.1));
-            Output { tasks: [Some(stdout), Some(stderr)], raw_terminal: None }
+            let over = Arc::<Over>::default();
+            let stdout = when_it_speaks(stdout, &over, move |stdout, over| capture(stdout, bounds.0, over));
+            let stderr = when_it_speaks(stderr, &over, move |stderr, over| capture(stderr, bounds.1, over));
+            Output { over, tasks: [Some(stdout), Some(stderr)], raw_terminal: None }
         }
         Streams::Terminal(_) => Output::none(),
     }
@@ -68,9 +84,10 @@ pub(crate) fn pass_through(ends: Streams) -> Output {
     match ends {
         Streams::Pipes { stdin, stdout, stderr } => {
             feed(stdin);
-            let stdout = when_it_speaks(stdout, |from| pour(from, rustix::stdio::stdout().try_clone_to_owned()));
-            let stderr = when_it_speaks(stderr, |from| pour(from, rustix::stdio::stderr().try_clone_to_owned()));
-            Output { tasks: [Some(stdout), Some(stderr)], raw_terminal: None }
+            let over = Arc::<Over>::default();
+            let stdout = when_it_speaks(stdout, &over, |from, over| pour(&from, rustix::stdio::stdout(), over));
+            let stderr = when_it_speaks(stderr, &over, |from, over| pour(&from, rustix::stdio::stderr(), over));
+            Output { over, tasks: [Some(stdout), Some(stderr)], raw_terminal: None }
         }
         Streams::Terminal(terminal) => {
             let raw_terminal = RawTerminal::enter();
@@ -80,8 +97,10 @@ pub(crate) fn pass_through(ends: Streams) -> Output {
             if let Ok(terminal) = terminal.try_clone() {
                 follow_size(terminal);
             }
-            let screen = tokio::task::spawn_blocking(|| pour(terminal, rustix::stdio::stdout().try_clone_to_owned()));
-            Output { tasks: [Some(screen), None], raw_terminal }
+            let over = Arc::<Over>::default();
+            let flag = Arc::clone(&over);
+            let screen = tokio::task::spawn_blocking(move || pour(&terminal, rustix::stdio::stdout(), &flag.flag));
+            Output { over, tasks: [Some(screen), None], raw_terminal }
         }
     }
 }
@@ -104,28 +123,44 @@ fn is_null_device(file: &OwnedFd) -> bool {
 /// Starts a thread for a stream of the box once there is something in it; most commands never use all of theirs.
 fn when_it_speaks(
     stream: OwnedFd,
-    work: impl FnOnce(OwnedFd) -> std::io::Result<Captured> + Send + 'static,
+    over: &Arc<Over>,
+    work: impl FnOnce(OwnedFd, &AtomicBool) -> std::io::Result<Captured> + Send + 'static,
 ) -> JoinHandle<std::io::Result<Captured>> {
+    let over = Arc::clone(over);
     tokio::spawn(async move {
         let stream = Receiver::from_owned_fd(stream)?;
-        stream.readable().await?;
+        // Registered before the flag is looked at, so that the end cannot slip through between the two.
+        let ended = over.notify.notified();
+        tokio::pin!(ended);
+        ended.as_mut().enable();
+        if !over.flag.load(Ordering::Acquire) {
+            tokio::select! {
+                ready = stream.readable() => ready?,
+                () = ended => {}
+            }
+        }
         let stream = stream.into_blocking_fd()?;
-        if rustix::io::ioctl_fionread(&stream)? == 0 {
+        let mut events = [PollFd::new(&stream, PollFlags::IN)];
+        let silent = !matches!(rustix::event::poll(&mut events, Some(&NOW)), Ok(1..))
+            || !events[0].revents().contains(PollFlags::IN);
+        if silent && (over.flag.load(Ordering::Acquire) || events[0].revents().contains(PollFlags::HUP)) {
             return Ok(Captured::default());
         }
-        tokio::task::spawn_blocking(|| work(stream)).await?
+        let flag = Arc::clone(&over);
+        tokio::task::spawn_blocking(move || work(stream, &flag.flag)).await?
     })
 }
 
 /// Copies a stream of the box to one of ours. When nobody reads ours any more, the box's end is closed, and the
 /// command learns it as it would without us.
-fn pour(from: OwnedFd, to: std::io::Result<OwnedFd>) -> std::io::Result<Captured> {
-    copy(from, to?)?;
+fn pour(from: &OwnedFd, to: BorrowedFd<'_>, over: &AtomicBool) -> std::io::Result<Captured> {
+    pass_on(from, &to.try_clone_to_owned()?, over)?;
     Ok(Captured::default())
 }
 
-fn copy(from: OwnedFd, to: OwnedFd) -> std::io::Result<u64> {
-    std::io::copy(&mut File::from(from), &mut File::from(to))
+/// Copies our own input; it has no end but its own.
+fn copy(from: OwnedFd, to: OwnedFd) -> std::io::Result<()> {
+    pass_on(&from, &to, &AtomicBool::new(false))
 }
 
 /// The size of the terminal we run in.

@@ -27,14 +27,25 @@ const PERSONALITIES: [u32; 5] = [0, 0x0008, 0x0002_0000, 0x0002_0008, 0xFFFF_FFF
 /// Which argument decides, and how. The numbers are argument positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
-    OpenMode { flags: u8, mode: u8 },
-    FileMode { mode: u8 },
-    NodeMode { mode: u8 },
+    OpenMode {
+        flags: u8,
+        mode: u8,
+    },
+    FileMode {
+        mode: u8,
+    },
+    NodeMode {
+        mode: u8,
+    },
     CloneFlags,
     TerminalRequests,
     SocketFamily,
     UnixOnly,
     Personality,
+    /// The process must be the caller itself, written as 0.
+    OwnProcess {
+        process: u8,
+    },
 }
 
 impl Guard {
@@ -76,6 +87,7 @@ impl Guard {
                 ret(DENY),
             ],
             Guard::UnixOnly => one_of(0, &[UNIX], ALLOW, DENY),
+            Guard::OwnProcess { process } => one_of(process, &[0], ALLOW, DENY),
             Guard::Personality => one_of(0, &PERSONALITIES, ALLOW, DENY),
         }
     }

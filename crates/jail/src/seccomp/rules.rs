@@ -133,7 +133,7 @@ pub const GROUPS: &[Group] = &[
         __NR_sched_setparam __NR_sched_getparam __NR_sched_setscheduler __NR_sched_getscheduler
         __NR_sched_get_priority_max __NR_sched_get_priority_min __NR_sched_rr_get_interval __NR_sched_setaffinity
         __NR_sched_getaffinity __NR_sched_setattr __NR_sched_getattr __NR_getpriority __NR_setpriority
-        __NR_ioprio_get __NR_ioprio_set __NR_getrlimit __NR_setrlimit __NR_prlimit64 __NR_getrusage __NR_times
+        __NR_ioprio_get __NR_ioprio_set __NR_getrlimit __NR_setrlimit __NR_getrusage __NR_times
         __NR_getcpu
     ),
     group!(
@@ -313,5 +313,9 @@ pub const GROUPS: &[Group] = &[
     group!(
         Action::Guarded(Guard::Personality), "The personalities that leave address layout and ABI alone.";
         __NR_personality
+    ),
+    group!(
+        Action::Guarded(Guard::OwnProcess { process: 0 }), "Limits of oneself; those of PID 1, which has the same user id, would blind it.";
+        __NR_prlimit64
     ),
 ];

@@ -95,6 +95,7 @@ fn guards_judge_their_arguments() {
         ("fchmod", [0, 0o1777, 0, 0, 0, 0]),
         ("mknodat", [0, 0, 0o010_644, 0, 0, 0]),
         ("mknodat", [0, 0, 0o140_644, 0, 0, 0]),
+        ("prlimit64", [0, 7, 0, 0, 0, 0]),
     ];
     let deny: &[(&str, [u64; 6])] = &[
         ("clone", [0x1000_0000, 0, 0, 0, 0, 0]),
@@ -116,6 +117,7 @@ fn guards_judge_their_arguments() {
         ("mknodat", [0, 0, 0o020_666, 0, 0, 0]),
         ("mknodat", [0, 0, 0o060_666, 0, 0, 0]),
         ("mknodat", [0, 0, 0o104_755, 0, 0, 0]),
+        ("prlimit64", [1, 7, 0, 0, 0, 0]),
     ];
     for (name, arguments) in allow {
         assert_eq!(judge(name, *arguments), ALLOW, "{name} {arguments:x?}");
