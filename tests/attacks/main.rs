@@ -68,6 +68,7 @@ mod g13_outliving_daemon;
 mod g15_zombie_storm;
 mod g18_child_cgroup;
 mod g19_core_dump;
+mod g21_blind_the_meter;
 mod k01_environment;
 mod k02_starter_environ;
 mod k03_inherited_descriptors;
@@ -153,6 +154,7 @@ const PROBES: &[Probe] = &[
     g15_zombie_storm::PROBE,
     g18_child_cgroup::PROBE,
     g19_core_dump::PROBE,
+    g21_blind_the_meter::PROBE,
     k01_environment::PROBE,
     k02_starter_environ::PROBE,
     k03_inherited_descriptors::PROBE,

@@ -25,6 +25,7 @@ in_both_modes!(
     a_reader_who_never_reads_outlasts_no_time_limit,
     a_reader_who_never_reads_outlasts_no_signal,
     output_that_cannot_be_written_is_not_lost_in_silence,
+    both_streams_into_one_file_lose_nothing,
 );
 
 /// Every byte value, in no order that a line or block could keep.
@@ -174,4 +175,25 @@ fn output_that_cannot_be_written_is_not_lost_in_silence(mode: Mode) {
         assert!(!output.status.success(), "{flags:?}: success, with {errors:?}");
         assert!(errors.starts_with("ringwall: ") && !errors.contains("panicked"), "{flags:?}: {errors}");
     }
+}
+
+/// Each stream has a thread of its own, and the file one position for both.
+fn both_streams_into_one_file_lose_nothing(mode: Mode) {
+    let mut file = tempfile::tempfile().unwrap();
+    let script = "for i in 1 2 3 4 5; do echo out$i; echo err$i >&2; sleep 0.02; done";
+    let mut command = boxed(mode).command(&["sh", "-c", script]);
+    let status = command
+        .stdin(Stdio::null())
+        .stdout(file.try_clone().unwrap())
+        .stderr(file.try_clone().unwrap())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let mut text = String::new();
+    std::io::Seek::rewind(&mut file).unwrap();
+    std::io::Read::read_to_string(&mut file, &mut text).unwrap();
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    let expected: Vec<_> = ["err", "out"].iter().flat_map(|word| (1..=5).map(move |i| format!("{word}{i}"))).collect();
+    assert_eq!(lines, expected);
 }
