@@ -28,7 +28,6 @@ mod sys;
 mod warden;
 mod watchdog;
 
-pub use sources::identity_of;
 pub use spawner::{Request, main};
 pub use sys::landlock_version;
 pub use warden::{Birth, Start};

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::io::{Errno, Result};
 
 use crate::mounts;
-use crate::plan::{FileIdentity, Identity, Operation, Owner, Source};
+use crate::plan::{Identity, Operation, Owner, Source};
 use crate::report::{Failure, Step};
 use crate::sys::{self, Cloned, Fork};
 
@@ -88,10 +88,4 @@ pub(crate) fn write_file(path: &str, content: &str) -> Result<()> {
     let file = rustix::fs::open(path, flags, rustix::fs::Mode::empty())?;
     let written = rustix::io::write(&file, content.as_bytes())?;
     if written == content.len() { Ok(()) } else { Err(Errno::IO) }
-}
-
-/// Device and inode of an open file.
-pub fn identity_of(file: impl AsFd) -> Result<FileIdentity> {
-    let status = rustix::fs::fstat(file)?;
-    Ok(FileIdentity { device: status.st_dev, inode: status.st_ino })
 }
