@@ -11,6 +11,7 @@ in_both_modes!(
     a_signal_adds_128,
     a_signal_from_inside_to_the_first_process_means_nothing,
     an_unknown_command_is_127,
+    a_name_longer_than_any_path_is_no_crash,
     what_is_not_executable_is_126,
     what_is_no_program_is_126,
     the_search_goes_on_past_what_may_not_run,
@@ -45,6 +46,15 @@ fn an_unknown_command_is_127(mode: Mode) {
         assert_eq!(outcome.text(), "");
         assert!(outcome.errors().starts_with(&format!("ringwall: {command}: ")), "{}", outcome.describe());
         assert!(outcome.errors().contains("\n  hint: "), "{}", outcome.describe());
+    }
+}
+
+/// What was tried goes into a message of bounded length.
+fn a_name_longer_than_any_path_is_no_crash(mode: Mode) {
+    for name in ["a".repeat(20_000), format!("/{}", "a".repeat(20_000))] {
+        let outcome = boxed(mode).run(&[name.as_str()]).unwrap();
+        assert!(matches!(outcome.code(), Some(126 | 127)), "exit {:?}", outcome.code());
+        assert!(outcome.errors().starts_with("ringwall: ") && outcome.errors().contains("in the box"));
     }
 }
 

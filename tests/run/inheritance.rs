@@ -17,6 +17,7 @@ in_both_modes!(
     the_mask_of_the_starter_does_not_count,
     no_signal_is_ignored_or_blocked,
     the_command_leads_a_session_of_its_own,
+    priorities_of_the_starter_do_not_count,
 );
 
 fn no_descriptor_is_inherited(mode: Mode) {
@@ -77,4 +78,13 @@ fn the_command_leads_a_session_of_its_own(mode: Mode) {
     let text = shell(&boxed(mode), "exec cut -d' ' -f1,5,6,7 /proc/self/stat");
     let words: Vec<_> = text.split_whitespace().collect();
     assert_eq!(words, [words[0], words[0], words[0], "0"]);
+}
+
+/// The I/O class of the starter is not the box's; the control shows that it would be inherited.
+fn priorities_of_the_starter_do_not_count(mode: Mode) {
+    let mut control = mode.identity().command("ionice");
+    let outside = control.args(["-c3", "ionice"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&outside.stdout).trim(), "idle", "the control");
+    let run = boxed(mode).through_program(&["ionice", "-c3"]);
+    assert_eq!(shell(&run, "ionice").trim(), "none: prio 0");
 }
