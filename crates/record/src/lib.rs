@@ -1,0 +1,1 @@
+//! THE MEMORY: the only room that knows SQL.

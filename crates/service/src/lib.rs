@@ -1,0 +1,1 @@
+//! THE USE CASES: who asks, and in what order things happen; the same methods for every door.

@@ -1,0 +1,1 @@
+//! THE FILES: the only room that opens tenants' files, and only beneath directory handles.
