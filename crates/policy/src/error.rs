@@ -5,6 +5,7 @@
 
 use crate::field::Field;
 use crate::layer::Requirement;
+use crate::permission::Place;
 
 /// A value that means nothing here. Every message names the key and what would have been accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +30,18 @@ pub enum Error {
          the first a letter or a digit"
     )]
     ImageNameMalformed { given: String },
+
+    #[error(
+        "{given} is not a place that a skill can be given; boxes get whole directories: {}",
+        Place::ALL.map(Place::glob).join(", ")
+    )]
+    PlaceUnknown { given: String },
+
+    #[error("cwd {given} {wrong}; name a directory under work/ or inputs/, for example work/build")]
+    CwdMalformed { given: String, wrong: &'static str },
+
+    #[error("{key} must be a whole number from 1 to {largest}, not {given}")]
+    CountOutOfRange { key: &'static str, largest: u32, given: String },
 }
 
 /// Text from outside made fit for a message: control characters could otherwise steer the reader's terminal, and a

@@ -18,20 +18,28 @@ mod reading;
 
 mod merge;
 pub mod profile;
+mod settings;
 mod snapshot;
 
 mod arguments;
+mod cwd;
+mod kind;
 mod paths;
+mod permission;
 mod request;
 
 mod decide;
 mod verdict;
 
+pub use cwd::check_cwd;
 pub use decide::{Grant, decide};
 pub use error::Error;
 pub use field::Field;
+pub use kind::{Kind, check_kind};
 pub use layer::{Layer, LayerName, NetMode, Requirement};
 pub use limits::{Limits, Quantity, UNLIMITED};
 pub use merge::{Ceilings, Effective, Layers, merge};
+pub use permission::{Access, FilePermissions, Mounts, Place};
 pub use request::{ImageName, Request, Root, Secret, Workspace};
+pub use settings::{ConcurrentExecs, ConcurrentExecsPerUser, QueuedExecs, check_settings};
 pub use verdict::{Ask, Denial, DenialCode, Strictness, Verdict};

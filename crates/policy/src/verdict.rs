@@ -96,6 +96,8 @@ impl std::error::Error for Denial {}
 pub enum DenialCode {
     /// No command, or one without a name.
     CommandEmpty,
+    /// A command line that its kind does not have.
+    CommandKind,
     /// A NUL byte where the kernel ends a string.
     NulByte,
     /// A name that no environment variable can have.
@@ -122,6 +124,7 @@ impl DenialCode {
     pub const fn key(self) -> &'static str {
         match self {
             Self::CommandEmpty => "command_empty",
+            Self::CommandKind => "command_kind",
             Self::NulByte => "nul_byte",
             Self::EnvironmentKey => "environment_key",
             Self::ArgumentTooLong => "argument_too_long",

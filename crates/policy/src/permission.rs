@@ -1,0 +1,176 @@
+//! What of a project a skill may touch, as the mounts that enforce it.
+//!
+//! A mount knows whole directories and two modes, so the permissions know no more than that: a place is there or empty,
+//! read-only or writable. A finer pattern (`work/sub/**`, `inputs/*.csv`) could only be given too widely or not at
+//! all, and is refused where it is read. Two more consequences of mounts: whoever may write may also read, and inputs are
+//! read-only in every box, whatever a manifest says.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::error::{Error, quote};
+
+/// One of the three directories of a project that a box can see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    Inputs,
+    Work,
+    Artifacts,
+}
+
+impl Place {
+    pub const ALL: [Self; 3] = [Self::Inputs, Self::Work, Self::Artifacts];
+
+    /// The whole directory, as manifests write it.
+    pub const fn glob(self) -> &'static str {
+        match self {
+            Self::Inputs => "inputs/**",
+            Self::Work => "work/**",
+            Self::Artifacts => "artifacts/**",
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.glob())
+    }
+}
+
+impl FromStr for Place {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Self::ALL
+            .into_iter()
+            .find(|place| place.glob() == text)
+            .ok_or_else(|| Error::PlaceUnknown { given: quote(text) })
+    }
+}
+
+impl Serialize for Place {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.glob())
+    }
+}
+
+impl<'de> Deserialize<'de> for Place {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// A manifest's `permissions.fs`. What is not named is not given.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FilePermissions {
+    #[serde(default)]
+    pub read: Vec<Place>,
+    #[serde(default)]
+    pub write: Vec<Place>,
+}
+
+impl FilePermissions {
+    /// The mounts that give this much and no more.
+    pub fn mounts(&self) -> Mounts {
+        Mounts {
+            inputs: self.access(Place::Inputs).min(Access::ReadOnly),
+            work: self.access(Place::Work),
+            artifacts: self.access(Place::Artifacts),
+        }
+    }
+
+    fn access(&self, place: Place) -> Access {
+        if self.write.contains(&place) {
+            Access::ReadWrite
+        } else if self.read.contains(&place) {
+            Access::ReadOnly
+        } else {
+            Access::Empty
+        }
+    }
+}
+
+/// How a box sees a directory. Ordered from strict to wide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// An empty directory in its place, which cannot be written to.
+    Empty,
+    ReadOnly,
+    ReadWrite,
+}
+
+/// The three directories of a project as one box sees them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Mounts {
+    pub inputs: Access,
+    pub work: Access,
+    pub artifacts: Access,
+}
+
+impl Mounts {
+    /// What an exec gets that no skill narrows, and the most that any gets.
+    pub const WIDEST: Self = Self { inputs: Access::ReadOnly, work: Access::ReadWrite, artifacts: Access::ReadWrite };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Access::{Empty, ReadOnly, ReadWrite};
+    use Place::{Artifacts, Inputs, Work};
+
+    #[test]
+    fn mounts_give_what_is_named_and_no_more() {
+        type Row = (&'static [Place], &'static [Place], (Access, Access, Access));
+        let table: [Row; 9] = [
+            (&[], &[], (Empty, Empty, Empty)),
+            (&[Inputs], &[], (ReadOnly, Empty, Empty)),
+            (&[Work], &[], (Empty, ReadOnly, Empty)),
+            (&[], &[Work], (Empty, ReadWrite, Empty)),
+            (&[], &[Artifacts], (Empty, Empty, ReadWrite)),
+            (&[Artifacts], &[], (Empty, Empty, ReadOnly)),
+            (&[Inputs, Work], &[Work, Artifacts], (ReadOnly, ReadWrite, ReadWrite)),
+            // Inputs are never writable.
+            (&[], &[Inputs], (ReadOnly, Empty, Empty)),
+            (&Place::ALL, &Place::ALL, (ReadOnly, ReadWrite, ReadWrite)),
+        ];
+        for (read, write, (inputs, work, artifacts)) in table {
+            let permissions = FilePermissions { read: read.into(), write: write.into() };
+            assert_eq!(permissions.mounts(), Mounts { inputs, work, artifacts }, "{permissions:?}");
+        }
+        let all = FilePermissions { read: Place::ALL.into(), write: Place::ALL.into() };
+        assert_eq!(all.mounts(), Mounts::WIDEST);
+    }
+
+    #[test]
+    fn only_whole_directories_can_be_named() -> Result<(), serde_json::Error> {
+        let read: FilePermissions = serde_json::from_str(r#"{"read":["inputs/**"],"write":["work/**"]}"#)?;
+        assert_eq!(read, FilePermissions { read: vec![Inputs], write: vec![Work] });
+        assert_eq!(serde_json::to_string(&read)?, r#"{"read":["inputs/**"],"write":["work/**"]}"#);
+        for glob in [
+            "",
+            "**",
+            "work",
+            "work/",
+            "work/*",
+            "work/sub/**",
+            "work/../**",
+            "inputs/*.csv",
+            "/work/**",
+            "/etc/**",
+            "../**",
+            "WORK/**",
+            "work/**\0",
+        ] {
+            assert_eq!(glob.parse::<Place>(), Err(Error::PlaceUnknown { given: quote(glob) }));
+            let text = serde_json::json!({ "read": [glob] }).to_string();
+            let error = serde_json::from_str::<FilePermissions>(&text).expect_err(glob);
+            assert!(error.to_string().contains("inputs/**, work/**, artifacts/**"), "{error}");
+        }
+        assert!(serde_json::from_str::<FilePermissions>(r#"{"execute":[]}"#).is_err());
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! What an operator's settings may say about execs: limits, and how many run or wait at once.
+//!
+//! Limits form the operator's layer and are held to the ceilings of a server when they are *saved*, so that a document
+//! which no exec could run under is never stored. Counts are not limits of one exec, and no later layer touches them.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+use crate::error::Error;
+use crate::layer::{Layer, LayerName};
+use crate::merge::{Ceilings, Layers, merge};
+use crate::profile;
+use crate::verdict::Denial;
+
+/// Makes the operator's layer of `sandbox.limits`, if it lies within [`profile::SERVICE_CEILINGS`].
+pub fn check_settings(limits: Layer) -> Result<Layer, Denial> {
+    let operator = limits.named(LayerName::Settings);
+    let ceilings = Ceilings { limits: profile::SERVICE_CEILINGS, set_by: LayerName::System };
+    let layers = Layers { system: profile::EXECS, ceilings, operator, narrowing: vec![] };
+    merge(&layers)?;
+    Ok(layers.operator)
+}
+
+/// A whole number from 1 to `LARGEST`, read from a setting.
+macro_rules! count {
+    ($(#[$meta:meta])* $name:ident, $key:literal, default $default:literal, at most $largest:literal) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(u32);
+
+        impl $name {
+            /// The setting's key.
+            pub const KEY: &'static str = $key;
+            pub const LARGEST: u32 = $largest;
+
+            pub fn new(number: u64) -> Result<Self, Error> {
+                match u32::try_from(number) {
+                    Ok(count @ 1..=$largest) => Ok(Self(count)),
+                    Ok(_) | Err(_) => Err(Self::out_of_range(number)),
+                }
+            }
+
+            pub const fn get(self) -> u32 {
+                self.0
+            }
+
+            fn out_of_range(given: impl fmt::Display) -> Error {
+                Error::CountOutOfRange { key: Self::KEY, largest: Self::LARGEST, given: given.to_string() }
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self($default)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let number = deserializer.deserialize_any(CountVisitor { key: Self::KEY, largest: Self::LARGEST })?;
+                Self::new(number).map_err(de::Error::custom)
+            }
+        }
+    };
+}
+
+count! {
+    /// How many execs run at once.
+    ConcurrentExecs, "sandbox.max_concurrent_execs", default 4, at most 16
+}
+
+count! {
+    /// How many of one user's execs run at once. As many as run at all unless said: queues are fair between users
+    /// without it.
+    ConcurrentExecsPerUser, "sandbox.max_concurrent_execs_per_user", default 16, at most 16
+}
+
+count! {
+    /// How many execs wait; one more is refused.
+    QueuedExecs, "sandbox.max_queued_execs", default 256, at most 65_536
+}
+
+struct CountVisitor {
+    key: &'static str,
+    largest: u32,
+}
+
+impl de::Visitor<'_> for CountVisitor {
+    type Value = u64;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} as a whole number from 1 to {}", self.key, self.largest)
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<u64, E> {
+        Ok(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::Field;
+    use crate::verdict::DenialCode;
+
+    #[test]
+    fn settings_become_the_operators_layer_up_to_the_ceilings() -> Result<(), Box<dyn std::error::Error>> {
+        let layer = check_settings(serde_json::from_str(r#"{"timeout_ms":300000,"cpu_cores":4}"#)?)?;
+        assert_eq!(layer.name, LayerName::Settings);
+        assert_eq!(layer.limits, [(Field::TimeoutMs, 300_000), (Field::CpuMillis, 4000)].into());
+        for field in Field::ALL {
+            let ceiling = profile::SERVICE_CEILINGS.get(field);
+            let asking = |value| Layer { limits: [(field, value)].into(), ..Layer::new(LayerName::Request) };
+            assert!(check_settings(asking(ceiling)).is_ok(), "{field}");
+            let denial = check_settings(asking(ceiling + 1)).expect_err("more than the ceiling");
+            assert_eq!((denial.code, denial.field), (DenialCode::LimitExceeded, Some(field)));
+            assert_eq!(denial.asked_by, Some(LayerName::Settings));
+        }
+        let unlimited = serde_json::from_str(r#"{"timeout_ms":null}"#)?;
+        assert!(check_settings(unlimited).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn counts_have_defaults_and_ends() {
+        assert_eq!(ConcurrentExecs::default().get(), 4);
+        assert_eq!(QueuedExecs::default().get(), 256);
+        assert_eq!(ConcurrentExecsPerUser::default().get(), 16);
+        for good in [1, 4, 16] {
+            let read: Result<ConcurrentExecs, _> = serde_json::from_str(&good.to_string());
+            assert_eq!(read.map(ConcurrentExecs::get).ok(), Some(good));
+        }
+        for bad in ["0", "17", "-1", "2.5", "4294967300", "18446744073709551615", "\"4\"", "null", "true"] {
+            let error = serde_json::from_str::<ConcurrentExecs>(bad).expect_err(bad).to_string();
+            assert!(error.contains("sandbox.max_concurrent_execs") && error.contains("1 to 16"), "{error}");
+        }
+        assert_eq!(
+            QueuedExecs::new(0).expect_err("none").to_string(),
+            "sandbox.max_queued_execs must be a whole number from 1 to 65536, not 0"
+        );
+    }
+}
