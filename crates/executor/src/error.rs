@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use jail::report::{Failure, ProtectionName, Step};
+use policy::DockerImage;
 
 use crate::image::ImageError;
 
@@ -28,6 +29,8 @@ pub enum Error {
     OwnData(PathBuf),
     #[error("{0} contains a NUL byte")]
     NulByte(&'static str),
+    #[error("only docker can make a box of {0}")]
+    OnlyForDocker(DockerImage),
     #[error(transparent)]
     Image(#[from] ImageError),
     #[error("could not start the jail")]

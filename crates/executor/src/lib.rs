@@ -17,6 +17,7 @@ mod limits;
 mod lower;
 mod outcome;
 mod program;
+mod python;
 mod running;
 mod sources;
 mod spawner;

@@ -7,7 +7,7 @@ use std::ffi::CString;
 
 use jail::plan::{CgroupDirectory, CgroupSetting, CgroupVersion, Cgroups, Privilege, Watchdog};
 use jail::report::{Protection, ProtectionName};
-use policy::{Field, Limits};
+use policy::{Field, Limits, Workspace};
 
 use crate::cgroup::{CgroupLayout, Controller};
 use crate::host::Host;
@@ -107,11 +107,13 @@ pub(crate) fn watchdog(limits: &Limits, file_systems: Vec<CString>) -> Watchdog 
     Watchdog { memory_bytes: limits.get(Field::MemoryMb) * MIB, file_systems }
 }
 
-/// The user id that a box gets on the host: as root one that nobody else has, otherwise our own.
-pub(crate) fn host_ids(host: &Host, own_uid: u32) -> (u32, u32) {
-    match host.privilege {
-        Privilege::Root => (own_uid, own_uid),
-        Privilege::Rootless => (host.uid, host.gid),
+/// The user that a box is to the host: as root its project's owner, or without a project one that nobody else is;
+/// otherwise ourselves.
+pub(crate) fn host_ids(host: &Host, workspace: &Workspace, own_uid: u32) -> (u32, u32) {
+    match (host.privilege, workspace) {
+        (Privilege::Root, Workspace::Project(mounts)) => (mounts.owner.uid(), mounts.owner.gid()),
+        (Privilege::Root, Workspace::Private | Workspace::Directory(_)) => (own_uid, own_uid),
+        (Privilege::Rootless, _) => (host.uid, host.gid),
     }
 }
 

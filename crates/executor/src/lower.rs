@@ -18,7 +18,7 @@ use crate::error::{Error, protection_of};
 use crate::etc;
 use crate::host::{Host, SystemKind};
 use crate::limits;
-use crate::sources::{Opened, Sources};
+use crate::sources::{Opened, ProjectPlace, Sources};
 
 const MIB: u64 = 1024 * 1024;
 /// What the root needs for its own directories, links and small files, beside the box's private ones. Their few
@@ -41,7 +41,7 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
 const MASKED_FILES: [&str; 9] =
     ["kcore", "keys", "key-users", "kallsyms", "timer_list", "interrupts", "softirqs", "sched_debug", "latency_stats"];
 const MASKED_DIRECTORIES: [&str; 3] = ["acpi", "asound", "scsi"];
-const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(crate) const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Hosts allow far more; a box that needs more than this is leaking them.
 const OPEN_FILES: u64 = 16_384;
 const LOCKED_MEMORY: u64 = 8 * MIB;
@@ -124,6 +124,7 @@ fn operations(
     if let Some(directory) = &sources.workspace {
         operations.push(bind(directory, WORKSPACE.as_bytes(), MountAccess::ReadWrite, identity));
     }
+    operations.extend(sources.project.iter().flat_map(|place| project(place, identity)));
     for directory in &sources.read_only {
         operations.push(bind(directory, directory.path.as_bytes(), MountAccess::ReadOnly, identity));
     }
@@ -183,8 +184,8 @@ fn processes() -> Vec<Operation> {
 fn private_places(sources: &Sources) -> Vec<(&'static str, u32)> {
     let places = [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777), (etc::HOME, 0o755), (WORKSPACE, 0o755)];
     let taken = |place: &str| {
-        (place == WORKSPACE && sources.workspace.is_some())
-            || sources.read_only.iter().any(|directory| Path::new(place).starts_with(path_of(directory)))
+        (place == WORKSPACE && (sources.workspace.is_some() || !sources.project.is_empty()))
+            || sources.read_only.iter().any(|directory| Path::new(place).starts_with(directory.place()))
     };
     places.into_iter().filter(|(place, _)| !taken(place)).collect()
 }
@@ -211,22 +212,29 @@ fn bind(directory: &Opened, at: &[u8], access: MountAccess, identity: &Identity)
     }
 }
 
+/// A directory of a project. Where the box may not look, an empty one covers whatever an image has there.
+fn project(place: &ProjectPlace, identity: &Identity) -> Vec<Operation> {
+    match &place.content {
+        Some((directory, access)) => vec![bind(directory, place.at.as_bytes(), *access, identity)],
+        None => vec![
+            Operation::Directory { at: literal(place.at), mode: 0o555 },
+            Operation::Mask { at: literal(place.at), kind: FileKind::Directory },
+        ],
+    }
+}
+
 /// Our own directory may lie below one that the box is shown: there it is empty.
 fn cover(hidden: &Path, sources: &Sources) -> Vec<Operation> {
     let workspace = sources.workspace.iter().map(|directory| (directory, Path::new(WORKSPACE)));
-    let read_only = sources.read_only.iter().map(|directory| (directory, path_of(directory)));
+    let read_only = sources.read_only.iter().map(|directory| (directory, directory.place()));
     workspace
         .chain(read_only)
         .filter_map(|(directory, at)| {
-            let below = hidden.strip_prefix(path_of(directory)).ok()?;
+            let below = hidden.strip_prefix(directory.place()).ok()?;
             let at = CString::new(at.join(below).into_os_string().into_encoded_bytes()).ok()?;
             Some(Operation::Mask { at, kind: FileKind::Directory })
         })
         .collect()
-}
-
-fn path_of(directory: &Opened) -> &Path {
-    Path::new(OsStr::from_bytes(directory.path.as_bytes()))
 }
 
 /// As root a directory that belongs to somebody else shows inside as the box's own, through an id-mapped mount.
@@ -264,6 +272,8 @@ fn access(sources: &Sources) -> Vec<Access> {
     if sources.workspace.is_some() {
         rules.push(rule(WORKSPACE, AccessRight::Write));
     }
+    let is_writable = |place: &&ProjectPlace| matches!(place.content, Some((_, MountAccess::ReadWrite)));
+    rules.extend(sources.project.iter().filter(is_writable).map(|place| rule(place.at, AccessRight::Write)));
     rules
 }
 
@@ -293,7 +303,11 @@ fn command(grant: &Grant, sources: &Sources, on_terminal: bool) -> Result<Comman
     environment.extend(grant.env().iter().map(|(key, value)| (key.as_str(), value.expose())));
     let search = environment.get("PATH").copied().unwrap_or_default().as_bytes().split(|byte| *byte == b':');
     Ok(Command {
-        argv: grant.argv().iter().map(|word| c_string("an argument", word.as_bytes())).collect::<Result<_, _>>()?,
+        argv: sources
+            .python
+            .argv(grant.argv())
+            .map(|word| c_string("an argument", word.as_bytes()))
+            .collect::<Result<_, _>>()?,
         search: search
             .filter(|directory| !directory.is_empty())
             .map(|directory| c_string("PATH", directory))

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::path::PathBuf;
 
-use jail::plan::{CgroupVersion, FileKind, Plan, Privilege, WindowSize};
+use jail::plan::{CgroupVersion, FileKind, MountAccess, Plan, Privilege, WindowSize};
 use policy::{
-    Ceilings, Field, Grant, Layer, LayerName, Layers, Request, Requirement, Root, Secret, Verdict, Workspace,
+    Access, Ceilings, Field, Grant, Layer, LayerName, Layers, Mounts, Owner, ProjectMounts, Request, Requirement, Root,
+    Secret, Verdict, Workspace,
 };
 
 use super::{Particulars, lower};
 use crate::cgroup::{CgroupLayout, CgroupSupport, Controller};
 use crate::host::{EtcEntry, Host, SystemEntry, SystemKind};
-use crate::sources::{Opened, Sources};
+use crate::python::Python;
+use crate::sources::{Opened, ProjectPlace, Sources};
 
 fn text(text: &str) -> CString {
     CString::new(text).unwrap()
@@ -91,6 +93,36 @@ fn particulars(terminal: Option<WindowSize>, hidden: Option<&str>) -> Particular
     }
 }
 
+fn sources(workspace: Option<Opened>, image: Option<Opened>) -> Sources {
+    Sources { workspace, project: Vec::new(), read_only: Vec::new(), image, python: Python::AsNamed }
+}
+
+fn project(access: Mounts) -> Workspace {
+    Workspace::Project(Box::new(ProjectMounts {
+        inputs: "/data/p/inputs".into(),
+        work: "/data/p/work".into(),
+        artifacts: "/data/p/running/e_1".into(),
+        access,
+        owner: Owner::new(2001, 2002).unwrap(),
+    }))
+}
+
+/// The same as `sources::open_project` gives for directories that exist.
+fn places(read_only: &[&'static str], writable: &[&'static str]) -> Vec<ProjectPlace> {
+    let owned = |name: &str| {
+        let mut opened = Opened::pretend(&text(&format!("/data/p/{name}")), 2001);
+        opened.owner.gid = 2002;
+        opened
+    };
+    let content = |name: &&'static str| {
+        let access = if writable.contains(name) { MountAccess::ReadWrite } else { MountAccess::ReadOnly };
+        (writable.contains(name) || read_only.contains(name)).then(|| (owned(name), access))
+    };
+    [("inputs", "/workspace/inputs"), ("work", "/workspace/work"), ("artifacts", "/workspace/artifacts")]
+        .map(|(name, at)| ProjectPlace { at, content: content(&name) })
+        .into()
+}
+
 fn check(name: &str, plan: &Plan) {
     let shown = format!("{plan:#?}");
     assert!(!shown.contains("very-secret-value"), "a plan that is printed shows a secret");
@@ -101,7 +133,7 @@ fn check(name: &str, plan: &Plan) {
 fn rootless_without_cgroups() {
     let host = host(Privilege::Rootless, Err("no delegation".to_owned()));
     let grant = grant(Workspace::Private, Root::Host, &[], &[]);
-    let sources = Sources { workspace: None, read_only: Vec::new(), image: None };
+    let sources = sources(None, None);
     let plan = lower(&grant, &host, &sources, &particulars(None, None)).unwrap();
     check("rootless_without_cgroups", &plan);
 }
@@ -112,9 +144,8 @@ fn root_with_directories_and_cgroups_version_1() {
     let workspace = Workspace::Directory("/home/u".into());
     let grant = grant(workspace, Root::Host, &["/opt/tools"], &[Requirement::Landlock, Requirement::Memory]);
     let sources = Sources {
-        workspace: Some(Opened::pretend(c"/home/u", 501)),
         read_only: vec![Opened::pretend(c"/opt/tools", 0)],
-        image: None,
+        ..sources(Some(Opened::pretend(c"/home/u", 501)), None)
     };
     let hidden = Some("/home/u/.local/share/ringwall");
     let plan = lower(&grant, &host, &sources, &particulars(None, hidden)).unwrap();
@@ -126,8 +157,35 @@ fn image_with_a_terminal_and_cgroups_version_2() {
     let host = host(Privilege::Root, version_2());
     let grant = grant(Workspace::Private, Root::Image("tiny".parse().unwrap()), &[], &[]);
     let image = Some(Opened::pretend(c"/var/lib/ringwall/images/tiny/rootfs", 0));
-    let sources = Sources { workspace: None, read_only: Vec::new(), image };
+    let sources = sources(None, image);
     let size = WindowSize { rows: 40, columns: 120 };
     let plan = lower(&grant, &host, &sources, &particulars(Some(size), None)).unwrap();
     check("image_with_a_terminal_and_cgroups_version_2", &plan);
+}
+
+#[test]
+fn project_of_its_owner() {
+    let host = host(Privilege::Root, version_1());
+    let workspace = project(Mounts::WIDEST);
+    let grant = grant(workspace, Root::Host, &[], &[]);
+    let (host_uid, host_gid) = crate::limits::host_ids(&host, grant.workspace(), 1_880_000_001);
+    let sources = Sources { project: places(&["inputs"], &["work", "artifacts"]), ..sources(None, None) };
+    let hidden = Some("/data");
+    let particulars = Particulars { host_uid, host_gid, ..particulars(None, hidden) };
+    let plan = lower(&grant, &host, &sources, &particulars).unwrap();
+    let shown = format!("{plan:#?}");
+    assert!(!shown.contains("owner: Some"), "the owner's files need no id-mapped mount");
+    check("project_of_its_owner", &plan);
+}
+
+#[test]
+fn narrow_project_on_an_image() {
+    let host = host(Privilege::Rootless, Err("no delegation".to_owned()));
+    let access = Mounts { inputs: Access::Empty, work: Access::ReadOnly, artifacts: Access::ReadWrite };
+    let grant = grant(project(access), Root::Image("tiny".parse().unwrap()), &[], &[]);
+    assert_eq!(crate::limits::host_ids(&host, grant.workspace(), 7), (501, 502), "rootless boxes are ourselves");
+    let image = Some(Opened::pretend(c"/var/lib/ringwall/images/tiny/rootfs", 501));
+    let sources = Sources { project: places(&["work"], &["artifacts"]), ..sources(None, image) };
+    let plan = lower(&grant, &host, &sources, &particulars(None, None)).unwrap();
+    check("narrow_project_on_an_image", &plan);
 }

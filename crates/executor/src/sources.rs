@@ -8,20 +8,31 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use jail::plan::{FileIdentity, Owner};
-use policy::{Grant, Root, Workspace};
-use rustix::fs::{Access, AtFlags, Mode, OFlags, Stat};
+use jail::plan::{FileIdentity, MountAccess, Owner};
+use policy::{Access, Grant, ProjectMounts, Root, Workspace};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::image::{HeldImage, Store};
+use crate::python::Python;
 
 /// Everything that a plan mounts from outside the system directories.
 #[derive(Debug)]
 pub(crate) struct Sources {
     pub(crate) workspace: Option<Opened>,
+    /// The places of a project; none where the workspace is one directory.
+    pub(crate) project: Vec<ProjectPlace>,
     pub(crate) read_only: Vec<Opened>,
     pub(crate) image: Option<Opened>,
+    pub(crate) python: Python,
+}
+
+/// One of a project's directories, where the box sees it; an empty one where it may not see what is there.
+#[derive(Debug)]
+pub(crate) struct ProjectPlace {
+    pub(crate) at: &'static str,
+    pub(crate) content: Option<(Opened, MountAccess)>,
 }
 
 /// An open directory and what is known of it.
@@ -49,6 +60,11 @@ impl Opened {
         Opened { path, identity, owner: Owner { uid: status.st_uid, gid: status.st_gid }, _held: held }
     }
 
+    /// Where it is on the host.
+    pub(crate) fn place(&self) -> &Path {
+        Path::new(OsStr::from_bytes(self.path.as_bytes()))
+    }
+
     #[cfg(test)]
     pub(crate) fn pretend(path: &std::ffi::CStr, owner: u32) -> Self {
         let identity = FileIdentity { device: 1, inode: 2 };
@@ -63,17 +79,42 @@ impl Sources {
             Some(data) if path.starts_with(data) => Err(Error::OwnData(path.clone())),
             _ => open(path),
         };
-        let workspace = match grant.workspace() {
-            Workspace::Private => None,
-            Workspace::Directory(path) => Some(open(path)?),
+        let (workspace, project) = match grant.workspace() {
+            Workspace::Private => (None, Vec::new()),
+            Workspace::Directory(path) => (Some(open(path)?), Vec::new()),
+            Workspace::Project(mounts) => (None, open_project(mounts, data)?),
         };
         let image = match grant.root() {
             Root::Host => None,
             Root::Image(name) => Some(open_image(images, name)?),
+            Root::Docker(image) => return Err(Error::OnlyForDocker(image.clone())),
         };
         let read_only = grant.read_only().iter().map(open).collect::<Result<_, _>>()?;
-        Ok(Sources { workspace, read_only, image })
+        let python = Python::choose(grant, image.as_ref().map_or(Path::new("/"), Opened::place));
+        Ok(Sources { workspace, project, read_only, image, python })
     }
+}
+
+/// Projects lie inside our own directory, where we made them; only one that holds all of ours is refused.
+pub(crate) fn open_project(mounts: &ProjectMounts, data: Option<&Path>) -> Result<Vec<ProjectPlace>, Error> {
+    let directories = [
+        ("/workspace/inputs", &mounts.inputs, mounts.access.inputs),
+        ("/workspace/work", &mounts.work, mounts.access.work),
+        ("/workspace/artifacts", &mounts.artifacts, mounts.access.artifacts),
+    ];
+    let open = |path: &PathBuf| match data {
+        Some(data) if data.starts_with(path) => Err(Error::OwnData(path.clone())),
+        _ => open(path),
+    };
+    let places = directories.into_iter().map(|(at, path, access)| {
+        let content = match access {
+            Access::Empty => None,
+            Access::ReadOnly => Some((open(path)?, MountAccess::ReadOnly)),
+            Access::ReadWrite => Some((open(path)?, MountAccess::ReadWrite)),
+        };
+        Ok(ProjectPlace { at, content })
+    });
+    places.collect()
 }
 
 /// An image is held, so that it cannot be removed while the box is being made.
@@ -94,7 +135,7 @@ fn open(path: &Path) -> Result<Opened, Error> {
     if where_is(handle.as_fd()).map_err(fail)? != path.as_os_str().as_bytes() {
         return Err(Error::DirectoryReplaced(path.to_owned()));
     }
-    rustix::fs::accessat(&handle, c".", Access::READ_OK | Access::EXEC_OK, AtFlags::EACCESS)
+    rustix::fs::accessat(&handle, c".", rustix::fs::Access::READ_OK | rustix::fs::Access::EXEC_OK, AtFlags::EACCESS)
         .map_err(|_| Error::DirectoryUnreadable(path.to_owned()))?;
     let status = rustix::fs::fstat(&handle).map_err(fail)?;
     let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Error::NulByte("a path"))?;

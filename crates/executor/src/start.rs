@@ -112,7 +112,7 @@ impl Executor {
         let began = Instant::now();
         let sources = Sources::open(&grant, &self.images, self.data.as_deref())?;
         let number = self.started.fetch_add(1, Ordering::Relaxed);
-        let (host_uid, host_gid) = host_ids(&self.host, box_uid(number));
+        let (host_uid, host_gid) = host_ids(&self.host, grant.workspace(), box_uid(number));
         let particulars = Particulars {
             name: cgroup::box_name(self.start_time, number),
             host_uid,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::arguments::check_arguments;
 use crate::merge::{Effective, Layers, merge};
-use crate::paths::{WORKSPACE, check_read_only, check_working_directory, check_workspace};
+use crate::paths::{check_project, check_read_only, check_working_directory, check_workspace};
 use crate::request::{Request, Root, Secret, Workspace};
 use crate::verdict::{Denial, Verdict};
 
@@ -47,13 +47,11 @@ pub fn decide(request: &Request, layers: &Layers) -> Verdict {
 
 fn grant(request: &Request, layers: &Layers) -> Result<Grant, Denial> {
     check_arguments(&request.argv, &request.env)?;
-    let cwd = match &request.cwd {
-        Some(path) => check_working_directory(path)?,
-        None => PathBuf::from(WORKSPACE),
-    };
+    let cwd = check_working_directory(request.cwd.as_deref(), &request.workspace)?;
     let workspace = match &request.workspace {
         Workspace::Private => Workspace::Private,
         Workspace::Directory(path) => Workspace::Directory(check_workspace(path)?),
+        Workspace::Project(mounts) => Workspace::Project(Box::new(check_project(mounts)?)),
     };
     let read_only = request.read_only.iter().map(|path| check_read_only(path)).collect::<Result<BTreeSet<_>, _>>()?;
     Ok(Grant {
@@ -149,7 +147,9 @@ mod tests {
     use crate::field::Field;
     use crate::layer::{Layer, LayerName};
     use crate::merge::Ceilings;
+    use crate::permission::{Access, Mounts};
     use crate::profile;
+    use crate::request::{Owner, ProjectMounts};
     use crate::verdict::{DenialCode, Strictness};
 
     fn request() -> Request {
@@ -207,6 +207,67 @@ mod tests {
         let verdict = decide(&request(), &layers());
         assert_eq!(verdict.strictness(), Strictness::Allow);
         Ok(())
+    }
+
+    fn project(work: &str) -> Workspace {
+        Workspace::Project(Box::new(ProjectMounts {
+            inputs: "/data/p/inputs".into(),
+            work: work.into(),
+            artifacts: "/data/p/artifacts/e_1".into(),
+            access: Mounts::WIDEST,
+            owner: Owner::new(2001, 2002).expect("an ordinary user"),
+        }))
+    }
+
+    #[test]
+    fn a_project_is_worked_on_in_its_work_directory() -> Result<(), Denial> {
+        let mut asked = request();
+        asked.workspace = project("/data//p/work/");
+        let granted = grant(&asked, &layers())?;
+        assert_eq!(granted.cwd(), Path::new("/workspace/work"));
+        assert_eq!(granted.workspace(), &project("/data/p/work"));
+        for (cwd, code) in [
+            ("/workspace/inputs/a", None),
+            ("/workspace/artifacts", None),
+            ("/workspace", Some(DenialCode::WorkingDirectory)),
+            ("/workspace/workshop", Some(DenialCode::WorkingDirectory)),
+            ("/tmp", Some(DenialCode::WorkingDirectory)),
+            ("/workspace/work/..", Some(DenialCode::PathMalformed)),
+        ] {
+            asked.cwd = Some(cwd.into());
+            assert_eq!(denied(&asked, &layers()), code, "{cwd}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn inputs_cannot_be_written_whoever_asks() -> Result<(), Denial> {
+        let mut asked = request();
+        let Workspace::Project(mut mounts) = project("/data/p/work") else { unreachable!() };
+        mounts.access = Mounts { inputs: Access::ReadWrite, work: Access::ReadOnly, artifacts: Access::Empty };
+        asked.workspace = Workspace::Project(mounts);
+        let granted = grant(&asked, &layers())?;
+        let Workspace::Project(mounts) = granted.workspace() else { unreachable!() };
+        let expected = Mounts { inputs: Access::ReadOnly, work: Access::ReadOnly, artifacts: Access::Empty };
+        assert_eq!(mounts.access, expected);
+        Ok(())
+    }
+
+    #[test]
+    fn the_directories_of_a_project_lie_side_by_side() {
+        for (work, code) in [
+            ("/data/p/work", None),
+            ("/data/p", Some(DenialCode::PathForbidden)),
+            ("/data/p/inputs", Some(DenialCode::PathForbidden)),
+            ("/data/p/inputs/below", Some(DenialCode::PathForbidden)),
+            ("/data/p/inputs-2", None),
+            ("data/p/work", Some(DenialCode::PathMalformed)),
+            ("/etc", Some(DenialCode::PathForbidden)),
+        ] {
+            let mut asked = request();
+            asked.workspace = project(work);
+            assert_eq!(denied(&asked, &layers()), code, "{work}");
+        }
     }
 
     #[test]

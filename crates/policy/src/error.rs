@@ -31,6 +31,12 @@ pub enum Error {
     )]
     ImageNameMalformed { given: String },
 
+    #[error("{given} is not a docker image: it is written like name:tag, host:5000/name or name@sha256:digest")]
+    DockerImageMalformed { given: String },
+
+    #[error("{uid}:{gid} cannot own a project: a box runs as its owner, and never as root")]
+    OwnerRefused { uid: u32, gid: u32 },
+
     #[error(
         "{given} is not a place that a skill can be given; boxes get whole directories: {}",
         Place::ALL.map(Place::glob).join(", ")

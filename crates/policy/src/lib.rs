@@ -23,6 +23,7 @@ mod snapshot;
 
 mod arguments;
 mod cwd;
+mod docker_image;
 mod kind;
 mod paths;
 mod permission;
@@ -33,6 +34,7 @@ mod verdict;
 
 pub use cwd::check_cwd;
 pub use decide::{Grant, decide};
+pub use docker_image::DockerImage;
 pub use error::Error;
 pub use field::Field;
 pub use kind::{Kind, check_kind};
@@ -40,6 +42,6 @@ pub use layer::{Layer, LayerName, NetMode, Requirement};
 pub use limits::{Limits, Quantity, UNLIMITED};
 pub use merge::{Ceilings, Effective, Layers, merge};
 pub use permission::{Access, FilePermissions, Mounts, Place};
-pub use request::{ImageName, Request, Root, Secret, Workspace};
+pub use request::{ImageName, Owner, ProjectMounts, Request, Root, Secret, Workspace};
 pub use settings::{ConcurrentExecs, ConcurrentExecsPerUser, QueuedExecs, check_settings};
 pub use verdict::{Ask, Denial, DenialCode, Strictness, Verdict};

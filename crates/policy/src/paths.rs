@@ -7,10 +7,16 @@
 use std::path::{Component, Path, PathBuf};
 
 use crate::error::quote;
+use crate::permission::{Access, Mounts};
+use crate::request::{ProjectMounts, Workspace};
 use crate::verdict::{Denial, DenialCode};
 
 /// Where the workspace is in every box, and where commands start unless they say otherwise.
 pub(crate) const WORKSPACE: &str = "/workspace";
+
+/// Where the directories of a project are, and in which of them commands start.
+const PROJECT_DIRECTORIES: [&str; 3] = ["/workspace/inputs", PROJECT_WORK, "/workspace/artifacts"];
+const PROJECT_WORK: &str = "/workspace/work";
 
 /// Windows into the running machine: no part of them is plain files.
 const FORBIDDEN_TREES: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
@@ -68,17 +74,46 @@ pub(crate) fn check_read_only(path: &Path) -> Result<PathBuf, Denial> {
     Ok(path)
 }
 
+/// Checks the three directories of a project. None may hold another: inputs inside a writable directory could be
+/// written after all.
+pub(crate) fn check_project(mounts: &ProjectMounts) -> Result<ProjectMounts, Denial> {
+    let inputs = check_workspace(&mounts.inputs)?;
+    let work = check_workspace(&mounts.work)?;
+    let artifacts = check_workspace(&mounts.artifacts)?;
+    for (one, other) in [(&inputs, &work), (&inputs, &artifacts), (&work, &artifacts)] {
+        if one.starts_with(other) || other.starts_with(one) {
+            return Err(Denial::new(
+                DenialCode::PathForbidden,
+                format!("the project's directories {} and {} lie in each other", show(one), show(other)),
+            )
+            .with_hint("inputs, work and artifacts are three directories side by side"));
+        }
+    }
+    let access = Mounts { inputs: mounts.access.inputs.min(Access::ReadOnly), ..mounts.access };
+    Ok(ProjectMounts { inputs, work, artifacts, access, owner: mounts.owner })
+}
+
 /// Checks the directory, inside the box, in which the command starts.
-pub(crate) fn check_working_directory(path: &Path) -> Result<PathBuf, Denial> {
+pub(crate) fn check_working_directory(asked: Option<&Path>, workspace: &Workspace) -> Result<PathBuf, Denial> {
+    let (usual, allowed, hint) = match workspace {
+        Workspace::Private | Workspace::Directory(_) => {
+            (WORKSPACE, &[WORKSPACE, "/tmp"][..], "the workspace appears at /workspace inside the box")
+        }
+        Workspace::Project(_) => {
+            (PROJECT_WORK, &PROJECT_DIRECTORIES[..], "inputs, work and artifacts appear in /workspace inside the box")
+        }
+    };
+    let Some(path) = asked else { return Ok(PathBuf::from(usual)) };
     let path = plain("the working directory", path)?;
-    if path.starts_with(WORKSPACE) || path.starts_with("/tmp") {
+    if allowed.iter().any(|directory| path.starts_with(directory)) {
         return Ok(path);
     }
+    let (last, first) = allowed.split_last().unwrap_or((&usual, &[]));
     Err(Denial::new(
         DenialCode::WorkingDirectory,
-        format!("the working directory {} is neither in /workspace nor in /tmp", show(&path)),
+        format!("the working directory {} is neither in {} nor in {last}", show(&path), first.join(" nor in ")),
     )
-    .with_hint("the workspace appears at /workspace inside the box"))
+    .with_hint(hint))
 }
 
 /// Gives an absolute path without detours in its plain form.
@@ -214,8 +249,9 @@ mod tests {
 
     #[test]
     fn commands_start_in_the_workspace_or_in_tmp() {
+        let rule: Rule = |path| check_working_directory(Some(path), &Workspace::Private);
         for path in ["/workspace", "/workspace/a/b", "/tmp", "/tmp/x"] {
-            assert_eq!(check(check_working_directory, path), Ok(path.into()));
+            assert_eq!(check(rule, path), Ok(path.into()));
         }
         for (path, code) in [
             ("/", WorkingDirectory),
@@ -227,7 +263,7 @@ mod tests {
             ("/workspace/../etc", PathMalformed),
             ("/workspace/\0", NulByte),
         ] {
-            assert_eq!(check(check_working_directory, path), Err(code), "{path:?}");
+            assert_eq!(check(rule, path), Err(code), "{path:?}");
         }
     }
 

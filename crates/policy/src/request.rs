@@ -9,14 +9,16 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::docker_image::DockerImage;
 use crate::error::{Error, quote};
+use crate::permission::Mounts;
 
 #[derive(Debug, Clone)]
 pub struct Request {
     pub argv: Vec<OsString>,
     /// The whole environment of the command, beside what every box sets; nothing is inherited.
     pub env: BTreeMap<String, Secret>,
-    /// Where the command starts, as the box sees it; `/workspace` unless said.
+    /// Where the command starts, as the box sees it; `/workspace` unless said, in a project `/workspace/work`.
     pub cwd: Option<PathBuf>,
     pub root: Root,
     pub workspace: Workspace,
@@ -30,6 +32,9 @@ pub enum Root {
     /// The host's programs, read-only.
     Host,
     Image(ImageName),
+    /// An image of the docker daemon's. It also names the backend: nobody else can make a box of it, so that a box
+    /// which was granted for docker never comes from elsewhere.
+    Docker(DockerImage),
 }
 
 /// What appears at `/workspace`.
@@ -39,6 +44,43 @@ pub enum Workspace {
     Private,
     /// A directory of the host.
     Directory(PathBuf),
+    /// Three directories of the host, at `/workspace/inputs`, `/workspace/work` and `/workspace/artifacts`.
+    Project(Box<ProjectMounts>),
+}
+
+/// The directories of a project on the host, and what a box may do in each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProjectMounts {
+    pub inputs: PathBuf,
+    pub work: PathBuf,
+    /// This exec's own.
+    pub artifacts: PathBuf,
+    pub access: Mounts,
+    /// To whom the files belong, and so who the box is to the host.
+    pub owner: Owner,
+}
+
+/// A user and a group of the host, neither of them root: a box never runs with the ids that own the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Owner {
+    uid: u32,
+    gid: u32,
+}
+
+impl Owner {
+    pub fn new(uid: u32, gid: u32) -> Result<Self, Error> {
+        // The largest number means "unchanged" to the kernel's calls, which would leave a box with our own id.
+        let is_somebody = |id| id != 0 && id != u32::MAX;
+        if is_somebody(uid) && is_somebody(gid) { Ok(Self { uid, gid }) } else { Err(Error::OwnerRefused { uid, gid }) }
+    }
+
+    pub const fn uid(self) -> u32 {
+        self.uid
+    }
+
+    pub const fn gid(self) -> u32 {
+        self.gid
+    }
 }
 
 /// A value that does not print, compare or serialise. Environment values often are passwords, and a log that never
@@ -120,6 +162,14 @@ mod tests {
         };
         let shown = format!("{request:?}");
         assert!(shown.contains("PASSWORD") && !shown.contains("hunter2"), "{shown}");
+    }
+
+    #[test]
+    fn nobody_is_root() {
+        for (uid, gid) in [(0, 0), (0, 1000), (1000, 0), (u32::MAX, 1000), (1000, u32::MAX)] {
+            assert_eq!(Owner::new(uid, gid), Err(Error::OwnerRefused { uid, gid }));
+        }
+        assert_eq!(Owner::new(1, 2).map(|owner| (owner.uid(), owner.gid())), Ok((1, 2)));
     }
 
     #[test]
