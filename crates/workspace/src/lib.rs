@@ -1,1 +1,57 @@
 //! THE FILES: the only room that opens tenants' files, and only beneath directory handles.
+//!
+//! Nothing here joins strings and opens the result: a name is looked up beneath an open directory, through no link.
+//! Calls block; whoever is asynchronous gives them a thread. Nothing is forced to the disk: the record in the database
+//! is the durable truth, and files that a power cut took were the last seconds' alone.
+//!
+//! ```text
+//! <root>/<user>/<agent>/                     the server's; a box never sees these directories themselves
+//!   .staging/<exec_id>/                      the box's while it runs: its /workspace/artifacts
+//!   projects/<project_id>/inputs/            the server's; the box's /workspace/inputs, read-only
+//!   projects/<project_id>/work/              the workspace's own; the box's /workspace/work
+//!   projects/<project_id>/artifacts/<exec_id>/   the server's: stdout.txt, stderr.txt, meta.json, manifest.json,
+//!                                            and copies of the files that the box left
+//! ```
+//!
+//! One exec in three calls: [`Project::begin`] before it, [`ExecFiles::collect`] when all its processes are dead,
+//! [`Collected::finish`] when its outcome is known.
+
+mod error;
+mod exec_id;
+mod name;
+mod relative_path;
+
+mod beneath;
+mod erase;
+
+mod inputs;
+mod project;
+mod workspaces;
+
+mod begin;
+mod output;
+
+mod collect;
+mod copy;
+mod finish;
+mod listing;
+mod skipped;
+
+mod artifacts;
+mod remove;
+mod sweep;
+
+pub use artifacts::{Artifact, OutputPart};
+pub use begin::ExecFiles;
+pub use collect::{Collected, Extent};
+pub use error::Error;
+pub use exec_id::ExecId;
+pub use finish::ArtifactFile;
+pub use inputs::Input;
+pub use name::{AgentId, ProjectId, UserId};
+pub use output::{OutputFile, Stream};
+pub use project::{Directory, Project};
+pub use relative_path::{PathProblem, RelativePath};
+pub use skipped::{SkipReason, Skipped};
+pub use sweep::Swept;
+pub use workspaces::{Owner, Workspace, Workspaces};

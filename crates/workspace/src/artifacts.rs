@@ -1,0 +1,121 @@
+//! Reading back what an exec left: the list, one file, a part of its output.
+//!
+//! Everything here was written by the server, and is still looked up beneath, through no link, and opened only when
+//! it is a regular file. An exec that still runs can be read as far as it has come.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use crate::beneath;
+use crate::copy::digest;
+use crate::error::Error;
+use crate::exec_id::ExecId;
+use crate::finish::{ArtifactFile, MANIFEST, Manifest};
+use crate::listing::{NAMES_MAX, Walk};
+use crate::output::{Stream, read_part};
+use crate::project::Project;
+use crate::relative_path::RelativePath;
+
+/// Larger than any manifest that is written: 4 MiB of paths, all escaped, and 10,000 hashes.
+const MANIFEST_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// The box's files and our own few, with their directories.
+const LISTED_MAX: usize = 4 * NAMES_MAX;
+
+/// An open artifact.
+#[derive(Debug)]
+pub struct Artifact {
+    pub file: File,
+    pub size: u64,
+}
+
+/// A part of what a command printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputPart {
+    pub bytes: Vec<u8>,
+    /// How much there is in all.
+    pub total: u64,
+}
+
+impl Project {
+    /// Every file of an exec but the manifest, sorted by path: from the manifest, or by looking when there is none,
+    /// because the exec still runs or the server died on it.
+    pub fn artifacts(&self, exec: &ExecId) -> Result<Vec<ArtifactFile>, Error> {
+        let directory = self.open_kept(exec)?;
+        let listed = match read_manifest(&directory) {
+            Ok(Some(manifest)) => Ok(manifest.files),
+            Ok(None) => look(&directory),
+            Err(error) => Err(error),
+        };
+        listed.map_err(|source| Error::ListArtifacts { exec: exec.clone(), source })
+    }
+
+    /// Opens one file of an exec for reading.
+    pub fn open_artifact(&self, exec: &ExecId, path: &RelativePath) -> Result<Artifact, Error> {
+        let directory = self.open_kept(exec)?;
+        match beneath::open_regular(&directory, path.as_str()) {
+            Ok(Some((file, status))) => Ok(Artifact { file, size: size_of(status.st_size) }),
+            Ok(None) => Err(Error::ArtifactIrregular { exec: exec.clone(), path: path.clone() }),
+            Err(Errno::NOENT | Errno::NOTDIR) => Err(Error::ArtifactMissing { exec: exec.clone(), path: path.clone() }),
+            Err(errno) => Err(Error::OpenArtifact { exec: exec.clone(), path: path.clone(), source: errno.into() }),
+        }
+    }
+
+    /// At most `limit` bytes of what a command printed, from `offset` on.
+    pub fn read_output(&self, exec: &ExecId, stream: Stream, offset: u64, limit: usize) -> Result<OutputPart, Error> {
+        let Artifact { file, size } = self.open_artifact(exec, &stream.file_name().parse()?)?;
+        let bytes = read_part(&file, size, offset, limit).map_err(|source| Error::ReadOutput {
+            exec: exec.clone(),
+            stream,
+            source,
+        })?;
+        Ok(OutputPart { bytes, total: size })
+    }
+
+    fn open_kept(&self, exec: &ExecId) -> Result<OwnedFd, Error> {
+        beneath::open_directory(self.artifacts_of_all(), exec.as_str()).map_err(|errno| match errno {
+            Errno::NOENT => Error::ExecMissing(exec.clone()),
+            _ => Error::ListArtifacts { exec: exec.clone(), source: errno.into() },
+        })
+    }
+}
+
+/// The manifest, if there is a whole one: a power cut can leave an empty file of that name.
+fn read_manifest(directory: &OwnedFd) -> io::Result<Option<Manifest>> {
+    let file = match beneath::open_regular(directory, MANIFEST) {
+        Ok(Some((file, _))) => file,
+        Ok(None) | Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    };
+    let mut bytes = Vec::new();
+    file.take(MANIFEST_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes).ok())
+}
+
+fn look(directory: &OwnedFd) -> io::Result<Vec<ArtifactFile>> {
+    let mut walk = Walk::new(LISTED_MAX);
+    walk.enter(directory, b"")?;
+    let mut files = Vec::new();
+    while let Some(entry) = walk.next() {
+        let Ok(path) = RelativePath::from_listing(&entry.path) else {
+            continue;
+        };
+        match entry.kind {
+            FileType::Directory => {
+                walk.enter(beneath::open_directory(directory, path.as_str())?, &entry.path)?;
+            }
+            FileType::RegularFile if path.as_str() != MANIFEST => files.extend(digest(directory, &path)?),
+            _ => {}
+        }
+    }
+    files.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(files)
+}
+
+fn size_of(size: i64) -> u64 {
+    u64::try_from(size).unwrap_or(0)
+}

@@ -1,0 +1,177 @@
+//! Taking over what a box left when all its processes are dead.
+//!
+//! Its regular files are copied, in the order of their names, as far as the limits go; everything else is left out and
+//! said. Then its directory is removed. Names are hostile all the same: another box of the project may still have a
+//! descriptor in this tree, so each is looked up anew beneath the top, through no link.
+//!
+//! A file that does not fit is left out whole: half an artifact is worse than none. Empty directories are not kept.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, FileType};
+use rustix::io::Errno;
+
+use crate::begin::ExecFiles;
+use crate::beneath;
+use crate::copy::Copier;
+use crate::erase::erase;
+use crate::error::{Error, quote};
+use crate::finish::{ArtifactFile, MANIFEST, META};
+use crate::listing::{NAMES_MAX, Walk};
+use crate::output::Stream;
+use crate::relative_path::RelativePath;
+use crate::skipped::{SkipReason, Skipped, SkippedList};
+
+/// All paths of the files kept take up at most this much, or a listing would be larger than the files.
+const PATHS_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Whether what the box left was within the limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    Within,
+    /// More bytes than the policy allows.
+    BytesExceeded,
+    /// More names than are ever looked at: 10,000, or 4 MiB of paths.
+    NamesExceeded,
+}
+
+/// The files of an exec whose box is gone.
+#[derive(Debug)]
+pub struct Collected {
+    pub(crate) files: ExecFiles,
+    pub(crate) left: Left,
+    residue: Option<io::Error>,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    pub(crate) kept: Vec<ArtifactFile>,
+    skipped: SkippedList,
+    over_bytes: bool,
+    over_names: bool,
+    paths_bytes: usize,
+}
+
+impl ExecFiles {
+    /// Collects what the box left, of which at most `bytes_max` bytes are kept. The server's own four files do not count.
+    pub fn collect(self, bytes_max: u64) -> Result<Collected, Error> {
+        let staging = self.project.staging();
+        let name = self.exec.as_str();
+        // Mostly it left nothing, and then this is all.
+        match rustix::fs::unlinkat(staging, name, AtFlags::REMOVEDIR) {
+            Ok(()) => return Ok(Collected { files: self, left: Left::default(), residue: None }),
+            Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+            Err(errno) => return Err(self.failure("the directory", errno.into())),
+        }
+        let left = self.take_over(bytes_max);
+        // Also after a failure: the disk that was full needs the room. What cannot be removed is swept later.
+        let residue = erase(staging, name).err().map(io::Error::from);
+        Ok(Collected { left: left?, files: self, residue })
+    }
+
+    fn take_over(&self, bytes_max: u64) -> Result<Left, Error> {
+        let top = beneath::seize_directory(self.project.staging(), self.exec.as_str())
+            .map_err(|errno| self.failure("the directory", errno.into()))?;
+        let mut left = Left::default();
+        let mut walk = Walk::new(NAMES_MAX);
+        let mut copier = Copier::new(&top, &self.kept, self.project.workspace().owner().uid, bytes_max);
+        left.enter(&mut walk, Ok(&top), b"");
+        while let Some(entry) = walk.next() {
+            let path = match accept(&entry.path, entry.kind) {
+                Ok(path) => path,
+                Err(reason) => {
+                    left.skipped.add(&entry.path, reason);
+                    continue;
+                }
+            };
+            if entry.kind == FileType::Directory {
+                left.enter(&mut walk, beneath::seize_directory(&top, path.as_str()).as_ref(), &entry.path);
+                continue;
+            }
+            if left.paths_bytes + entry.path.len() > PATHS_BYTES_MAX {
+                left.skip(&entry.path, SkipReason::OverNames);
+                continue;
+            }
+            match copier.copy(&path).map_err(|error| self.failure(&quote(path.as_str()), error))? {
+                Ok(file) => {
+                    left.paths_bytes += entry.path.len();
+                    left.kept.push(file);
+                }
+                Err(reason) => left.skip(&entry.path, reason),
+            }
+        }
+        Ok(left)
+    }
+
+    fn failure(&self, subject: &str, source: io::Error) -> Error {
+        Error::Collect { exec: self.exec.clone(), subject: subject.to_owned(), source }
+    }
+}
+
+impl Left {
+    /// Goes into a directory, if it is still one.
+    fn enter(&mut self, walk: &mut Walk, directory: Result<&OwnedFd, &Errno>, path: &[u8]) {
+        match directory.map_err(|errno| *errno).and_then(|directory| walk.enter(directory, path)) {
+            Ok(0) => {}
+            Ok(beyond) => {
+                self.over_names = true;
+                self.skipped.add_many(path, SkipReason::OverNames, beyond);
+            }
+            Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT) => self.skip(path, SkipReason::Changed),
+            Err(_) => self.skip(path, SkipReason::Unreadable),
+        }
+    }
+
+    fn skip(&mut self, path: &[u8], reason: SkipReason) {
+        self.over_bytes |= reason == SkipReason::OverBytes;
+        self.over_names |= reason == SkipReason::OverNames;
+        self.skipped.add(path, reason);
+    }
+}
+
+impl Collected {
+    /// What was kept of what the box left, in the order of names within each directory.
+    pub fn kept(&self) -> &[ArtifactFile] {
+        &self.left.kept
+    }
+
+    /// What was left out and why; the first hundred.
+    pub fn skipped(&self) -> &[Skipped] {
+        &self.left.skipped.named
+    }
+
+    /// How much was left out in all.
+    pub fn skipped_total(&self) -> u64 {
+        self.left.skipped.total
+    }
+
+    pub fn extent(&self) -> Extent {
+        match (self.left.over_bytes, self.left.over_names) {
+            (true, _) => Extent::BytesExceeded,
+            (false, true) => Extent::NamesExceeded,
+            (false, false) => Extent::Within,
+        }
+    }
+
+    /// Why the box's directory could not be removed. Nothing is lost by it but room, until the next sweep.
+    pub fn residue(&self) -> Option<&io::Error> {
+        self.residue.as_ref()
+    }
+}
+
+/// Whether something of this name and kind is kept at all.
+fn accept(path: &[u8], kind: FileType) -> Result<RelativePath, SkipReason> {
+    match kind {
+        FileType::RegularFile | FileType::Directory => {}
+        FileType::Symlink => return Err(SkipReason::SymbolicLink),
+        FileType::Fifo => return Err(SkipReason::Fifo),
+        FileType::Socket => return Err(SkipReason::Socket),
+        FileType::CharacterDevice | FileType::BlockDevice => return Err(SkipReason::Device),
+        FileType::Unknown => return Err(SkipReason::Unreadable),
+    }
+    let path = RelativePath::from_listing(path).map_err(SkipReason::Name)?;
+    let reserved = [Stream::Stdout.file_name(), Stream::Stderr.file_name(), META, MANIFEST];
+    if reserved.contains(&path.as_str()) { Err(SkipReason::ReservedName) } else { Ok(path) }
+}

@@ -1,0 +1,192 @@
+//! Deleting whatever a box left: no link is followed, no depth is too great, no mode keeps it.
+//!
+//! Instead of descending, every directory found is emptied of its files and its subdirectories are moved up to the top,
+//! until the top is empty. That needs two handles and no stack, and a hostile tree can be deeper than any path can say.
+//! What somebody else removed meanwhile is removed; somebody who keeps adding is not chased for ever.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Dir, RenameFlags};
+use rustix::io::{Errno, Result};
+
+use crate::beneath::seize_directory;
+
+/// More names than a box can leave in an hour. A tree that still has some is being filled while it is emptied.
+const NAMES_MAX: u64 = 100_000_000;
+
+/// Deletes `name` of `parent`, a file or a directory with everything in it. A missing one is deleted.
+pub(crate) fn erase(parent: impl AsFd, name: &str) -> Result<()> {
+    erase_within(parent, name, NAMES_MAX)
+}
+
+/// At most so many names; EBUSY when there are more.
+fn erase_within(parent: impl AsFd, name: &str, names_max: u64) -> Result<()> {
+    // Mostly it is an empty directory, and then this is all.
+    match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::NOTDIR) => return absent(rustix::fs::unlinkat(&parent, name, AtFlags::empty())),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+        Err(errno) => return Err(errno),
+    }
+    let top = match seize_directory(&parent, name) {
+        Err(Errno::NOENT) => return Ok(()),
+        outcome => outcome?,
+    };
+    let mut emptying = Emptying { top, moved: 0, left: names_max };
+    loop {
+        absent(emptying.round())?;
+        match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
+            Err(Errno::NOTEMPTY | Errno::EXIST) => emptying.count()?,
+            outcome => return absent(outcome),
+        }
+    }
+}
+
+struct Emptying {
+    top: OwnedFd,
+    moved: u64,
+    left: u64,
+}
+
+impl Emptying {
+    /// Once through the names at the top.
+    fn round(&mut self) -> Result<()> {
+        let mut names = Dir::read_from(&self.top)?;
+        while let Some(entry) = names.read() {
+            let entry = entry?;
+            let name = entry.file_name();
+            if is_dots(name) {
+                continue;
+            }
+            self.count()?;
+            match rustix::fs::unlinkat(&self.top, name, AtFlags::empty()) {
+                Err(Errno::ISDIR | Errno::PERM) => absent(self.dissolve(name))?,
+                outcome => absent(outcome)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes one directory of the top, its subdirectories being moved to the top.
+    fn dissolve(&mut self, name: &CStr) -> Result<()> {
+        let directory = match seize_directory(&self.top, name) {
+            // Gone, or swapped for something else, which the next round removes.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+            outcome => outcome?,
+        };
+        let mut names = Dir::read_from(&directory)?;
+        while let Some(entry) = names.read() {
+            let entry = entry?;
+            let inner = entry.file_name();
+            if is_dots(inner) {
+                continue;
+            }
+            self.count()?;
+            match rustix::fs::unlinkat(&directory, inner, AtFlags::empty()) {
+                Err(Errno::ISDIR | Errno::PERM) => self.move_up(&directory, inner)?,
+                outcome => absent(outcome)?,
+            }
+        }
+        match rustix::fs::unlinkat(&self.top, name, AtFlags::REMOVEDIR) {
+            // The listing missed a name, or one was added; the next round finds it.
+            Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => Ok(()),
+            outcome => absent(outcome),
+        }
+    }
+
+    fn move_up(&mut self, from: &OwnedFd, name: &CStr) -> Result<()> {
+        // Moving a directory rewrites its `..`, for which it must be writable itself.
+        match seize_directory(from, name) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+            outcome => drop(outcome?),
+        }
+        loop {
+            self.moved += 1;
+            let free = format!("moved-{}", self.moved);
+            match rustix::fs::renameat_with(from, name, &self.top, free.as_str(), RenameFlags::NOREPLACE) {
+                // The tree has a name like ours: take the next number.
+                Err(Errno::EXIST) => self.count()?,
+                outcome => return absent(outcome),
+            }
+        }
+    }
+
+    fn count(&mut self) -> Result<()> {
+        self.left = self.left.checked_sub(1).ok_or(Errno::BUSY)?;
+        Ok(())
+    }
+}
+
+fn is_dots(name: &CStr) -> bool {
+    matches!(name.to_bytes(), b"." | b"..")
+}
+
+fn absent(outcome: Result<()>) -> Result<()> {
+    match outcome {
+        Err(Errno::NOENT) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use rustix::fs::{Mode, OFlags};
+
+    use super::*;
+
+    fn open(directory: &tempfile::TempDir) -> OwnedFd {
+        rustix::fs::open(directory.path(), OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty()).unwrap()
+    }
+
+    #[test]
+    fn files_links_and_missing_names_go_without_a_trace() {
+        let directory = tempfile::tempdir().unwrap();
+        let parent = open(&directory);
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("canary"), "alive").unwrap();
+        fs::write(directory.path().join("file"), "x").unwrap();
+        symlink(outside.path(), directory.path().join("link")).unwrap();
+        fs::create_dir_all(directory.path().join("tree/moved-1/moved-1/moved-2")).unwrap();
+        fs::create_dir_all(directory.path().join("tree/moved-2/a")).unwrap();
+        symlink(outside.path(), directory.path().join("tree/moved-1/link")).unwrap();
+        fs::set_permissions(directory.path().join("tree/moved-1"), fs::Permissions::from_mode(0o000)).unwrap();
+        for name in ["file", "link", "tree", "missing"] {
+            erase(&parent, name).unwrap();
+        }
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        assert_eq!(fs::read_to_string(outside.path().join("canary")).unwrap(), "alive");
+    }
+
+    #[test]
+    fn a_tree_deeper_than_any_path_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let parent = open(&directory);
+        let mut deepest = parent.try_clone().unwrap();
+        for _ in 0..10_000 {
+            rustix::fs::mkdirat(&deepest, "d", Mode::RWXU).unwrap();
+            rustix::fs::mkdirat(&deepest, "beside", Mode::empty()).unwrap();
+            deepest = rustix::fs::openat(&deepest, "d", OFlags::DIRECTORY | OFlags::PATH, Mode::empty()).unwrap();
+        }
+        drop(deepest);
+        erase(&parent, "d").unwrap();
+        erase(&parent, "beside").unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn somebody_who_keeps_adding_is_not_chased_for_ever() {
+        let directory = tempfile::tempdir().unwrap();
+        let parent = open(&directory);
+        fs::create_dir(directory.path().join("tree")).unwrap();
+        for number in 0..20 {
+            fs::write(directory.path().join(format!("tree/{number}")), "x").unwrap();
+        }
+        assert_eq!(erase_within(&parent, "tree", 10), Err(Errno::BUSY));
+        erase_within(&parent, "tree", 11).unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,82 @@
+//! The last two files of an exec: what it was (`meta.json`) and what it left (`manifest.json`).
+//!
+//! Each appears whole or not at all, and the manifest last: it lists every file but itself. They are not forced to the
+//! disk. The record in the database is, and if a power cut takes the manifest, the files are listed by looking.
+
+use std::io::{self, Write};
+
+use rustix::fs::AtFlags;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::beneath;
+use crate::collect::Collected;
+use crate::error::Error;
+use crate::exec_id::hexadecimal;
+use crate::output::{OutputFile, Stream};
+use crate::relative_path::RelativePath;
+
+pub(crate) const META: &str = "meta.json";
+pub(crate) const MANIFEST: &str = "manifest.json";
+
+/// One file among the artifacts of an exec.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArtifactFile {
+    /// Relative to `artifacts/<exec_id>/`.
+    pub path: RelativePath,
+    pub size: u64,
+    /// The sha256, in hexadecimal.
+    pub hash: String,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    pub(crate) files: Vec<ArtifactFile>,
+}
+
+impl Collected {
+    /// Writes `meta.json` and `manifest.json`; every file of the exec but the manifest, sorted by path.
+    pub fn finish(self, meta: &Value) -> Result<Vec<ArtifactFile>, Error> {
+        let meta = serialize(meta).map_err(|source| self.failure(META, source))?;
+        self.place(META, &meta)?;
+        let mut files = self.left.kept.clone();
+        files.push(output(Stream::Stdout, &self.files.stdout)?);
+        files.push(output(Stream::Stderr, &self.files.stderr)?);
+        let hash = hexadecimal(&Sha256::digest(&meta));
+        files.push(ArtifactFile { path: META.parse()?, size: meta.len() as u64, hash });
+        files.sort_by(|one, other| one.path.cmp(&other.path));
+        let manifest = Manifest { files };
+        let bytes = serialize(&manifest).map_err(|source| self.failure(MANIFEST, source))?;
+        self.place(MANIFEST, &bytes)?;
+        Ok(manifest.files)
+    }
+
+    /// Writes a file beside, and gives it its name when it is whole.
+    fn place(&self, name: &'static str, content: &[u8]) -> Result<(), Error> {
+        let staging = self.files.project.staging();
+        let staged = format!("{}.json", self.files.exec);
+        let written = beneath::create_file(staging, staged.as_str())
+            .map_err(io::Error::from)
+            .and_then(|mut file| file.write_all(content))
+            .and_then(|()| Ok(rustix::fs::renameat(staging, staged.as_str(), &self.files.kept, name)?));
+        written.map_err(|source| {
+            // What cannot be removed now is swept with its exec.
+            let _ = rustix::fs::unlinkat(staging, staged.as_str(), AtFlags::empty());
+            self.failure(name, source)
+        })
+    }
+
+    fn failure(&self, name: &'static str, source: io::Error) -> Error {
+        Error::Finish { exec: self.files.exec.clone(), name, source }
+    }
+}
+
+fn output(stream: Stream, file: &OutputFile) -> Result<ArtifactFile, Error> {
+    let (size, hash) = file.digest();
+    Ok(ArtifactFile { path: stream.file_name().parse()?, size, hash })
+}
+
+fn serialize(value: &impl Serialize) -> io::Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(io::Error::from)
+}

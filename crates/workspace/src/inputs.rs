@@ -1,0 +1,136 @@
+//! Writing the inputs of an exec: all of them are checked and lie ready before the first gets its name.
+//!
+//! Each file is written beside, among the staged, and renamed into place, so that a box that already runs in the same
+//! project reads the old bytes or the new. No box can write to `inputs`, and still nothing here follows a link in it:
+//! one that has a file's name is replaced, one on the way is refused.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, FileType, Mode};
+use rustix::io::Errno;
+
+use crate::beneath;
+use crate::error::{Error, quote};
+use crate::exec_id::ExecId;
+use crate::project::{Project, READABLE_DIRECTORY};
+use crate::relative_path::RelativePath;
+
+const READABLE_FILE: Mode = Mode::from_raw_mode(0o644);
+
+/// One file that an exec brings along.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Input {
+    /// Relative to `inputs/`.
+    pub path: RelativePath,
+    pub content: Vec<u8>,
+}
+
+impl Project {
+    /// Writes the inputs of an exec. They stay until they are overwritten. When one cannot be written, none is.
+    ///
+    /// (Only a disk that fails between two renames can leave some; the error then names the first that is missing.)
+    pub fn write_inputs(&self, exec: &ExecId, inputs: &[Input]) -> Result<(), Error> {
+        check_each_other(inputs)?;
+        inputs.iter().try_for_each(|input| self.check_place(&input.path))?;
+        let names: Vec<String> = (0..inputs.len()).map(|number| format!("{exec}.input-{number}")).collect();
+        let written = self.write_all(inputs, &names);
+        if written.is_err() {
+            for name in &names {
+                // What has its place is no longer here, and what cannot be removed now is swept with its exec.
+                let _ = rustix::fs::unlinkat(self.staging(), name.as_str(), AtFlags::empty());
+            }
+        }
+        written
+    }
+
+    fn write_all(&self, inputs: &[Input], names: &[String]) -> Result<(), Error> {
+        for (input, name) in inputs.iter().zip(names) {
+            self.stage(input, name).map_err(|source| Error::WriteInput { path: input.path.clone(), source })?;
+        }
+        for (input, name) in inputs.iter().zip(names) {
+            self.place(&input.path, name)?;
+        }
+        Ok(())
+    }
+
+    fn stage(&self, input: &Input, name: &str) -> std::io::Result<()> {
+        let mut file = beneath::create_file(self.staging(), name)?;
+        file.write_all(&input.content)?;
+        rustix::fs::fchmod(&file, READABLE_FILE)?;
+        Ok(())
+    }
+
+    /// What is in the way is found before anything is written, and named.
+    fn check_place(&self, path: &RelativePath) -> Result<(), Error> {
+        match beneath::locate(self.inputs(), path.as_str()) {
+            Ok((_, status)) if FileType::from_raw_mode(status.st_mode) == FileType::Directory => {
+                Err(Error::InputIsDirectory(path.clone()))
+            }
+            Ok(_) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(self.explain(path, errno)),
+        }
+    }
+
+    fn place(&self, path: &RelativePath, staged: &str) -> Result<(), Error> {
+        let (parent, name) = path.split();
+        let made;
+        let parent = match parent {
+            None => &self.inputs().handle,
+            Some(parent) => {
+                made = self.ensure_parent(parent).map_err(|errno| self.explain(path, errno))?;
+                &made
+            }
+        };
+        rustix::fs::renameat(self.staging(), staged, parent, name).map_err(|errno| self.explain(path, errno))
+    }
+
+    fn ensure_parent(&self, parent: &str) -> rustix::io::Result<OwnedFd> {
+        match beneath::open_directory(self.inputs(), parent) {
+            Err(Errno::NOENT) => {}
+            outcome => return outcome,
+        }
+        let mut handle = self.inputs().handle.try_clone().map_err(|_| Errno::MFILE)?;
+        for component in parent.split('/') {
+            handle = beneath::ensure_directory(&handle, component, READABLE_DIRECTORY)?;
+        }
+        Ok(handle)
+    }
+
+    /// Says what is in the way of a path.
+    fn explain(&self, path: &RelativePath, errno: Errno) -> Error {
+        match errno {
+            Errno::ISDIR => Error::InputIsDirectory(path.clone()),
+            Errno::NOTDIR | Errno::LOOP => {
+                let is_directory = |parent: &&str| {
+                    beneath::locate(self.inputs(), *parent)
+                        .is_ok_and(|(_, status)| FileType::from_raw_mode(status.st_mode) == FileType::Directory)
+                };
+                let parent = parents(path).find(|parent| !is_directory(parent)).unwrap_or(path.as_str());
+                Error::InputBelowFile { path: path.clone(), parent: quote(parent) }
+            }
+            _ => Error::WriteInput { path: path.clone(), source: errno.into() },
+        }
+    }
+}
+
+fn check_each_other(inputs: &[Input]) -> Result<(), Error> {
+    let mut paths = BTreeSet::new();
+    for input in inputs {
+        if !paths.insert(input.path.as_str()) {
+            return Err(Error::InputTwice(input.path.clone()));
+        }
+    }
+    for input in inputs {
+        if let Some(parent) = parents(&input.path).find(|parent| paths.contains(parent)) {
+            return Err(Error::InputBelowFile { path: input.path.clone(), parent: quote(parent) });
+        }
+    }
+    Ok(())
+}
+
+/// The directories that a path leads through, the outermost first.
+fn parents(path: &RelativePath) -> impl Iterator<Item = &str> {
+    path.as_str().match_indices('/').map(|(end, _)| &path.as_str()[..end])
+}

@@ -1,0 +1,113 @@
+//! Walking a tree in one fixed order, by name, in bounded memory, whoever made it and however large it is.
+//!
+//! Of a directory with more names than there is room for, those that come first by name are taken, so that the same tree
+//! always gives the same answer whatever order the file system has. Nothing is opened here but what the caller opened.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+
+use rustix::fs::{AtFlags, Dir, FileType};
+use rustix::io::{Errno, Result};
+
+/// Names that one walk takes up at most: files, directories and anything else together.
+pub(crate) const NAMES_MAX: usize = 10_000;
+
+/// A walk in progress: what was listed and not yet visited, the next at the end.
+pub(crate) struct Walk {
+    pending: Vec<Pending>,
+    room: usize,
+}
+
+struct Pending {
+    parent: Rc<[u8]>,
+    name: Vec<u8>,
+    kind: FileType,
+}
+
+/// A name that was found, as a path from where the walk began.
+pub(crate) struct Entry {
+    pub(crate) path: Vec<u8>,
+    pub(crate) kind: FileType,
+}
+
+impl Walk {
+    pub(crate) fn new(names_max: usize) -> Self {
+        Self { pending: Vec::new(), room: names_max }
+    }
+
+    /// Lists an open directory, whose entries come next. How many names found no room.
+    pub(crate) fn enter(&mut self, directory: impl AsFd, path: &[u8]) -> Result<u64> {
+        let (found, beyond) = list(&directory, self.room)?;
+        self.room -= found.len();
+        let parent: Rc<[u8]> = path.into();
+        let pending = found.into_iter().rev().map(|(name, kind)| Pending { parent: Rc::clone(&parent), name, kind });
+        self.pending.extend(pending);
+        Ok(beyond)
+    }
+}
+
+impl Iterator for Walk {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        let Pending { parent, name, kind } = self.pending.pop()?;
+        let path = if parent.is_empty() { name } else { [&parent, b"/".as_slice(), &name].concat() };
+        Some(Entry { path, kind })
+    }
+}
+
+/// The first `most` names of a directory, in order, and how many more there are.
+fn list(directory: impl AsFd, most: usize) -> Result<(BTreeMap<Vec<u8>, FileType>, u64)> {
+    let mut names = Dir::read_from(&directory)?;
+    let mut first = BTreeMap::new();
+    let mut beyond = 0;
+    while let Some(entry) = names.read() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        if first.len() == most {
+            beyond += 1;
+            if first.last_key_value().is_none_or(|(last, _): (&Vec<u8>, _)| last.as_slice() < name.to_bytes()) {
+                continue;
+            }
+            first.pop_last();
+        }
+        let kind = match entry.file_type() {
+            // Some file systems do not say it in the listing.
+            FileType::Unknown => match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(status) => FileType::from_raw_mode(status.st_mode),
+                Err(Errno::NOENT) => continue,
+                Err(errno) => return Err(errno),
+            },
+            kind => kind,
+        };
+        first.insert(name.to_bytes().to_vec(), kind);
+    }
+    Ok((first, beyond))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use super::*;
+
+    #[test]
+    fn the_first_by_name_are_taken_in_order() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["c", "a", "e", "b", "d"] {
+            fs::write(directory.path().join(name), "").unwrap();
+        }
+        fs::create_dir(directory.path().join("b2")).unwrap();
+        let mut walk = Walk::new(4);
+        let beyond = walk.enter(File::open(directory.path()).unwrap(), b"").unwrap();
+        let found: Vec<_> = walk.by_ref().map(|entry| (String::from_utf8(entry.path).unwrap(), entry.kind)).collect();
+        assert_eq!(beyond, 2);
+        let file = |name: &str| (name.to_owned(), FileType::RegularFile);
+        assert_eq!(found, [file("a"), file("b"), ("b2".to_owned(), FileType::Directory), file("c")]);
+        assert_eq!(walk.enter(File::open(directory.path()).unwrap(), b"").unwrap(), 6, "there is no room left");
+    }
+}

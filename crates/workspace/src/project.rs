@@ -1,0 +1,129 @@
+//! One project: the three directories of which a box is given its mounts.
+//!
+//! The directories that are mounted are the server's to name: a box owns what is in `work`, and can neither rename nor
+//! replace `work` itself. It can change its mode, though, even so that a server without privileges cannot enter any
+//! more; that is put right whenever a project is opened.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::beneath::{self, PRIVATE_DIRECTORY};
+use crate::error::Error;
+use crate::name::ProjectId;
+use crate::workspaces::{Owner, PASSABLE, PROJECTS, Workspace};
+
+pub(crate) const INPUTS: &str = "inputs";
+const WORK: &str = "work";
+pub(crate) const ARTIFACTS: &str = "artifacts";
+/// To be listed and read by the user of a box.
+pub(crate) const READABLE_DIRECTORY: Mode = Mode::from_raw_mode(0o755);
+
+/// An open directory and where it really is, for whoever mounts it.
+#[derive(Debug)]
+pub struct Directory {
+    pub(crate) path: PathBuf,
+    pub(crate) handle: OwnedFd,
+}
+
+impl Directory {
+    /// Its real path, through no link.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
+/// Handles of one project. Cheap to clone, and good until the project is removed.
+#[derive(Debug, Clone)]
+pub struct Project {
+    held: Arc<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    workspace: Workspace,
+    id: ProjectId,
+    inputs: Directory,
+    work: Directory,
+    artifacts: OwnedFd,
+}
+
+impl Project {
+    pub(crate) fn open(workspace: &Workspace, id: &ProjectId, directory: &OwnedFd) -> Result<Self, Error> {
+        let fail = |name: &str| {
+            let place = format!("{PROJECTS}/{id}/{name}");
+            move |errno: Errno| Error::OpenDirectory { place, source: errno.into() }
+        };
+        let path = workspace.path().join(PROJECTS).join(id.as_str());
+        let inputs = beneath::ensure_directory(directory, INPUTS, READABLE_DIRECTORY).map_err(fail(INPUTS))?;
+        let artifacts = beneath::ensure_directory(directory, ARTIFACTS, PASSABLE).map_err(fail(ARTIFACTS))?;
+        let work = open_work(directory, workspace.owner()).map_err(fail(WORK))?;
+        let held = Held {
+            workspace: workspace.clone(),
+            id: id.clone(),
+            inputs: Directory { path: path.join(INPUTS), handle: inputs },
+            work: Directory { path: path.join(WORK), handle: work },
+            artifacts,
+        };
+        Ok(Self { held: Arc::new(held) })
+    }
+
+    pub fn id(&self) -> &ProjectId {
+        &self.held.id
+    }
+
+    /// What a box sees, read-only, at `/workspace/inputs`.
+    pub fn inputs(&self) -> &Directory {
+        &self.held.inputs
+    }
+
+    /// What a box sees at `/workspace/work`. Located only (O_PATH): what is in it is the box's.
+    pub fn work(&self) -> &Directory {
+        &self.held.work
+    }
+
+    pub(crate) fn artifacts_of_all(&self) -> &OwnedFd {
+        &self.held.artifacts
+    }
+
+    pub(crate) fn workspace(&self) -> &Workspace {
+        &self.held.workspace
+    }
+
+    pub(crate) fn staging(&self) -> &OwnedFd {
+        self.held.workspace.staging()
+    }
+}
+
+/// Opens `work` and sees to its owner and mode, whoever made it and did not get further.
+fn open_work(directory: &OwnedFd, owner: Owner) -> rustix::io::Result<OwnedFd> {
+    let locate = || beneath::look_up(directory, WORK, OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
+    let work = match locate() {
+        Err(Errno::NOENT) => {
+            match rustix::fs::mkdirat(directory, WORK, PRIVATE_DIRECTORY) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+            locate()?
+        }
+        outcome => outcome?,
+    };
+    let status = rustix::fs::fstat(&work)?;
+    if (status.st_uid, status.st_gid) != (owner.uid, owner.gid) {
+        beneath::give(&work, owner.uid, owner.gid)?;
+    }
+    let mode = Mode::from_raw_mode(status.st_mode);
+    if !mode.contains(PRIVATE_DIRECTORY) {
+        beneath::set_mode(&work, mode | PRIVATE_DIRECTORY)?;
+    }
+    Ok(work)
+}

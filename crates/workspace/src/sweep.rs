@@ -1,0 +1,100 @@
+//! Removing what a crash left on its way: directories of boxes that are gone, files that never got their names,
+//! removals that were cut off.
+//!
+//! All of it lies among the staged of its workspace, so a sweep costs as much as there are workspaces and leftovers,
+//! however many projects and execs there were. Names are read as they come and never gathered. What the server did not
+//! make is not touched.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::Dir;
+use rustix::io::Errno;
+
+use crate::beneath;
+use crate::erase::erase;
+use crate::error::{Error, quote};
+use crate::exec_id::ExecId;
+use crate::remove::REMOVED;
+use crate::workspaces::{STAGING, Workspaces};
+
+/// What a sweep did.
+#[derive(Debug, Default)]
+pub struct Swept {
+    pub removed: u64,
+    /// What could not be removed; the rest was swept all the same.
+    pub failed: u64,
+    pub first_failure: Option<Error>,
+}
+
+impl Workspaces {
+    /// Removes the leftovers of every exec that does not run. Meant for the server's start, and right at any time if an
+    /// exec counts as running from before its inputs are written: everything staged carries the id of its exec.
+    pub fn sweep(&self, is_running: impl Fn(&ExecId) -> bool) -> Swept {
+        let mut swept = Swept::default();
+        swept.each_name(&self.root, |swept, user| {
+            let Some(holder) = swept.open(&self.root, user) else {
+                return;
+            };
+            swept.each_name(&holder, |swept, agent| {
+                let Some(staging) = swept.open(&holder, &format!("{agent}/{STAGING}")) else {
+                    return;
+                };
+                swept.each_name(&staging, |swept, name| {
+                    if is_leftover(name, &is_running) {
+                        let removed = erase(&staging, name);
+                        swept.removed += u64::from(removed.is_ok());
+                        swept.note(name, removed);
+                    }
+                });
+            });
+        });
+        swept
+    }
+}
+
+impl Swept {
+    fn each_name(&mut self, directory: &OwnedFd, mut act: impl FnMut(&mut Self, &str)) {
+        let names = Dir::read_from(directory);
+        let Some(mut names) = self.note("the names of a directory", names) else {
+            return;
+        };
+        while let Some(entry) = names.read() {
+            let Some(entry) = self.note("the names of a directory", entry) else {
+                return;
+            };
+            match entry.file_name().to_str() {
+                Ok("." | "..") | Err(_) => {}
+                Ok(name) => act(self, name),
+            }
+        }
+    }
+
+    /// A directory; anything else of that name is not the server's.
+    fn open(&mut self, parent: &OwnedFd, name: &str) -> Option<OwnedFd> {
+        match beneath::open_directory(parent, name) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => None,
+            outcome => self.note(name, outcome),
+        }
+    }
+
+    fn note<T>(&mut self, subject: &str, outcome: rustix::io::Result<T>) -> Option<T> {
+        match outcome {
+            Ok(value) => Some(value),
+            Err(errno) => {
+                self.failed += 1;
+                self.first_failure
+                    .get_or_insert_with(|| Error::Remove { subject: quote(subject), source: errno.into() });
+                None
+            }
+        }
+    }
+}
+
+/// Whether a staged name belongs to an exec that is over, or to nobody.
+fn is_leftover(name: &str, is_running: impl Fn(&ExecId) -> bool) -> bool {
+    let owner = name.split_once('.').map_or(name, |(owner, _)| owner);
+    match owner.parse::<ExecId>() {
+        Ok(exec) => !is_running(&exec),
+        Err(_) => name.starts_with(REMOVED),
+    }
+}

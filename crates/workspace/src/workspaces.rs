@@ -1,0 +1,129 @@
+//! The directory of all workspaces, and one workspace: the files of one agent of one user.
+//!
+//! Only the server can enter the root (0700), so that what other users of the machine may do does not depend on any
+//! mode further down. A workspace has a user of its own as root, and the server's otherwise; only what its boxes write
+//! to belongs to that user, and the directories that hold it stay the server's.
+
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::beneath::{self, PRIVATE_DIRECTORY};
+use crate::error::Error;
+use crate::name::{AgentId, ProjectId, UserId};
+use crate::project::Project;
+
+/// Passable by name for the user of a box, and not to be looked around in.
+pub(crate) const PASSABLE: Mode = Mode::from_raw_mode(0o711);
+pub(crate) const STAGING: &str = ".staging";
+pub(crate) const PROJECTS: &str = "projects";
+
+/// Whose files they are, as the host numbers users.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl Owner {
+    /// The server itself: the owner of every workspace without root's rights.
+    pub fn server() -> Self {
+        Self { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
+    }
+}
+
+/// All of them.
+#[derive(Debug)]
+pub struct Workspaces {
+    pub(crate) root: OwnedFd,
+    path: PathBuf,
+}
+
+/// One (user, agent). Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Workspace {
+    held: Arc<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    owner: Owner,
+    path: PathBuf,
+    projects: OwnedFd,
+    staging: OwnedFd,
+}
+
+impl Workspaces {
+    /// Opens the root, making it if it is missing. The operator may have put it behind a link of theirs.
+    pub fn open(root: &Path) -> Result<Self, Error> {
+        let fail = |source| Error::OpenRoot { path: root.to_owned(), source };
+        DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY.as_raw_mode()).create(root).map_err(fail)?;
+        let fail = |errno: Errno| fail(errno.into());
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let handle = rustix::fs::open(root, flags, Mode::empty()).map_err(fail)?;
+        let status = rustix::fs::fstat(&handle).map_err(fail)?;
+        if status.st_uid != Owner::server().uid {
+            return Err(Error::RootForeign { path: root.to_owned(), owner: status.st_uid });
+        }
+        if Mode::from_raw_mode(status.st_mode) != PRIVATE_DIRECTORY {
+            rustix::fs::fchmod(&handle, PRIVATE_DIRECTORY).map_err(fail)?;
+        }
+        let path = OsString::from_vec(beneath::real_path(&handle).map_err(fail)?).into();
+        Ok(Self { root: handle, path })
+    }
+
+    /// Opens a workspace, making it if it is missing.
+    pub fn workspace(&self, user: &UserId, agent: &AgentId, owner: Owner) -> Result<Workspace, Error> {
+        let fail = |place: String| move |errno: Errno| Error::OpenDirectory { place, source: errno.into() };
+        let holder = beneath::ensure_directory(&self.root, user.as_str(), PASSABLE).map_err(fail(user.to_string()))?;
+        let place = || format!("{user}/{agent}");
+        let directory = beneath::ensure_directory(&holder, agent.as_str(), PASSABLE).map_err(fail(place()))?;
+        let projects = beneath::ensure_directory(&directory, PROJECTS, PASSABLE).map_err(fail(PROJECTS.into()))?;
+        let staging = beneath::ensure_directory(&directory, STAGING, PASSABLE).map_err(fail(STAGING.into()))?;
+        let path = self.path.join(user.as_str()).join(agent.as_str());
+        Ok(Workspace { held: Arc::new(Held { owner, path, projects, staging }) })
+    }
+}
+
+impl Workspace {
+    /// Opens a project, making it if it is missing. Any number may ask at once.
+    pub fn project(&self, id: &ProjectId) -> Result<Project, Error> {
+        let fail = |errno: Errno| Error::OpenDirectory { place: format!("{PROJECTS}/{id}"), source: errno.into() };
+        let directory = beneath::ensure_directory(self.projects(), id.as_str(), PASSABLE).map_err(fail)?;
+        Project::open(self, id, &directory)
+    }
+
+    /// Opens a project that is there already, for reading what it has.
+    pub fn find_project(&self, id: &ProjectId) -> Result<Project, Error> {
+        match beneath::open_directory(self.projects(), id.as_str()) {
+            Ok(directory) => Project::open(self, id, &directory),
+            Err(Errno::NOENT) => Err(Error::ProjectMissing(id.clone())),
+            Err(errno) => Err(Error::OpenDirectory { place: format!("{PROJECTS}/{id}"), source: errno.into() }),
+        }
+    }
+
+    pub fn owner(&self) -> Owner {
+        self.held.owner
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.held.path
+    }
+
+    pub(crate) fn projects(&self) -> &OwnedFd {
+        &self.held.projects
+    }
+
+    /// Where things are while they are on their way: the artifacts of running boxes, files before they have their
+    /// names, what is being removed. All of it belongs to an exec and is swept when that is over.
+    pub(crate) fn staging(&self) -> &OwnedFd {
+        &self.held.staging
+    }
+}
