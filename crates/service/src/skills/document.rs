@@ -1,0 +1,157 @@
+//! Compiles JSON Schemas so that neither compiling nor checking can fetch, hang or swell.
+//!
+//! Nothing is ever retrieved: the library is built without the means, and told so once more. Patterns run on the engine
+//! whose time is linear in the text, so look-around and back-references are refused; the size of a compiled pattern is
+//! bounded. What a stranger's schema can multiply is bounded by the survey, which always comes first.
+
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
+use serde_json::Value;
+
+use super::reasons::Reasons;
+use super::survey::survey;
+
+/// Of one compiled pattern, in bytes; large enough for hundreds of repeated character classes.
+const LARGEST_PATTERN: usize = 1 << 20;
+
+/// The drafts that a manifest may write its interface in, by their `$schema`.
+const DRAFTS: [(&str, Draft); 2] = [
+    ("https://json-schema.org/draft/2020-12/schema", Draft::Draft202012),
+    ("http://json-schema.org/draft-07/schema", Draft::Draft7),
+];
+
+/// Compiles a schema that came from outside, or adds what is wrong with it at `prefix`.
+pub(super) fn compile_untrusted(schema: &Value, prefix: &str, reasons: &mut Reasons) -> Option<Validator> {
+    if let Err(objection) = survey(schema) {
+        reasons.add(&format!("{prefix}{}", objection.pointer), &objection.message);
+        return None;
+    }
+    let draft = match schema.get("$schema") {
+        None => Draft::Draft202012,
+        Some(named) => match DRAFTS.iter().find(|(uri, _)| is_named(named, uri)) {
+            Some((_, draft)) => *draft,
+            None => {
+                reasons.add(&format!("{prefix}/$schema"), "only the drafts 2020-12 and 07 are understood");
+                return None;
+            }
+        },
+    };
+    match compile(schema, draft) {
+        Ok(validator) => Some(validator),
+        Err(error) => {
+            reasons.add_error(prefix, &error);
+            None
+        }
+    }
+}
+
+/// Compiles a schema as it is.
+pub(super) fn compile(schema: &Value, draft: Draft) -> Result<Validator, ValidationError<'static>> {
+    let patterns = PatternOptions::regex().size_limit(LARGEST_PATTERN).dfa_size_limit(LARGEST_PATTERN);
+    jsonschema::options().with_draft(draft).offline().with_pattern_options(patterns).build(schema)
+}
+
+/// An empty fragment at the end is the older way of writing the same name.
+fn is_named(named: &Value, uri: &str) -> bool {
+    named.as_str().is_some_and(|named| named.strip_suffix('#').unwrap_or(named) == uri)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn wrong(schema: &Value) -> Vec<String> {
+        let mut reasons = Reasons::default();
+        let compiled = compile_untrusted(schema, "/interface/inputs", &mut reasons);
+        assert_eq!(compiled.is_some(), reasons.is_empty());
+        reasons.into_list()
+    }
+
+    #[test]
+    fn both_drafts_are_understood_and_no_other() {
+        for (uri, _) in DRAFTS {
+            assert_eq!(wrong(&json!({"$schema": uri})), [""; 0]);
+            assert_eq!(wrong(&json!({"$schema": format!("{uri}#")})), [""; 0]);
+        }
+        for uri in ["http://json-schema.org/draft-04/schema#", "https://example.invalid/meta", "", "file:///etc/passwd"]
+        {
+            let expected = "/interface/inputs/$schema: only the drafts 2020-12 and 07 are understood";
+            assert_eq!(wrong(&json!({"$schema": uri})), [expected]);
+        }
+        assert_eq!(wrong(&json!({"$schema": 7})).len(), 1);
+    }
+
+    #[test]
+    fn what_is_no_schema_is_refused_with_its_place() {
+        for (schema, place) in [
+            (json!({"type": "strnig"}), "/interface/inputs/type: "),
+            (json!({"properties": {"a": {"type": 5}}}), "/interface/inputs/properties/a/type: "),
+            (json!({"required": "a"}), "/interface/inputs/required: "),
+            (json!({"properties": {"a": 5}}), "/interface/inputs/properties/a: "),
+            (json!({"properties": {"a": {"pattern": "("}}}), "/interface/inputs/"),
+        ] {
+            let reasons = wrong(&schema);
+            assert!(reasons.len() == 1 && reasons[0].starts_with(place), "{schema}: {reasons:?}");
+        }
+    }
+
+    #[test]
+    fn patterns_that_could_run_away_are_refused() {
+        for pattern in ["(?=a)b", "(?<!a)b", "(a)\\1", "(a{1000}){1000}"] {
+            let reasons = wrong(&json!({"properties": {"a": {"pattern": pattern}}}));
+            assert_eq!(reasons.len(), 1, "{pattern}");
+            assert_eq!(wrong(&json!({"patternProperties": {pattern: {}}})).len(), 1, "{pattern}");
+        }
+        assert_eq!(wrong(&json!({"pattern": "^[\\w.-]{1,200}@\\d{3}$"})), [""; 0]);
+    }
+
+    /// Exponential for an engine that backtracks, linear for ours: with 100,000 characters the former never ends.
+    #[test]
+    fn a_vicious_pattern_ends() {
+        let mut reasons = Reasons::default();
+        let schema = json!({"type": "string", "pattern": "^(a|a)*(a+)+$"});
+        let validator = compile_untrusted(&schema, "", &mut reasons).expect("a valid schema");
+        assert!(!validator.is_valid(&json!(format!("{}!", "a".repeat(100_000)))));
+        assert!(validator.is_valid(&json!("a".repeat(100_000))));
+    }
+
+    /// One keyword within another, as deep and as wide as the survey lets pass, for every keyword that holds schemas. A
+    /// cost that doubled with each level would not end in a lifetime.
+    #[test]
+    fn the_worst_that_is_let_pass_ends() {
+        type Wrap = fn(Value) -> Value;
+        let wraps: [Wrap; 16] = [
+            |inner| json!({"not": inner}),
+            |inner| json!({"not": inner, "required": ["a"]}),
+            |inner| json!({"if": inner, "then": true, "else": false}),
+            |inner| json!({"if": inner.clone(), "then": inner.clone(), "else": inner}),
+            |inner| json!({"anyOf": [inner]}),
+            |inner| json!({"anyOf": [inner.clone(), inner]}),
+            |inner| json!({"oneOf": [inner]}),
+            |inner| json!({"oneOf": [inner.clone(), inner]}),
+            |inner| json!({"allOf": [inner.clone(), inner]}),
+            |inner| json!({"dependentSchemas": {"a": inner}}),
+            |inner| json!({"properties": {"a": inner}}),
+            |inner| json!({"patternProperties": {"a": inner}, "additionalProperties": false}),
+            |inner| json!({"items": inner}),
+            |inner| json!({"contains": inner}),
+            |inner| json!({"propertyNames": inner}),
+            |inner| json!({"not": inner, "unevaluatedProperties": false}),
+        ];
+        let instances = [json!({"a": 1}), json!({"b": 1}), json!({"a": "x"}), json!([[1]]), json!("a"), json!({})];
+        for wrap in wraps {
+            for innermost in [json!(true), json!({"type": "string"}), json!({"properties": {"a": {"type": "string"}}})]
+            {
+                let mut schema = innermost;
+                while survey(&wrap(schema.clone())).is_ok() {
+                    schema = wrap(schema);
+                }
+                let validator = compile(&schema, Draft::Draft202012).expect("a valid schema");
+                for instance in &instances {
+                    let said = validator.validate(instance).map_err(|error| error.masked_with("it").to_string());
+                    assert_eq!(validator.is_valid(instance), said.is_ok());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What can go wrong with the skills directory, and what can be wrong with a call.
+//!
+//! A bad manifest is no error: it is listed with its reasons, beside the good ones.
+
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("could not make the skills directory {}", path.display())]
+    MakeRoot {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("could not open the skills directory {}", path.display())]
+    OpenRoot {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("could not list the skills directory {}", path.display())]
+    ListRoot {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the skills directory {} holds more than {limit} folders; move some away", path.display())]
+    TooManySkills { path: PathBuf, limit: usize },
+    #[error("could not write the manifests' schema to {}", path.display())]
+    WriteSchema {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the schema for manifests that is built into this program does not compile: {reason}")]
+    BuiltInSchema { reason: String },
+}
+
+/// Inputs that the skill's interface does not allow. Names the field and never quotes its value, which may be secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {reason}")]
+pub struct InvalidInput {
+    pub field: String,
+    pub reason: String,
+}
+
+/// A call whose own keys (beside the inputs) mean nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {reason}")]
+pub struct InvalidArgument {
+    pub field: String,
+    pub reason: String,
+}

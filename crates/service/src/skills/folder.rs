@@ -1,0 +1,211 @@
+//! The skills directory, beneath a handle.
+//!
+//! It is the operator's own and no box can reach it; but whoever may write one skill should not be able to show the server
+//! another file through it, so nothing outside the directory is ever opened: links may lead about within, never out.
+//! Devices, FIFOs and files too large to be manifests are refused unread.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+
+use super::error::Error;
+
+const MANIFEST: &str = "manifest.json";
+const SCHEMA_FOLDER: &str = "_schema";
+const SCHEMA_FILE: &str = "manifest.schema.json";
+
+const LARGEST_MANIFEST: u64 = 1 << 20;
+
+/// Folders in the directory; beyond it, something else than skills was put there.
+pub(super) const MOST_SKILLS: usize = 4096;
+
+/// How often an open is tried that a concurrent rename disturbed.
+const TRIES: usize = 8;
+
+/// A file's times advance in steps of a few milliseconds: two changes in one step look like one. A file that was left
+/// alone for this long before it was read cannot have changed twice in the step in which it was read.
+const SETTLED_AFTER: Duration = Duration::from_secs(1);
+
+/// Tells two states of a file apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: i64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: stat.st_size,
+            modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
+            changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
+        }
+    }
+
+    /// Whether an unchanged stamp will prove an unchanged file, if it was taken at `now`.
+    pub(super) fn is_settled(&self, now: SystemTime) -> bool {
+        let changed =
+            u64::try_from(self.changed.0).map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds + 1));
+        changed.is_ok_and(|changed| now.duration_since(changed).is_ok_and(|age| age >= SETTLED_AFTER))
+    }
+}
+
+/// What is at a folder's `manifest.json`.
+#[derive(Debug)]
+pub(super) enum Looked {
+    /// There is no such folder.
+    Nothing,
+    File(ManifestFile),
+    /// There is something that is not read, and why.
+    Unreadable(String),
+}
+
+#[derive(Debug)]
+pub(super) struct ManifestFile {
+    pub(super) stamp: Stamp,
+    file: File,
+}
+
+impl ManifestFile {
+    pub(super) fn read(self) -> Result<Vec<u8>, String> {
+        let mut text = Vec::new();
+        // It may have grown since its size was looked at.
+        match self.file.take(LARGEST_MANIFEST + 1).read_to_end(&mut text) {
+            Ok(_) if text.len() as u64 <= LARGEST_MANIFEST => Ok(text),
+            Ok(_) => Err(too_large()),
+            Err(error) => Err(format!("{MANIFEST} could not be read: {error}")),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    handle: OwnedFd,
+}
+
+impl Folder {
+    pub(super) fn open(path: &Path) -> Result<Self, Error> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match rustix::fs::open(path, flags, Mode::empty()) {
+            Ok(handle) => Ok(Self { path: path.to_owned(), handle }),
+            Err(error) => Err(Error::OpenRoot { path: path.to_owned(), source: error.into() }),
+        }
+    }
+
+    /// The names of what may be skills, sorted. Names with an underscore or a dot in front are not skills.
+    pub(super) fn names(&self) -> Result<Vec<String>, Error> {
+        let failed = |error: Errno| Error::ListRoot { path: self.path.clone(), source: error.into() };
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.handle).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let may_be_folder =
+                matches!(entry.file_type(), FileType::Directory | FileType::Symlink | FileType::Unknown);
+            let name = entry.file_name().to_string_lossy();
+            if !may_be_folder || !is_skill_name(&name) {
+                continue;
+            }
+            if names.len() == MOST_SKILLS {
+                return Err(Error::TooManySkills { path: self.path.clone(), limit: MOST_SKILLS });
+            }
+            // A name that is not UTF-8 is not found again under its replacement, and so is no skill.
+            names.push(name.into_owned());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    pub(super) fn look(&self, name: &str) -> Looked {
+        if !is_skill_name(name) {
+            return Looked::Nothing;
+        }
+        let file = match self.open_beneath(&format!("{name}/{MANIFEST}")) {
+            Ok(handle) => File::from(handle),
+            Err(Errno::NOTDIR) => return Looked::Nothing,
+            Err(Errno::NOENT) => {
+                return match rustix::fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Err(_) => Looked::Nothing,
+                    Ok(_) => Looked::Unreadable(format!("there is no {MANIFEST}")),
+                };
+            }
+            Err(Errno::XDEV) => {
+                return Looked::Unreadable(format!("a link leads out of the skills directory; copy {MANIFEST} here"));
+            }
+            Err(error) => return Looked::Unreadable(format!("{MANIFEST} could not be opened: {error}")),
+        };
+        match rustix::fs::fstat(&file) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {
+                Looked::Unreadable(format!("{MANIFEST} is not a file"))
+            }
+            Ok(stat) if stat.st_size as u64 > LARGEST_MANIFEST => Looked::Unreadable(too_large()),
+            Ok(stat) => Looked::File(ManifestFile { stamp: Stamp::of(&stat), file }),
+            Err(error) => Looked::Unreadable(format!("{MANIFEST} could not be looked at: {error}")),
+        }
+    }
+
+    /// Nothing blocks: a FIFO opens without its writer, a terminal does not become ours.
+    fn open_beneath(&self, path: &str) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let mut opened = Err(Errno::AGAIN);
+        for _ in 0..TRIES {
+            opened = rustix::fs::openat2(&self.handle, path, flags, Mode::empty(), resolve);
+            if !matches!(opened, Err(Errno::AGAIN)) {
+                break;
+            }
+        }
+        opened
+    }
+
+    /// Puts the schema where editors find it, if another is there or none. The new file takes the old one's place
+    /// whole, so that no reader sees half of it.
+    pub(super) fn write_schema(&self, text: &str) -> Result<(), Error> {
+        let path = self.path.join(SCHEMA_FOLDER).join(SCHEMA_FILE);
+        let failed = |source: io::Error| Error::WriteSchema { path: path.clone(), source };
+        match rustix::fs::mkdirat(&self.handle, SCHEMA_FOLDER, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(failed(error.into())),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = rustix::fs::openat(&self.handle, SCHEMA_FOLDER, flags, Mode::empty())
+            .map_err(|error| failed(error.into()))?;
+        if self.holds(text) {
+            return Ok(());
+        }
+        // Two servers that start at once each write a file of their own; the last one wins with the same text.
+        let temporary = format!(".{SCHEMA_FILE}.{}", std::process::id());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let write = || -> io::Result<()> {
+            let mode = Mode::from_raw_mode(0o644);
+            File::from(rustix::fs::openat(&folder, &temporary, flags, mode)?).write_all(text.as_bytes())?;
+            Ok(rustix::fs::renameat(&folder, &temporary, &folder, SCHEMA_FILE)?)
+        };
+        write().map_err(failed)
+    }
+
+    fn holds(&self, text: &str) -> bool {
+        let Ok(handle) = self.open_beneath(&format!("{SCHEMA_FOLDER}/{SCHEMA_FILE}")) else { return false };
+        let mut found = Vec::new();
+        let read = File::from(handle).take(text.len() as u64 + 1).read_to_end(&mut found);
+        read.is_ok() && found == text.as_bytes()
+    }
+}
+
+/// One plain name, so that looking for it looks nowhere else.
+fn is_skill_name(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with(['_', '.']) && !name.contains(['/', '\0']) && name.len() <= 255
+}
+
+fn too_large() -> String {
+    format!("{MANIFEST} is larger than {LARGEST_MANIFEST} bytes")
+}

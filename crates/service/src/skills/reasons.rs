@@ -1,0 +1,100 @@
+//! The reasons why a manifest is not valid, fit to be shown.
+//!
+//! A reason is the JSON pointer of the place and a sentence. A manifest is a stranger's text until it has passed, so
+//! reasons are bounded in number and length and carry no control characters.
+
+use jsonschema::ValidationError;
+
+/// More than these would not be read.
+const MOST: usize = 20;
+const LONGEST_PLACE: usize = 200;
+const LONGEST_MESSAGE: usize = 300;
+
+/// A value that is longer than this is not repeated in a reason.
+const LONGEST_VALUE: usize = 80;
+
+#[derive(Debug, Default)]
+pub(super) struct Reasons {
+    shown: Vec<String>,
+    left_out: usize,
+}
+
+impl Reasons {
+    pub(super) fn is_empty(&self) -> bool {
+        self.shown.is_empty()
+    }
+
+    /// `pointer` is empty for the manifest as a whole.
+    pub(super) fn add(&mut self, pointer: &str, message: &str) {
+        if self.shown.len() == MOST {
+            self.left_out += 1;
+            return;
+        }
+        let place = if pointer.is_empty() { "the manifest" } else { pointer };
+        // Each is cut by itself: a long way to the place must not hide what is wrong there.
+        self.shown.push(format!("{}: {}", printable(place, LONGEST_PLACE), printable(message, LONGEST_MESSAGE)));
+    }
+
+    pub(super) fn add_error(&mut self, prefix: &str, error: &ValidationError<'_>) {
+        if self.shown.len() == MOST {
+            // Writing a value down only to leave it out again could be done a thousand times over.
+            self.left_out += 1;
+            return;
+        }
+        let pointer = format!("{prefix}{}", error.instance_path());
+        let is_short = error.instance().to_string().chars().nth(LONGEST_VALUE).is_none();
+        let message = if is_short { error.to_string() } else { error.masked_with("this value").to_string() };
+        self.add(&pointer, &message);
+    }
+
+    pub(super) fn into_list(mut self) -> Vec<String> {
+        if self.left_out > 0 {
+            self.shown.push(format!("and {} more", self.left_out));
+        }
+        self.shown
+    }
+}
+
+/// Escapes what could steer the reader's terminal, and cuts what would bury the sentence.
+pub(super) fn printable(text: &str, longest: usize) -> String {
+    let mut shown = String::new();
+    for (index, character) in text.chars().enumerate() {
+        if index == longest {
+            shown.push('…');
+            break;
+        }
+        if character.is_control() {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_few_short_and_printable() {
+        let mut reasons = Reasons::default();
+        assert!(reasons.is_empty());
+        for index in 0..25 {
+            reasons.add(&format!("/a/{index}"), "\u{1b}[2J");
+        }
+        let list = reasons.into_list();
+        assert_eq!(list.len(), MOST + 1);
+        assert_eq!(list[0], "/a/0: \\u{1b}[2J");
+        assert_eq!(list[MOST], "and 5 more");
+
+        let mut reasons = Reasons::default();
+        reasons.add("", &"é".repeat(1000));
+        let list = reasons.into_list();
+        assert_eq!(list[0], format!("the manifest: {}…", "é".repeat(LONGEST_MESSAGE)));
+
+        let mut reasons = Reasons::default();
+        reasons.add(&"/x".repeat(1000), "is wrong");
+        assert_eq!(reasons.into_list(), [format!("{}…: is wrong", "/x".repeat(LONGEST_PLACE / 2))]);
+    }
+}

@@ -1,0 +1,156 @@
+//! The skills that are there, kept as they were read until their files change.
+//!
+//! Every question looks at the directory, because an operator who has saved a file expects it to count; but a manifest
+//! is read and judged again only when its file is another one than before. No watcher: a look costs microseconds and
+//! cannot miss anything. One bad manifest concerns nobody but its own skill.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use serde::Serialize;
+
+use super::error::Error;
+use super::folder::{Folder, Looked, Stamp};
+use super::manifest::{InvalidManifest, Judge};
+use super::reasons::printable;
+use super::shipped::{Builtin, SCHEMA};
+use super::skill::Skill;
+
+/// The skills directory of a server.
+#[derive(Debug)]
+pub struct Skills {
+    root: PathBuf,
+    judge: Judge,
+    shipped: BTreeMap<&'static str, Judged>,
+    /// By folder. Bounded by the directory: what is not there is forgotten.
+    kept: Mutex<BTreeMap<String, Kept>>,
+}
+
+type Judged = Result<Arc<Skill>, Arc<InvalidManifest>>;
+
+#[derive(Debug)]
+struct Kept {
+    stamp: Stamp,
+    trust: Trust,
+    judged: Judged,
+}
+
+/// Whether an unchanged stamp proves an unchanged file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    Settled,
+    Fresh,
+}
+
+/// Everything that is there, each sorted by id.
+#[derive(Debug, Clone, Serialize)]
+pub struct Catalogue {
+    pub skills: Vec<Arc<Skill>>,
+    pub invalid: Vec<Arc<InvalidManifest>>,
+}
+
+/// What an id stands for.
+#[derive(Debug, Clone)]
+pub enum Found {
+    Skill(Arc<Skill>),
+    Invalid(Arc<InvalidManifest>),
+    Unknown,
+}
+
+impl Skills {
+    /// Makes the directory if it is missing. The shipped skills are there in any case.
+    pub fn open(root: &Path) -> Result<Self, Error> {
+        std::fs::create_dir_all(root).map_err(|source| Error::MakeRoot { path: root.to_owned(), source })?;
+        Folder::open(root)?;
+        let judge = Judge::new()?;
+        let shipped = Builtin::ALL.map(|builtin| {
+            let judged = judge.judge(builtin.id(), builtin.manifest().as_bytes());
+            (builtin.id(), judged.map(Arc::new).map_err(Arc::new))
+        });
+        Ok(Self { root: root.to_owned(), judge, shipped: shipped.into(), kept: Mutex::default() })
+    }
+
+    /// Writes the manifests' schema into the directory, for people and editors. A directory that cannot be written to
+    /// serves its skills all the same.
+    pub fn publish_schema(&self) -> Result<(), Error> {
+        Folder::open(&self.root)?.write_schema(SCHEMA)
+    }
+
+    /// All skills, as they are now.
+    pub fn list(&self) -> Result<Catalogue, Error> {
+        self.list_at(SystemTime::now())
+    }
+
+    /// One skill, as it is now.
+    pub fn find(&self, id: &str) -> Result<Found, Error> {
+        let folder = Folder::open(&self.root)?;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let judged = self.look(&folder, id, SystemTime::now(), &mut kept);
+        Ok(match judged.or_else(|| self.shipped.get(id).cloned()) {
+            Some(Ok(skill)) => Found::Skill(skill),
+            Some(Err(invalid)) => Found::Invalid(invalid),
+            None => Found::Unknown,
+        })
+    }
+
+    fn list_at(&self, now: SystemTime) -> Result<Catalogue, Error> {
+        let folder = Folder::open(&self.root)?;
+        let names = folder.names()?;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|name, _| names.binary_search(name).is_ok());
+        let mut all: BTreeMap<&str, Judged> = self.shipped.iter().map(|(id, judged)| (*id, judged.clone())).collect();
+        for name in &names {
+            if let Some(judged) = self.look(&folder, name, now, &mut kept) {
+                all.insert(name, judged);
+            }
+        }
+        let mut catalogue = Catalogue { skills: Vec::new(), invalid: Vec::new() };
+        for judged in all.into_values() {
+            match judged {
+                Ok(skill) => catalogue.skills.push(skill),
+                Err(invalid) => catalogue.invalid.push(invalid),
+            }
+        }
+        Ok(catalogue)
+    }
+
+    /// What the folder of this name holds, judged again if it changed.
+    fn look(&self, folder: &Folder, name: &str, now: SystemTime, kept: &mut BTreeMap<String, Kept>) -> Option<Judged> {
+        let unreadable = |reason| {
+            let id = printable(name, 255);
+            Some(Err(Arc::new(InvalidManifest { id, reasons: vec![reason] })))
+        };
+        let file = match folder.look(name) {
+            Looked::File(file) => file,
+            Looked::Nothing => {
+                kept.remove(name);
+                return None;
+            }
+            Looked::Unreadable(reason) => {
+                kept.remove(name);
+                return unreadable(reason);
+            }
+        };
+        let stamp = file.stamp;
+        if let Some(known) = kept.get(name)
+            && known.stamp == stamp
+            && known.trust == Trust::Settled
+        {
+            return Some(known.judged.clone());
+        }
+        let text = match file.read() {
+            Ok(text) => text,
+            Err(reason) => return unreadable(reason),
+        };
+        let judged = self.judge.judge(name, &text).map(Arc::new).map_err(Arc::new);
+        let trust = if stamp.is_settled(now) { Trust::Settled } else { Trust::Fresh };
+        kept.insert(name.to_owned(), Kept { stamp, trust, judged: judged.clone() });
+        Some(judged)
+    }
+}
+
+#[cfg(test)]
+#[path = "shelf_tests.rs"]
+mod tests;

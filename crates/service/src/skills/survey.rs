@@ -1,0 +1,293 @@
+//! Bounds what a schema of a manifest can cost, before anything compiles it.
+//!
+//! JSON Schema is a small language: references can repeat a part, and a dozen lines that each use the line before
+//! twice take longer to check than anybody waits. So references stay within the document and never lead back to
+//! themselves, and the schema *with every reference written out* is measured: how many values, how deep. What passes
+//! costs no more than that many steps for each part of the input. Regular expressions are counted, too; their own cost
+//! is bounded where they are compiled.
+//!
+//! Every string under a key like `$ref` is taken for a reference, also where it would be mere data (in a `default`, say):
+//! that refuses a few odd schemas and misses none.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+/// Values in the schema, references written out.
+const MOST_VALUES: usize = 5_000;
+/// Levels of values in values, references written out.
+const DEEPEST: usize = 32;
+const MOST_PATTERNS: usize = 64;
+/// Each `unevaluated…` keyword looks once more at everything within it, so one in another doubles the work.
+const MOST_UNEVALUATED: usize = 4;
+
+/// Keys that give a part a name that others refer to by address, or refer to what is only known while checking. With
+/// them the references could not be followed here.
+const REFUSED: [&str; 7] =
+    ["$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary"];
+
+/// What is wrong, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Objection {
+    pub(super) pointer: String,
+    pub(super) message: String,
+}
+
+/// Checks that the schema is bounded and refers to nothing but itself.
+pub(super) fn survey(schema: &Value) -> Result<(), Objection> {
+    let mut surveyor = Surveyor {
+        schema,
+        measured: HashMap::new(),
+        following: Vec::new(),
+        path: Vec::new(),
+        patterns: 0,
+        unevaluated: 0,
+    };
+    match surveyor.measure(schema) {
+        Ok(_) => Ok(()),
+        Err(message) => Err(Objection { pointer: surveyor.pointer(), message }),
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Extent {
+    values: usize,
+    depth: usize,
+}
+
+struct Surveyor<'a> {
+    schema: &'a Value,
+    /// Parts that references have led to, so that each is walked once.
+    measured: HashMap<&'a str, Extent>,
+    /// References that are being followed right now.
+    following: Vec<&'a str>,
+    path: Vec<String>,
+    patterns: usize,
+    unevaluated: usize,
+}
+
+impl<'a> Surveyor<'a> {
+    /// On an error `path` is left at the place that caused it.
+    fn measure(&mut self, value: &'a Value) -> Result<Extent, String> {
+        // Both bounds keep this function's own recursion short: what they refuse is too deep in any case.
+        if self.path.len() > DEEPEST || self.following.len() > DEEPEST {
+            return Err(too_deep());
+        }
+        let mut extent = Extent { values: 1, depth: 1 };
+        match value {
+            Value::Object(members) => {
+                for (key, member) in members {
+                    self.path.push(key.clone());
+                    self.check_keyword(key, member)?;
+                    let inner = match (key.as_str(), member) {
+                        ("$ref", Value::String(reference)) => self.follow(reference)?,
+                        _ => self.measure(member)?,
+                    };
+                    extent = extent.around(inner)?;
+                    self.path.pop();
+                }
+            }
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.path.push(index.to_string());
+                    let inner = self.measure(item)?;
+                    extent = extent.around(inner)?;
+                    self.path.pop();
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+        Ok(extent)
+    }
+
+    fn check_keyword(&mut self, key: &str, member: &Value) -> Result<(), String> {
+        let is_keyword = !matches!(member, Value::Object(_) | Value::Array(_));
+        if is_keyword && REFUSED.contains(&key) {
+            return Err(format!("{key} is not supported; refer to a part of this schema with $ref \"#/$defs/…\""));
+        }
+        if key == "$schema" && self.path.len() > 1 && is_keyword {
+            return Err("only the whole schema can name its draft".to_owned());
+        }
+        // What a reference leads to is in the document itself, where it is counted once.
+        if self.following.is_empty() { self.count_keyword(key, member) } else { Ok(()) }
+    }
+
+    fn count_keyword(&mut self, key: &str, member: &Value) -> Result<(), String> {
+        match (key, member) {
+            ("pattern", Value::String(_)) => self.patterns += 1,
+            ("patternProperties", Value::Object(patterns)) => self.patterns += patterns.len(),
+            ("unevaluatedProperties" | "unevaluatedItems", _) => self.unevaluated += 1,
+            _ => {}
+        }
+        if self.patterns > MOST_PATTERNS {
+            return Err(format!("the schema has more than {MOST_PATTERNS} patterns"));
+        }
+        if self.unevaluated > MOST_UNEVALUATED {
+            return Err(format!(
+                "the schema has more than {MOST_UNEVALUATED} of unevaluatedProperties and unevaluatedItems; \
+                 additionalProperties and items cost less"
+            ));
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, reference: &'a str) -> Result<Extent, String> {
+        // Percent-encoding is a second spelling of the same place, which a pointer does not know.
+        let pointer = match reference.strip_prefix('#') {
+            Some(pointer) if !pointer.contains('%') && (pointer.is_empty() || pointer.starts_with('/')) => pointer,
+            _ => {
+                return Err("only references within this schema are followed, like \"#/$defs/name\"; nothing is ever \
+                            fetched"
+                    .to_owned());
+            }
+        };
+        if let Some(extent) = self.measured.get(pointer) {
+            return Ok(*extent);
+        }
+        if self.following.contains(&pointer) {
+            return Err("the reference leads back to itself; schemas of inputs cannot be recursive".to_owned());
+        }
+        let Some(target) = self.schema.pointer(pointer) else {
+            return Err("the reference leads nowhere".to_owned());
+        };
+        self.following.push(pointer);
+        let here = std::mem::take(&mut self.path);
+        let extent = self.measure(target);
+        // Whoever wrote the reference looks for it, not for the part at its end.
+        self.path = here;
+        self.following.pop();
+        let extent = extent?;
+        self.measured.insert(pointer, extent);
+        Ok(extent)
+    }
+
+    fn pointer(&self) -> String {
+        self.path.iter().map(|part| format!("/{}", part.replace('~', "~0").replace('/', "~1"))).collect()
+    }
+}
+
+impl Extent {
+    fn around(self, inner: Self) -> Result<Self, String> {
+        let values = self.values.saturating_add(inner.values);
+        let depth = self.depth.max(inner.depth + 1);
+        if values > MOST_VALUES {
+            return Err(format!("the schema has more than {MOST_VALUES} values, counting references written out"));
+        }
+        if depth > DEEPEST {
+            return Err(too_deep());
+        }
+        Ok(Self { values, depth })
+    }
+}
+
+fn too_deep() -> String {
+    format!("the schema is nested more than {DEEPEST} levels deep, counting references written out")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn nested(levels: usize) -> Value {
+        (1..levels).fold(json!(true), |inner, _| json!({ "items": inner }))
+    }
+
+    fn message(schema: &Value) -> String {
+        survey(schema).map_or_else(|objection| objection.message, |()| "accepted".to_owned())
+    }
+
+    #[test]
+    fn ordinary_schemas_pass() {
+        for schema in [
+            json!(true),
+            json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"type": "string"}}}),
+            json!({"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object"}),
+            // Names of properties, not keywords.
+            json!({"properties": {"$id": {"type": "string"}, "$ref": {"type": "string"}, "$anchor": {}}}),
+            json!({"properties": {"a/b~c": {"$ref": "#/$defs/x~1y~0z"}}, "$defs": {"x/y~z": {}}}),
+            nested(DEEPEST),
+        ] {
+            assert_eq!(survey(&schema), Ok(()), "{schema}");
+        }
+    }
+
+    #[test]
+    fn references_stay_inside() {
+        for reference in [
+            "http://example.invalid/schema.json",
+            "https://json-schema.org/draft/2020-12/schema",
+            "file:///etc/passwd",
+            "other.json",
+            "other.json#/a",
+            "/etc/passwd",
+            "",
+            "#anchor",
+            "#/%24defs/a",
+            "urn:uuid:0",
+        ] {
+            let schema = json!({"properties": {"a": {"$ref": reference}}, "$defs": {"a": {}}});
+            let objection = survey(&schema).expect_err(reference);
+            assert_eq!(objection.pointer, "/properties/a/$ref");
+            assert!(objection.message.contains("only references within this schema"), "{objection:?}");
+        }
+        assert_eq!(message(&json!({"$ref": "#/$defs/b"})), "the reference leads nowhere");
+        for key in REFUSED {
+            assert!(message(&json!({"items": {key: "x"}})).contains("is not supported"), "{key}");
+        }
+        assert!(message(&json!({"items": {"$schema": "x"}})).contains("only the whole schema"));
+    }
+
+    #[test]
+    fn references_never_lead_back() {
+        for schema in [
+            json!({"$ref": "#"}),
+            json!({"properties": {"child": {"$ref": "#"}}}),
+            json!({"properties": {"a": {"items": {"$ref": "#/properties/a"}}}}),
+            json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"not": {"$ref": "#/$defs/a"}}}}),
+        ] {
+            assert!(message(&schema).contains("leads back to itself"), "{schema}");
+        }
+    }
+
+    #[test]
+    fn what_references_multiply_is_counted() {
+        // Each part uses the one before twice: 2^20 values of 60 lines.
+        let mut parts = serde_json::Map::from_iter([("p0".to_owned(), json!({"type": "string"}))]);
+        for index in 1..=20 {
+            let before = format!("#/$defs/p{}", index - 1);
+            parts.insert(format!("p{index}"), json!({"allOf": [{"$ref": before}, {"$ref": before}]}));
+        }
+        let schema = json!({"$ref": "#/$defs/p20", "$defs": parts});
+        let message = message(&schema);
+        assert!(message.contains("counting references written out"), "{message}");
+    }
+
+    #[test]
+    fn keywords_that_multiply_the_work_are_few() {
+        let unevaluated =
+            |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"not": inner, "unevaluatedItems": 1}));
+        assert_eq!(survey(&unevaluated(MOST_UNEVALUATED)), Ok(()));
+        assert!(message(&unevaluated(MOST_UNEVALUATED + 1)).contains("more than 4 of unevaluatedProperties"));
+        // Used often, counted once.
+        let part = json!({"pattern": "a", "unevaluatedProperties": false});
+        let uses: Vec<Value> = (0..100).map(|_| json!({"$ref": "#/$defs/part"})).collect();
+        assert_eq!(survey(&json!({"$defs": {"part": part}, "allOf": uses})), Ok(()));
+    }
+
+    #[test]
+    fn size_and_depth_end_somewhere() {
+        assert!(message(&nested(DEEPEST + 1)).contains("levels deep"));
+        assert!(message(&nested(120)).contains("levels deep"));
+        let chain: serde_json::Map<String, Value> =
+            (0..5000).map(|index| (format!("p{index}"), json!({"$ref": format!("#/p{}", index + 1)}))).collect();
+        assert!(message(&Value::Object(chain)).contains("levels deep"));
+        let wide = json!({"enum": vec![1; MOST_VALUES]});
+        assert!(message(&wide).contains("more than 5000 values"));
+        let patterns: Vec<Value> = (0..=MOST_PATTERNS).map(|index| json!({"pattern": format!("a{index}")})).collect();
+        assert!(message(&json!({"anyOf": patterns})).contains("more than 64 patterns"));
+        let patterns: serde_json::Map<String, Value> =
+            (0..=MOST_PATTERNS).map(|index| (format!("a{index}"), json!(true))).collect();
+        assert!(message(&json!({"patternProperties": patterns})).contains("more than 64 patterns"));
+    }
+}
