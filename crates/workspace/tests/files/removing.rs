@@ -1,0 +1,96 @@
+//! Removal and sweeping: everything that was meant goes, and nothing else.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use serde_json::json;
+use workspace::{Error, ExecId, Stream};
+
+use crate::lab::{Lab, MIB, input, names, surrender};
+
+#[test]
+fn the_files_of_one_exec_are_removed() {
+    let lab = Lab::new();
+    let keep = lab.begin();
+    let kept = keep.exec().clone();
+    keep.collect(0).unwrap().finish(&json!({})).unwrap();
+    let files = lab.begin();
+    let exec = files.exec().clone();
+    fs::create_dir_all(files.artifacts().path().join("a/b")).unwrap();
+    fs::write(files.artifacts().path().join("a/b/c"), "x").unwrap();
+    surrender(files.artifacts().path());
+    files.collect(MIB).unwrap().finish(&json!({})).unwrap();
+    for _ in 0..2 {
+        lab.project.remove_artifacts(&exec).unwrap();
+        assert_eq!(names(&lab.host("projects/p/artifacts")), [kept.as_str()]);
+    }
+    assert!(matches!(lab.project.artifacts(&exec), Err(Error::ExecMissing(_))));
+    // One that was never collected.
+    let abandoned = lab.begin();
+    fs::write(abandoned.artifacts().path().join("x"), "x").unwrap();
+    lab.project.remove_artifacts(&abandoned.exec().clone()).unwrap();
+    assert!(lab.staged().is_empty());
+    assert_eq!(lab.project.artifacts(&kept).unwrap().len(), 3);
+}
+
+#[test]
+fn a_project_is_removed_with_whatever_its_boxes_made() {
+    let lab = Lab::new();
+    let other = lab.workspace.project(&"other".parse().unwrap()).unwrap();
+    lab.project.write_inputs(&ExecId::random().unwrap(), &[input("a/b", "x")]).unwrap();
+    let work = lab.project.work().path().to_owned();
+    fs::create_dir_all(work.join("closed/inner/deep")).unwrap();
+    fs::write(work.join("closed/inner/file"), "x").unwrap();
+    symlink(lab.outside(), work.join("away")).unwrap();
+    symlink(lab.outside(), work.join("closed/inner/away")).unwrap();
+    surrender(&work);
+    for closed in ["closed/inner/deep", "closed/inner", "closed", ""] {
+        fs::set_permissions(work.join(closed), Permissions::from_mode(0o000)).unwrap();
+    }
+    let id = lab.project.id().clone();
+    for _ in 0..2 {
+        lab.workspace.remove_project(&id).unwrap();
+        assert_eq!(names(&lab.host("projects")), ["other"]);
+    }
+    assert!(lab.staged().is_empty());
+    // A handle of the old one leads nowhere, and the new one is empty.
+    assert!(lab.project.begin(&ExecId::random().unwrap()).is_err());
+    let again = lab.workspace.project(&id).unwrap();
+    assert!(names(again.inputs().path()).is_empty() && names(again.work().path()).is_empty());
+    assert!(other.begin(&ExecId::random().unwrap()).is_ok());
+    lab.check();
+}
+
+#[test]
+fn a_sweep_removes_the_leftovers_of_the_dead_alone() {
+    let lab = Lab::new();
+    let (dead, alive) = (lab.begin(), lab.begin());
+    dead.output(Stream::Stdout).append(b"last words").unwrap();
+    for files in [&dead, &alive] {
+        fs::create_dir_all(files.artifacts().path().join("a/b")).unwrap();
+        fs::write(files.artifacts().path().join("a/b/c"), "x").unwrap();
+        symlink(lab.outside(), files.artifacts().path().join("away")).unwrap();
+        fs::write(lab.host(&format!(".staging/{}.input-0", files.exec())), "x").unwrap();
+    }
+    fs::create_dir_all(lab.host(".staging/removed-0123/projects")).unwrap();
+    fs::write(lab.host(".staging/somebody's"), "not ours").unwrap();
+    // Things that no workspace is: a file, and links to a tree that looks like one.
+    let root = lab.directory.path().join("data/workspaces");
+    fs::write(root.join("file"), "x").unwrap();
+    let decoy = lab.directory.path().join("data/workspaces/user/decoy");
+    fs::create_dir(&decoy).unwrap();
+    symlink(lab.host(".staging"), decoy.join(".staging")).unwrap();
+
+    let swept = lab.workspaces.sweep(|exec| exec == alive.exec());
+    assert_eq!((swept.removed, swept.failed), (3, 0), "{:?}", swept.first_failure);
+    let mut left = vec![alive.exec().to_string(), format!("{}.input-0", alive.exec()), "somebody's".to_owned()];
+    left.sort();
+    assert_eq!(lab.staged(), left);
+    // What the dead exec printed is still there to be read.
+    let part = lab.project.read_output(dead.exec(), Stream::Stdout, 0, 100).unwrap();
+    assert_eq!(part.bytes, b"last words");
+    assert_eq!(lab.project.artifacts(dead.exec()).unwrap().len(), 2);
+    assert_eq!(lab.workspaces.sweep(|_| false).removed, 2);
+    assert_eq!(lab.workspaces.sweep(|_| false).removed, 0);
+    lab.check();
+}
