@@ -66,6 +66,23 @@ fn good_manifests_are_listed_and_bad_ones_say_why() {
 }
 
 #[test]
+fn the_example_of_the_guide_works() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/skills.md");
+    let guide = std::fs::read_to_string(guide).expect("the guide");
+    let (_, after) = guide.split_once("```json\n").expect("an example");
+    let (manifest, _) = after.split_once("```").expect("its end");
+    let (_directory, skills) = scratch();
+    put(&skills, "text.count", manifest);
+    let skill = find(&skills, "text.count").expect("a valid example");
+    skill.validate_inputs(&json!({"text": "one two three"})).expect("valid inputs");
+    let error = skill.validate_inputs(&json!({"txt": "one"})).expect_err("invalid inputs");
+    assert!(guide.contains(&format!("`{error}`")), "{error}");
+    for key in crate::skills::RESERVED {
+        assert!(guide.contains(&format!("`{key}`")), "{key}");
+    }
+}
+
+#[test]
 fn a_skill_is_listed_with_exactly_these_keys() {
     let skills = Skills::open(&fixtures()).expect("skills");
     let catalogue = serde_json::to_value(skills.list().expect("a list")).expect("JSON");
