@@ -1,1 +1,61 @@
 //! THE MEMORY: the only room that knows SQL.
+//!
+//! What is about to happen is on disk before it happens, and what became of it afterwards: [`Store::intend`] before a
+//! box is made, [`Store::finish`] after it is gone, exactly one ending for each. Every such fact is also an entry in a
+//! chain of hashes, in the same transaction, which [`Store::verify`] reads from end to end.
+//!
+//! SQLite in a file by default, PostgreSQL by URL; the same statements for both. This crate decides nothing, reads no
+//! clock, never sees the text of a token or the value of an environment variable, and never asks who is asking: a
+//! [`Scope`] says what can be seen.
+//!
+//! Reading order: the nouns (`exec`, `audit`, `tokens`, …), then how they are said to a database (`statement`,
+//! `driver`), how they are written (`writer`, `ledger`), and the verbs.
+
+mod digest;
+mod error;
+mod id;
+mod status;
+mod timestamp;
+
+mod audit;
+mod exec;
+mod page;
+
+mod columns;
+mod statement;
+
+mod database;
+mod driver;
+mod schema;
+
+mod ledger;
+mod store;
+mod writer;
+
+mod entries;
+mod find;
+mod finish;
+mod intend;
+mod prune;
+mod verify;
+
+mod backup;
+mod identities;
+mod settings;
+mod tokens;
+
+pub use audit::{Entry, Event, Link};
+pub use database::Database;
+pub use digest::Digest;
+pub use entries::AuditFilter;
+pub use error::Error;
+pub use exec::{Ending, Exec, Finish, Idempotency, Intent, Kept, NewExec, Reason, Start, Summary};
+pub use id::{AgentId, ExecId, TokenId, UserId};
+pub use page::{Cursor, Filter, Limit, Page, Scope};
+pub use prune::Keep;
+pub use settings::{Saved, Settings};
+pub use status::{EndedAs, Status};
+pub use store::Store;
+pub use timestamp::Timestamp;
+pub use tokens::{Holder, NewToken, Revocation, Token};
+pub use verify::{Finding, Progress, Verification};

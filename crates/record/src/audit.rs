@@ -1,0 +1,192 @@
+//! Entries of the audit chain: what is in one, and how it hangs on the one before.
+//!
+//! The hash of an entry covers every one of its columns and the hash of the entry before it. So whoever changes, removes
+//! or moves an entry has to write all later ones anew, up to the end, which is kept apart. Against somebody who can
+//! rewrite the whole database that is no proof: keep a head's number and hash elsewhere, and compare.
+
+use serde_json::{Value as Json, json};
+
+use crate::digest::Digest;
+use crate::driver::{BadColumn, Row};
+use crate::error::Error;
+use crate::id::{AgentId, UserId};
+use crate::statement::{Statement, Value, check_indexed, check_text};
+use crate::timestamp::Timestamp;
+
+pub(crate) const COLUMNS: &str = "seq, at, actor, action, subject, user_id, agent_id, detail, digest, previous, hash";
+
+/// Something that happened, for whoever asks later.
+#[derive(Debug, Clone)]
+pub struct Event {
+    pub at: Timestamp,
+    /// Who did it: a token's id, or a part of the program.
+    pub actor: String,
+    /// What was done, as `noun.verb`.
+    pub action: String,
+    /// What it was done to.
+    pub subject: String,
+    pub user_id: Option<UserId>,
+    pub agent_id: Option<AgentId>,
+    pub detail: Json,
+}
+
+impl Event {
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        check_text("actor", &self.actor)?;
+        check_indexed("action", &self.action)?;
+        check_indexed("subject", &self.subject)
+    }
+}
+
+/// One entry of the chain, as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub seq: i64,
+    pub at: Timestamp,
+    pub actor: String,
+    pub action: String,
+    pub subject: String,
+    pub user_id: Option<String>,
+    pub agent_id: Option<String>,
+    /// JSON, as text: what was hashed is what is shown.
+    pub detail: String,
+    /// Of the row that the entry speaks of, where it speaks of one.
+    pub digest: Option<Digest>,
+    pub previous: Digest,
+    pub hash: Digest,
+}
+
+/// An entry's number and hash: all that the next one has to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    pub seq: i64,
+    pub hash: Digest,
+}
+
+/// An entry that has no place in the chain yet.
+#[derive(Debug, Clone)]
+pub(crate) struct Draft {
+    pub(crate) event: Event,
+    pub(crate) digest: Option<Digest>,
+}
+
+impl Draft {
+    pub(crate) fn after(self, head: Link) -> Entry {
+        let Event { at, actor, action, subject, user_id, agent_id, detail } = self.event;
+        let mut entry = Entry {
+            seq: head.seq + 1,
+            at,
+            actor,
+            action,
+            subject,
+            user_id: user_id.map(|user| user.to_string()),
+            agent_id: agent_id.map(|agent| agent.to_string()),
+            detail: detail.to_string(),
+            digest: self.digest,
+            previous: head.hash,
+            hash: Digest::ZERO,
+        };
+        entry.hash = entry.computed_hash();
+        entry
+    }
+}
+
+impl Entry {
+    pub(crate) fn link(&self) -> Link {
+        Link { seq: self.seq, hash: self.hash }
+    }
+
+    /// Every column but the hash itself, in the order of [`COLUMNS`].
+    fn fields(&self) -> [Value; 10] {
+        [
+            self.seq.into(),
+            self.at.into(),
+            self.actor.as_str().into(),
+            self.action.as_str().into(),
+            self.subject.as_str().into(),
+            self.user_id.as_deref().into(),
+            self.agent_id.as_deref().into(),
+            self.detail.as_str().into(),
+            self.digest.into(),
+            self.previous.into(),
+        ]
+    }
+
+    pub(crate) fn computed_hash(&self) -> Digest {
+        Digest::of_fields("ringwall audit entry 1", &self.fields())
+    }
+
+    pub(crate) fn insertion(&self) -> Statement {
+        let text = "INSERT INTO audit (seq, at, actor, action, subject, user_id, agent_id, detail, digest, previous, hash) \
+                    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+        Statement::new("append to the audit chain", text).bind_all(self.fields()).bind(self.hash)
+    }
+
+    pub(crate) fn read(row: &Row) -> Result<Self, Error> {
+        row.read("audit", "seq", |row| {
+            Ok(Self {
+                seq: row.get("seq")?,
+                at: Timestamp::from_milliseconds(row.get("at")?),
+                actor: row.get("actor")?,
+                action: row.get("action")?,
+                subject: row.get("subject")?,
+                user_id: row.get("user_id")?,
+                agent_id: row.get("agent_id")?,
+                detail: row.get("detail")?,
+                digest: read_optional_digest(row, "digest")?,
+                previous: read_digest(row, "previous")?,
+                hash: read_digest(row, "hash")?,
+            })
+        })
+    }
+
+    /// The entry as one line of JSON, its detail as JSON and not as text within text.
+    pub fn to_json_line(&self) -> String {
+        let detail = serde_json::from_str(&self.detail).unwrap_or_else(|_| Json::from(self.detail.as_str()));
+        let line = json!({
+            "seq": self.seq,
+            "at": self.at,
+            "actor": self.actor,
+            "action": self.action,
+            "subject": self.subject,
+            "user_id": self.user_id,
+            "agent_id": self.agent_id,
+            "detail": detail,
+            "digest": self.digest,
+            "previous": self.previous,
+            "hash": self.hash,
+        });
+        format!("{line}\n")
+    }
+}
+
+impl Link {
+    /// The one row of `audit_head` or `audit_checkpoint`; that it is there is part of the schema.
+    pub(crate) fn read(row: Option<&Row>, table: &'static str) -> Result<Self, Error> {
+        let Some(row) = row else {
+            return Err(Error::CorruptRow {
+                table,
+                key: "1".to_owned(),
+                column: "seq",
+                source: sqlx::Error::RowNotFound.into(),
+            });
+        };
+        row.read(table, "seq", |row| Ok(Self { seq: row.get("seq")?, hash: read_digest(row, "hash")? }))
+    }
+}
+
+pub(crate) fn read_digest(row: &Row, column: &'static str) -> Result<Digest, BadColumn> {
+    let bytes: Vec<u8> = row.get(column)?;
+    to_digest(column, bytes)
+}
+
+pub(crate) fn read_optional_digest(row: &Row, column: &'static str) -> Result<Option<Digest>, BadColumn> {
+    let bytes: Option<Vec<u8>> = row.get(column)?;
+    bytes.map(|bytes| to_digest(column, bytes)).transpose()
+}
+
+fn to_digest(column: &'static str, bytes: Vec<u8>) -> Result<Digest, BadColumn> {
+    let length = bytes.len();
+    let wrong = |_| BadColumn::new(column, std::io::Error::other(format!("a digest has 32 bytes, not {length}")));
+    bytes.try_into().map(Digest::from_bytes).map_err(wrong)
+}

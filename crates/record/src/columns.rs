@@ -1,0 +1,298 @@
+//! The columns of `sandbox_execs`, from an intent and an ending and back.
+//!
+//! They fall into two groups: what is fixed by the intent, and what the ending fixes. The audit chain holds a digest of
+//! each group, taken over exactly what is stored, so that a row that was changed later can be told.
+
+use std::sync::LazyLock;
+
+use serde_json::Value as Json;
+
+use crate::audit::read_optional_digest;
+use crate::digest::Digest;
+use crate::driver::{BadColumn, Row};
+use crate::error::Error;
+use crate::exec::{Ending, Exec, Idempotency, Kept, NewExec, Reason, Start, Summary};
+use crate::statement::{Value, check_indexed, check_number, check_text};
+use crate::status::Status;
+use crate::timestamp::Timestamp;
+
+/// What the audit chain says of an exec, one entry at its intent and one at its ending.
+pub(crate) const INTENT_ACTION: &str = "exec.intent";
+pub(crate) const DENIED_ACTION: &str = "exec.denied";
+pub(crate) const OUTCOME_ACTION: &str = "exec.outcome";
+pub(crate) const LOST_ACTION: &str = "exec.lost";
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Integer,
+    Text,
+    Bytes,
+}
+
+const INTENT: [(&str, Kind); 19] = [
+    ("exec_id", Kind::Text),
+    ("user_id", Kind::Text),
+    ("agent_id", Kind::Text),
+    ("caller", Kind::Text),
+    ("idempotency_key", Kind::Text),
+    ("body_digest", Kind::Bytes),
+    ("project_id", Kind::Text),
+    ("task_id", Kind::Text),
+    ("conversation_id", Kind::Text),
+    ("skill_id", Kind::Text),
+    ("backend", Kind::Text),
+    ("image", Kind::Text),
+    ("cmd", Kind::Text),
+    ("args", Kind::Text),
+    ("cwd", Kind::Text),
+    ("env_keys", Kind::Text),
+    ("policy_snapshot", Kind::Text),
+    ("created_at", Kind::Integer),
+    ("artifacts_path", Kind::Text),
+];
+
+const ENDING: [(&str, Kind); 10] = [
+    ("status", Kind::Text),
+    ("exit_code", Kind::Integer),
+    ("error_reason", Kind::Text),
+    ("ended_at", Kind::Integer),
+    ("duration_ms", Kind::Integer),
+    ("protections", Kind::Text),
+    ("stdout_truncated", Kind::Integer),
+    ("stderr_truncated", Kind::Integer),
+    ("cpu_ms", Kind::Integer),
+    ("max_rss_bytes", Kind::Integer),
+];
+
+const SUMMARY: &str = "exec_id, user_id, agent_id, project_id, task_id, conversation_id, skill_id, backend, status, \
+                       exit_code, created_at, started_at, ended_at, duration_ms, artifacts_path";
+
+pub(crate) static SELECT_SUMMARY: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT seq, {SUMMARY} FROM sandbox_execs"));
+
+pub(crate) static SELECT_EXEC: LazyLock<String> = LazyLock::new(|| {
+    format!("SELECT seq, started_at, {}, {} FROM sandbox_execs", names(&INTENT).join(", "), names(&ENDING).join(", "))
+});
+
+/// Both groups under names of their own, for a join with the audit chain.
+pub(crate) static JOINED: LazyLock<String> = LazyLock::new(|| {
+    let renamed = INTENT.iter().chain(&ENDING).map(|(name, _)| format!("exec.{name} AS exec_{name}"));
+    renamed.collect::<Vec<_>>().join(", ")
+});
+
+/// `ON CONFLICT` without a target: the key may be used, or the id.
+pub(crate) static INSERT: LazyLock<String> = LazyLock::new(|| {
+    let columns = [&["seq", "started_at"], names(&INTENT).as_slice(), names(&ENDING).as_slice()].concat();
+    let places: Vec<String> = (1..=columns.len()).map(|place| format!("${place}")).collect();
+    format!("INSERT INTO sandbox_execs ({}) VALUES ({}) ON CONFLICT DO NOTHING", columns.join(", "), places.join(", "))
+});
+
+/// The exec's id comes after the values of the ending.
+pub(crate) static END: LazyLock<String> = LazyLock::new(|| {
+    let columns: Vec<String> = (1..).zip(names(&ENDING)).map(|(place, name)| format!("{name} = ${place}")).collect();
+    format!(
+        "UPDATE sandbox_execs SET {} WHERE exec_id = ${} AND ended_at IS NULL RETURNING user_id, agent_id",
+        columns.join(", "),
+        columns.len() + 1
+    )
+});
+
+fn names(columns: &[(&'static str, Kind)]) -> Vec<&'static str> {
+    columns.iter().map(|(name, _)| *name).collect()
+}
+
+/// What an intent fixes, in the order of its columns.
+pub(crate) fn intent_values(exec: &NewExec) -> Result<Vec<Value>, Error> {
+    for (column, text) in [("caller", &exec.caller), ("project_id", &exec.project_id)] {
+        check_indexed(column, text)?;
+    }
+    for (column, text) in
+        [("backend", &exec.backend), ("cmd", &exec.cmd), ("cwd", &exec.cwd), ("artifacts_path", &exec.artifacts_path)]
+    {
+        check_text(column, text)?;
+    }
+    let key = exec.idempotency.as_ref().map(|idempotency| &idempotency.key);
+    for (column, text) in [("idempotency_key", key), ("task_id", exec.task_id.as_ref())] {
+        text.map_or(Ok(()), |text| check_indexed(column, text))?;
+    }
+    for (column, text) in
+        [("conversation_id", &exec.conversation_id), ("skill_id", &exec.skill_id), ("image", &exec.image)]
+    {
+        text.as_ref().map_or(Ok(()), |text| check_text(column, text))?;
+    }
+    Ok(vec![
+        exec.exec_id.as_str().into(),
+        exec.user_id.as_str().into(),
+        exec.agent_id.as_str().into(),
+        exec.caller.as_str().into(),
+        key.cloned().into(),
+        exec.idempotency.as_ref().map(|idempotency| idempotency.body_digest).into(),
+        exec.project_id.as_str().into(),
+        exec.task_id.clone().into(),
+        exec.conversation_id.clone().into(),
+        exec.skill_id.clone().into(),
+        exec.backend.as_str().into(),
+        exec.image.clone().into(),
+        exec.cmd.as_str().into(),
+        Json::from(exec.args.clone()).to_string().into(),
+        exec.cwd.as_str().into(),
+        Json::from(exec.env_keys.clone()).to_string().into(),
+        exec.policy_snapshot.to_string().into(),
+        exec.created_at.into(),
+        exec.artifacts_path.as_str().into(),
+    ])
+}
+
+/// What an ending fixes, in the order of its columns.
+pub(crate) fn ending_values(ending: &Ending) -> Result<Vec<Value>, Error> {
+    let number = |column, number: Option<u64>| number.map(|number| check_number(column, number)).transpose();
+    Ok(vec![
+        Status::from(ending.status).as_str().into(),
+        ending.exit_code.map(i64::from).into(),
+        ending.error_reason.as_ref().map(reason_text).into(),
+        ending.ended_at.into(),
+        number("duration_ms", ending.duration_ms)?.into(),
+        ending.protections.as_ref().map(Json::to_string).into(),
+        i64::from(ending.stdout == Kept::Truncated).into(),
+        i64::from(ending.stderr == Kept::Truncated).into(),
+        number("cpu_ms", ending.cpu_ms)?.into(),
+        number("max_rss_bytes", ending.max_rss_bytes)?.into(),
+    ])
+}
+
+/// What stands in the ending's columns when an exec enters the record: an ending only for what was denied.
+pub(crate) fn first_values(exec: &NewExec) -> Vec<Value> {
+    let (status, reason, ended_at) = match &exec.start {
+        Start::Queued => (Status::Queued, None, None),
+        Start::AwaitingApproval => (Status::AwaitingApproval, None, None),
+        Start::Running { .. } => (Status::Running, None, None),
+        Start::Denied(reason) => (Status::PolicyDenied, Some(reason_text(reason)), Some(exec.created_at)),
+    };
+    let nothing = Value::Integer(None);
+    vec![
+        status.as_str().into(),
+        nothing.clone(),
+        reason.into(),
+        ended_at.into(),
+        nothing.clone(),
+        Value::Text(None),
+        0.into(),
+        0.into(),
+        nothing.clone(),
+        nothing,
+    ]
+}
+
+fn reason_text(reason: &Reason) -> String {
+    serde_json::json!({ "code": reason.code, "message": reason.message }).to_string()
+}
+
+pub(crate) fn intent_digest<'v>(values: impl IntoIterator<Item = &'v Value>) -> Digest {
+    Digest::of_fields("ringwall exec intent 1", values)
+}
+
+pub(crate) fn ending_digest<'v>(values: impl IntoIterator<Item = &'v Value>) -> Digest {
+    Digest::of_fields("ringwall exec ending 1", values)
+}
+
+/// The digest that an entry with this action has to carry, from a row that is joined with its exec; nothing when there
+/// is no such exec, or when the action speaks of none.
+pub(crate) fn stored_digest(action: &str, row: &Row) -> Result<Option<Digest>, BadColumn> {
+    if row.get::<Option<String>>("exec_exec_id")?.is_none() {
+        return Ok(None);
+    }
+    let stored = |(name, kind): (&'static String, Kind)| {
+        Ok(match kind {
+            Kind::Integer => Value::Integer(row.get(name)?),
+            Kind::Text => Value::Text(row.get(name)?),
+            Kind::Bytes => Value::Bytes(row.get(name)?),
+        })
+    };
+    let kinds = INTENT.iter().chain(&ENDING).map(|(_, kind)| *kind);
+    let values = JOINED_NAMES.iter().zip(kinds).map(stored).collect::<Result<Vec<_>, BadColumn>>()?;
+    let (intent, ending) = values.split_at(INTENT.len());
+    Ok(match action {
+        INTENT_ACTION => Some(intent_digest(intent)),
+        DENIED_ACTION => Some(intent_digest(&values)),
+        OUTCOME_ACTION | LOST_ACTION => Some(ending_digest(ending)),
+        _ => None,
+    })
+}
+
+static JOINED_NAMES: LazyLock<Vec<String>> =
+    LazyLock::new(|| INTENT.iter().chain(&ENDING).map(|(name, _)| format!("exec_{name}")).collect());
+
+pub(crate) fn read_summary(row: &Row) -> Result<(i64, Summary), Error> {
+    row.read("sandbox_execs", "exec_id", |row| Ok((row.get("seq")?, summary(row)?)))
+}
+
+pub(crate) fn read_exec(row: &Row) -> Result<Exec, Error> {
+    row.read("sandbox_execs", "exec_id", |row| {
+        let key: Option<String> = row.get("idempotency_key")?;
+        let body_digest = read_optional_digest(row, "body_digest")?;
+        Ok(Exec {
+            summary: summary(row)?,
+            seq: row.get("seq")?,
+            caller: row.get("caller")?,
+            idempotency: key.zip(body_digest).map(|(key, body_digest)| Idempotency { key, body_digest }),
+            image: row.get("image")?,
+            cmd: row.get("cmd")?,
+            args: json(row, "args")?,
+            cwd: row.get("cwd")?,
+            env_keys: json(row, "env_keys")?,
+            policy_snapshot: json(row, "policy_snapshot")?,
+            protections: optional_json(row, "protections")?,
+            error_reason: optional_json(row, "error_reason")?,
+            stdout: kept(row, "stdout_truncated")?,
+            stderr: kept(row, "stderr_truncated")?,
+            cpu_ms: count(row, "cpu_ms")?,
+            max_rss_bytes: count(row, "max_rss_bytes")?,
+        })
+    })
+}
+
+fn summary(row: &Row) -> Result<Summary, BadColumn> {
+    let at = |column| Ok(row.get::<Option<i64>>(column)?.map(Timestamp::from_milliseconds));
+    let exit_code: Option<i64> = row.get("exit_code")?;
+    let exit_code = exit_code.map(i32::try_from).transpose().map_err(|error| BadColumn::new("exit_code", error))?;
+    Ok(Summary {
+        exec_id: name(row, "exec_id")?,
+        user_id: name(row, "user_id")?,
+        agent_id: name(row, "agent_id")?,
+        project_id: row.get("project_id")?,
+        task_id: row.get("task_id")?,
+        conversation_id: row.get("conversation_id")?,
+        skill_id: row.get("skill_id")?,
+        backend: row.get("backend")?,
+        status: name(row, "status")?,
+        exit_code,
+        created_at: Timestamp::from_milliseconds(row.get("created_at")?),
+        started_at: at("started_at")?,
+        ended_at: at("ended_at")?,
+        duration_ms: count(row, "duration_ms")?,
+        artifacts_path: row.get("artifacts_path")?,
+    })
+}
+
+/// A name or a word that has a type of its own.
+pub(crate) fn name<T: std::str::FromStr<Err = Error>>(row: &Row, column: &'static str) -> Result<T, BadColumn> {
+    row.get::<String>(column)?.parse().map_err(|error: Error| BadColumn::new(column, error))
+}
+
+fn json<T: serde::de::DeserializeOwned>(row: &Row, column: &'static str) -> Result<T, BadColumn> {
+    serde_json::from_str(&row.get::<String>(column)?).map_err(|error| BadColumn::new(column, error))
+}
+
+fn optional_json<T: serde::de::DeserializeOwned>(row: &Row, column: &'static str) -> Result<Option<T>, BadColumn> {
+    let text: Option<String> = row.get(column)?;
+    text.map(|text| serde_json::from_str(&text)).transpose().map_err(|error| BadColumn::new(column, error))
+}
+
+fn count(row: &Row, column: &'static str) -> Result<Option<u64>, BadColumn> {
+    let number: Option<i64> = row.get(column)?;
+    number.map(u64::try_from).transpose().map_err(|error| BadColumn::new(column, error))
+}
+
+fn kept(row: &Row, column: &'static str) -> Result<Kept, BadColumn> {
+    Ok(if row.get::<i64>(column)? == 0 { Kept::Whole } else { Kept::Truncated })
+}

@@ -1,0 +1,162 @@
+//! Which database, and how connections to it are made.
+//!
+//! SQLite: a write-ahead log, and every commit on disk before it is acknowledged. The file is made here, with mode 0600,
+//! and never opened here when it exists: closing any descriptor of a database's file drops the locks that SQLite holds
+//! on it in the same process. PostgreSQL: whatever the URL says, with bounds on waiting.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions, Connection as _};
+
+use crate::driver::{Connection, Pool};
+use crate::error::Error;
+use crate::schema;
+
+/// How long anybody waits for a lock before it is said that the database is busy.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Reads are short; more connections than this only wait for the same disk.
+const READERS: u32 = 4;
+
+#[derive(Clone)]
+pub enum Database {
+    /// A file, made when it is not there. Its directory must be ours alone.
+    Sqlite(PathBuf),
+    /// `postgres://user:password@host/database`
+    Postgres(String),
+}
+
+/// A URL may hold a password.
+impl fmt::Debug for Database {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Database::Sqlite(path) => formatter.debug_tuple("Sqlite").field(path).finish(),
+            Database::Postgres(_) => formatter.write_str("Postgres(…)"),
+        }
+    }
+}
+
+/// How to connect, with everything checked that can be checked without connecting.
+#[derive(Debug, Clone)]
+pub(crate) enum Connector {
+    Sqlite(Box<SqliteConnectOptions>),
+    Postgres(Box<PgConnectOptions>),
+}
+
+impl Connector {
+    pub(crate) fn new(database: &Database) -> Result<Self, Error> {
+        match database {
+            Database::Sqlite(path) => {
+                prepare_file(path)?;
+                let options = SqliteConnectOptions::new()
+                    .filename(path)
+                    .busy_timeout(PATIENCE)
+                    .journal_mode(SqliteJournalMode::Wal)
+                    .synchronous(SqliteSynchronous::Full)
+                    // A schema that somebody planted cannot call functions with effects, and a damaged page is
+                    // noticed when it is read.
+                    .pragma("trusted_schema", "OFF")
+                    .pragma("cell_size_check", "ON")
+                    // The log shrinks again after a burst.
+                    .pragma("journal_size_limit", "67108864")
+                    .disable_statement_logging();
+                Ok(Connector::Sqlite(Box::new(options)))
+            }
+            Database::Postgres(url) => {
+                let options = PgConnectOptions::from_str(url).map_err(|error| Error::Url(Arc::new(error)))?;
+                let milliseconds = |duration: Duration| duration.as_millis().to_string();
+                let options = options
+                    .application_name("ringwall")
+                    .options([
+                        ("lock_timeout", milliseconds(PATIENCE)),
+                        ("statement_timeout", milliseconds(PATIENCE * 12)),
+                        // A writer whose machine vanished in a transaction would lock out all others.
+                        ("idle_in_transaction_session_timeout", milliseconds(PATIENCE * 12)),
+                        ("synchronous_commit", "on".to_owned()),
+                    ])
+                    .disable_statement_logging();
+                Ok(Connector::Postgres(Box::new(options)))
+            }
+        }
+    }
+
+    /// A connection that writes.
+    pub(crate) async fn connect(&self) -> Result<Connection, Error> {
+        let connecting = async {
+            Ok(match self {
+                Connector::Sqlite(options) => Connection::Sqlite(Box::new(options.connect().await?)),
+                Connector::Postgres(options) => Connection::Postgres(Box::new(options.connect().await?)),
+            })
+        };
+        // SQLite waits for a lock with a bound of its own, in which opening can take more than one.
+        match tokio::time::timeout(PATIENCE * 2, connecting).await {
+            Ok(connected) => connected.map_err(|error| Error::from_database("connect to the database", error)),
+            Err(_) => Err(Error::Busy),
+        }
+    }
+
+    pub(crate) async fn migrate(&self) -> Result<(), Error> {
+        match self.connect().await? {
+            Connection::Sqlite(mut connection) => {
+                schema::migrate_sqlite(&mut connection).await?;
+                // What a failed close leaves, the next open finds.
+                let _ = connection.close().await;
+            }
+            Connection::Postgres(mut connection) => {
+                schema::migrate_postgres(&mut connection).await?;
+                let _ = connection.close().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Connections that only read. None is made before it is needed.
+    pub(crate) fn readers(&self) -> Pool {
+        match self {
+            Connector::Sqlite(options) => {
+                let pool = SqlitePoolOptions::new().max_connections(READERS).acquire_timeout(PATIENCE);
+                let options = options.as_ref().clone().read_only(true);
+                Pool::Sqlite(pool.test_before_acquire(false).connect_lazy_with(options))
+            }
+            Connector::Postgres(options) => {
+                let pool = PgPoolOptions::new().max_connections(READERS).acquire_timeout(PATIENCE);
+                let options = options.as_ref().clone().options([("default_transaction_read_only", "on")]);
+                Pool::Postgres(pool.connect_lazy_with(options))
+            }
+        }
+    }
+}
+
+/// Sees to it that the file is there, is a file, and is nobody else's to read. SQLite gives its log the same mode.
+fn prepare_file(path: &Path) -> Result<(), Error> {
+    let failed = |doing| {
+        move |errno: rustix::io::Errno| Error::File { doing, path: path.to_owned(), source: Arc::new(errno.into()) }
+    };
+    let private = Mode::RUSR | Mode::WUSR;
+    match create_private(path) {
+        Ok(_) => return Ok(()),
+        Err(rustix::io::Errno::EXIST) => {}
+        Err(errno) => return Err(failed("create the database")(errno)),
+    }
+    let found = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map_err(failed("look at the database"))?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+        return Err(Error::NotAFile(path.to_owned()));
+    }
+    if !Mode::from_raw_mode(found.st_mode).difference(private).is_empty() {
+        rustix::fs::chmodat(CWD, path, private, AtFlags::empty()).map_err(failed("protect the database"))?;
+    }
+    Ok(())
+}
+
+/// Makes a file that was not there, for us alone. Whatever is there already, a link too, is left as it is.
+pub(crate) fn create_private(path: &Path) -> Result<rustix::fd::OwnedFd, rustix::io::Errno> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    rustix::fs::openat(CWD, path, flags, Mode::RUSR | Mode::WUSR)
+}

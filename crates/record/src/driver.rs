@@ -1,0 +1,228 @@
+//! The two databases behind one face: statements go in, rows come out.
+//!
+//! A small enumeration instead of the driver for any database, which knows fewer types and checks less. Nothing here
+//! knows a table; the only texts that differ between the two are those that begin a transaction.
+
+use std::sync::Arc;
+
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{Arguments, AssertSqlSafe, Connection as _, Postgres, Row as _, Sqlite};
+
+use crate::error::Error;
+use crate::statement::{Statement, Value};
+
+#[derive(Debug, Clone)]
+pub(crate) enum Pool {
+    Sqlite(sqlx::SqlitePool),
+    Postgres(sqlx::PgPool),
+}
+
+#[derive(Debug)]
+pub(crate) enum Connection {
+    Sqlite(Box<sqlx::SqliteConnection>),
+    Postgres(Box<sqlx::PgConnection>),
+}
+
+/// Undone when it is dropped.
+#[derive(Debug)]
+pub(crate) enum Transaction<'c> {
+    Sqlite(sqlx::Transaction<'c, Sqlite>),
+    Postgres(sqlx::Transaction<'c, Postgres>),
+}
+
+pub(crate) enum Row {
+    Sqlite(SqliteRow),
+    Postgres(PgRow),
+}
+
+impl Pool {
+    pub(crate) async fn rows(&self, statement: Statement) -> Result<Vec<Row>, Error> {
+        let purpose = statement.purpose;
+        let text = AssertSqlSafe(statement.text);
+        let rows = match self {
+            Pool::Sqlite(pool) => sqlx::query_with(text, for_sqlite(statement.values)?)
+                .fetch_all(pool)
+                .await
+                .map(|rows| rows.into_iter().map(Row::Sqlite).collect()),
+            Pool::Postgres(pool) => sqlx::query_with(text, for_postgres(statement.values)?)
+                .fetch_all(pool)
+                .await
+                .map(|rows| rows.into_iter().map(Row::Postgres).collect()),
+        };
+        rows.map_err(|error| Error::from_database(purpose, error))
+    }
+
+    pub(crate) async fn row(&self, statement: Statement) -> Result<Option<Row>, Error> {
+        Ok(self.rows(statement).await?.into_iter().next())
+    }
+
+    /// Many reads that all see the same moment.
+    pub(crate) async fn snapshot(&self) -> Result<Transaction<'static>, Error> {
+        let begun = match self {
+            Pool::Sqlite(pool) => pool.begin().await.map(Transaction::Sqlite),
+            Pool::Postgres(pool) => {
+                let text = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+                pool.begin_with(text).await.map(Transaction::Postgres)
+            }
+        };
+        begun.map_err(|error| Error::from_database("begin to read", error))
+    }
+
+    pub(crate) async fn close(&self) {
+        match self {
+            Pool::Sqlite(pool) => pool.close().await,
+            Pool::Postgres(pool) => pool.close().await,
+        }
+    }
+}
+
+impl Connection {
+    /// SQLite takes its one lock for writing at once: a transaction that first reads and then wants to write could be
+    /// refused in its middle.
+    pub(crate) async fn begin(&mut self) -> Result<Transaction<'_>, sqlx::Error> {
+        match self {
+            Connection::Sqlite(connection) => connection.begin_with("BEGIN IMMEDIATE").await.map(Transaction::Sqlite),
+            Connection::Postgres(connection) => connection.begin().await.map(Transaction::Postgres),
+        }
+    }
+
+    pub(crate) async fn close(self) {
+        // What is committed is on disk already; a failing farewell changes nothing.
+        let _ = match self {
+            Connection::Sqlite(connection) => connection.close().await,
+            Connection::Postgres(connection) => connection.close().await,
+        };
+    }
+}
+
+impl Transaction<'_> {
+    pub(crate) async fn rows(&mut self, statement: Statement) -> Result<Vec<Row>, Error> {
+        let purpose = statement.purpose;
+        let text = AssertSqlSafe(statement.text);
+        let rows = match self {
+            Transaction::Sqlite(transaction) => sqlx::query_with(text, for_sqlite(statement.values)?)
+                .fetch_all(&mut **transaction)
+                .await
+                .map(|rows| rows.into_iter().map(Row::Sqlite).collect()),
+            Transaction::Postgres(transaction) => sqlx::query_with(text, for_postgres(statement.values)?)
+                .fetch_all(&mut **transaction)
+                .await
+                .map(|rows| rows.into_iter().map(Row::Postgres).collect()),
+        };
+        rows.map_err(|error| Error::from_database(purpose, error))
+    }
+
+    pub(crate) async fn row(&mut self, statement: Statement) -> Result<Option<Row>, Error> {
+        Ok(self.rows(statement).await?.into_iter().next())
+    }
+
+    /// How many rows were affected.
+    pub(crate) async fn execute(&mut self, statement: Statement) -> Result<u64, Error> {
+        let purpose = statement.purpose;
+        let text = AssertSqlSafe(statement.text);
+        let affected = match self {
+            Transaction::Sqlite(transaction) => sqlx::query_with(text, for_sqlite(statement.values)?)
+                .execute(&mut **transaction)
+                .await
+                .map(|done| done.rows_affected()),
+            Transaction::Postgres(transaction) => sqlx::query_with(text, for_postgres(statement.values)?)
+                .execute(&mut **transaction)
+                .await
+                .map(|done| done.rows_affected()),
+        };
+        affected.map_err(|error| Error::from_database(purpose, error))
+    }
+
+    /// For the one row that writers take turns on; SQLite has locked everything already.
+    pub(crate) fn for_update(&self) -> &'static str {
+        match self {
+            Transaction::Sqlite(_) => "",
+            Transaction::Postgres(_) => " FOR UPDATE",
+        }
+    }
+
+    pub(crate) async fn commit(self) -> Result<(), sqlx::Error> {
+        match self {
+            Transaction::Sqlite(transaction) => transaction.commit().await,
+            Transaction::Postgres(transaction) => transaction.commit().await,
+        }
+    }
+
+    pub(crate) async fn rollback(self) -> Result<(), sqlx::Error> {
+        match self {
+            Transaction::Sqlite(transaction) => transaction.rollback().await,
+            Transaction::Postgres(transaction) => transaction.rollback().await,
+        }
+    }
+}
+
+/// A column that does not hold what it should.
+#[derive(Debug)]
+pub(crate) struct BadColumn {
+    column: &'static str,
+    source: sqlx::Error,
+}
+
+impl BadColumn {
+    pub(crate) fn new(column: &'static str, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self { column, source: sqlx::Error::Decode(Box::new(source)) }
+    }
+}
+
+impl Row {
+    pub(crate) fn get<T>(&self, column: &'static str) -> Result<T, BadColumn>
+    where
+        T: for<'r> sqlx::Decode<'r, Sqlite> + sqlx::Type<Sqlite>,
+        T: for<'r> sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres>,
+    {
+        let value = match self {
+            Row::Sqlite(row) => row.try_get(column),
+            Row::Postgres(row) => row.try_get(column),
+        };
+        value.map_err(|source| BadColumn { column, source })
+    }
+
+    /// Reads the row as something, and says which row of which table it was when that fails.
+    pub(crate) fn read<T>(
+        &self,
+        table: &'static str,
+        key: &'static str,
+        read: impl FnOnce(&Self) -> Result<T, BadColumn>,
+    ) -> Result<T, Error> {
+        read(self).map_err(|BadColumn { column, source }| {
+            let number = || self.get::<i64>(key).map(|number| number.to_string());
+            let key = self.get::<String>(key).or_else(|_| number()).unwrap_or_default();
+            Error::CorruptRow { table, key, column, source: Arc::new(source) }
+        })
+    }
+}
+
+fn for_sqlite(values: Vec<Value>) -> Result<SqliteArguments, Error> {
+    let mut arguments = SqliteArguments::default();
+    add_all(&mut arguments, values, |arguments, value| match value {
+        Value::Integer(number) => arguments.add(number),
+        Value::Text(text) => arguments.add(text),
+        Value::Bytes(bytes) => arguments.add(bytes),
+    })?;
+    Ok(arguments)
+}
+
+fn for_postgres(values: Vec<Value>) -> Result<PgArguments, Error> {
+    let mut arguments = PgArguments::default();
+    add_all(&mut arguments, values, |arguments, value| match value {
+        Value::Integer(number) => arguments.add(number),
+        Value::Text(text) => arguments.add(text),
+        Value::Bytes(bytes) => arguments.add(bytes),
+    })?;
+    Ok(arguments)
+}
+
+fn add_all<A>(
+    arguments: &mut A,
+    values: Vec<Value>,
+    add: impl Fn(&mut A, Value) -> Result<(), sqlx::error::BoxDynError>,
+) -> Result<(), Error> {
+    let failed = |error| Error::from_database("hand values to the database", sqlx::Error::Encode(error));
+    values.into_iter().try_for_each(|value| add(arguments, value).map_err(failed))
+}

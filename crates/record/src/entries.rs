@@ -1,0 +1,90 @@
+//! The audit chain, appended to from elsewhere, listed and exported.
+//!
+//! Entries never change, so a page read now and the next one read later fit together, and an export of any length needs
+//! the memory of one page.
+
+use futures::Stream;
+use futures::stream::{self, TryStreamExt};
+
+use crate::audit::{COLUMNS, Draft, Entry, Event};
+use crate::error::Error;
+use crate::ledger::Ledger;
+use crate::page::{Cursor, Limit, Page, Scope, where_all};
+use crate::statement::{Statement, check_text};
+use crate::store::Store;
+use crate::writer::Operation;
+
+/// Entries that an export holds at once.
+const AT_ONCE: i64 = 256;
+
+/// Which entries a list holds. What is absent restricts nothing.
+#[derive(Debug, Clone)]
+pub struct AuditFilter {
+    pub scope: Scope,
+    pub action: Option<String>,
+    pub subject: Option<String>,
+}
+
+impl AuditFilter {
+    pub fn everything(scope: Scope) -> Self {
+        Self { scope, action: None, subject: None }
+    }
+}
+
+impl Store {
+    /// Appends what happened elsewhere, and returns its number in the chain.
+    pub async fn append(&self, event: Event) -> Result<i64, Error> {
+        event.check()?;
+        self.submit(Append(event)).await
+    }
+
+    /// Newest first.
+    pub async fn audit(
+        &self,
+        filter: &AuditFilter,
+        limit: Limit,
+        cursor: Option<Cursor>,
+    ) -> Result<Page<Entry>, Error> {
+        let mut question = Statement::new("list audit entries", "");
+        let mut conditions = Vec::new();
+        filter.scope.restrict(&mut conditions, &mut question);
+        for (column, wanted) in [("action", &filter.action), ("subject", &filter.subject)] {
+            if let Some(wanted) = wanted {
+                check_text(column, wanted)?;
+                conditions.push(format!("{column} = {}", question.place(wanted.as_str())));
+            }
+        }
+        if let Some(Cursor(seq)) = cursor {
+            conditions.push(format!("seq < {}", question.place(seq)));
+        }
+        let at_most = question.place(limit.and_one());
+        let wanted = where_all(&conditions);
+        question.text = format!("SELECT {COLUMNS} FROM audit{wanted} ORDER BY seq DESC LIMIT {at_most}").into();
+        let rows = self.readers().rows(question).await?;
+        let entries = rows.iter().map(|row| Entry::read(row).map(|entry| (entry.seq, entry)));
+        Ok(Page::cut(entries.collect::<Result<_, Error>>()?, limit))
+    }
+
+    /// Lines of JSON, oldest first, from this number on to the newest entry that is there when the end is reached.
+    pub fn export(&self, from: i64) -> impl Stream<Item = Result<String, Error>> + Send + use<> {
+        let pages = stream::try_unfold((self.clone(), from), |(store, from)| async move {
+            let text = format!("SELECT {COLUMNS} FROM audit WHERE seq >= $1 ORDER BY seq LIMIT $2");
+            let question = Statement::new("export audit entries", text).bind(from).bind(AT_ONCE);
+            let rows = store.readers().rows(question).await?;
+            let entries = rows.iter().map(Entry::read).collect::<Result<Vec<_>, Error>>()?;
+            let next = entries.last().map(|last| last.seq + 1);
+            Ok::<_, Error>(next.map(|next| (entries, (store, next))))
+        });
+        pages.map_ok(|entries| stream::iter(entries.into_iter().map(|entry| Ok(entry.to_json_line())))).try_flatten()
+    }
+}
+
+struct Append(Event);
+
+impl Operation for Append {
+    type Answer = i64;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<i64, Error> {
+        ledger.append(Draft { event: self.0.clone(), digest: None }).await
+    }
+}

@@ -1,0 +1,202 @@
+//! What can go wrong between a fact and its record.
+//!
+//! An error can be answered to many: when one commit fails, everybody whose operation was in it is told, so errors are
+//! shared and `Clone`. Which errors say that trying again may help is said by [`Error::is_passing`].
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::id::ExecId;
+use crate::status::Status;
+
+type Source = Arc<sqlx::Error>;
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    #[error("could not {doing} {}", path.display())]
+    File {
+        doing: &'static str,
+        path: PathBuf,
+        #[source]
+        source: Arc<std::io::Error>,
+    },
+    #[error("{} is not an ordinary file", .0.display())]
+    NotAFile(PathBuf),
+    #[error("{} exists already", .0.display())]
+    BackupExists(PathBuf),
+    #[error("the name {} is not UTF-8", .0.display())]
+    PathNotText(PathBuf),
+    #[error("PostgreSQL databases are not backed up from here")]
+    BackupElsewhere,
+    #[error("the database's URL is malformed")]
+    Url(#[source] Source),
+
+    #[error("the database has schema version {version}, which is newer than this program knows ({known})")]
+    SchemaNewer { version: i64, known: i64 },
+    #[error("the database's schema version {version} is not the one this program made")]
+    SchemaForeign { version: i64 },
+    #[error("could not bring the database's schema up to date")]
+    Migrate(#[source] Arc<sqlx::migrate::MigrateError>),
+
+    #[error("the database is damaged")]
+    Corrupt(#[source] Source),
+    #[error("row {key} of {table} cannot be read: column {column}")]
+    CorruptRow {
+        table: &'static str,
+        key: String,
+        column: &'static str,
+        #[source]
+        source: Source,
+    },
+    #[error("the audit chain is broken at entry {seq}")]
+    ChainBroken { seq: i64 },
+
+    #[error("the database is in use by somebody else for too long")]
+    Busy,
+    #[error("the database's disk is full")]
+    DiskFull(#[source] Source),
+    #[error("the database cannot be reached")]
+    Unreachable(#[source] Source),
+    #[error("the database did not confirm a commit; whether it happened is not known")]
+    Unconfirmed(#[source] Source),
+    #[error("could not {purpose}")]
+    Database {
+        purpose: &'static str,
+        #[source]
+        source: Source,
+    },
+    #[error("the record is closed")]
+    Closed,
+
+    #[error("that is not {what}")]
+    NameMalformed { what: &'static str },
+    #[error("that is not a cursor that a list has given")]
+    CursorMalformed,
+    #[error("{column} contains a NUL character")]
+    NulByte { column: &'static str },
+    #[error("{column} is longer than {longest} bytes")]
+    TextTooLong { column: &'static str, longest: usize },
+    #[error("{column} is larger than a record can hold")]
+    NumberTooLarge { column: &'static str },
+
+    #[error("there is no exec {0}")]
+    UnknownExec(ExecId),
+    #[error("an exec {0} is recorded already")]
+    ExecIdTaken(ExecId),
+    #[error("exec {exec_id} is {status} and does not wait to be started")]
+    NotWaiting { exec_id: ExecId, status: Status },
+    #[error("a token with this id or this hash is recorded already")]
+    TokenTaken,
+    #[error("all {count} host user ids of the range {first} to {last} are taken", count = last - first + 1)]
+    IdentitiesExhausted { first: u32, last: u32 },
+}
+
+impl Error {
+    /// Whether the same call may succeed later without anybody changing anything: a door's 503.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Error::Busy | Error::DiskFull(_) | Error::Unreachable(_) | Error::Unconfirmed(_))
+    }
+
+    /// What the reader can do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Error::BackupExists(_) => "name a file that does not exist yet, or move this one away",
+            Error::BackupElsewhere => "use pg_dump",
+            Error::Url(_) => "it looks like postgres://user:password@host/database",
+            Error::SchemaNewer { .. } => "install the newer version of this program again; nothing was changed",
+            Error::SchemaForeign { .. } => "this database was changed by another program; restore a backup",
+            Error::Corrupt(_) | Error::CorruptRow { .. } => "restore a backup; nothing was changed",
+            Error::ChainBroken { .. } => "run `ringwall audit verify`; nothing was removed",
+            Error::Busy => "try again; if it lasts, look for another program that holds the database",
+            Error::DiskFull(_) => "free some space, or prune old records",
+            Error::Unreachable(_) => "see that the database server runs and that its URL is right",
+            Error::IdentitiesExhausted { .. } => "configure a larger range",
+            _ => return None,
+        })
+    }
+
+    /// Turns what the driver says into what it means, whichever database it was.
+    pub(crate) fn from_database(purpose: &'static str, error: sqlx::Error) -> Self {
+        let source = Arc::new(error);
+        match meaning(&source) {
+            Meaning::Busy => Error::Busy,
+            Meaning::DiskFull => Error::DiskFull(source),
+            Meaning::Corrupt => Error::Corrupt(source),
+            Meaning::Lost => Error::Unreachable(source),
+            Meaning::Closed => Error::Closed,
+            Meaning::Unclear => Error::Database { purpose, source },
+        }
+    }
+
+    /// A commit that failed with its connection may have happened; one that was refused has not.
+    pub(crate) fn from_commit(error: sqlx::Error) -> Self {
+        match Self::from_database("commit", error) {
+            Error::Unreachable(source) => Error::Unconfirmed(source),
+            other => other,
+        }
+    }
+
+    pub(crate) fn from_migration(error: sqlx::migrate::MigrateError, known: i64) -> Self {
+        use sqlx::migrate::MigrateError;
+        match error {
+            MigrateError::VersionMissing(version) if version > known => Error::SchemaNewer { version, known },
+            MigrateError::VersionMissing(version)
+            | MigrateError::VersionMismatch(version)
+            | MigrateError::Dirty(version) => Error::SchemaForeign { version },
+            MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _) => {
+                Self::from_database("bring the database's schema up to date", source)
+            }
+            other => Error::Migrate(Arc::new(other)),
+        }
+    }
+}
+
+enum Meaning {
+    Busy,
+    DiskFull,
+    Corrupt,
+    Lost,
+    Closed,
+    Unclear,
+}
+
+fn meaning(error: &sqlx::Error) -> Meaning {
+    match error {
+        sqlx::Error::PoolTimedOut => Meaning::Busy,
+        sqlx::Error::PoolClosed => Meaning::Closed,
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
+            Meaning::Lost
+        }
+        sqlx::Error::Database(refusal) => refusal.code().map_or(Meaning::Unclear, |code| meaning_of_code(&code)),
+        _ => Meaning::Unclear,
+    }
+}
+
+/// SQLite's codes are numbers, with the primary one in the low byte; PostgreSQL's always have five characters.
+fn meaning_of_code(code: &str) -> Meaning {
+    if code.len() == 5 {
+        return match code {
+            // lock_not_available, deadlock_detected, query_canceled (by a timeout of ours), too_many_connections
+            "55P03" | "40P01" | "57014" | "53300" => Meaning::Busy,
+            // disk_full
+            "53100" => Meaning::DiskFull,
+            // data_corrupted, index_corrupted
+            "XX001" | "XX002" => Meaning::Corrupt,
+            // admin_shutdown, crash_shutdown, cannot_connect_now, idle_in_transaction_session_timeout
+            "57P01" | "57P02" | "57P03" | "25P03" => Meaning::Lost,
+            _ if code.starts_with("08") => Meaning::Lost,
+            _ => Meaning::Unclear,
+        };
+    }
+    const BUSY: u32 = 5;
+    const LOCKED: u32 = 6;
+    const CORRUPT: u32 = 11;
+    const FULL: u32 = 13;
+    const NOT_A_DATABASE: u32 = 26;
+    match code.parse::<u32>().map(|code| code & 0xff) {
+        Ok(BUSY | LOCKED) => Meaning::Busy,
+        Ok(FULL) => Meaning::DiskFull,
+        Ok(CORRUPT | NOT_A_DATABASE) => Meaning::Corrupt,
+        _ => Meaning::Unclear,
+    }
+}

@@ -1,0 +1,67 @@
+//! Execs, read back: one, a page of them, how many.
+//!
+//! Every question carries a scope, and what lies outside of it is not there: another tenant's exec and one that never
+//! was are the same answer. Filters are bound values in a text made of fixed parts.
+
+use std::collections::BTreeMap;
+
+use crate::columns::{self, name};
+use crate::error::Error;
+use crate::exec::{Exec, Summary};
+use crate::id::ExecId;
+use crate::page::{Cursor, Filter, Limit, Page, Scope, where_all};
+use crate::statement::{Statement, check_text};
+use crate::status::Status;
+use crate::store::Store;
+
+impl Store {
+    pub async fn exec(&self, exec_id: &ExecId, scope: &Scope) -> Result<Option<Exec>, Error> {
+        let mut question = Statement::new("read an exec", "");
+        let mut conditions = vec![format!("exec_id = {}", question.place(exec_id.as_str()))];
+        scope.restrict(&mut conditions, &mut question);
+        question.text = format!("{}{}", *columns::SELECT_EXEC, where_all(&conditions)).into();
+        self.readers().row(question).await?.map(|row| columns::read_exec(&row)).transpose()
+    }
+
+    /// Newest first.
+    pub async fn list(&self, filter: &Filter, limit: Limit, cursor: Option<Cursor>) -> Result<Page<Summary>, Error> {
+        let mut question = Statement::new("list execs", "");
+        let mut conditions = Vec::new();
+        filter.scope.restrict(&mut conditions, &mut question);
+        let columns = [("project_id", &filter.project_id), ("task_id", &filter.task_id)];
+        for (column, wanted) in columns {
+            if let Some(wanted) = wanted {
+                check_text(column, wanted)?;
+                conditions.push(format!("{column} = {}", question.place(wanted.as_str())));
+            }
+        }
+        if let Some(status) = filter.status {
+            conditions.push(format!("status = {}", question.place(status.as_str())));
+        }
+        if let Some(Cursor(seq)) = cursor {
+            conditions.push(format!("seq < {}", question.place(seq)));
+        }
+        let at_most = question.place(limit.and_one());
+        let wanted = where_all(&conditions);
+        question.text = format!("{}{wanted} ORDER BY seq DESC LIMIT {at_most}", *columns::SELECT_SUMMARY).into();
+        let rows = self.readers().rows(question).await?;
+        let rows = rows.iter().map(columns::read_summary).collect::<Result<_, Error>>()?;
+        Ok(Page::cut(rows, limit))
+    }
+
+    /// Statuses that no exec has are left out. This counts rows, so it takes longer the more there are.
+    pub async fn count_by_status(&self, scope: &Scope) -> Result<BTreeMap<Status, u64>, Error> {
+        let mut question = Statement::new("count execs", "");
+        let mut conditions = Vec::new();
+        scope.restrict(&mut conditions, &mut question);
+        let wanted = where_all(&conditions);
+        question.text = format!("SELECT status, count(*) AS number FROM sandbox_execs{wanted} GROUP BY status").into();
+        let rows = self.readers().rows(question).await?;
+        let counts = rows.iter().map(|row| {
+            row.read("sandbox_execs", "status", |row| {
+                Ok((name(row, "status")?, row.get::<i64>("number")?.unsigned_abs()))
+            })
+        });
+        counts.collect()
+    }
+}

@@ -1,0 +1,146 @@
+//! After it ran: exactly one ending.
+//!
+//! The first ending stands, whoever comes with a second one: the update asks for an exec without an ending, in the
+//! transaction that writes the audit entry. What a crash left without one is ended as LOST at the next start.
+
+use serde_json::json;
+
+use crate::audit::{Draft, Event};
+use crate::columns::{self, name};
+use crate::error::Error;
+use crate::exec::{Ending, Finish, Kept, Reason};
+use crate::id::{AgentId, ExecId, UserId};
+use crate::intend::status_of;
+use crate::ledger::Ledger;
+use crate::statement::{Statement, Value};
+use crate::status::{EndedAs, Status};
+use crate::store::Store;
+use crate::timestamp::Timestamp;
+use crate::writer::Operation;
+
+/// As many unfinished execs as one transaction ends, so that others can write in between.
+const AT_ONCE: i64 = 256;
+
+impl Store {
+    pub async fn finish(&self, exec_id: &ExecId, ending: Ending) -> Result<Finish, Error> {
+        let values = columns::ending_values(&ending)?;
+        let finished = self.submit(End { exec_id: exec_id.clone(), ending, values }).await?;
+        finished.ok_or_else(|| Error::UnknownExec(exec_id.clone()))
+    }
+
+    /// For the start of a server: whatever was recorded before this call and has no ending is lost, because nobody is
+    /// left who could end it. Returns what was lost. Never call it while another server uses the same database.
+    pub async fn lose_unfinished(&self, at: Timestamp) -> Result<Vec<ExecId>, Error> {
+        let mut lost = Vec::new();
+        let mut through = None;
+        loop {
+            let some = self.submit(Lose { at, through }).await?;
+            through = Some(some.through);
+            if some.lost.is_empty() {
+                return Ok(lost);
+            }
+            lost.extend(some.lost);
+        }
+    }
+}
+
+struct End {
+    exec_id: ExecId,
+    ending: Ending,
+    values: Vec<Value>,
+}
+
+impl Operation for End {
+    /// Nothing when there is no such exec.
+    type Answer = Option<Finish>;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Self::Answer, Error> {
+        if end(ledger, &self.exec_id, &self.ending, &self.values, columns::OUTCOME_ACTION).await? == Ended::Now {
+            return Ok(Some(Finish::Recorded));
+        }
+        Ok(status_of(ledger, &self.exec_id).await?.map(Finish::EndedBefore))
+    }
+}
+
+struct Lose {
+    at: Timestamp,
+    /// The last entry that was there when the first of these began.
+    through: Option<i64>,
+}
+
+struct SomeLost {
+    lost: Vec<ExecId>,
+    through: i64,
+}
+
+impl Operation for Lose {
+    type Answer = SomeLost;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<SomeLost, Error> {
+        let through = self.through.unwrap_or(ledger.head().seq);
+        let text = "SELECT exec_id FROM sandbox_execs WHERE ended_at IS NULL AND seq <= $1 ORDER BY seq LIMIT $2";
+        let question = Statement::new("look for unfinished execs", text);
+        let rows = ledger.rows(question.bind(through).bind(AT_ONCE)).await?;
+        let unfinished = rows.iter().map(|row| row.read("sandbox_execs", "exec_id", |row| name(row, "exec_id")));
+        let unfinished: Vec<ExecId> = unfinished.collect::<Result<_, Error>>()?;
+        let ending = lost(self.at);
+        let values = columns::ending_values(&ending)?;
+        for exec_id in &unfinished {
+            end(ledger, exec_id, &ending, &values, columns::LOST_ACTION).await?;
+        }
+        Ok(SomeLost { lost: unfinished, through })
+    }
+}
+
+fn lost(at: Timestamp) -> Ending {
+    let message = "the server ended before this exec did; whether it had finished is not known";
+    Ending {
+        status: EndedAs::Lost,
+        exit_code: None,
+        error_reason: Some(Reason { code: Status::Lost.to_string(), message: message.to_owned() }),
+        ended_at: at,
+        duration_ms: None,
+        protections: None,
+        stdout: Kept::Whole,
+        stderr: Kept::Whole,
+        cpu_ms: None,
+        max_rss_bytes: None,
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Ended {
+    Now,
+    /// It had an ending, or it is not there.
+    Not,
+}
+
+async fn end(
+    ledger: &mut Ledger<'_>,
+    exec_id: &ExecId,
+    ending: &Ending,
+    values: &[Value],
+    action: &str,
+) -> Result<Ended, Error> {
+    let update = Statement::new("record an ending", columns::END.as_str());
+    let row = ledger.row(update.bind_all(values.iter().cloned()).bind(exec_id.as_str())).await?;
+    let Some(row) = row else { return Ok(Ended::Not) };
+    let (user_id, agent_id): (UserId, AgentId) =
+        row.read("sandbox_execs", "user_id", |row| Ok((name(row, "user_id")?, name(row, "agent_id")?)))?;
+    let event = Event {
+        at: ending.ended_at,
+        actor: "ringwall".to_owned(),
+        action: action.to_owned(),
+        subject: exec_id.to_string(),
+        user_id: Some(user_id),
+        agent_id: Some(agent_id),
+        detail: json!({
+            "status": Status::from(ending.status),
+            "exit_code": ending.exit_code,
+            "duration_ms": ending.duration_ms,
+            "error_reason": ending.error_reason,
+        }),
+    };
+    ledger.append(Draft { event, digest: Some(columns::ending_digest(values)) }).await?;
+    Ok(Ended::Now)
+}

@@ -1,0 +1,101 @@
+//! Which user of the host stands for which agent.
+//!
+//! An id that was given once is never taken back and never given to another, because files may still belong to it.
+
+use std::ops::RangeInclusive;
+
+use serde_json::json;
+
+use crate::audit::{Draft, Event};
+use crate::driver::{BadColumn, Row};
+use crate::error::Error;
+use crate::id::{AgentId, UserId};
+use crate::ledger::Ledger;
+use crate::statement::Statement;
+use crate::store::Store;
+use crate::timestamp::Timestamp;
+use crate::writer::Operation;
+
+impl Store {
+    /// The host's user id of an agent: the same for ever, nobody else's, and from the range when it is new.
+    pub async fn identity(
+        &self,
+        user_id: &UserId,
+        agent_id: &AgentId,
+        range: RangeInclusive<u32>,
+        at: Timestamp,
+    ) -> Result<u32, Error> {
+        if let Some(row) = self.readers().row(question(user_id, agent_id)).await? {
+            return read(&row);
+        }
+        let (first, last) = (*range.start(), *range.end());
+        let allocation = Allocate { user_id: user_id.clone(), agent_id: agent_id.clone(), range, at };
+        self.submit(allocation).await?.ok_or(Error::IdentitiesExhausted { first, last })
+    }
+}
+
+struct Allocate {
+    user_id: UserId,
+    agent_id: AgentId,
+    range: RangeInclusive<u32>,
+    at: Timestamp,
+}
+
+impl Operation for Allocate {
+    /// Nothing when the range has no free id.
+    type Answer = Option<u32>;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Option<u32>, Error> {
+        // Two may have asked at once.
+        if let Some(row) = ledger.row(question(&self.user_id, &self.agent_id)).await? {
+            return read(&row).map(Some);
+        }
+        let Some(uid) = self.find_free(ledger).await? else { return Ok(None) };
+        let text = "INSERT INTO identities (user_id, agent_id, uid) VALUES ($1, $2, $3)";
+        let insertion =
+            Statement::new("record an identity", text).bind(self.user_id.as_str()).bind(self.agent_id.as_str());
+        ledger.execute(insertion.bind(i64::from(uid))).await?;
+        let event = Event {
+            at: self.at,
+            actor: "ringwall".to_owned(),
+            action: "identity.allocated".to_owned(),
+            subject: uid.to_string(),
+            user_id: Some(self.user_id.clone()),
+            agent_id: Some(self.agent_id.clone()),
+            detail: json!({}),
+        };
+        ledger.append(Draft { event, digest: None }).await?;
+        Ok(Some(uid))
+    }
+}
+
+impl Allocate {
+    /// The one after the highest; gaps, which only a changed range leaves, are looked for when that one is not left.
+    async fn find_free(&self, ledger: &mut Ledger<'_>) -> Result<Option<u32>, Error> {
+        let (first, last) = (i64::from(*self.range.start()), i64::from(*self.range.end()));
+        let highest = "SELECT coalesce(max(uid) + 1, $1) AS uid FROM identities WHERE uid BETWEEN $1 AND $2";
+        let gap = "SELECT coalesce(min(free), $2 + 1) AS uid FROM (\
+                   SELECT $1 AS free WHERE NOT EXISTS (SELECT 1 FROM identities WHERE uid = $1) UNION ALL \
+                   SELECT uid + 1 FROM identities AS taken WHERE uid BETWEEN $1 AND $2 \
+                   AND NOT EXISTS (SELECT 1 FROM identities WHERE uid = taken.uid + 1)) AS candidates";
+        for text in [highest, gap] {
+            let row = ledger.row(Statement::new("look for a free host user id", text).bind(first).bind(last)).await?;
+            let uid = row.map(|row| row.read("identities", "uid", |row| row.get::<i64>("uid"))).transpose()?;
+            if let Some(uid) = uid.filter(|uid| (first..=last).contains(uid)) {
+                return Ok(u32::try_from(uid).ok());
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn question(user_id: &UserId, agent_id: &AgentId) -> Statement {
+    let text = "SELECT uid FROM identities WHERE user_id = $1 AND agent_id = $2";
+    Statement::new("look for an identity", text).bind(user_id.as_str()).bind(agent_id.as_str())
+}
+
+fn read(row: &Row) -> Result<u32, Error> {
+    row.read("identities", "uid", |row| {
+        u32::try_from(row.get::<i64>("uid")?).map_err(|error| BadColumn::new("uid", error))
+    })
+}

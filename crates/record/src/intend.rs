@@ -1,0 +1,149 @@
+//! Before anything runs: the intent, and the permission to start.
+//!
+//! An intent that is not on disk has not happened, and nothing may run for it. An exec that was ended while it waited
+//! cannot be started any more.
+
+use serde_json::json;
+
+use crate::audit::{Draft, Event, read_digest};
+use crate::columns::{self, name};
+use crate::error::Error;
+use crate::exec::{Intent, NewExec, Start};
+use crate::id::ExecId;
+use crate::ledger::Ledger;
+use crate::statement::{Statement, Value};
+use crate::status::Status;
+use crate::store::Store;
+use crate::timestamp::Timestamp;
+use crate::writer::Operation;
+
+impl Store {
+    /// Records what is about to run. Of several intents of one caller with one key, also at once, one is recorded and
+    /// the others learn which. A denied one is ended from the start.
+    pub async fn intend(&self, exec: NewExec) -> Result<Intent, Error> {
+        let intent = columns::intent_values(&exec)?;
+        let exec_id = exec.exec_id.clone();
+        self.submit(Intend { first: columns::first_values(&exec), exec, intent })
+            .await?
+            .ok_or(Error::ExecIdTaken(exec_id))
+    }
+
+    /// A waiting exec starts now. An error means that it must not.
+    pub async fn begin(&self, exec_id: &ExecId, started_at: Timestamp) -> Result<(), Error> {
+        match self.submit(Begin { exec_id: exec_id.clone(), started_at }).await? {
+            Begun::Running => Ok(()),
+            Begun::NotWaiting(status) => Err(Error::NotWaiting { exec_id: exec_id.clone(), status }),
+            Begun::Unknown => Err(Error::UnknownExec(exec_id.clone())),
+        }
+    }
+}
+
+struct Intend {
+    exec: NewExec,
+    intent: Vec<Value>,
+    first: Vec<Value>,
+}
+
+impl Operation for Intend {
+    /// Nothing when the id is taken.
+    type Answer = Option<Intent>;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Self::Answer, Error> {
+        let started_at = match self.exec.start {
+            Start::Running { started_at } => Some(started_at),
+            Start::Queued | Start::AwaitingApproval | Start::Denied(_) => None,
+        };
+        let insertion = Statement::new("record an intent", columns::INSERT.as_str())
+            .bind(ledger.next())
+            .bind(started_at)
+            .bind_all(self.intent.iter().cloned())
+            .bind_all(self.first.iter().cloned());
+        if ledger.execute(insertion).await? == 0 {
+            return self.find_known(ledger).await;
+        }
+        ledger.append(self.draft()).await?;
+        Ok(Some(Intent::Recorded))
+    }
+}
+
+impl Intend {
+    async fn find_known(&self, ledger: &mut Ledger<'_>) -> Result<Option<Intent>, Error> {
+        let Some(idempotency) = &self.exec.idempotency else { return Ok(None) };
+        let text = "SELECT exec_id, body_digest FROM sandbox_execs WHERE caller = $1 AND idempotency_key = $2";
+        let question = Statement::new("look for an idempotency key", text);
+        let row = ledger.row(question.bind(self.exec.caller.as_str()).bind(idempotency.key.as_str())).await?;
+        let known = row.map(|row| {
+            row.read("sandbox_execs", "exec_id", |row| {
+                Ok(Intent::Known { exec_id: name(row, "exec_id")?, body_digest: read_digest(row, "body_digest")? })
+            })
+        });
+        known.transpose()
+    }
+
+    /// The digest covers what the intent fixes, and for a denied one, whose entry is its only one, the ending too.
+    fn draft(&self) -> Draft {
+        let exec = &self.exec;
+        let (action, reason, digest) = match &exec.start {
+            Start::Denied(reason) => {
+                (columns::DENIED_ACTION, Some(reason), columns::intent_digest(self.intent.iter().chain(&self.first)))
+            }
+            Start::Queued | Start::AwaitingApproval | Start::Running { .. } => {
+                (columns::INTENT_ACTION, None, columns::intent_digest(&self.intent))
+            }
+        };
+        Draft {
+            event: Event {
+                at: exec.created_at,
+                actor: exec.caller.clone(),
+                action: action.to_owned(),
+                subject: exec.exec_id.to_string(),
+                user_id: Some(exec.user_id.clone()),
+                agent_id: Some(exec.agent_id.clone()),
+                detail: json!({
+                    "project_id": exec.project_id,
+                    "skill_id": exec.skill_id,
+                    "backend": exec.backend,
+                    "cmd": exec.cmd,
+                    "policy": exec.policy_snapshot.get("version"),
+                    "error_reason": reason,
+                }),
+            },
+            digest: Some(digest),
+        }
+    }
+}
+
+struct Begin {
+    exec_id: ExecId,
+    started_at: Timestamp,
+}
+
+enum Begun {
+    Running,
+    NotWaiting(Status),
+    Unknown,
+}
+
+impl Operation for Begin {
+    type Answer = Begun;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Begun, Error> {
+        let text = "UPDATE sandbox_execs SET status = 'RUNNING', started_at = $1 \
+                    WHERE exec_id = $2 AND status IN ('QUEUED', 'AWAITING_APPROVAL')";
+        let update = Statement::new("start an exec", text).bind(self.started_at).bind(self.exec_id.as_str());
+        if ledger.execute(update).await? == 1 {
+            return Ok(Begun::Running);
+        }
+        Ok(match status_of(ledger, &self.exec_id).await? {
+            Some(status) => Begun::NotWaiting(status),
+            None => Begun::Unknown,
+        })
+    }
+}
+
+/// How an exec stands in this transaction.
+pub(crate) async fn status_of(ledger: &mut Ledger<'_>, exec_id: &ExecId) -> Result<Option<Status>, Error> {
+    let text = "SELECT exec_id, status FROM sandbox_execs WHERE exec_id = $1";
+    let row = ledger.row(Statement::new("look at an exec", text).bind(exec_id.as_str())).await?;
+    row.map(|row| row.read("sandbox_execs", "exec_id", |row| name(row, "status"))).transpose()
+}

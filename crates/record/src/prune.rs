@@ -1,0 +1,176 @@
+//! Retention: old entries and old execs go, and the chain says so.
+//!
+//! The entry about a removal is written before anything is removed. Removal goes in steps, so that others can write in
+//! between; after a crash what is left is consistent, and the next call goes on. Nothing is verified here: whoever wants
+//! to know whether the oldest part is intact asks before it is gone.
+
+use serde_json::json;
+
+use crate::audit::{Draft, Event, Link};
+use crate::error::Error;
+use crate::ledger::Ledger;
+use crate::statement::{Statement, check_text};
+use crate::store::Store;
+use crate::timestamp::Timestamp;
+use crate::writer::Operation;
+
+/// Entries, or numbers of execs, that one transaction goes over.
+const STEP: i64 = 2000;
+
+/// What stays of the audit chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// So many of the newest entries.
+    Newest(u64),
+    /// Everything from the first entry on that is not older than this.
+    Since(Timestamp),
+}
+
+impl Store {
+    /// Removes the oldest audit entries and returns how many went. The chain then starts at the checkpoint.
+    pub async fn prune_audit(&self, keep: Keep, at: Timestamp, by: &str) -> Result<u64, Error> {
+        check_text("actor", by)?;
+        let Some(through) = self.submit(AnnounceAudit { keep, at, by: by.to_owned() }).await? else { return Ok(0) };
+        let mut removed = 0;
+        loop {
+            match self.submit(RemoveEntries { through, at }).await? {
+                Removal::Some(count) => removed += count,
+                Removal::Nothing => return Ok(removed),
+                Removal::Broken { seq } => return Err(Error::ChainBroken { seq }),
+            }
+        }
+    }
+
+    /// Removes execs that ended before this moment and returns how many went. What has not ended stays.
+    pub async fn prune_execs(&self, ended_before: Timestamp, at: Timestamp, by: &str) -> Result<u64, Error> {
+        check_text("actor", by)?;
+        let last = self.submit(AnnounceExecs { ended_before, at, by: by.to_owned() }).await?;
+        let mut removed = 0;
+        let mut after = 0;
+        while after < last {
+            removed += self.submit(RemoveExecs { ended_before, after }).await?;
+            after += STEP;
+        }
+        Ok(removed)
+    }
+}
+
+struct AnnounceAudit {
+    keep: Keep,
+    at: Timestamp,
+    by: String,
+}
+
+impl Operation for AnnounceAudit {
+    /// The last entry to go; nothing when none goes.
+    type Answer = Option<i64>;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Option<i64>, Error> {
+        let checkpoint = checkpoint(ledger).await?;
+        let head = ledger.head().seq;
+        let through = match self.keep {
+            Keep::Newest(count) => head.saturating_sub(i64::try_from(count).unwrap_or(i64::MAX)),
+            Keep::Since(at) => {
+                let text = "SELECT seq FROM audit WHERE at >= $1 ORDER BY seq LIMIT 1";
+                let row = ledger.row(Statement::new("look for the first entry to keep", text).bind(at)).await?;
+                row.map_or(Ok(head), |row| row.read("audit", "seq", |row| Ok(row.get::<i64>("seq")? - 1)))?
+            }
+        };
+        if through <= checkpoint.seq {
+            return Ok(None);
+        }
+        let event = Event {
+            at: self.at,
+            actor: self.by.clone(),
+            action: "audit.pruned".to_owned(),
+            subject: "audit".to_owned(),
+            user_id: None,
+            agent_id: None,
+            detail: json!({ "first": checkpoint.seq + 1, "last": through }),
+        };
+        ledger.append(Draft { event, digest: None }).await?;
+        Ok(Some(through))
+    }
+}
+
+struct RemoveEntries {
+    through: i64,
+    at: Timestamp,
+}
+
+enum Removal {
+    Some(u64),
+    Nothing,
+    /// The entry at which the remaining chain would start is not there.
+    Broken {
+        seq: i64,
+    },
+}
+
+impl Operation for RemoveEntries {
+    type Answer = Removal;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Removal, Error> {
+        let checkpoint = checkpoint(ledger).await?;
+        let last = self.through.min(checkpoint.seq + STEP);
+        if last <= checkpoint.seq {
+            return Ok(Removal::Nothing);
+        }
+        let question = Statement::new("read an audit entry", "SELECT seq, hash FROM audit WHERE seq = $1").bind(last);
+        let Some(row) = ledger.row(question).await? else { return Ok(Removal::Broken { seq: last }) };
+        let link = Link::read(Some(&row), "audit")?;
+        // The checkpoint first: entries after it cannot be removed.
+        let text = "UPDATE audit_checkpoint SET seq = $1, hash = $2, removed = removed + $3, at = $4";
+        let count = last - checkpoint.seq;
+        let update = Statement::new("move the audit chain's start", text).bind(link.seq).bind(link.hash).bind(count);
+        ledger.execute(update.bind(self.at)).await?;
+        let removal = Statement::new("remove audit entries", "DELETE FROM audit WHERE seq <= $1").bind(last);
+        ledger.execute(removal).await.map(Removal::Some)
+    }
+}
+
+async fn checkpoint(ledger: &mut Ledger<'_>) -> Result<Link, Error> {
+    let text = "SELECT seq, hash FROM audit_checkpoint";
+    let row = ledger.row(Statement::new("read the audit chain's start", text)).await?;
+    Link::read(row.as_ref(), "audit_checkpoint")
+}
+
+struct AnnounceExecs {
+    ended_before: Timestamp,
+    at: Timestamp,
+    by: String,
+}
+
+impl Operation for AnnounceExecs {
+    /// The number up to which execs are looked at.
+    type Answer = i64;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<i64, Error> {
+        let event = Event {
+            at: self.at,
+            actor: self.by.clone(),
+            action: "execs.pruned".to_owned(),
+            subject: "execs".to_owned(),
+            user_id: None,
+            agent_id: None,
+            detail: json!({ "ended_before": self.ended_before }),
+        };
+        ledger.append(Draft { event, digest: None }).await
+    }
+}
+
+/// By numbers and not by time: an index on the time of ending would cost every exec, and this is rare.
+struct RemoveExecs {
+    ended_before: Timestamp,
+    after: i64,
+}
+
+impl Operation for RemoveExecs {
+    type Answer = u64;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<u64, Error> {
+        let text = "DELETE FROM sandbox_execs WHERE seq > $1 AND seq <= $2 AND ended_at < $3";
+        let removal = Statement::new("remove execs", text).bind(self.after).bind(self.after + STEP);
+        ledger.execute(removal.bind(self.ended_before)).await
+    }
+}

@@ -1,0 +1,53 @@
+//! The schema, and how a database gets to it.
+//!
+//! Migrations are part of the program and only go forward. A database that is newer than the program, or that somebody
+//! else has changed, is refused and left as it is; nothing is ever reset.
+
+use std::borrow::Cow;
+
+use sqlx::SqlSafeStr;
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+
+use crate::error::Error;
+
+const SQLITE: [(&str, &str); 2] = [
+    ("execs and audit", include_str!("../migrations/sqlite/0001_execs_and_audit.sql")),
+    ("tokens, settings, identities", include_str!("../migrations/sqlite/0002_tokens_settings_identities.sql")),
+];
+const POSTGRES: [(&str, &str); 2] = [
+    ("execs and audit", include_str!("../migrations/postgres/0001_execs_and_audit.sql")),
+    ("tokens, settings, identities", include_str!("../migrations/postgres/0002_tokens_settings_identities.sql")),
+];
+
+/// SQLite has no lock for a whole migration. When two processes open a new database at once, one of them finds a table
+/// that was not there a moment ago; its next look finds the work done.
+const ATTEMPTS: u32 = 3;
+
+pub(crate) async fn migrate_sqlite(connection: &mut sqlx::SqliteConnection) -> Result<(), Error> {
+    let migrator = migrator(&SQLITE);
+    let mut attempt = 1;
+    loop {
+        match migrator.run_direct(None, connection, false).await {
+            Ok(()) => return Ok(()),
+            Err(sqlx::migrate::MigrateError::ExecuteMigration(..)) if attempt < ATTEMPTS => attempt += 1,
+            Err(error) => return Err(Error::from_migration(error, newest(&migrator))),
+        }
+    }
+}
+
+pub(crate) async fn migrate_postgres(connection: &mut sqlx::PgConnection) -> Result<(), Error> {
+    let migrator = migrator(&POSTGRES);
+    let outcome = migrator.run_direct(None, connection, false).await;
+    outcome.map_err(|error| Error::from_migration(error, newest(&migrator)))
+}
+
+fn migrator(steps: &'static [(&'static str, &'static str)]) -> Migrator {
+    let migrations = (1..).zip(steps).map(|(version, (description, text))| {
+        Migration::new(version, Cow::Borrowed(*description), MigrationType::Simple, text.into_sql_str(), false)
+    });
+    Migrator::with_migrations(migrations.collect())
+}
+
+fn newest(migrator: &Migrator) -> i64 {
+    migrator.iter().map(|migration| migration.version).max().unwrap_or_default()
+}

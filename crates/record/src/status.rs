@@ -1,0 +1,132 @@
+//! How an exec stands, and how it can end.
+//!
+//! The words are part of the database, of the API and of the audit chain; they are the same everywhere.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::Error;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Status {
+    Queued,
+    Running,
+    AwaitingApproval,
+    Succeeded,
+    Failed,
+    Timeout,
+    Cancelled,
+    PolicyDenied,
+    Lost,
+}
+
+impl Status {
+    pub const ALL: [Self; 9] = [
+        Self::Queued,
+        Self::Running,
+        Self::AwaitingApproval,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Timeout,
+        Self::Cancelled,
+        Self::PolicyDenied,
+        Self::Lost,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Status::Queued => "QUEUED",
+            Status::Running => "RUNNING",
+            Status::AwaitingApproval => "AWAITING_APPROVAL",
+            Status::Succeeded => "SUCCEEDED",
+            Status::Failed => "FAILED",
+            Status::Timeout => "TIMEOUT",
+            Status::Cancelled => "CANCELLED",
+            Status::PolicyDenied => "POLICY_DENIED",
+            Status::Lost => "LOST",
+        }
+    }
+
+    /// An ended exec never changes again.
+    pub const fn is_ended(self) -> bool {
+        match self {
+            Status::Queued | Status::Running | Status::AwaitingApproval => false,
+            Status::Succeeded
+            | Status::Failed
+            | Status::Timeout
+            | Status::Cancelled
+            | Status::PolicyDenied
+            | Status::Lost => true,
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Status {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let found = Self::ALL.into_iter().find(|status| status.as_str() == text);
+        found.ok_or(Error::NameMalformed {
+            what: "a status: QUEUED, RUNNING, AWAITING_APPROVAL, SUCCEEDED, FAILED, TIMEOUT, CANCELLED, \
+                   POLICY_DENIED or LOST",
+        })
+    }
+}
+
+impl serde::Serialize for Status {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// Those statuses that are an ending, so that nobody can end an exec as RUNNING.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EndedAs {
+    Succeeded,
+    Failed,
+    Timeout,
+    Cancelled,
+    PolicyDenied,
+    Lost,
+}
+
+impl From<EndedAs> for Status {
+    fn from(ended: EndedAs) -> Self {
+        match ended {
+            EndedAs::Succeeded => Status::Succeeded,
+            EndedAs::Failed => Status::Failed,
+            EndedAs::Timeout => Status::Timeout,
+            EndedAs::Cancelled => Status::Cancelled,
+            EndedAs::PolicyDenied => Status::PolicyDenied,
+            EndedAs::Lost => Status::Lost,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_as_they_are_written() {
+        for status in Status::ALL {
+            assert_eq!(status.to_string().parse::<Status>().unwrap(), status);
+        }
+        assert!("running".parse::<Status>().is_err());
+    }
+
+    #[test]
+    fn every_way_to_end_is_an_ending() {
+        use EndedAs::*;
+        let endings = [Succeeded, Failed, Timeout, Cancelled, PolicyDenied, Lost].map(Status::from);
+        for status in Status::ALL {
+            assert_eq!(endings.contains(&status), status.is_ended(), "{status}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The record itself: opened once, shared by everybody, closed at the end.
+//!
+//! Writes go to the one writer, reads to connections of their own that cannot write. Nothing here knows what is written
+//! or read; each noun and verb has its own file and adds its methods there.
+
+use std::sync::Arc;
+
+use crate::audit::Link;
+use crate::database::{Connector, Database};
+use crate::driver::Pool;
+use crate::error::Error;
+use crate::statement::Statement;
+use crate::writer::{Operation, Queue};
+
+#[derive(Debug, Clone)]
+pub struct Store {
+    inside: Arc<Inside>,
+}
+
+#[derive(Debug)]
+struct Inside {
+    database: Database,
+    readers: Pool,
+    queue: Queue,
+}
+
+impl Store {
+    /// Opens the database, makes it when there is none, and brings its schema up to date. Needs a tokio runtime, on
+    /// which the writer then lives.
+    pub async fn open(database: Database) -> Result<Self, Error> {
+        let connector = Connector::new(&database)?;
+        connector.migrate().await?;
+        let readers = connector.readers();
+        let store = Self { inside: Arc::new(Inside { database, readers, queue: Queue::start(connector) }) };
+        // The first read shows a damage that the schema alone does not.
+        store.health().await?;
+        Ok(store)
+    }
+
+    /// A cheap read: it answers when the database does.
+    pub async fn health(&self) -> Result<(), Error> {
+        self.audit_head().await.map(drop)
+    }
+
+    /// Where the audit chain ends. Kept elsewhere, it proves later that nothing before it was rewritten.
+    pub async fn audit_head(&self) -> Result<Link, Error> {
+        let question = Statement::new("read the end of the audit chain", "SELECT seq, hash FROM audit_head");
+        Link::read(self.readers().row(question).await?.as_ref(), "audit_head")
+    }
+
+    /// Writes what waits and closes every connection. Whoever still has this store gets [`Error::Closed`].
+    pub async fn close(&self) {
+        self.inside.queue.close().await;
+        self.inside.readers.close().await;
+    }
+
+    pub(crate) fn database(&self) -> &Database {
+        &self.inside.database
+    }
+
+    pub(crate) fn readers(&self) -> &Pool {
+        &self.inside.readers
+    }
+
+    pub(crate) async fn submit<O: Operation>(&self, operation: O) -> Result<O::Answer, Error> {
+        self.inside.queue.submit(operation).await
+    }
+}

@@ -1,0 +1,225 @@
+//! Tokens: who holds one, and until when.
+//!
+//! The text of a token never comes here, only its SHA-256. A token carries 256 random bits, so there is nothing to guess
+//! and a slow hash would only slow down every request; and because nobody can choose the hash that is looked up, how
+//! long the look-up in the index takes tells nobody anything.
+
+use serde_json::json;
+
+use crate::audit::{Draft, Event};
+use crate::columns::name;
+use crate::digest::Digest;
+use crate::driver::{BadColumn, Row};
+use crate::error::Error;
+use crate::id::{AgentId, TokenId, UserId};
+use crate::ledger::Ledger;
+use crate::page::{Cursor, Limit, Page};
+use crate::statement::{Statement, check_text};
+use crate::store::Store;
+use crate::timestamp::Timestamp;
+use crate::writer::Operation;
+
+/// Whom a token speaks for. A role and its subject are one value, so that no token can have the one without the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Holder {
+    Owner,
+    Operator,
+    User(UserId),
+    Agent(UserId, AgentId),
+}
+
+impl Holder {
+    pub const fn role(&self) -> &'static str {
+        match self {
+            Holder::Owner => "owner",
+            Holder::Operator => "operator",
+            Holder::User(_) => "user",
+            Holder::Agent(..) => "agent",
+        }
+    }
+
+    fn subject(&self) -> (Option<&UserId>, Option<&AgentId>) {
+        match self {
+            Holder::Owner | Holder::Operator => (None, None),
+            Holder::User(user) => (Some(user), None),
+            Holder::Agent(user, agent) => (Some(user), Some(agent)),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewToken {
+    pub id: TokenId,
+    /// SHA-256 of the token's text.
+    pub hash: Digest,
+    pub holder: Holder,
+    pub label: Option<String>,
+    pub created_at: Timestamp,
+    /// Who made it: the id of a token, or a part of the program.
+    pub created_by: String,
+    pub expires_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    pub id: TokenId,
+    pub holder: Holder,
+    pub label: Option<String>,
+    pub created_at: Timestamp,
+    pub created_by: String,
+    pub expires_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
+}
+
+impl Token {
+    /// Whether it opens anything at that moment. A revoked token never does, whatever the clock says.
+    pub fn is_valid(&self, at: Timestamp) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|expires_at| at < expires_at)
+    }
+}
+
+/// The answer to a revocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Revocation {
+    Recorded,
+    RevokedBefore(Timestamp),
+    Unknown,
+}
+
+const SELECT: &str =
+    "SELECT seq, id, role, user_id, agent_id, label, created_at, created_by, expires_at, revoked_at FROM tokens";
+
+impl Store {
+    pub async fn create_token(&self, token: NewToken) -> Result<(), Error> {
+        check_text("created_by", &token.created_by)?;
+        token.label.as_ref().map_or(Ok(()), |label| check_text("label", label))?;
+        match self.submit(Create(token)).await? {
+            Created::Recorded => Ok(()),
+            Created::Taken => Err(Error::TokenTaken),
+        }
+    }
+
+    /// Revoked and expired ones too: the caller has the clock.
+    pub async fn token_by_hash(&self, hash: &Digest) -> Result<Option<Token>, Error> {
+        let question = Statement::new("look for a token", format!("{SELECT} WHERE hash = $1")).bind(*hash);
+        let row = self.readers().row(question).await?;
+        row.map(|row| read(&row).map(|(_, token)| token)).transpose()
+    }
+
+    /// Newest first.
+    pub async fn tokens(&self, limit: Limit, cursor: Option<Cursor>) -> Result<Page<Token>, Error> {
+        let text = format!("{SELECT} WHERE seq < $1 ORDER BY seq DESC LIMIT $2");
+        let before = cursor.map_or(i64::MAX, |Cursor(seq)| seq);
+        let rows = self.readers().rows(Statement::new("list tokens", text).bind(before).bind(limit.and_one())).await?;
+        Ok(Page::cut(rows.iter().map(read).collect::<Result<_, Error>>()?, limit))
+    }
+
+    pub async fn revoke_token(&self, id: &TokenId, at: Timestamp, by: &str) -> Result<Revocation, Error> {
+        check_text("actor", by)?;
+        self.submit(Revoke { id: id.clone(), at, by: by.to_owned() }).await
+    }
+}
+
+struct Create(NewToken);
+
+enum Created {
+    Recorded,
+    Taken,
+}
+
+impl Operation for Create {
+    type Answer = Created;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Created, Error> {
+        let token = &self.0;
+        let (user_id, agent_id) = token.holder.subject();
+        let text = "INSERT INTO tokens (seq, id, hash, role, user_id, agent_id, label, created_at, created_by, expires_at) \
+                    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING";
+        let insertion = Statement::new("record a token", text)
+            .bind(ledger.next())
+            .bind(token.id.as_str())
+            .bind(token.hash)
+            .bind(token.holder.role())
+            .bind(user_id.map(UserId::as_str))
+            .bind(agent_id.map(AgentId::as_str))
+            .bind(token.label.as_deref())
+            .bind(token.created_at)
+            .bind(token.created_by.as_str())
+            .bind(token.expires_at);
+        if ledger.execute(insertion).await? == 0 {
+            return Ok(Created::Taken);
+        }
+        let event = Event {
+            at: token.created_at,
+            actor: token.created_by.clone(),
+            action: "token.created".to_owned(),
+            subject: token.id.to_string(),
+            user_id: user_id.cloned(),
+            agent_id: agent_id.cloned(),
+            detail: json!({ "role": token.holder.role(), "label": token.label, "expires_at": token.expires_at }),
+        };
+        ledger.append(Draft { event, digest: None }).await?;
+        Ok(Created::Recorded)
+    }
+}
+
+struct Revoke {
+    id: TokenId,
+    at: Timestamp,
+    by: String,
+}
+
+impl Operation for Revoke {
+    type Answer = Revocation;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Revocation, Error> {
+        let question = Statement::new("look for a token", format!("{SELECT} WHERE id = $1")).bind(self.id.as_str());
+        let Some(row) = ledger.row(question).await? else { return Ok(Revocation::Unknown) };
+        let (_, token) = read(&row)?;
+        if let Some(before) = token.revoked_at {
+            return Ok(Revocation::RevokedBefore(before));
+        }
+        let update = Statement::new("revoke a token", "UPDATE tokens SET revoked_at = $1 WHERE id = $2");
+        ledger.execute(update.bind(self.at).bind(self.id.as_str())).await?;
+        let (user_id, agent_id) = token.holder.subject();
+        let event = Event {
+            at: self.at,
+            actor: self.by.clone(),
+            action: "token.revoked".to_owned(),
+            subject: self.id.to_string(),
+            user_id: user_id.cloned(),
+            agent_id: agent_id.cloned(),
+            detail: json!({ "role": token.holder.role() }),
+        };
+        ledger.append(Draft { event, digest: None }).await?;
+        Ok(Revocation::Recorded)
+    }
+}
+
+fn read(row: &Row) -> Result<(i64, Token), Error> {
+    row.read("tokens", "id", |row| {
+        let at = |column| Ok(row.get::<Option<i64>>(column)?.map(Timestamp::from_milliseconds));
+        let token = Token {
+            id: name(row, "id")?,
+            holder: holder(row)?,
+            label: row.get("label")?,
+            created_at: Timestamp::from_milliseconds(row.get("created_at")?),
+            created_by: row.get("created_by")?,
+            expires_at: at("expires_at")?,
+            revoked_at: at("revoked_at")?,
+        };
+        Ok((row.get("seq")?, token))
+    })
+}
+
+/// A role that is not known gives no rights at all.
+fn holder(row: &Row) -> Result<Holder, BadColumn> {
+    let role: String = row.get("role")?;
+    Ok(match role.as_str() {
+        "owner" => Holder::Owner,
+        "operator" => Holder::Operator,
+        "user" => Holder::User(name(row, "user_id")?),
+        "agent" => Holder::Agent(name(row, "user_id")?, name(row, "agent_id")?),
+        _ => return Err(BadColumn::new("role", Error::NameMalformed { what: "a role" })),
+    })
+}

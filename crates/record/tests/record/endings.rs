@@ -1,0 +1,86 @@
+//! Exactly one ending for each exec.
+
+use futures::future::join_all;
+use record::{EndedAs, Ending, Error, Finish, Intent, Kept, Scope, Status};
+use serde_json::json;
+
+use crate::place::{Place, assert_intact};
+use crate::samples::{at, denied, ended, exec_id, queued, reason, running};
+
+pub async fn one_ending_stands(place: Place) {
+    let store = place.open().await;
+    store.intend(running(1)).await.unwrap();
+    let endings = [EndedAs::Succeeded, EndedAs::Failed, EndedAs::Timeout, EndedAs::Cancelled].repeat(5);
+    let id = exec_id(1);
+    let answers = join_all(endings.iter().map(|status| store.finish(&id, ended(*status)))).await;
+    let winners: Vec<usize> =
+        (0..endings.len()).filter(|index| matches!(answers[*index], Ok(Finish::Recorded))).collect();
+    assert_eq!(winners.len(), 1);
+    let winner = Status::from(endings[winners[0]]);
+    let stored = store.exec(&exec_id(1), &Scope::All).await.unwrap().unwrap();
+    assert_eq!(stored.summary.status, winner);
+    for (index, answer) in answers.into_iter().enumerate() {
+        let expected = if winners == [index] { Finish::Recorded } else { Finish::EndedBefore(winner) };
+        assert_eq!(answer.unwrap(), expected);
+    }
+    assert_intact(&store).await;
+}
+
+pub async fn everything_ended_is_read_back(place: Place) {
+    let store = place.open().await;
+    store.intend(running(1)).await.unwrap();
+    let ending = Ending {
+        exit_code: Some(-1),
+        error_reason: Some(reason("OOM")),
+        protections: Some(json!([{ "name": "landlock", "state": "held" }])),
+        stdout: Kept::Truncated,
+        stderr: Kept::Whole,
+        cpu_ms: Some(12),
+        max_rss_bytes: Some(1 << 40),
+        ..ended(EndedAs::Failed)
+    };
+    store.finish(&exec_id(1), ending.clone()).await.unwrap();
+    let exec = store.exec(&exec_id(1), &Scope::All).await.unwrap().unwrap();
+    let summary = exec.summary;
+    assert_eq!((summary.status, summary.exit_code, summary.duration_ms), (Status::Failed, Some(-1), Some(7)));
+    assert_eq!((summary.started_at, summary.ended_at), (Some(at(1_001)), Some(at(2_000))));
+    assert_eq!((exec.error_reason, exec.protections), (ending.error_reason, ending.protections));
+    assert_eq!((exec.stdout, exec.stderr), (Kept::Truncated, Kept::Whole));
+    assert_eq!((exec.cpu_ms, exec.max_rss_bytes), (Some(12), Some(1 << 40)));
+    assert_intact(&store).await;
+}
+
+/// More than one transaction's worth.
+pub async fn what_a_crash_left_is_lost(place: Place) {
+    let store = place.open().await;
+    let intents = (0..300).map(|number| match number % 3 {
+        0 => running(number),
+        1 => queued(number),
+        _ => denied(number),
+    });
+    for intent in join_all(intents.map(|intent| store.intend(intent))).await {
+        assert_eq!(intent.unwrap(), Intent::Recorded);
+    }
+    store.finish(&exec_id(0), ended(EndedAs::Succeeded)).await.unwrap();
+    let mut lost = store.lose_unfinished(at(9_000)).await.unwrap();
+    lost.sort();
+    let unfinished: Vec<_> = (1..300).filter(|number| number % 3 != 2).map(exec_id).collect();
+    assert_eq!(lost, unfinished);
+    for id in [exec_id(1), exec_id(3)] {
+        let exec = store.exec(&id, &Scope::All).await.unwrap().unwrap();
+        assert_eq!((exec.summary.status, exec.summary.ended_at), (Status::Lost, Some(at(9_000))));
+        assert_eq!(exec.error_reason.unwrap().code, "LOST");
+    }
+    let kept = store.exec(&exec_id(0), &Scope::All).await.unwrap().unwrap();
+    assert_eq!(kept.summary.status, Status::Succeeded);
+    assert!(store.lose_unfinished(at(9_001)).await.unwrap().is_empty());
+    assert!(matches!(store.begin(&exec_id(1), at(0)).await, Err(Error::NotWaiting { status: Status::Lost, .. })));
+    assert_intact(&store).await;
+}
+
+pub async fn an_unknown_exec_has_no_ending(place: Place) {
+    let store = place.open().await;
+    let outcome = store.finish(&exec_id(1), ended(EndedAs::Succeeded)).await;
+    assert!(matches!(outcome, Err(Error::UnknownExec(id)) if id == exec_id(1)));
+    assert_eq!(store.audit_head().await.unwrap().seq, 0, "nothing was written");
+}

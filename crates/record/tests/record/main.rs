@@ -1,0 +1,109 @@
+//! One suite over both databases, and the faults of each.
+//!
+//! Every trial gets a database of its own: a file in a fresh directory, or a new database in a PostgreSQL cluster that
+//! this program starts for itself and stops at the end, whatever the trials did. Called with a place to write to, the
+//! program is the child that a crash trial kills.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use crate::cluster::Cluster;
+use crate::place::Place;
+
+mod audit;
+mod cluster;
+mod crash;
+mod endings;
+mod faults;
+mod intents;
+mod laws;
+mod lists;
+mod place;
+mod postgres_faults;
+mod rest;
+mod retention;
+mod samples;
+mod sqlite_faults;
+mod tampering;
+
+type Run = fn(Place) -> Pin<Box<dyn Future<Output = ()>>>;
+
+/// A trial's name and its function, with the future boxed.
+macro_rules! trials {
+    ($($module:ident :: { $($name:ident),* $(,)? })*) => {
+        &[$($((concat!(stringify!($module), "::", stringify!($name)), |place| Box::pin($module::$name(place))),)*)*]
+    };
+}
+
+const ON_BOTH: &[(&str, Run)] = trials! {
+    intents::{
+        everything_intended_is_read_back, a_denied_intent_is_ended, one_key_is_one_exec, a_key_outlives_the_store,
+        a_taken_id_is_refused, only_what_waits_begins, what_cannot_be_stored_is_refused,
+    }
+    endings::{ one_ending_stands, everything_ended_is_read_back, what_a_crash_left_is_lost, an_unknown_exec_has_no_ending }
+    lists::{ pages_are_what_a_model_says, another_tenants_exec_is_not_there, execs_are_counted }
+    audit::{
+        every_fact_is_an_entry, entries_are_listed_and_exported, entries_cannot_be_changed_or_removed,
+        two_writers_share_one_chain,
+    }
+    tampering::{
+        an_altered_column_is_named, a_removed_entry_is_named, a_removed_tail_is_named, swapped_entries_are_named,
+        a_rewritten_entry_breaks_its_link, an_altered_exec_is_named, a_planted_exec_is_named, a_wrong_head_is_named,
+    }
+    retention::{ the_newest_entries_stay, entries_since_a_moment_stay, a_broken_chain_is_not_pruned, ended_execs_go }
+    rest::{
+        tokens_are_found_by_their_hash, tokens_are_listed_and_revoked, settings_have_versions, identities_are_for_ever,
+        identities_run_out, a_closed_record_says_so,
+    }
+    faults::{ a_lock_held_too_long_is_busy, a_newer_schema_is_refused, an_altered_schema_is_refused,
+        an_old_schema_is_brought_up_to_date, a_corrupt_row_is_named, two_open_a_new_database_at_once }
+    crash::{ what_was_acknowledged_survives_a_kill }
+    laws::{ any_interleaving_keeps_the_chain }
+};
+
+const ON_SQLITE: &[(&str, Run)] = trials! {
+    sqlite_faults::{
+        files_are_private, what_is_no_file_is_refused, a_damaged_file_is_refused, a_truncated_log_loses_no_consistency,
+        a_backup_is_whole_and_private,
+    }
+};
+
+const ON_POSTGRES: &[(&str, Run)] = trials! {
+    postgres_faults::{ a_restart_is_survived, an_absent_server_is_said, a_backup_is_made_elsewhere }
+};
+
+fn main() -> ExitCode {
+    if let Some(place) = crash::place_of_child() {
+        return crash::be_the_child(place);
+    }
+    let arguments = Arguments::from_args();
+    let cluster = Arc::new(if arguments.list { Err("only listed".to_owned()) } else { Cluster::start() });
+    let mut trials = Vec::new();
+    for (name, run) in ON_BOTH.iter().chain(ON_SQLITE) {
+        trials.push(trial(&format!("sqlite::{name}"), *run, || Ok(Place::sqlite())));
+    }
+    for (name, run) in ON_BOTH.iter().chain(ON_POSTGRES) {
+        let cluster = Arc::clone(&cluster);
+        trials.push(trial(&format!("postgres::{name}"), *run, move || match cluster.as_ref() {
+            Ok(cluster) => Ok(Place::postgres(cluster)),
+            Err(reason) => Err(reason.clone()),
+        }));
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    // The trials and their shares in the cluster are gone; this stops it.
+    drop(cluster);
+    conclusion.exit_code()
+}
+
+fn trial(name: &str, run: Run, place: impl FnOnce() -> Result<Place, String> + Send + 'static) -> Trial {
+    Trial::test(name, move || {
+        let place = place().map_err(Failed::from)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        runtime.block_on(run(place));
+        Ok(())
+    })
+}

@@ -1,0 +1,56 @@
+//! What goes wrong with a server.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use record::{Database, Error, Store};
+
+use crate::cluster::Cluster;
+use crate::place::{Place, assert_intact};
+use crate::samples::event;
+
+/// A cluster of its own, because the others' is used by the others.
+pub async fn a_restart_is_survived(_: Place) {
+    let blocking = |work: fn(&Cluster), cluster: &Arc<Cluster>| {
+        let cluster = Arc::clone(cluster);
+        // Starting a server blocks, and needs a thread without a runtime.
+        std::thread::scope(|scope| scope.spawn(|| work(&cluster)).join().unwrap());
+    };
+    let cluster = Arc::new(std::thread::spawn(Cluster::start).join().unwrap().unwrap());
+    let url = cluster.create_database("restarted").await;
+    let store = Store::open(Database::Postgres(url)).await.unwrap();
+    store.append(event(1)).await.unwrap();
+
+    blocking(Cluster::halt, &cluster);
+    for _ in 0..2 {
+        let refused = store.append(event(2)).await.unwrap_err();
+        assert!(matches!(refused, Error::Unreachable(_)) && refused.is_passing(), "{refused:?}");
+    }
+    let refused = store.health().await.unwrap_err();
+    assert!(refused.is_passing(), "{refused:?}");
+
+    blocking(Cluster::launch, &cluster);
+    assert_eq!(store.append(event(2)).await.unwrap(), 2);
+    store.health().await.unwrap();
+    // Between two operations, so that nobody sees it.
+    blocking(Cluster::halt, &cluster);
+    blocking(Cluster::launch, &cluster);
+    assert_eq!(store.append(event(3)).await.unwrap(), 3);
+    assert_intact(&store).await;
+}
+
+pub async fn an_absent_server_is_said(place: Place) {
+    let Database::Postgres(url) = &place.database else { panic!("not PostgreSQL") };
+    let nowhere = url.replace("ringwall-pg-", "nowhere-");
+    let refused = Store::open(Database::Postgres(nowhere)).await.unwrap_err();
+    assert!(matches!(refused, Error::Unreachable(_)), "{refused:?}");
+    let refused = Store::open(Database::Postgres("no url".to_owned())).await.unwrap_err();
+    assert!(matches!(refused, Error::Url(_)), "{refused:?}");
+    let secret = Database::Postgres("postgres://ann:hunter2@localhost/x".to_owned());
+    assert!(!format!("{secret:?}").contains("hunter2"));
+}
+
+pub async fn a_backup_is_made_elsewhere(place: Place) {
+    let refused = place.open().await.backup(Path::new("/nowhere")).await.unwrap_err();
+    assert!(matches!(refused, Error::BackupElsewhere) && refused.hint() == Some("use pg_dump"));
+}

@@ -1,0 +1,111 @@
+//! What goes wrong with files.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use record::{Database, Error, Store};
+
+use crate::place::{Place, assert_intact, verify};
+use crate::samples::event;
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+pub async fn files_are_private(place: Place) {
+    let store = place.open().await;
+    store.append(event(1)).await.unwrap();
+    let names: Vec<_> = std::fs::read_dir(place.directory()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(names.len() >= 3, "the database, its log and its index: {names:?}");
+    for name in &names {
+        assert_eq!(mode(name), 0o600, "{}", name.display());
+    }
+    store.close().await;
+    std::fs::set_permissions(place.file(), std::fs::Permissions::from_mode(0o666)).unwrap();
+    place.open().await;
+    assert_eq!(mode(&place.file()), 0o600);
+}
+
+pub async fn what_is_no_file_is_refused(place: Place) {
+    let open = async |path: &Path| Store::open(Database::Sqlite(path.to_owned())).await.unwrap_err();
+    assert!(matches!(open(&place.directory()).await, Error::NotAFile(_)));
+    let link = place.directory().join("link");
+    std::os::unix::fs::symlink(place.directory().join("elsewhere"), &link).unwrap();
+    assert!(matches!(open(&link).await, Error::NotAFile(_)));
+    assert!(!place.directory().join("elsewhere").exists());
+    assert!(matches!(open(&place.directory().join("not/there")).await, Error::File { .. }));
+}
+
+pub async fn a_damaged_file_is_refused(place: Place) {
+    std::fs::write(place.file(), "This is a letter and not a database. ".repeat(1_000)).unwrap();
+    let refused = Store::open(place.database.clone()).await.unwrap_err();
+    assert!(matches!(refused, Error::Corrupt(_)), "{refused:?}");
+    std::fs::remove_file(place.file()).unwrap();
+
+    let store = place.open().await;
+    for number in 0..50 {
+        store.append(event(number)).await.unwrap();
+    }
+    store.close().await;
+    let whole = std::fs::read(place.file()).unwrap();
+    assert!(!place.file().with_extension("db-wal").exists(), "the log was closed");
+    // All pages but the header's are gone, or are other bytes.
+    std::fs::write(place.file(), &whole[..4096]).unwrap();
+    let refused = Store::open(place.database.clone()).await.unwrap_err();
+    assert!(matches!(refused, Error::Corrupt(_)), "{refused:?}");
+    let mut scrambled = whole.clone();
+    scrambled[4096..].fill(0xa5);
+    std::fs::write(place.file(), scrambled).unwrap();
+    let refused = Store::open(place.database.clone()).await.unwrap_err();
+    assert!(matches!(refused, Error::Corrupt(_)), "{refused:?}");
+    // A control: the same bytes as before are accepted.
+    std::fs::write(place.file(), whole).unwrap();
+    assert_intact(&place.open().await).await;
+}
+
+/// The log is cut where no commit ends, as a dying disk may cut it. What is left is consistent; that commits are missing
+/// can only be known by a head that was kept elsewhere.
+pub async fn a_truncated_log_loses_no_consistency(place: Place) {
+    let store = place.open().await;
+    for number in 0..50 {
+        store.append(event(number)).await.unwrap();
+    }
+    let kept = store.audit_head().await.unwrap();
+    let elsewhere = place.directory().join("copy.db");
+    // Copied while it is open, so that the log is still there.
+    std::fs::copy(place.file(), &elsewhere).unwrap();
+    let log = std::fs::read(place.file().with_extension("db-wal")).unwrap();
+    std::fs::write(place.directory().join("copy.db-wal"), &log[..log.len() - 3_000]).unwrap();
+    let copy = Store::open(Database::Sqlite(elsewhere)).await.unwrap();
+    let verification = verify(&copy).await;
+    assert!(verification.is_intact(), "{:?}", verification.findings);
+    assert!((1..50).contains(&verification.checked), "{}", verification.checked);
+    assert_ne!(verification.head, kept);
+    copy.append(event(99)).await.unwrap();
+    assert_intact(&copy).await;
+}
+
+pub async fn a_backup_is_whole_and_private(place: Place) {
+    let store = place.open().await;
+    for number in 0..20 {
+        store.append(event(number)).await.unwrap();
+    }
+    let path = place.directory().join("backup.db");
+    let (backup, appended) = tokio::join!(store.backup(&path), store.append(event(20)));
+    backup.unwrap();
+    appended.unwrap();
+    assert_eq!(mode(&path), 0o600);
+    assert!(!place.directory().join("backup.db.partial").exists());
+    let before = std::fs::read(&path).unwrap();
+    assert!(matches!(store.backup(&path).await, Err(Error::BackupExists(_))));
+    let link = place.directory().join("link.db");
+    std::os::unix::fs::symlink(place.directory().join("elsewhere"), &link).unwrap();
+    assert!(matches!(store.backup(&link).await, Err(Error::BackupExists(_))));
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    assert!(matches!(store.backup(&place.directory().join("not/there")).await, Err(Error::File { .. })));
+
+    let copy = Store::open(Database::Sqlite(path)).await.unwrap();
+    let verification = verify(&copy).await;
+    assert!(verification.is_intact() && (20..=21).contains(&verification.checked), "{verification:?}");
+    copy.append(event(21)).await.unwrap();
+}
