@@ -23,8 +23,8 @@ use crate::relative_path::RelativePath;
 /// Larger than any manifest that is written: 4 MiB of paths, all escaped, and 10,000 hashes.
 const MANIFEST_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// The box's files and our own few, with their directories.
-const LISTED_MAX: usize = 4 * NAMES_MAX;
+/// What is collected at most, and our own four.
+const LISTED_MAX: usize = NAMES_MAX + 4;
 
 /// An open artifact.
 #[derive(Debug)]

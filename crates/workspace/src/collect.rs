@@ -26,14 +26,15 @@ use crate::skipped::{SkipReason, Skipped, SkippedList};
 /// All paths of the files kept take up at most this much, or a listing would be larger than the files.
 const PATHS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Whether what the box left was within the limits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Whether what the box left was within the limits; of two that were exceeded, the greater is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Extent {
+    #[default]
     Within,
-    /// More bytes than the policy allows.
-    BytesExceeded,
     /// More names than are ever looked at: 10,000, or 4 MiB of paths.
     NamesExceeded,
+    /// More bytes than the policy allows.
+    BytesExceeded,
 }
 
 /// The files of an exec whose box is gone.
@@ -49,8 +50,7 @@ pub struct Collected {
 pub(crate) struct Left {
     pub(crate) kept: Vec<ArtifactFile>,
     skipped: SkippedList,
-    over_bytes: bool,
-    over_names: bool,
+    extent: Extent,
     paths_bytes: usize,
 }
 
@@ -82,7 +82,7 @@ impl ExecFiles {
             let path = match accept(&entry.path, entry.kind) {
                 Ok(path) => path,
                 Err(reason) => {
-                    left.skipped.add(&entry.path, reason);
+                    left.skip(&entry.path, reason);
                     continue;
                 }
             };
@@ -115,19 +115,32 @@ impl Left {
     fn enter(&mut self, walk: &mut Walk, directory: Result<&OwnedFd, &Errno>, path: &[u8]) {
         match directory.map_err(|errno| *errno).and_then(|directory| walk.enter(directory, path)) {
             Ok(0) => {}
-            Ok(beyond) => {
-                self.over_names = true;
-                self.skipped.add_many(path, SkipReason::OverNames, beyond);
-            }
+            Ok(beyond) => self.skip_many(path, SkipReason::OverNames, beyond),
             Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT) => self.skip(path, SkipReason::Changed),
             Err(_) => self.skip(path, SkipReason::Unreadable),
         }
     }
 
     fn skip(&mut self, path: &[u8], reason: SkipReason) {
-        self.over_bytes |= reason == SkipReason::OverBytes;
-        self.over_names |= reason == SkipReason::OverNames;
-        self.skipped.add(path, reason);
+        self.skip_many(path, reason, 1);
+    }
+
+    fn skip_many(&mut self, path: &[u8], reason: SkipReason, count: u64) {
+        let extent = match reason {
+            SkipReason::OverBytes => Extent::BytesExceeded,
+            SkipReason::OverNames => Extent::NamesExceeded,
+            SkipReason::SymbolicLink
+            | SkipReason::Fifo
+            | SkipReason::Socket
+            | SkipReason::Device
+            | SkipReason::ReservedName
+            | SkipReason::Name(_)
+            | SkipReason::ForeignOwner
+            | SkipReason::Changed
+            | SkipReason::Unreadable => Extent::Within,
+        };
+        self.extent = self.extent.max(extent);
+        self.skipped.add(path, reason, count);
     }
 }
 
@@ -148,11 +161,7 @@ impl Collected {
     }
 
     pub fn extent(&self) -> Extent {
-        match (self.left.over_bytes, self.left.over_names) {
-            (true, _) => Extent::BytesExceeded,
-            (false, true) => Extent::NamesExceeded,
-            (false, false) => Extent::Within,
-        }
+        self.left.extent
     }
 
     /// Why the box's directory could not be removed. Nothing is lost by it but room, until the next sweep.

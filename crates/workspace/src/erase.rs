@@ -12,7 +12,7 @@ use rustix::io::{Errno, Result};
 
 use crate::beneath::seize_directory;
 
-/// More names than a box can leave in an hour. A tree that still has some is being filled while it is emptied.
+/// A tree that still has names after so many is being filled while it is emptied.
 const NAMES_MAX: u64 = 100_000_000;
 
 /// Deletes `name` of `parent`, a file or a directory with everything in it. A missing one is deleted.

@@ -11,15 +11,13 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::beneath;
 use crate::exec_id::hexadecimal;
 
 /// The two streams of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
     Stdout,
     Stderr,

@@ -67,12 +67,8 @@ pub(crate) struct SkippedList {
 }
 
 impl SkippedList {
-    pub(crate) fn add(&mut self, path: &[u8], reason: SkipReason) {
-        self.add_many(path, reason, 1);
-    }
-
     /// So many names for the same reason, shown as one.
-    pub(crate) fn add_many(&mut self, path: &[u8], reason: SkipReason, count: u64) {
+    pub(crate) fn add(&mut self, path: &[u8], reason: SkipReason, count: u64) {
         self.total += count;
         if self.named.len() < NAMED_MAX {
             self.named.push(Skipped { path: show(path), reason });
@@ -95,9 +91,9 @@ mod tests {
     fn many_are_counted_and_few_are_named() {
         let mut list = SkippedList::default();
         for _ in 0..1000 {
-            list.add(b"bad\xff\n", SkipReason::Name(PathProblem::NotUnicode));
+            list.add(b"bad\xff\n", SkipReason::Name(PathProblem::NotUnicode), 1);
         }
-        list.add_many(b"d", SkipReason::OverNames, 5);
+        list.add(b"d", SkipReason::OverNames, 5);
         assert_eq!((list.named.len(), list.total), (NAMED_MAX, 1005));
         assert_eq!(list.named[0].path, "bad\\xff\\n");
         let json = serde_json::to_string(&list.named[0]).unwrap();
