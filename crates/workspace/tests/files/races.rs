@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{CWD, RenameFlags};
@@ -24,7 +25,7 @@ fn swap(directory: &Path) -> rustix::io::Result<()> {
 
 /// Runs `act` while another thread swaps as fast as it can; how often it did.
 fn swapping(directory: &Path, act: impl FnOnce()) -> u64 {
-    let (over, swaps, begun) = (AtomicBool::new(false), AtomicU64::new(0), std::sync::Barrier::new(2));
+    let (over, swaps, begun) = (AtomicBool::new(false), AtomicU64::new(0), Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             begun.wait();
@@ -33,10 +34,19 @@ fn swapping(directory: &Path, act: impl FnOnce()) -> u64 {
             }
         });
         begun.wait();
+        let _over = Ending(&over);
         act();
-        over.store(true, Ordering::Relaxed);
     });
     swaps.into_inner()
+}
+
+/// Ends the other thread also when this one fails, or the failure would never be seen.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]
