@@ -162,15 +162,13 @@ pub(crate) fn ending_values(ending: &Ending) -> Result<Vec<Value>, Error> {
 
 /// What stands in the ending's columns when an exec enters the record: an ending only for what was denied.
 pub(crate) fn first_values(exec: &NewExec) -> Vec<Value> {
-    let (status, reason, ended_at) = match &exec.start {
-        Start::Queued => (Status::Queued, None, None),
-        Start::AwaitingApproval => (Status::AwaitingApproval, None, None),
-        Start::Running { .. } => (Status::Running, None, None),
-        Start::Denied(reason) => (Status::PolicyDenied, Some(reason_text(reason)), Some(exec.created_at)),
+    let (reason, ended_at) = match &exec.start {
+        Start::Queued | Start::AwaitingApproval | Start::Running { .. } => (None, None),
+        Start::Denied(reason) => (Some(reason_text(reason)), Some(exec.created_at)),
     };
     let nothing = Value::Integer(None);
     vec![
-        status.as_str().into(),
+        exec.start.status().as_str().into(),
         nothing.clone(),
         reason.into(),
         ended_at.into(),

@@ -55,6 +55,17 @@ pub enum Start {
     Denied(Reason),
 }
 
+impl Start {
+    pub const fn status(&self) -> Status {
+        match self {
+            Start::Queued => Status::Queued,
+            Start::AwaitingApproval => Status::AwaitingApproval,
+            Start::Running { .. } => Status::Running,
+            Start::Denied(_) => Status::PolicyDenied,
+        }
+    }
+}
+
 /// Why an exec ended as it did, where its exit code does not say.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Reason {

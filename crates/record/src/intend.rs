@@ -85,7 +85,8 @@ impl Intend {
         let exec = &self.exec;
         let (action, reason, digest) = match &exec.start {
             Start::Denied(reason) => {
-                (columns::DENIED_ACTION, Some(reason), columns::intent_digest(self.intent.iter().chain(&self.first)))
+                let digest = columns::intent_digest(self.intent.iter().chain(&self.first));
+                (columns::DENIED_ACTION, Some(reason), digest)
             }
             Start::Queued | Start::AwaitingApproval | Start::Running { .. } => {
                 (columns::INTENT_ACTION, None, columns::intent_digest(&self.intent))
@@ -100,6 +101,7 @@ impl Intend {
                 user_id: Some(exec.user_id.clone()),
                 agent_id: Some(exec.agent_id.clone()),
                 detail: json!({
+                    "status": exec.start.status(),
                     "project_id": exec.project_id,
                     "skill_id": exec.skill_id,
                     "backend": exec.backend,

@@ -4,6 +4,8 @@
 //! between; after a crash what is left is consistent, and the next call goes on. Nothing is verified here: whoever wants
 //! to know whether the oldest part is intact asks before it is gone.
 
+use std::ops::RangeInclusive;
+
 use serde_json::json;
 
 use crate::audit::{Draft, Event, Link};
@@ -44,12 +46,12 @@ impl Store {
     /// Removes execs that ended before this moment and returns how many went. What has not ended stays.
     pub async fn prune_execs(&self, ended_before: Timestamp, at: Timestamp, by: &str) -> Result<u64, Error> {
         check_text("actor", by)?;
-        let last = self.submit(AnnounceExecs { ended_before, at, by: by.to_owned() }).await?;
+        let numbers = self.submit(AnnounceExecs { ended_before, at, by: by.to_owned() }).await?;
         let mut removed = 0;
-        let mut after = 0;
-        while after < last {
-            removed += self.submit(RemoveExecs { ended_before, after }).await?;
-            after += STEP;
+        let mut first = *numbers.start();
+        while first <= *numbers.end() {
+            removed += self.submit(RemoveExecs { ended_before, first }).await?;
+            first += STEP;
         }
         Ok(removed)
     }
@@ -142,10 +144,14 @@ struct AnnounceExecs {
 }
 
 impl Operation for AnnounceExecs {
-    /// The number up to which execs are looked at.
-    type Answer = i64;
+    /// The numbers among which there can be such execs.
+    type Answer = RangeInclusive<i64>;
 
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<i64, Error> {
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<RangeInclusive<i64>, Error> {
+        let question = Statement::new("look for the oldest exec", "SELECT min(seq) AS seq FROM sandbox_execs");
+        let row = ledger.row(question).await?;
+        let oldest =
+            row.map(|row| row.read("sandbox_execs", "seq", |row| row.get::<Option<i64>>("seq"))).transpose()?;
         let event = Event {
             at: self.at,
             actor: self.by.clone(),
@@ -155,22 +161,23 @@ impl Operation for AnnounceExecs {
             agent_id: None,
             detail: json!({ "ended_before": self.ended_before }),
         };
-        ledger.append(Draft { event, digest: None }).await
+        let own = ledger.append(Draft { event, digest: None }).await?;
+        Ok(oldest.flatten().unwrap_or(own)..=own)
     }
 }
 
 /// By numbers and not by time: an index on the time of ending would cost every exec, and this is rare.
 struct RemoveExecs {
     ended_before: Timestamp,
-    after: i64,
+    first: i64,
 }
 
 impl Operation for RemoveExecs {
     type Answer = u64;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<u64, Error> {
-        let text = "DELETE FROM sandbox_execs WHERE seq > $1 AND seq <= $2 AND ended_at < $3";
-        let removal = Statement::new("remove execs", text).bind(self.after).bind(self.after + STEP);
+        let text = "DELETE FROM sandbox_execs WHERE seq >= $1 AND seq < $2 AND ended_at < $3";
+        let removal = Statement::new("remove execs", text).bind(self.first).bind(self.first + STEP);
         ledger.execute(removal.bind(self.ended_before)).await
     }
 }

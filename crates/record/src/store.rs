@@ -50,8 +50,9 @@ impl Store {
 
     /// Writes what waits and closes every connection. Whoever still has this store gets [`Error::Closed`].
     pub async fn close(&self) {
-        self.inside.queue.close().await;
+        // The writer last: only a connection that can write takes SQLite's log back into the file.
         self.inside.readers.close().await;
+        self.inside.queue.close().await;
     }
 
     pub(crate) fn database(&self) -> &Database {

@@ -40,6 +40,8 @@ pub enum Finding {
     HeadWrong { seq: i64 },
     /// The exec's row is not what this entry recorded.
     ExecAltered { seq: i64, exec_id: String },
+    /// An entry with a number that retention has long passed: nobody appends there.
+    Planted { seq: i64 },
     /// An exec that nobody intended: its entry is another's, or not there.
     ExecUnrecorded { exec_id: String },
 }
@@ -61,6 +63,7 @@ impl fmt::Display for Finding {
             Finding::ExecAltered { seq, exec_id } => {
                 write!(formatter, "exec {exec_id} was altered after entry {seq} recorded it")
             }
+            Finding::Planted { seq } => write!(formatter, "entry {seq} was planted before the chain's start"),
             Finding::ExecUnrecorded { exec_id } => write!(formatter, "exec {exec_id} has no intent in the chain"),
         }
     }
@@ -107,12 +110,13 @@ impl Store {
         let head = one_row(&mut snapshot, "audit_head", "SELECT seq, hash FROM audit_head").await?;
         let of = u64::try_from(head.seq - start.seq).unwrap_or_default();
         let mut walk = Walk {
-            last: start,
+            last: start.seq,
+            hash: Some(start.hash),
             origins: 0,
             verification: Verification { start, head, checked: 0, findings: Vec::new(), further: 0 },
         };
         loop {
-            let rows = snapshot.rows(page_after(walk.last.seq)).await?;
+            let rows = snapshot.rows(page_after(walk.last)).await?;
             if rows.is_empty() {
                 break;
             }
@@ -122,6 +126,9 @@ impl Store {
             progress(Progress { checked: walk.verification.checked, of });
         }
         walk.end();
+        for seq in planted(&mut snapshot, start.seq).await? {
+            walk.verification.find(Finding::Planted { seq });
+        }
         for exec_id in unrecorded(&mut snapshot, start.seq).await? {
             walk.verification.find(Finding::ExecUnrecorded { exec_id });
         }
@@ -147,6 +154,13 @@ fn page_after(seq: i64) -> Statement {
     Statement::new("read the audit chain", text).bind(seq).bind(AT_ONCE)
 }
 
+async fn planted(snapshot: &mut Transaction<'_>, start: i64) -> Result<Vec<i64>, Error> {
+    let text = "SELECT seq FROM audit WHERE seq <= $1 ORDER BY seq LIMIT $2";
+    let question = Statement::new("look before the audit chain's start", text).bind(start).bind(FINDINGS as i64);
+    let rows = snapshot.rows(question).await?;
+    rows.iter().map(|row| row.read("audit", "seq", |row| row.get("seq"))).collect()
+}
+
 async fn unrecorded(snapshot: &mut Transaction<'_>, start: i64) -> Result<Vec<String>, Error> {
     let text = "SELECT exec.exec_id AS exec_id FROM sandbox_execs AS exec \
                 LEFT JOIN audit AS entry ON entry.seq = exec.seq \
@@ -159,7 +173,9 @@ async fn unrecorded(snapshot: &mut Transaction<'_>, start: i64) -> Result<Vec<St
 
 /// A walk along the chain: what the last entry was, and what was found.
 struct Walk {
-    last: Link,
+    last: i64,
+    /// Not known when the last entry could not be read.
+    hash: Option<Digest>,
     origins: usize,
     verification: Verification,
 }
@@ -168,26 +184,25 @@ impl Walk {
     fn step(&mut self, row: &Row) -> Result<(), Error> {
         let seq: i64 = row.read("audit", "seq", |row| row.get("seq"))?;
         self.verification.checked += 1;
-        if seq > self.last.seq + 1 {
-            self.verification.find(Finding::Removed { first: self.last.seq + 1, last: seq - 1 });
+        if seq > self.last + 1 {
+            self.verification.find(Finding::Removed { first: self.last + 1, last: seq - 1 });
+            self.hash = None;
         }
-        let follows = seq == self.last.seq + 1;
+        self.last = seq;
         let Ok(entry) = Entry::read(row) else {
             self.verification.find(Finding::Unreadable { seq });
-            // What the next one should hang on is not known; its own `previous` is taken for it.
-            self.last = Link { seq, hash: Digest::ZERO };
+            self.hash = None;
             return Ok(());
         };
-        let is_known = self.last.seq == 0 || self.last.hash != Digest::ZERO;
         if entry.computed_hash() != entry.hash {
             let finding = self.origin(&entry).map_or(Finding::Altered { seq }, |from| Finding::Moved { seq, from });
             self.verification.find(finding);
-        } else if follows && is_known && entry.previous != self.last.hash {
+        } else if self.hash.is_some_and(|hash| entry.previous != hash) {
             self.verification.find(Finding::Unlinked { seq });
         } else {
             self.compare_exec(&entry, row);
         }
-        self.last = entry.link();
+        self.hash = Some(entry.hash);
         Ok(())
     }
 
@@ -218,10 +233,10 @@ impl Walk {
 
     fn end(&mut self) {
         let head = self.verification.head;
-        if self.last.seq < head.seq {
-            self.verification.find(Finding::TailRemoved { first: self.last.seq + 1, last: head.seq });
-        } else if self.last != head {
-            self.verification.find(Finding::HeadWrong { seq: self.last.seq });
+        if self.last < head.seq {
+            self.verification.find(Finding::TailRemoved { first: self.last + 1, last: head.seq });
+        } else if self.last > head.seq || self.hash.is_some_and(|hash| hash != head.hash) {
+            self.verification.find(Finding::HeadWrong { seq: self.last });
         }
     }
 }

@@ -225,3 +225,7 @@ fn answer_all(jobs: Vec<Box<dyn Job>>, outcome: &Result<(), Error>) {
         job.answer(outcome.clone());
     }
 }
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;

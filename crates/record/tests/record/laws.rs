@@ -1,6 +1,7 @@
 //! What holds whatever is done in whatever order.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
@@ -95,11 +96,11 @@ pub async fn any_interleaving_keeps_the_chain(place: Place) {
     let groups = proptest::collection::vec(proptest::collection::vec(act(), 1..12), 1..6);
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new(config);
-    let mut number = 0;
+    let number = AtomicU32::new(0);
     let runtime = tokio::runtime::Handle::current();
     let outcome = tokio::task::block_in_place(|| {
         runner.run(&groups, |groups| {
-            number += 1;
+            let number = number.fetch_add(1, Ordering::Relaxed);
             runtime.block_on(async {
                 let place = place.another(number).await;
                 check(&place, groups).await

@@ -2,7 +2,7 @@
 //!
 //! Every trial gets a database of its own: a file in a fresh directory, or a new database in a PostgreSQL cluster that
 //! this program starts for itself and stops at the end, whatever the trials did. Called with a place to write to, the
-//! program is the child that a crash trial kills.
+//! program is a child: the one that a crash trial kills, or the one that has a disk of its own to fill.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -68,7 +68,7 @@ const ON_BOTH: &[(&str, Run)] = trials! {
 const ON_SQLITE: &[(&str, Run)] = trials! {
     sqlite_faults::{
         files_are_private, what_is_no_file_is_refused, a_damaged_file_is_refused, a_truncated_log_loses_no_consistency,
-        a_backup_is_whole_and_private,
+        a_backup_is_whole_and_private, a_full_disk_is_said_and_survived,
     }
 };
 
@@ -79,6 +79,9 @@ const ON_POSTGRES: &[(&str, Run)] = trials! {
 fn main() -> ExitCode {
     if let Some(place) = crash::place_of_child() {
         return crash::be_the_child(place);
+    }
+    if let Some(directory) = sqlite_faults::directory_of_child() {
+        return sqlite_faults::be_the_child(&directory);
     }
     let arguments = Arguments::from_args();
     let cluster = Arc::new(if arguments.list { Err("only listed".to_owned()) } else { Cluster::start() });

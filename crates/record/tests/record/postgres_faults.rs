@@ -1,9 +1,9 @@
 //! What goes wrong with a server.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use record::{Database, Error, Store};
+use tokio::task::block_in_place;
 
 use crate::cluster::Cluster;
 use crate::place::{Place, assert_intact};
@@ -11,17 +11,13 @@ use crate::samples::event;
 
 /// A cluster of its own, because the others' is used by the others.
 pub async fn a_restart_is_survived(_: Place) {
-    let blocking = |work: fn(&Cluster), cluster: &Arc<Cluster>| {
-        let cluster = Arc::clone(cluster);
-        // Starting a server blocks, and needs a thread without a runtime.
-        std::thread::scope(|scope| scope.spawn(|| work(&cluster)).join().unwrap());
-    };
-    let cluster = Arc::new(std::thread::spawn(Cluster::start).join().unwrap().unwrap());
+    // On this thread, because the server is told to end with the thread that started it.
+    let cluster = block_in_place(Cluster::start).unwrap();
     let url = cluster.create_database("restarted").await;
     let store = Store::open(Database::Postgres(url)).await.unwrap();
     store.append(event(1)).await.unwrap();
 
-    blocking(Cluster::halt, &cluster);
+    block_in_place(|| cluster.halt());
     for _ in 0..2 {
         let refused = store.append(event(2)).await.unwrap_err();
         assert!(matches!(refused, Error::Unreachable(_)) && refused.is_passing(), "{refused:?}");
@@ -29,12 +25,12 @@ pub async fn a_restart_is_survived(_: Place) {
     let refused = store.health().await.unwrap_err();
     assert!(refused.is_passing(), "{refused:?}");
 
-    blocking(Cluster::launch, &cluster);
+    block_in_place(|| cluster.launch());
     assert_eq!(store.append(event(2)).await.unwrap(), 2);
     store.health().await.unwrap();
     // Between two operations, so that nobody sees it.
-    blocking(Cluster::halt, &cluster);
-    blocking(Cluster::launch, &cluster);
+    block_in_place(|| cluster.halt());
+    block_in_place(|| cluster.launch());
     assert_eq!(store.append(event(3)).await.unwrap(), 3);
     assert_intact(&store).await;
 }

@@ -29,6 +29,10 @@ pub async fn the_newest_entries_stay(place: Place) {
     assert_intact(&store).await;
     assert_eq!(store.prune_audit(Keep::Newest(0), at(0), "owner").await.unwrap(), 102);
     assert_intact(&store).await;
+    let columns = "at, actor, action, subject, user_id, agent_id, detail, digest, previous, hash";
+    place.tamper(&format!("INSERT INTO audit (seq, {columns}) SELECT 7, {columns} FROM audit")).await;
+    assert_eq!(verify(&store).await.findings, [Finding::Planted { seq: 7 }]);
+    place.tamper("DELETE FROM audit WHERE seq = 7").await;
     place.tamper("UPDATE audit SET actor = 'eve'").await;
     assert_eq!(verify(&store).await.findings.len(), 1);
     place.tamper(&format!("UPDATE audit_checkpoint SET hash = {}", place.bytes(3))).await;

@@ -1,7 +1,8 @@
 //! What goes wrong with files.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
 use record::{Database, Error, Store};
 
@@ -108,4 +109,50 @@ pub async fn a_backup_is_whole_and_private(place: Place) {
     let verification = verify(&copy).await;
     assert!(verification.is_intact() && (20..=21).contains(&verification.checked), "{verification:?}");
     copy.append(event(21)).await.unwrap();
+}
+
+const DIRECTORY: &str = "RECORD_TEST_FULL";
+
+/// A small file system of its own, in a mount namespace of its own, that goes with the child.
+#[expect(clippy::disallowed_methods, reason = "a mount needs a namespace, and a namespace a process")]
+pub async fn a_full_disk_is_said_and_survived(place: Place) {
+    let directory = place.directory();
+    let mut child = Command::new("unshare");
+    child.arg("--mount");
+    if !rustix::process::geteuid().is_root() {
+        child.args(["--user", "--map-root-user"]);
+    }
+    let script = "mount -t tmpfs -o size=1m,mode=700 none \"$1\" && exec \"$2\"";
+    child.args(["--", "sh", "-c", script, "sh"]).arg(&directory).arg(std::env::current_exe().unwrap());
+    let output = child.env(DIRECTORY, &directory).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+pub fn directory_of_child() -> Option<PathBuf> {
+    std::env::var_os(DIRECTORY).map(PathBuf::from)
+}
+
+/// Fills the disk with entries until it is said to be full, frees some of it, and goes on.
+pub fn be_the_child(directory: &Path) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let ballast = directory.join("ballast");
+        std::fs::write(&ballast, vec![1; 300_000]).unwrap();
+        let store = Store::open(Database::Sqlite(directory.join("record.db"))).await.unwrap();
+        let mut acknowledged = 0;
+        let refused = loop {
+            match store.append(event(acknowledged)).await {
+                Ok(_) => acknowledged += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(refused, Error::DiskFull(_)), "{refused:?}");
+        assert!(matches!(store.append(event(0)).await, Err(Error::DiskFull(_))));
+        std::fs::remove_file(ballast).unwrap();
+        store.append(event(acknowledged)).await.unwrap();
+        let verification = verify(&store).await;
+        assert!(verification.is_intact(), "{:?}", verification.findings);
+        assert_eq!(verification.checked, u64::try_from(acknowledged).unwrap() + 1);
+    });
+    ExitCode::SUCCESS
 }
