@@ -126,7 +126,7 @@ fn is_orphan(name: &str) -> bool {
 
 /// When a process began, in ticks since boot: the 22nd field of its stat line, counted after the command name,
 /// which may itself contain spaces and brackets.
-fn start_time(process: &str) -> Option<u64> {
+pub(crate) fn start_time(process: &str) -> Option<u64> {
     let stat = kernel_file::read(&format!("/proc/{process}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }

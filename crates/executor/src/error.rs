@@ -31,6 +31,38 @@ pub enum Error {
     NulByte(&'static str),
     #[error("only docker can make a box of {0}")]
     OnlyForDocker(DockerImage),
+    #[error("docker cannot make a box with {0}")]
+    NotForDocker(&'static str),
+    #[error("docker cannot be told the path {}", .0.display())]
+    PathNotForDocker(PathBuf),
+    #[error("docker cannot be given the environment variable {key}: {why}")]
+    EnvironmentNotForDocker { key: String, why: &'static str },
+    #[error("could not write the command's environment")]
+    WriteEnvironment(#[source] std::io::Error),
+    #[error("{0:?} cannot name a container")]
+    ExecIdMalformed(String),
+    #[error("could not read or make {}", path.display())]
+    InstanceFile {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the {backend} backend is not available: {why}")]
+    BackendUnavailable { backend: &'static str, why: String },
+    #[error("the {backend} backend lacks a protection, {name:?}: {why}")]
+    ProtectionMissing { backend: &'static str, name: ProtectionName, why: String },
+    #[error("there is no docker image {0}")]
+    DockerImageMissing(DockerImage),
+    #[error("docker refused to make the container: {words}")]
+    ContainerRefused { words: String },
+    #[error("could not start the process that removes containers after a crash")]
+    StartWatcher(#[source] std::io::Error),
+    #[error("could not follow the docker client")]
+    ClientStreams(#[source] std::io::Error),
+    #[error("could not {step} for the docker image: {words}")]
+    BuildDockerImage { step: &'static str, words: String },
+    #[error("{setting} {wrong}")]
+    PathSetting { setting: &'static str, wrong: String },
     #[error(transparent)]
     Image(#[from] ImageError),
     #[error("could not start the jail")]
@@ -76,6 +108,20 @@ impl Error {
             Error::DirectoryUnreadable(_) => "change its permissions, or run as its owner",
             Error::DirectoryReplaced(_) => "somebody is changing this path; try again when they are done",
             Error::Image(error) => return Some(error.hint()),
+            Error::OnlyForDocker(_) => "choose the docker backend, or an image that was imported with `ringwall image`",
+            Error::NotForDocker(_) => "the native backend can",
+            Error::PathNotForDocker(_) => "use a path of UTF-8 without control characters, or the native backend",
+            Error::EnvironmentNotForDocker { .. } => {
+                "put the value into a file of the inputs, or use the native backend"
+            }
+            Error::InstanceFile { .. } => "the file holds a random id that docker's containers are labelled with",
+            Error::BackendUnavailable { .. } => {
+                "start the docker daemon, or use the native backend; `docker info` says what the client sees"
+            }
+            Error::ProtectionMissing { .. } => "use the native backend, or drop the requirement",
+            Error::DockerImageMissing(_) => {
+                "make the default image with `ringwall image build-docker`, or get this one with docker itself"
+            }
             Error::JailDied => "it was probably killed for memory; look at the kernel's log",
             Error::CommandNotFound { command } if command.contains('/') => {
                 "the path is looked up inside the box: the host's /usr, /bin and /lib are there, your directory is at /workspace"

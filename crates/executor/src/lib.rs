@@ -5,6 +5,7 @@
 //! hands the plan to a jail, `running` follows the box to its end. This process itself never forks, unshares or
 //! mounts.
 
+pub mod docker;
 pub mod image;
 
 mod capture;

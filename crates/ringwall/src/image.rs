@@ -1,4 +1,4 @@
-//! `ringwall image import|list|rm`: the root file systems on which boxes run.
+//! `ringwall image import|list|rm|build-docker`: the root file systems on which boxes run.
 //!
 //! This door shows progress, listens for Ctrl-C, and writes answers; what an archive may do is decided in
 //! `executor::image` and nowhere here. A bar is drawn on a terminal only, on standard error; standard output carries
@@ -17,6 +17,9 @@ use policy::ImageName;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, Mode, OFlags};
 
+use crate::image_docker::{self, BuildArguments};
+use crate::message::Message;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImageCommand {
     /// Import a root file system from a tar archive (plain, gzip or zstd)
@@ -34,10 +37,12 @@ pub(crate) enum ImageCommand {
     },
     /// Remove an image
     Rm { name: ImageName },
+    /// Make the default image of the docker backend from this machine's own packages
+    BuildDocker(BuildArguments),
 }
 
 /// Does what was asked; the caller prints an error and its hint.
-pub(crate) fn run(command: ImageCommand, data: &Path) -> Result<(), ImageError> {
+pub(crate) fn run(command: ImageCommand, data: &Path) -> Result<(), Message> {
     let store = Store::open(data);
     let answer = match command {
         ImageCommand::Import { name, archive } => summary(&import(&store, &name, &archive)?),
@@ -52,8 +57,9 @@ pub(crate) fn run(command: ImageCommand, data: &Path) -> Result<(), ImageError> 
             store.remove(&name)?;
             format!("removed {name}\n")
         }
+        ImageCommand::BuildDocker(arguments) => image_docker::build(&arguments, data)?,
     };
-    print(&answer)
+    Ok(print(&answer)?)
 }
 
 fn import(store: &Store, name: &ImageName, path: &Path) -> Result<ImageInfo, ImageError> {

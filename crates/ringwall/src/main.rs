@@ -6,6 +6,7 @@
 mod data;
 mod doctor;
 mod image;
+mod image_docker;
 mod message;
 mod run;
 mod run_report;
@@ -15,8 +16,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-use crate::message::Message;
 
 /// Runs AI agents' code behind one wall: isolated by the kernel, limited by policy.
 #[derive(Debug, Parser)]
@@ -48,7 +47,7 @@ fn main() -> ExitCode {
     let result = data::directory(data).and_then(|data| match verb {
         Verb::Run(arguments) => Ok(run::run(&arguments, &data)),
         Verb::Doctor(arguments) => doctor::run(&arguments, &data),
-        Verb::Image(command) => image::run(command, &data).map(|()| ExitCode::SUCCESS).map_err(Message::from),
+        Verb::Image(command) => image::run(command, &data).map(|()| ExitCode::SUCCESS),
     });
     result.unwrap_or_else(|message| message.print())
 }

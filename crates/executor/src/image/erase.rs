@@ -13,7 +13,7 @@ use rustix::io::Errno;
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Deletes the directory `name` of `parent` and everything in it.
-pub(super) fn erase(parent: impl AsFd, name: &str) -> rustix::io::Result<()> {
+pub(crate) fn erase(parent: impl AsFd, name: &str) -> rustix::io::Result<()> {
     let top = open_writable(&parent, name)?;
     empty(&top)?;
     rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)

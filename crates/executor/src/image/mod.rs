@@ -9,7 +9,7 @@
 
 mod budget;
 mod entries;
-mod erase;
+pub(crate) mod erase;
 mod error;
 mod name;
 mod pax;

@@ -1,0 +1,153 @@
+//! The words of `docker run`. Pure: the same grant and daemon give the same words, and snapshot tests show them.
+//!
+//! What a container may do is decided here and only here. No word holds a value of the environment. Paths go into
+//! `--mount`, which is read as a line of comma-separated values: there a path can be quoted, where `-v` would take a
+//! colon in it for its own, and unlike `-v` it makes no directory that is missing.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use policy::{Access, Field, Grant, ProjectMounts, Root, Workspace};
+
+use super::daemon::{Daemon, Runtime};
+use super::instance::Instance;
+use super::name::ContainerName;
+use crate::error::Error;
+use crate::{etc, limits};
+
+const MIB: u64 = 1024 * 1024;
+const BYTES_PER_INODE: u64 = 4096;
+const MILLIS: u64 = 1000;
+/// Docker's client copies the proxies of its own settings, passwords included, into every container that does not
+/// name them. A name without a value, which the client's environment does not have either, names and unsets it.
+const PROXIES: [&str; 10] = [
+    "ALL_PROXY",
+    "FTP_PROXY",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NO_PROXY",
+    "all_proxy",
+    "ftp_proxy",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+];
+
+/// What is no permission: how this one container is named and found again.
+#[derive(Debug)]
+pub(crate) struct Particulars<'a> {
+    pub(crate) name: &'a ContainerName,
+    pub(crate) instance: &'a Instance,
+    pub(crate) runtime: Runtime,
+    pub(crate) environment: &'a Path,
+}
+
+/// The whole command line after `docker`.
+pub(crate) fn argv(grant: &Grant, daemon: &Daemon, particulars: &Particulars<'_>) -> Result<Vec<OsString>, Error> {
+    let Particulars { name, instance, runtime, environment } = particulars;
+    let Root::Docker(image) = grant.root() else {
+        return Err(Error::NotForDocker("a root file system that is not a docker image"));
+    };
+    let Workspace::Project(mounts) = grant.workspace() else {
+        return Err(Error::NotForDocker("a workspace that is not a project"));
+    };
+    if !grant.read_only().is_empty() {
+        return Err(Error::NotForDocker("directories beside the project's"));
+    }
+    let mut words: Vec<OsString> = ["run", "--rm", "--init", "--interactive", "--pull=never"].map(Into::into).into();
+    words.push(format!("--name={name}").into());
+    words.extend(instance.labels(name).map(|label| format!("--label={label}").into()));
+    words.extend(runtime.name().map(|name| format!("--runtime={name}").into()));
+    words.push(format!("--hostname={}", etc::HOSTNAME).into());
+    words.extend(isolation().map(Into::into));
+    words.extend(limits(grant, daemon).into_iter().map(Into::into));
+    words.push(format!("--user={}:{}", mounts.owner.uid(), mounts.owner.gid()).into());
+    words.push(joined("--workdir=", grant.cwd())?);
+    words.extend(project(mounts)?);
+    words.push(joined("--env-file=", environment)?);
+    let unset = PROXIES.iter().filter(|key| !grant.env().contains_key(**key));
+    words.extend(unset.map(|key| format!("--env={key}").into()));
+    // An image's own entry point would run before, and around, the command that was granted.
+    words.extend(["--entrypoint=", "--no-healthcheck", "--log-driver=none", "--"].map(Into::into));
+    words.push(image.as_str().into());
+    words.extend(grant.argv().iter().cloned());
+    Ok(words)
+}
+
+/// The walls: no network, no privilege, nothing shared with the host, and an image that cannot be changed.
+fn isolation() -> [&'static str; 7] {
+    [
+        "--network=none",
+        "--cap-drop=ALL",
+        "--security-opt=no-new-privileges",
+        "--ipc=private",
+        "--cgroupns=private",
+        "--read-only",
+        "--ulimit=core=0",
+    ]
+}
+
+fn limits(grant: &Grant, daemon: &Daemon) -> Vec<String> {
+    let limits = &grant.effective().limits;
+    let memory = limits.get(Field::MemoryMb) * MIB;
+    let scratch = limits.get(Field::ScratchMb) * MIB;
+    // Docker refuses more processors than there are, and all that there are is no limit either.
+    let most = daemon.cpus.max(1).saturating_mul(MILLIS);
+    let cpus = limits.get(Field::CpuMillis).min(most);
+    let mut words = vec![
+        // Docker's PID 1 counts as a process, but not against what the box was promised.
+        format!("--pids-limit={}", limits.get(Field::Pids) + limits::OUR_PROCESSES),
+        format!("--memory={memory}b"),
+        format!("--cpus={}.{:03}", cpus / MILLIS, cpus % MILLIS),
+        format!(
+            "--tmpfs=/tmp:rw,exec,nosuid,nodev,mode=1777,size={scratch},nr_inodes={}",
+            (scratch / BYTES_PER_INODE).max(64)
+        ),
+    ];
+    // Where the kernel does not count swap, docker says so into the command's own standard error.
+    if daemon.swap_limit {
+        words.push(format!("--memory-swap={memory}b"));
+    }
+    words
+}
+
+fn project(mounts: &ProjectMounts) -> Result<Vec<OsString>, Error> {
+    let places = [
+        ("/workspace/inputs", &mounts.inputs, mounts.access.inputs),
+        ("/workspace/work", &mounts.work, mounts.access.work),
+        ("/workspace/artifacts", &mounts.artifacts, mounts.access.artifacts),
+    ];
+    let mut words = Vec::new();
+    for (at, path, access) in places {
+        let bind = || Ok::<_, Error>(format!("type=bind,{},dst={at}", field(&format!("src={}", plain(path)?))));
+        words.push("--mount".into());
+        words.push(match access {
+            Access::Empty => format!("type=tmpfs,dst={at},readonly,tmpfs-mode=0555,tmpfs-size=4096").into(),
+            Access::ReadOnly => format!("{},readonly", bind()?).into(),
+            Access::ReadWrite => bind()?.into(),
+        });
+    }
+    Ok(words)
+}
+
+/// One value of a line of comma-separated values.
+fn field(text: &str) -> String {
+    match text.contains([',', '"']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+fn joined(option: &str, path: &Path) -> Result<OsString, Error> {
+    Ok(format!("{option}{}", plain(path)?).into())
+}
+
+/// The client sends paths as JSON, which would quietly replace what is not UTF-8, and reads lines.
+fn plain(path: &Path) -> Result<&str, Error> {
+    let text = path.to_str().filter(|text| !text.chars().any(char::is_control));
+    text.ok_or_else(|| Error::PathNotForDocker(path.to_owned()))
+}
+
+#[cfg(test)]
+#[path = "argv_tests.rs"]
+pub(crate) mod tests;

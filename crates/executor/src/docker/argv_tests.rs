@@ -1,0 +1,109 @@
+//! Snapshots of whole command lines: a change of what a container may do shows up here as a change of text.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use policy::{
+    Access, Ceilings, Field, Grant, Layer, LayerName, Layers, Mounts, Owner, ProjectMounts, Request, Requirement, Root,
+    Secret, Verdict, Workspace,
+};
+
+use super::{Particulars, argv};
+use crate::docker::daemon::{Daemon, Runtime, pretend};
+use crate::docker::instance::Instance;
+use crate::docker::name::ContainerName;
+use crate::error::Error;
+
+fn mounts() -> ProjectMounts {
+    ProjectMounts {
+        inputs: "/data/p/inputs".into(),
+        work: "/data/p/work".into(),
+        artifacts: "/data/p/running/e_1".into(),
+        access: Mounts::WIDEST,
+        owner: Owner::new(2001, 2002).unwrap(),
+    }
+}
+
+fn request(mounts: ProjectMounts, env: &[(&str, &str)]) -> Request {
+    Request {
+        argv: ["bash", "-lc", "echo \"$A\" --privileged"].map(Into::into).into(),
+        env: env.iter().map(|(key, value)| ((*key).to_owned(), Secret::new(*value))).collect(),
+        cwd: None,
+        root: Root::Docker("ringwall/sandbox:latest".parse().unwrap()),
+        workspace: Workspace::Project(Box::new(mounts)),
+        read_only: vec![],
+    }
+}
+
+fn decide(request: &Request, require: &[Requirement]) -> Grant {
+    let mut operator = Layer::new(LayerName::CommandLine);
+    operator.limits = BTreeMap::from([(Field::CpuMillis, 4000), (Field::MemoryMb, 64), (Field::ScratchMb, 16)]);
+    operator.require = require.iter().copied().collect();
+    let layers = Layers {
+        system: policy::profile::RUN,
+        ceilings: Ceilings { limits: policy::profile::machine_ceilings(8192, 8, 32_768), set_by: LayerName::Machine },
+        operator,
+        narrowing: Vec::new(),
+    };
+    match policy::decide(request, &layers) {
+        Verdict::Allow(grant) => grant,
+        other => panic!("the policy did not allow the test's request: {other:?}"),
+    }
+}
+
+/// A granted project, for the tests of other rooms too.
+pub(crate) fn grant(env: &[(&str, &str)], require: &[Requirement]) -> Grant {
+    decide(&request(mounts(), env), require)
+}
+
+fn words(grant: &Grant, daemon: &Daemon, runtime: Runtime) -> Result<String, Error> {
+    let name = ContainerName::of_exec("e_0123456789abcdef")?;
+    let instance = Instance::pretend();
+    let environment = Path::new("/proc/7/fd/9");
+    let particulars = Particulars { name: &name, instance: &instance, runtime, environment };
+    let words = argv(grant, daemon, &particulars)?;
+    Ok(words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join("\n"))
+}
+
+#[test]
+fn usual() {
+    let env = [("TOKEN", "very-secret-value"), ("HTTP_PROXY", "also-secret")];
+    let shown = words(&grant(&env, &[]), &pretend(), Runtime::Usual).unwrap();
+    assert!(!shown.contains("secret"), "a value is in the command line");
+    insta::assert_snapshot!("usual", shown);
+}
+
+#[test]
+fn narrow_on_gvisor_without_swap() {
+    let access = Mounts { inputs: Access::Empty, work: Access::ReadOnly, artifacts: Access::ReadWrite };
+    let strange = ProjectMounts { work: "/data/a,b \"c\":d=e/work".into(), access, ..mounts() };
+    let mut request = request(strange, &[]);
+    request.cwd = Some("/workspace/work/a b".into());
+    let daemon = Daemon { swap_limit: false, cpus: 8, ..pretend() };
+    insta::assert_snapshot!("narrow_on_gvisor", words(&decide(&request, &[]), &daemon, Runtime::Gvisor).unwrap());
+}
+
+#[test]
+fn what_docker_cannot_do_is_refused() {
+    let mut host = request(mounts(), &[]);
+    host.root = Root::Host;
+    let mut private = request(mounts(), &[]);
+    private.workspace = Workspace::Private;
+    let mut wide = request(mounts(), &[]);
+    wide.read_only = vec!["/opt".into()];
+    for request in [host, private, wide] {
+        let refused = words(&decide(&request, &[]), &pretend(), Runtime::Usual);
+        assert!(matches!(refused, Err(Error::NotForDocker(_))), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_path_that_docker_would_read_otherwise_is_refused() {
+    use std::os::unix::ffi::OsStringExt;
+    let strange = std::ffi::OsString::from_vec(b"/data/\xff/work".to_vec());
+    for work in [PathBuf::from(strange), "/data/a\nb/work".into(), "/data/a\rb/work".into()] {
+        let request = request(ProjectMounts { work, ..mounts() }, &[]);
+        let refused = words(&decide(&request, &[]), &pretend(), Runtime::Usual);
+        assert!(matches!(refused, Err(Error::PathNotForDocker(_))), "{refused:?}");
+    }
+}

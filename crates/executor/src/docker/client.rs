@@ -1,0 +1,213 @@
+//! The one place that starts the `docker` client, and every call to it that expects a short answer.
+//!
+//! The client gets an environment of a few names: what else is in ours could steer it, or reach a container by it. It
+//! leads a process group of its own, so that it can be ended together with what it started (ssh, a plugin). It cannot be
+//! made to die with us without `unsafe`; `watcher` sees to what it leaves.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+
+/// What the client needs of our environment to find its settings and its daemon. No proxy is among them, see `argv`.
+const PASSED_ON: [&str; 7] = ["HOME", "PATH", "USER", "LOGNAME", "SSH_AUTH_SOCK", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"];
+const PASSED_ON_PREFIX: &str = "DOCKER_";
+const LONGEST_ANSWER: u64 = 4 * 1024 * 1024;
+const LONGEST_COMPLAINT: u64 = 16 * 1024;
+
+/// Where the client is and which daemon it is to ask.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    pub(crate) program: PathBuf,
+    pub(crate) context: Option<String>,
+}
+
+/// Why a call gave no answer.
+#[derive(Debug)]
+pub(crate) enum CallFailure {
+    NotStarted(std::io::Error),
+    TooLate(Duration),
+    /// Its exit code was not 0; its words.
+    Refused(String),
+}
+
+impl CallFailure {
+    pub(crate) fn why(&self) -> String {
+        match self {
+            CallFailure::NotStarted(error) => format!("the docker client could not be started: {error}"),
+            CallFailure::TooLate(patience) => format!("no answer within {} s", patience.as_secs()),
+            CallFailure::Refused(words) if words.is_empty() => "the docker client failed without a word".to_owned(),
+            CallFailure::Refused(words) => words.clone(),
+        }
+    }
+}
+
+impl Client {
+    /// The client that was asked for, or the first in PATH.
+    pub(crate) fn find(asked: Option<PathBuf>, context: Option<String>) -> Option<Self> {
+        let program = asked.or_else(|| find_in_path("docker"))?;
+        Some(Client { program, context })
+    }
+
+    /// The words before the verb.
+    pub(crate) fn leading_words(&self) -> Vec<OsString> {
+        self.context.iter().flat_map(|context| ["--context".into(), context.into()]).collect()
+    }
+
+    /// Starts the client with piped streams.
+    pub(crate) fn start<S: AsRef<OsStr>>(
+        &self,
+        words: impl IntoIterator<Item = S>,
+        stdin: Stdio,
+    ) -> std::io::Result<Process> {
+        let mut command = command(&self.program);
+        command.args(self.leading_words()).args(words);
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        Process::start(command)
+    }
+
+    /// Asks something and gives what the client printed.
+    pub(crate) async fn call<S: AsRef<OsStr>>(
+        &self,
+        words: impl IntoIterator<Item = S>,
+        patience: Duration,
+    ) -> Result<String, CallFailure> {
+        let mut process = self.start(words, Stdio::null()).map_err(CallFailure::NotStarted)?;
+        match tokio::time::timeout(patience, process.answer()).await {
+            Ok(answer) => answer,
+            Err(_) => Err(CallFailure::TooLate(patience)),
+        }
+    }
+}
+
+/// A program that gets only what is passed on, alone in its process group.
+#[expect(clippy::disallowed_methods, reason = "the client that asks docker for a box, and what makes its image")]
+pub(crate) fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().process_group(0);
+    command.envs(std::env::vars_os().filter(|(key, _)| {
+        key.to_str().is_some_and(|key| PASSED_ON.contains(&key) || key.starts_with(PASSED_ON_PREFIX))
+    }));
+    command
+}
+
+/// The first program of this name in PATH.
+pub(crate) fn find_in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        // Programs for root are where an ordinary PATH does not look.
+        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
+        .map(|directory| directory.join(name))
+        .find(|candidate| rustix::fs::access(candidate, rustix::fs::Access::EXEC_OK).is_ok())
+}
+
+/// A started program. Dropping it ends its whole group.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+}
+
+impl Process {
+    pub(crate) fn start(mut command: Command) -> std::io::Result<Self> {
+        Ok(Process { child: command.spawn()? })
+    }
+
+    pub(crate) fn take_streams(&mut self) -> Option<(Option<ChildStdin>, ChildStdout, ChildStderr)> {
+        Some((self.child.stdin.take(), self.child.stdout.take()?, self.child.stderr.take()?))
+    }
+
+    pub(crate) async fn wait(&mut self) -> std::io::Result<ExitStatus> {
+        self.child.wait().await
+    }
+
+    /// Its whole output, as long as that is short.
+    async fn answer(&mut self) -> Result<String, CallFailure> {
+        let (mut answer, mut complaint) = (Vec::new(), Vec::new());
+        if let Some((_, stdout, stderr)) = self.take_streams() {
+            let (mut stdout, mut stderr) = (stdout.take(LONGEST_ANSWER), stderr.take(LONGEST_COMPLAINT));
+            let read = tokio::try_join!(stdout.read_to_end(&mut answer), stderr.read_to_end(&mut complaint));
+            read.map_err(CallFailure::NotStarted)?;
+        }
+        let status = self.wait().await.map_err(CallFailure::NotStarted)?;
+        match status.success() {
+            true => Ok(String::from_utf8_lossy(&answer).into_owned()),
+            false => Err(CallFailure::Refused(in_short(&String::from_utf8_lossy(&complaint)))),
+        }
+    }
+
+    fn end(&mut self) {
+        // There is an id only as long as the process was not waited for, so nobody else's group can be meant.
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(id) = id {
+            let _ = kill_process_group(id, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A complaint in one line: the client adds a blank line and where to read more.
+pub(crate) fn in_short(words: &str) -> String {
+    let lines = words
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with("Run 'docker") && !line.starts_with("See 'docker"));
+    let text = lines.collect::<Vec<_>>().join(" ");
+    text.strip_prefix("docker: ").map(str::to_owned).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(program: &str) -> Client {
+        Client { program: program.into(), context: None }
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_what_was_printed() {
+        assert_eq!(client("/bin/echo").call(["hello"], Duration::from_secs(10)).await.unwrap(), "hello\n");
+        let refused = client("/bin/sh").call(["-c", "echo 'docker: no' >&2; exit 1"], Duration::from_secs(10)).await;
+        assert!(matches!(refused, Err(CallFailure::Refused(words)) if words == "no"));
+        let missing = client("/nonexistent/docker").call(["version"], Duration::from_secs(10)).await;
+        assert!(matches!(missing, Err(CallFailure::NotStarted(_))));
+    }
+
+    #[tokio::test]
+    async fn silence_ends_the_client_and_what_it_started() {
+        let (mut alive, theirs) = std::io::pipe().unwrap();
+        let mut command = command(Path::new("/bin/sh"));
+        command.args(["-c", "sleep 1000 & wait"]).stdin(Stdio::null()).stderr(theirs).stdout(Stdio::piped());
+        let process = Process::start(command).unwrap();
+        drop(process);
+        // The pipe ends when its last writer, the grandchild, is gone.
+        let ended = tokio::task::spawn_blocking(move || std::io::Read::read(&mut alive, &mut [0]));
+        assert_eq!(ended.await.unwrap().unwrap(), 0);
+        let late = client("/bin/sh").call(["-c", "sleep 1000 & wait"], Duration::from_millis(1)).await;
+        assert!(matches!(late, Err(CallFailure::TooLate(_))));
+    }
+
+    #[tokio::test]
+    async fn the_client_gets_few_names() {
+        let printed = client("/usr/bin/env").call::<&str>([], Duration::from_secs(10)).await.unwrap();
+        for line in printed.lines() {
+            let key = line.split('=').next().unwrap();
+            assert!(PASSED_ON.contains(&key) || key.starts_with(PASSED_ON_PREFIX), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_complaint_is_one_line() {
+        let words = "docker: Error response from daemon: No such image: x\n\nRun 'docker run --help' for more\n";
+        assert_eq!(in_short(words), "Error response from daemon: No such image: x");
+        assert_eq!(in_short(""), "");
+    }
+}

@@ -1,0 +1,137 @@
+//! Whose containers are whose: labels by which ours are found again after a crash, and nobody else's are.
+//!
+//! A data directory has a random name of its own, kept in a file in it, so that two servers on one daemon do not end
+//! each other's containers. A maker is named by its process's number and start time, as in `cgroup`, and by its own
+//! number in that process: a container whose maker is gone has nobody who waits for it.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::name::ContainerName;
+use crate::error::Error;
+use crate::{cgroup, kernel_file};
+
+pub(crate) const DATA_LABEL: &str = "ringwall";
+pub(crate) const MAKER_LABEL: &str = "ringwall.maker";
+const EXEC_LABEL: &str = "ringwall.exec";
+const FILE: &str = "instance-id";
+
+#[derive(Debug, Clone)]
+pub(crate) struct Instance {
+    data: String,
+    maker: String,
+}
+
+impl Instance {
+    /// Reads the directory's name, or gives it one.
+    pub(crate) fn of(data: &Path) -> Result<Self, Error> {
+        let path = data.join(FILE);
+        let found = match std::fs::read_to_string(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => name_directory(data, &path),
+            other => other,
+        };
+        let data = found.map_err(|source| Error::InstanceFile { path: path.clone(), source })?.trim().to_owned();
+        let is_plain = !data.is_empty() && data.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+        if !is_plain {
+            return Err(Error::InstanceFile { path, source: ErrorKind::InvalidData.into() });
+        }
+        static MAKERS: AtomicU64 = AtomicU64::new(0);
+        let number = MAKERS.fetch_add(1, Ordering::Relaxed);
+        let maker = format!("{}-{}-{number}", std::process::id(), cgroup::own_start_time());
+        Ok(Instance { data, maker })
+    }
+
+    /// The labels of a container of this maker.
+    pub(crate) fn labels(&self, name: &ContainerName) -> [String; 3] {
+        let exec = format!("{EXEC_LABEL}={}", name.exec_id());
+        [self.data_label(), self.maker_label(), exec]
+    }
+
+    pub(crate) fn data_label(&self) -> String {
+        format!("{DATA_LABEL}={}", self.data)
+    }
+
+    pub(crate) fn maker_label(&self) -> String {
+        format!("{MAKER_LABEL}={}", self.maker)
+    }
+
+    /// Who made a container with this value of the maker's label.
+    pub(crate) fn maker(&self, label: &str) -> Maker {
+        if label == self.maker {
+            return Maker::Ourselves;
+        }
+        let mut parts = label.split('-');
+        let (pid, start) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let alive = match (pid.parse::<u32>(), start.parse::<u64>()) {
+            (Ok(pid), Ok(start)) => cgroup::start_time(&pid.to_string()) == Some(start),
+            // A container of this data directory that no process of ours can have made so.
+            _ => false,
+        };
+        if alive { Maker::Alive } else { Maker::Gone }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn pretend() -> Self {
+        Instance { data: "0b5e7c1e-data".to_owned(), maker: "7-1234-0".to_owned() }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Maker {
+    Ourselves,
+    Alive,
+    Gone,
+}
+
+/// Whoever links the finished file first has named the directory.
+fn name_directory(data: &Path, path: &Path) -> std::io::Result<String> {
+    DirBuilder::new().recursive(true).mode(0o700).create(data)?;
+    let name = kernel_file::read("/proc/sys/kernel/random/uuid")?;
+    let draft = data.join(format!("{FILE}.{}", name.trim()));
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?.write_all(name.as_bytes())?;
+    let linked = std::fs::hard_link(&draft, path);
+    std::fs::remove_file(&draft)?;
+    match linked {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => std::fs::read_to_string(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_keeps_its_name_and_has_no_other() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let threads: Vec<_> = (0..8)
+            .map(|_| {
+                let path = one.path().join("data");
+                std::thread::spawn(move || Instance::of(&path).unwrap().data)
+            })
+            .collect();
+        let names: std::collections::BTreeSet<_> = threads.into_iter().map(|one| one.join().unwrap()).collect();
+        assert_eq!(names.len(), 1, "eight who ask at once get one name");
+        assert!(!names.contains(&Instance::of(other.path()).unwrap().data));
+        assert_eq!(std::fs::read_dir(one.path().join("data")).unwrap().count(), 1, "no draft is left");
+        std::fs::write(other.path().join(FILE), "a=b\n--all").unwrap();
+        assert!(matches!(Instance::of(other.path()), Err(Error::InstanceFile { .. })));
+    }
+
+    #[test]
+    fn only_a_dead_makers_container_is_orphaned() {
+        let directory = tempfile::tempdir().unwrap();
+        let instance = Instance::of(directory.path()).unwrap();
+        assert_eq!(instance.maker(&instance.maker), Maker::Ourselves);
+        let another = Instance::of(directory.path()).unwrap();
+        assert_eq!(instance.maker(&another.maker), Maker::Alive, "another of the same process");
+        let init = format!("1-{}-0", cgroup::start_time("1").unwrap());
+        assert_eq!(instance.maker(&init), Maker::Alive);
+        for gone in ["1-1-0", "4194305-1-0", "", "x-y", "self-1", "1"] {
+            assert_eq!(instance.maker(gone), Maker::Gone, "{gone}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! From a grant to a running container: check, ask the client, wait until the daemon says that it started.
+//!
+//! Everything that can refuse comes before the client is started. From then on a guard holds the container, and
+//! dropping it, also by a time limit around us, removes what there is of it.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use policy::{Grant, Root, Workspace};
+
+use super::argv::{Particulars, argv};
+use super::client::Client;
+use super::container::RunningContainer;
+use super::daemon::{self, Daemon, DockerState, Runtime};
+use super::environment::EnvironmentFile;
+use super::events::Events;
+use super::instance::Instance;
+use super::name::ContainerName;
+use super::pulse::{self, Pulse};
+use super::watcher::Watcher;
+use super::{protection, sweep};
+use crate::error::Error;
+use crate::sources::{self, ProjectPlace, open_project};
+
+/// With what it takes to say so, the whole start is over within 10 s.
+const STARTED_WITHIN: Duration = Duration::from_secs(9);
+/// How long the daemon's events may be behind the client's end.
+const EVENTS_BEHIND: Duration = Duration::from_secs(1);
+
+/// What an operator can set.
+#[derive(Debug, Clone, Default)]
+pub struct DockerSettings {
+    /// The client; the first `docker` in PATH unless said.
+    pub client: Option<PathBuf>,
+    /// The client's context; its own default unless said.
+    pub context: Option<String>,
+}
+
+/// Makes boxes out of containers.
+#[derive(Debug, Clone)]
+pub struct Docker {
+    shared: Option<Arc<Shared>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) client: Client,
+    pub(crate) instance: Instance,
+    pub(crate) events: Events,
+    pulse: Pulse,
+    watcher: Watcher,
+    daemon: Mutex<Option<Daemon>>,
+    /// Our own files.
+    data: Option<PathBuf>,
+    /// Containers that may exist.
+    pub(crate) unremoved: AtomicU64,
+    /// How often a sweep was asked for since the last one that found nothing more to do.
+    pub(crate) sweeps: AtomicU64,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if *self.unremoved.get_mut() == 0 {
+            self.watcher.dismiss();
+        }
+    }
+}
+
+impl Docker {
+    /// Does not ask the daemon. A machine without docker gets one that is never available.
+    pub fn new(settings: DockerSettings, data: &Path) -> Result<Self, Error> {
+        let Some(client) = Client::find(settings.client, settings.context) else {
+            return Ok(Docker { shared: None });
+        };
+        let instance = Instance::of(data)?;
+        let shared = Shared {
+            events: Events::new(client.clone(), instance.maker_label()),
+            pulse: Pulse::new(client.clone()),
+            watcher: Watcher::default(),
+            daemon: Mutex::new(None),
+            data: sources::follow(data),
+            unremoved: AtomicU64::new(0),
+            sweeps: AtomicU64::new(0),
+            client,
+            instance,
+        };
+        Ok(Docker { shared: Some(Arc::new(shared)) })
+    }
+
+    /// Looks at the client and its daemon; over within 10 s.
+    pub async fn probe(&self) -> DockerState {
+        daemon::probe(self.shared.as_ref().map(|shared| &shared.client)).await
+    }
+
+    /// Removes containers of this data directory that nobody waits for; over within 10 s. Says how many.
+    pub async fn sweep(&self) -> Result<usize, Error> {
+        let shared = self.shared(Runtime::Usual)?;
+        let swept = sweep::sweep(&shared.client, &shared.instance, &shared.events).await;
+        swept.map_err(|failure| unavailable(Runtime::Usual, failure.why()))
+    }
+
+    /// Starts the granted command as a container that is named after its exec. When this returns the container runs,
+    /// or has already ended; either way its outcome is waited for.
+    pub async fn start(&self, grant: Grant, exec_id: &str, runtime: Runtime) -> Result<RunningContainer, Error> {
+        let shared = self.shared(runtime)?;
+        let started = match tokio::time::timeout(STARTED_WITHIN, launch(shared, grant, exec_id, runtime)).await {
+            Ok(started) => started,
+            Err(_) => {
+                let why = format!("the container did not start within {} s", STARTED_WITHIN.as_secs());
+                Err(unavailable(runtime, why))
+            }
+        };
+        if matches!(started, Err(Error::BackendUnavailable { .. })) {
+            // Another daemon may be there when it is back.
+            *shared.daemon.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        started
+    }
+
+    pub(crate) fn client(&self) -> Result<&Client, Error> {
+        self.shared(Runtime::Usual).map(|shared| &shared.client)
+    }
+
+    fn shared(&self, runtime: Runtime) -> Result<&Arc<Shared>, Error> {
+        self.shared.as_ref().ok_or_else(|| unavailable(runtime, "there is no docker client in PATH".to_owned()))
+    }
+}
+
+pub(crate) fn unavailable(runtime: Runtime, why: String) -> Error {
+    Error::BackendUnavailable { backend: runtime.backend(), why }
+}
+
+async fn launch(
+    shared: &Arc<Shared>,
+    grant: Grant,
+    exec_id: &str,
+    runtime: Runtime,
+) -> Result<RunningContainer, Error> {
+    let name = ContainerName::of_exec(exec_id)?;
+    let daemon = shared.find_daemon(runtime).await?;
+    let protections = protection::protections(&daemon, runtime);
+    protection::check(&grant, &protections, runtime)?;
+    let environment = EnvironmentFile::new(&grant)?;
+    let particulars =
+        Particulars { name: &name, instance: &shared.instance, runtime, environment: &environment.path() };
+    let words = argv(&grant, &daemon, &particulars)?;
+    let project = shared.open(&grant)?;
+    shared.watcher.watch(&shared.client, &shared.instance.maker_label()).map_err(Error::StartWatcher)?;
+
+    let followed = shared.events.follow(&name);
+    let beat = shared.pulse.listen();
+    let process = shared.client.start(words, Stdio::piped());
+    let process =
+        process.map_err(|error| unavailable(runtime, format!("the docker client could not be started: {error}")))?;
+    let limit = grant.effective().limits.get(policy::Field::TimeoutMs);
+    let mut container =
+        RunningContainer::new(shared.clone(), process, followed, beat, protections, limit, runtime, &grant)?;
+    if !container.started(EVENTS_BEHIND).await? {
+        let words = container.last_words(EVENTS_BEHIND).await;
+        return Err(shared.explain(&grant, runtime, words).await);
+    }
+    // The daemon opened the directories by their names. Had somebody put a link there, another would be in its place.
+    shared.compare(&grant, &project)?;
+    Ok(container)
+}
+
+impl Shared {
+    async fn find_daemon(&self, runtime: Runtime) -> Result<Daemon, Error> {
+        let known = self.daemon.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let daemon = match known {
+            Some(daemon) => daemon,
+            None => {
+                let found = daemon::find(&self.client).await.map_err(|why| unavailable(runtime, why))?;
+                self.daemon.lock().unwrap_or_else(PoisonError::into_inner).insert(found).clone()
+            }
+        };
+        daemon.check(runtime).map_err(|why| unavailable(runtime, why))?;
+        Ok(daemon)
+    }
+
+    fn open(&self, grant: &Grant) -> Result<Vec<ProjectPlace>, Error> {
+        match grant.workspace() {
+            Workspace::Project(mounts) => open_project(mounts, self.data.as_deref()),
+            Workspace::Private | Workspace::Directory(_) => Ok(Vec::new()),
+        }
+    }
+
+    fn compare(&self, grant: &Grant, before: &[ProjectPlace]) -> Result<(), Error> {
+        let after = self.open(grant)?;
+        let identity = |place: &ProjectPlace| place.content.as_ref().map(|(opened, _)| opened.identity);
+        for (before, after) in before.iter().zip(&after) {
+            if identity(before) != identity(after) {
+                let path = after.content.as_ref().map(|(opened, _)| opened.place().to_owned());
+                return Err(Error::DirectoryReplaced(path.unwrap_or_default()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Why the client ended without a container.
+    async fn explain(&self, grant: &Grant, runtime: Runtime, words: String) -> Error {
+        if let Err(failure) = pulse::ask(&self.client).await {
+            return unavailable(runtime, if words.is_empty() { failure.why() } else { words });
+        }
+        match grant.root() {
+            Root::Docker(image) if words.contains("No such image") => Error::DockerImageMissing(image.clone()),
+            _ => Error::ContainerRefused { words },
+        }
+    }
+}

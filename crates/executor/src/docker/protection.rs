@@ -1,0 +1,102 @@
+//! What holds a container, in the words of every box, and the refusal of one that lacks what it needs.
+//!
+//! These are the daemon's own statements about itself and the words of our command line. Nothing here was tried, unlike
+//! in a native box, whose PID 1 looks for itself.
+
+use jail::report::{Protection, ProtectionName, ProtectionState};
+use policy::Grant;
+
+use super::daemon::{Daemon, Runtime};
+use crate::error::{Error, protection_of};
+
+/// Always there: docker makes these namespaces for every container, and the words of `argv` ask for the rest.
+const ALWAYS: [ProtectionName; 9] = [
+    ProtectionName::MountNamespace,
+    ProtectionName::PidNamespace,
+    ProtectionName::NetworkNamespace,
+    ProtectionName::IpcNamespace,
+    ProtectionName::UtsNamespace,
+    ProtectionName::CgroupNamespace,
+    ProtectionName::NoCapabilities,
+    ProtectionName::NoNewPrivileges,
+    ProtectionName::NoExtraGroups,
+];
+
+pub(crate) fn protections(daemon: &Daemon, runtime: Runtime) -> Vec<Protection> {
+    let has = |name: &str| daemon.security.iter().any(|option| option.split(',').any(|part| part == name));
+    let either = |holds, name, why: &str| match holds {
+        true => Protection::enforced(name),
+        false => Protection::not_available(name, why),
+    };
+    let mut found: Vec<_> = ALWAYS.map(Protection::enforced).into();
+    found.push(either(
+        has("name=userns") || has("name=rootless"),
+        ProtectionName::UserNamespace,
+        "this docker daemon maps no user ids; the box runs as its workspace's owner",
+    ));
+    found.push(match runtime {
+        Runtime::Gvisor => Protection::partial(ProtectionName::Seccomp, "gVisor's own kernel answers the calls"),
+        Runtime::Usual if has("profile=unconfined") || !has("name=seccomp") => {
+            Protection::not_available(ProtectionName::Seccomp, "this docker daemon filters no system calls")
+        }
+        Runtime::Usual => Protection::partial(ProtectionName::Seccomp, "the filter is docker's, not Ringwall's"),
+    });
+    found.push(Protection::not_available(ProtectionName::Landlock, "docker does not use it"));
+    found.push(Protection::partial(ProtectionName::ResourceLimits, "core files only; the rest is the daemon's"));
+    let lacking = "this docker daemon cannot enforce it";
+    found.push(either(daemon.memory_limit, ProtectionName::MemoryLimit, lacking));
+    found.push(either(daemon.pids_limit, ProtectionName::PidsLimit, lacking));
+    found.push(either(daemon.cpu_quota, ProtectionName::CpuLimit, lacking));
+    found
+}
+
+/// A box without a filter of system calls is refused, as everywhere; so is one that lacks what its grant requires.
+pub(crate) fn check(grant: &Grant, protections: &[Protection], runtime: Runtime) -> Result<(), Error> {
+    let required = grant.effective().require.iter().map(|requirement| protection_of(*requirement));
+    let state = |name| protections.iter().find(|protection| protection.name == name);
+    for name in required {
+        if state(name).is_none_or(|found| found.state != ProtectionState::Enforced) {
+            return Err(lacks(runtime, name, state(name)));
+        }
+    }
+    match state(ProtectionName::Seccomp) {
+        Some(found) if found.state != ProtectionState::NotAvailable => Ok(()),
+        found => Err(lacks(runtime, ProtectionName::Seccomp, found)),
+    }
+}
+
+fn lacks(runtime: Runtime, name: ProtectionName, found: Option<&Protection>) -> Error {
+    let why = found.and_then(|found| found.why.clone()).unwrap_or_default();
+    Error::ProtectionMissing { backend: runtime.backend(), name, why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::docker::daemon::pretend;
+
+    #[test]
+    fn a_daemon_without_a_filter_makes_no_box() {
+        let grant = crate::docker::argv::tests::grant(&[], &[]);
+        let usual = protections(&pretend(), Runtime::Usual);
+        assert!(check(&grant, &usual, Runtime::Usual).is_ok());
+        for security in [vec![], vec!["name=seccomp,profile=unconfined".to_owned()]] {
+            let daemon = Daemon { security, ..pretend() };
+            let lacking = protections(&daemon, Runtime::Usual);
+            let refused = check(&grant, &lacking, Runtime::Usual);
+            assert!(matches!(refused, Err(Error::ProtectionMissing { name: ProtectionName::Seccomp, .. })));
+        }
+    }
+
+    #[test]
+    fn what_is_required_must_hold() {
+        use policy::Requirement;
+        let landlock = crate::docker::argv::tests::grant(&[], &[Requirement::Landlock]);
+        let memory = crate::docker::argv::tests::grant(&[], &[Requirement::Memory]);
+        let all = protections(&pretend(), Runtime::Usual);
+        assert!(check(&landlock, &all, Runtime::Usual).is_err());
+        assert!(check(&memory, &all, Runtime::Usual).is_ok());
+        let daemon = Daemon { memory_limit: false, ..pretend() };
+        assert!(check(&memory, &protections(&daemon, Runtime::Usual), Runtime::Usual).is_err());
+    }
+}

@@ -1,0 +1,115 @@
+//! Who removes our containers when we are killed: a shell that waits for the end of a pipe which only we hold open.
+//!
+//! A container belongs to the daemon and does not end with its client. The kernel closes the pipe however we end; the
+//! shell then removes what has our label, for some minutes if the daemon is away. What it cannot do (it was killed as
+//! well, or gave up) is left to the sweep of the next start. When nothing is left behind it is told so, and just ends.
+
+use std::io::{PipeWriter, Write};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+
+use tokio::process::Child;
+
+use super::client::{Client, command};
+
+/// The client's words follow the label. What we were born with (a socket, a lock) is not to outlive us in a shell.
+/// Twice nothing is the end: a container may just be in the making.
+const SCRIPT: &str = r#"
+exec 3<&- 4<&- 5<&- 6<&- 7<&- 8<&- 9<&-
+if read -r nothing_is_left; then exit 0; fi
+label=$1
+shift
+tries=300
+nothing=0
+while [ "$tries" -gt 0 ] && [ "$nothing" -lt 2 ] && [ -x "$1" ]; do
+    if found=$("$@" ps --all --quiet --no-trunc --filter "label=$label"); then
+        if [ -z "$found" ]; then nothing=$((nothing + 1)); else nothing=0; "$@" rm --force --volumes $found; fi
+    fi
+    tries=$((tries - 1))
+    sleep 1
+done
+"#;
+
+/// Started with the first container.
+#[derive(Debug, Default)]
+pub(crate) struct Watcher {
+    shell: Mutex<Option<Shell>>,
+}
+
+#[derive(Debug)]
+struct Shell {
+    child: Child,
+    alive: PipeWriter,
+}
+
+impl Watcher {
+    /// Sees to it that somebody watches.
+    pub(crate) fn watch(&self, client: &Client, maker_label: &str) -> std::io::Result<()> {
+        let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shell) = shell.as_mut()
+            && matches!(shell.child.try_wait(), Ok(None))
+        {
+            return Ok(());
+        }
+        let (theirs, ours) = std::io::pipe()?;
+        let mut command = command(Path::new("/bin/sh"));
+        command.args(["-c", SCRIPT, "ringwall-watcher", maker_label]).arg(&client.program);
+        command.args(client.leading_words()).stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null());
+        *shell = Some(Shell { child: command.spawn()?, alive: ours });
+        Ok(())
+    }
+
+    /// Nothing is left behind.
+    pub(crate) fn dismiss(&mut self) {
+        if let Some(shell) = self.shell.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            let _ = shell.alive.write_all(b"\n");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that has one container and tells what it is asked.
+    const PRETENDED: &str = r#"#!/bin/sh
+echo "$@" >> "$0.log"
+if [ "$3" = ps ]; then [ -e "$0.removed" ] || echo one-id; else touch "$0.removed"; fi
+"#;
+
+    fn pretended(directory: &Path) -> Client {
+        use std::os::unix::fs::PermissionsExt;
+        let program = directory.join("docker");
+        std::fs::write(&program, PRETENDED).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        Client { program, context: Some("there".to_owned()) }
+    }
+
+    #[tokio::test]
+    async fn containers_go_when_the_pipe_ends() {
+        let directory = tempfile::tempdir().unwrap();
+        let client = pretended(directory.path());
+        let watcher = Watcher::default();
+        watcher.watch(&client, "ringwall.maker=1-2-3").unwrap();
+        watcher.watch(&client, "ringwall.maker=1-2-3").unwrap();
+        let mut shell = watcher.shell.lock().unwrap().take().unwrap();
+        assert!(matches!(shell.child.try_wait(), Ok(None)), "it waits as long as we live");
+        drop(shell.alive);
+        assert!(shell.child.wait().await.unwrap().success());
+        let log = std::fs::read_to_string(directory.path().join("docker.log")).unwrap();
+        let ask = "--context there ps --all --quiet --no-trunc --filter label=ringwall.maker=1-2-3\n";
+        assert_eq!(log, format!("{ask}--context there rm --force --volumes one-id\n{ask}{ask}"));
+    }
+
+    #[tokio::test]
+    async fn a_dismissed_watcher_asks_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut watcher = Watcher::default();
+        watcher.watch(&pretended(directory.path()), "ringwall.maker=1-2-3").unwrap();
+        watcher.dismiss();
+        let mut shell = watcher.shell.lock().unwrap().take().unwrap();
+        assert!(shell.child.wait().await.unwrap().success());
+        assert!(!directory.path().join("docker.log").exists());
+    }
+}

@@ -1,0 +1,160 @@
+//! A container's standard error on its way to the reader, with an ear for what docker itself says on it.
+//!
+//! The client complains on the same stream as the command. Its last words are kept, so that a container that could not
+//! be made can be explained; every byte is passed on all the same, in order and without more memory than one buffer.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe;
+use tokio::process::ChildStderr;
+use tokio::task::JoinHandle;
+
+use super::client::in_short;
+
+const BUFFER: usize = 64 * 1024;
+const KEPT: usize = 4096;
+
+#[derive(Debug)]
+pub(crate) struct Words {
+    tail: Arc<Mutex<Tail>>,
+    /// Until it has ended.
+    pump: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Tail {
+    bytes: VecDeque<u8>,
+    total: u64,
+}
+
+/// Why docker's PID 1 could not start the command.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NotStarted {
+    NotFound,
+    NotExecutable,
+}
+
+impl Words {
+    /// Passes on from now to the end of the stream.
+    pub(crate) fn pass_on(from: ChildStderr, to: OwnedFd) -> std::io::Result<Self> {
+        let to = pipe::Sender::from_owned_fd(to)?;
+        let tail = Arc::new(Mutex::new(Tail::default()));
+        let pump = tokio::spawn(pump(from, to, tail.clone()));
+        Ok(Words { tail, pump: Some(pump) })
+    }
+
+    /// The last words, when the stream has ended or patience has.
+    pub(crate) async fn last(&mut self, patience: Duration) -> String {
+        self.settle(patience).await;
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        in_short(&String::from_utf8_lossy(&tail.bytes.iter().copied().collect::<Vec<_>>()))
+    }
+
+    /// Waits for the end of the stream.
+    async fn settle(&mut self, patience: Duration) {
+        if let Some(pump) = &mut self.pump
+            && tokio::time::timeout(patience, pump).await.is_ok()
+        {
+            self.pump = None;
+        }
+    }
+
+    /// Whether all that was ever said is PID 1's complaint about the command. A command can say the same words with
+    /// the same exit code; then it is believed, which harms nobody but itself.
+    pub(crate) async fn why_not_started(&mut self, code: i32, patience: Duration) -> Option<NotStarted> {
+        let kind = match code {
+            127 => NotStarted::NotFound,
+            126 => NotStarted::NotExecutable,
+            _ => return None,
+        };
+        self.settle(patience).await;
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let whole = tail.total == tail.bytes.len() as u64;
+        let text: Vec<u8> = tail.bytes.iter().copied().collect();
+        let text = std::str::from_utf8(&text).ok()?;
+        let complaint = text.starts_with("[FATAL tini (") && text.contains("] exec ") && text.contains(" failed: ");
+        (whole && complaint && text.lines().count() == 1).then_some(kind)
+    }
+}
+
+async fn pump(mut from: ChildStderr, mut to: pipe::Sender, tail: Arc<Mutex<Tail>>) {
+    let mut buffer = vec![0; BUFFER];
+    let mut is_read = true;
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        tail.lock().unwrap_or_else(PoisonError::into_inner).keep(&buffer[..count]);
+        // Without a reader the rest is still taken: the client would otherwise end, and nobody follow the container.
+        is_read = is_read && to.write_all(&buffer[..count]).await.is_ok();
+    }
+}
+
+impl Tail {
+    fn keep(&mut self, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        self.bytes.extend(bytes);
+        let excess = self.bytes.len().saturating_sub(KEPT);
+        self.bytes.drain(..excess);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::docker::client::{Process, command};
+    use std::io::Read;
+    use std::path::Path;
+    use std::process::Stdio;
+
+    fn say(script: &str) -> (Words, std::io::PipeReader) {
+        let mut command = command(Path::new("/bin/sh"));
+        command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = Process::start(command).unwrap();
+        let (_, _, stderr) = process.take_streams().unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let words = Words::pass_on(stderr, writer.into()).unwrap();
+        tokio::spawn(async move { process.wait().await });
+        (words, reader)
+    }
+
+    async fn read(mut reader: std::io::PipeReader) -> Vec<u8> {
+        let read = move || {
+            let mut bytes = Vec::new();
+            reader.read_to_end(&mut bytes).unwrap();
+            bytes
+        };
+        tokio::task::spawn_blocking(read).await.unwrap()
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn every_byte_is_passed_on_and_the_last_are_kept() {
+        let (mut words, reader) = say("head -c 1000000 /dev/zero >&2; echo end >&2");
+        assert_eq!(read(reader).await.len(), 1_000_004);
+        assert!(words.last(PATIENCE).await.ends_with("end"));
+        assert_eq!(words.tail.lock().unwrap().bytes.len(), KEPT);
+    }
+
+    #[tokio::test]
+    async fn nobody_has_to_read() {
+        let (mut words, reader) = say("head -c 1000000 /dev/zero >&2; echo end >&2");
+        drop(reader);
+        assert!(words.last(PATIENCE).await.ends_with("end"));
+    }
+
+    #[tokio::test]
+    async fn only_a_lone_complaint_of_pid_1_is_believed() {
+        let complaint = "echo '[FATAL tini (7)] exec nosuch failed: No such file or directory' >&2";
+        let (mut words, _reader) = say(complaint);
+        assert_eq!(words.why_not_started(127, PATIENCE).await, Some(NotStarted::NotFound));
+        assert_eq!(words.why_not_started(126, PATIENCE).await, Some(NotStarted::NotExecutable));
+        assert_eq!(words.why_not_started(1, PATIENCE).await, None);
+        for other in [&format!("echo before >&2; {complaint}"), "echo 'sh: x: not found' >&2", "true"] {
+            let (mut words, _reader) = say(other);
+            assert_eq!(words.why_not_started(127, PATIENCE).await, None, "{other}");
+        }
+    }
+}

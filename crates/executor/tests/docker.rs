@@ -1,0 +1,94 @@
+//! Containers for real: a docker daemon of our own, an image of this machine's own programs, and faults.
+//!
+//! The daemon has directories, a socket and a process of its own, makes no bridge and touches no firewall rule. This
+//! program is three: the tests, the jail of their native boxes, and a server that is there to be killed. Without root no
+//! daemon can be started and nothing is tried, which is said; as root a machine without docker fails.
+
+#![expect(clippy::disallowed_methods, reason = "the daemon is started, and a project given to its owner")]
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed assumption is a failed test")]
+#![expect(clippy::print_stdout, reason = "a test may say what it found")]
+
+mod docker {
+    //! In reading order: the daemon and its images, what a box is given, then what is tried.
+    pub(crate) mod daemon;
+    pub(crate) mod project;
+
+    pub(crate) mod contract;
+    pub(crate) mod endings;
+    pub(crate) mod faults;
+    pub(crate) mod inspection;
+    pub(crate) mod leftovers;
+}
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use docker::daemon::Daemon;
+use docker::{contract, endings, faults, inspection, leftovers};
+use libtest_mimic::{Arguments, Trial};
+
+type Try = fn(&Daemon);
+
+fn main() -> ExitCode {
+    if std::env::args_os().next().is_some_and(|name| name == jail::PROCESS_NAME) {
+        return jail::main();
+    }
+    if let Some(client) = std::env::var_os(leftovers::SERVER) {
+        leftovers::serve(client.into());
+    }
+    let arguments = Arguments::from_args();
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: all, because a docker daemon needs root");
+        return ExitCode::SUCCESS;
+    }
+    if arguments.list {
+        return libtest_mimic::run(&arguments, trials(None)).exit_code();
+    }
+    let daemon = Arc::new(Daemon::start());
+    let conclusion = libtest_mimic::run(&arguments, trials(Some(&daemon)));
+    drop(daemon);
+    conclusion.exit_code()
+}
+
+fn trials(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
+    let shared: [(&str, Try); 15] = [
+        ("both backends give the same project", contract::both_backends_give_the_same_project),
+        ("narrow mounts are narrow in both", contract::narrow_mounts_are_narrow_in_both),
+        ("streams", endings::streams_are_those_of_any_box),
+        ("commands that cannot run", endings::commands_that_cannot_run_are_told_apart),
+        ("memory", endings::running_out_of_memory_is_known),
+        ("time limit", endings::the_time_limit_holds),
+        ("orders", endings::orders_reach_the_container),
+        ("images", endings::an_image_cannot_change_the_command_or_its_outcome),
+        ("many at once", endings::many_at_once),
+        ("inspection", inspection::the_daemon_confirms_every_wall),
+        ("secrets", inspection::no_secret_is_in_a_process_table),
+        ("dropped", leftovers::a_dropped_container_goes),
+        ("sweep", leftovers::a_sweep_takes_orphans_alone),
+        ("killed server", leftovers::a_killed_servers_containers_go),
+        ("probe", inspection::a_probe_names_the_daemon),
+    ];
+    let alone: [(&str, fn()); 5] = [
+        ("no daemon", faults::without_a_daemon),
+        ("daemon hangs", faults::a_daemon_that_hangs),
+        ("daemon killed", faults::a_daemon_that_is_killed),
+        ("daemon stopped", faults::a_daemon_that_is_stopped),
+        ("gvisor", faults::gvisor_where_it_is_installed),
+    ];
+    let shared = shared.into_iter().map(|(name, attempt)| {
+        let daemon = daemon.cloned();
+        Trial::test(name, move || {
+            if let Some(daemon) = &daemon {
+                attempt(daemon);
+            }
+            Ok(())
+        })
+    });
+    let alone = alone.into_iter().map(|(name, attempt)| {
+        Trial::test(name, move || {
+            attempt();
+            Ok(())
+        })
+    });
+    shared.chain(alone).collect()
+}

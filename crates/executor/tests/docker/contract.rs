@@ -1,0 +1,69 @@
+//! What a project means, whoever makes the box: the same checks for both backends.
+
+use std::os::unix::fs::MetadataExt;
+
+use executor::{Ending, Error};
+use policy::{Access, Mounts, Root};
+
+use super::daemon::Daemon;
+use super::project::{GID, Project, Run, UID, Wish};
+
+type Backend<'a> = Box<dyn Fn(&Project, &Wish, &[&str]) -> Result<Run, Error> + 'a>;
+
+fn backends<'a>(daemon: &'a Daemon) -> [(&'static str, Backend<'a>); 2] {
+    let docker: Backend<'a> =
+        Box::new(|project, wish, command| project.run(&daemon.docker(project.data()), wish, command));
+    let native: Backend<'a> = Box::new(|project, wish, command| {
+        let wish = Wish { root: Root::Host, env: wish.env.clone(), limits: wish.limits.clone(), access: wish.access };
+        project.run_natively(&wish, command)
+    });
+    [("docker", docker), ("native", native)]
+}
+
+pub(crate) fn both_backends_give_the_same_project(daemon: &Daemon) {
+    let script = "pwd; cat ../inputs/given; echo made > made; echo result > ../artifacts/result; echo \"$WORD\"; ls ..
+        for place in /workspace /workspace/inputs; do touch $place/planted && echo \"planted in $place\"; done
+        echo complaint >&2; exit 3";
+    let wish = Wish { env: vec![("WORD", "two words, \"three\"".to_owned())], ..Wish::default() };
+    for (name, run) in backends(daemon) {
+        let project = Project::new();
+        let run = run(&project, &wish, &["sh", "-c", script]).unwrap();
+        assert_eq!(run.outcome.ending, Ending::Exited(3), "{name}: {run:?}");
+        let expected = "/workspace/work\ngiven\ntwo words, \"three\"\nartifacts\ninputs\nwork\n";
+        assert_eq!(run.stdout, expected, "{name}: {}", run.stderr);
+        assert!(run.stderr.ends_with("complaint\n"), "{name}: {}", run.stderr);
+        for made in ["work/made", "artifacts/result"] {
+            let status = std::fs::metadata(project.path(made)).unwrap();
+            assert_eq!((status.uid(), status.gid()), (UID, GID), "{name}: {made} belongs to the owner");
+        }
+        assert!(!project.path("inputs/planted").exists(), "{name}");
+        assert!(!run.outcome.out_of_memory, "{name}");
+        assert!(!run.outcome.protections.is_empty(), "{name}");
+    }
+}
+
+pub(crate) fn narrow_mounts_are_narrow_in_both(daemon: &Daemon) {
+    let access = Mounts { inputs: Access::Empty, work: Access::ReadOnly, artifacts: Access::Empty };
+    let script =
+        "ls ../inputs ../artifacts; cat kept; echo x > kept; echo x > ../artifacts/x; echo x > ../inputs/x; true";
+    for (name, run) in backends(daemon) {
+        let project = Project::new();
+        std::fs::write(project.path("work/kept"), "kept\n").unwrap();
+        let wish = Wish { access, ..Wish::default() };
+        let run = run(&project, &wish, &["sh", "-c", script]).unwrap();
+        assert_eq!(run.outcome.ending, Ending::Exited(0), "{name}: {run:?}");
+        assert!(!run.stdout.contains("given") && run.stdout.ends_with("kept\n"), "{name}: {run:?}");
+        assert_eq!(std::fs::read_to_string(project.path("work/kept")).unwrap(), "kept\n", "{name}");
+        assert_eq!(std::fs::read_dir(project.path("artifacts")).unwrap().count(), 0, "{name}");
+        // The control: with the usual mounts the same words do write.
+        let run = match name {
+            "docker" => {
+                project.run(&daemon.docker(project.data()), &Wish::default(), &["sh", "-c", "echo x > ../artifacts/x"])
+            }
+            _ => project
+                .run_natively(&Wish { root: Root::Host, ..Wish::default() }, &["sh", "-c", "echo x > ../artifacts/x"]),
+        };
+        assert_eq!(run.unwrap().outcome.ending, Ending::Exited(0), "{name}");
+        assert!(project.path("artifacts/x").exists(), "{name}");
+    }
+}

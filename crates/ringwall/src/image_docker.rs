@@ -1,0 +1,65 @@
+//! `ringwall image build-docker`: the image that docker's boxes run on, made from this machine's own packages.
+//!
+//! This door shows how far it is and listens for Ctrl-C; what is installed is decided in `executor::docker`.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::Duration;
+
+use executor::docker::{BuildStep, DEFAULT_IMAGE, Docker, DockerSettings};
+use indicatif::{ProgressBar, ProgressStyle};
+use policy::DockerImage;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::message::Message;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BuildArguments {
+    /// What docker will call it
+    #[arg(long, value_name = "NAME:TAG", default_value = DEFAULT_IMAGE)]
+    tag: DockerImage,
+}
+
+/// Makes it; gives the answer to print.
+pub(crate) fn build(arguments: &BuildArguments, data: &Path) -> Result<String, Message> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
+    let docker = Docker::new(DockerSettings::default(), data)?;
+    let bar = spinner();
+    let built = runtime.block_on(async {
+        let mut show = |step: BuildStep| bar.set_message(words(step));
+        let listen =
+            |kind| signal(kind).map_err(|error| Message::new(format!("could not listen for signals: {error}")));
+        let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        // Whoever interrupts drops the work, which takes its programs and its directory along.
+        tokio::select! {
+            built = docker.build_image(&arguments.tag, data, &mut show) => Ok(built?),
+            _ = interrupt.recv() => Err(Message::new("interrupted; nothing was changed")),
+            _ = terminate.recv() => Err(Message::new("interrupted; nothing was changed")),
+        }
+    });
+    bar.finish_and_clear();
+    built.map(|id| format!("built {} ({id})\n", arguments.tag))
+}
+
+fn words(step: BuildStep) -> String {
+    match step {
+        BuildStep::Install(words) => words,
+        BuildStep::Pack => "packing".to_owned(),
+        BuildStep::Import => "importing into docker".to_owned(),
+    }
+}
+
+fn spinner() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner();
+    bar.enable_steady_tick(Duration::from_millis(100));
+    match ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
