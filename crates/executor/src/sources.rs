@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use jail::plan::{FileIdentity, MountAccess, Owner};
 use policy::{Access, Grant, ProjectMounts, Root, Workspace};
-use rustix::fs::{AtFlags, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::Error;
@@ -41,14 +41,14 @@ pub(crate) struct Opened {
     pub(crate) path: CString,
     pub(crate) identity: FileIdentity,
     pub(crate) owner: Owner,
-    /// Held, not read: see above.
-    _held: Held,
+    /// Held open: see above.
+    held: Held,
 }
 
 #[derive(Debug)]
 pub(crate) enum Held {
-    Directory(#[expect(dead_code, reason = "kept open, never read")] OwnedFd),
-    Image(#[expect(dead_code, reason = "kept locked, never read")] HeldImage),
+    Directory(OwnedFd),
+    Image(HeldImage),
     /// Tests of the pure part hold nothing.
     #[cfg(test)]
     Nothing,
@@ -57,7 +57,7 @@ pub(crate) enum Held {
 impl Opened {
     pub(crate) fn new(path: CString, status: &Stat, held: Held) -> Self {
         let identity = FileIdentity { device: status.st_dev, inode: status.st_ino };
-        Opened { path, identity, owner: Owner { uid: status.st_uid, gid: status.st_gid }, _held: held }
+        Opened { path, identity, owner: Owner { uid: status.st_uid, gid: status.st_gid }, held }
     }
 
     /// Where it is on the host.
@@ -65,10 +65,23 @@ impl Opened {
         Path::new(OsStr::from_bytes(self.path.as_bytes()))
     }
 
+    /// Looks for a directory below it that is reached through no link.
+    pub(crate) fn find_directory(&self, below: &Path) -> rustix::io::Result<()> {
+        let top = match &self.held {
+            Held::Directory(handle) => handle.as_fd(),
+            Held::Image(image) => image.as_fd(),
+            #[cfg(test)]
+            Held::Nothing => return Err(Errno::NOENT),
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        rustix::fs::openat2(top, below, flags, Mode::empty(), resolve).map(drop)
+    }
+
     #[cfg(test)]
     pub(crate) fn pretend(path: &std::ffi::CStr, owner: u32) -> Self {
         let identity = FileIdentity { device: 1, inode: 2 };
-        Opened { path: path.to_owned(), identity, owner: Owner { uid: owner, gid: owner }, _held: Held::Nothing }
+        Opened { path: path.to_owned(), identity, owner: Owner { uid: owner, gid: owner }, held: Held::Nothing }
     }
 }
 

@@ -51,9 +51,10 @@ fn main() -> ExitCode {
 }
 
 fn trials(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
-    let shared: [(&str, Try); 15] = [
+    let shared: [(&str, Try); 16] = [
         ("both backends give the same project", contract::both_backends_give_the_same_project),
         ("narrow mounts are narrow in both", contract::narrow_mounts_are_narrow_in_both),
+        ("working directory", contract::the_working_directory_is_there_and_no_link),
         ("streams", endings::streams_are_those_of_any_box),
         ("commands that cannot run", endings::commands_that_cannot_run_are_told_apart),
         ("memory", endings::running_out_of_memory_is_known),

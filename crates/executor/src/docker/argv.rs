@@ -18,6 +18,7 @@ use crate::{etc, limits};
 const MIB: u64 = 1024 * 1024;
 const BYTES_PER_INODE: u64 = 4096;
 const MILLIS: u64 = 1000;
+const GVISOR_THREADS: u64 = 128;
 /// Docker's client copies the proxies of its own settings, passwords included, into every container that does not
 /// name them. A name without a value, which the client's environment does not have either, names and unsets it.
 const PROXIES: [&str; 10] = [
@@ -60,7 +61,7 @@ pub(crate) fn argv(grant: &Grant, daemon: &Daemon, particulars: &Particulars<'_>
     words.extend(runtime.name().map(|name| format!("--runtime={name}").into()));
     words.push(format!("--hostname={}", etc::HOSTNAME).into());
     words.extend(isolation().map(Into::into));
-    words.extend(limits(grant, daemon).into_iter().map(Into::into));
+    words.extend(limits(grant, daemon, *runtime).into_iter().map(Into::into));
     words.push(format!("--user={}:{}", mounts.owner.uid(), mounts.owner.gid()).into());
     words.push(joined("--workdir=", grant.cwd())?);
     words.extend(project(mounts)?);
@@ -87,7 +88,7 @@ fn isolation() -> [&'static str; 7] {
     ]
 }
 
-fn limits(grant: &Grant, daemon: &Daemon) -> Vec<String> {
+fn limits(grant: &Grant, daemon: &Daemon, runtime: Runtime) -> Vec<String> {
     let limits = &grant.effective().limits;
     let memory = limits.get(Field::MemoryMb) * MIB;
     let scratch = limits.get(Field::ScratchMb) * MIB;
@@ -95,8 +96,7 @@ fn limits(grant: &Grant, daemon: &Daemon) -> Vec<String> {
     let most = daemon.cpus.max(1).saturating_mul(MILLIS);
     let cpus = limits.get(Field::CpuMillis).min(most);
     let mut words = vec![
-        // Docker's PID 1 counts as a process, but not against what the box was promised.
-        format!("--pids-limit={}", limits.get(Field::Pids) + limits::OUR_PROCESSES),
+        format!("--pids-limit={}", limits.get(Field::Pids) + not_the_boxs_own(runtime)),
         format!("--memory={memory}b"),
         format!("--cpus={}.{:03}", cpus / MILLIS, cpus % MILLIS),
         format!(
@@ -109,6 +109,15 @@ fn limits(grant: &Grant, daemon: &Daemon) -> Vec<String> {
         words.push(format!("--memory-swap={memory}b"));
     }
     words
+}
+
+/// Processes of the container that do not count against what the box was promised: docker's PID 1, and the threads of
+/// gVisor's own kernel, which ends when it gets no more.
+fn not_the_boxs_own(runtime: Runtime) -> u64 {
+    match runtime {
+        Runtime::Usual => limits::OUR_PROCESSES,
+        Runtime::Gvisor => limits::OUR_PROCESSES + GVISOR_THREADS,
+    }
 }
 
 fn project(mounts: &ProjectMounts) -> Result<Vec<OsString>, Error> {

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use policy::{Grant, Root, Workspace};
+use rustix::io::Errno;
 
 use super::argv::{Particulars, argv};
 use super::client::Client;
@@ -148,6 +149,7 @@ async fn launch(
         Particulars { name: &name, instance: &shared.instance, runtime, environment: &environment.path() };
     let words = argv(&grant, &daemon, &particulars)?;
     let project = shared.open(&grant)?;
+    check_working_directory(&grant, &project)?;
     shared.watcher.watch(&shared.client, &shared.instance.maker_label()).map_err(Error::StartWatcher)?;
 
     let followed = shared.events.follow(&name);
@@ -165,6 +167,23 @@ async fn launch(
     // The daemon opened the directories by their names. Had somebody put a link there, another would be in its place.
     shared.compare(&grant, &project)?;
     Ok(container)
+}
+
+/// The directory to start in is there and reached through no link. Docker would make a missing one, as root; and a link
+/// that a box has planted (`/proc/self/fd/7`) has led runtimes out of the container before.
+fn check_working_directory(grant: &Grant, project: &[ProjectPlace]) -> Result<(), Error> {
+    let inside = grant.cwd();
+    let below = project.iter().find_map(|place| Some((place, inside.strip_prefix(place.at).ok()?)));
+    let Some((place, rest)) = below else { return Err(Error::DirectoryMissing(inside.to_owned())) };
+    match &place.content {
+        _ if rest.as_os_str().is_empty() => Ok(()),
+        None => Err(Error::DirectoryMissing(inside.to_owned())),
+        Some((opened, _)) => opened.find_directory(rest).map_err(|errno| match errno {
+            Errno::LOOP => Error::DirectoryIsLink(inside.to_owned()),
+            Errno::NOTDIR => Error::NotADirectory(inside.to_owned()),
+            _ => Error::DirectoryMissing(inside.to_owned()),
+        }),
+    }
 }
 
 impl Shared {

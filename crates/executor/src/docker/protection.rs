@@ -45,7 +45,12 @@ pub(crate) fn protections(daemon: &Daemon, runtime: Runtime) -> Vec<Protection> 
     found.push(Protection::partial(ProtectionName::ResourceLimits, "core files only; the rest is the daemon's"));
     let lacking = "this docker daemon cannot enforce it";
     found.push(either(daemon.memory_limit, ProtectionName::MemoryLimit, lacking));
-    found.push(either(daemon.pids_limit, ProtectionName::PidsLimit, lacking));
+    found.push(match runtime {
+        Runtime::Gvisor if daemon.pids_limit => {
+            Protection::partial(ProtectionName::PidsLimit, "gVisor's own threads count too, and have room of their own")
+        }
+        _ => either(daemon.pids_limit, ProtectionName::PidsLimit, lacking),
+    });
     found.push(either(daemon.cpu_quota, ProtectionName::CpuLimit, lacking));
     found
 }

@@ -14,7 +14,7 @@ fn backends<'a>(daemon: &'a Daemon) -> [(&'static str, Backend<'a>); 2] {
     let docker: Backend<'a> =
         Box::new(|project, wish, command| project.run(&daemon.docker(project.data()), wish, command));
     let native: Backend<'a> = Box::new(|project, wish, command| {
-        let wish = Wish { root: Root::Host, env: wish.env.clone(), limits: wish.limits.clone(), access: wish.access };
+        let wish = Wish { root: Root::Host, ..wish.clone() };
         project.run_natively(&wish, command)
     });
     [("docker", docker), ("native", native)]
@@ -65,5 +65,25 @@ pub(crate) fn narrow_mounts_are_narrow_in_both(daemon: &Daemon) {
         };
         assert_eq!(run.unwrap().outcome.ending, Ending::Exited(0), "{name}");
         assert!(project.path("artifacts/x").exists(), "{name}");
+    }
+}
+
+pub(crate) fn the_working_directory_is_there_and_no_link(daemon: &Daemon) {
+    let project = Project::new();
+    let docker = daemon.docker(project.data());
+    std::fs::create_dir_all(project.path("work/a/b")).unwrap();
+    std::fs::write(project.path("work/file"), "").unwrap();
+    std::os::unix::fs::symlink("/proc/self/fd", project.path("work/link")).unwrap();
+    std::os::unix::fs::symlink("a", project.path("work/inner")).unwrap();
+    let run = |cwd: &str| {
+        let wish = Wish { cwd: Some(format!("/workspace/work/{cwd}").into()), ..Wish::default() };
+        project.run(&docker, &wish, &["pwd"]).map(|run| run.stdout)
+    };
+    assert_eq!(run("a/b").unwrap(), "/workspace/work/a/b\n");
+    assert!(matches!(run("missing"), Err(Error::DirectoryMissing(_))));
+    assert!(!project.path("work/missing").exists(), "nobody made it");
+    assert!(matches!(run("file"), Err(Error::NotADirectory(_))));
+    for link in ["link", "link/7", "inner/b"] {
+        assert!(matches!(run(link), Err(Error::DirectoryIsLink(_))), "{link}");
     }
 }

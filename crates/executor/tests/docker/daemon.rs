@@ -14,8 +14,8 @@ use tempfile::TempDir;
 pub(crate) const IMAGE: &str = "ringwall-test:latest";
 /// Its maker wishes to run first, to be root, and to tell the exit code.
 pub(crate) const HOSTILE_IMAGE: &str = "ringwall-hostile:latest";
-const PROGRAMS: [&str; 14] =
-    ["cat", "dd", "env", "false", "grep", "head", "id", "ls", "pwd", "sh", "sleep", "touch", "true", "yes"];
+const PROGRAMS: [&str; 15] =
+    ["cat", "dd", "dmesg", "env", "false", "grep", "head", "id", "ls", "pwd", "sh", "sleep", "touch", "true", "yes"];
 const GLANCE: Duration = Duration::from_millis(50);
 const SOON: Duration = Duration::from_secs(60);
 

@@ -124,19 +124,19 @@ pub(crate) fn gvisor_where_it_is_installed() {
         return;
     };
     let settings = project.data().join("daemon.json");
-    let runtimes = serde_json::json!({"runtimes": {"runsc": {"path": runsc, "runtimeArgs": ["--platform=ptrace"]}}});
+    let runtimes = serde_json::json!({"runtimes": {"runsc": {"path": runsc, "runtimeArgs": ["--platform=ptrace", "--network=none"]}}});
     std::fs::write(&settings, runtimes.to_string()).unwrap();
     let daemon = Daemon::start_with(&[format!("--config-file={}", settings.display())]);
     let docker = daemon.docker(project.data());
-    let grant = project.grant(&Wish::default(), &["sh", "-c", "echo $WORD; echo x > made; exit 4"]);
-    let outcome = runtime().block_on(async {
+    let grant = project.grant(&Wish::default(), &["sh", "-c", "dmesg; cat ../inputs/given; echo x > made; exit 4"]);
+    let (outcome, output) = runtime().block_on(async {
         assert!(docker.probe().await.available(Runtime::Gvisor).is_ok());
         let mut container = docker.start(grant, &exec_id(), Runtime::Gvisor).await.unwrap();
         let output = super::project::read(container.streams.take().unwrap());
         let outcome = container.wait().await.unwrap();
-        output.await.unwrap();
-        outcome
+        (outcome, output.await.unwrap())
     });
-    assert_eq!(outcome.ending, Ending::Exited(4));
+    assert_eq!(outcome.ending, Ending::Exited(4), "{output:?}");
+    assert!(output.0.contains("gVisor") && output.0.ends_with("given\n"), "{output:?}");
     assert!(project.path("work/made").exists());
 }

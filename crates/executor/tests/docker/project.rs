@@ -26,17 +26,18 @@ pub(crate) struct Project {
 }
 
 /// What is asked for, beside the command.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Wish {
     pub(crate) root: Root,
     pub(crate) access: Mounts,
+    pub(crate) cwd: Option<PathBuf>,
     pub(crate) env: Vec<(&'static str, String)>,
     pub(crate) limits: Vec<(Field, u64)>,
 }
 
 impl Default for Wish {
     fn default() -> Self {
-        Wish { root: docker_root(IMAGE), access: Mounts::WIDEST, env: Vec::new(), limits: Vec::new() }
+        Wish { root: docker_root(IMAGE), access: Mounts::WIDEST, cwd: None, env: Vec::new(), limits: Vec::new() }
     }
 }
 
@@ -91,7 +92,7 @@ impl Project {
         let request = Request {
             argv: command.iter().map(Into::into).collect(),
             env: wish.env.iter().map(|(key, value)| ((*key).to_owned(), Secret::new(value))).collect(),
-            cwd: None,
+            cwd: wish.cwd.clone(),
             root: wish.root.clone(),
             workspace: Workspace::Project(Box::new(mounts)),
             read_only: vec![],
