@@ -112,27 +112,18 @@ impl Writer {
         let mut messages = Vec::with_capacity(BATCH);
         let mut closed = Vec::new();
         while receiver.recv_many(&mut messages, BATCH).await > 0 {
-            let mut jobs = Vec::with_capacity(messages.len());
-            for message in messages.drain(..) {
-                match message {
-                    Message::Write(job) => jobs.push(job),
-                    Message::Close(reply) => {
-                        receiver.close();
-                        closed.push(reply);
-                    }
+            let jobs = sort(messages.drain(..), &mut closed);
+            if let Err((mut jobs, error)) = self.settle(jobs).await {
+                if matches!(error, Error::Busy | Error::Unreachable(_)) {
+                    // Those who came while this waited have waited with it. They are taken before anybody is answered:
+                    // whoever comes after an answer is tried anew.
+                    let waiting = std::iter::from_fn(|| receiver.try_recv().ok());
+                    jobs.extend(sort(waiting, &mut closed));
                 }
+                answer_all(jobs, &Err(error));
             }
-            if let Err(error) = self.settle(jobs).await {
-                // Those who wait already have waited as long as those who were just told.
-                while let Ok(message) = receiver.try_recv() {
-                    match message {
-                        Message::Write(job) => job.answer(Err(error.clone())),
-                        Message::Close(reply) => {
-                            receiver.close();
-                            closed.push(reply);
-                        }
-                    }
-                }
+            if !closed.is_empty() {
+                receiver.close();
             }
         }
         if let Some(connection) = self.connection.take() {
@@ -144,36 +135,25 @@ impl Writer {
         }
     }
 
-    /// Writes and answers. The error, which everybody here has been told, is one that others would meet too.
-    async fn settle(&mut self, mut jobs: Vec<Box<dyn Job>>) -> Result<(), Error> {
+    /// Writes and answers. What comes back with an error is not answered yet, and others would meet the same error.
+    async fn settle(&mut self, mut jobs: Vec<Box<dyn Job>>) -> Result<(), (Vec<Box<dyn Job>>, Error)> {
         match self.write(&mut jobs).await {
-            Ok(()) => {
-                answer_all(jobs, &Ok(()));
-                Ok(())
-            }
-            Err(Failure::One(_)) if jobs.len() > 1 => self.settle_singly(jobs).await,
-            Err(Failure::One(error)) => {
-                answer_all(jobs, &Err(error));
-                Ok(())
-            }
-            Err(Failure::Whole(error)) => {
-                answer_all(jobs, &Err(error.clone()));
-                Err(error)
-            }
+            Ok(()) => answer_all(jobs, &Ok(())),
+            Err(Failure::One(error)) if jobs.len() == 1 => answer_all(jobs, &Err(error)),
+            Err(Failure::One(_)) => return self.settle_singly(jobs).await,
+            Err(Failure::Whole(error)) => return Err((jobs, error)),
         }
+        Ok(())
     }
 
-    async fn settle_singly(&mut self, jobs: Vec<Box<dyn Job>>) -> Result<(), Error> {
+    async fn settle_singly(&mut self, jobs: Vec<Box<dyn Job>>) -> Result<(), (Vec<Box<dyn Job>>, Error)> {
         let mut jobs = jobs.into_iter();
         while let Some(job) = jobs.next() {
             let mut alone = vec![job];
             match self.write(&mut alone).await {
                 Ok(()) => answer_all(alone, &Ok(())),
                 Err(Failure::One(error)) => answer_all(alone, &Err(error)),
-                Err(Failure::Whole(error)) => {
-                    answer_all(alone.into_iter().chain(jobs).collect(), &Err(error.clone()));
-                    return Err(error);
-                }
+                Err(Failure::Whole(error)) => return Err((alone.into_iter().chain(jobs).collect(), error)),
             }
         }
         Ok(())
@@ -218,6 +198,18 @@ async fn write_in_one_transaction(connection: &mut Connection, jobs: &mut [Box<d
     }
     let transaction = ledger.seal().await.map_err(Failure::Whole)?;
     transaction.commit().await.map_err(|error| Failure::Whole(Error::from_commit(error)))
+}
+
+/// What is to be written, and apart from it who waits for the end.
+fn sort(messages: impl Iterator<Item = Message>, closed: &mut Vec<oneshot::Sender<()>>) -> Vec<Box<dyn Job>> {
+    let mut jobs = Vec::new();
+    for message in messages {
+        match message {
+            Message::Write(job) => jobs.push(job),
+            Message::Close(reply) => closed.push(reply),
+        }
+    }
+    jobs
 }
 
 fn answer_all(jobs: Vec<Box<dyn Job>>, outcome: &Result<(), Error>) {

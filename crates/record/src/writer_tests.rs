@@ -45,6 +45,18 @@ impl Operation for AppendAndFail {
     }
 }
 
+/// Takes away what the transaction needs at its end, so that it fails as a whole.
+struct AppendAndBreak;
+
+impl Operation for AppendAndBreak {
+    type Answer = ();
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
+        ledger.append(Draft { event: event(-1), digest: None }).await?;
+        Raw("DROP TABLE audit_head").apply(ledger).await
+    }
+}
+
 async fn open(directory: &tempfile::TempDir) -> Store {
     Store::open(Database::Sqlite(directory.path().join("record.db"))).await.unwrap()
 }
@@ -98,4 +110,16 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
     // The limit was the connection's, and a connection that failed is replaced: there is space again.
     store.append(event(acknowledged)).await.unwrap();
     assert_intact(&store, u64::try_from(acknowledged).unwrap() + 1).await;
+}
+
+/// Whoever asks after an answer is tried anew, however quickly they come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_old_error_is_nobody_elses() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory).await;
+    for number in 1..=200 {
+        let refused = store.submit(AppendAndBreak).await;
+        assert!(matches!(refused, Err(Error::Database { .. })), "{refused:?}");
+        assert_eq!(store.append(event(number)).await.unwrap(), number);
+    }
 }

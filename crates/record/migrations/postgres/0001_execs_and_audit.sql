@@ -40,7 +40,8 @@ CREATE TABLE sandbox_execs (
 CREATE UNIQUE INDEX sandbox_execs_once ON sandbox_execs (caller, idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX sandbox_execs_unfinished ON sandbox_execs (seq) WHERE ended_at IS NULL;
 
--- Lists: every scope alone, and with each of the other questions.
+-- Lists, newest first: every scope alone, and with each one of the other questions. When several are asked, the text of
+-- the statement says which of them an index answers.
 CREATE INDEX sandbox_execs_status ON sandbox_execs (status, seq);
 CREATE INDEX sandbox_execs_project ON sandbox_execs (project_id, seq);
 CREATE INDEX sandbox_execs_task ON sandbox_execs (task_id, seq) WHERE task_id IS NOT NULL;
@@ -50,6 +51,8 @@ CREATE INDEX sandbox_execs_user_task ON sandbox_execs (user_id, task_id, seq) WH
 CREATE INDEX sandbox_execs_user_project ON sandbox_execs (user_id, project_id, seq);
 CREATE INDEX sandbox_execs_agent ON sandbox_execs (user_id, agent_id, seq);
 CREATE INDEX sandbox_execs_agent_status ON sandbox_execs (user_id, agent_id, status, seq);
+CREATE INDEX sandbox_execs_agent_task ON sandbox_execs (user_id, agent_id, task_id, seq) WHERE task_id IS NOT NULL;
+CREATE INDEX sandbox_execs_agent_project ON sandbox_execs (user_id, agent_id, project_id, seq);
 
 CREATE TABLE audit (
     seq      BIGINT  PRIMARY KEY,

@@ -4,6 +4,8 @@
 //! this program starts for itself and stops at the end, whatever the trials did. Called with a place to write to, the
 //! program is a child: the one that a crash trial kills, or the one that has a disk of its own to fill.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed assumption is a failed trial")]
+
 use std::future::Future;
 use std::pin::Pin;
 use std::process::ExitCode;
