@@ -22,6 +22,10 @@ use crate::schema;
 /// How long anybody waits for a lock before it is said that the database is busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long a server may work on one statement, and how long it may then say nothing.
+const STATEMENT: Duration = Duration::from_secs(60);
+pub(crate) const SILENCE: Duration = Duration::from_secs(65);
+
 /// Reads are short; more connections than this only wait for the same disk.
 const READERS: u32 = 4;
 
@@ -76,9 +80,9 @@ impl Connector {
                     .application_name("ringwall")
                     .options([
                         ("lock_timeout", milliseconds(PATIENCE)),
-                        ("statement_timeout", milliseconds(PATIENCE * 12)),
+                        ("statement_timeout", milliseconds(STATEMENT)),
                         // A writer whose machine vanished in a transaction would lock out all others.
-                        ("idle_in_transaction_session_timeout", milliseconds(PATIENCE * 12)),
+                        ("idle_in_transaction_session_timeout", milliseconds(STATEMENT)),
                         ("synchronous_commit", "on".to_owned()),
                     ])
                     .disable_statement_logging();

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, AssertSqlSafe, Connection as _, Postgres, Row as _, Sqlite};
+use tokio::time::timeout;
 
+use crate::database::SILENCE;
 use crate::error::Error;
 use crate::statement::{Statement, Value};
 
@@ -45,8 +47,7 @@ impl Pool {
                 .fetch_all(pool)
                 .await
                 .map(|rows| rows.into_iter().map(Row::Sqlite).collect()),
-            Pool::Postgres(pool) => sqlx::query_with(text, for_postgres(statement.values)?)
-                .fetch_all(pool)
+            Pool::Postgres(pool) => bounded(sqlx::query_with(text, for_postgres(statement.values)?).fetch_all(pool))
                 .await
                 .map(|rows| rows.into_iter().map(Row::Postgres).collect()),
         };
@@ -63,7 +64,7 @@ impl Pool {
             Pool::Sqlite(pool) => pool.begin().await.map(Transaction::Sqlite),
             Pool::Postgres(pool) => {
                 let text = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-                pool.begin_with(text).await.map(Transaction::Postgres)
+                bounded(pool.begin_with(text)).await.map(Transaction::Postgres)
             }
         };
         begun.map_err(|error| Error::from_database("begin to read", error))
@@ -83,7 +84,7 @@ impl Connection {
     pub(crate) async fn begin(&mut self) -> Result<Transaction<'_>, sqlx::Error> {
         match self {
             Connection::Sqlite(connection) => connection.begin_with("BEGIN IMMEDIATE").await.map(Transaction::Sqlite),
-            Connection::Postgres(connection) => connection.begin().await.map(Transaction::Postgres),
+            Connection::Postgres(connection) => bounded(connection.begin()).await.map(Transaction::Postgres),
         }
     }
 
@@ -91,7 +92,7 @@ impl Connection {
         // What is committed is on disk already; a failing farewell changes nothing.
         let _ = match self {
             Connection::Sqlite(connection) => connection.close().await,
-            Connection::Postgres(connection) => connection.close().await,
+            Connection::Postgres(connection) => bounded(connection.close()).await,
         };
     }
 }
@@ -105,10 +106,11 @@ impl Transaction<'_> {
                 .fetch_all(&mut **transaction)
                 .await
                 .map(|rows| rows.into_iter().map(Row::Sqlite).collect()),
-            Transaction::Postgres(transaction) => sqlx::query_with(text, for_postgres(statement.values)?)
-                .fetch_all(&mut **transaction)
-                .await
-                .map(|rows| rows.into_iter().map(Row::Postgres).collect()),
+            Transaction::Postgres(transaction) => {
+                let query = sqlx::query_with(text, for_postgres(statement.values)?);
+                let rows = bounded(query.fetch_all(&mut **transaction)).await;
+                rows.map(|rows| rows.into_iter().map(Row::Postgres).collect())
+            }
         };
         rows.map_err(|error| Error::from_database(purpose, error))
     }
@@ -126,10 +128,10 @@ impl Transaction<'_> {
                 .execute(&mut **transaction)
                 .await
                 .map(|done| done.rows_affected()),
-            Transaction::Postgres(transaction) => sqlx::query_with(text, for_postgres(statement.values)?)
-                .execute(&mut **transaction)
-                .await
-                .map(|done| done.rows_affected()),
+            Transaction::Postgres(transaction) => {
+                let query = sqlx::query_with(text, for_postgres(statement.values)?);
+                bounded(query.execute(&mut **transaction)).await.map(|done| done.rows_affected())
+            }
         };
         affected.map_err(|error| Error::from_database(purpose, error))
     }
@@ -145,14 +147,14 @@ impl Transaction<'_> {
     pub(crate) async fn commit(self) -> Result<(), sqlx::Error> {
         match self {
             Transaction::Sqlite(transaction) => transaction.commit().await,
-            Transaction::Postgres(transaction) => transaction.commit().await,
+            Transaction::Postgres(transaction) => bounded(transaction.commit()).await,
         }
     }
 
     pub(crate) async fn rollback(self) -> Result<(), sqlx::Error> {
         match self {
             Transaction::Sqlite(transaction) => transaction.rollback().await,
-            Transaction::Postgres(transaction) => transaction.rollback().await,
+            Transaction::Postgres(transaction) => bounded(transaction.rollback()).await,
         }
     }
 }
@@ -196,6 +198,12 @@ impl Row {
             Error::CorruptRow { table, key, column, source: Arc::new(source) }
         })
     }
+}
+
+/// A server that says nothing is a server that cannot be reached. A file always answers, however long it takes.
+async fn bounded<T>(answer: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
+    let silence = |_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
+    timeout(SILENCE, answer).await.unwrap_or_else(silence)
 }
 
 fn for_sqlite(values: Vec<Value>) -> Result<SqliteArguments, Error> {
