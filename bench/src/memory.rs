@@ -44,20 +44,15 @@ pub(crate) fn measure(boxes: &Boxes) -> Result<Memory, Error> {
         };
         rustix::io::write(&stdin, b"?").map_err(Error::Speak)?;
         rustix::io::read(&stdout, &mut [0; 1]).map_err(Error::Speak)?;
-        let jail = running.jail_pid();
-        let memory = Memory { jail: footprint(jail)?, init: footprint(only_child(jail)?)? };
+        let [jail, init] = running.process_ids();
+        let memory = Memory { jail: footprint(jail)?, init: footprint(init)? };
         drop((stdin, stdout, stderr));
         running.wait().await?;
         Ok(memory)
     })
 }
 
-fn only_child(process: u32) -> Result<u32, Error> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
-    text.trim().parse().map_err(|_| Error::Process { process, what: "the one child" })
-}
-
-fn footprint(process: u32) -> Result<Footprint, Error> {
+fn footprint(process: i32) -> Result<Footprint, Error> {
     let directory = format!("/proc/{process}");
     let directory = Path::new(&directory);
     let read = |file: &'static str, key: &'static str| {
@@ -91,7 +86,7 @@ mod tests {
 
     #[test]
     fn this_process_has_a_footprint() {
-        let own = footprint(std::process::id()).unwrap();
+        let own = footprint(rustix::process::getpid().as_raw_nonzero().get()).unwrap();
         assert!(own.peak_resident > 0 && own.proportional > 0 && own.private > 0, "{own:?}");
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 
-use jail::plan::{CgroupDirectory, CgroupSetting, CgroupVersion, Cgroups, Privilege, Watchdog};
+use jail::plan::{CgroupDirectory, CgroupSetting, CgroupVersion, Cgroups, Watchdog};
 use jail::report::{Protection, ProtectionName};
 use policy::{Field, Limits};
 
@@ -105,14 +105,6 @@ fn without(why: &str) -> Vec<Protection> {
 /// PID 1 counts memory where it turns out that the kernel does not.
 pub(crate) fn watchdog(limits: &Limits, file_systems: Vec<CString>) -> Watchdog {
     Watchdog { memory_bytes: limits.get(Field::MemoryMb) * MIB, file_systems }
-}
-
-/// The user id that a box gets on the host: as root one that nobody else has, otherwise our own.
-pub(crate) fn host_ids(host: &Host, own_uid: u32) -> (u32, u32) {
-    match host.privilege {
-        Privilege::Root => (own_uid, own_uid),
-        Privilege::Rootless => (host.uid, host.gid),
-    }
 }
 
 fn literal(text: &str) -> CString {

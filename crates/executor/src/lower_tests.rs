@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::path::PathBuf;
 
-use jail::plan::{CgroupVersion, FileKind, Plan, Privilege, WindowSize};
+use jail::plan::{CgroupVersion, FileKind, Plan, Privilege, RootKind, WindowSize};
 use policy::{
     Ceilings, Field, Grant, Layer, LayerName, Layers, Request, Requirement, Root, Secret, Verdict, Workspace,
 };
 
-use super::{Particulars, lower};
+use super::{Birthplace, Particulars, lower, skeleton};
 use crate::cgroup::{CgroupLayout, CgroupSupport, Controller};
 use crate::host::{EtcEntry, Host, SystemEntry, SystemKind};
 use crate::sources::{Opened, Sources};
@@ -88,6 +88,7 @@ fn particulars(terminal: Option<WindowSize>, hidden: Option<&str>) -> Particular
         terminal,
         hold_at: None,
         hidden: hidden.map(PathBuf::from),
+        birthplace: Birthplace::Host,
     }
 }
 
@@ -130,4 +131,32 @@ fn image_with_a_terminal_and_cgroups_version_2() {
     let size = WindowSize { rows: 40, columns: 120 };
     let plan = lower(&grant, &host, &sources, &particulars(Some(size), None)).unwrap();
     check("image_with_a_terminal_and_cgroups_version_2", &plan);
+}
+
+/// Most of a box is the same for all: the spawner makes it once, and a box adds the rest.
+#[test]
+fn root_in_a_skeleton() {
+    let host = host(Privilege::Root, version_1());
+    insta::assert_snapshot!("skeleton", format!("{:#?}", skeleton(&host)));
+    let grant = grant(Workspace::Directory("/home/u".into()), Root::Host, &[], &[]);
+    let sources = Sources { workspace: Some(Opened::pretend(c"/home/u", 501)), read_only: Vec::new(), image: None };
+    let born = Particulars { birthplace: Birthplace::Skeleton, ..particulars(None, None) };
+    let plan = lower(&grant, &host, &sources, &born).unwrap();
+    check("root_in_a_skeleton", &plan);
+}
+
+/// What does not fit into the skeleton is made from nothing, wherever PID 1 was born.
+#[test]
+fn other_roots_and_directories_do_not_fit_into_the_skeleton() {
+    let host = host(Privilege::Root, version_1());
+    let born = Particulars { birthplace: Birthplace::Skeleton, ..particulars(None, None) };
+    let directories = vec![Opened::pretend(c"/opt/tools", 0)];
+    let image = Some(Opened::pretend(c"/var/lib/ringwall/images/tiny/rootfs", 0));
+    for sources in [
+        Sources { workspace: None, read_only: directories, image: None },
+        Sources { workspace: None, read_only: Vec::new(), image },
+    ] {
+        let grant = grant(Workspace::Private, Root::Host, &[], &[]);
+        assert_eq!(lower(&grant, &host, &sources, &born).unwrap().root, RootKind::Own);
+    }
 }
