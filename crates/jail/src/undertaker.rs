@@ -22,7 +22,7 @@ const MILLISECOND: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 /// What it knows. There is one in a program, because there is one box.
 static CHARGE: OnceLock<(OwnedFd, Vec<CString>)> = OnceLock::new();
 
-/// Dropping it, after the box has ended, ends it and waits for that.
+/// Dropping it, after the box has ended, removes the directories, ends it and waits for that.
 #[derive(Debug)]
 pub struct Undertaker {
     socket: Option<OwnedFd>,
@@ -43,6 +43,11 @@ fn watch() {
     // Out of reach of a Ctrl-C, which is for the program to handle.
     let _ = rustix::process::setsid();
     wait_until_closed(socket.as_fd());
+    remove(directories);
+}
+
+/// The kernel lets go of the last task a moment after it was reaped.
+fn remove(directories: &[CString]) {
     for directory in directories {
         for _ in 0..REMOVALS {
             match rustix::fs::unlinkat(rustix::fs::CWD, directory, AtFlags::REMOVEDIR) {
@@ -65,6 +70,10 @@ fn wait_until_closed(socket: BorrowedFd<'_>) {
 
 impl Drop for Undertaker {
     fn drop(&mut self) {
+        // Ourselves, because it may have been killed.
+        if let Some((_, directories)) = CHARGE.get() {
+            remove(directories);
+        }
         drop(self.socket.take());
         while matches!(rustix::process::waitpid(Some(self.process), WaitOptions::empty()), Err(Errno::INTR)) {}
     }
