@@ -28,7 +28,7 @@ pub(crate) enum Error {
     #[error("could not speak with the command in the box")]
     Speak(#[source] rustix::io::Errno),
     #[error("could not read {what} of process {process}")]
-    Process { process: i32, what: &'static str },
+    Process { process: u32, what: &'static str },
     #[error("could not make a scratch directory")]
     Scratch(#[source] std::io::Error),
     #[error("a measuring thread ended early")]

@@ -44,15 +44,21 @@ pub(crate) fn measure(boxes: &Boxes) -> Result<Memory, Error> {
         };
         rustix::io::write(&stdin, b"?").map_err(Error::Speak)?;
         rustix::io::read(&stdout, &mut [0; 1]).map_err(Error::Speak)?;
-        let [jail, init] = running.process_ids();
-        let memory = Memory { jail: footprint(jail)?, init: footprint(init)? };
+        let init = running.init_pid().ok_or(Error::Process { process: 0, what: "PID 1 of the box" })?;
+        let memory = Memory { jail: footprint(parent(init)?)?, init: footprint(init)? };
         drop((stdin, stdout, stderr));
         running.wait().await?;
         Ok(memory)
     })
 }
 
-fn footprint(process: i32) -> Result<Footprint, Error> {
+fn parent(process: u32) -> Result<u32, Error> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let number = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
+    number.ok_or(Error::Process { process, what: "its parent" })
+}
+
+fn footprint(process: u32) -> Result<Footprint, Error> {
     let directory = format!("/proc/{process}");
     let directory = Path::new(&directory);
     let read = |file: &'static str, key: &'static str| {
@@ -86,7 +92,7 @@ mod tests {
 
     #[test]
     fn this_process_has_a_footprint() {
-        let own = footprint(rustix::process::getpid().as_raw_nonzero().get()).unwrap();
+        let own = footprint(std::process::id()).unwrap();
         assert!(own.peak_resident > 0 && own.proportional > 0 && own.private > 0, "{own:?}");
     }
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tests::support::actor::{Mode, Skip};
 use tests::support::boxed::{BoxRun, binary};
-use tests::support::host::{descendants, field, is_alive, processes};
+use tests::support::host::{descendants, is_alive, processes};
 use tests::support::process::DEADLINE;
 
 /// How long nothing may still be there.

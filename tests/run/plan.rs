@@ -52,10 +52,10 @@ elif how in plans or how == 'too few descriptors':
     # The request is for box number 0 with these ids; the plan follows on the box's own socket.
     rootless, uid, gid = os.geteuid() != 0, os.geteuid() or 1880000000, os.getegid() or 1880000000
     send(bytes([0, 0, rootless]) + number(1000) + number(1000) + number(uid) + number(gid), its_control.fileno())
-    handles = [plans[how](), null, null, null] if how in plans else []
-    # Begin, with no doors, no counters and no protections.
+    handles = [null, null, null, plans[how]()] if how in plans else []
+    # Begin, with the plan in a descriptor, no doors, no counters and no protections.
     begin = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', handles))] if handles else []
-    control.sendmsg([bytes([1, 0, 0, 0])], begin)
+    control.sendmsg([bytes([1, 0, 0, 0, 0])], begin)
 its_control.close()
 ours.close()
 reported = 0
@@ -66,8 +66,7 @@ while True:
         break
     if not piece:
         break
-    # The first message says that the box was born.
-    reported += piece[0] == 1
+    reported += piece[0] == 0
 errors = jail.stderr.read().decode()
 sys.stdout.write('%d %d\n%s' % (jail.wait(), reported, errors))
 ";

@@ -76,7 +76,9 @@ fn settings(
         ],
         (_, ProtectionName::PidsLimit) => vec![main("pids.max", pids)],
         (CgroupVersion::V1, _) => {
-            vec![refine("cpu.cfs_period_us", period.to_string()), main("cpu.cfs_quota_us", quota.to_string())]
+            // A new group has the usual period already.
+            let unusual = (period != PERIOD_MICROSECONDS).then(|| refine("cpu.cfs_period_us", period.to_string()));
+            unusual.into_iter().chain([main("cpu.cfs_quota_us", quota.to_string())]).collect()
         }
         (CgroupVersion::V2, _) => vec![main("cpu.max", format!("{quota} {period}"))],
     }

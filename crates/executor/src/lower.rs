@@ -40,11 +40,12 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
     ("/dev/stderr", "/proc/self/fd/2"),
     ("/dev/ptmx", "pts/ptmx"),
 ];
-/// Parts of /proc that tell about the machine or other tenants. /proc is mounted read-only as a whole, and what
-/// only root may read (kmsg, kpagecount, sysrq-trigger …) stays closed because no box has root's id; so this list
-/// is short, which matters: every mount costs each box 10 µs.
-const MASKED_FILES: [&str; 9] =
-    ["kcore", "keys", "key-users", "kallsyms", "timer_list", "interrupts", "softirqs", "sched_debug", "latency_stats"];
+/// Parts of /proc that tell about the machine or other tenants, and that everybody may read. /proc is mounted
+/// read-only as a whole. Every mount costs each box 10 µs, so the lists are short.
+const MASKED_FILES: [&str; 5] = ["kallsyms", "interrupts", "softirqs", "sched_debug", "latency_stats"];
+/// Parts that only root may read, or that show what belongs to the reader's user id. Closed or empty to a box with an id of
+/// its own, which it has when we run as root.
+const MASKED_FROM_USERS: [&str; 4] = ["kcore", "keys", "key-users", "timer_list"];
 const MASKED_DIRECTORIES: [&str; 3] = ["acpi", "asound", "scsi"];
 const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Hosts allow far more; a box that needs more than this is leaking them.
@@ -140,11 +141,12 @@ fn operations(
         operations.push(Operation::Directory { at: literal(EMPTY), mode: 0o555 });
     }
     operations.extend(devices(sources.image.is_some()));
-    operations.extend(processes(&match sources.image {
+    let empty = match sources.image {
         // An image may have anything there.
         Some(_) => Cover::FileSystem,
         None => Cover::Directory(literal(EMPTY)),
-    }));
+    };
+    operations.extend(processes(identity.privilege, &empty));
     operations.extend(
         private_places(sources).into_iter().map(|(at, mode)| private(at, scratch, mode, sources.image.is_some())),
     );
@@ -191,7 +193,7 @@ fn additions(sources: &Sources, scratch: u64, identity: &Identity, hidden: Optio
         },
         Operation::Pts { at: literal("/dev/pts") },
     ];
-    operations.extend(processes(&Cover::Directory(literal(EMPTY))));
+    operations.extend(processes(identity.privilege, &Cover::Directory(literal(EMPTY))));
     operations.extend(workspace(sources, identity));
     operations.extend(hidden.into_iter().flat_map(|hidden| cover(hidden, sources)));
     operations
@@ -256,10 +258,13 @@ fn device_nodes() -> impl Iterator<Item = Operation> {
     nodes.into_iter().chain(links)
 }
 
-fn processes(directories: &Cover) -> Vec<Operation> {
+fn processes(privilege: Privilege, directories: &Cover) -> Vec<Operation> {
     let mask = |name: &str, cover| Operation::Mask { at: literal(&format!("/proc/{name}")), cover };
     let mut operations = vec![Operation::Proc { at: literal("/proc") }];
     operations.extend(MASKED_FILES.map(|name| mask(name, Cover::Null)));
+    if privilege == Privilege::Rootless {
+        operations.extend(MASKED_FROM_USERS.map(|name| mask(name, Cover::Null)));
+    }
     operations.extend(MASKED_DIRECTORIES.map(|name| mask(name, directories.clone())));
     operations
 }

@@ -4,7 +4,7 @@
 //! running box ends it.
 
 use std::io::ErrorKind;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use tokio::net::UnixStream;
 
 use crate::error::Error;
 use crate::groups::Groups;
+use crate::kernel_file;
 use crate::outcome::{Ending, Outcome, Usage};
 
 /// How long a box may take to obey SIGTERM.
@@ -37,8 +38,6 @@ pub struct Running {
     /// Taken by whoever moves the bytes.
     pub streams: Option<Streams>,
     handle: Handle,
-    parent: i32,
-    init: i32,
     began: Instant,
     time_limit: Option<Duration>,
     protections: Vec<Protection>,
@@ -80,8 +79,6 @@ impl Running {
         Running {
             streams: None,
             handle: Handle { control: Arc::new(control), init: Arc::default() },
-            parent: 0,
-            init: 0,
             began: Instant::now(),
             time_limit,
             protections: Vec::new(),
@@ -94,14 +91,10 @@ impl Running {
         &self.handle.control
     }
 
-    pub(crate) fn born(&mut self, parent: i32, init: i32, descriptors: Vec<OwnedFd>) {
-        (self.parent, self.init) = (parent, init);
-        if let Some(handle) = descriptors.into_iter().next() {
-            let _ = self.handle.init.set(handle);
+    pub(crate) fn started(&mut self, protections: Vec<Protection>, steps: Vec<StepTime>, init: Option<OwnedFd>) {
+        if let Some(init) = init {
+            let _ = self.handle.init.set(init);
         }
-    }
-
-    pub(crate) fn started(&mut self, protections: Vec<Protection>, steps: Vec<StepTime>) {
         self.protections = protections;
         self.steps.extend(steps);
         self.steps.sort_by_key(|step| step.step);
@@ -128,9 +121,11 @@ impl Running {
         &self.protections
     }
 
-    /// The process ids of PID 1's parent and of PID 1, for measuring them from outside.
-    pub fn process_ids(&self) -> [i32; 2] {
-        [self.parent, self.init]
+    /// The process id of PID 1 on this side, for measuring it.
+    pub fn init_pid(&self) -> Option<u32> {
+        let handle = self.handle.init.get()?;
+        let text = kernel_file::read(&format!("/proc/self/fdinfo/{}", handle.as_raw_fd())).ok()?;
+        text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
     }
 
     /// Waits until the command has ended and every process of the box but PID 1 is gone. The kernel takes the rest
@@ -166,7 +161,7 @@ impl Running {
                     });
                 }
                 Some((Report::Failed(failure), _)) => return Err(Error::Setup(failure)),
-                Some((Report::Born { .. } | Report::Started { .. } | Report::Terminal | Report::Holding(_), _)) => {}
+                Some((Report::Started { .. } | Report::Terminal | Report::Holding(_), _)) => {}
                 // PID 1 said nothing: it was killed itself, by us at a deadline or by the kernel for memory.
                 None => {
                     let counted = self.groups.count();

@@ -187,13 +187,12 @@ impl Executor {
             return Err(error);
         }
         let Belongings { groups, trees, protections, steps } = belongings;
-        let packed = wire::pack(&plan).map_err(talk)?;
         let (mut streams, theirs) = match options.terminal {
             Some(_) => (None, Vec::new()),
             None => pipes(owner).map(|(ours, theirs)| (Some(ours), theirs)).map_err(talk)?,
         };
         let handover = Handover {
-            plan: &packed,
+            plan,
             streams: &theirs,
             trees: &trees,
             doors: &groups.doors,
@@ -205,7 +204,7 @@ impl Executor {
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
             Err(errno) => return Err(talk(errno)),
         }
-        drop((packed, theirs, trees));
+        drop((theirs, trees));
         rustix::io::ioctl_fionbio(&control, true).map_err(talk)?;
         let control = UnixStream::from_std(control.into()).map_err(Error::Talk)?;
         let mut running = Running::new(control, time_limit, groups, steps);
@@ -216,9 +215,8 @@ impl Executor {
         }
         loop {
             match receive(running.control()).await? {
-                Some((Report::Born { parent, init }, descriptors)) => running.born(parent, init, descriptors),
-                Some((Report::Started { protections, steps }, _)) => {
-                    running.started(protections, steps);
+                Some((Report::Started { protections, steps }, descriptors)) => {
+                    running.started(protections, steps, descriptors.into_iter().next());
                     break;
                 }
                 Some((Report::Terminal, descriptors)) => {

@@ -12,8 +12,8 @@ use rustix::process::{Pid, WaitOptions};
 
 use crate::network::Haste;
 use crate::plan::Identity;
-use crate::report::{Failure, Report, Step};
-use crate::sys::{self, BpfInstruction, Cloned, Fork};
+use crate::report::{Failure, Step};
+use crate::sys::{self, BpfInstruction, Fork};
 use crate::{identity, init, seccomp, wire};
 
 /// Bears PID 1 into new namespaces and, where one is given, into a cgroup. `prepare` runs in the child, before it does
@@ -36,15 +36,11 @@ pub(crate) fn bear(
                 None => sys::exit_now(1),
             }
         }
-        Fork::Parent(Cloned { pid, pidfd }) => {
-            let parent = rustix::process::getpid().as_raw_nonzero().get();
-            let born = Report::Born { parent, init: pid.as_raw_nonzero().get() };
-            let done = identity::map(pid, identity)
-                // Before PID 1 goes on, so that it is the first that the executor hears of this box.
-                .and_then(|()| wire::send(control, &born, &[pidfd.as_fd()]).map_err(fail))
-                .and_then(|()| rustix::io::write(&map, &[1]).map_err(fail));
+        Fork::Parent(pid) => {
+            let done = identity::map(pid, identity).and_then(|()| rustix::io::write(&map, &[1]).map_err(fail));
             if done.is_err() {
-                let _ = sys::signal_process(&pidfd, libc::SIGKILL);
+                // A child that was not waited for keeps its number, so this is the right one.
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
                 let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
             }
             done.map(|_| pid)

@@ -109,6 +109,8 @@ fn live(control: &OwnedFd, mapped: &OwnedFd, filter: &[BpfInstruction], haste: H
     progress.done(Step::RestrictFiles, control)?;
     identity::drop_privileges()?;
     progress.done(Step::DropPrivileges, control)?;
+    let handle = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty())
+        .map_err(|errno| Failure::new(Step::StartCommand, "(a handle to PID 1)", errno))?;
     sys::set_signal_mask(true);
     let signals = sys::signal_descriptor().map_err(|errno| Failure::new(Step::StartCommand, "", errno))?;
     sys::install_filter(filter).map_err(|errno| Failure::new(Step::FilterCalls, "", errno))?;
@@ -117,8 +119,10 @@ fn live(control: &OwnedFd, mapped: &OwnedFd, filter: &[BpfInstruction], haste: H
     progress.done(Step::VerifyPrivileges, control)?;
 
     complete(&mut protections);
-    wire::send(control, &Report::Started { protections, steps: progress.into_times() }, &[])
+    let started = Report::Started { protections, steps: progress.into_times() };
+    wire::send(control, &started, &[handle.as_fd()])
         .map_err(|errno| Failure::new(Step::StartCommand, "(reporting)", errno))?;
+    drop(handle);
     let command = sys::start_sharing_memory(&mut || command::execute(&plan.command, &streams, control.as_fd()))
         .map_err(|errno| Failure::new(Step::StartCommand, "", errno))?;
     drop(streams);

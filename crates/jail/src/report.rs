@@ -182,15 +182,13 @@ pub enum Ending {
 /// A message from the jail.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Report {
-    /// PID 1 is there; a handle to it comes with this message, the first of all. Both are process ids outside.
-    Born { parent: i32, init: i32 },
     /// Nothing of the command has run, and nothing will.
     Failed(Failure),
     /// Stopped at `hold_at`.
     Holding(Step),
     /// The terminal's other end comes with this message.
     Terminal,
-    /// Everything is in force and the command starts now.
+    /// Everything is in force and the command starts now. A handle to PID 1 comes with this message.
     Started { protections: Vec<Protection>, steps: Vec<StepTime> },
     /// The kernel would not run the command; `tried` is the last path.
     NotExecuted { tried: CString, errno: i32 },

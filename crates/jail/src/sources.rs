@@ -11,7 +11,7 @@ use rustix::io::{Errno, Result};
 use crate::mounts;
 use crate::plan::{Operation, Owner, Source};
 use crate::report::{Failure, Step};
-use crate::sys::{self, Cloned, Fork};
+use crate::sys::{self, Fork};
 
 /// Gives a user namespace for mounts that show this owner's files as the box's.
 pub type Mapping<'a> = dyn FnMut(Owner) -> Result<OwnedFd> + 'a;
@@ -56,7 +56,7 @@ fn open_device(source: &CString) -> std::result::Result<OwnedFd, Failure> {
 /// mapping of an id-mapped mount from such a namespace; the process that holds it open does nothing else.
 pub fn mapping(owner: Owner, host: Owner) -> Result<OwnedFd> {
     let spawner = rustix::process::getpid();
-    let Cloned { pid, pidfd } = match sys::clone_into_namespaces(libc::CLONE_NEWUSER as u64, None)? {
+    let pid = match sys::clone_into_namespaces(libc::CLONE_NEWUSER as u64, None)? {
         Fork::Child => hold_namespace(spawner),
         Fork::Parent(child) => child,
     };
@@ -71,7 +71,7 @@ pub fn mapping(owner: Owner, host: Owner) -> Result<OwnedFd> {
         )
     };
     let namespace = made();
-    sys::signal_process(&pidfd, libc::SIGKILL)?;
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL)?;
     rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty())?;
     namespace
 }

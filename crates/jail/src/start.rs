@@ -21,10 +21,13 @@ const AT_ONCE: usize = 200;
 enum Message {
     /// As root, one tree per operation that has a source.
     Trees,
-    /// Descriptors: the packed plan; the command's three streams unless it gets a terminal; the doors through which
-    /// PID 1 enters its cgroups (version 1); files that count.
-    Begin { doors: usize, counters: usize, protections: Vec<Protection> },
+    /// Descriptors: the command's three streams unless it gets a terminal; the doors through which PID 1 enters its
+    /// cgroups (version 1); files that count; and the plan, if it is too long to come with the message.
+    Begin { plan: Option<Box<Plan>>, doors: usize, counters: usize, protections: Vec<Protection> },
 }
+
+/// The longest plan that goes into a message, which also has to hold the protections.
+const SHORT: usize = 4096;
 
 /// Everything that PID 1 gets.
 #[derive(Debug)]
@@ -40,8 +43,7 @@ pub(crate) struct Start {
 /// The same, as the executor holds it.
 #[derive(Debug)]
 pub struct Handover<'a> {
-    /// From [`wire::pack`].
-    pub plan: &'a OwnedFd,
+    pub plan: Plan,
     pub streams: &'a [OwnedFd],
     pub trees: &'a [OwnedFd],
     pub doors: &'a [OwnedFd],
@@ -56,12 +58,15 @@ impl Handover<'_> {
             let trees: Vec<BorrowedFd<'_>> = trees.iter().map(AsFd::as_fd).collect();
             wire::send(&control, &Message::Trees, &trees)?;
         }
-        let mut descriptors = vec![self.plan.as_fd()];
-        for some in [self.streams, self.doors, self.counters] {
-            descriptors.extend(some.iter().map(AsFd::as_fd));
-        }
-        let begin =
-            Message::Begin { doors: self.doors.len(), counters: self.counters.len(), protections: self.protections };
+        let packed = if wire::length(&self.plan)? > SHORT { Some(wire::pack(&self.plan)?) } else { None };
+        let descriptors = [self.streams, self.doors, self.counters].into_iter().flatten().chain(&packed);
+        let descriptors: Vec<BorrowedFd<'_>> = descriptors.map(AsFd::as_fd).collect();
+        let begin = Message::Begin {
+            plan: packed.is_none().then(|| Box::new(self.plan)),
+            doors: self.doors.len(),
+            counters: self.counters.len(),
+            protections: self.protections,
+        };
         wire::send(&control, &begin, &descriptors)
     }
 }
@@ -72,14 +77,17 @@ impl Start {
         loop {
             match receive(control) {
                 (Message::Trees, some) => trees.extend(some),
-                (Message::Begin { doors, counters, protections }, mut descriptors) => {
-                    if descriptors.len() < 1 + doors + counters {
+                (Message::Begin { plan, doors, counters, protections }, mut descriptors) => {
+                    let unread = |errno| Failure::new(Step::ReadPlan, "", errno);
+                    let plan = match plan {
+                        Some(plan) => *plan,
+                        None => wire::unpack(descriptors.pop().ok_or_else(disorder)?).map_err(unread)?,
+                    };
+                    if descriptors.len() < doors + counters {
                         return Err(disorder());
                     }
                     let counters = descriptors.split_off(descriptors.len() - counters);
                     let doors = descriptors.split_off(descriptors.len() - doors);
-                    let packed = descriptors.remove(0);
-                    let plan: Plan = wire::unpack(packed).map_err(|errno| Failure::new(Step::ReadPlan, "", errno))?;
                     let streams = <[OwnedFd; 3]>::try_from(descriptors).ok();
                     if plan.terminal.is_some() == streams.is_some() {
                         return Err(disorder());

@@ -35,13 +35,6 @@ pub enum Fork<T> {
     Parent(T),
 }
 
-/// A child made by [`clone_into_namespaces`]: its process id and a handle that cannot be recycled.
-#[derive(Debug)]
-pub struct Cloned {
-    pub pid: Pid,
-    pub pidfd: OwnedFd,
-}
-
 /// Turns a raw return value into rustix's error type.
 fn check(value: libc::c_long) -> Result<libc::c_long> {
     if value >= 0 {
@@ -52,25 +45,19 @@ fn check(value: libc::c_long) -> Result<libc::c_long> {
 }
 
 /// Copies this process into new namespaces and, where a cgroup v2 directory is given, into that cgroup.
-pub fn clone_into_namespaces(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Fork<Cloned>> {
-    let mut pidfd: libc::c_int = -1;
+pub fn clone_into_namespaces(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Fork<Pid>> {
     // SAFETY: `clone_args` is plain integers, for which all-zero bytes are a valid value.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
-    args.flags = flags | libc::CLONE_PIDFD as u64;
-    args.pidfd = ptr::from_mut(&mut pidfd) as u64;
+    args.flags = flags;
     args.exit_signal = libc::SIGCHLD as u64;
     if let Some(directory) = cgroup {
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = directory.as_raw_fd() as u64;
     }
     // SAFETY: no stack is given, so the child goes on with a copy of this one exactly as after fork(2); the
-    // process has one thread, so no lock is held in the copy. `args` and `pidfd` outlive the call.
+    // process has one thread, so no lock is held in the copy. `args` outlives the call.
     let value = check(unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) })?;
-    match Pid::from_raw(value as RawPid) {
-        None => Ok(Fork::Child),
-        // SAFETY: the kernel has just put a descriptor that nobody else owns into `pidfd`.
-        Some(pid) => Ok(Fork::Parent(Cloned { pid, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } })),
-    }
+    Ok(Pid::from_raw(value as RawPid).map_or(Fork::Child, Fork::Parent))
 }
 
 /// Starts a child that shares our memory, while we stand still, until it executes something or ends: nothing is
@@ -484,13 +471,4 @@ pub fn take_control_descriptor() -> OwnedFd {
     // SAFETY: the executor starts the jail with its socket as standard input; nothing else in this process
     // uses descriptor 0, and the jail calls this once, first of all.
     unsafe { OwnedFd::from_raw_fd(0) }
-}
-
-/// Sends a signal to a process through its handle.
-pub fn signal_process(pidfd: impl AsFd, signal: i32) -> Result<()> {
-    let no_info = ptr::null::<libc::siginfo_t>();
-    let descriptor = pidfd.as_fd().as_raw_fd();
-    // SAFETY: takes a descriptor and integers; the null pointer means "no further information".
-    check(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, signal, no_info, 0 as libc::c_uint) })
-        .map(drop)
 }

@@ -68,6 +68,11 @@ pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> Result<Option<(T, Vec<
     Ok(Some((message, descriptors)))
 }
 
+/// How long something is as a message.
+pub fn length<T: Serialize>(message: &T) -> Result<usize> {
+    postcard::experimental::serialized_size(message).map_err(|_| Errno::INVAL)
+}
+
 /// Writes something long into a memory file that nobody can change any more.
 pub fn pack<T: Serialize>(content: &T) -> Result<OwnedFd> {
     let bytes = postcard::to_stdvec(content).map_err(|_| Errno::INVAL)?;

@@ -91,8 +91,8 @@ fn attempt(arguments: &RunArguments, early: Result<Early, Error>, data: &Path) -
         .build()
         .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
     let code = runtime.block_on(follow(arguments, executor, prepared, grant, options));
-    // A thread may still be stuck writing to somebody who does not read.
-    runtime.shutdown_background();
+    // A thread may still be stuck writing to somebody who does not read; and taking the event loop apart is for nobody.
+    std::mem::forget(runtime);
     code
 }
 
