@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use jail::plan::{CgroupVersion, Cgroups, Identity, Owner, Plan, Privilege};
-use jail::report::{Report, Step, StepTime};
-use jail::{Handover, Request, Undertaker, restrict, wire};
+use jail::report::{Protection, ProtectionName, Report, Step, StepTime};
+use jail::{Request, Undertaker, restrict, wire};
 use policy::Grant;
 use rustix::fs::{Gid, Uid};
 use rustix::io::Errno;
@@ -181,30 +181,17 @@ impl Executor {
         };
         let plan = lower(&grant, &self.host, &sources, &particulars)?;
         let time_limit = grant.effective().limits.get(policy::Field::TimeoutMs);
-        let mut belongings = Belongings::default();
-        if let Err(error) = self.provide(&plan, number, owner, birth, &options, &mut belongings) {
-            belongings.groups.remove().await;
-            return Err(error);
-        }
-        let Belongings { groups, trees, protections, steps } = belongings;
         let (mut streams, theirs) = match options.terminal {
             Some(_) => (None, Vec::new()),
             None => pipes(owner).map(|(ours, theirs)| (Some(ours), theirs)).map_err(talk)?,
         };
-        let handover = Handover {
-            plan,
-            streams: &theirs,
-            trees: &trees,
-            doors: &groups.doors,
-            counters: &groups.counters,
-            protections,
-        };
-        match handover.send(&control) {
-            // A PID 1 that is gone already has said why, and that is read next.
-            Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
-            Err(errno) => return Err(talk(errno)),
+        let mut belongings = Belongings { protections: plan.protections.clone(), ..Belongings::default() };
+        if let Err(error) = self.provide(&control, plan, number, owner, birth, &theirs, &options, &mut belongings) {
+            belongings.groups.remove().await;
+            return Err(error);
         }
-        drop((theirs, trees));
+        let Belongings { groups, steps, .. } = belongings;
+        drop(theirs);
         rustix::io::ioctl_fionbio(&control, true).map_err(talk)?;
         let control = UnixStream::from_std(control.into()).map_err(Error::Talk)?;
         let mut running = Running::new(control, time_limit, groups, steps);
@@ -244,50 +231,77 @@ impl Executor {
         Ok(running)
     }
 
-    /// What PID 1 cannot do from inside: cgroups, and as root the trees that are mounted.
+    /// Gives PID 1 its plan and what it cannot have from inside: as root the trees that are mounted, then, while it
+    /// builds, the cgroups. (One that is born into its cgroup gets that first.)
+    #[expect(clippy::too_many_arguments, reason = "the parts of one box, each used once")]
     fn provide(
         &self,
-        plan: &Plan,
+        control: &OwnedFd,
+        plan: Plan,
         number: u64,
         host: Owner,
         birth: Born,
+        streams: &[OwnedFd],
         options: &Options,
         belongings: &mut Belongings,
     ) -> Result<(), Error> {
         let mut clock = Instant::now();
-        let mut step = |belongings: &mut Belongings, step| {
+        let mut done = |belongings: &mut Belongings, step| {
             let microseconds = u32::try_from(clock.elapsed().as_micros()).unwrap_or(u32::MAX);
             belongings.steps.push(StepTime { step, microseconds });
             clock = Instant::now();
             options.hold_at.is_some_and(|hold| hold.step == step)
         };
-        belongings.protections = plan.protections.clone();
-        if let Some(cgroups) = &plan.cgroups {
-            self.announce(number, cgroups)?;
-            belongings.groups = Groups::make(cgroups, &mut belongings.protections).map_err(Error::Setup)?;
+        let (cgroups, required) = (plan.cgroups.clone(), plan.required.clone());
+        let mut unborn = None;
+        if let Born::NotYet(theirs) = birth {
+            self.make_groups(number, cgroups.as_ref(), &required, belongings)?;
+            unborn = Some(theirs);
+            if done(belongings, Step::MakeCgroups) {
+                return Ok(());
+            }
         }
-        restrict::require(&plan.required, &belongings.protections).map_err(Error::Setup)?;
-        if step(belongings, Step::MakeCgroups) {
-            return Ok(());
-        }
-        if let Born::NotYet(control) = birth {
-            let mut descriptors = vec![control.as_fd()];
+        if let Some(theirs) = &unborn {
+            let mut descriptors = vec![theirs.as_fd()];
             descriptors.extend(belongings.groups.birthplace());
             ask_for_birth(&self.spawner, number, self.host.privilege, host, &descriptors)?;
         }
+        let mut trees = Vec::new();
         if self.host.privilege == Privilege::Root {
             let mut mapping = |owner| match self.own_child {
                 Some(_) => jail::sources::mapping(owner, host),
                 None => self.spawner.mapping(owner, host),
             };
-            belongings.trees = jail::sources::open(&plan.operations, &mut mapping).map_err(Error::Setup)?;
+            trees = jail::sources::open(&plan.operations, &mut mapping).map_err(Error::Setup)?;
         }
-        step(belongings, Step::OpenSources);
-        Ok(())
+        if done(belongings, Step::OpenSources) {
+            return Ok(());
+        }
+        sent(jail::send_plan(control, plan, streams, &trees))?;
+        if unborn.is_none() {
+            self.make_groups(number, cgroups.as_ref(), &required, belongings)?;
+            if done(belongings, Step::MakeCgroups) {
+                return Ok(());
+            }
+        }
+        let Groups { doors, counters, .. } = &belongings.groups;
+        sent(jail::send_limits(control, doors, counters, belongings.protections.clone()))
     }
-}
 
-impl Executor {
+    fn make_groups(
+        &self,
+        number: u64,
+        cgroups: Option<&Cgroups>,
+        required: &[ProtectionName],
+        belongings: &mut Belongings,
+    ) -> Result<(), Error> {
+        if let Some(cgroups) = cgroups {
+            self.announce(number, cgroups)?;
+            belongings.groups = Groups::make(cgroups, &mut belongings.protections).map_err(Error::Setup)?;
+        }
+        restrict::require(required, &belongings.protections).map_err(Error::Setup)
+    }
+
     /// Tells whoever outlives this process which groups it is about to make.
     fn announce(&self, number: u64, cgroups: &Cgroups) -> Result<(), Error> {
         if self.own_child.is_none() {
@@ -317,9 +331,16 @@ enum Birth {
 #[derive(Debug, Default)]
 struct Belongings {
     groups: Groups,
-    trees: Vec<OwnedFd>,
-    protections: Vec<jail::report::Protection>,
+    protections: Vec<Protection>,
     steps: Vec<StepTime>,
+}
+
+/// A PID 1 that is gone already has said why, and that is read next.
+fn sent(outcome: rustix::io::Result<()>) -> Result<(), Error> {
+    match outcome {
+        Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
+        Err(errno) => Err(talk(errno)),
+    }
 }
 
 /// Asks for PID 1, or leaves that for later.

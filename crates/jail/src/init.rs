@@ -19,7 +19,7 @@ use crate::network::{self, Haste};
 use crate::plan::{Privilege, RootKind, WindowSize};
 use crate::progress::Progress;
 use crate::report::{Ending, Failure, Order, Protection, ProtectionName, Report, Step};
-use crate::start::{self, Start};
+use crate::start::{self, Limits, Start};
 use crate::sys::{self, BpfInstruction};
 use crate::watchdog::Meter;
 use crate::{cgroups, identity, restrict, root, sources, wire};
@@ -46,7 +46,7 @@ fn live(control: &OwnedFd, mapped: &OwnedFd, filter: &[BpfInstruction], haste: H
     identity::die_with_parent().map_err(|errno| Failure::new(Step::MakeNamespaces, "", errno))?;
     let network = network::begin(haste)?;
     progress.done(Step::MakeNamespaces, control)?;
-    let Start { plan, streams, trees, doors, counters, mut protections } = Start::receive(control)?;
+    let Start { plan, streams, trees } = Start::receive(control)?;
     progress.hold_at(plan.hold_at);
     // Done before there was a plan to say that the box is to be held there.
     progress.hold_if_asked(Step::MakeNamespaces, control)?;
@@ -88,6 +88,7 @@ fn live(control: &OwnedFd, mapped: &OwnedFd, filter: &[BpfInstruction], haste: H
     };
     progress.done(Step::OpenTerminal, control)?;
 
+    let Limits { doors, counters, mut protections } = Limits::receive(control)?;
     // A box competes as an ordinary process; real-time ones could not even join a cgroup with a processor limit.
     sys::schedule_ordinarily().map_err(|errno| Failure::new(Step::JoinCgroups, "(ordinary scheduling)", errno))?;
     cgroups::join(&doors)?;

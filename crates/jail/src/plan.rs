@@ -181,7 +181,7 @@ pub enum MountAccess {
 }
 
 /// The box's cgroups: made by the executor, removed by the spawner.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Cgroups {
     pub version: CgroupVersion,
     pub directories: Vec<CgroupDirectory>,
@@ -195,14 +195,14 @@ pub enum CgroupVersion {
     V2,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CgroupDirectory {
     pub parent: CString,
     pub name: CString,
     pub settings: Vec<CgroupSetting>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CgroupSetting {
     pub file: CString,
     pub value: String,

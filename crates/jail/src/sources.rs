@@ -77,7 +77,7 @@ pub fn mapping(owner: Owner, host: Owner) -> Result<OwnedFd> {
 }
 
 /// Waits to be killed, by the spawner or with it.
-fn hold_namespace(spawner: rustix::process::Pid) -> ! {
+pub(crate) fn hold_namespace(spawner: rustix::process::Pid) -> ! {
     let armed = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     while armed.is_ok() && rustix::process::getppid() == Some(spawner) {
         rustix::event::pause();

@@ -13,7 +13,9 @@ use std::process::ExitCode;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::Mode;
 use rustix::io::{Errno, Result};
-use rustix::process::WaitOptions;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{PidfdFlags, Signal, WaitOptions};
+use rustix::thread::ThreadNameSpaceType;
 use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +23,7 @@ use crate::cgroups::{self, Group};
 use crate::network::Haste;
 use crate::plan::{Identity, Operation, Owner};
 use crate::report::{Failure, Report, Step};
-use crate::sys::{self, BpfInstruction};
+use crate::sys::{self, BpfInstruction, Fork};
 use crate::{birth, identity, mounts, root, seccomp, sources, wire};
 
 /// What the executor asks for.
@@ -198,12 +200,37 @@ impl Spawner {
 }
 
 /// Moves this process into a mount namespace of its own with the skeleton as its root. The host's mounts are then out
-/// of reach, for this process as for every box; what is left of the host is what the skeleton shows.
+/// of reach, for this process as for every box; what is left of the host is what the skeleton shows. A child builds it,
+/// so that this process, of which every box is a copy, stays small.
 fn stand_in_skeleton(packed: &OwnedFd, trees: Vec<OwnedFd>) -> Result<()> {
+    let (outcome, tell) = pipe_with(PipeFlags::CLOEXEC)?;
+    let spawner = rustix::process::getpid();
+    let builder = match sys::clone_into_namespaces(libc::CLONE_NEWNS as u64, None)? {
+        Fork::Parent(builder) => builder,
+        Fork::Child => {
+            let errno = build_skeleton(packed, trees).map_or_else(|errno| errno.raw_os_error(), |()| 0);
+            let _ = rustix::io::write(&tell, &errno.to_le_bytes());
+            sources::hold_namespace(spawner)
+        }
+    };
+    drop(tell);
+    let mut word = [0; 4];
+    let entered = match rustix::io::read(&outcome, &mut word)? {
+        4 if word == [0; 4] => rustix::process::pidfd_open(builder, PidfdFlags::empty()).and_then(|handle| {
+            rustix::thread::move_into_thread_name_spaces(handle.as_fd(), ThreadNameSpaceType::MOUNT)
+        }),
+        4 => Err(Errno::from_raw_os_error(i32::from_le_bytes(word))),
+        _ => Err(Errno::CHILD),
+    };
+    rustix::process::kill_process(builder, Signal::KILL)?;
+    rustix::process::waitpid(Some(builder), WaitOptions::empty())?;
+    entered
+}
+
+fn build_skeleton(packed: &OwnedFd, trees: Vec<OwnedFd>) -> Result<()> {
     let operations: Vec<Operation> = wire::unpack(packed)?;
     let raw = |failure: Failure| Errno::from_raw_os_error(failure.errno);
     mounts::can_clone_detached()?;
-    sys::unshare_mounts()?;
     root::detach_from_host().map_err(raw)?;
     rustix::process::umask(Mode::empty());
     let new_root = root::build(&operations, trees).map_err(raw)?;

@@ -16,59 +16,59 @@ use crate::{sys, wire};
 /// The descriptors of one message at most; the kernel passes 253.
 const AT_ONCE: usize = 200;
 
-/// Descriptors come first, in as many messages as they need, then the word to begin.
+/// Trees come first, in as many messages as they need, then the word to begin; and while PID 1 builds its root, the
+/// limits.
 #[derive(Debug, Serialize, Deserialize)]
 enum Message {
     /// As root, one tree per operation that has a source.
     Trees,
-    /// Descriptors: the command's three streams unless it gets a terminal; the doors through which PID 1 enters its
-    /// cgroups (version 1); files that count; and the plan, if it is too long to come with the message.
-    Begin { plan: Option<Box<Plan>>, doors: usize, counters: usize, protections: Vec<Protection> },
+    /// Descriptors: the command's three streams unless it gets a terminal; and the plan, if it is too long to come with
+    /// the message.
+    Begin { plan: Option<Box<Plan>> },
+    /// The cgroups are ready. Descriptors: the doors through which PID 1 enters them (version 1), and files that count.
+    Limits { doors: usize, protections: Vec<Protection> },
 }
 
 /// The longest plan that goes into a message, which also has to hold the protections.
 const SHORT: usize = 4096;
 
-/// Everything that PID 1 gets.
+/// What PID 1 gets first.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) plan: Plan,
     pub(crate) streams: Option<[OwnedFd; 3]>,
     pub(crate) trees: Vec<OwnedFd>,
+}
+
+/// What PID 1 gets when it has built its root.
+#[derive(Debug)]
+pub(crate) struct Limits {
     pub(crate) doors: Vec<OwnedFd>,
     pub(crate) counters: Vec<OwnedFd>,
     pub(crate) protections: Vec<Protection>,
 }
 
-/// The same, as the executor holds it.
-#[derive(Debug)]
-pub struct Handover<'a> {
-    pub plan: Plan,
-    pub streams: &'a [OwnedFd],
-    pub trees: &'a [OwnedFd],
-    pub doors: &'a [OwnedFd],
-    pub counters: &'a [OwnedFd],
-    pub protections: Vec<Protection>,
+/// Tells PID 1 at the other end of the socket to begin.
+pub fn send_plan(control: impl AsFd, plan: Plan, streams: &[OwnedFd], trees: &[OwnedFd]) -> Result<()> {
+    for trees in trees.chunks(AT_ONCE) {
+        let trees: Vec<BorrowedFd<'_>> = trees.iter().map(AsFd::as_fd).collect();
+        wire::send(&control, &Message::Trees, &trees)?;
+    }
+    let packed = if wire::length(&plan)? > SHORT { Some(wire::pack(&plan)?) } else { None };
+    let descriptors: Vec<BorrowedFd<'_>> = streams.iter().chain(&packed).map(AsFd::as_fd).collect();
+    let plan = packed.is_none().then(|| Box::new(plan));
+    wire::send(&control, &Message::Begin { plan }, &descriptors)
 }
 
-impl Handover<'_> {
-    /// Tells PID 1 at the other end of the socket to begin.
-    pub fn send(self, control: impl AsFd) -> Result<()> {
-        for trees in self.trees.chunks(AT_ONCE) {
-            let trees: Vec<BorrowedFd<'_>> = trees.iter().map(AsFd::as_fd).collect();
-            wire::send(&control, &Message::Trees, &trees)?;
-        }
-        let packed = if wire::length(&self.plan)? > SHORT { Some(wire::pack(&self.plan)?) } else { None };
-        let descriptors = [self.streams, self.doors, self.counters].into_iter().flatten().chain(&packed);
-        let descriptors: Vec<BorrowedFd<'_>> = descriptors.map(AsFd::as_fd).collect();
-        let begin = Message::Begin {
-            plan: packed.is_none().then(|| Box::new(self.plan)),
-            doors: self.doors.len(),
-            counters: self.counters.len(),
-            protections: self.protections,
-        };
-        wire::send(&control, &begin, &descriptors)
-    }
+/// Tells it which cgroups are its own, and what is known of its limits.
+pub fn send_limits(
+    control: impl AsFd,
+    doors: &[OwnedFd],
+    counters: &[OwnedFd],
+    protections: Vec<Protection>,
+) -> Result<()> {
+    let descriptors: Vec<BorrowedFd<'_>> = doors.iter().chain(counters).map(AsFd::as_fd).collect();
+    wire::send(&control, &Message::Limits { doors: doors.len(), protections }, &descriptors)
 }
 
 impl Start {
@@ -77,24 +77,32 @@ impl Start {
         loop {
             match receive(control) {
                 (Message::Trees, some) => trees.extend(some),
-                (Message::Begin { plan, doors, counters, protections }, mut descriptors) => {
+                (Message::Begin { plan }, mut descriptors) => {
                     let unread = |errno| Failure::new(Step::ReadPlan, "", errno);
                     let plan = match plan {
                         Some(plan) => *plan,
                         None => wire::unpack(descriptors.pop().ok_or_else(disorder)?).map_err(unread)?,
                     };
-                    if descriptors.len() < doors + counters {
-                        return Err(disorder());
-                    }
-                    let counters = descriptors.split_off(descriptors.len() - counters);
-                    let doors = descriptors.split_off(descriptors.len() - doors);
                     let streams = <[OwnedFd; 3]>::try_from(descriptors).ok();
                     if plan.terminal.is_some() == streams.is_some() {
                         return Err(disorder());
                     }
-                    return Ok(Start { plan, streams, trees, doors, counters, protections });
+                    return Ok(Start { plan, streams, trees });
                 }
+                (Message::Limits { .. }, _) => return Err(disorder()),
             }
+        }
+    }
+}
+
+impl Limits {
+    pub(crate) fn receive(control: &OwnedFd) -> std::result::Result<Self, Failure> {
+        match receive(control) {
+            (Message::Limits { doors, protections }, mut descriptors) if doors <= descriptors.len() => {
+                let counters = descriptors.split_off(doors);
+                Ok(Limits { doors: descriptors, counters, protections })
+            }
+            _ => Err(disorder()),
         }
     }
 }

@@ -300,12 +300,6 @@ pub fn unshare_cgroup_namespace() -> Result<()> {
     check(libc::c_long::from(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) })).map(drop)
 }
 
-/// unshare(2) of the mount namespace, in a process with one thread.
-pub fn unshare_mounts() -> Result<()> {
-    // SAFETY: takes an integer; which mounts this process sees has no effect on Rust's guarantees.
-    check(libc::c_long::from(unsafe { libc::unshare(libc::CLONE_NEWNS) })).map(drop)
-}
-
 /// Which mounts a change reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
