@@ -304,11 +304,11 @@ impl Executor {
 
     /// Tells whoever outlives this process which groups it is about to make.
     fn announce(&self, number: u64, cgroups: &Cgroups) -> Result<(), Error> {
-        if self.own_child.is_none() {
+        let Some(init) = self.own_child else {
             let groups = groups::named(cgroups, self.spawner.parents());
             return self.spawner.request(&Request::Groups { number, groups }, &[]).map(drop);
-        }
-        let undertaker = jail::keep_watch(groups::paths(cgroups)).map_err(talk)?;
+        };
+        let undertaker = jail::keep_watch(init, groups::paths(cgroups)).map_err(talk)?;
         // There is one box of our own, so there was none before.
         let _ = self.undertaker.set(undertaker);
         Ok(())
