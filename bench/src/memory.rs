@@ -44,17 +44,18 @@ pub(crate) fn measure(boxes: &Boxes) -> Result<Memory, Error> {
         };
         rustix::io::write(&stdin, b"?").map_err(Error::Speak)?;
         rustix::io::read(&stdout, &mut [0; 1]).map_err(Error::Speak)?;
-        let jail = running.jail_pid();
-        let memory = Memory { jail: footprint(jail)?, init: footprint(only_child(jail)?)? };
+        let init = running.init_pid().ok_or(Error::Process { process: 0, what: "PID 1 of the box" })?;
+        let memory = Memory { jail: footprint(parent(init)?)?, init: footprint(init)? };
         drop((stdin, stdout, stderr));
         running.wait().await?;
         Ok(memory)
     })
 }
 
-fn only_child(process: u32) -> Result<u32, Error> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
-    text.trim().parse().map_err(|_| Error::Process { process, what: "the one child" })
+fn parent(process: u32) -> Result<u32, Error> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let number = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
+    number.ok_or(Error::Process { process, what: "its parent" })
 }
 
 fn footprint(process: u32) -> Result<Footprint, Error> {

@@ -5,19 +5,20 @@ use tests::support::actor::Mode;
 use crate::traces::{Started, host, kill};
 
 /// Every step at which a box in the making can be held, in order.
-const STEPS: [&str; 17] = [
+const STEPS: [&str; 18] = [
+    "make_namespaces",
     "read_plan",
     "make_cgroups",
     "open_sources",
     "map_identity",
-    "join_cgroups",
     "take_identity",
     "detach_mounts",
     "build_root",
     "enter_root",
-    "bring_up_loopback",
     "set_hostname",
     "open_terminal",
+    "join_cgroups",
+    "enter_network",
     "limit_resources",
     "restrict_files",
     "drop_privileges",

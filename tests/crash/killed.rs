@@ -39,23 +39,21 @@ fn the_product_alone() {
 }
 
 /// Whichever of the processes that keep the box dies, the product comes to an end, at the latest when it is asked to,
-/// and cleans up what the dead one would have.
+/// and cleans up what the dead one would have. (Without cgroups PID 1 is the only one.)
 #[test]
 fn each_keeper_of_the_box_alone() {
     each_mode(|host| {
         let mut run = start(host);
         let keepers = run.keepers().len();
-        assert!(keepers >= 2, "{keepers} processes keep a box");
+        assert!(keepers >= 1, "nobody keeps a box");
         kill(run.id());
         run.child.wait().unwrap();
         for depth in 0..keepers {
             let what = format!("keeper {depth} of {keepers} killed while the command runs");
             let mut run = start(host);
             kill(run.keepers()[depth]);
-            // The outermost only starts boxes and is not missed by one that runs.
-            if depth == 0 && keepers > 2 {
-                terminate(&run);
-            }
+            // The undertaker is not missed by a box that runs.
+            terminate(&run);
             let status = run.ended().unwrap_or_else(|| panic!("{} {what}: the product hangs", host.mode.name()));
             assert!(!status.success(), "{} {what}: {status}", host.mode.name());
             host.assert_clean(&[run.id()], &what);

@@ -16,13 +16,11 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tests::support::actor::{Mode, Skip};
 use tests::support::boxed::{BoxRun, binary};
-use tests::support::host::{descendants, field, is_alive, processes};
+use tests::support::host::{descendants, is_alive, processes};
 use tests::support::process::DEADLINE;
 
 /// How long nothing may still be there.
 const SOON: Duration = Duration::from_secs(10);
-/// The name under which the product starts itself again to make a box.
-const KEEPER: &[u8] = b"ringwall-jail\0";
 /// The first user id that a box gets on the host when the product runs as root.
 const FIRST_BOX_UID: u32 = 1_880_000_000;
 
@@ -121,15 +119,13 @@ impl Started {
         panic!("never said {wanted:?}, but {others:?}; {:?}", self.child.try_wait());
     }
 
-    /// The processes that are neither the product nor the command but keep the box, outermost first.
+    /// The processes that are neither the product nor the command but keep the box, outermost first: all those below
+    /// the product that run its program.
     pub(crate) fn keepers(&self) -> Vec<u32> {
-        let mut keepers = Vec::new();
-        let mut parent = self.id();
-        while let Some(child) = keeper_below(parent) {
-            keepers.push(child);
-            parent = child;
-        }
-        keepers
+        let program =
+            |number: u32| fs::metadata(format!("/proc/{number}/exe")).map(|file| (file.dev(), file.ino())).ok();
+        let own = program(self.id());
+        descendants(self.id()).unwrap().into_iter().filter(|number| program(*number) == own).collect()
     }
 
     /// Waits for the end of the product itself; `None` when it does not come.
@@ -143,14 +139,6 @@ impl Started {
         }
         None
     }
-}
-
-fn keeper_below(parent: u32) -> Option<u32> {
-    let parent = parent.to_string();
-    processes().unwrap().into_iter().find(|number| {
-        field(*number, "PPid").is_some_and(|found| found == parent)
-            && fs::read(format!("/proc/{number}/cmdline")).is_ok_and(|line| line.starts_with(KEEPER))
-    })
 }
 
 /// Ends a process at once; one that is gone already is fine.

@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 
 use tests::support::actor::Mode;
+use tests::support::host::{descendants, field};
 use tests::support::payload::WITH_OPEN_DESCRIPTORS;
 use tests::support::scratch::{Scratch, token};
 
@@ -13,6 +14,7 @@ use crate::product::{boxed, shell};
 in_both_modes!(
     no_descriptor_is_inherited,
     no_variable_is_inherited,
+    pid_1_has_forgotten_its_starter,
     the_directory_is_the_workspace,
     the_mask_of_the_starter_does_not_count,
     no_signal_is_ignored_or_blocked,
@@ -44,6 +46,33 @@ fn no_variable_is_inherited(mode: Mode) {
             "USER=sandbox",
         ]
     );
+}
+
+/// PID 1 of the box is a copy of the product, and must keep neither its arguments nor its environment.
+fn pid_1_has_forgotten_its_starter(mode: Mode) {
+    let mark = token().unwrap();
+    let run = boxed(mode).host_variable("MARK", &mark).option("--env", format!("OTHER={mark}"));
+    let mut live = run.start(&["sh", "-c", "tr '\\0' ' ' < /proc/1/cmdline; echo; cat"]).unwrap();
+    let shown = live.line().unwrap();
+    assert_eq!(shown.trim_end(), "ringwall-jail");
+    let starter = std::fs::read(format!("/proc/{}/environ", live.id())).unwrap();
+    assert!(contains(&starter, &mark), "the control shows nothing");
+    for keeper in descendants(live.id()).unwrap() {
+        let is_pid_1 = field(keeper, "NSpid").is_some_and(|numbers| numbers.ends_with("\t1"));
+        if is_pid_1 && field(keeper, "Name").is_some_and(|name| name == "ringwall-jail") {
+            for file in ["environ", "cmdline"] {
+                let kept = std::fs::read(format!("/proc/{keeper}/{file}")).unwrap();
+                assert!(!contains(&kept, &mark), "{file} of PID 1 still has the starter's");
+            }
+            live.finish().unwrap();
+            return;
+        }
+    }
+    panic!("no PID 1 was found");
+}
+
+fn contains(bytes: &[u8], mark: &str) -> bool {
+    bytes.windows(mark.len()).any(|window| window == mark.as_bytes())
 }
 
 fn the_directory_is_the_workspace(mode: Mode) {

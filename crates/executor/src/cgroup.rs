@@ -6,17 +6,13 @@
 //! Limits that somebody set on us therefore bind our boxes too, wherever the kernel allows it.
 
 use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use jail::plan::CgroupVersion;
 use rustix::fs::Access;
 
 use crate::kernel_file;
 
-/// How often the removal of a dying box's group is tried.
-const REMOVALS: u32 = 400;
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
 /// Box directories are named after the process that made them: `ringwall-<pid>-<start time>-<number>`.
 const BOX_PREFIX: &str = "ringwall-";
@@ -45,8 +41,8 @@ impl CgroupLayout {
     /// Looks for usable hierarchies; on version 2 this may ask a group to hand its controllers on.
     pub fn find() -> CgroupSupport {
         let own = kernel_file::read("/proc/self/cgroup").map_err(|error| format!("/proc/self/cgroup: {error}"))?;
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo")
-            .map_err(|error| format!("/proc/self/mountinfo: {error}"))?;
+        let mounts =
+            kernel_file::read("/proc/self/mountinfo").map_err(|error| format!("/proc/self/mountinfo: {error}"))?;
         let [memory, pids, cpu] = CONTROLLERS.map(|name| version_1(name, &own, &mounts));
         if memory.is_some() || pids.is_some() || cpu.is_some() {
             return Ok(CgroupLayout { version: CgroupVersion::V1, memory, pids, cpu });
@@ -65,11 +61,14 @@ impl CgroupLayout {
         })
     }
 
+    /// The directories in which boxes get theirs, each once.
+    pub(crate) fn parents(&self) -> std::collections::BTreeSet<&CString> {
+        [&self.memory, &self.pids, &self.cpu].into_iter().flatten().map(|controller| &controller.parent).collect()
+    }
+
     /// Removes what earlier processes left when they were killed together with their jails.
     pub fn sweep(&self) {
-        let parents: std::collections::BTreeSet<_> =
-            [&self.memory, &self.pids, &self.cpu].into_iter().flatten().map(|controller| &controller.parent).collect();
-        for parent in parents {
+        for parent in self.parents() {
             let Ok(parent) = parent.to_str() else { continue };
             for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
                 if entry.file_name().to_str().is_some_and(is_orphan) {
@@ -94,24 +93,6 @@ pub(crate) fn box_name(start_time: u64, number: u64) -> String {
 /// When this process began, which together with its number names it for good.
 pub(crate) fn own_start_time() -> u64 {
     start_time("self").unwrap_or(0)
-}
-
-/// The directories that a plan makes.
-pub(crate) fn directories(plan: &jail::plan::Cgroups) -> Vec<PathBuf> {
-    let path = |text: &CString| PathBuf::from(std::ffi::OsStr::from_bytes(text.as_bytes()));
-    plan.directories.iter().map(|directory| path(&directory.parent).join(path(&directory.name))).collect()
-}
-
-/// Removes a box's directories once its last process is gone, which is soon: PID 1 dies with its warden.
-pub(crate) async fn remove(directories: &[PathBuf]) {
-    for directory in directories {
-        for _ in 0..REMOVALS {
-            match rustix::fs::rmdir(directory) {
-                Err(rustix::io::Errno::BUSY) => tokio::time::sleep(Duration::from_millis(5)).await,
-                _ => break,
-            }
-        }
-    }
 }
 
 /// Whether a directory's maker is gone: no such process, or another one with its number.

@@ -170,6 +170,10 @@ fn setup_hint(failure: &Failure) -> Option<&'static str> {
     })
 }
 
+pub(crate) fn talk(errno: rustix::io::Errno) -> Error {
+    Error::Talk(errno.into())
+}
+
 /// The requirements that a policy can make, as the jail names them.
 pub(crate) fn protection_of(requirement: policy::Requirement) -> ProtectionName {
     match requirement {

@@ -5,7 +5,7 @@
 
 use std::ffi::CString;
 
-use jail::plan::{FileKind, Privilege};
+use jail::plan::{FileKind, Owner, Privilege};
 use rustix::fs::{AtFlags, FileType};
 use rustix::thread::CapabilitySet;
 
@@ -28,8 +28,9 @@ const ETC: [&str; 7] = [
     "/etc/pki/tls/certs",
 ];
 
-/// Java finds its configuration through links from /usr into these.
-const ETC_PREFIX: &str = "java";
+/// Java finds its configuration through links from here into a directory of /etc whose name begins its own:
+/// `java-17-openjdk-amd64` and `/etc/java-17-openjdk`.
+const JAVA: &str = "/usr/lib/jvm";
 
 /// The facts.
 #[derive(Debug)]
@@ -83,12 +84,22 @@ impl Host {
 }
 
 /// Root is real only in the first user namespace: elsewhere its ids are somebody else's, and we act as any user.
-fn privilege() -> Privilege {
+pub(crate) fn privilege() -> Privilege {
     let all_ids = kernel_file::read("/proc/self/uid_map")
         .is_ok_and(|map| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]));
     let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::SETUID | CapabilitySet::SETGID;
     let capable = rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed));
     if rustix::process::geteuid().is_root() && all_ids && capable { Privilege::Root } else { Privilege::Rootless }
+}
+
+/// The user and group that a box is on the host: as root ones that nobody else has, otherwise our own.
+pub(crate) fn ids(privilege: Privilege, own_uid: u32) -> Owner {
+    match privilege {
+        Privilege::Root => Owner { uid: own_uid, gid: own_uid },
+        Privilege::Rootless => {
+            Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
+        }
+    }
 }
 
 fn system_entry(path: &str) -> Option<SystemEntry> {
@@ -101,14 +112,15 @@ fn system_entry(path: &str) -> Option<SystemEntry> {
 }
 
 fn etc_entries() -> Vec<EtcEntry> {
-    let installed = rustix::fs::access("/usr/lib/jvm", rustix::fs::Access::EXISTS).is_ok();
-    let java =
-        installed.then(|| std::fs::read_dir("/etc")).into_iter().flatten().flatten().flatten().filter_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            name.starts_with(ETC_PREFIX).then(|| format!("/etc/{name}"))
-        });
+    let installed = std::fs::read_dir(JAVA).into_iter().flatten().flatten();
+    let names = installed.filter_map(|entry| entry.file_name().into_string().ok());
+    let java = names.filter(|name| name.starts_with("java")).flat_map(|name| {
+        let ends: Vec<usize> = name.match_indices('-').map(|(end, _)| end).chain([name.len()]).collect();
+        ends.into_iter().map(move |end| format!("/etc/{}", &name[..end]))
+    });
     let mut paths: Vec<String> = ETC.iter().map(|path| (*path).to_owned()).chain(java).collect();
     paths.sort();
+    paths.dedup();
     paths.into_iter().filter_map(|path| etc_entry(&path)).collect()
 }
 

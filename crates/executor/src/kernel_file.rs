@@ -3,7 +3,7 @@
 
 use rustix::fs::{Mode, OFlags};
 
-const CHUNK: usize = 16 * 1024;
+const CHUNK: usize = 4 * 1024;
 
 pub(crate) fn read(path: &str) -> std::io::Result<String> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;

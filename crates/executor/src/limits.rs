@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 
-use jail::plan::{CgroupDirectory, CgroupSetting, CgroupVersion, Cgroups, Privilege, Watchdog};
+use jail::plan::{CgroupDirectory, CgroupSetting, CgroupVersion, Cgroups, Watchdog};
 use jail::report::{Protection, ProtectionName};
-use policy::{Field, Limits, Workspace};
+use policy::{Field, Limits};
 
 use crate::cgroup::{CgroupLayout, Controller};
 use crate::host::Host;
@@ -76,7 +76,9 @@ fn settings(
         ],
         (_, ProtectionName::PidsLimit) => vec![main("pids.max", pids)],
         (CgroupVersion::V1, _) => {
-            vec![refine("cpu.cfs_period_us", period.to_string()), main("cpu.cfs_quota_us", quota.to_string())]
+            // A new group has the usual period already.
+            let unusual = (period != PERIOD_MICROSECONDS).then(|| refine("cpu.cfs_period_us", period.to_string()));
+            unusual.into_iter().chain([main("cpu.cfs_quota_us", quota.to_string())]).collect()
         }
         (CgroupVersion::V2, _) => vec![main("cpu.max", format!("{quota} {period}"))],
     }
@@ -105,16 +107,6 @@ fn without(why: &str) -> Vec<Protection> {
 /// PID 1 counts memory where it turns out that the kernel does not.
 pub(crate) fn watchdog(limits: &Limits, file_systems: Vec<CString>) -> Watchdog {
     Watchdog { memory_bytes: limits.get(Field::MemoryMb) * MIB, file_systems }
-}
-
-/// The user that a box is to the host: as root its project's owner, or without a project one that nobody else is;
-/// otherwise ourselves.
-pub(crate) fn host_ids(host: &Host, workspace: &Workspace, own_uid: u32) -> (u32, u32) {
-    match (host.privilege, workspace) {
-        (Privilege::Root, Workspace::Project(mounts)) => (mounts.owner.uid(), mounts.owner.gid()),
-        (Privilege::Root, Workspace::Private | Workspace::Directory(_)) => (own_uid, own_uid),
-        (Privilege::Rootless, _) => (host.uid, host.gid),
-    }
 }
 
 fn literal(text: &str) -> CString {

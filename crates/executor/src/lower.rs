@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use jail::plan::{
-    Access, AccessRight, Command, FileKind, Identity, MountAccess, Operation, Plan, Privilege, Resource, ResourceLimit,
-    Source, WindowSize,
+    Access, AccessRight, Command, Cover, FileKind, Identity, MountAccess, Operation, Plan, Privilege, Resource,
+    ResourceLimit, RootKind, ScratchPlace, Source, WindowSize,
 };
 use jail::report::Step;
 use policy::{Field, Grant};
@@ -27,6 +27,13 @@ const ROOT_INODES: u64 = 1024;
 /// One file or directory per so many bytes of a memory file system.
 const BYTES_PER_INODE: u64 = 4096;
 const WORKSPACE: &str = "/workspace";
+/// Where a box can write.
+const PLACES: [(&str, u32); 5] =
+    [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777), (etc::HOME, 0o755), (WORKSPACE, 0o755)];
+/// Where a project's directories are.
+const PROJECT: [&str; 3] = ["/workspace/inputs", "/workspace/work", "/workspace/artifacts"];
+/// An empty directory, to cover others with.
+const EMPTY: &str = "/var/empty";
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const DEVICE_LINKS: [(&str, &str); 5] = [
     ("/dev/fd", "/proc/self/fd"),
@@ -35,11 +42,12 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
     ("/dev/stderr", "/proc/self/fd/2"),
     ("/dev/ptmx", "pts/ptmx"),
 ];
-/// Parts of /proc that tell about the machine or other tenants. /proc is mounted read-only as a whole, and what
-/// only root may read (kmsg, kpagecount, sysrq-trigger …) stays closed because no box has root's id; so this list
-/// is short, which matters: every mount costs each box 10 µs.
-const MASKED_FILES: [&str; 9] =
-    ["kcore", "keys", "key-users", "kallsyms", "timer_list", "interrupts", "softirqs", "sched_debug", "latency_stats"];
+/// Parts of /proc that tell about the machine or other tenants, and that everybody may read. /proc is mounted
+/// read-only as a whole. Every mount costs each box 10 µs, so the lists are short.
+const MASKED_FILES: [&str; 5] = ["kallsyms", "interrupts", "softirqs", "sched_debug", "latency_stats"];
+/// Parts that only root may read, or that show what belongs to the reader's user id. Closed or empty to a box with an id of
+/// its own, which it has when we run as root.
+const MASKED_FROM_USERS: [&str; 4] = ["kcore", "keys", "key-users", "timer_list"];
 const MASKED_DIRECTORIES: [&str; 3] = ["acpi", "asound", "scsi"];
 pub(crate) const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Hosts allow far more; a box that needs more than this is leaking them.
@@ -58,6 +66,17 @@ pub(crate) struct Particulars {
     pub(crate) hold_at: Option<Step>,
     /// Ringwall's own directory, covered wherever a box would see it.
     pub(crate) hidden: Option<PathBuf>,
+    /// What PID 1 is born into.
+    pub(crate) birthplace: Birthplace,
+}
+
+/// What PID 1 sees when it is born.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Birthplace {
+    /// The host's mounts: everything has to be made.
+    Host,
+    /// What all boxes on the host's system have in common.
+    Skeleton,
 }
 
 /// The whole translation.
@@ -72,9 +91,20 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
         host_gid: particulars.host_gid,
     };
     let (cgroups, protections) = limits::cgroups(limits, host, &particulars.name);
+    // The skeleton has no room for other roots, nor for directories at places of their own.
+    let fits = sources.image.is_none() && sources.read_only.is_empty();
+    let root = match particulars.birthplace {
+        Birthplace::Skeleton if fits => RootKind::Skeleton,
+        _ => RootKind::Own,
+    };
+    let hidden = particulars.hidden.as_deref();
     Ok(Plan {
         hostname: literal(etc::HOSTNAME),
-        operations: operations(host, sources, scratch, &identity, particulars.hidden.as_deref()),
+        root,
+        operations: match root {
+            RootKind::Own => operations(host, sources, scratch, &identity, hidden),
+            RootKind::Skeleton => additions(sources, scratch, &identity, hidden),
+        },
         resource_limits: resource_limits(limits.get(Field::Pids)),
         access: access(sources),
         watchdog: limits::watchdog(limits, scratch_places(sources)),
@@ -107,24 +137,22 @@ fn operations(
             inodes: scratch / BYTES_PER_INODE,
         }),
     }
-    operations.extend(etc::files().map(|(at, content)| Operation::File {
-        at: literal(at),
-        content: content.into_bytes(),
-        mode: 0o644,
-    }));
+    operations.extend(own_files());
     if sources.image.is_none() {
-        operations
-            .push(Operation::Symlink { at: literal("/etc/os-release"), target: literal("../usr/lib/os-release") });
+        operations.push(os_release());
+        operations.push(Operation::Directory { at: literal(EMPTY), mode: 0o555 });
     }
     operations.extend(devices(sources.image.is_some()));
-    operations.extend(processes());
+    let empty = match sources.image {
+        // An image may have anything there.
+        Some(_) => Cover::FileSystem,
+        None => Cover::Directory(literal(EMPTY)),
+    };
+    operations.extend(processes(identity.privilege, &empty));
     operations.extend(
         private_places(sources).into_iter().map(|(at, mode)| private(at, scratch, mode, sources.image.is_some())),
     );
-    if let Some(directory) = &sources.workspace {
-        operations.push(bind(directory, WORKSPACE.as_bytes(), MountAccess::ReadWrite, identity));
-    }
-    operations.extend(sources.project.iter().flat_map(|place| project(place, identity)));
+    operations.extend(workspace(sources, identity));
     for directory in &sources.read_only {
         operations.push(bind(directory, directory.path.as_bytes(), MountAccess::ReadOnly, identity));
     }
@@ -133,6 +161,65 @@ fn operations(
         operations.push(Operation::SealRoot);
     }
     operations
+}
+
+/// What all boxes on the host's system have in common, made once by the spawner for itself. Its /proc is the host's: the
+/// spawner needs it to map ids, and the kernel lets a box mount its own only where one can be seen. PID 1 covers it.
+pub(crate) fn skeleton(host: &Host) -> Vec<Operation> {
+    let directory = |at: &str| Operation::Directory { at: literal(at), mode: 0o755 };
+    let mut operations = vec![Operation::TmpfsRoot { size: MIB, inodes: ROOT_INODES }];
+    operations.extend(system(host));
+    operations.extend(own_files());
+    operations.push(os_release());
+    operations.extend(device_nodes());
+    operations.extend(PLACES.map(|(at, _)| directory(at)));
+    operations.extend(["/dev/pts", EMPTY].map(directory));
+    operations.extend(PROJECT.map(directory));
+    operations.push(Operation::Bind {
+        source: Source { path: literal("/proc"), identity: None, owner: None },
+        at: literal("/proc"),
+        kind: FileKind::Directory,
+        access: MountAccess::ReadWrite,
+    });
+    operations.push(Operation::SealRoot);
+    operations
+}
+
+/// What one box adds to the skeleton.
+fn additions(sources: &Sources, scratch: u64, identity: &Identity, hidden: Option<&Path>) -> Vec<Operation> {
+    let places = private_places(sources).into_iter();
+    let mut operations = vec![
+        Operation::Scratch {
+            size: scratch,
+            inodes: ROOT_INODES + scratch / BYTES_PER_INODE,
+            places: places.map(|(at, mode)| ScratchPlace { at: literal(at), mode }).collect(),
+        },
+        Operation::Pts { at: literal("/dev/pts") },
+    ];
+    operations.extend(processes(identity.privilege, &Cover::Directory(literal(EMPTY))));
+    operations.extend(workspace(sources, identity));
+    operations.extend(hidden.into_iter().flat_map(|hidden| cover(hidden, sources)));
+    operations
+}
+
+/// One directory, or those of a project.
+fn workspace(sources: &Sources, identity: &Identity) -> Vec<Operation> {
+    let whole = sources.workspace.iter();
+    let whole = whole.map(|directory| bind(directory, WORKSPACE.as_bytes(), MountAccess::ReadWrite, identity));
+    whole.chain(sources.project.iter().flat_map(|place| project(place, identity))).collect()
+}
+
+/// The files that we write ourselves.
+fn own_files() -> impl Iterator<Item = Operation> {
+    etc::files().into_iter().map(|(at, content)| Operation::File {
+        at: literal(at),
+        content: content.into_bytes(),
+        mode: 0o644,
+    })
+}
+
+fn os_release() -> Operation {
+    Operation::Symlink { at: literal("/etc/os-release"), target: literal("../usr/lib/os-release") }
 }
 
 /// The host's programs and libraries, read-only, and the parts of its /etc that they need.
@@ -162,32 +249,39 @@ fn devices(on_image: bool) -> Vec<Operation> {
         // Whatever the image brought as /dev is covered, not used.
         operations.push(tmpfs("/dev", MIB, 0o755));
     }
-    operations.extend(DEVICES.map(|name| {
-        let path = literal(&format!("/dev/{name}"));
-        Operation::Device { source: path.clone(), at: path }
-    }));
-    operations.extend(DEVICE_LINKS.map(|(at, target)| Operation::Symlink { at: literal(at), target: literal(target) }));
+    operations.extend(device_nodes());
     operations.push(Operation::Pts { at: literal("/dev/pts") });
     operations
 }
 
-fn processes() -> Vec<Operation> {
-    let mask = |kind| move |name: &str| Operation::Mask { at: literal(&format!("/proc/{name}")), kind };
+fn device_nodes() -> impl Iterator<Item = Operation> {
+    let nodes = DEVICES.map(|name| {
+        let path = literal(&format!("/dev/{name}"));
+        Operation::Device { source: path.clone(), at: path }
+    });
+    let links = DEVICE_LINKS.map(|(at, target)| Operation::Symlink { at: literal(at), target: literal(target) });
+    nodes.into_iter().chain(links)
+}
+
+fn processes(privilege: Privilege, directories: &Cover) -> Vec<Operation> {
+    let mask = |name: &str, cover| Operation::Mask { at: literal(&format!("/proc/{name}")), cover };
     let mut operations = vec![Operation::Proc { at: literal("/proc") }];
-    operations.extend(MASKED_FILES.map(mask(FileKind::File)));
-    operations.extend(MASKED_DIRECTORIES.map(mask(FileKind::Directory)));
+    operations.extend(MASKED_FILES.map(|name| mask(name, Cover::Null)));
+    if privilege == Privilege::Rootless {
+        operations.extend(MASKED_FROM_USERS.map(|name| mask(name, Cover::Null)));
+    }
+    operations.extend(MASKED_DIRECTORIES.map(|name| mask(name, directories.clone())));
     operations
 }
 
 /// Where the box can write, with the modes of these directories. A directory of the host that is shown above or at
 /// such a place takes it away; HOME is then /tmp.
 fn private_places(sources: &Sources) -> Vec<(&'static str, u32)> {
-    let places = [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777), (etc::HOME, 0o755), (WORKSPACE, 0o755)];
     let taken = |place: &str| {
         (place == WORKSPACE && (sources.workspace.is_some() || !sources.project.is_empty()))
             || sources.read_only.iter().any(|directory| Path::new(place).starts_with(directory.place()))
     };
-    places.into_iter().filter(|(place, _)| !taken(place)).collect()
+    PLACES.into_iter().filter(|(place, _)| !taken(place)).collect()
 }
 
 /// A place for the box's own files. On the host's system they share the memory file system of the root; an image
@@ -215,10 +309,19 @@ fn bind(directory: &Opened, at: &[u8], access: MountAccess, identity: &Identity)
 /// A directory of a project. Where the box may not look, an empty one covers whatever an image has there.
 fn project(place: &ProjectPlace, identity: &Identity) -> Vec<Operation> {
     match &place.content {
-        Some((directory, access)) => vec![bind(directory, place.at.as_bytes(), *access, identity)],
+        Some((directory, MountAccess::ReadWrite)) => {
+            vec![bind(directory, place.at.as_bytes(), MountAccess::ReadWrite, identity)]
+        }
+        // What is only read needs no owner, and mapping one costs more than the rest of the mounts.
+        Some((directory, MountAccess::ReadOnly)) => vec![Operation::Bind {
+            source: Source { path: directory.path.clone(), identity: Some(directory.identity), owner: None },
+            at: literal(place.at),
+            kind: FileKind::Directory,
+            access: MountAccess::ReadOnly,
+        }],
         None => vec![
             Operation::Directory { at: literal(place.at), mode: 0o555 },
-            Operation::Mask { at: literal(place.at), kind: FileKind::Directory },
+            Operation::Mask { at: literal(place.at), cover: Cover::FileSystem },
         ],
     }
 }
@@ -232,7 +335,7 @@ fn cover(hidden: &Path, sources: &Sources) -> Vec<Operation> {
         .filter_map(|(directory, at)| {
             let below = hidden.strip_prefix(directory.place()).ok()?;
             let at = CString::new(at.join(below).into_os_string().into_encoded_bytes()).ok()?;
-            Some(Operation::Mask { at, kind: FileKind::Directory })
+            Some(Operation::Mask { at, cover: Cover::FileSystem })
         })
         .collect()
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::path::PathBuf;
 
-use jail::plan::{CgroupVersion, FileKind, MountAccess, Plan, Privilege, WindowSize};
+use jail::plan::{CgroupVersion, FileKind, MountAccess, Plan, Privilege, RootKind, WindowSize};
 use policy::{
     Access, Ceilings, Field, Grant, Layer, LayerName, Layers, Mounts, Owner, ProjectMounts, Request, Requirement, Root,
     Secret, Verdict, Workspace,
 };
 
-use super::{Particulars, lower};
+use super::{Birthplace, Particulars, lower, skeleton};
 use crate::cgroup::{CgroupLayout, CgroupSupport, Controller};
 use crate::host::{EtcEntry, Host, SystemEntry, SystemKind};
 use crate::python::Python;
@@ -90,6 +90,7 @@ fn particulars(terminal: Option<WindowSize>, hidden: Option<&str>) -> Particular
         terminal,
         hold_at: None,
         hidden: hidden.map(PathBuf::from),
+        birthplace: Birthplace::Host,
     }
 }
 
@@ -168,7 +169,7 @@ fn project_of_its_owner() {
     let host = host(Privilege::Root, version_1());
     let workspace = project(Mounts::WIDEST);
     let grant = grant(workspace, Root::Host, &[], &[]);
-    let (host_uid, host_gid) = crate::limits::host_ids(&host, grant.workspace(), 1_880_000_001);
+    let (host_uid, host_gid) = (2001, 2002);
     let sources = Sources { project: places(&["inputs"], &["work", "artifacts"]), ..sources(None, None) };
     let hidden = Some("/data");
     let particulars = Particulars { host_uid, host_gid, ..particulars(None, hidden) };
@@ -183,9 +184,33 @@ fn narrow_project_on_an_image() {
     let host = host(Privilege::Rootless, Err("no delegation".to_owned()));
     let access = Mounts { inputs: Access::Empty, work: Access::ReadOnly, artifacts: Access::ReadWrite };
     let grant = grant(project(access), Root::Image("tiny".parse().unwrap()), &[], &[]);
-    assert_eq!(crate::limits::host_ids(&host, grant.workspace(), 7), (501, 502), "rootless boxes are ourselves");
     let image = Some(Opened::pretend(c"/var/lib/ringwall/images/tiny/rootfs", 501));
     let sources = Sources { project: places(&["work"], &["artifacts"]), ..sources(None, image) };
     let plan = lower(&grant, &host, &sources, &particulars(None, None)).unwrap();
     check("narrow_project_on_an_image", &plan);
+}
+
+/// Most of a box is the same for all: the spawner makes it once, and a box adds the rest.
+#[test]
+fn root_in_a_skeleton() {
+    let host = host(Privilege::Root, version_1());
+    insta::assert_snapshot!("skeleton", format!("{:#?}", skeleton(&host)));
+    let grant = grant(Workspace::Directory("/home/u".into()), Root::Host, &[], &[]);
+    let sources = sources(Some(Opened::pretend(c"/home/u", 501)), None);
+    let born = Particulars { birthplace: Birthplace::Skeleton, ..particulars(None, None) };
+    let plan = lower(&grant, &host, &sources, &born).unwrap();
+    check("root_in_a_skeleton", &plan);
+}
+
+/// What does not fit into the skeleton is made from nothing, wherever PID 1 was born.
+#[test]
+fn other_roots_and_directories_do_not_fit_into_the_skeleton() {
+    let host = host(Privilege::Root, version_1());
+    let born = Particulars { birthplace: Birthplace::Skeleton, ..particulars(None, None) };
+    let directories = vec![Opened::pretend(c"/opt/tools", 0)];
+    let image = Some(Opened::pretend(c"/var/lib/ringwall/images/tiny/rootfs", 0));
+    for sources in [Sources { read_only: directories, ..sources(None, None) }, sources(None, image)] {
+        let grant = grant(Workspace::Private, Root::Host, &[], &[]);
+        assert_eq!(lower(&grant, &host, &sources, &born).unwrap().root, RootKind::Own);
+    }
 }

@@ -4,18 +4,19 @@
 //! running box ends it.
 
 use std::io::ErrorKind;
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use jail::report::{Ending as JailEnding, Order, Protection, Report, StepTime};
 use jail::wire;
+use rustix::process::{Signal, pidfd_send_signal};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-use crate::cgroup;
 use crate::error::Error;
+use crate::groups::Groups;
+use crate::kernel_file;
 use crate::outcome::{Ending, Outcome, Usage};
 
 /// How long a box may take to obey SIGTERM.
@@ -37,19 +38,18 @@ pub struct Running {
     /// Taken by whoever moves the bytes.
     pub streams: Option<Streams>,
     handle: Handle,
-    warden: u32,
     began: Instant,
     time_limit: Option<Duration>,
     protections: Vec<Protection>,
     steps: Vec<StepTime>,
-    /// The box's cgroup directories, in case that its warden is killed before it could remove them.
-    groups: Vec<PathBuf>,
+    groups: Groups,
 }
 
 /// Gives orders to a running box, from anywhere.
 #[derive(Debug, Clone)]
 pub struct Handle {
     control: Arc<UnixStream>,
+    init: Arc<OnceLock<OwnedFd>>,
 }
 
 impl Handle {
@@ -58,9 +58,11 @@ impl Handle {
         let _ = wire::send(self.control.as_ref(), &Order::Signal(number), &[]);
     }
 
-    /// Ends the box now.
+    /// Ends the box now: without its PID 1 no process of it lives.
     pub fn kill(&self) {
-        let _ = wire::send(self.control.as_ref(), &Order::Kill, &[]);
+        if let Some(init) = self.init.get() {
+            let _ = pidfd_send_signal(init, Signal::KILL);
+        }
     }
 
     /// Asks with a signal, and after a moment insists.
@@ -72,16 +74,15 @@ impl Handle {
 }
 
 impl Running {
-    pub(crate) fn new(control: UnixStream, began: Instant, time_limit_ms: u64, groups: Vec<PathBuf>) -> Self {
+    pub(crate) fn new(control: UnixStream, time_limit_ms: u64, groups: Groups, steps: Vec<StepTime>) -> Self {
         let time_limit = (time_limit_ms != policy::UNLIMITED).then(|| Duration::from_millis(time_limit_ms));
         Running {
             streams: None,
-            handle: Handle { control: Arc::new(control) },
-            warden: 0,
-            began,
+            handle: Handle { control: Arc::new(control), init: Arc::default() },
+            began: Instant::now(),
             time_limit,
             protections: Vec::new(),
-            steps: Vec::new(),
+            steps,
             groups,
         }
     }
@@ -90,10 +91,13 @@ impl Running {
         &self.handle.control
     }
 
-    pub(crate) fn started(&mut self, warden: u32, protections: Vec<Protection>, steps: Vec<StepTime>) {
-        self.warden = warden;
+    pub(crate) fn started(&mut self, protections: Vec<Protection>, steps: Vec<StepTime>, init: Option<OwnedFd>) {
+        if let Some(init) = init {
+            let _ = self.handle.init.set(init);
+        }
         self.protections = protections;
-        self.steps = steps;
+        self.steps.extend(steps);
+        self.steps.sort_by_key(|step| step.step);
         // The time limit is the command's own; making the box does not count.
         self.began = Instant::now();
     }
@@ -103,9 +107,9 @@ impl Running {
         while let Ok(Some(_)) = receive(self.control()).await {}
     }
 
-    /// Does what a warden that was killed could not do any more.
+    /// Does what a spawner that was killed could not do any more.
     pub(crate) async fn clean_up(&self) {
-        cgroup::remove(&self.groups).await;
+        self.groups.remove().await;
     }
 
     pub fn handle(&self) -> Handle {
@@ -117,9 +121,11 @@ impl Running {
         &self.protections
     }
 
-    /// The warden's process id, for measuring it from outside.
-    pub fn jail_pid(&self) -> u32 {
-        self.warden
+    /// The process id of PID 1 on this side, for measuring it.
+    pub fn init_pid(&self) -> Option<u32> {
+        let handle = self.handle.init.get()?;
+        let text = kernel_file::read(&format!("/proc/self/fdinfo/{}", handle.as_raw_fd())).ok()?;
+        text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
     }
 
     /// Waits until the command has ended and every process of the box but PID 1 is gone. The kernel takes the rest
@@ -147,14 +153,6 @@ impl Running {
                     let cpu = Duration::from_micros(cpu_microseconds);
                     break (ending, Usage { cpu, peak_memory_bytes }, oom_kills);
                 }
-                // PID 1 said nothing: it was killed itself, by us at a deadline or by the kernel for memory.
-                Some((Report::Closed(closing), _)) => {
-                    let usage = Usage {
-                        cpu: Duration::from_micros(closing.cpu_microseconds),
-                        peak_memory_bytes: closing.peak_memory_bytes.unwrap_or(0),
-                    };
-                    break (JailEnding::Signalled(SIGKILL), usage, closing.oom_kills);
-                }
                 Some((Report::NotExecuted { tried, errno }, _)) => {
                     let command = tried.to_string_lossy().into_owned();
                     return Err(match errno {
@@ -164,9 +162,15 @@ impl Running {
                 }
                 Some((Report::Failed(failure), _)) => return Err(Error::Setup(failure)),
                 Some((Report::Started { .. } | Report::Terminal | Report::Holding(_), _)) => {}
+                // PID 1 said nothing: it was killed itself, by us at a deadline or by the kernel for memory.
                 None => {
+                    let counted = self.groups.count();
+                    let usage = Usage {
+                        cpu: Duration::from_micros(counted.cpu_microseconds),
+                        peak_memory_bytes: counted.peak_memory_bytes.unwrap_or(0),
+                    };
                     self.clean_up().await;
-                    return Err(Error::JailDied);
+                    break (JailEnding::Signalled(SIGKILL), usage, counted.oom_kills);
                 }
             }
         };
@@ -189,8 +193,9 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// Whatever way we got here, no box stays: its warden, told to end, takes it along.
+    /// Whatever way we got here, no box stays.
     fn drop(&mut self) {
+        self.handle.kill();
         let _ = rustix::net::shutdown(self.handle.control.as_ref(), rustix::net::Shutdown::Both);
     }
 }
@@ -203,7 +208,7 @@ pub(crate) async fn receive(control: &UnixStream) -> Result<Option<(Report, Vec<
         match control.try_io(Interest::READABLE, || Ok(wire::receive(control)?)) {
             Ok(message) => return Ok(message),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            // Said once, when the warden ended without having read everything; its last words come after it.
+            // Said once, when PID 1 ended without having read everything; its last words come after it.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
             Err(error) => return Err(Error::Talk(error)),
         }

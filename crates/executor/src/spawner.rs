@@ -1,27 +1,34 @@
-//! The process from which all boxes of this executor come: our own binary, started once in the jail's role.
+//! The process that is the parent of all boxes of this executor: our own program in the jail's role.
 //!
 //! Started by posix_spawn, which copies no memory however large this process is, with one socket and an empty
-//! environment. Everything a box needs is sent to it, so that a box started at the same moment by another thread
-//! cannot inherit it. A spawner that died is started again by the next request; boxes do not
-//! depend on it once they exist.
+//! environment. Everything a box needs is sent to its PID 1, so that a box started at the same moment by another
+//! thread cannot inherit it. A spawner that died is started again by the next request.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use jail::{Birth, PROCESS_NAME, Request, wire};
+use jail::plan::Owner;
+use jail::{Answer, PROCESS_NAME, Request, wire};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType};
+use rustix::net::Shutdown;
 
-use crate::cgroup;
-use crate::error::Error;
+use crate::error::{Error, talk};
+use crate::host::Host;
+use crate::lower::Birthplace;
 use crate::program::Program;
-use crate::start::Prepared;
+use crate::skeleton::Skeleton;
 
 #[derive(Debug)]
 pub(crate) struct Spawner {
     program: Program,
+    /// What a process that is started here is to stand in.
+    skeleton: Option<Skeleton>,
+    /// Where boxes get their cgroups.
+    parents: Vec<CString>,
     process: Mutex<Option<Process>>,
 }
 
@@ -29,81 +36,107 @@ pub(crate) struct Spawner {
 struct Process {
     requests: OwnedFd,
     child: Child,
+    birthplace: Birthplace,
 }
 
 impl Spawner {
     /// The process itself starts with the first box.
-    pub(crate) fn new() -> Result<Self, Error> {
-        Ok(Spawner { program: Program::choose()?, process: Mutex::new(None) })
+    pub(crate) fn new(host: &Host) -> Result<Self, Error> {
+        let process = Mutex::new(None);
+        let (program, skeleton) = (Program::choose()?, Skeleton::of(host));
+        Ok(Spawner { program, skeleton, parents: parents(host), process })
     }
 
-    /// Asks for a warden at the other end of this socket.
-    pub(crate) fn request(&self, birth: Birth, control: BorrowedFd<'_>) -> Result<(), Error> {
+    pub(crate) fn parents(&self) -> &[CString] {
+        &self.parents
+    }
+
+    /// Where the process stands; starts it if need be.
+    pub(crate) fn birthplace(&self) -> Result<Birthplace, Error> {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        let ask = |process: &Process| wire::send(&process.requests, &Request::Box(birth), &[control]);
-        match process.as_ref().map(ask) {
-            None | Some(Err(Errno::PIPE | Errno::CONNRESET)) => {
-                let started = process.insert(Process::start(&self.program)?);
-                ask(started).map_err(|errno| Error::Talk(errno.into()))
+        if process.is_none() {
+            *process = Some(self.start()?);
+        }
+        Ok(process.as_ref().map_or(Birthplace::Host, |process| process.birthplace))
+    }
+
+    fn start(&self) -> Result<Process, Error> {
+        let mut process = Process::start(&self.program)?;
+        process.learn_parents(&self.parents)?;
+        if let Some(skeleton) = &self.skeleton {
+            process.birthplace = skeleton.offer(&process.requests)?;
+        }
+        Ok(process)
+    }
+
+    /// Asks the process for something, and says where it stands; starts it if need be.
+    pub(crate) fn request(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<Birthplace, Error> {
+        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let ask = |process: &Process| wire::send(&process.requests, request, descriptors);
+        match process.as_ref().map(|process| (ask(process), process.birthplace)) {
+            None | Some((Err(Errno::PIPE | Errno::CONNRESET), _)) => {
+                let started = process.insert(self.start()?);
+                ask(started).map_err(talk)?;
+                Ok(started.birthplace)
             }
-            Some(other) => other.map_err(|errno| Error::Talk(errno.into())),
+            Some((sent, birthplace)) => sent.map(|()| birthplace).map_err(talk),
+        }
+    }
+
+    /// Whether what the process stands in is still what the host has.
+    pub(crate) fn is_current(&self) -> bool {
+        self.skeleton.as_ref().is_none_or(Skeleton::is_current)
+    }
+
+    /// A user namespace for a mount that shows the owner's files as the host user's.
+    pub(crate) fn mapping(&self, owner: Owner, host: Owner) -> rustix::io::Result<OwnedFd> {
+        let (ours, theirs) = wire::pair()?;
+        self.request(&Request::Mapping { owner, host }, &[theirs.as_fd()]).map_err(|_| Errno::PIPE)?;
+        drop(theirs);
+        match wire::receive(&ours)? {
+            Some((Answer::Done, descriptors)) => descriptors.into_iter().next().ok_or(Errno::BADMSG),
+            Some((Answer::Refused(errno), _)) => Err(Errno::from_raw_os_error(errno)),
+            None => Err(Errno::PIPE),
         }
     }
 }
 
 impl Process {
+    /// Starts our own program in the jail's role.
     fn start(program: &Program) -> Result<Self, Error> {
-        let (requests, child) = launch(program, None)?;
-        Ok(Process { requests, child })
+        let (requests, theirs) = wire::pair().map_err(talk)?;
+        #[expect(clippy::disallowed_methods, reason = "the one program that the product starts is its own jail")]
+        let child = Command::new(program.path())
+            .arg0(PROCESS_NAME)
+            .env_clear()
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(Error::StartJail)?;
+        Ok(Process { requests, child, birthplace: Birthplace::Host })
+    }
+
+    /// It will not see them by name from a skeleton.
+    fn learn_parents(&self, parents: &[CString]) -> Result<(), Error> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = |path: &CString| rustix::fs::open(path, flags, Mode::empty());
+        let opened: Vec<OwnedFd> = parents.iter().map(open).collect::<Result<_, _>>().map_err(talk)?;
+        let borrowed: Vec<BorrowedFd<'_>> = opened.iter().map(AsFd::as_fd).collect();
+        wire::send(&self.requests, &Request::Parents, &borrowed).map_err(talk)
     }
 }
 
+/// The directories in which boxes get their cgroups.
+fn parents(host: &Host) -> Vec<CString> {
+    host.cgroups.as_ref().map(|layout| layout.parents().into_iter().cloned().collect()).unwrap_or_default()
+}
+
 impl Drop for Process {
-    /// The spawner ends after the last of its wardens, so this waits for every box that is still there.
+    /// The spawner ends after the last of its boxes, so this waits until nothing of any is left: no process, no mount,
+    /// no cgroup.
     fn drop(&mut self) {
         let _ = rustix::net::shutdown(&self.requests, Shutdown::Both);
         let _ = self.child.wait();
     }
-}
-
-/// A warden for one box, started without a spawner: for a program that makes one box and ends.
-#[derive(Debug)]
-pub struct Alone {
-    child: Child,
-    _program: Program,
-}
-
-impl Alone {
-    /// Starts it and does not wait: the namespaces get ready while the caller does other things.
-    pub fn start() -> Result<(Self, Prepared), Error> {
-        let program = Program::choose()?;
-        let birth = if cgroup::is_version_2() { Birth::IntoCgroup } else { Birth::Early };
-        let (control, child) = launch(&program, Some(birth))?;
-        Ok((Alone { child, _program: program }, Prepared { control }))
-    }
-}
-
-impl Drop for Alone {
-    /// Waits until nothing of the box is left: no process, no mount, no cgroup.
-    fn drop(&mut self) {
-        let _ = self.child.wait();
-    }
-}
-
-/// Starts our own binary in the jail's role; returns our end of its socket.
-fn launch(program: &Program, alone: Option<Birth>) -> Result<(OwnedFd, Child), Error> {
-    let (ours, theirs) =
-        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-            .map_err(|errno| Error::Talk(errno.into()))?;
-    #[expect(clippy::disallowed_methods, reason = "the one program that the product starts is its own jail")]
-    let child = Command::new(program.path())
-        .arg0(PROCESS_NAME)
-        .args(alone.map(Birth::word))
-        .env_clear()
-        .stdin(Stdio::from(theirs))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(Error::StartJail)?;
-    Ok((ours, child))
 }

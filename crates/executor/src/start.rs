@@ -1,29 +1,30 @@
-//! From a grant to a running box: lower it, ask the spawner for a warden, wait until everything is in force.
+//! From a grant to a running box: lower it, provide what PID 1 cannot have from inside, wait until all is in force.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use jail::plan::CgroupVersion;
-use jail::report::{Report, Step};
-use jail::{Birth, Start, wire};
+use jail::plan::{CgroupVersion, Cgroups, Identity, Owner, Plan, Privilege};
+use jail::report::{Protection, ProtectionName, Report, Step, StepTime};
+use jail::{Request, Undertaker, restrict, wire};
 use policy::Grant;
 use rustix::fs::{Gid, Uid};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, WaitOptions};
 use tokio::net::UnixStream;
 
-use crate::cgroup;
-use crate::error::Error;
-use crate::host::Host;
+use crate::error::{Error, talk};
+use crate::groups::{self, Groups};
+use crate::host::{self, Host};
 use crate::image::Store;
-use crate::limits::host_ids;
-use crate::lower::{Particulars, lower};
+use crate::lower::{Birthplace, Particulars, lower};
 use crate::running::{Running, Streams, receive};
 use crate::sources::{self, Sources};
 use crate::spawner::Spawner;
+use crate::{cgroup, etc};
 
 /// The first of the user ids that boxes get as root: in the range that systemd's table of ids leaves unused.
 const FIRST_BOX_UID: u32 = 1_880_000_000;
@@ -37,13 +38,53 @@ pub struct Executor {
     /// Our own files, hidden from every box; `None` while there are none.
     data: Option<PathBuf>,
     started: AtomicU64,
-    start_time: u64,
+    /// When this process began: read from the kernel when a cgroup needs a name.
+    start_time: OnceLock<u64>,
+    /// A PID 1 that is a child of this very process, and whoever removes its cgroups should this process be killed.
+    own_child: Option<Pid>,
+    undertaker: OnceLock<Undertaker>,
 }
 
-/// A box of which only the namespaces exist.
+/// The one box of a program that makes one, begun before the program knows anything else: its namespaces get ready while
+/// it reads its arguments and looks at the host.
+#[derive(Debug)]
+pub struct Early {
+    prepared: Prepared,
+    init: Option<Pid>,
+}
+
+impl Early {
+    /// Call it first of all, while there is one thread.
+    pub fn begin() -> Result<Self, Error> {
+        let (number, privilege) = (0, host::privilege());
+        let host = host::ids(privilege, box_uid(number));
+        // On version 2 it is born into its cgroup, later. Without Landlock a box could reach the program that its PID 1
+        // runs from, and only a spawner runs from a copy.
+        if cgroup::is_version_2() || jail::landlock_version().is_err() {
+            let (control, theirs) = wire::pair().map_err(talk)?;
+            return Ok(Early { prepared: Prepared { control, number, host, birth: Born::NotYet(theirs) }, init: None });
+        }
+        let (control, init) = jail::bear_alone(&identity(privilege, host)).map_err(Error::Setup)?;
+        let birth = Born::In(Birthplace::Host);
+        Ok(Early { prepared: Prepared { control, number, host, birth }, init: Some(init) })
+    }
+}
+
+/// A box of which at most the namespaces exist.
 #[derive(Debug)]
 pub struct Prepared {
-    pub(crate) control: OwnedFd,
+    control: OwnedFd,
+    number: u64,
+    host: Owner,
+    birth: Born,
+}
+
+/// Whether PID 1 is there already.
+#[derive(Debug)]
+enum Born {
+    In(Birthplace),
+    /// Its end of the socket.
+    NotYet(OwnedFd),
 }
 
 /// What is no permission: how the box is shown, and where a test wants it to stop.
@@ -62,17 +103,35 @@ pub struct Hold {
 
 impl Executor {
     pub fn new(host: Host, data: &Path) -> Result<Self, Error> {
-        Ok(Executor {
+        let spawner = Spawner::new(&host)?;
+        Ok(Self::with(host, data, spawner))
+    }
+
+    /// For a program that makes one box and ends, and has begun it already.
+    pub fn of_one(early: Result<Early, Error>, data: &Path) -> Result<(Self, Prepared), Error> {
+        let Early { prepared, init } = early?;
+        let host = Host::probe();
+        let spawner = Spawner::new(&host)?;
+        let mut executor = Self::with(host, data, spawner);
+        executor.own_child = init;
+        executor.started.store(1, Ordering::Relaxed);
+        Ok((executor, prepared))
+    }
+
+    fn with(host: Host, data: &Path, spawner: Spawner) -> Self {
+        Executor {
             host,
-            spawner: Spawner::new()?,
+            spawner,
             images: Store::open(data),
             data: sources::follow(data),
             started: AtomicU64::new(0),
-            start_time: cgroup::own_start_time(),
-        })
+            start_time: OnceLock::new(),
+            own_child: None,
+            undertaker: OnceLock::new(),
+        }
     }
 
-    /// Removes what executors that were killed together with their wardens left behind.
+    /// Removes what executors that were killed together with their spawners left behind.
     pub fn sweep(&self) {
         if let Ok(layout) = &self.host.cgroups {
             layout.sweep();
@@ -86,68 +145,92 @@ impl Executor {
     /// Begins a box before its grant is known: empty namespaces, in which nothing runs and nothing is mounted. They
     /// get ready while the caller decides; dropping them ends them.
     pub fn prepare(&self) -> Result<Prepared, Error> {
+        self.prepare_as(None)
+    }
+
+    /// The same for a box that is to be this user on the host.
+    fn prepare_as(&self, owner: Option<Owner>) -> Result<Prepared, Error> {
         let birth = match &self.host.cgroups {
             Ok(layout) if layout.version == CgroupVersion::V2 => Birth::IntoCgroup,
             _ => Birth::Early,
         };
-        let (control, theirs) =
-            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-                .map_err(talk)?;
-        self.spawner.request(birth, theirs.as_fd())?;
-        Ok(Prepared { control })
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let own = host::ids(self.host.privilege, box_uid(number));
+        let host = match self.host.privilege {
+            Privilege::Root => owner.unwrap_or(own),
+            Privilege::Rootless => own,
+        };
+        begin(&self.spawner, number, self.host.privilege, host, birth)
     }
 
     /// Starts the granted command. When this returns, every protection is in force and the command begins.
     pub async fn start(&self, grant: Grant, options: Options) -> Result<Running, Error> {
-        self.start_prepared(self.prepare()?, grant, options).await
+        let prepared = self.prepare_as(owner(&grant))?;
+        self.start_prepared(prepared, grant, options).await
     }
 
     /// The same in namespaces that were begun before.
-    pub async fn start_prepared(
-        &self,
-        Prepared { control }: Prepared,
-        grant: Grant,
-        options: Options,
-    ) -> Result<Running, Error> {
-        let began = Instant::now();
+    pub async fn start_prepared(&self, prepared: Prepared, grant: Grant, options: Options) -> Result<Running, Error> {
+        // Namespaces that were begun for somebody else are of no use.
+        let prepared = match owner(&grant) {
+            Some(owner) if self.host.privilege == Privilege::Root && prepared.host != owner => {
+                self.prepare_as(Some(owner))?
+            }
+            _ => prepared,
+        };
+        let Prepared { control, number, host: owner, birth } = prepared;
         let sources = Sources::open(&grant, &self.images, self.data.as_deref())?;
-        let number = self.started.fetch_add(1, Ordering::Relaxed);
-        let (host_uid, host_gid) = host_ids(&self.host, grant.workspace(), box_uid(number));
         let particulars = Particulars {
-            name: cgroup::box_name(self.start_time, number),
-            host_uid,
-            host_gid,
+            name: match self.host.cgroups {
+                Ok(_) => cgroup::box_name(*self.start_time.get_or_init(cgroup::own_start_time), number),
+                Err(_) => String::new(),
+            },
+            host_uid: owner.uid,
+            host_gid: owner.gid,
             terminal: options.terminal,
             hold_at: options.hold_at.map(|hold| hold.step),
             hidden: self.data.clone(),
+            birthplace: match &birth {
+                // Whoever is born in something outdated has to make everything.
+                _ if !self.spawner.is_current() => Birthplace::Host,
+                Born::In(birthplace) => *birthplace,
+                Born::NotYet(_) => self.spawner.birthplace()?,
+            },
         };
         let plan = lower(&grant, &self.host, &sources, &particulars)?;
-        let groups = plan.cgroups.as_ref().map(cgroup::directories).unwrap_or_default();
-        let plan = wire::pack(&plan).map_err(talk)?;
-        let mut streams = None;
-        match options.terminal {
-            Some(_) => hand_over(&control, &[plan.as_fd()])?,
-            None => {
-                let (ours, [stdin, stdout, stderr]) = pipes(host_uid, host_gid).map_err(talk)?;
-                let descriptors = [plan.as_fd(), stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-                hand_over(&control, &descriptors)?;
-                streams = Some(ours);
-            }
+        let time_limit = grant.effective().limits.get(policy::Field::TimeoutMs);
+        let (mut streams, theirs) = match options.terminal {
+            Some(_) => (None, Vec::new()),
+            None => pipes(owner).map(|(ours, theirs)| (Some(ours), theirs)).map_err(talk)?,
+        };
+        let mut belongings = Belongings { protections: plan.protections.clone(), ..Belongings::default() };
+        if let Err(error) = self.provide(&control, plan, number, owner, birth, &theirs, &options, &mut belongings) {
+            belongings.groups.remove().await;
+            return Err(error);
         }
-        drop(plan);
+        let Belongings { groups, steps, .. } = belongings;
+        drop(theirs);
         rustix::io::ioctl_fionbio(&control, true).map_err(talk)?;
         let control = UnixStream::from_std(control.into()).map_err(Error::Talk)?;
-        let mut running = Running::new(control, began, grant.effective().limits.get(policy::Field::TimeoutMs), groups);
+        let mut running = Running::new(control, time_limit, groups, steps);
+        if let Some(hold) = options.hold_at.filter(|hold| OWN_STEPS.contains(&hold.step)) {
+            (hold.held)(hold.step);
+            running.hold().await;
+            return Err(Error::Held(hold.step));
+        }
         loop {
             match receive(running.control()).await? {
-                Some((Report::Started { warden, protections, steps }, _)) => {
-                    running.started(warden, protections, steps);
+                Some((Report::Started { protections, steps }, descriptors)) => {
+                    running.started(protections, steps, descriptors.into_iter().next());
                     break;
                 }
                 Some((Report::Terminal, descriptors)) => {
                     streams = descriptors.into_iter().next().map(Streams::Terminal);
                 }
-                Some((Report::Failed(failure), _)) => return Err(Error::Setup(failure)),
+                Some((Report::Failed(failure), _)) => {
+                    running.clean_up().await;
+                    return Err(Error::Setup(failure));
+                }
                 Some((Report::Holding(step), _)) => {
                     if let Some(hold) = options.hold_at {
                         (hold.held)(step);
@@ -155,7 +238,7 @@ impl Executor {
                     running.hold().await;
                     return Err(Error::Held(step));
                 }
-                Some((Report::NotExecuted { .. } | Report::Ended { .. } | Report::Closed(_), _)) | None => {
+                Some((Report::NotExecuted { .. } | Report::Ended { .. }, _)) | None => {
                     running.clean_up().await;
                     return Err(Error::JailDied);
                 }
@@ -165,13 +248,157 @@ impl Executor {
         drop(sources);
         Ok(running)
     }
+
+    /// Gives PID 1 its plan and what it cannot have from inside: as root the trees that are mounted, then, while it
+    /// builds, the cgroups. (One that is born into its cgroup gets that first.)
+    #[expect(clippy::too_many_arguments, reason = "the parts of one box, each used once")]
+    fn provide(
+        &self,
+        control: &OwnedFd,
+        plan: Plan,
+        number: u64,
+        host: Owner,
+        birth: Born,
+        streams: &[OwnedFd],
+        options: &Options,
+        belongings: &mut Belongings,
+    ) -> Result<(), Error> {
+        let mut clock = Instant::now();
+        let mut done = |belongings: &mut Belongings, step| {
+            let microseconds = u32::try_from(clock.elapsed().as_micros()).unwrap_or(u32::MAX);
+            belongings.steps.push(StepTime { step, microseconds });
+            clock = Instant::now();
+            options.hold_at.is_some_and(|hold| hold.step == step)
+        };
+        let (cgroups, required) = (plan.cgroups.clone(), plan.required.clone());
+        let mut unborn = None;
+        if let Born::NotYet(theirs) = birth {
+            self.make_groups(number, cgroups.as_ref(), &required, belongings)?;
+            unborn = Some(theirs);
+            if done(belongings, Step::MakeCgroups) {
+                return Ok(());
+            }
+        }
+        if let Some(theirs) = &unborn {
+            let mut descriptors = vec![theirs.as_fd()];
+            descriptors.extend(belongings.groups.birthplace());
+            ask_for_birth(&self.spawner, number, self.host.privilege, host, &descriptors)?;
+        }
+        let mut trees = Vec::new();
+        if self.host.privilege == Privilege::Root {
+            let mut mapping = |owner| match self.own_child {
+                Some(_) => jail::sources::mapping(owner, host),
+                None => self.spawner.mapping(owner, host),
+            };
+            trees = jail::sources::open(&plan.operations, &mut mapping).map_err(Error::Setup)?;
+        }
+        if done(belongings, Step::OpenSources) {
+            return Ok(());
+        }
+        sent(jail::send_plan(control, plan, streams, &trees))?;
+        if unborn.is_none() {
+            self.make_groups(number, cgroups.as_ref(), &required, belongings)?;
+            if done(belongings, Step::MakeCgroups) {
+                return Ok(());
+            }
+        }
+        let Groups { doors, counters, .. } = &belongings.groups;
+        sent(jail::send_limits(control, doors, counters, belongings.protections.clone()))
+    }
+
+    fn make_groups(
+        &self,
+        number: u64,
+        cgroups: Option<&Cgroups>,
+        required: &[ProtectionName],
+        belongings: &mut Belongings,
+    ) -> Result<(), Error> {
+        if let Some(cgroups) = cgroups {
+            self.announce(number, cgroups)?;
+            belongings.groups = Groups::make(cgroups, &mut belongings.protections).map_err(Error::Setup)?;
+        }
+        restrict::require(required, &belongings.protections).map_err(Error::Setup)
+    }
+
+    /// Tells whoever outlives this process which groups it is about to make.
+    fn announce(&self, number: u64, cgroups: &Cgroups) -> Result<(), Error> {
+        let Some(init) = self.own_child else {
+            let groups = groups::named(cgroups, self.spawner.parents());
+            return self.spawner.request(&Request::Groups { number, groups }, &[]).map(drop);
+        };
+        let undertaker = jail::keep_watch(init, groups::paths(cgroups)).map_err(talk)?;
+        // There is one box of our own, so there was none before.
+        let _ = self.undertaker.set(undertaker);
+        Ok(())
+    }
 }
 
-/// Sends the plan. A warden that is gone already has said why, and that is read next.
-fn hand_over(control: &OwnedFd, descriptors: &[BorrowedFd<'_>]) -> Result<(), Error> {
-    match wire::send(control, &Start::Plan, descriptors) {
+/// The steps that this process does itself.
+const OWN_STEPS: [Step; 2] = [Step::MakeCgroups, Step::OpenSources];
+
+/// When PID 1 is born.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Birth {
+    /// At once; it writes itself into its cgroups later.
+    Early,
+    /// When its cgroup is there, directly into it.
+    IntoCgroup,
+}
+
+/// What is made for a box before it is told to begin.
+#[derive(Debug, Default)]
+struct Belongings {
+    groups: Groups,
+    protections: Vec<Protection>,
+    steps: Vec<StepTime>,
+}
+
+/// Whose files the box works on, where that says who it is.
+fn owner(grant: &Grant) -> Option<Owner> {
+    match grant.workspace() {
+        policy::Workspace::Project(mounts) => Some(Owner { uid: mounts.owner.uid(), gid: mounts.owner.gid() }),
+        policy::Workspace::Private | policy::Workspace::Directory(_) => None,
+    }
+}
+
+/// A PID 1 that is gone already has said why, and that is read next.
+fn sent(outcome: rustix::io::Result<()>) -> Result<(), Error> {
+    match outcome {
         Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
         Err(errno) => Err(talk(errno)),
+    }
+}
+
+/// Asks for PID 1, or leaves that for later.
+fn begin(spawner: &Spawner, number: u64, privilege: Privilege, host: Owner, birth: Birth) -> Result<Prepared, Error> {
+    let (control, theirs) = wire::pair().map_err(talk)?;
+    let birth = match birth {
+        Birth::Early => Born::In(ask_for_birth(spawner, number, privilege, host, &[theirs.as_fd()])?),
+        Birth::IntoCgroup => Born::NotYet(theirs),
+    };
+    Ok(Prepared { control, number, host, birth })
+}
+
+fn ask_for_birth(
+    spawner: &Spawner,
+    number: u64,
+    privilege: Privilege,
+    host: Owner,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<Birthplace, Error> {
+    spawner.request(&Request::Box { number, identity: identity(privilege, host) }, descriptors)
+}
+
+fn identity(privilege: Privilege, host: Owner) -> Identity {
+    Identity { privilege, inside_uid: etc::UID, inside_gid: etc::GID, host_uid: host.uid, host_gid: host.gid }
+}
+
+impl Drop for Executor {
+    /// Waits for a PID 1 of our own; dropping the undertaker or the spawner then waits for the rest, cgroups included.
+    fn drop(&mut self) {
+        if let Some(init) = self.own_child {
+            while matches!(rustix::process::waitpid(Some(init), WaitOptions::empty()), Err(Errno::INTR)) {}
+        }
     }
 }
 
@@ -182,19 +409,15 @@ fn box_uid(number: u64) -> u32 {
     FIRST_BOX_UID + (number % 60) as u32 * PROCESS_IDS + std::process::id() % PROCESS_IDS
 }
 
-fn talk(errno: Errno) -> Error {
-    Error::Talk(errno.into())
-}
-
 /// Three pipes: our ends and the command's. A box never holds a descriptor of the host's. The pipes belong to the
 /// box's user, because programs open their own streams again by name (`> /dev/stderr`).
-fn pipes(uid: u32, gid: u32) -> rustix::io::Result<(Streams, [OwnedFd; 3])> {
+fn pipes(owner: Owner) -> rustix::io::Result<(Streams, Vec<OwnedFd>)> {
     let make = || -> rustix::io::Result<(OwnedFd, OwnedFd)> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-        rustix::fs::fchown(&read, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+        rustix::fs::fchown(&read, Some(Uid::from_raw(owner.uid)), Some(Gid::from_raw(owner.gid)))?;
         Ok((read, write))
     };
     let ((stdin, our_stdin), (our_stdout, stdout), (our_stderr, stderr)) = (make()?, make()?, make()?);
     let ours = Streams::Pipes { stdin: our_stdin, stdout: our_stdout, stderr: our_stderr };
-    Ok((ours, [stdin, stdout, stderr]))
+    Ok((ours, vec![stdin, stdout, stderr]))
 }

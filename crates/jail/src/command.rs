@@ -59,7 +59,7 @@ fn prepare(command: &Command, streams: &Streams) -> std::result::Result<(), Fail
     }
     sys::close_descriptors_on_execute().map_err(fail)?;
     rustix::process::chdir(&command.directory).map_err(fail)?;
-    sys::reset_signals();
+    sys::set_signal_mask(false);
     sys::reset_personality();
     Ok(())
 }

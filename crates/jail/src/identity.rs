@@ -45,9 +45,15 @@ pub(crate) fn take(identity: &Identity) -> std::result::Result<(), Failure> {
         // Both of these are reset by a change of ids, so they come after it. Not dumpable means that no
         // process of the box can look into or attach to PID 1 through /proc or otherwise.
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        die_with_parent()
     };
     take().map_err(|errno| Failure::new(Step::TakeIdentity, "", errno))
+}
+
+/// The box ends with the spawner. (And with the executor, through the socket, should the spawner have died just
+/// before this.)
+pub(crate) fn die_with_parent() -> Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
 }
 
 /// Gives up every capability, now and for whatever is executed later.

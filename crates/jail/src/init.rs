@@ -15,26 +15,25 @@ use rustix::time::Timespec;
 
 use crate::cgroups::Counted;
 use crate::command::{self, Streams};
-use crate::handover::{self, Handover};
-use crate::plan::{Plan, Privilege, WindowSize};
+use crate::network::{self, Haste};
+use crate::plan::{Privilege, RootKind, WindowSize};
 use crate::progress::Progress;
 use crate::report::{Ending, Failure, Order, Protection, ProtectionName, Report, Step};
+use crate::start::{self, Limits, Start};
 use crate::sys::{self, BpfInstruction};
 use crate::watchdog::Meter;
-use crate::{cgroups, identity, restrict, root, sources, warden, wire};
+use crate::{cgroups, identity, restrict, root, sources, wire};
+
+/// What PID 1 is born into. The network's namespace is made beside the rest (`network`), the cgroup's after joining.
+pub(crate) const NAMESPACES: u64 =
+    (libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS) as u64;
 
 /// Signals and ended processes that are handled before looking at everything else again.
 const AT_ONCE: u32 = 64;
 
 /// Runs as PID 1 from the first instruction in the new namespaces.
-pub(crate) fn main(
-    control: &OwnedFd,
-    channel: &OwnedFd,
-    warden: u32,
-    filter: &[BpfInstruction],
-    progress: &Progress,
-) -> ! {
-    let (report, code) = match live(control, channel, warden, filter, progress.clone()) {
+pub(crate) fn main(control: &OwnedFd, mapped: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> ! {
+    let (report, code) = match live(control, mapped, filter, haste) {
         Ok(ended) => (ended, 0),
         Err(failure) => (Report::Failed(failure), 1),
     };
@@ -42,76 +41,77 @@ pub(crate) fn main(
     sys::exit_now(code)
 }
 
-fn live(
-    control: &OwnedFd,
-    channel: &OwnedFd,
-    warden: u32,
-    filter: &[BpfInstruction],
-    mut progress: Progress,
-) -> Result<Report, Failure> {
-    let (plan, streams) = receive_plan(channel)?;
+fn live(control: &OwnedFd, mapped: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Report, Failure> {
+    let mut progress = Progress::begin();
+    identity::die_with_parent().map_err(|errno| Failure::new(Step::MakeNamespaces, "", errno))?;
+    let network = network::begin(haste)?;
+    progress.done(Step::MakeNamespaces, control)?;
+    let Start { plan, streams, trees } = Start::receive(control)?;
     progress.hold_at(plan.hold_at);
-    let (Handover::Mapped, trees) = handover::receive(channel) else { return Err(disorder()) };
-    identity::take(&plan.identity)?;
-    limit_shared_accounts();
-    // Had the warden died before the death signal was armed, nobody would ever kill this box.
-    if warden_is_gone(channel) {
+    // Done before there was a plan to say that the box is to be held there.
+    progress.hold_if_asked(Step::MakeNamespaces, control)?;
+    progress.done(Step::ReadPlan, control)?;
+    // Without a spawner there is nobody who will map, nor anything left to live for.
+    if rustix::io::read(mapped, &mut [0; 1]) != Ok(1) {
         sys::exit_now(1);
     }
+    progress.done(Step::MapIdentity, control)?;
+    identity::take(&plan.identity)?;
+    limit_shared_accounts();
     progress.done(Step::TakeIdentity, control)?;
 
-    root::detach_from_host()?;
-    progress.done(Step::DetachMounts, control)?;
-    let trees = match plan.identity.privilege {
-        Privilege::Root => trees,
-        Privilege::Rootless => sources::open(&plan.operations, &plan.identity)?,
-    };
-    rustix::process::umask(rustix::fs::Mode::empty());
-    let new_root = root::build(&plan.operations, trees)?;
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-    progress.done(Step::BuildRoot, control)?;
-    root::enter(&new_root)?;
-    drop(new_root);
+    match plan.root {
+        RootKind::Own => {
+            root::detach_from_host()?;
+            progress.done(Step::DetachMounts, control)?;
+            let trees = match plan.identity.privilege {
+                Privilege::Root => trees,
+                Privilege::Rootless => sources::open(&plan.operations, &mut |_| Err(Errno::PERM))?,
+            };
+            let new_root = without_mask(|| root::build(&plan.operations, trees))?;
+            progress.done(Step::BuildRoot, control)?;
+            root::enter(&new_root)?;
+        }
+        RootKind::Skeleton => {
+            without_mask(|| root::extend(&plan.operations, trees))?;
+            progress.done(Step::BuildRoot, control)?;
+        }
+    }
     progress.done(Step::EnterRoot, control)?;
 
-    bring_up_loopback()?;
-    progress.done(Step::BringUpLoopback, control)?;
     rustix::system::sethostname(plan.hostname.as_bytes())
         .map_err(|errno| Failure::new(Step::SetHostname, "", errno))?;
     progress.done(Step::SetHostname, control)?;
     let streams = match (streams, plan.terminal) {
         (Some(streams), _) => Streams::Pipes(streams),
-        (None, Some(size)) => Streams::Terminal(open_terminal(size, control)?),
-        (None, None) => return Err(disorder()),
+        (None, size) => Streams::Terminal(open_terminal(size.unwrap_or_default(), control)?),
     };
     progress.done(Step::OpenTerminal, control)?;
 
-    let (Handover::Limits { doors, mut protections, steps }, mut descriptors) = handover::receive(channel) else {
-        return Err(disorder());
-    };
+    let Limits { doors, counters, mut protections } = Limits::receive(control)?;
     // A box competes as an ordinary process; real-time ones could not even join a cgroup with a processor limit.
     sys::schedule_ordinarily().map_err(|errno| Failure::new(Step::JoinCgroups, "(ordinary scheduling)", errno))?;
-    if descriptors.len() < doors {
-        return Err(disorder());
-    }
-    let counters = descriptors.split_off(doors);
-    cgroups::join(&descriptors)?;
-    drop(descriptors);
+    cgroups::join(&doors)?;
+    drop(doors);
     let mut meter = Meter::where_needed(&plan.watchdog, &protections);
     protections.push(match sys::unshare_cgroup_namespace() {
         Ok(()) => Protection::enforced(ProtectionName::CgroupNamespace),
         Err(errno) => Protection::not_available(ProtectionName::CgroupNamespace, errno.to_string()),
     });
     progress.done(Step::JoinCgroups, control)?;
+    network.enter()?;
+    progress.done(Step::EnterNetwork, control)?;
 
     restrict::resources(&plan.resource_limits)?;
     progress.done(Step::LimitResources, control)?;
     rustix::thread::set_no_new_privs(true).map_err(|errno| Failure::new(Step::DropPrivileges, "", errno))?;
     protections.push(restrict::files(&plan.access)?);
-    warden::require(&plan, &protections)?;
+    restrict::require(&plan.required, &protections)?;
     progress.done(Step::RestrictFiles, control)?;
     identity::drop_privileges()?;
     progress.done(Step::DropPrivileges, control)?;
+    let handle = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty())
+        .map_err(|errno| Failure::new(Step::StartCommand, "(a handle to PID 1)", errno))?;
     sys::set_signal_mask(true);
     let signals = sys::signal_descriptor().map_err(|errno| Failure::new(Step::StartCommand, "", errno))?;
     sys::install_filter(filter).map_err(|errno| Failure::new(Step::FilterCalls, "", errno))?;
@@ -120,15 +120,14 @@ fn live(
     progress.done(Step::VerifyPrivileges, control)?;
 
     complete(&mut protections);
-    let mut steps: Vec<_> = steps.into_iter().chain(progress.into_times()).collect();
-    steps.sort_by_key(|step| (step.microseconds, step.step));
-    steps.dedup();
-    wire::send(control, &Report::Started { warden, protections, steps }, &[])
+    let started = Report::Started { protections, steps: progress.into_times() };
+    wire::send(control, &started, &[handle.as_fd()])
         .map_err(|errno| Failure::new(Step::StartCommand, "(reporting)", errno))?;
+    drop(handle);
     let command = sys::start_sharing_memory(&mut || command::execute(&plan.command, &streams, control.as_fd()))
         .map_err(|errno| Failure::new(Step::StartCommand, "", errno))?;
     drop(streams);
-    let ending = keep(&signals, channel, command, meter.as_mut());
+    let ending = keep(&signals, control, command, meter.as_mut());
     let usage = sys::children_usage();
     let counted = Counted::read(&counters);
     Ok(Report::Ended {
@@ -139,39 +138,19 @@ fn live(
     })
 }
 
+/// Files and directories get the modes that the plan says.
+fn without_mask<T>(make: impl FnOnce() -> T) -> T {
+    rustix::process::umask(rustix::fs::Mode::empty());
+    let made = make();
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    made
+}
+
 /// Some of the kernel's counts per user reach up to whoever made the namespace. Within it they can be kept small; a
 /// kernel that does not let us leaves them as they are.
 fn limit_shared_accounts() {
     let _ = sources::write_file("/proc/sys/user/max_inotify_instances", "32");
     let _ = sources::write_file("/proc/sys/user/max_inotify_watches", "65536");
-}
-
-fn receive_plan(channel: &OwnedFd) -> Result<(Plan, Option<[OwnedFd; 3]>), Failure> {
-    let (Handover::Plan, mut descriptors) = handover::receive(channel) else { return Err(disorder()) };
-    if descriptors.is_empty() {
-        return Err(disorder());
-    }
-    let packed = descriptors.remove(0);
-    let plan = wire::unpack(packed).map_err(|errno| Failure::new(Step::ReadPlan, "", errno))?;
-    Ok((plan, <[OwnedFd; 3]>::try_from(descriptors).ok()))
-}
-
-/// The warden and PID 1 are one program, so this is a fault of ours; it ends the box like any other.
-fn disorder() -> Failure {
-    Failure::plain(Step::ReadPlan, "(PID 1 was handed something else than it expected)")
-}
-
-fn warden_is_gone(channel: &OwnedFd) -> bool {
-    let mut events = [PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::empty())];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    rustix::event::poll(&mut events, Some(&now)).is_err() || events[0].revents().contains(PollFlags::HUP)
-}
-
-fn bring_up_loopback() -> Result<(), Failure> {
-    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None);
-    socket
-        .and_then(|socket| sys::bring_loopback_up(socket.as_fd()))
-        .map_err(|errno| Failure::new(Step::BringUpLoopback, "", errno))
 }
 
 /// A terminal of the box's own; its other end goes to the executor.
@@ -219,7 +198,7 @@ fn complete(protections: &mut Vec<Protection>) {
 }
 
 /// Reaps until the command has ended; then ends and reaps all others.
-fn keep(signals: &OwnedFd, channel: &OwnedFd, command: Pid, mut meter: Option<&mut Meter>) -> Ending {
+fn keep(signals: &OwnedFd, control: &OwnedFd, command: Pid, mut meter: Option<&mut Meter>) -> Ending {
     let ending = loop {
         let timeout = match reap_some(command) {
             Reaped::Command(ending) => break ending,
@@ -228,11 +207,11 @@ fn keep(signals: &OwnedFd, channel: &OwnedFd, command: Pid, mut meter: Option<&m
         };
         let mut events = [
             PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN),
         ];
         let _ = rustix::event::poll(&mut events, timeout.as_ref());
         if !events[1].revents().is_empty()
-            && let (Order::Signal(number), _) = handover::receive(channel)
+            && let (Order::Signal(number), _) = start::receive(control)
         {
             let _ = sys::signal_everyone(number);
         }

@@ -114,6 +114,13 @@ pub(crate) fn overlay(lower: &CStr, upper: &CStr, work: &CStr) -> Result<OwnedFd
     finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV)
 }
 
+/// Whether this kernel copies mounts out of a file system that is attached nowhere (Linux 6.15).
+pub(crate) fn can_clone_detached() -> Result<()> {
+    let detached = tmpfs(4096, 2, 0o755)?;
+    rustix::fs::mkdirat(&detached, c"place", rustix::fs::Mode::from_raw_mode(0o755))?;
+    clone_place(detached.as_fd(), b"place").map(drop)
+}
+
 fn finish(context: &OwnedFd, attributes: MountAttrFlags) -> Result<OwnedFd> {
     fsconfig_create(context.as_fd())?;
     fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)

@@ -18,6 +18,7 @@ pub struct Plan {
     pub cgroups: Option<Cgroups>,
     /// What the executor already knows about the protections of this box.
     pub protections: Vec<Protection>,
+    pub root: RootKind,
     pub operations: Vec<Operation>,
     pub resource_limits: Vec<ResourceLimit>,
     pub access: Vec<Access>,
@@ -47,6 +48,15 @@ pub enum Privilege {
     Root,
     /// An ordinary user: the box has that user's uid, and sources are opened from inside the new namespaces.
     Rootless,
+}
+
+/// Where PID 1 begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RootKind {
+    /// The operations make a root from nothing, and PID 1 moves into it.
+    Own,
+    /// PID 1 was born in a copy of the spawner's skeleton, and the operations add what is this box's alone.
+    Skeleton,
 }
 
 /// One step in making the root file system. `at` is absolute inside the box.
@@ -81,6 +91,12 @@ pub enum Operation {
         at: CString,
         mode: u32,
     },
+    /// One memory file system whose directories become writable places.
+    Scratch {
+        size: u64,
+        inodes: u64,
+        places: Vec<ScratchPlace>,
+    },
     Tmpfs {
         at: CString,
         size: u64,
@@ -107,10 +123,27 @@ pub enum Operation {
     /// An existing file or directory hidden under an empty one; what does not exist needs no hiding.
     Mask {
         at: CString,
-        kind: FileKind,
+        cover: Cover,
     },
     /// The root itself becomes read-only (mounts on it keep their own access).
     SealRoot,
+}
+
+/// What lies over something hidden.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cover {
+    /// Over a file: the box's /dev/null.
+    Null,
+    /// Over a directory: an empty one of the box's own, at this path.
+    Directory(CString),
+    /// Over a directory: an empty file system.
+    FileSystem,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScratchPlace {
+    pub at: CString,
+    pub mode: u32,
 }
 
 /// A place on the host, and what was there when the executor looked.
@@ -147,8 +180,8 @@ pub enum MountAccess {
     ReadWrite,
 }
 
-/// The box's cgroups. `directories` are made by the jail and removed by it.
-#[derive(Debug, Serialize, Deserialize)]
+/// The box's cgroups: made by the executor, removed by the spawner.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Cgroups {
     pub version: CgroupVersion,
     pub directories: Vec<CgroupDirectory>,
@@ -162,14 +195,14 @@ pub enum CgroupVersion {
     V2,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CgroupDirectory {
     pub parent: CString,
     pub name: CString,
     pub settings: Vec<CgroupSetting>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CgroupSetting {
     pub file: CString,
     pub value: String,
@@ -220,7 +253,7 @@ pub struct Watchdog {
     pub file_systems: Vec<CString>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowSize {
     pub rows: u16,
     pub columns: u16,

@@ -1,4 +1,4 @@
-//! How far the box has come: when each step was done, and where a crash test wants it to stop.
+//! How far the box has come: how long each step took, and where a crash test wants it to stop.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -9,16 +9,17 @@ use crate::report::{Failure, Report, Step, StepTime};
 use crate::wire;
 
 /// Notes each step as it is done.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Progress {
-    began: Timespec,
+    /// When the step that is under way began.
+    since: Timespec,
     done: Vec<StepTime>,
     hold_at: Option<Step>,
 }
 
 impl Progress {
     pub(crate) fn begin() -> Self {
-        Progress { began: now(), done: Vec::with_capacity(Step::ALL.len()), hold_at: None }
+        Progress { since: now(), done: Vec::with_capacity(Step::ALL.len()), hold_at: None }
     }
 
     pub(crate) fn hold_at(&mut self, step: Option<Step>) {
@@ -28,7 +29,8 @@ impl Progress {
     /// A step is done; a held box goes no further, waits for its end, and is then cleaned up like any other.
     pub(crate) fn done(&mut self, step: Step, control: &OwnedFd) -> Result<(), Failure> {
         let now = now();
-        let microseconds = (now.tv_sec - self.began.tv_sec) * 1_000_000 + (now.tv_nsec - self.began.tv_nsec) / 1_000;
+        let microseconds = (now.tv_sec - self.since.tv_sec) * 1_000_000 + (now.tv_nsec - self.since.tv_nsec) / 1_000;
+        self.since = now;
         self.done.push(StepTime { step, microseconds: u32::try_from(microseconds).unwrap_or(u32::MAX) });
         self.hold_if_asked(step, control)
     }

@@ -8,7 +8,7 @@ use std::ffi::CString;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-/// The steps in which a box is made. The warden's (the first five) and PID 1's overlap in time.
+/// The steps in which a box is made. The executor's own (opening sources, making cgroups) run beside PID 1's first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
@@ -21,10 +21,10 @@ pub enum Step {
     DetachMounts,
     BuildRoot,
     EnterRoot,
-    BringUpLoopback,
     SetHostname,
     OpenTerminal,
     JoinCgroups,
+    EnterNetwork,
     LimitResources,
     RestrictFiles,
     DropPrivileges,
@@ -44,10 +44,10 @@ impl Step {
         Step::DetachMounts,
         Step::BuildRoot,
         Step::EnterRoot,
-        Step::BringUpLoopback,
         Step::SetHostname,
         Step::OpenTerminal,
         Step::JoinCgroups,
+        Step::EnterNetwork,
         Step::LimitResources,
         Step::RestrictFiles,
         Step::DropPrivileges,
@@ -69,9 +69,9 @@ impl Step {
             Step::DetachMounts => "separate the mounts from the host's",
             Step::BuildRoot => "build the root file system at",
             Step::EnterRoot => "enter the new root",
-            Step::BringUpLoopback => "bring up the loopback interface",
             Step::SetHostname => "set the host name",
             Step::OpenTerminal => "open a terminal",
+            Step::EnterNetwork => "enter the network namespace",
             Step::LimitResources => "set the resource limit",
             Step::RestrictFiles => "restrict file access with Landlock",
             Step::DropPrivileges => "drop privileges",
@@ -188,39 +188,24 @@ pub enum Report {
     Holding(Step),
     /// The terminal's other end comes with this message.
     Terminal,
-    /// Everything is in force and the command starts now.
-    Started { warden: u32, protections: Vec<Protection>, steps: Vec<StepTime> },
+    /// Everything is in force and the command starts now. A handle to PID 1 comes with this message.
+    Started { protections: Vec<Protection>, steps: Vec<StepTime> },
     /// The kernel would not run the command; `tried` is the last path.
     NotExecuted { tried: CString, errno: i32 },
     /// The command has ended and no process of the box is left but PID 1.
     Ended { ending: Ending, cpu_microseconds: u64, peak_memory_bytes: u64, oom_kills: u64 },
-    /// PID 1 is gone, and with it every mount and process; the last message of all.
-    Closed(Closing),
 }
 
-/// When a step was done, in microseconds since the jail's first instruction.
+/// How long a step took. Steps of different processes overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepTime {
     pub step: Step,
     pub microseconds: u32,
 }
 
-/// What is known only after the end.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Closing {
-    /// The signal that ended PID 1 itself, if one did.
-    pub init_signal: Option<i32>,
-    pub peak_memory_bytes: Option<u64>,
-    pub oom_kills: u64,
-    /// Known only on cgroup version 2.
-    pub cpu_microseconds: u64,
-}
-
-/// A message to the jail, after its plan.
+/// A message to PID 1, after its plan. (To be ended it is killed.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
     /// Pass this signal to every process of the box.
     Signal(i32),
-    /// End it now.
-    Kill,
 }

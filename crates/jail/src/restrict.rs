@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::process::Rlimit;
 
 use crate::plan::{Access, AccessRight, Resource, ResourceLimit};
-use crate::report::{Failure, Protection, ProtectionName, Step};
+use crate::report::{Failure, Protection, ProtectionName, ProtectionState, Step};
 use crate::sys;
 
 /// The newest version whose rights we know; an older kernel enforces what it has.
@@ -92,6 +92,30 @@ pub(crate) fn resources(limits: &[ResourceLimit]) -> std::result::Result<(), Fai
         let value = Some(limit.value.min(own));
         rustix::process::setrlimit(resource, Rlimit { current: value, maximum: value })
             .map_err(|errno| Failure::new(Step::LimitResources, format!("{:?}", limit.resource), errno))?;
+    }
+    Ok(())
+}
+
+/// Refuses the box when a protection that the plan insists on is not there.
+pub fn require(required: &[ProtectionName], protections: &[Protection]) -> std::result::Result<(), Failure> {
+    for required in required {
+        // An older Landlock still guards every file; a limit that is only partly there does not limit.
+        let lacking = |protection: &&Protection| {
+            protection.name == *required
+                && match protection.state {
+                    ProtectionState::Enforced => false,
+                    ProtectionState::Partial => protection.name != ProtectionName::Landlock,
+                    ProtectionState::NotAvailable => true,
+                }
+        };
+        if let Some(protection) = protections.iter().find(lacking) {
+            let why = protection.why.as_deref().unwrap_or_default();
+            let step = match required {
+                ProtectionName::Landlock => Step::RestrictFiles,
+                _ => Step::MakeCgroups,
+            };
+            return Err(Failure::plain(step, format!("(required by the policy): {why}")));
+        }
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use rustix::mount::{MountPropagationFlags, UnmountFlags};
 
 use crate::mounts::{self, Attributes};
 use crate::place::Places;
-use crate::plan::{FileKind, MountAccess, Operation};
+use crate::plan::{Cover, FileKind, MountAccess, Operation, ScratchPlace};
 use crate::report::{Failure, Step};
 
 /// Covered by the new root while it is being built. Every system that can start a box has it.
@@ -42,6 +42,21 @@ pub(crate) fn build(operations: &[Operation], sources: Vec<OwnedFd>) -> std::res
         result.map_err(|errno| Failure::new(Step::BuildRoot, subject(operation), errno))?;
     }
     places.map(Places::into_root).ok_or_else(|| Failure::plain(Step::BuildRoot, "/ (the plan has no root)"))
+}
+
+/// Applies operations to the root in which this process already stands.
+pub(crate) fn extend(operations: &[Operation], sources: Vec<OwnedFd>) -> std::result::Result<(), Failure> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root =
+        rustix::fs::open(c"/", flags, Mode::empty()).map_err(|errno| Failure::new(Step::BuildRoot, "/", errno))?;
+    let mut places = Places::new(root);
+    let mut sources = sources.into_iter();
+    for operation in operations {
+        let source = if has_source(operation) { sources.next() } else { None };
+        apply(&mut places, operation, source)
+            .map_err(|errno| Failure::new(Step::BuildRoot, subject(operation), errno))?;
+    }
+    Ok(())
 }
 
 /// Makes the new root the only one.
@@ -99,6 +114,17 @@ fn apply(places: &mut Places, operation: &Operation, source: Option<OwnedFd>) ->
             let itself = mounts::clone_place(parent, name)?;
             places.attach(&itself, at)
         }
+        Operation::Scratch { size, inodes, places: wanted } => {
+            let scratch = mounts::tmpfs(*size, *inodes, 0o755)?;
+            for (number, ScratchPlace { at, mode }) in wanted.iter().enumerate() {
+                let name = number.to_string();
+                rustix::fs::mkdirat(&scratch, &name, Mode::from_raw_mode(*mode))?;
+                places.attach(&mounts::clone_place(scratch.as_fd(), name.as_bytes())?, at)?;
+            }
+            // Stays open until the end: closing what is not attached waits for every processor.
+            std::mem::forget(scratch);
+            Ok(())
+        }
         Operation::Tmpfs { at, size, inodes, mode } => {
             places.make_directory(at, 0o755)?;
             places.attach(&mounts::tmpfs(*size, *inodes, *mode)?, at)
@@ -128,7 +154,7 @@ fn apply(places: &mut Places, operation: &Operation, source: Option<OwnedFd>) ->
             places.make_directory(at, 0o555)?;
             places.attach(&mounts::proc()?, at)
         }
-        Operation::Mask { at, kind } => mask(places, at, *kind),
+        Operation::Mask { at, cover } => mask(places, at, cover),
         Operation::SealRoot => mounts::restrict(places.root(), Attributes::ReadOnlyRoot),
     }
 }
@@ -153,31 +179,35 @@ fn write_file(places: &mut Places, at: &CStr, content: &[u8], mode: u32) -> Resu
     Ok(())
 }
 
-/// Hides a file under /dev/null, or a directory under an empty one.
-fn mask(places: &mut Places, at: &CStr, kind: FileKind) -> Result<()> {
-    let cover = match kind {
-        FileKind::File => {
-            let (devices, name) = places.parent(c"/dev/null")?;
-            mounts::clone_place(devices, name)?
+/// Hides a file under /dev/null, or a directory under an empty one. Looked for first: a copy of a mount that is then
+/// not attached costs a wait for every processor when it is closed.
+fn mask(places: &mut Places, at: &CStr, cover: &Cover) -> Result<()> {
+    if !places.exists(at)? {
+        return Ok(());
+    }
+    let mut place = |at| places.parent(at).and_then(|(parent, name)| mounts::clone_place(parent, name));
+    let cover = match cover {
+        Cover::Null => place(c"/dev/null")?,
+        Cover::Directory(empty) => {
+            let empty = place(empty)?;
+            mounts::restrict(empty.as_fd(), Attributes::ReadOnlyFiles)?;
+            empty
         }
-        FileKind::Directory => {
-            if !places.exists(at)? {
-                return Ok(());
-            }
+        Cover::FileSystem => {
             let empty = mounts::tmpfs(4096, 1, 0o555)?;
             mounts::restrict(empty.as_fd(), Attributes::ReadOnlyFiles)?;
             empty
         }
     };
-    match places.attach(&cover, at) {
-        Err(Errno::NOENT) => Ok(()),
-        other => other,
-    }
+    places.attach(&cover, at)
 }
 
 fn subject(operation: &Operation) -> String {
     match operation {
-        Operation::TmpfsRoot { .. } | Operation::OverlayRoot { .. } | Operation::SealRoot => "/".to_owned(),
+        Operation::TmpfsRoot { .. }
+        | Operation::OverlayRoot { .. }
+        | Operation::Scratch { .. }
+        | Operation::SealRoot => "/".to_owned(),
         Operation::Directory { at, .. }
         | Operation::Symlink { at, .. }
         | Operation::File { at, .. }

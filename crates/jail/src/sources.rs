@@ -1,7 +1,7 @@
 //! The host's side of the mounts: cloned, identified, and given the box's ownership where root asks for it.
 //!
-//! As root this happens before the namespaces exist, with root's rights and in the host's mount namespace;
-//! rootless it happens inside the new namespaces, where an ordinary user may clone mounts.
+//! As root the executor does this, with root's rights and in the host's mount namespace; rootless PID 1 does it
+//! inside the new namespaces, where an ordinary user may clone mounts.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,17 +9,20 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::io::{Errno, Result};
 
 use crate::mounts;
-use crate::plan::{Identity, Operation, Owner, Source};
+use crate::plan::{Operation, Owner, Source};
 use crate::report::{Failure, Step};
-use crate::sys::{self, Cloned, Fork};
+use crate::sys::{self, Fork};
+
+/// Gives a user namespace for mounts that show this owner's files as the box's.
+pub type Mapping<'a> = dyn FnMut(Owner) -> Result<OwnedFd> + 'a;
 
 /// One detached tree per operation that has a source, in the plan's order.
-pub(crate) fn open(operations: &[Operation], identity: &Identity) -> std::result::Result<Vec<OwnedFd>, Failure> {
+pub fn open(operations: &[Operation], mapping: &mut Mapping<'_>) -> std::result::Result<Vec<OwnedFd>, Failure> {
     operations
         .iter()
         .filter_map(|operation| match operation {
             Operation::OverlayRoot { image: source, .. } | Operation::Bind { source, .. } => {
-                Some(open_source(source, identity))
+                Some(open_source(source, mapping))
             }
             Operation::Device { source, .. } => Some(open_device(source)),
             _ => None,
@@ -27,7 +30,7 @@ pub(crate) fn open(operations: &[Operation], identity: &Identity) -> std::result
         .collect()
 }
 
-fn open_source(source: &Source, identity: &Identity) -> std::result::Result<OwnedFd, Failure> {
+fn open_source(source: &Source, mapping: &mut Mapping<'_>) -> std::result::Result<OwnedFd, Failure> {
     let name = source.path.to_string_lossy();
     let fail = |errno| Failure::new(Step::OpenSources, name.clone(), errno);
     let tree = mounts::clone_tree(&source.path).map_err(fail)?;
@@ -37,7 +40,7 @@ fn open_source(source: &Source, identity: &Identity) -> std::result::Result<Owne
         return Err(Failure::plain(Step::OpenSources, format!("{name}: it was replaced while the box was being made")));
     }
     if let Some(owner) = source.owner {
-        let owners = mapping(owner, identity).map_err(fail)?;
+        let owners = mapping(owner).map_err(fail)?;
         sys::set_mount_attributes(tree.as_fd(), sys::Reach::AllBelow, 0, Some(owners.as_fd())).map_err(|errno| {
             Failure::new(Step::OpenSources, format!("{name} with its owner mapped to the box's user"), errno)
         })?;
@@ -51,16 +54,16 @@ fn open_device(source: &CString) -> std::result::Result<OwnedFd, Failure> {
 
 /// A user namespace whose only content is "this host owner is the box's host user". The kernel takes the
 /// mapping of an id-mapped mount from such a namespace; the process that holds it open does nothing else.
-fn mapping(owner: Owner, identity: &Identity) -> Result<OwnedFd> {
-    let warden = rustix::process::getpid();
-    let Cloned { pid, pidfd } = match sys::clone_into_namespaces(libc::CLONE_NEWUSER as u64, None)? {
-        Fork::Child => hold_namespace(warden),
+pub fn mapping(owner: Owner, host: Owner) -> Result<OwnedFd> {
+    let spawner = rustix::process::getpid();
+    let pid = match sys::clone_into_namespaces(libc::CLONE_NEWUSER as u64, None)? {
+        Fork::Child => hold_namespace(spawner),
         Fork::Parent(child) => child,
     };
     let made = || -> Result<OwnedFd> {
         let directory = format!("/proc/{}", pid.as_raw_nonzero());
-        write_file(&format!("{directory}/uid_map"), &format!("{} {} 1", owner.uid, identity.host_uid))?;
-        write_file(&format!("{directory}/gid_map"), &format!("{} {} 1", owner.gid, identity.host_gid))?;
+        write_file(&format!("{directory}/uid_map"), &format!("{} {} 1", owner.uid, host.uid))?;
+        write_file(&format!("{directory}/gid_map"), &format!("{} {} 1", owner.gid, host.gid))?;
         rustix::fs::open(
             format!("{directory}/ns/user"),
             rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
@@ -68,15 +71,15 @@ fn mapping(owner: Owner, identity: &Identity) -> Result<OwnedFd> {
         )
     };
     let namespace = made();
-    sys::signal_process(&pidfd, libc::SIGKILL)?;
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL)?;
     rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty())?;
     namespace
 }
 
-/// Waits to be killed, by the warden or with it.
-fn hold_namespace(warden: rustix::process::Pid) -> ! {
+/// Waits to be killed, by the spawner or with it.
+pub(crate) fn hold_namespace(spawner: rustix::process::Pid) -> ! {
     let armed = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    while armed.is_ok() && rustix::process::getppid() == Some(warden) {
+    while armed.is_ok() && rustix::process::getppid() == Some(spawner) {
         rustix::event::pause();
     }
     sys::exit_now(1)

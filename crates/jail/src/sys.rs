@@ -6,11 +6,14 @@
 #![expect(unsafe_code, reason = "the one place where raw system calls are made")]
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use rustix::io::{Errno, Result};
+use rustix::ioctl::{Opcode, Setter};
 use rustix::process::{Pid, RawPid};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
 /// Not taken from libc, whose constant overflows its type.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
@@ -32,13 +35,6 @@ pub enum Fork<T> {
     Parent(T),
 }
 
-/// A child made by [`clone_into_namespaces`]: its process id and a handle that cannot be recycled.
-#[derive(Debug)]
-pub struct Cloned {
-    pub pid: Pid,
-    pub pidfd: OwnedFd,
-}
-
 /// Turns a raw return value into rustix's error type.
 fn check(value: libc::c_long) -> Result<libc::c_long> {
     if value >= 0 {
@@ -49,31 +45,18 @@ fn check(value: libc::c_long) -> Result<libc::c_long> {
 }
 
 /// Copies this process into new namespaces and, where a cgroup v2 directory is given, into that cgroup.
-pub fn clone_into_namespaces(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Fork<Cloned>> {
-    let mut pidfd: libc::c_int = -1;
+pub fn clone_into_namespaces(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Fork<Pid>> {
     // SAFETY: `clone_args` is plain integers, for which all-zero bytes are a valid value.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
-    args.flags = flags | libc::CLONE_PIDFD as u64;
-    args.pidfd = ptr::from_mut(&mut pidfd) as u64;
+    args.flags = flags;
     args.exit_signal = libc::SIGCHLD as u64;
     if let Some(directory) = cgroup {
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = directory.as_raw_fd() as u64;
     }
     // SAFETY: no stack is given, so the child goes on with a copy of this one exactly as after fork(2); the
-    // process has one thread, so no lock is held in the copy. `args` and `pidfd` outlive the call.
+    // process has one thread, so no lock is held in the copy. `args` outlives the call.
     let value = check(unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) })?;
-    match Pid::from_raw(value as RawPid) {
-        None => Ok(Fork::Child),
-        // SAFETY: the kernel has just put a descriptor that nobody else owns into `pidfd`.
-        Some(pid) => Ok(Fork::Parent(Cloned { pid, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } })),
-    }
-}
-
-/// fork(2) for a process with one thread.
-pub fn fork() -> Result<Fork<Pid>> {
-    // SAFETY: the jail has one thread, so the child's copy of the heap and of every lock is consistent.
-    let value = check(libc::c_long::from(unsafe { libc::fork() }))?;
     Ok(Pid::from_raw(value as RawPid).map_or(Fork::Child, Fork::Parent))
 }
 
@@ -99,6 +82,83 @@ pub fn start_sharing_memory(child: &mut dyn FnMut()) -> Result<Pid> {
     Pid::from_raw(value as RawPid).ok_or(Errno::CHILD)
 }
 
+/// What a helper has in common with us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    MemoryAndDescriptors,
+    MemoryAlone,
+}
+
+/// Starts a process that shares our memory and runs beside us, on a stack of its own. What it runs must be system calls
+/// that do not go through the C library (whose `errno` is ours), and must not allocate. Its stack is never given back, so
+/// that it does not matter who ends first.
+pub fn start_helper(work: fn(), share: Share) -> Result<Pid> {
+    const STACK: usize = 64 * 1024;
+    extern "C" fn enter(argument: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: `argument` is the function pointer that was cast below.
+        let work = unsafe { std::mem::transmute::<*mut libc::c_void, fn()>(argument) };
+        work();
+        0
+    }
+    let stack = std::mem::ManuallyDrop::new(Vec::<u128>::with_capacity(STACK / size_of::<u128>()));
+    let top = stack.as_ptr().wrapping_add(stack.capacity());
+    let flags = match share {
+        Share::MemoryAndDescriptors => libc::CLONE_VM | libc::CLONE_FILES | libc::SIGCHLD,
+        Share::MemoryAlone => libc::CLONE_VM | libc::SIGCHLD,
+    };
+    // SAFETY: the stack is 16-byte aligned, grows down from the end that is passed, and stays for ever. The helper runs
+    // only what the contract above allows, so neither of us sees the other's half-done changes.
+    let value = unsafe { libc::clone(enter, top.cast_mut().cast(), flags, work as *mut libc::c_void) };
+    let value = check(libc::c_long::from(value))?;
+    Pid::from_raw(value as RawPid).ok_or(Errno::CHILD)
+}
+
+/// How many threads this process has: its directory of them has two links more.
+pub fn thread_count() -> Result<u64> {
+    Ok(rustix::fs::stat(c"/proc/self/task")?.st_nlink.saturating_sub(2))
+}
+
+/// The strings that the kernel put onto our stack: arguments first, then the environment.
+static ARGUMENTS: AtomicPtr<*mut libc::c_char> = AtomicPtr::new(ptr::null_mut());
+
+/// The C library calls this before `main` with what the kernel gave us.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static REMEMBER_ARGUMENTS: extern "C" fn(libc::c_int, *mut *mut libc::c_char) = {
+    extern "C" fn remember(_count: libc::c_int, arguments: *mut *mut libc::c_char) {
+        ARGUMENTS.store(arguments, Ordering::Relaxed);
+    }
+    remember
+};
+
+/// Wipes the arguments and the environment with which this program was started, and shows `name` in their place.
+/// For a copy of a process that goes on without them.
+pub fn forget_arguments(name: &str) {
+    let mut pointers = ARGUMENTS.load(Ordering::Relaxed);
+    if pointers.is_null() {
+        return;
+    }
+    // SAFETY: the kernel's lists are intact: nobody in this program changes them, and the copy has one thread. It puts
+    // the strings one behind the other, so the name stays within them.
+    unsafe {
+        let start = *pointers;
+        let mut end = start;
+        // Two lists of pointers, arguments and environment, each with a null pointer at its end.
+        for _ in 0..2 {
+            while !(*pointers).is_null() {
+                let length = libc::strlen(*pointers);
+                ptr::write_bytes(*pointers, 0, length);
+                end = (*pointers).add(length);
+                pointers = pointers.add(1);
+            }
+            pointers = pointers.add(1);
+        }
+        if !start.is_null() && end.addr() - start.addr() > name.len() {
+            ptr::copy_nonoverlapping(name.as_ptr().cast(), start, name.len());
+        }
+    }
+}
+
 /// Leaves at once: no destructors, no buffers, no handlers.
 pub fn exit_now(code: i32) -> ! {
     // SAFETY: _exit(2) has no preconditions.
@@ -118,7 +178,8 @@ pub fn execute(path: &CStr, argv: &[CString], env: &[CString]) -> Errno {
     }
 }
 
-/// Makes every signal act as it does by default; an ignored one (Rust ignores SIGPIPE) would outlive execve.
+/// Makes every signal act as it does by default; an ignored one (Rust ignores SIGPIPE) would outlive execve, and ignored
+/// ends of children would make us deaf to them.
 pub fn reset_signals() {
     // The kernel's own structure: handler, flags, restorer, mask. All zero is the default action. The C library
     // would refuse the two signals that it keeps for itself, and a caller's library may have left those ignored.
@@ -129,14 +190,6 @@ pub fn reset_signals() {
         // harmless.
         unsafe { libc::syscall(libc::SYS_rt_sigaction, number, default.as_ptr(), no_old, size_of::<u64>()) };
     }
-    set_signal_mask(false);
-}
-
-/// Whether ended children vanish by themselves, or wait to be asked how they ended.
-pub fn reap_children_automatically(automatically: bool) {
-    let action = if automatically { libc::SIG_IGN } else { libc::SIG_DFL };
-    // SAFETY: neither action is code of ours.
-    unsafe { libc::signal(libc::SIGCHLD, action) };
 }
 
 /// Plain Linux again: a caller may have switched off the randomisation of addresses.
@@ -161,15 +214,32 @@ pub fn set_signal_mask(blocked: bool) {
 
 /// A descriptor from which every (blocked) signal can be read with [`read_signal`].
 pub fn signal_descriptor() -> Result<OwnedFd> {
-    // SAFETY: as above; the kernel copies the set.
-    let value = unsafe {
+    // SAFETY: `sigset_t` is plain integers; the call fills it.
+    let set = unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut set);
-        libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+        set
     };
-    let value = check(libc::c_long::from(value))?;
-    // SAFETY: the descriptor was made just now and has no other owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(value as libc::c_int) })
+    descriptor_of(&set)
+}
+
+/// Blocks the signal that a child has ended, and gives a descriptor from which it can be read.
+pub fn child_descriptor() -> Result<OwnedFd> {
+    // SAFETY: `sigset_t` is plain integers; the calls fill and read it.
+    let set = unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const set, ptr::null_mut());
+        set
+    };
+    descriptor_of(&set)
+}
+
+fn descriptor_of(set: &libc::sigset_t) -> Result<OwnedFd> {
+    // SAFETY: the kernel copies the set.
+    let value = unsafe { libc::signalfd(-1, ptr::from_ref(set), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+    take_descriptor(check(libc::c_long::from(value))? as libc::c_int)
 }
 
 /// Takes one waiting signal away.
@@ -295,13 +365,44 @@ pub fn landlock_version() -> Result<u32> {
 /// Brings the loopback interface of this network namespace up.
 pub fn bring_loopback_up(socket: BorrowedFd<'_>) -> Result<()> {
     // SAFETY: `ifreq` is plain integers; the name is written within its bounds and stays NUL-terminated.
-    unsafe {
+    let request = unsafe {
         let mut request: libc::ifreq = std::mem::zeroed();
         request.ifr_name[0] = b'l' as libc::c_char;
         request.ifr_name[1] = b'o' as libc::c_char;
         request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-        check(libc::c_long::from(libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request))).map(drop)
+        request
+    };
+    // SAFETY: this operation reads one `ifreq`, which is what it is given.
+    unsafe { rustix::ioctl::ioctl(socket, Setter::<{ libc::SIOCSIFFLAGS as Opcode }, libc::ifreq>::new(request)) }
+}
+
+/// Leaves this process's network namespace for a new one. No C library call, because a helper makes it.
+pub fn unshare_network() -> Result<()> {
+    // SAFETY: concerns the network alone, which has no effect on Rust's guarantees.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
+}
+
+/// Moves this process into the network namespace of a socket.
+pub fn enter_network_of(socket: BorrowedFd<'_>) -> Result<()> {
+    // SAFETY: this operation takes no argument and returns a new descriptor.
+    let value = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGSKNS as libc::Ioctl) };
+    let namespace = take_descriptor(check(libc::c_long::from(value))? as libc::c_int)?;
+    rustix::thread::move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+}
+
+/// Takes over a descriptor by its number, or the error that a negative one stands for. Only for numbers that were
+/// handed to the caller as its own.
+pub fn take_descriptor(number: i32) -> Result<OwnedFd> {
+    if number < 0 {
+        return Err(Errno::from_raw_os_error(-number));
     }
+    // SAFETY: by the contract above nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// The number of a descriptor that somebody else will take over.
+pub fn give_descriptor(descriptor: OwnedFd) -> i32 {
+    descriptor.into_raw_fd()
 }
 
 /// Makes `descriptor` this process's standard input, output or error.
@@ -310,16 +411,37 @@ pub fn place_descriptor(descriptor: BorrowedFd<'_>, number: i32) -> Result<()> {
     check(libc::c_long::from(unsafe { libc::dup2(descriptor.as_raw_fd(), number) })).map(drop)
 }
 
-/// Makes descriptors that others still own refer to /dev/null.
-pub fn replace_by_null(descriptors: &[BorrowedFd<'_>]) -> Result<()> {
-    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+/// Makes /dev/null of these standard streams, so that nothing received later lands where a command's streams go.
+pub fn stand_on_null(numbers: &[i32]) -> Result<()> {
+    let flags = rustix::fs::OFlags::RDWR;
     let null = rustix::fs::open(c"/dev/null", flags, rustix::fs::Mode::empty())?;
-    for descriptor in descriptors {
-        // SAFETY: dup3(2) onto a descriptor that stays open and owned; only what it refers to changes.
-        let value = unsafe { libc::dup3(null.as_raw_fd(), descriptor.as_raw_fd(), libc::O_CLOEXEC) };
-        check(libc::c_long::from(value))?;
+    numbers.iter().try_for_each(|number| place_descriptor(null.as_fd(), *number))
+}
+
+/// Closes everything from 3 upwards but these. For a process that goes on with nothing else: whatever `OwnedFd` it has
+/// besides must not be used again.
+pub fn close_all_but(kept: &[BorrowedFd<'_>]) {
+    let mut kept: Vec<_> = kept.iter().map(|descriptor| descriptor.as_raw_fd().cast_unsigned()).collect();
+    kept.sort_unstable();
+    let mut first: libc::c_uint = 3;
+    for number in kept.into_iter().chain([libc::c_uint::MAX]) {
+        if number > first {
+            // SAFETY: takes integers; by the contract above nobody uses what is closed.
+            unsafe { libc::syscall(libc::SYS_close_range, first, number - 1, 0 as libc::c_uint) };
+        }
+        first = number.saturating_add(1).max(first);
     }
-    Ok(())
+}
+
+/// Closes everything but this, in a helper with descriptors of its own.
+pub fn close_everything_but(kept: BorrowedFd<'_>) {
+    let kept = kept.as_raw_fd().cast_unsigned();
+    for (first, last) in [(0, kept.wrapping_sub(1)), (kept + 1, libc::c_uint::MAX)] {
+        if first <= last && kept != 0 {
+            // SAFETY: takes integers; a helper uses no other descriptor. It does not fail, so `errno` is left alone.
+            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0 as libc::c_uint) };
+        }
+    }
 }
 
 /// Marks every descriptor from 3 upwards to be closed by execve.
@@ -343,13 +465,4 @@ pub fn take_control_descriptor() -> OwnedFd {
     // SAFETY: the executor starts the jail with its socket as standard input; nothing else in this process
     // uses descriptor 0, and the jail calls this once, first of all.
     unsafe { OwnedFd::from_raw_fd(0) }
-}
-
-/// Sends a signal to a process through its handle.
-pub fn signal_process(pidfd: impl AsFd, signal: i32) -> Result<()> {
-    let no_info = ptr::null::<libc::siginfo_t>();
-    let descriptor = pidfd.as_fd().as_raw_fd();
-    // SAFETY: takes a descriptor and integers; the null pointer means "no further information".
-    check(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, signal, no_info, 0 as libc::c_uint) })
-        .map(drop)
 }

@@ -10,18 +10,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::{Errno, Result};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::plan::Plan;
-
 /// No report is longer: a few protections with their reasons, or a path.
-const LONGEST_MESSAGE: usize = 16 * 1024;
+const LONGEST_MESSAGE: usize = 8 * 1024;
 /// As many as the kernel passes in one message.
 const MOST_DESCRIPTORS: usize = 253;
+
+/// The two ends of a socket that keeps messages apart.
+pub fn pair() -> Result<(OwnedFd, OwnedFd)> {
+    rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+}
 
 /// Sends one message, and descriptors with it.
 pub fn send<T: Serialize>(socket: impl AsFd, message: &T, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
@@ -65,9 +68,14 @@ pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> Result<Option<(T, Vec<
     Ok(Some((message, descriptors)))
 }
 
-/// Writes a plan into a memory file that nobody can change any more.
-pub fn pack(plan: &Plan) -> Result<OwnedFd> {
-    let bytes = postcard::to_stdvec(plan).map_err(|_| Errno::INVAL)?;
+/// How long something is as a message.
+pub fn length<T: Serialize>(message: &T) -> Result<usize> {
+    postcard::experimental::serialized_size(message).map_err(|_| Errno::INVAL)
+}
+
+/// Writes something long into a memory file that nobody can change any more.
+pub fn pack<T: Serialize>(content: &T) -> Result<OwnedFd> {
+    let bytes = postcard::to_stdvec(content).map_err(|_| Errno::INVAL)?;
     let file = rustix::fs::memfd_create(c"ringwall-plan", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let mut written = 0;
     while written < bytes.len() {
@@ -77,8 +85,8 @@ pub fn pack(plan: &Plan) -> Result<OwnedFd> {
     Ok(file)
 }
 
-/// Reads a plan back.
-pub fn unpack(file: impl AsFd) -> Result<Plan> {
+/// Reads it back.
+pub fn unpack<T: DeserializeOwned>(file: impl AsFd) -> Result<T> {
     let length = rustix::fs::fstat(&file)?.st_size;
     let mut bytes = vec![0; usize::try_from(length).map_err(|_| Errno::INVAL)?];
     let mut read = 0;
@@ -89,7 +97,7 @@ pub fn unpack(file: impl AsFd) -> Result<Plan> {
         }
     }
     match postcard::take_from_bytes(&bytes) {
-        Ok((plan, [])) => Ok(plan),
+        Ok((content, [])) => Ok(content),
         _ => Err(Errno::BADMSG),
     }
 }

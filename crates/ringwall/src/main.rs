@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use executor::Early;
 
 /// Runs AI agents' code behind one wall: isolated by the kernel, limited by policy.
 #[derive(Debug, Parser)]
@@ -43,9 +44,11 @@ fn main() -> ExitCode {
     if std::env::args_os().next().is_some_and(|name| name == jail::PROCESS_NAME) {
         return jail::main();
     }
+    // Begun before the arguments are even read, because a box's namespaces get ready meanwhile.
+    let mut early = (std::env::args_os().nth(1).is_some_and(|verb| verb == "run")).then(Early::begin);
     let Arguments { data, verb } = Arguments::parse();
     let result = data::directory(data).and_then(|data| match verb {
-        Verb::Run(arguments) => Ok(run::run(&arguments, &data)),
+        Verb::Run(arguments) => Ok(run::run(&arguments, early.take().unwrap_or_else(Early::begin), &data)),
         Verb::Doctor(arguments) => doctor::run(&arguments, &data),
         Verb::Image(command) => image::run(command, &data).map(|()| ExitCode::SUCCESS),
     });

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use executor::{Alone, Ending, Executor, Handle, Hold, Host, Options, Outcome, Prepared, Step, real_path};
+use executor::{Early, Ending, Error, Executor, Handle, Hold, Host, Options, Outcome, Prepared, Step, real_path};
 use policy::{
     Ceilings, Field, Grant, ImageName, Layer, LayerName, Layers, Request, Requirement, Root, Secret, Verdict, Workspace,
 };
@@ -66,18 +66,16 @@ pub(crate) struct RunArguments {
 }
 
 /// Runs it; whatever happens ends in an exit code.
-pub(crate) fn run(arguments: &RunArguments, data: &Path) -> ExitCode {
-    match attempt(arguments, data) {
+pub(crate) fn run(arguments: &RunArguments, early: Result<Early, Error>, data: &Path) -> ExitCode {
+    match attempt(arguments, early, data) {
         Ok(code) => code,
         Err(message) if arguments.json => message.print_json(),
         Err(message) => message.print(),
     }
 }
 
-fn attempt(arguments: &RunArguments, data: &Path) -> Result<ExitCode, Message> {
-    // First of all, because a box's namespaces get ready while we read the arguments and decide.
-    let (alone, prepared) = Alone::start()?;
-    let executor = Executor::new(Host::probe(), data)?;
+fn attempt(arguments: &RunArguments, early: Result<Early, Error>, data: &Path) -> Result<ExitCode, Message> {
+    let (executor, prepared) = Executor::of_one(early, data)?;
     let request = request(arguments)?;
     let layers = layers(arguments, executor.host())?;
     let grant = match policy::decide(&request, &layers) {
@@ -93,9 +91,8 @@ fn attempt(arguments: &RunArguments, data: &Path) -> Result<ExitCode, Message> {
         .build()
         .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
     let code = runtime.block_on(follow(arguments, executor, prepared, grant, options));
-    // A thread may still be stuck writing to somebody who does not read.
-    runtime.shutdown_background();
-    drop(alone);
+    // A thread may still be stuck writing to somebody who does not read; and taking the event loop apart is for nobody.
+    std::mem::forget(runtime);
     code
 }
 

@@ -1,0 +1,75 @@
+//! The box's network namespace, made beside everything else.
+//!
+//! It is by far the most expensive part of a box and nothing else depends on it. Where PID 1 has to wait for its plan
+//! it makes it meanwhile; otherwise a helper does, on another processor, while PID 1 builds the root. The helper shares PID 1's memory and descriptors (a copy would cost as
+//! much as it saves), touches nothing of them but its own stack and one word, makes system calls only, and is gone
+//! before PID 1 gives up its privileges.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use rustix::io::{Errno, Result};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::{Pid, WaitOptions};
+
+use crate::report::{Failure, Step};
+use crate::sys::{self, Share};
+
+/// A namespace in the making.
+pub(crate) enum Network {
+    /// By a helper.
+    Beside(Pid),
+    Entered,
+}
+
+/// Whether there is time to make it before the plan comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// No: the plan is on its way.
+    Beside,
+    /// Yes: whoever asked for the box has only just begun to think.
+    First,
+}
+
+/// The number of a socket in the new namespace; negative, an error's.
+static MADE: AtomicI32 = AtomicI32::new(-Errno::INTR.raw_os_error());
+
+/// Starts making it.
+pub(crate) fn begin(haste: Haste) -> std::result::Result<Network, Failure> {
+    let begun = match haste {
+        Haste::Beside => sys::start_helper(make, Share::MemoryAndDescriptors).map(Network::Beside),
+        Haste::First => open().map(|_| Network::Entered),
+    };
+    begun.map_err(fail)
+}
+
+fn fail(errno: Errno) -> Failure {
+    Failure::new(Step::MakeNamespaces, "(network)", errno)
+}
+
+impl Network {
+    /// Waits until it is made, and moves this process into it.
+    pub(crate) fn enter(self) -> std::result::Result<(), Failure> {
+        let Network::Beside(helper) = self else { return Ok(()) };
+        rustix::process::waitpid(Some(helper), WaitOptions::empty()).map_err(fail)?;
+        let socket = sys::take_descriptor(MADE.load(Ordering::Acquire)).map_err(fail)?;
+        sys::enter_network_of(socket.as_fd()).map_err(fail)
+    }
+}
+
+/// The helper's whole life.
+fn make() {
+    let word = match open() {
+        Ok(socket) => sys::give_descriptor(socket),
+        Err(errno) => -errno.raw_os_error(),
+    };
+    MADE.store(word, Ordering::Release);
+}
+
+/// Moves the caller into a new namespace with a loopback interface, and gives a socket in it.
+fn open() -> Result<OwnedFd> {
+    sys::unshare_network()?;
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    sys::bring_loopback_up(socket.as_fd())?;
+    Ok(socket)
+}
