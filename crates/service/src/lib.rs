@@ -1,3 +1,66 @@
 //! THE USE CASES: who asks, and in what order things happen; the same methods for every door.
+//!
+//! A door turns what it reads into an [`ExecRequest`] and a [`Principal`], and calls [`Service`]. Nothing here knows
+//! HTTP, argv or a configuration file; nothing here runs a program except through `executor`, opens a tenant's file
+//! except through `workspace`, or decides anything that `policy` decides. An exec is on record before its box is made,
+//! and its one ending is on record before anybody is told of it.
+//!
+//! Reading order: the nouns (`principal`, `request`, `view`), the state of a server (`service`, `live`, `queue`,
+//! `settings`), then an exec from its order to its ending (`order`, `submit`, `run_exec`, `backend`, `capture`,
+//! `outcome`), then the questions about it.
 
 pub mod skills;
+
+mod error;
+mod principal;
+mod request;
+mod view;
+
+mod live;
+mod queue;
+mod service;
+mod settings;
+
+mod open;
+mod owner_token;
+mod token;
+
+mod order;
+mod submit;
+
+mod backend;
+mod capture;
+mod outcome;
+mod run_exec;
+
+mod drain;
+mod end;
+
+mod artifacts;
+mod events;
+mod execs;
+
+mod audit;
+mod health;
+mod invoke;
+mod metrics;
+
+pub use artifacts::{Artifacts, Observation, OutputPart};
+pub use error::Error;
+pub use events::{Event, EventCursor, EventKind};
+pub use execs::ExecFilter;
+pub use health::{Availability, Backends, Health, Host, WritableCheck};
+pub use invoke::InvokeOptions;
+pub use metrics::{Histogram, Metrics};
+pub use open::{Auth, Config};
+pub use principal::Principal;
+pub use record::{
+    AgentId, AuditFilter, Cursor, Database, Digest, Entry, ExecId, Finding, Holder, Limit, Page, Progress, Reason,
+    Revocation, Scope, Status, Timestamp, Token as TokenInfo, TokenId, UserId, Verification,
+};
+pub use request::{ExecRequest, Idempotency};
+pub use service::Service;
+pub use submit::Submitted;
+pub use token::{NewToken, create_token_offline};
+pub use view::{ExecSummary, ExecView, Usage};
+pub use workspace::{ArtifactFile, Stream};

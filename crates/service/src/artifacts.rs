@@ -1,0 +1,131 @@
+//! What an exec left and printed, for reading: also while it still runs, as far as it has come.
+
+use record::{Exec, ExecId, Kept, Reason, Status};
+use serde::Serialize;
+use workspace::{ArtifactFile, Project, RelativePath, Stream};
+
+use crate::error::Error;
+use crate::principal::Principal;
+use crate::service::Service;
+
+/// Of each stream, in an observation; a model reads no more at once.
+const OBSERVED: u64 = 64 * 1024;
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Artifacts {
+    pub exec_id: ExecId,
+    pub artifacts_dir: String,
+    pub files: Vec<ArtifactFile>,
+}
+
+/// A part of what a command printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputPart {
+    pub bytes: Vec<u8>,
+    /// How much is kept in all.
+    pub total: u64,
+    /// Whether more was printed than is kept.
+    pub truncated: bool,
+    /// Whether nothing more can come.
+    pub ended: bool,
+}
+
+/// Everything at once, for a model to read.
+#[derive(Debug, Clone, Serialize)]
+pub struct Observation {
+    pub exec_id: ExecId,
+    pub status: Status,
+    pub exit_code: Option<i32>,
+    pub error_reason: Option<Reason>,
+    pub stdout: String,
+    pub stderr: String,
+    /// Whether there is more than is shown here.
+    pub stdout_truncated: bool,
+    pub stderr_truncated: bool,
+    pub artifacts: Vec<ArtifactFile>,
+}
+
+impl Service {
+    pub async fn artifacts(&self, by: &Principal, exec_id: &ExecId) -> Result<Artifacts, Error> {
+        let exec = self.recorded(by, exec_id).await?;
+        let files = self.with_project(&exec, |project, exec| project.artifacts(exec)).await?.unwrap_or_default();
+        Ok(Artifacts { exec_id: exec_id.clone(), artifacts_dir: exec.summary.artifacts_path, files })
+    }
+
+    /// One file and its size.
+    pub async fn artifact(&self, by: &Principal, exec_id: &ExecId, path: &str) -> Result<(std::fs::File, u64), Error> {
+        let path: RelativePath = path.parse()?;
+        let exec = self.recorded(by, exec_id).await?;
+        let missing = Error::NotFound { what: format!("artifact {path}") };
+        let found = self.with_project(&exec, move |project, exec| project.open_artifact(exec, &path)).await?;
+        let artifact = found.ok_or(missing)?;
+        Ok((artifact.file, artifact.size))
+    }
+
+    /// At most `limit` bytes of a stream, from `offset` on.
+    pub async fn output(
+        &self,
+        by: &Principal,
+        exec_id: &ExecId,
+        stream: Stream,
+        offset: u64,
+        limit: u64,
+    ) -> Result<OutputPart, Error> {
+        // Looked for before the record is asked: what has then ended was whole before.
+        let live = self.find_live(by, exec_id);
+        let exec = self.recorded(by, exec_id).await?;
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let kept = match stream {
+            Stream::Stdout => exec.stdout,
+            Stream::Stderr => exec.stderr,
+        };
+        let truncated = kept == Kept::Truncated || live.is_some_and(|live| live.is_truncated(stream));
+        let ended = exec.summary.status.is_ended();
+        let read = move |project: &Project, exec: &workspace::ExecId| project.read_output(exec, stream, offset, limit);
+        let part = self.with_project(&exec, read).await?;
+        let (bytes, total) = part.map_or((Vec::new(), 0), |part| (part.bytes, part.total));
+        Ok(OutputPart { bytes, total, truncated, ended })
+    }
+
+    pub async fn observation(&self, by: &Principal, exec_id: &ExecId) -> Result<Observation, Error> {
+        let view = self.exec(by, exec_id).await?;
+        let stdout = self.output(by, exec_id, Stream::Stdout, 0, OBSERVED).await?;
+        let stderr = self.output(by, exec_id, Stream::Stderr, 0, OBSERVED).await?;
+        let artifacts = self.artifacts(by, exec_id).await?;
+        let text = |part: &OutputPart| String::from_utf8_lossy(&part.bytes).into_owned();
+        let is_cut = |part: &OutputPart| part.truncated || part.total > part.bytes.len() as u64;
+        Ok(Observation {
+            exec_id: exec_id.clone(),
+            status: view.summary.status,
+            exit_code: view.summary.exit_code,
+            error_reason: view.error_reason,
+            stdout: text(&stdout),
+            stderr: text(&stderr),
+            stdout_truncated: is_cut(&stdout),
+            stderr_truncated: is_cut(&stderr),
+            artifacts: artifacts.files,
+        })
+    }
+
+    /// Nothing where the exec has no files, because it has not begun or never did.
+    pub(crate) async fn with_project<T: Send + 'static>(
+        &self,
+        exec: &Exec,
+        read: impl FnOnce(&Project, &workspace::ExecId) -> Result<T, workspace::Error> + Send + 'static,
+    ) -> Result<Option<T>, Error> {
+        let summary = &exec.summary;
+        let owner = self.owner_of(&summary.user_id, &summary.agent_id).await?;
+        let workspaces = self.inner.workspaces.clone();
+        let (user, agent) = (summary.user_id.as_str().to_owned(), summary.agent_id.as_str().to_owned());
+        let (project, exec_id) = (summary.project_id.clone(), summary.exec_id.as_str().to_owned());
+        Self::blocking(move || {
+            let workspace = workspaces.workspace(&user.parse()?, &agent.parse()?, owner)?;
+            let found = workspace.find_project(&project.parse()?);
+            match found.and_then(|project| read(&project, &exec_id.parse()?)) {
+                Err(workspace::Error::ProjectMissing(_) | workspace::Error::ExecMissing(_)) => Ok(None),
+                read => Ok(Some(read?)),
+            }
+        })
+        .await
+    }
+}

@@ -1,0 +1,122 @@
+//! The makers of boxes behind one face. Which one makes a box was decided before; no other ever stands in.
+
+use std::fmt;
+use std::str::FromStr;
+
+use executor::docker::{ContainerHandle, RunningContainer, Runtime};
+use executor::{Handle, Options, Outcome, Protection, Running, Streams};
+use policy::Grant;
+
+use crate::error::Error;
+use crate::service::Inner;
+
+const SIGTERM: i32 = 15;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Backend {
+    Native,
+    Docker,
+    Gvisor,
+}
+
+impl Backend {
+    pub(crate) const ALL: [Self; 3] = [Self::Native, Self::Docker, Self::Gvisor];
+
+    pub(crate) const fn key(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Docker => Runtime::Usual.backend(),
+            Self::Gvisor => Runtime::Gvisor.backend(),
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.key())
+    }
+}
+
+impl FromStr for Backend {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let found = Self::ALL.into_iter().find(|backend| backend.key() == text);
+        found.ok_or_else(|| Error::invalid("backend must be native, docker or gvisor"))
+    }
+}
+
+/// A started box of any maker.
+#[derive(Debug)]
+pub(crate) enum Started {
+    Native(Running),
+    Docker(RunningContainer),
+}
+
+#[derive(Debug)]
+pub(crate) enum Reins {
+    Native(Handle),
+    Docker(ContainerHandle),
+}
+
+impl Inner {
+    pub(crate) async fn start(
+        &self,
+        backend: Backend,
+        grant: Grant,
+        exec_id: &str,
+    ) -> Result<Started, executor::Error> {
+        match backend {
+            Backend::Native => self.executor.start(grant, Options::default()).await.map(Started::Native),
+            Backend::Docker => self.docker.start(grant, exec_id, Runtime::Usual).await.map(Started::Docker),
+            Backend::Gvisor => self.docker.start(grant, exec_id, Runtime::Gvisor).await.map(Started::Docker),
+        }
+    }
+}
+
+impl Started {
+    pub(crate) fn take_streams(&mut self) -> Option<Streams> {
+        match self {
+            Started::Native(running) => running.streams.take(),
+            Started::Docker(container) => container.streams.take(),
+        }
+    }
+
+    pub(crate) fn protections(&self) -> Vec<Protection> {
+        match self {
+            Started::Native(running) => running.protections().to_vec(),
+            Started::Docker(container) => container.protections().to_vec(),
+        }
+    }
+
+    pub(crate) fn reins(&self) -> Reins {
+        match self {
+            Started::Native(running) => Reins::Native(running.handle()),
+            Started::Docker(container) => Reins::Docker(container.handle()),
+        }
+    }
+
+    pub(crate) async fn wait(self) -> Result<Outcome, executor::Error> {
+        match self {
+            Started::Native(running) => running.wait().await,
+            Started::Docker(container) => container.wait().await,
+        }
+    }
+}
+
+impl Reins {
+    /// Asks, and after a moment insists.
+    pub(crate) async fn stop(&self) {
+        match self {
+            Reins::Native(handle) => handle.stop(SIGTERM).await,
+            Reins::Docker(handle) => handle.stop(SIGTERM).await,
+        }
+    }
+
+    pub(crate) fn kill(&self) {
+        match self {
+            Reins::Native(handle) => handle.kill(),
+            Reins::Docker(handle) => handle.kill(),
+        }
+    }
+}

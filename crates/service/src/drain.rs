@@ -1,0 +1,27 @@
+//! The stop of a server: nobody new, a while for those who run, then the end for the rest, all of it on record.
+
+use std::time::Duration;
+
+use crate::live::Cancellation;
+use crate::service::Service;
+
+/// How long boxes that were killed may take to go, and their endings to be recorded.
+const AFTERWARDS: Duration = Duration::from_secs(10);
+
+impl Service {
+    /// Those who wait in line still get their turn before the deadline. What is asked of the service afterwards is
+    /// refused.
+    pub async fn drain(&self, deadline: Duration) {
+        let registry = &self.inner.registry;
+        registry.close();
+        if tokio::time::timeout(deadline, registry.wait_until_empty()).await.is_err() {
+            for live in registry.all() {
+                live.cancel(Cancellation::ServerStops);
+            }
+            if tokio::time::timeout(AFTERWARDS, registry.wait_until_empty()).await.is_err() {
+                tracing::error!(execs = registry.all().len(), "execs without a recorded ending will be LOST");
+            }
+        }
+        self.inner.store.close().await;
+    }
+}

@@ -1,0 +1,73 @@
+//! The one ending of an exec: on record first, then everybody is told.
+//!
+//! A record that cannot be written is tried again until it can, or until the server stops; an exec whose ending was never
+//! recorded is LOST at the next start, and until then nobody is told that it ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use record::{Ending, Finish, Scope, Status};
+
+use crate::error::causes;
+use crate::live::Stage;
+use crate::queue::Slot;
+use crate::run_exec::{Exec, Ran};
+use crate::service::{milliseconds, now};
+use crate::view::ExecView;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+impl Exec {
+    /// The slot is free before anybody learns of the ending, so that whoever then asks for the next finds it.
+    pub(crate) async fn conclude(self, ran: Ran, slot: Option<Slot>) {
+        let ending = Ending {
+            status: ran.told.status,
+            exit_code: ran.told.exit_code,
+            error_reason: ran.told.reason,
+            ended_at: now(),
+            duration_ms: ran.duration.map(milliseconds),
+            protections: ran.protections,
+            stdout: ran.stdout,
+            stderr: ran.stderr,
+            cpu_ms: ran.cpu.map(milliseconds),
+            max_rss_bytes: ran.peak_memory_bytes,
+        };
+        let view = self.finish(&ending).await;
+        drop(slot);
+        if let Some(view) = view {
+            self.service.inner.counters.ended(view.summary.status, &view.summary.backend);
+            self.live.set_stage(Stage::Over(Some(Arc::new(view))));
+        }
+        drop(self.registration);
+    }
+
+    async fn finish(&self, ending: &Ending) -> Option<ExecView> {
+        let (store, exec_id) = (&self.service.inner.store, &self.intent.exec_id);
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match store.finish(exec_id, ending.clone()).await {
+                Ok(Finish::Recorded) => {
+                    let mut view = ExecView::intended(&self.intent);
+                    view.end(ending);
+                    return Some(view);
+                }
+                Ok(Finish::EndedBefore(_)) => {
+                    return store.exec(exec_id, &Scope::All).await.ok().flatten().map(ExecView::from);
+                }
+                // An intent that was not confirmed, and did not happen.
+                Err(record::Error::UnknownExec(_)) => return None,
+                Err(record::Error::Closed) => {
+                    let status = Status::from(ending.status);
+                    tracing::error!(%exec_id, %status, "the server stops before an ending could be recorded");
+                    return None;
+                }
+                Err(error) => {
+                    tracing::error!(%exec_id, error = %causes(&error), "could not record an ending; trying again");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What a caller is told when something was not done. No transport is known here: a door maps [`Error::code`].
+//!
+//! Nothing in these messages names a path of the host. What the operator needs to know beyond them is logged where it
+//! happened, with its causes.
+
+use record::ExecId;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("a valid token is needed")]
+    Unauthenticated,
+    #[error("{why}")]
+    Forbidden { why: String },
+    #[error("there is no {what}")]
+    NotFound { what: String },
+    #[error("{message}")]
+    InvalidArgument { message: String },
+    #[error("{field}: {message}")]
+    InvalidInput { field: String, message: String },
+    /// The request is on record as this exec, which never runs.
+    #[error("{denial}")]
+    Denied { denial: Box<policy::Denial>, exec_id: ExecId },
+    #[error("{message}")]
+    Conflict { message: String },
+    #[error("the exec {0} has ended already")]
+    AlreadyEnded(ExecId),
+    #[error("too many execs are waiting")]
+    QueueFull,
+    #[error("the {backend} backend is not available: {why}")]
+    BackendUnavailable { backend: String, why: String },
+    #[error("the server is stopping")]
+    Stopping,
+    #[error("the record cannot be written or read just now")]
+    Busy(#[source] Box<record::Error>),
+    #[error("the manifest of the skill {id} is not valid: {}", reasons.join("; "))]
+    InvalidManifest { id: String, reasons: Vec<String> },
+    #[error("{message}")]
+    Runtime { message: String },
+    /// Told to the operator who starts a server, and to nobody else.
+    #[error("could not {doing}")]
+    Start {
+        doing: &'static str,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    #[error("another server uses this data directory")]
+    DataInUse,
+}
+
+impl Error {
+    /// The word that programs read.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Error::Unauthenticated => "UNAUTHENTICATED",
+            Error::Forbidden { .. } => "FORBIDDEN",
+            Error::NotFound { .. } => "NOT_FOUND",
+            Error::InvalidArgument { .. } => "INVALID_ARGUMENT",
+            Error::InvalidInput { .. } => "INVALID_INPUT",
+            Error::Denied { .. } => "POLICY_DENIED",
+            Error::Conflict { .. } | Error::AlreadyEnded(_) => "CONFLICT",
+            Error::QueueFull => "QUEUE_FULL",
+            Error::BackendUnavailable { .. } => "BACKEND_UNAVAILABLE",
+            Error::Stopping => "STOPPING",
+            Error::Busy(_) => "BUSY",
+            Error::InvalidManifest { .. } => "INVALID_MANIFEST",
+            Error::Runtime { .. } | Error::Start { .. } | Error::DataInUse => "RUNTIME_ERROR",
+        }
+    }
+
+    /// What the reader can do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Error::Unauthenticated => {
+                "send the header `Authorization: Bearer <token>`; `ringwall token create` makes one"
+            }
+            Error::Denied { denial, .. } => return denial.hint.clone(),
+            Error::QueueFull => "wait for some of them to end, or raise sandbox.max_queued_execs",
+            Error::BackendUnavailable { backend, .. } if backend == "native" => {
+                "`ringwall doctor` says what is missing"
+            }
+            Error::BackendUnavailable { .. } => "start the docker daemon, or ask for the native backend",
+            Error::Stopping => "send the request again when the server is back",
+            Error::Busy(source) => return source.hint().map(str::to_owned),
+            Error::InvalidManifest { .. } => {
+                "correct the manifest.json in the skill's folder; it is read again at once"
+            }
+            Error::DataInUse => "stop it, or choose another directory with --data",
+            Error::Start { source, .. } => {
+                let executor = source.downcast_ref::<executor::Error>().and_then(executor::Error::hint);
+                let record = || source.downcast_ref::<record::Error>().and_then(record::Error::hint).map(str::to_owned);
+                return executor.or_else(record);
+            }
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Error::InvalidArgument { message: message.into() }
+    }
+
+    pub(crate) fn start(doing: &'static str) -> impl FnOnce(Box<dyn std::error::Error + Send + Sync>) -> Self {
+        move |source| Error::Start { doing, source }
+    }
+
+    /// For what no caller can help: they learn what failed, the log learns why.
+    pub(crate) fn runtime(doing: &str, source: &(dyn std::error::Error + 'static)) -> Self {
+        tracing::error!(error = %causes(source), "could not {doing}");
+        Error::Runtime { message: format!("could not {doing}") }
+    }
+}
+
+/// An error with everything that led to it, on one line.
+pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
+
+impl From<record::Error> for Error {
+    fn from(error: record::Error) -> Self {
+        use record::Error as Of;
+        match error {
+            Of::Closed => Error::Stopping,
+            Of::NameMalformed { .. }
+            | Of::CursorMalformed
+            | Of::NulByte { .. }
+            | Of::TextTooLong { .. }
+            | Of::NumberTooLarge { .. } => Error::invalid(error.to_string()),
+            Of::UnknownExec(exec_id) => Error::NotFound { what: format!("exec {exec_id}") },
+            passing if passing.is_passing() => {
+                tracing::warn!(error = %causes(&passing), "the record is not to be had");
+                Error::Busy(Box::new(passing))
+            }
+            other => Error::runtime("use the record", &other),
+        }
+    }
+}
+
+impl From<workspace::Error> for Error {
+    fn from(error: workspace::Error) -> Self {
+        use workspace::Error as Of;
+        match error {
+            Of::NameMalformed { .. }
+            | Of::NameReserved { .. }
+            | Of::ExecIdMalformed { .. }
+            | Of::PathMalformed { .. }
+            | Of::InputTwice(_)
+            | Of::InputBelowFile { .. }
+            | Of::InputIsDirectory(_) => Error::invalid(error.to_string()),
+            Of::ProjectMissing(id) => Error::NotFound { what: format!("project {id}") },
+            Of::ExecMissing(id) => Error::NotFound { what: format!("file of the exec {id}") },
+            Of::ArtifactMissing { path, .. } | Of::ArtifactIrregular { path, .. } => {
+                Error::NotFound { what: format!("artifact {path}") }
+            }
+            other => Error::runtime("use the files of the workspace", &other),
+        }
+    }
+}
+
+impl From<crate::skills::Error> for Error {
+    fn from(error: crate::skills::Error) -> Self {
+        Error::runtime("read the skills", &error)
+    }
+}
+
+impl From<policy::Error> for Error {
+    fn from(error: policy::Error) -> Self {
+        Error::invalid(error.to_string())
+    }
+}

@@ -1,0 +1,174 @@
+//! Whether a server can do its work, and with what: the record, the files, and each maker of boxes.
+//!
+//! A probe runs a real box in every backend that says it is there. Paths of the host are named, because whoever asks for
+//! health runs the machine.
+
+use executor::docker::Runtime;
+use executor::{Ending, Options};
+use policy::{Layer, LayerName, Request, Root, Verdict, decide};
+use serde::Serialize;
+
+use crate::backend::Backend;
+use crate::error::causes;
+use crate::service::Service;
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Health {
+    pub runtime_mode: String,
+    pub workspace_root_native: String,
+    pub workspace_root_docker_mount: String,
+    pub docker_cli_path: Option<String>,
+    pub docker_version: Option<String>,
+    pub docker_context: Option<String>,
+    pub platform: Host,
+    pub writable_check: WritableCheck,
+    pub backends: Backends,
+}
+
+impl Health {
+    /// Whether execs can be served: they are recorded, and run natively.
+    pub fn is_ready(&self) -> bool {
+        self.writable_check.ok && self.backends.native.available
+    }
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Host {
+    pub os: String,
+    pub release: String,
+    pub is_wsl: bool,
+}
+
+/// Whether the record answers and the workspaces can be written to.
+#[derive(Debug, Clone, Serialize)]
+pub struct WritableCheck {
+    pub ok: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Backends {
+    pub native: Availability,
+    pub docker: Availability,
+    pub gvisor: Availability,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Availability {
+    pub available: bool,
+    pub why: Option<String>,
+}
+
+impl Availability {
+    fn of(result: Result<(), String>) -> Self {
+        Self { available: result.is_ok(), why: result.err() }
+    }
+}
+
+/// Why a trial did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TrialError {
+    #[error(transparent)]
+    Box(#[from] executor::Error),
+    #[error("the policy does not allow a trial: {0}")]
+    Refused(String),
+    #[error("the trial ended with {0:?}")]
+    Ended(Ending),
+}
+
+impl Service {
+    /// Contract 003's health; with `probe`, after a run in each backend that is there.
+    pub async fn health(&self, probe: bool) -> Health {
+        let settings = self.settings_now();
+        let docker = self.inner.docker.probe().await;
+        let mut backends = Backends {
+            native: Availability::of(Ok(())),
+            docker: Availability::of(docker.available(Runtime::Usual).map(drop)),
+            gvisor: Availability::of(docker.available(Runtime::Gvisor).map(drop)),
+        };
+        if probe {
+            for backend in Backend::ALL {
+                let availability = match backend {
+                    Backend::Native => &mut backends.native,
+                    Backend::Docker => &mut backends.docker,
+                    Backend::Gvisor => &mut backends.gvisor,
+                };
+                if availability.available {
+                    let tried = match backend {
+                        Backend::Native => self.try_native().await,
+                        Backend::Docker | Backend::Gvisor => self.try_container(backend).await,
+                    };
+                    *availability = Availability::of(tried.map_err(|error| causes(&error)));
+                }
+            }
+        }
+        let root = self.inner.workspaces_path.display().to_string();
+        Health {
+            runtime_mode: settings.mode().to_owned(),
+            workspace_root_native: root.clone(),
+            workspace_root_docker_mount: root,
+            docker_cli_path: docker.client.as_ref().map(|path| path.display().to_string()),
+            docker_version: docker.daemon.ok().map(|daemon| daemon.version),
+            docker_context: docker.context,
+            platform: platform(),
+            writable_check: self.check_writable().await,
+            backends,
+        }
+    }
+
+    async fn check_writable(&self) -> WritableCheck {
+        let root = self.inner.workspaces_path.clone();
+        let access = Self::blocking(move || {
+            let access = rustix::fs::access(&root, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK);
+            Ok(access.err().map(|errno| format!("the workspaces cannot be written to: {errno}")))
+        });
+        let error = match self.inner.store.health().await {
+            Err(error) => Some(causes(&error)),
+            Ok(()) => access.await.unwrap_or_else(|error| Some(error.to_string())),
+        };
+        WritableCheck { ok: error.is_none(), error }
+    }
+
+    /// A native box that does nothing.
+    pub(crate) async fn try_native(&self) -> Result<(), TrialError> {
+        let running = self.inner.executor.start(grant(Root::Host)?, Options::default()).await?;
+        ended(running.wait().await?.ending)
+    }
+
+    async fn try_container(&self, backend: Backend) -> Result<(), TrialError> {
+        let image = self.settings_now().image.clone();
+        let exec_id = workspace::ExecId::random().map_err(|error| TrialError::Refused(error.to_string()))?;
+        let started = self.inner.start(backend, grant(Root::Docker(image))?, exec_id.as_str()).await?;
+        ended(started.wait().await?.ending)
+    }
+}
+
+fn grant(root: Root) -> Result<policy::Grant, TrialError> {
+    let request = Request {
+        argv: vec!["true".into()],
+        env: Default::default(),
+        cwd: None,
+        root,
+        workspace: policy::Workspace::Private,
+        read_only: Vec::new(),
+    };
+    match decide(&request, &crate::order::layers(Layer::new(LayerName::Settings), Vec::new())) {
+        Verdict::Allow(grant) => Ok(grant),
+        Verdict::Deny(denial) => Err(TrialError::Refused(denial.message)),
+        Verdict::Ask(_) => Err(TrialError::Refused("it asks for approval".to_owned())),
+    }
+}
+
+fn ended(ending: Ending) -> Result<(), TrialError> {
+    match ending {
+        Ending::Exited(0) => Ok(()),
+        other => Err(TrialError::Ended(other)),
+    }
+}
+
+fn platform() -> Host {
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy().into_owned();
+    Host { os: "linux".to_owned(), is_wsl: release.to_lowercase().contains("microsoft"), release }
+}

@@ -1,0 +1,199 @@
+//! Execs that have not ended, as long as this process knows them: where they stand, what they print, and a bell.
+//!
+//! The record is the truth; this is what makes waiting for it cheap. An exec is here from before its intent is recorded
+//! until after its ending is, so that whoever does not find it here finds its ending there.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use record::{AgentId, ExecId, Status, UserId};
+use tokio::sync::watch;
+use workspace::{OutputFile, Stream};
+
+use crate::error::Error;
+use crate::view::ExecView;
+
+/// Where an exec stands.
+#[derive(Debug, Clone)]
+pub(crate) enum Stage {
+    Intending,
+    At(Status),
+    /// With its ending, unless whoever ran it is gone without one.
+    Over(Option<Arc<ExecView>>),
+}
+
+/// Who ends an exec before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cancellation {
+    ByCaller,
+    ServerStops,
+}
+
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) exec_id: ExecId,
+    pub(crate) user_id: UserId,
+    pub(crate) agent_id: AgentId,
+    stage: watch::Sender<Stage>,
+    cancellation: watch::Sender<Option<Cancellation>>,
+    output: OnceLock<[OutputFile; 2]>,
+    truncated: [AtomicBool; 2],
+}
+
+impl Live {
+    pub(crate) fn new(exec_id: ExecId, user_id: UserId, agent_id: AgentId) -> Self {
+        Self {
+            exec_id,
+            user_id,
+            agent_id,
+            stage: watch::Sender::new(Stage::Intending),
+            cancellation: watch::Sender::new(None),
+            output: OnceLock::new(),
+            truncated: Default::default(),
+        }
+    }
+
+    /// Rings at every change of the stage, and whenever something was printed.
+    pub(crate) fn watch(&self) -> watch::Receiver<Stage> {
+        self.stage.subscribe()
+    }
+
+    pub(crate) fn set_stage(&self, stage: Stage) {
+        self.stage.send_replace(stage);
+    }
+
+    pub(crate) fn ring(&self) {
+        self.stage.send_modify(|_| {});
+    }
+
+    pub(crate) async fn over(&self) -> Option<Arc<ExecView>> {
+        let mut stage = self.watch();
+        match stage.wait_for(|stage| matches!(stage, Stage::Over(_))).await.as_deref() {
+            Ok(Stage::Over(view)) => view.clone(),
+            Ok(Stage::Intending | Stage::At(_)) | Err(_) => None,
+        }
+    }
+
+    /// The first word counts: what ends an exec is not changed by whoever comes later.
+    pub(crate) fn cancel(&self, cancellation: Cancellation) {
+        self.cancellation.send_if_modified(|current| {
+            let is_first = current.is_none();
+            current.get_or_insert(cancellation);
+            is_first
+        });
+    }
+
+    pub(crate) fn cancellation(&self) -> Option<Cancellation> {
+        *self.cancellation.borrow()
+    }
+
+    pub(crate) async fn cancelled(&self) -> Cancellation {
+        let mut cancellation = self.cancellation.subscribe();
+        let said = cancellation.wait_for(Option::is_some).await.ok().and_then(|said| *said);
+        match said {
+            Some(cancellation) => cancellation,
+            // The sender is our own, so this is never reached; waiting is the answer that cancels nothing.
+            None => std::future::pending().await,
+        }
+    }
+
+    pub(crate) fn set_output(&self, stdout: OutputFile, stderr: OutputFile) {
+        let _ = self.output.set([stdout, stderr]);
+    }
+
+    pub(crate) fn output(&self, stream: Stream) -> Option<&OutputFile> {
+        self.output.get().map(|files| &files[index(stream)])
+    }
+
+    pub(crate) fn set_truncated(&self, stream: Stream) {
+        self.truncated[index(stream)].store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_truncated(&self, stream: Stream) -> bool {
+        self.truncated[index(stream)].load(Ordering::Acquire)
+    }
+}
+
+const fn index(stream: Stream) -> usize {
+    match stream {
+        Stream::Stdout => 0,
+        Stream::Stderr => 1,
+    }
+}
+
+/// All of them, and whether more may come.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    held: Mutex<Held>,
+    /// Rings when one goes.
+    gone: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    live: HashMap<ExecId, Arc<Live>>,
+    is_closed: bool,
+}
+
+/// Keeps an exec in the registry; whatever way its task ends, nobody waits for it for ever.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    registry: Arc<Registry>,
+    live: Arc<Live>,
+}
+
+impl Registry {
+    pub(crate) fn register(self: &Arc<Self>, live: Arc<Live>) -> Result<Registration, Error> {
+        let mut held = self.lock();
+        if held.is_closed {
+            return Err(Error::Stopping);
+        }
+        held.live.insert(live.exec_id.clone(), live.clone());
+        Ok(Registration { registry: self.clone(), live })
+    }
+
+    pub(crate) fn find(&self, exec_id: &ExecId) -> Option<Arc<Live>> {
+        self.lock().live.get(exec_id).cloned()
+    }
+
+    /// Nobody comes any more.
+    pub(crate) fn close(&self) {
+        self.lock().is_closed = true;
+    }
+
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        if self.lock().is_closed { Err(Error::Stopping) } else { Ok(()) }
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Live>> {
+        self.lock().live.values().cloned().collect()
+    }
+
+    pub(crate) async fn wait_until_empty(&self) {
+        let mut gone = self.gone.subscribe();
+        while !self.lock().live.is_empty() {
+            if gone.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.registry.lock().live.remove(&self.live.exec_id);
+        self.live.stage.send_if_modified(|stage| match stage {
+            Stage::Over(_) => false,
+            Stage::Intending | Stage::At(_) => {
+                *stage = Stage::Over(None);
+                true
+            }
+        });
+        self.registry.gone.send_replace(());
+    }
+}

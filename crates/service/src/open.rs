@@ -1,0 +1,141 @@
+//! The start of a server: whatever the last one left is put right, and a box has run, before anybody is served.
+//!
+//! The order matters. The lock comes first, because ending what "nobody" runs any more is only true while nobody else
+//! serves this directory; the trial comes last, because ready means that a box can be made.
+
+use std::collections::HashMap;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, RwLock};
+
+use executor::docker::{Docker, DockerSettings};
+use executor::{Executor, Host};
+use record::{Database, Store};
+use rustix::fs::FlockOperation;
+use workspace::Workspaces;
+
+use crate::error::{Error, causes};
+use crate::live::Registry;
+use crate::metrics::Counters;
+use crate::owner_token;
+use crate::queue::Turns;
+use crate::service::{Inner, Service, now};
+use crate::settings::Settings;
+use crate::skills::Skills;
+
+const LOCK: &str = "server.lock";
+const WORKSPACES: &str = "workspaces";
+const SKILLS: &str = "skills";
+
+/// Everything that a server is told, resolved by its door.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Holds `workspaces`, `skills`, `owner.token`, and the database unless that is elsewhere.
+    pub data: PathBuf,
+    pub database: Database,
+    pub docker: DockerSettings,
+    pub auth: Auth,
+}
+
+/// Who is believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Auth {
+    /// Whoever shows a token.
+    Tokens,
+    /// Everybody is the owner.
+    Nobody,
+}
+
+impl Service {
+    /// Opens everything and ends what a crash left. When this returns, a box has run.
+    pub async fn open(config: Config) -> Result<Self, Error> {
+        let data = config.data.clone();
+        let (data, lock) = Self::blocking(move || {
+            let lock = take(&data)?;
+            let real =
+                executor::real_path(&data).map_err(|error| Error::start("open the data directory")(error.into()))?;
+            Ok((real, lock))
+        })
+        .await?;
+        let store =
+            Store::open(config.database).await.map_err(|error| Error::start("open the record")(error.into()))?;
+        let lost = store.lose_unfinished(now()).await?;
+        if !lost.is_empty() {
+            tracing::warn!(execs = lost.len(), "execs of a server that did not stop are LOST");
+        }
+        let settings = Settings::load(&store).await?;
+        if config.auth == Auth::Tokens {
+            owner_token::ensure(&store, &data).await?;
+        }
+        let mut docker = config.docker;
+        docker.client = docker.client.or_else(|| settings.sandbox.docker.cli_path.clone().map(PathBuf::from));
+        docker.context = docker.context.or_else(|| settings.sandbox.docker.context.clone());
+        let skills_root = settings.skills_root.clone().map_or_else(|| data.join(SKILLS), PathBuf::from);
+        let workspaces_path =
+            settings.sandbox.workspace_root_wsl.clone().map_or_else(|| data.join(WORKSPACES), PathBuf::from);
+        let (root, place) = (workspaces_path.clone(), data.clone());
+        let (workspaces, skills, executor, docker) = Self::blocking(move || {
+            let failed = Error::start;
+            let workspaces = Workspaces::open(&root).map_err(|error| failed("open the workspaces")(error.into()))?;
+            let swept = workspaces.sweep(|_| false);
+            if let Some(error) = swept.first_failure {
+                tracing::warn!(failed = swept.failed, error = %causes(&error), "could not remove all that execs left");
+            }
+            let skills = Skills::open(&skills_root).map_err(|error| failed("open the skills")(error.into()))?;
+            if let Err(error) = skills.publish_schema() {
+                tracing::warn!(error = %causes(&error), "could not publish the manifests' schema");
+            }
+            let executor = Executor::new(Host::probe(), &place);
+            let executor = executor.map_err(|error| failed("prepare the making of boxes")(error.into()))?;
+            executor.sweep();
+            let docker = Docker::new(docker, &place).map_err(|error| failed("prepare docker")(error.into()))?;
+            Ok((workspaces, skills, executor, docker))
+        })
+        .await?;
+        let inner = Inner {
+            auth: config.auth,
+            store,
+            workspaces: Arc::new(workspaces),
+            workspaces_path,
+            executor,
+            docker,
+            skills: Arc::new(skills),
+            turns: Turns::new(settings.bounds()),
+            settings: RwLock::new(Arc::new(settings)),
+            registry: Arc::new(Registry::default()),
+            counters: Counters::default(),
+            uids: Mutex::new(HashMap::new()),
+            _lock: lock,
+        };
+        let service = Self { inner: Arc::new(inner) };
+        service.try_native().await.map_err(|error| Error::start("run a box")(error.into()))?;
+        service.sweep_containers();
+        Ok(service)
+    }
+
+    /// Not waited for: a daemon that hangs would keep everybody from the native backend.
+    fn sweep_containers(&self) {
+        let docker = self.inner.docker.clone();
+        tokio::spawn(async move {
+            match docker.sweep().await {
+                Ok(0) => {}
+                Ok(count) => tracing::warn!(count, "removed containers that a server left"),
+                Err(error) => tracing::debug!(error = %causes(&error), "containers were not looked for"),
+            }
+        });
+    }
+}
+
+/// Makes the directory and takes it for this server.
+fn take(data: &Path) -> Result<File, Error> {
+    let failed = |source: std::io::Error| Error::start("make or open the data directory")(source.into());
+    DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
+    let lock = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(data.join(LOCK));
+    let lock = lock.map_err(failed)?;
+    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::DataInUse),
+        Err(errno) => Err(failed(errno.into())),
+    }
+}

@@ -1,0 +1,165 @@
+//! A request, read: everything about it that can be wrong without asking anybody is found here.
+//!
+//! What is malformed is an error and leaves no trace. What is well-formed and not allowed is kept as a denial, because
+//! that goes on record. Nothing is written, opened or started here.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use policy::{
+    Ceilings, Denial, DockerImage, Kind, Layer, LayerName, Layers, Mounts, ProjectMounts, Request, Root, Secret,
+    Verdict, check_cwd, check_kind, decide, profile,
+};
+use record::{AgentId, UserId};
+use serde::Deserialize;
+use workspace::{Input, Owner, ProjectId, RelativePath};
+
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::principal::Principal;
+use crate::request::{ExecRequest, Idempotency};
+use crate::settings::Settings;
+use crate::skills::{RuntimeKind, Skill};
+
+#[derive(Debug)]
+pub(crate) struct Order {
+    pub(crate) caller: String,
+    pub(crate) idempotency: Option<Idempotency>,
+    pub(crate) user_id: UserId,
+    pub(crate) agent_id: AgentId,
+    pub(crate) project_id: ProjectId,
+    pub(crate) task_id: Option<String>,
+    pub(crate) conversation_id: Option<String>,
+    pub(crate) skill_id: Option<String>,
+    pub(crate) backend: Backend,
+    pub(crate) image: Option<DockerImage>,
+    /// The words as they were asked for, for the record.
+    pub(crate) words: Vec<String>,
+    pub(crate) argv: Result<Vec<OsString>, Denial>,
+    pub(crate) cwd: PathBuf,
+    pub(crate) env: BTreeMap<String, Secret>,
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) layers: Layers,
+    pub(crate) access: Mounts,
+}
+
+/// Where on the host the parts of a project are.
+#[derive(Debug)]
+pub(crate) struct Places<'a> {
+    pub(crate) inputs: &'a Path,
+    pub(crate) work: &'a Path,
+    pub(crate) artifacts: &'a Path,
+}
+
+impl Order {
+    pub(crate) fn read(
+        by: &Principal,
+        request: ExecRequest,
+        skill: Option<&Arc<Skill>>,
+        settings: &Settings,
+    ) -> Result<Self, Error> {
+        let (user_id, agent_id) = by.workspace(request.user_id.as_deref(), request.agent_id.as_deref())?;
+        let project_id = project(request.project_id.as_deref(), request.conversation_id.as_deref())?;
+        let inputs = request.inputs.into_iter().map(|(path, content)| {
+            let path = path.parse::<RelativePath>()?;
+            Ok(Input { path, content })
+        });
+        let inputs = inputs.collect::<Result<Vec<_>, Error>>()?;
+        let cwd = check_cwd(request.cwd.as_deref())?;
+        let mut narrowing = Vec::new();
+        narrowing.extend(skill.map(|skill| skill.layer()));
+        if let Some(overrides) = request.overrides.filter(|overrides| !overrides.is_null()) {
+            let layer =
+                Layer::deserialize(overrides).map_err(|error| Error::invalid(format!("policy_overrides: {error}")))?;
+            narrowing.push(layer.named(LayerName::Request));
+        }
+        let (backend, image) = choose_backend(request.backend.as_deref(), skill, settings)?;
+        let argv = request.kind.parse::<Kind>().and_then(|kind| check_kind(kind, &request.command, &request.args));
+        let mut words = vec![request.command];
+        words.extend(request.args);
+        Ok(Self {
+            caller: by.caller().to_owned(),
+            idempotency: request.idempotency,
+            user_id,
+            agent_id,
+            project_id,
+            task_id: request.task_id,
+            conversation_id: request.conversation_id,
+            skill_id: request.skill_id,
+            backend,
+            image,
+            words,
+            argv,
+            cwd,
+            env: request.env,
+            inputs,
+            layers: layers(settings.operator.clone(), narrowing),
+            access: skill.map_or(Mounts::WIDEST, |skill| skill.mounts()),
+        })
+    }
+
+    /// The verdict on this order with the project's parts in these places.
+    pub(crate) fn decide(&self, places: &Places<'_>, owner: Owner) -> Result<Verdict, Error> {
+        let argv = match &self.argv {
+            Ok(argv) => argv.clone(),
+            Err(denial) => return Ok(Verdict::Deny(denial.clone())),
+        };
+        let mounts = ProjectMounts {
+            inputs: places.inputs.to_owned(),
+            work: places.work.to_owned(),
+            artifacts: places.artifacts.to_owned(),
+            access: self.access,
+            owner: policy::Owner::new(owner.uid, owner.gid)?,
+        };
+        let request = Request {
+            argv,
+            env: self.env.clone(),
+            cwd: Some(self.cwd.clone()),
+            root: self.image.clone().map_or(Root::Host, Root::Docker),
+            workspace: policy::Workspace::Project(Box::new(mounts)),
+            read_only: Vec::new(),
+        };
+        Ok(decide(&request, &self.layers))
+    }
+}
+
+/// Everybody's say in an exec of a server.
+pub(crate) fn layers(operator: Layer, narrowing: Vec<Layer>) -> Layers {
+    let ceilings = Ceilings { limits: profile::SERVICE_CEILINGS, set_by: LayerName::System };
+    Layers { system: profile::EXECS, ceilings, operator, narrowing }
+}
+
+fn project(project: Option<&str>, conversation: Option<&str>) -> Result<ProjectId, Error> {
+    let name = project
+        .or(conversation)
+        .ok_or_else(|| Error::invalid("project_id is missing, and there is no conversation_id to stand in for it"))?;
+    Ok(name.parse()?)
+}
+
+/// A skill that names docker runs there and nowhere else.
+fn choose_backend(
+    asked: Option<&str>,
+    skill: Option<&Arc<Skill>>,
+    settings: &Settings,
+) -> Result<(Backend, Option<DockerImage>), Error> {
+    let asked = asked.map(str::parse::<Backend>).transpose()?;
+    let needs_docker = skill.is_some_and(|skill| skill.runtime.kind == RuntimeKind::Docker);
+    let backend = match (asked, needs_docker) {
+        (Some(Backend::Native), true) => {
+            return Err(Error::invalid("backend: this skill needs docker, so it cannot run natively"));
+        }
+        (Some(asked), _) => asked,
+        (None, true) => Backend::Docker,
+        (None, false) => Backend::Native,
+    };
+    let image = match backend {
+        Backend::Native => None,
+        Backend::Docker | Backend::Gvisor => {
+            let named = skill.and_then(|skill| skill.runtime.image.as_deref());
+            Some(named.map_or_else(|| Ok(settings.image.clone()), str::parse)?)
+        }
+    };
+    Ok((backend, image))
+}

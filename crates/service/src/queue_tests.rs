@@ -1,0 +1,145 @@
+//! The line against a model that is slow and plain, and the tasks that stand in it.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Debug, Clone)]
+enum Act {
+    Enter(usize),
+    /// One of those who run ends.
+    End(usize),
+    /// One of those who wait gives up.
+    Leave(usize),
+    Bound(u32, u32),
+}
+
+/// A list of everybody in the order in which they came, and of who was called when.
+#[derive(Debug)]
+struct Model {
+    bounds: Bounds,
+    running: Vec<(Ticket, usize)>,
+    waiting: Vec<(Ticket, usize)>,
+    /// Users in the order of their turns: whoever starts to wait, or was just called, is last.
+    turns: Vec<usize>,
+}
+
+impl Model {
+    fn has_room(&self, user: usize) -> bool {
+        let own = self.running.iter().filter(|(_, other)| *other == user).count();
+        self.running.len() < self.bounds.running as usize && own < self.bounds.running_per_user as usize
+    }
+
+    fn call(&mut self) -> Vec<Ticket> {
+        let mut called = Vec::new();
+        while let Some(user) = self.turns.iter().copied().find(|user| self.has_room(*user)) {
+            let index = self.waiting.iter().position(|(_, other)| *other == user).expect("somebody waits");
+            let (ticket, _) = self.waiting.remove(index);
+            self.running.push((ticket, user));
+            called.push(ticket);
+            self.turns.retain(|other| *other != user);
+            if self.waiting.iter().any(|(_, other)| *other == user) {
+                self.turns.push(user);
+            }
+        }
+        called
+    }
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        5 => (0..4_usize).prop_map(Act::Enter),
+        4 => (0..8_usize).prop_map(Act::End),
+        1 => (0..8_usize).prop_map(Act::Leave),
+        1 => (1..5_u32, 1..4_u32).prop_map(|(running, per_user)| Act::Bound(running, per_user)),
+    ];
+    proptest::collection::vec(act, 0..120)
+}
+
+fn user(number: usize) -> UserId {
+    format!("u{number}").parse().expect("a user")
+}
+
+proptest! {
+    #[test]
+    fn the_line_does_what_the_model_does(acts in acts(), running in 1..5_u32, per_user in 1..4_u32, waiting in 0..6_u32) {
+        let bounds = Bounds { running, running_per_user: per_user, waiting };
+        let mut line = Line::new(bounds);
+        let mut model = Model { bounds, running: vec![], waiting: vec![], turns: vec![] };
+        let mut at_once = Ticket::MAX;
+        for act in acts {
+            match act {
+                Act::Enter(number) => {
+                    let entered = line.enter(&user(number));
+                    if model.has_room(number) {
+                        prop_assert_eq!(entered, Entered::Running);
+                        at_once -= 1;
+                        model.running.push((at_once, number));
+                    } else if model.waiting.len() >= model.bounds.waiting as usize {
+                        prop_assert_eq!(entered, Entered::Full);
+                    } else {
+                        let Entered::Waiting(ticket) = entered else { return Err(TestCaseError::fail("must wait")) };
+                        model.waiting.push((ticket, number));
+                        if !model.turns.contains(&number) {
+                            model.turns.push(number);
+                        }
+                    }
+                }
+                Act::End(index) if !model.running.is_empty() => {
+                    let (_, number) = model.running.remove(index % model.running.len());
+                    prop_assert_eq!(line.release(&user(number)), model.call());
+                }
+                Act::Leave(index) if !model.waiting.is_empty() => {
+                    let (ticket, number) = model.waiting.remove(index % model.waiting.len());
+                    if model.waiting.iter().all(|(_, other)| *other != number) {
+                        model.turns.retain(|other| *other != number);
+                    }
+                    line.leave(&user(number), ticket);
+                }
+                Act::End(_) | Act::Leave(_) => {}
+                Act::Bound(running, running_per_user) => {
+                    let bounds = Bounds { running, running_per_user, ..model.bounds };
+                    model.bounds = bounds;
+                    prop_assert_eq!(line.set_bounds(bounds), model.call());
+                }
+            }
+            prop_assert_eq!(line.running() as usize, model.running.len());
+            prop_assert_eq!(line.waiting(), model.waiting.len());
+            prop_assert_eq!(line.rotation.len(), line.waiting.len());
+        }
+    }
+}
+
+#[test]
+fn one_user_with_many_does_not_keep_another_waiting() {
+    let mut line = Line::new(Bounds { running: 1, running_per_user: 1, waiting: 100 });
+    let (many, one) = (user(0), user(1));
+    assert_eq!(line.enter(&many), Entered::Running);
+    let own: Vec<_> = (0..10).map(|_| line.enter(&many)).collect();
+    let Entered::Waiting(late) = line.enter(&one) else { panic!("somebody runs") };
+    let Entered::Waiting(first) = own[0] else { panic!("somebody runs") };
+    assert_eq!(line.release(&many), [first]);
+    assert_eq!(line.release(&many), [late]);
+}
+
+#[tokio::test]
+async fn a_slot_goes_to_the_next_also_when_somebody_gave_up() {
+    let turns = Turns::new(Bounds { running: 1, running_per_user: 1, waiting: 8 });
+    let Some(Admission::Now(slot)) = turns.enter(&user(0)) else { panic!("it is free") };
+    let Some(Admission::Later(given_up)) = turns.enter(&user(1)) else { panic!("it is taken") };
+    let Some(Admission::Later(mut called)) = turns.enter(&user(2)) else { panic!("it is taken") };
+    let Some(Admission::Later(mut last)) = turns.enter(&user(3)) else { panic!("it is taken") };
+    drop(given_up);
+    drop(slot);
+    // Called, and gone before it took what it was given.
+    let slot = called.turn().await.expect("a turn");
+    drop(slot);
+    let _slot = last.turn().await.expect("a turn");
+    drop(called);
+    assert_eq!(turns.counts(), (1, 0));
+    let Some(Admission::Later(unheard)) = turns.enter(&user(4)) else { panic!("it is taken") };
+    drop(_slot);
+    assert_eq!(turns.counts(), (1, 0));
+    drop(unheard);
+    assert_eq!(turns.counts(), (0, 0));
+}

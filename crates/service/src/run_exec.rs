@@ -1,0 +1,315 @@
+//! One exec in a task of its own, from its intent to its ending: recorded, in line, prepared, run, collected, ended.
+//!
+//! Whatever fails after the intent becomes an ending. Files are touched in two places only, each on a thread where it
+//! may block: before the box, and when all its processes are dead.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use executor::{Outcome, Streams};
+use policy::{Access, Grant, Limits, Verdict};
+use record::{Intent, Kept, NewExec, Start, Status};
+use serde_json::{Value, json};
+use tokio::sync::{oneshot, watch};
+use workspace::{ExecFiles, Owner, Project, Stream};
+
+use crate::backend::{Reins, Started};
+use crate::capture::capture;
+use crate::error::{Error, causes};
+use crate::live::{Cancellation, Live, Registration, Stage};
+use crate::order::{Order, Places};
+use crate::outcome::{RUNTIME_ERROR, Told};
+use crate::queue::{Admission, Slot};
+use crate::service::{Service, milliseconds, now};
+use crate::submit::Submitted;
+
+#[derive(Debug)]
+pub(crate) struct Exec {
+    pub(crate) service: Service,
+    pub(crate) order: Order,
+    pub(crate) owner: Owner,
+    pub(crate) intent: NewExec,
+    pub(crate) live: Arc<Live>,
+    pub(crate) registration: Registration,
+    pub(crate) limits: Limits,
+}
+
+/// What is known of an exec when its box is gone, or was never there.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) told: Told,
+    pub(crate) duration: Option<Duration>,
+    pub(crate) protections: Option<Value>,
+    pub(crate) cpu: Option<Duration>,
+    pub(crate) peak_memory_bytes: Option<u64>,
+    pub(crate) stdout: Kept,
+    pub(crate) stderr: Kept,
+}
+
+impl Ran {
+    pub(crate) fn never(told: Told) -> Self {
+        Self {
+            told,
+            duration: None,
+            protections: None,
+            cpu: None,
+            peak_memory_bytes: None,
+            stdout: Kept::Whole,
+            stderr: Kept::Whole,
+        }
+    }
+}
+
+impl Exec {
+    /// The whole life. Whoever asked is answered when the intent is on record.
+    pub(crate) async fn live(mut self, admission: Admission, answer: oneshot::Sender<Result<Submitted, Error>>) {
+        let exec_id = self.intent.exec_id.clone();
+        match self.service.inner.store.intend(self.intent.clone()).await {
+            Ok(Intent::Recorded) => {}
+            Ok(Intent::Known { exec_id, body_digest }) => {
+                drop(admission);
+                let known = self.service.known(&self.order, exec_id, body_digest).await;
+                let _ = answer.send(known);
+                return;
+            }
+            Err(error) => {
+                // It may be on record all the same; then it must not stay there without an ending.
+                let is_unclear = matches!(error, record::Error::Unconfirmed(_));
+                let _ = answer.send(Err(error.into()));
+                if is_unclear {
+                    let told = Told::failed(RUNTIME_ERROR, "the record did not confirm the intent, so nothing was run");
+                    self.conclude(Ran::never(told), None).await;
+                }
+                return;
+            }
+        }
+        let status = self.intent.start.status();
+        self.live.set_stage(Stage::At(status));
+        // Nobody may be listening any more; the exec runs all the same.
+        let _ = answer.send(Ok(Submitted { exec_id, status, known: false }));
+        match self.take_turn(admission).await {
+            Ok(slot) => {
+                let ran = self.run().await;
+                self.conclude(ran, Some(slot)).await;
+            }
+            Err(told) => self.conclude(Ran::never(told), None).await,
+        }
+    }
+
+    async fn take_turn(&mut self, admission: Admission) -> Result<Slot, Told> {
+        let mut place = match admission {
+            Admission::Now(slot) => return Ok(slot),
+            Admission::Later(place) => place,
+        };
+        let slot = tokio::select! {
+            biased;
+            by = self.live.cancelled() => return Err(Told::cancelled(by)),
+            slot = place.turn() => slot,
+        };
+        let slot = slot.ok_or_else(|| Told::failed(RUNTIME_ERROR, "the queue was closed"))?;
+        let started_at = now();
+        match self.service.inner.store.begin(&self.intent.exec_id, started_at).await {
+            Ok(()) => {
+                self.intent.start = Start::Running { started_at };
+                self.live.set_stage(Stage::At(Status::Running));
+                Ok(slot)
+            }
+            Err(error) => {
+                tracing::error!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not record a start");
+                Err(Told::failed(RUNTIME_ERROR, "its start could not be recorded, so it was not run"))
+            }
+        }
+    }
+
+    async fn run(&mut self) -> Ran {
+        let (project, files) = match self.prepare().await {
+            Ok(prepared) => prepared,
+            Err(told) => return Ran::never(told),
+        };
+        let ran = match self.grant(&project, &files) {
+            Ok(grant) => self.run_box(grant, &files).await,
+            Err(told) => Ran::never(told),
+        };
+        self.collect(files, ran).await
+    }
+
+    async fn prepare(&mut self) -> Result<(Project, ExecFiles), Told> {
+        let workspaces = self.service.inner.workspaces.clone();
+        let (user, agent) = (self.intent.user_id.as_str().to_owned(), self.intent.agent_id.as_str().to_owned());
+        let (project, owner) = (self.order.project_id.clone(), self.owner);
+        let exec_id = self.intent.exec_id.as_str().to_owned();
+        let inputs = std::mem::take(&mut self.order.inputs);
+        let prepared = Service::blocking(move || {
+            let exec_id: workspace::ExecId = exec_id.parse()?;
+            let workspace = workspaces.workspace(&user.parse()?, &agent.parse()?, owner)?;
+            let project = workspace.project(&project)?;
+            project.write_inputs(&exec_id, &inputs)?;
+            let files = project.begin(&exec_id)?;
+            Ok((project, files))
+        });
+        let (project, files) = prepared.await.map_err(|error| Told::failed(error.code(), error.to_string()))?;
+        self.live.set_output(files.output(Stream::Stdout).clone(), files.output(Stream::Stderr).clone());
+        Ok((project, files))
+    }
+
+    /// Asked again, now with the directories that were opened.
+    fn grant(&self, project: &Project, files: &ExecFiles) -> Result<Grant, Told> {
+        let places = Places {
+            inputs: project.inputs().path(),
+            work: project.work().path(),
+            artifacts: files.artifacts().path(),
+        };
+        match self.order.decide(&places, self.owner) {
+            Ok(Verdict::Allow(grant)) => Ok(grant),
+            Ok(Verdict::Ask(_) | Verdict::Deny(_)) | Err(_) => {
+                tracing::error!(exec_id = %self.intent.exec_id, "the directories of a project are not allowed in a box");
+                Err(Told::failed(RUNTIME_ERROR, "the project's directories cannot be shown to a box"))
+            }
+        }
+    }
+
+    async fn run_box(&self, grant: Grant, files: &ExecFiles) -> Ran {
+        let began = Instant::now();
+        let started = tokio::select! {
+            biased;
+            started = self.service.inner.start(self.order.backend, grant, self.intent.exec_id.as_str()) => started,
+            by = self.live.cancelled() => return Ran::never(Told::cancelled(by)),
+        };
+        let mut started = match started {
+            Ok(started) => started,
+            Err(error) => return Ran::never(self.explain(&error)),
+        };
+        self.service.inner.counters.set_up(began.elapsed());
+        let protections = Some(json!(started.protections()));
+        let Some(Streams::Pipes { stdin, stdout, stderr }) = started.take_streams() else {
+            return Ran::never(Told::failed(RUNTIME_ERROR, "the box has no streams"));
+        };
+        // An empty input, and not one that never ends.
+        drop(stdin);
+        let (tell, over) = watch::channel(false);
+        let wait = async {
+            let outcome = self.wait(started).await;
+            tell.send_replace(true);
+            outcome
+        };
+        let capture = |pipe, stream: Stream, limit, over| {
+            capture(pipe, stream, files.output(stream).clone(), limit, &self.live, over)
+        };
+        let (outcome, stdout, stderr) = tokio::join!(
+            wait,
+            capture(stdout, Stream::Stdout, self.limits.stdout_bytes, over.clone()),
+            capture(stderr, Stream::Stderr, self.limits.stderr_bytes, over),
+        );
+        let told = match (self.live.cancellation(), &outcome) {
+            (Some(by), _) => Told::cancelled(by),
+            (None, Ok(outcome)) => Told::of_outcome(outcome, self.limits.timeout_ms, self.limits.memory_mb),
+            (None, Err(error)) => self.explain(error),
+        };
+        let outcome = outcome.ok();
+        Ran {
+            told,
+            duration: Some(outcome.as_ref().map_or_else(|| began.elapsed(), |outcome| outcome.duration)),
+            protections,
+            cpu: outcome.as_ref().map(|outcome| outcome.usage.cpu),
+            peak_memory_bytes: outcome.as_ref().map(|outcome| outcome.usage.peak_memory_bytes),
+            stdout,
+            stderr,
+        }
+    }
+
+    /// Waits for the end of the box, or brings it about.
+    async fn wait(&self, started: Started) -> Result<Outcome, executor::Error> {
+        let reins: Reins = started.reins();
+        let over = started.wait();
+        tokio::pin!(over);
+        let by = tokio::select! {
+            biased;
+            outcome = &mut over => return outcome,
+            by = self.live.cancelled() => by,
+        };
+        let stop = async {
+            match by {
+                Cancellation::ByCaller => reins.stop().await,
+                Cancellation::ServerStops => reins.kill(),
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            biased;
+            outcome = &mut over => outcome,
+            never = stop => never,
+        }
+    }
+
+    fn explain(&self, error: &executor::Error) -> Told {
+        let told = Told::of_error(error);
+        if told.exit_code.is_none() {
+            tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(error), "a box could not be made");
+        }
+        told
+    }
+
+    /// Takes over what the box left. Nothing of it can fail the exec but its size, and a disk that does not work.
+    async fn collect(&self, files: ExecFiles, ran: Ran) -> Ran {
+        let bytes_max = self.limits.artifacts_bytes;
+        let Ran { told, .. } = &ran;
+        let (told, meta) = (told.clone(), self.meta(&ran));
+        let exec_id = self.intent.exec_id.clone();
+        let collected = Service::blocking(move || {
+            let collected = files.collect(bytes_max)?;
+            if let Some(error) = collected.residue() {
+                tracing::warn!(%exec_id, %error, "could not remove all that a box left");
+            }
+            let told = told.with_extent(collected.extent(), bytes_max);
+            let mut meta = meta;
+            meta["status"] = json!(Status::from(told.status));
+            meta["exit_code"] = json!(told.exit_code);
+            meta["error_reason"] = json!(told.reason);
+            meta["skipped"] = json!(collected.skipped());
+            meta["skipped_total"] = json!(collected.skipped_total());
+            collected.finish(&meta)?;
+            Ok(told)
+        });
+        match collected.await {
+            Ok(told) => Ran { told, ..ran },
+            Err(_) if ran.told.reason.is_some() => ran,
+            Err(_) => {
+                let exit_code = ran.told.exit_code;
+                let told =
+                    Told::failed(RUNTIME_ERROR, "what it left could not be collected; the server's log says why");
+                Ran { told: Told { exit_code, ..told }, ..ran }
+            }
+        }
+    }
+
+    /// What is known before the artifacts are looked at. Of the environment its keys alone.
+    fn meta(&self, ran: &Ran) -> Value {
+        let mode = |access| match access {
+            Access::Empty => "empty",
+            Access::ReadOnly => "ro",
+            Access::ReadWrite => "rw",
+        };
+        let mount = |name: &str, access| {
+            let source = match name {
+                "artifacts" => self.intent.artifacts_path.clone(),
+                name => format!("projects/{}/{name}", self.order.project_id),
+            };
+            json!({ "source": source, "target": format!("/workspace/{name}"), "mode": mode(access) })
+        };
+        let access = self.order.access;
+        json!({
+            "exec_id": self.intent.exec_id,
+            "project_id": self.intent.project_id,
+            "backend": self.intent.backend,
+            "image": self.intent.image,
+            "env_keys": self.intent.env_keys,
+            "policy_snapshot": self.intent.policy_snapshot,
+            "duration_ms": ran.duration.map(milliseconds),
+            "stdout_truncated": ran.stdout == Kept::Truncated,
+            "stderr_truncated": ran.stderr == Kept::Truncated,
+            "docker_mounts": [
+                mount("inputs", access.inputs), mount("work", access.work), mount("artifacts", access.artifacts),
+            ],
+        })
+    }
+}

@@ -1,0 +1,103 @@
+//! What a server holds: the record, the files, the hands, and who waits. Cheap to clone.
+//!
+//! Only state lives here; each use case has a file of its own with its `impl Service`.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use executor::{Executor, Privilege};
+use record::{AgentId, Exec, ExecId, Store, Timestamp, UserId};
+use workspace::{Owner, Workspaces};
+
+use crate::error::Error;
+use crate::live::Registry;
+use crate::metrics::Counters;
+use crate::open::Auth;
+use crate::principal::Principal;
+use crate::queue::Turns;
+use crate::settings::Settings;
+use crate::skills::Skills;
+
+/// The user ids of workspaces as root: in the range that systemd's table of ids leaves unused, above those that the
+/// executor gives to boxes without a workspace of somebody's.
+const WORKSPACE_UIDS: std::ops::RangeInclusive<u32> = 2_132_000_000..=2_147_000_000;
+
+#[derive(Debug, Clone)]
+pub struct Service {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) auth: Auth,
+    pub(crate) store: Store,
+    pub(crate) workspaces: Arc<Workspaces>,
+    pub(crate) workspaces_path: PathBuf,
+    pub(crate) executor: Executor,
+    pub(crate) docker: executor::docker::Docker,
+    pub(crate) skills: Arc<Skills>,
+    pub(crate) settings: RwLock<Arc<Settings>>,
+    pub(crate) turns: Arc<Turns>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) counters: Counters,
+    pub(crate) uids: Mutex<HashMap<(UserId, AgentId), u32>>,
+    /// Held as long as the server lives: one server for one data directory.
+    pub(crate) _lock: File,
+}
+
+impl Service {
+    /// Whose files a workspace's are on the host.
+    pub(crate) async fn owner_of(&self, user: &UserId, agent: &AgentId) -> Result<Owner, Error> {
+        match self.inner.executor.host().privilege {
+            Privilege::Rootless => return Ok(Owner::server()),
+            Privilege::Root => {}
+        }
+        let key = (user.clone(), agent.clone());
+        let known = self.inner.uids.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
+        let uid = match known {
+            Some(uid) => uid,
+            None => {
+                let uid = self.inner.store.identity(user, agent, WORKSPACE_UIDS, now()).await?;
+                self.inner.uids.lock().unwrap_or_else(PoisonError::into_inner).insert(key, uid);
+                uid
+            }
+        };
+        Ok(Owner { uid, gid: uid })
+    }
+
+    pub(crate) fn settings_now(&self) -> Arc<Settings> {
+        self.inner.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The exec as it is on record, if the asker may see it.
+    pub(crate) async fn recorded(&self, by: &Principal, exec_id: &ExecId) -> Result<Exec, Error> {
+        let found = self.inner.store.exec(exec_id, &by.scope()).await?;
+        found.ok_or_else(|| no_exec(exec_id))
+    }
+
+    /// Does what blocks on a thread where it may.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        match tokio::task::spawn_blocking(work).await {
+            Ok(result) => result,
+            Err(error) => Err(Error::runtime("finish what was begun", &error)),
+        }
+    }
+}
+
+pub(crate) fn no_exec(exec_id: &ExecId) -> Error {
+    Error::NotFound { what: format!("exec {exec_id}") }
+}
+
+pub(crate) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_milliseconds(milliseconds(since).try_into().unwrap_or(i64::MAX))
+}
+
+pub(crate) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,161 @@
+//! From a request to an exec: read, decided, on record, and then in line or running.
+//!
+//! Whoever asked may go away at any moment. So from the intent on, everything happens in a task of the exec's own, which
+//! answers when the intent is on record; nothing that is recorded is ever without somebody who brings it to its end.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use policy::{Denial, Verdict};
+use record::{Digest, ExecId, Intent, NewExec, Reason, Start, Status};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use crate::error::Error;
+use crate::live::Live;
+use crate::order::{Order, Places};
+use crate::principal::Principal;
+use crate::queue::Admission;
+use crate::request::ExecRequest;
+use crate::run_exec::Exec;
+use crate::service::{Service, now};
+
+/// The answer to a request that is allowed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Submitted {
+    pub exec_id: ExecId,
+    pub status: Status,
+    /// Whether the same request was made before; then this is that one, and nothing new runs.
+    pub known: bool,
+}
+
+impl Service {
+    /// Decides, records the intent, and starts the exec or lets it wait.
+    pub async fn submit(&self, by: &Principal, request: ExecRequest) -> Result<Submitted, Error> {
+        let skill = match &request.skill_id {
+            Some(id) => Some(self.find_skill(id).await?),
+            None => None,
+        };
+        let order = Order::read(by, request, skill.as_ref(), &self.settings_now())?;
+        self.admit(order).await
+    }
+
+    pub(crate) async fn admit(&self, order: Order) -> Result<Submitted, Error> {
+        self.inner.registry.check_open()?;
+        let owner = self.owner_of(&order.user_id, &order.agent_id).await?;
+        let exec_id: ExecId = workspace::ExecId::random()?.as_str().parse()?;
+        // The project is opened after the intent is recorded. Until then the question is asked with where it will be,
+        // and it is asked again with what was opened.
+        let project = self.inner.workspaces_path.join(order.user_id.as_str()).join(order.agent_id.as_str());
+        let project = project.join("projects").join(order.project_id.as_str());
+        let (inputs, work, artifacts) = (project.join("inputs"), project.join("work"), project.join("artifacts"));
+        let places = Places { inputs: &inputs, work: &work, artifacts: &artifacts };
+        let effective = match order.decide(&places, owner)? {
+            Verdict::Allow(grant) => grant.effective().clone(),
+            Verdict::Deny(denial) => return self.deny(&order, exec_id, denial).await,
+            // No rule asks yet, and what nobody can answer must not run.
+            Verdict::Ask(_) => {
+                return Err(Error::Runtime { message: "nobody can be asked to approve this".to_owned() });
+            }
+        };
+        let admission = self.inner.turns.enter(&order.user_id).ok_or(Error::QueueFull)?;
+        let start = match &admission {
+            Admission::Now(_) => Start::Running { started_at: now() },
+            Admission::Later(_) => Start::Queued,
+        };
+        let live = Arc::new(Live::new(exec_id.clone(), order.user_id.clone(), order.agent_id.clone()));
+        let registration = self.inner.registry.register(live.clone())?;
+        let intent = order.intent(exec_id, json!(effective), start);
+        let (answer, answered) = oneshot::channel();
+        let exec = Exec { service: self.clone(), order, owner, intent, live, registration, limits: effective.limits };
+        tokio::spawn(exec.live(admission, answer));
+        match answered.await {
+            Ok(submitted) => submitted,
+            Err(_) => Err(Error::Runtime { message: "the exec's task ended without an answer".to_owned() }),
+        }
+    }
+
+    /// A denied request is on record, and ends there.
+    async fn deny(&self, order: &Order, exec_id: ExecId, denial: Denial) -> Result<Submitted, Error> {
+        let reason = Reason { code: "POLICY_DENIED".to_owned(), message: denial.message.clone() };
+        let intent = order.intent(exec_id.clone(), denied_policy(order, &denial), Start::Denied(reason));
+        let backend = intent.backend.clone();
+        let exec_id = match self.inner.store.intend(intent).await? {
+            Intent::Recorded => {
+                self.inner.counters.ended(Status::PolicyDenied, &backend);
+                exec_id
+            }
+            Intent::Known { exec_id, body_digest } => {
+                order.check_same(body_digest)?;
+                exec_id
+            }
+        };
+        Err(Error::Denied { denial: Box::new(denial), exec_id })
+    }
+
+    pub(crate) async fn known(&self, order: &Order, exec_id: ExecId, digest: Digest) -> Result<Submitted, Error> {
+        order.check_same(digest)?;
+        let found = self.inner.store.exec(&exec_id, &record::Scope::All).await?;
+        let status = found.map_or(Status::Running, |exec| exec.summary.status);
+        Ok(Submitted { exec_id, status, known: true })
+    }
+}
+
+impl Order {
+    fn intent(&self, exec_id: ExecId, policy_snapshot: Value, start: Start) -> NewExec {
+        let artifacts_path = format!("projects/{}/artifacts/{exec_id}", self.project_id);
+        let (cmd, args) = self.words.split_first().map(|(cmd, args)| (cmd.clone(), args.to_vec())).unwrap_or_default();
+        NewExec {
+            exec_id,
+            user_id: self.user_id.clone(),
+            agent_id: self.agent_id.clone(),
+            caller: self.caller.clone(),
+            idempotency: self.idempotency.as_ref().map(|idempotency| record::Idempotency {
+                key: idempotency.key.clone(),
+                body_digest: Digest::from_bytes(idempotency.body_digest),
+            }),
+            project_id: self.project_id.as_str().to_owned(),
+            task_id: self.task_id.clone(),
+            conversation_id: self.conversation_id.clone(),
+            skill_id: self.skill_id.clone(),
+            backend: self.backend.key().to_owned(),
+            image: self.image.as_ref().map(|image| image.as_str().to_owned()),
+            cmd,
+            args,
+            cwd: show(&self.cwd),
+            env_keys: self.env.keys().cloned().collect(),
+            policy_snapshot,
+            artifacts_path,
+            created_at: now(),
+            start,
+        }
+    }
+
+    fn check_same(&self, recorded: Digest) -> Result<(), Error> {
+        match &self.idempotency {
+            Some(own) if Digest::from_bytes(own.body_digest) == recorded => Ok(()),
+            Some(_) | None => Err(Error::Conflict {
+                message: "this Idempotency-Key was used before, for another request; use a new one".to_owned(),
+            }),
+        }
+    }
+}
+
+/// The policy that was in force where there was one, and what it refused.
+fn denied_policy(order: &Order, denial: &Denial) -> Value {
+    let show = |value: Option<u64>| denial.field.zip(value).map(|(field, value)| field.quantity(value));
+    let mut snapshot = policy::merge(&order.layers).map_or_else(|_| json!({}), |effective| json!(effective));
+    snapshot["denied"] = json!({
+        "code": denial.code,
+        "field": denial.field,
+        "asked": show(denial.asked),
+        "allowed": show(denial.allowed),
+        "layer": denial.layer,
+    });
+    snapshot
+}
+
+fn show(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}

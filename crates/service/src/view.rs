@@ -1,0 +1,158 @@
+//! An exec as callers see it, with the names that the interface has; serialises as that.
+
+use record::{AgentId, Ending, Exec, ExecId, Kept, NewExec, Reason, Start, Status, Summary, Timestamp, UserId};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::outcome::{BACKEND_UNAVAILABLE, RUNTIME_ERROR};
+
+/// One line of a list.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ExecSummary {
+    pub exec_id: ExecId,
+    pub user_id: UserId,
+    pub agent_id: AgentId,
+    pub project_id: String,
+    pub task_id: Option<String>,
+    pub conversation_id: Option<String>,
+    pub skill_id: Option<String>,
+    pub backend: String,
+    pub status: Status,
+    pub exit_code: Option<i32>,
+    pub created_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+    pub duration_ms: Option<u64>,
+    pub artifacts_path: String,
+}
+
+/// Everything that callers can know of one exec.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ExecView {
+    #[serde(flatten)]
+    pub summary: ExecSummary,
+    pub image: Option<String>,
+    pub cmd: String,
+    pub args: Vec<String>,
+    pub cwd: String,
+    pub env_keys: Vec<String>,
+    pub policy_snapshot: Value,
+    pub protections: Option<Value>,
+    pub error_reason: Option<Reason>,
+    pub stdout_truncated: bool,
+    pub stderr_truncated: bool,
+    pub usage: Usage,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    pub cpu_ms: Option<u64>,
+    pub max_rss_bytes: Option<u64>,
+}
+
+impl ExecView {
+    /// The error that an exec amounts to which failed for no reason of its own: its backend was not there, or could not
+    /// make the box. The exec is on record as FAILED.
+    pub fn failure(&self) -> Option<Error> {
+        let reason = self.error_reason.as_ref()?;
+        match reason.code.as_str() {
+            BACKEND_UNAVAILABLE => {
+                Some(Error::BackendUnavailable { backend: self.summary.backend.clone(), why: reason.message.clone() })
+            }
+            RUNTIME_ERROR => Some(Error::Runtime { message: reason.message.clone() }),
+            _ => None,
+        }
+    }
+
+    /// An intent that is on record, before it has an ending.
+    pub(crate) fn intended(exec: &NewExec) -> Self {
+        let started_at = match exec.start {
+            Start::Running { started_at } => Some(started_at),
+            Start::Queued | Start::AwaitingApproval | Start::Denied(_) => None,
+        };
+        Self {
+            summary: ExecSummary {
+                exec_id: exec.exec_id.clone(),
+                user_id: exec.user_id.clone(),
+                agent_id: exec.agent_id.clone(),
+                project_id: exec.project_id.clone(),
+                task_id: exec.task_id.clone(),
+                conversation_id: exec.conversation_id.clone(),
+                skill_id: exec.skill_id.clone(),
+                backend: exec.backend.clone(),
+                status: exec.start.status(),
+                exit_code: None,
+                created_at: exec.created_at,
+                started_at,
+                ended_at: None,
+                duration_ms: None,
+                artifacts_path: exec.artifacts_path.clone(),
+            },
+            image: exec.image.clone(),
+            cmd: exec.cmd.clone(),
+            args: exec.args.clone(),
+            cwd: exec.cwd.clone(),
+            env_keys: exec.env_keys.clone(),
+            policy_snapshot: exec.policy_snapshot.clone(),
+            protections: None,
+            error_reason: None,
+            stdout_truncated: false,
+            stderr_truncated: false,
+            usage: Usage::default(),
+        }
+    }
+
+    pub(crate) fn end(&mut self, ending: &Ending) {
+        self.summary.status = ending.status.into();
+        self.summary.exit_code = ending.exit_code;
+        self.summary.ended_at = Some(ending.ended_at);
+        self.summary.duration_ms = ending.duration_ms;
+        self.protections = ending.protections.clone();
+        self.error_reason = ending.error_reason.clone();
+        self.stdout_truncated = ending.stdout == Kept::Truncated;
+        self.stderr_truncated = ending.stderr == Kept::Truncated;
+        self.usage = Usage { cpu_ms: ending.cpu_ms, max_rss_bytes: ending.max_rss_bytes };
+    }
+}
+
+impl From<Summary> for ExecSummary {
+    fn from(summary: Summary) -> Self {
+        Self {
+            exec_id: summary.exec_id,
+            user_id: summary.user_id,
+            agent_id: summary.agent_id,
+            project_id: summary.project_id,
+            task_id: summary.task_id,
+            conversation_id: summary.conversation_id,
+            skill_id: summary.skill_id,
+            backend: summary.backend,
+            status: summary.status,
+            exit_code: summary.exit_code,
+            created_at: summary.created_at,
+            started_at: summary.started_at,
+            ended_at: summary.ended_at,
+            duration_ms: summary.duration_ms,
+            artifacts_path: summary.artifacts_path,
+        }
+    }
+}
+
+impl From<Exec> for ExecView {
+    fn from(exec: Exec) -> Self {
+        Self {
+            summary: exec.summary.into(),
+            image: exec.image,
+            cmd: exec.cmd,
+            args: exec.args,
+            cwd: exec.cwd,
+            env_keys: exec.env_keys,
+            policy_snapshot: exec.policy_snapshot,
+            protections: exec.protections,
+            error_reason: exec.error_reason,
+            stdout_truncated: exec.stdout == Kept::Truncated,
+            stderr_truncated: exec.stderr == Kept::Truncated,
+            usage: Usage { cpu_ms: exec.cpu_ms, max_rss_bytes: exec.max_rss_bytes },
+        }
+    }
+}
