@@ -3,14 +3,22 @@
 //! The first lines decide who this process is: started under the jail's name it becomes a jail, before anything
 //! of the command line exists. Otherwise it reads its arguments and calls a verb. No door decides anything.
 
+mod audit;
+mod client;
+mod config;
 mod data;
 mod doctor;
+mod exec;
+mod http;
 mod image;
 mod image_docker;
+mod logging;
 mod message;
 mod run;
 mod run_report;
+mod serve;
 mod streams;
+mod token;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,6 +46,23 @@ enum Verb {
     /// Root file systems on which boxes can run
     #[command(subcommand)]
     Image(image::ImageCommand),
+    /// Serve execs over HTTP
+    Serve(Box<serve::ServeArguments>),
+    /// Run a script on a server and show its output as it comes
+    Exec(exec::ExecArguments),
+    /// Who may ask a server for what
+    #[command(subcommand)]
+    Token(token::TokenCommand),
+    /// What was recorded, and whether it still is what was recorded
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
+    /// Copy the record to a file, also while a server runs
+    Backup {
+        #[command(flatten)]
+        database: config::DatabaseOverride,
+        /// A file that is not there yet
+        file: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -51,6 +76,11 @@ fn main() -> ExitCode {
         Verb::Run(arguments) => Ok(run::run(&arguments, early.take().unwrap_or_else(Early::begin), &data)),
         Verb::Doctor(arguments) => doctor::run(&arguments, &data),
         Verb::Image(command) => image::run(command, &data).map(|()| ExitCode::SUCCESS),
+        Verb::Serve(arguments) => serve::run(*arguments, &data),
+        Verb::Exec(arguments) => Ok(exec::run(&arguments, &data)),
+        Verb::Token(command) => token::run(command, &data),
+        Verb::Audit(command) => audit::run(command, &data),
+        Verb::Backup { database, file } => audit::back_up(&file, &database, &data),
     });
     result.unwrap_or_else(|message| message.print())
 }

@@ -60,7 +60,7 @@ impl Message {
 
 /// A message may quote a name that somebody chose to steer the reader's terminal: control characters are shown,
 /// not sent, and so are the ones that reverse the direction of writing.
-fn inert(text: &str) -> String {
+pub(crate) fn inert(text: &str) -> String {
     let steering = |c: char| {
         c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
@@ -114,6 +114,18 @@ impl From<Denial> for Message {
 impl From<policy::Error> for Message {
     fn from(error: policy::Error) -> Self {
         Message::new(chain(&error))
+    }
+}
+
+impl From<record::Error> for Message {
+    fn from(error: record::Error) -> Self {
+        Message { code: "RECORD", text: chain(&error), hint: error.hint().map(str::to_owned), exit: BAD_INPUT }
+    }
+}
+
+impl From<service::Error> for Message {
+    fn from(error: service::Error) -> Self {
+        Message { code: error.code(), text: chain(&error), hint: error.hint(), exit: BAD_INPUT }
     }
 }
 

@@ -1,0 +1,227 @@
+//! What a server is told before it starts: `ringwall.toml`, then `RINGWALL_*` variables, then flags; the later wins.
+//!
+//! A key that nobody knows is refused, because a limit that was misspelt is a limit that does not hold. Nothing here
+//! opens the database or looks at the machine. Limits of execs are settings of the service, not of this file.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use record::Database;
+use serde::Deserialize;
+
+use crate::message::Message;
+
+const FILE: &str = "ringwall.toml";
+const DATABASE: &str = "db.sqlite";
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8003);
+const MOST_CONNECTIONS: usize = 512;
+const LARGEST_BODY: usize = 8 << 20;
+
+/// Flags that also have a variable; clap prefers the flag.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Overrides {
+    /// Address and port to listen on [default: 127.0.0.1:8003]
+    #[arg(long, value_name = "ADDR:PORT", env = "RINGWALL_LISTEN", hide_env = true)]
+    pub(crate) listen: Option<SocketAddr>,
+    /// A configuration file [default: ringwall.toml in the data directory, if there is one]
+    #[arg(long, value_name = "FILE", env = "RINGWALL_CONFIG", hide_env = true)]
+    pub(crate) config: Option<PathBuf>,
+    /// A host name under which the server may be addressed, beside loopback; can be repeated
+    #[arg(
+        long = "allow-host",
+        value_name = "NAME",
+        env = "RINGWALL_ALLOWED_HOSTS",
+        hide_env = true,
+        value_delimiter = ','
+    )]
+    pub(crate) allowed_hosts: Vec<String>,
+    /// Connections open at the same time [default: 512]
+    #[arg(long, value_name = "N", env = "RINGWALL_MAX_CONNECTIONS", hide_env = true)]
+    pub(crate) max_connections: Option<usize>,
+    /// The largest body of a request, in bytes [default: 8388608]
+    #[arg(long, value_name = "BYTES", env = "RINGWALL_MAX_BODY_BYTES", hide_env = true)]
+    pub(crate) max_body_bytes: Option<usize>,
+    #[command(flatten)]
+    pub(crate) database: DatabaseOverride,
+    /// The docker client [default: the first `docker` in PATH]
+    #[arg(long, value_name = "FILE", env = "RINGWALL_DOCKER_CLI_PATH", hide_env = true)]
+    pub(crate) docker_cli_path: Option<PathBuf>,
+    /// The docker client's context
+    #[arg(long, value_name = "NAME", env = "RINGWALL_DOCKER_CONTEXT", hide_env = true)]
+    pub(crate) docker_context: Option<String>,
+    /// Serve everyone as the owner; only on a loopback address
+    #[arg(long)]
+    pub(crate) no_auth: bool,
+}
+
+/// Where the record is; also for the verbs that read it without a server.
+#[derive(Debug, Default, Clone, Args)]
+pub(crate) struct DatabaseOverride {
+    /// postgres://… instead of db.sqlite in the data directory
+    #[arg(long, value_name = "URL", env = "RINGWALL_DATABASE_URL", hide_env = true, hide_env_values = true)]
+    pub(crate) database_url: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    server: Server,
+    database: DatabaseTable,
+    docker: Docker,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Server {
+    listen: Option<SocketAddr>,
+    allowed_hosts: Vec<String>,
+    max_connections: Option<usize>,
+    max_body_bytes: Option<usize>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct DatabaseTable {
+    url: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Docker {
+    cli_path: Option<PathBuf>,
+    context: Option<String>,
+}
+
+/// Whether callers have to say who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Authentication {
+    Tokens,
+    Nobody,
+}
+
+/// Everything resolved.
+#[derive(Debug)]
+pub(crate) struct ServerConfig {
+    pub(crate) data: PathBuf,
+    pub(crate) listen: SocketAddr,
+    pub(crate) allowed_hosts: Vec<String>,
+    pub(crate) max_connections: usize,
+    pub(crate) max_body_bytes: usize,
+    pub(crate) database: Database,
+    pub(crate) docker_cli_path: Option<PathBuf>,
+    pub(crate) docker_context: Option<String>,
+    pub(crate) authentication: Authentication,
+}
+
+/// Puts the three layers together.
+pub(crate) fn resolve(data: &Path, flags: Overrides) -> Result<ServerConfig, Message> {
+    let file = read(data, flags.config.as_deref())?;
+    let hosts = flags.allowed_hosts.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>();
+    let config = ServerConfig {
+        listen: flags.listen.or(file.server.listen).unwrap_or(LISTEN),
+        allowed_hosts: if hosts.is_empty() { file.server.allowed_hosts } else { hosts },
+        max_connections: flags.max_connections.or(file.server.max_connections).unwrap_or(MOST_CONNECTIONS),
+        max_body_bytes: flags.max_body_bytes.or(file.server.max_body_bytes).unwrap_or(LARGEST_BODY),
+        database: choose_database(data, flags.database.database_url.or(file.database.url)),
+        docker_cli_path: flags.docker_cli_path.or(file.docker.cli_path),
+        docker_context: flags.docker_context.or(file.docker.context),
+        authentication: if flags.no_auth { Authentication::Nobody } else { Authentication::Tokens },
+        data: data.to_owned(),
+    };
+    if config.max_connections == 0 || config.max_connections > tokio::sync::Semaphore::MAX_PERMITS {
+        return Err(Message::new(format!("max_connections {}: not a number of connections", config.max_connections)));
+    }
+    if config.authentication == Authentication::Nobody && !config.listen.ip().is_loopback() {
+        return Err(Message::new(format!(
+            "--no-auth on {}: everyone who reaches it would be the owner",
+            config.listen
+        ))
+        .with_hint("listen on a loopback address such as 127.0.0.1:8003, or leave --no-auth out"));
+    }
+    Ok(config)
+}
+
+/// The database that a server with the same data directory uses.
+pub(crate) fn database(data: &Path, flags: &DatabaseOverride) -> Result<Database, Message> {
+    let url = match &flags.database_url {
+        Some(url) => Some(url.clone()),
+        None => read(data, None)?.database.url,
+    };
+    Ok(choose_database(data, url))
+}
+
+fn choose_database(data: &Path, url: Option<String>) -> Database {
+    url.map_or_else(|| Database::Sqlite(data.join(DATABASE)), Database::Postgres)
+}
+
+/// A file that was asked for has to be there; the usual one does not.
+fn read(data: &Path, asked: Option<&Path>) -> Result<File, Message> {
+    let path = asked.map_or_else(|| data.join(FILE), Path::to_owned);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && asked.is_none() => return Ok(File::default()),
+        Err(error) => return Err(Message::new(format!("{}: {error}", path.display()))),
+    };
+    // The message alone: the whole error quotes the line, which may be the one with the database's password.
+    toml::from_str(&text).map_err(|error| {
+        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        Message::new(format!("{}, line {line}: {}", path.display(), error.message()))
+            .with_hint("docs/api.md lists the keys of ringwall.toml")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_file(text: &str, flags: Overrides) -> Result<ServerConfig, Message> {
+        let data = tempfile::tempdir().unwrap();
+        std::fs::write(data.path().join(FILE), text).unwrap();
+        resolve(data.path(), flags)
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_the_file_over_defaults() {
+        let text = "[server]\nlisten = '127.0.0.1:1'\nmax_connections = 7\nallowed_hosts = ['a']\n[database]\nurl = 'postgres://x'\n";
+        let plain = with_file(text, Overrides::default()).unwrap();
+        assert_eq!((plain.listen.port(), plain.max_connections, plain.max_body_bytes), (1, 7, LARGEST_BODY));
+        assert!(matches!(plain.database, Database::Postgres(_)));
+        let flags = Overrides {
+            listen: Some("127.0.0.1:2".parse().unwrap()),
+            allowed_hosts: vec!["b".into()],
+            ..Default::default()
+        };
+        let flagged = with_file(text, flags).unwrap();
+        assert_eq!((flagged.listen.port(), flagged.allowed_hosts), (2, vec!["b".to_owned()]));
+    }
+
+    #[test]
+    fn unknown_keys_and_sections_are_refused() {
+        for text in [
+            "[server]\nlistne = '127.0.0.1:1'\n",
+            "[sever]\n",
+            "[docker]\nclient = 'x'\n",
+            "[server]\nno_auth = true\n",
+        ] {
+            assert!(with_file(text, Overrides::default()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_the_owner_from_afar() {
+        let open =
+            |listen: &str| Overrides { listen: Some(listen.parse().unwrap()), no_auth: true, ..Default::default() };
+        for bad in ["0.0.0.0:1", "[::]:1", "192.0.2.1:1"] {
+            assert!(with_file("", open(bad)).is_err(), "{bad}");
+        }
+        assert!(with_file("", open("127.0.0.1:1")).is_ok());
+        assert!(with_file("", open("[::1]:1")).is_ok());
+    }
+
+    #[test]
+    fn a_mistake_beside_a_password_does_not_print_it() {
+        let error = with_file("[database]\nurl = 'postgres://u:hunter2@h/d' x\n", Overrides::default()).unwrap_err();
+        assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+    }
+}

@@ -1,0 +1,99 @@
+//! Who may call a route. The token is all that counts; the service asks again what its holder may see and do.
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use service::Holder;
+
+use super::Door;
+use super::problem::Problem;
+
+/// The least role that a route needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Nobody is asked for a token.
+    Open,
+    /// Every holder of a token.
+    Agent,
+    Operator,
+    Owner,
+}
+
+impl Access {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Access::Open => "open",
+            Access::Agent => "agent",
+            Access::Operator => "operator",
+            Access::Owner => "owner",
+        }
+    }
+
+    const fn allows(self, holder: &Holder) -> bool {
+        match (self, holder) {
+            (Access::Open | Access::Agent, _) | (_, Holder::Owner) | (Access::Operator, Holder::Operator) => true,
+            (Access::Operator | Access::Owner, _) => false,
+        }
+    }
+}
+
+/// Lets a request through to its handler, with its principal.
+pub(crate) async fn admit(
+    State((door, access)): State<(Door, Access)>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    if access == Access::Open {
+        return Ok(next.run(request).await);
+    }
+    let principal = door.service.authenticate(bearer(request.headers())).await?;
+    if !access.allows(principal.holder()) {
+        let message =
+            format!("this needs a token of the role {}; yours is {}", access.word(), principal.holder().role());
+        return Err(Problem::new(StatusCode::FORBIDDEN, "FORBIDDEN", message));
+    }
+    request.extensions_mut().insert(principal);
+    Ok(next.run(request).await)
+}
+
+/// The one token of a request. Two headers are none: whoever is in between might have looked at the other.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (value, another) = (values.next()?, values.next());
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    let is_one = another.is_none() && scheme.eq_ignore_ascii_case("bearer");
+    Some(token.trim()).filter(|token| is_one && !token.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_are_a_ladder() {
+        let user: service::UserId = "u".parse().unwrap();
+        let holders =
+            [Holder::Owner, Holder::Operator, Holder::User(user.clone()), Holder::Agent(user, "a".parse().unwrap())];
+        let allowed = |access: Access| holders.each_ref().map(|holder| access.allows(holder));
+        assert_eq!(allowed(Access::Agent), [true; 4]);
+        assert_eq!(allowed(Access::Operator), [true, true, false, false]);
+        assert_eq!(allowed(Access::Owner), [true, false, false, false]);
+    }
+
+    #[test]
+    fn a_token_is_the_only_one() {
+        let found = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(header::AUTHORIZATION, value.parse().unwrap());
+            }
+            bearer(&headers).map(str::to_owned)
+        };
+        assert_eq!(found(&["Bearer x"]).as_deref(), Some("x"));
+        assert_eq!(found(&["bearer x"]).as_deref(), Some("x"));
+        for none in [&[][..], &["Basic x"], &["Bearer"], &["Bearer "], &["Bearer x", "Bearer x"]] {
+            assert_eq!(found(none), None, "{none:?}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What a request brings: a JSON body of bounded size and time, the words of its query, and single headers.
+//!
+//! Everything malformed is INVALID_ARGUMENT and says what and where; nothing of it is logged, because a body may hold
+//! the values of variables.
+
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{FromRequestParts, Query};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::problem::Problem;
+
+/// For the whole body, however it trickles.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LONGEST_KEY: usize = 255;
+
+/// Reads a whole body as JSON.
+pub(crate) async fn read_json(body: Body, largest: usize) -> Result<Value, Problem> {
+    let too_large = || {
+        Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "BODY_TOO_LARGE",
+            format!("the body is larger than {largest} bytes"),
+        )
+        .with_hint("the operator can raise server.max_body_bytes")
+    };
+    // Refused before any of it is read when its sender says how much there is.
+    if usize::try_from(axum::body::HttpBody::size_hint(&body).lower()).is_ok_and(|announced| announced > largest) {
+        return Err(too_large());
+    }
+    let bytes = match tokio::time::timeout(PATIENCE, to_bytes(body, largest)).await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(error)) if is_about_length(&error) => return Err(too_large()),
+        Ok(Err(_)) => return Err(Problem::invalid("the body could not be read to its end")),
+        Err(_) => {
+            return Err(Problem::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "BODY_TIMEOUT",
+                "the body took longer than 60 seconds",
+            ));
+        }
+    };
+    serde_json::from_slice(&bytes).map_err(|error| Problem::invalid(format!("the body is not JSON: {error}")))
+}
+
+fn is_about_length(error: &axum::Error) -> bool {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if error.to_string().contains("length limit") {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// The body as the form that a route expects.
+pub(crate) fn shape<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
+    serde_json::from_value(body).map_err(|error| Problem::invalid(format!("the body is malformed: {error}")))
+}
+
+/// The query, every word of which has to be known.
+#[derive(Debug)]
+pub(crate) struct Words<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Words<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        match Query::<T>::try_from_uri(&parts.uri) {
+            Ok(Query(words)) => Ok(Words(words)),
+            Err(error) => Err(Problem::invalid(error.body_text())),
+        }
+    }
+}
+
+/// A request's name for itself, and a digest that tells whether another one is the same.
+#[derive(Debug)]
+pub(crate) struct Repeatable {
+    pub(crate) key: String,
+    pub(crate) body_digest: [u8; 32],
+}
+
+/// `Idempotency-Key`, with a digest of what was asked of which route. Two bodies that mean the same are the same, however
+/// their members are ordered and spaced.
+pub(crate) fn repeatable(headers: &HeaderMap, path: &str, body: &Value) -> Result<Option<Repeatable>, Problem> {
+    let mut keys = headers.get_all("idempotency-key").iter();
+    let (key, another) = (keys.next(), keys.next());
+    let Some(key) = key else { return Ok(None) };
+    let text = key.to_str().ok().filter(|text| (1..=LONGEST_KEY).contains(&text.len()) && another.is_none());
+    let Some(key) = text else {
+        return Err(Problem::invalid("Idempotency-Key: one header of 1 to 255 printable ASCII characters"));
+    };
+    let digest = Sha256::new().chain_update(path).chain_update([0]).chain_update(body.to_string()).finalize();
+    Ok(Some(Repeatable { key: key.to_owned(), body_digest: digest.into() }))
+}
+
+/// `Prefer: respond-async`.
+pub(crate) fn prefers_async(headers: &HeaderMap) -> bool {
+    let preferences = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    preferences.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("respond-async"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn bodies_are_bounded() {
+        let read = async |text: &str, largest| {
+            read_json(Body::from(text.to_owned()), largest).await.map_err(|problem| problem.code())
+        };
+        assert_eq!(read("[1]", 3).await, Ok(json!([1])));
+        assert_eq!(read("[12]", 3).await, Err("BODY_TOO_LARGE"));
+        assert_eq!(read("[1", 3).await, Err("INVALID_ARGUMENT"));
+        let unannounced = || Body::from_stream(futures::stream::iter(["[1", ",2]"].map(Ok::<_, std::io::Error>)));
+        assert_eq!(read_json(unannounced(), 5).await.unwrap(), json!([1, 2]));
+        assert_eq!(read_json(unannounced(), 4).await.unwrap_err().code(), "BODY_TOO_LARGE");
+    }
+
+    #[test]
+    fn the_same_request_has_the_same_digest() {
+        let mut headers = HeaderMap::new();
+        assert!(repeatable(&headers, "/a", &json!({})).unwrap().is_none());
+        headers.insert("idempotency-key", "k".parse().unwrap());
+        let digest = |path, body: &str| {
+            repeatable(&headers, path, &serde_json::from_str(body).unwrap()).unwrap().unwrap().body_digest
+        };
+        assert_eq!(digest("/a", r#"{"x":1,"y":2}"#), digest("/a", r#"{ "y": 2, "x": 1 }"#));
+        assert_ne!(digest("/a", r#"{"x":1}"#), digest("/a", r#"{"x":2}"#));
+        assert_ne!(digest("/a", r#"{"x":1}"#), digest("/b", r#"{"x":1}"#));
+        headers.append("idempotency-key", "l".parse().unwrap());
+        assert!(repeatable(&headers, "/a", &json!({})).is_err());
+    }
+
+    #[test]
+    fn a_preference_is_one_word_of_a_list() {
+        let asks = |value: &str| {
+            prefers_async(&HeaderMap::from_iter([(
+                axum::http::HeaderName::from_static("prefer"),
+                value.parse().unwrap(),
+            )]))
+        };
+        assert!(asks("respond-async") && asks("wait=5, Respond-Async"));
+        assert!(!asks("respond-asynchronously") && !asks("return=minimal"));
+    }
+}

@@ -1,0 +1,107 @@
+//! How the server is: whether it is ready, what it can run on, and its counters in Prometheus' text form.
+
+use std::fmt::Write as _;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use service::{Health, Metrics};
+use utoipa::IntoParams;
+
+use super::Door;
+use super::body::Words;
+use super::problem::Problem;
+
+/// There is no door before a box has run, so whoever is answered is answered by a server that is ready.
+#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "it can run a box", body = Object)))]
+pub(crate) async fn healthz() -> Json<Value> {
+    Json(json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION") }))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HealthWords {
+    /// `1`: a real run in each backend that is there
+    probe: Option<String>,
+}
+
+#[utoipa::path(get, path = "/sandbox/health", tag = "server", params(HealthWords),
+    responses((status = 200, description = "backends, paths and what holds", body = Object)))]
+pub(crate) async fn health(
+    State(door): State<Door>,
+    Words(words): Words<HealthWords>,
+) -> Result<Json<Health>, Problem> {
+    let probe = match words.probe.as_deref() {
+        None | Some("0" | "false") => false,
+        Some("1" | "true" | "") => true,
+        Some(_) => return Err(Problem::invalid("probe: 0 or 1")),
+    };
+    Ok(Json(door.service.health(probe).await))
+}
+
+#[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, description = "Prometheus' text form", body = String)))]
+pub(crate) async fn metrics(State(door): State<Door>) -> impl IntoResponse {
+    let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    (kind, exposition(&door.service.metrics()))
+}
+
+fn exposition(metrics: &Metrics) -> String {
+    let mut text = String::from(
+        "# HELP ringwall_execs_total Execs that ended, by status and backend.\n# TYPE ringwall_execs_total counter\n",
+    );
+    for ((status, backend), count) in &metrics.ended {
+        let _ = writeln!(text, "ringwall_execs_total{{status=\"{status}\",backend=\"{}\"}} {count}", plain(backend));
+    }
+    let gauges = [
+        ("ringwall_execs_running", "Execs that run.", u64::from(metrics.running)),
+        ("ringwall_execs_waiting", "Execs that wait for their turn.", metrics.waiting as u64),
+    ];
+    for (name, help, value) in gauges {
+        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n");
+    }
+    let name = "ringwall_box_set_up_seconds";
+    let _ = write!(text, "# HELP {name} From the grant to the command's first instruction.\n# TYPE {name} histogram\n");
+    for (milliseconds, count) in &metrics.set_up.at_most {
+        let seconds = std::time::Duration::from_millis(*milliseconds).as_secs_f64();
+        let _ = writeln!(text, "{name}_bucket{{le=\"{seconds}\"}} {count}");
+    }
+    let (count, sum) = (metrics.set_up.count, metrics.set_up.sum.as_secs_f64());
+    let _ = write!(text, "{name}_bucket{{le=\"+Inf\"}} {count}\n{name}_sum {sum}\n{name}_count {count}\n");
+    text
+}
+
+/// A label's value, in which nothing can end it.
+fn plain(text: &str) -> String {
+    text.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use service::Status;
+
+    use super::*;
+
+    #[test]
+    fn counters_have_their_text_form() {
+        let mut metrics = Metrics { running: 2, waiting: 3, ..Metrics::default() };
+        metrics.ended.insert((Status::Failed, "nat\"ive\n".to_owned()), 7);
+        metrics.set_up.at_most.insert(5, 1);
+        (metrics.set_up.count, metrics.set_up.sum) = (2, Duration::from_millis(1500));
+        let text = exposition(&metrics);
+        for line in [
+            "ringwall_execs_total{status=\"FAILED\",backend=\"native\"} 7\n",
+            "ringwall_execs_running 2\n",
+            "ringwall_execs_waiting 3\n",
+            "ringwall_box_set_up_seconds_bucket{le=\"0.005\"} 1\n",
+            "ringwall_box_set_up_seconds_bucket{le=\"+Inf\"} 2\n",
+            "ringwall_box_set_up_seconds_sum 1.5\n",
+        ] {
+            assert!(text.contains(line), "{line}{text}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The HTTP door: requests in, calls of the service, answers out. It decides nothing.
+//!
+//! Every request passes the gate (its id, the host and origin check, the log), then, by the table of routes, the question
+//! who is asking, then one handler. Reading order: what arrives (`connections`, `gate`, `host_check`), who may
+//! (`routes`, `access`), what requests bring and how problems are told (`body`, `problem`), then one file per family.
+
+mod connections;
+mod gate;
+mod host_check;
+
+mod access;
+mod routes;
+
+mod body;
+mod problem;
+
+mod artifacts;
+mod audit;
+mod events;
+mod execs;
+mod metrics;
+mod openapi;
+mod settings;
+mod skills;
+mod tokens;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::{from_fn_with_state, map_response};
+use service::Service;
+
+pub(crate) use connections::serve;
+use host_check::Hosts;
+
+/// What every handler has.
+#[derive(Debug, Clone)]
+pub(crate) struct Door {
+    service: Service,
+    hosts: Arc<Hosts>,
+    largest_body: usize,
+}
+
+impl Door {
+    pub(crate) fn new(service: Service, allowed_hosts: &[String], listening: SocketAddr, largest_body: usize) -> Self {
+        Door { service, hosts: Arc::new(Hosts::new(allowed_hosts, listening)), largest_body }
+    }
+}
+
+/// The whole door, without a socket.
+pub(crate) fn app(door: Door) -> Router {
+    routes::build(&door)
+        .fallback(gate::unknown_path)
+        .method_not_allowed_fallback(gate::unknown_method)
+        .layer(map_response(gate::harden))
+        .layer(from_fn_with_state(Arc::clone(&door.hosts), gate::pass))
+        .with_state(door)
+}

@@ -1,0 +1,169 @@
+//! What this door offers, described by the code itself: `/openapi.json` for programs, `/docs` for people.
+//!
+//! The words come from the handlers, who may call each from the table of routes. The page asks nobody else for anything:
+//! no script, no font, no style from elsewhere.
+
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use axum::http::header;
+use axum::response::IntoResponse;
+use serde_json::{Map, Value, json};
+use utoipa::OpenApi;
+
+use super::access::Access;
+use super::routes::ROUTES;
+use super::{artifacts, audit, events, execs, metrics, settings, skills, tokens};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Ringwall", description = "Runs AI agents' code behind one wall."),
+    paths(
+        execs::create,
+        execs::list,
+        execs::show,
+        execs::cancel,
+        artifacts::list,
+        artifacts::download,
+        artifacts::stdout,
+        artifacts::stderr,
+        artifacts::observation,
+        events::follow,
+        skills::list,
+        skills::invoke,
+        settings::show,
+        settings::change,
+        tokens::list,
+        tokens::create,
+        tokens::revoke,
+        audit::list,
+        audit::verify,
+        audit::export,
+        metrics::healthz,
+        metrics::health,
+        metrics::metrics,
+        document,
+        page,
+    )
+)]
+struct Described;
+
+static DOCUMENT: LazyLock<Value> = LazyLock::new(describe);
+
+#[utoipa::path(get, path = "/openapi.json", tag = "server", responses((status = 200, description = "this document", body = Object)))]
+pub(crate) async fn document() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.to_string())
+}
+
+#[utoipa::path(get, path = "/docs", tag = "server", responses((status = 200, description = "this document, for people", body = String)))]
+pub(crate) async fn page() -> impl IntoResponse {
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'; sandbox"),
+    ];
+    (headers, write_page(&DOCUMENT))
+}
+
+/// The document, with who may call what.
+fn describe() -> Value {
+    let mut document = serde_json::to_value(Described::openapi()).unwrap_or_default();
+    document["components"]["securitySchemes"] = json!({ "token": { "type": "http", "scheme": "bearer" } });
+    for route in ROUTES {
+        let path = route.path.replace("{*", "{");
+        let method = route.method.as_str().to_ascii_lowercase();
+        let Some(operation) = document["paths"].get_mut(&path).and_then(|path| path.get_mut(&method)) else { continue };
+        operation["x-access"] = route.access.word().into();
+        operation["security"] = match route.access {
+            Access::Open => json!([]),
+            Access::Agent | Access::Operator | Access::Owner => json!([{ "token": [] }]),
+        };
+    }
+    document
+}
+
+fn write_page(document: &Value) -> String {
+    let mut page = String::from(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Ringwall</title><style>\
+         body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}\
+         code{font:14px ui-monospace,monospace}h2{margin-top:2rem;border-top:1px solid #8884;padding-top:1rem}\
+         li{margin:.2rem 0}</style><h1>Ringwall</h1><p>The same for programs: <code>/openapi.json</code>. Send \
+         <code>Authorization: Bearer &lt;token&gt;</code> where a role is named.</p>",
+    );
+    let nothing = Map::new();
+    for (path, methods) in document["paths"].as_object().unwrap_or(&nothing) {
+        for (method, operation) in methods.as_object().unwrap_or(&nothing) {
+            let _ = write!(page, "<h2><code>{} {}</code></h2>", method.to_ascii_uppercase(), escape(path));
+            let _ = write!(page, "<p>Role: {}</p><ul>", escape(operation["x-access"].as_str().unwrap_or_default()));
+            for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                let text = |name: &str| escape(parameter[name].as_str().unwrap_or_default());
+                let _ = write!(page, "<li><code>{}</code> ({}) {}</li>", text("name"), text("in"), text("description"));
+            }
+            for (status, response) in operation["responses"].as_object().unwrap_or(&nothing) {
+                let words = escape(response["description"].as_str().unwrap_or_default());
+                let _ = write!(page, "<li>{}: {words}</li>", escape(status));
+            }
+            page.push_str("</ul>");
+        }
+    }
+    page.push_str("<h2>Forms</h2>");
+    for (name, form) in document["components"]["schemas"].as_object().unwrap_or(&nothing) {
+        let _ = write!(page, "<h3>{}</h3><ul>", escape(name));
+        for (key, property) in form["properties"].as_object().unwrap_or(&nothing) {
+            let words = property["description"].as_str().unwrap_or_default();
+            let _ = write!(page, "<li><code>{}</code> {}</li>", escape(key), escape(words));
+        }
+        page.push_str("</ul>");
+    }
+    page
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_route_is_described_and_nothing_else() {
+        let document = describe();
+        let described: BTreeSet<(String, String)> = document["paths"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .flat_map(|(path, methods)| {
+                methods.as_object().unwrap().keys().map(move |method| (method.clone(), path.clone()))
+            })
+            .collect();
+        let routed: BTreeSet<(String, String)> = ROUTES
+            .iter()
+            .map(|route| (route.method.as_str().to_ascii_lowercase(), route.path.replace("{*", "{")))
+            .collect();
+        assert_eq!(described, routed);
+        assert_eq!(routed.len(), ROUTES.len());
+    }
+
+    /// `RINGWALL_WRITE_DOCS=1 cargo test -p ringwall openapi` writes it anew.
+    #[test]
+    fn the_published_document_is_current() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+        let current = format!("{}\n", serde_json::to_string_pretty(&describe()).unwrap());
+        if std::env::var_os("RINGWALL_WRITE_DOCS").is_some() {
+            std::fs::write(path, &current).unwrap();
+        }
+        let published = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(published == current, "docs/openapi.json is out of date; write it with RINGWALL_WRITE_DOCS=1");
+    }
+
+    #[test]
+    fn the_page_asks_nobody_for_anything() {
+        let page = write_page(&DOCUMENT);
+        assert!(page.contains("POST /sandbox/execs"));
+        for word in ["<script", "src=", "href=", "http://", "https://", "@import", "url("] {
+            assert!(!page.contains(word), "{word}");
+        }
+    }
+}

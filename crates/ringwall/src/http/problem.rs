@@ -1,0 +1,162 @@
+//! An answer that is no success: one mapping from the service's errors to HTTP, and one place where it becomes a body.
+//!
+//! Handlers give back a `Problem`; its body is written by [`tell`] alone, which knows the form of the route's family and
+//! the request's id. Routes of the contract say `{"detail":{…}}`, our own say `{"error":{…}}`. A message never holds a
+//! physical path, a token or the value of a variable: the service's errors have none.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+
+/// Families of routes whose errors have the contract's form.
+const DETAILED: &[&str] = &["/sandbox", "/skills", "/settings"];
+
+#[derive(Debug, Clone)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    hint: Option<String>,
+    /// What a program can use beside the words: the field, what was asked, what is allowed.
+    facts: Map<String, Value>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Problem { status, code, message: message.into(), hint: None, facts: Map::new() }
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Problem::new(StatusCode::BAD_REQUEST, "INVALID_ARGUMENT", message)
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Problem::new(StatusCode::NOT_FOUND, "NOT_FOUND", message)
+    }
+
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn with_fact(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.facts.insert(name.to_owned(), value.into());
+        self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(crate) fn code(&self) -> &'static str {
+        self.code
+    }
+
+    fn body(self, path: &str, request_id: &str) -> Value {
+        let mut object = self.facts;
+        object.insert("code".into(), self.code.into());
+        object.insert("message".into(), self.message.into());
+        if let Some(hint) = self.hint {
+            object.insert("hint".into(), hint.into());
+        }
+        if is_within(path, DETAILED) {
+            return json!({ "detail": object });
+        }
+        object.insert("request_id".into(), request_id.into());
+        json!({ "error": object })
+    }
+}
+
+/// Whether a path is one of these or lies beneath one.
+pub(crate) fn is_within(path: &str, prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+}
+
+/// Carried to [`tell`] in the response itself.
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = self.status.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// Writes the body of a problem, in the form of its route.
+pub(crate) fn tell(mut response: Response, path: &str, request_id: &str) -> Response {
+    let Some(problem) = response.extensions_mut().remove::<Problem>() else { return response };
+    let status = problem.status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.remove(header::CONTENT_LENGTH);
+    match status {
+        StatusCode::UNAUTHORIZED => {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        _ => {}
+    }
+    *response.body_mut() = Body::from(problem.body(path, request_id).to_string());
+    response
+}
+
+impl From<service::Error> for Problem {
+    fn from(error: service::Error) -> Self {
+        use service::Error as Of;
+        let status = match &error {
+            Of::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Of::Forbidden { .. } | Of::Denied { .. } => StatusCode::FORBIDDEN,
+            Of::NotFound { .. } => StatusCode::NOT_FOUND,
+            Of::InvalidArgument { .. } | Of::InvalidInput { .. } => StatusCode::BAD_REQUEST,
+            Of::Conflict { .. } | Of::AlreadyEnded(_) => StatusCode::CONFLICT,
+            Of::QueueFull => StatusCode::TOO_MANY_REQUESTS,
+            Of::BackendUnavailable { .. } | Of::Stopping | Of::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Of::InvalidManifest { .. } | Of::Runtime { .. } | Of::Start { .. } | Of::DataInUse => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+        };
+        let mut problem = Problem::new(status, error.code(), error.to_string());
+        problem.hint = error.hint();
+        match error {
+            Of::InvalidInput { field, .. } => problem.with_fact("field", field),
+            Of::InvalidManifest { reasons, .. } => problem.with_fact("reasons", reasons),
+            Of::Denied { denial, exec_id } => {
+                let facts = [
+                    ("exec_id", Some(Value::from(exec_id.as_str()))),
+                    ("field", denial.field.map(|field| field.key().into())),
+                    ("asked", denial.asked.map(Value::from)),
+                    ("allowed", denial.allowed.map(Value::from)),
+                    ("layer", denial.layer.map(|layer| layer.to_string().into())),
+                ];
+                for (name, value) in facts {
+                    if let Some(value) = value {
+                        problem.facts.insert(name.to_owned(), value);
+                    }
+                }
+                problem
+            }
+            _ => problem,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_family_has_its_form() {
+        let problem = || Problem::invalid("no").with_hint("yes").with_fact("field", "pids");
+        let detail =
+            json!({ "detail": { "code": "INVALID_ARGUMENT", "message": "no", "hint": "yes", "field": "pids" } });
+        for path in ["/sandbox", "/sandbox/execs", "/skills/x/invoke", "/settings"] {
+            assert_eq!(problem().body(path, "r"), detail, "{path}");
+        }
+        for path in ["/", "/api/tokens", "/sandboxes", "/settingsx"] {
+            assert_eq!(problem().body(path, "r")["error"]["request_id"], "r", "{path}");
+        }
+    }
+}

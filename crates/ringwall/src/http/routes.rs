@@ -1,0 +1,56 @@
+//! The one table of routes: method, path, who may, and the handler. The router is built from it and from nothing else, so
+//! that what is published about a route is what holds.
+
+use axum::Router;
+use axum::http::Method;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{MethodRouter, delete, get, post, put};
+
+use super::access::{Access, admit};
+use super::{Door, artifacts, audit, events, execs, metrics, openapi, settings, skills, tokens};
+
+pub(crate) struct Route {
+    pub(crate) method: Method,
+    pub(crate) path: &'static str,
+    pub(crate) access: Access,
+    handler: fn() -> MethodRouter<Door>,
+}
+
+const fn route(method: Method, path: &'static str, access: Access, handler: fn() -> MethodRouter<Door>) -> Route {
+    Route { method, path, access, handler }
+}
+
+pub(crate) const ROUTES: &[Route] = &[
+    route(Method::GET, "/healthz", Access::Open, || get(metrics::healthz)),
+    route(Method::GET, "/openapi.json", Access::Open, || get(openapi::document)),
+    route(Method::GET, "/docs", Access::Open, || get(openapi::page)),
+    route(Method::GET, "/metrics", Access::Operator, || get(metrics::metrics)),
+    route(Method::POST, "/sandbox/execs", Access::Agent, || post(execs::create)),
+    route(Method::GET, "/sandbox/execs", Access::Agent, || get(execs::list)),
+    route(Method::GET, "/sandbox/execs/{id}", Access::Agent, || get(execs::show)),
+    route(Method::DELETE, "/sandbox/execs/{id}", Access::Agent, || delete(execs::cancel)),
+    route(Method::GET, "/sandbox/execs/{id}/artifacts", Access::Agent, || get(artifacts::list)),
+    route(Method::GET, "/sandbox/execs/{id}/artifacts/{*path}", Access::Agent, || get(artifacts::download)),
+    route(Method::GET, "/sandbox/execs/{id}/stdout", Access::Agent, || get(artifacts::stdout)),
+    route(Method::GET, "/sandbox/execs/{id}/stderr", Access::Agent, || get(artifacts::stderr)),
+    route(Method::GET, "/sandbox/execs/{id}/events", Access::Agent, || get(events::follow)),
+    route(Method::GET, "/sandbox/execs/{id}/observation", Access::Agent, || get(artifacts::observation)),
+    route(Method::GET, "/sandbox/health", Access::Agent, || get(metrics::health)),
+    route(Method::GET, "/skills", Access::Agent, || get(skills::list)),
+    route(Method::POST, "/skills/{id}/invoke", Access::Agent, || post(skills::invoke)),
+    route(Method::GET, "/settings", Access::Operator, || get(settings::show)),
+    route(Method::PUT, "/settings", Access::Operator, || put(settings::change)),
+    route(Method::GET, "/api/tokens", Access::Operator, || get(tokens::list)),
+    route(Method::POST, "/api/tokens", Access::Operator, || post(tokens::create)),
+    route(Method::DELETE, "/api/tokens/{id}", Access::Owner, || delete(tokens::revoke)),
+    route(Method::GET, "/api/audit", Access::Agent, || get(audit::list)),
+    route(Method::POST, "/api/audit/verify", Access::Operator, || post(audit::verify)),
+    route(Method::GET, "/api/audit/export", Access::Operator, || get(audit::export)),
+];
+
+pub(crate) fn build(door: &Door) -> Router<Door> {
+    ROUTES.iter().fold(Router::new(), |router, route| {
+        let admission = from_fn_with_state((door.clone(), route.access), admit);
+        router.route(route.path, (route.handler)().route_layer(admission))
+    })
+}

@@ -1,0 +1,55 @@
+//! `/skills`: what skills there are, and calling one. A call is an exec like any other.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, OriginalUri, Path, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::json;
+use service::{Idempotency, InvokeOptions, Principal};
+use utoipa::IntoParams;
+
+use super::Door;
+use super::body::{Words, read_json, repeatable};
+use super::execs::{ExecAnswer, answer};
+use super::problem::Problem;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SkillWords {
+    /// `invalid`: an object that has the manifests that are not valid, too
+    include: Option<String>,
+}
+
+#[utoipa::path(get, path = "/skills", tag = "skills", params(SkillWords),
+    responses((status = 200, description = "the valid skills", body = Vec<Object>)))]
+pub(crate) async fn list(State(door): State<Door>, Words(words): Words<SkillWords>) -> Result<Response, Problem> {
+    let catalogue = door.service.skills().await?;
+    match words.include.as_deref() {
+        None => Ok(Json(catalogue.skills).into_response()),
+        Some("invalid") => {
+            Ok(Json(json!({ "skills": catalogue.skills, "invalid": catalogue.invalid })).into_response())
+        }
+        Some(_) => Err(Problem::invalid("include: only `invalid` can be included")),
+    }
+}
+
+#[utoipa::path(post, path = "/skills/{id}/invoke", tag = "skills", params(("id" = String, Path)), request_body = Object,
+    responses((status = 200, description = "it ended", body = ExecAnswer), (status = 202, description = "it goes on", body = ExecAnswer)))]
+pub(crate) async fn invoke(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Path(id): Path<String>,
+    OriginalUri(uri): OriginalUri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let body = read_json(body, door.largest_body).await?;
+    let known = repeatable(&headers, uri.path(), &body)?;
+    let options = InvokeOptions {
+        idempotency: known.map(|known| Idempotency { key: known.key, body_digest: known.body_digest }),
+    };
+    let submitted = door.service.invoke(&principal, &id, body, options).await?;
+    answer(&door, &principal, submitted, &headers).await
+}

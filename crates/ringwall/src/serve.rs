@@ -1,0 +1,99 @@
+//! `ringwall serve`: opens the service, says where it is, serves until it is asked to stop, and leaves nothing behind.
+//!
+//! The socket is bound before the service opens, so that a taken port is known before anything is changed; nobody is
+//! answered before a box has run. SIGTERM and SIGINT: no new connection, the running execs get some time, exit code 0.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use executor::docker::DockerSettings;
+use service::{Auth, Config, Service};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::{self, Authentication, Overrides, ServerConfig};
+use crate::http::{self, Door};
+use crate::logging;
+use crate::message::Message;
+
+/// How long running execs may go on once the server is asked to stop.
+const DRAIN: Duration = Duration::from_secs(8);
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    #[command(flatten)]
+    overrides: Overrides,
+}
+
+pub(crate) fn run(arguments: ServeArguments, data: &Path) -> Result<ExitCode, Message> {
+    let config = config::resolve(data, arguments.overrides)?;
+    logging::begin()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Message::new(format!("could not begin: {error}")))?;
+    runtime.block_on(serve(config))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve(config: ServerConfig) -> Result<(), Message> {
+    let asked = config.listen;
+    let taken = |error: std::io::Error| {
+        Message::new(format!("could not listen on {asked}: {error}"))
+            .with_hint("choose another port with --listen ADDR:PORT")
+    };
+    let listener = TcpListener::bind(asked).await.map_err(taken)?;
+    let listening = listener.local_addr().map_err(taken)?;
+    let failed = |error| Message::new(format!("could not listen for signals: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let opening = Service::open(Config {
+        data: config.data.clone(),
+        database: config.database.clone(),
+        docker: DockerSettings { client: config.docker_cli_path.clone(), context: config.docker_context.clone() },
+        auth: match config.authentication {
+            Authentication::Tokens => Auth::Tokens,
+            Authentication::Nobody => Auth::Nobody,
+        },
+    });
+    let service = opening.await?;
+    let app = http::app(Door::new(service.clone(), &config.allowed_hosts, listening, config.max_body_bytes));
+    greet(&config, listening);
+    tracing::info!(%listening, "serving");
+    let stop = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("stopping");
+    };
+    http::serve(listener, app, config.max_connections, stop, service.drain(DRAIN)).await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// For the person who started it: where it is, where the token is, and a command that works.
+fn greet(config: &ServerConfig, listening: std::net::SocketAddr) {
+    let own = match listening.ip() {
+        address if !address.is_unspecified() => listening,
+        std::net::IpAddr::V4(_) => (std::net::Ipv4Addr::LOCALHOST, listening.port()).into(),
+        std::net::IpAddr::V6(_) => (std::net::Ipv6Addr::LOCALHOST, listening.port()).into(),
+    };
+    let token = config.data.join("owner.token");
+    let (who, header) = match config.authentication {
+        Authentication::Tokens => (
+            format!("the owner's token is in {}", token.display()),
+            format!("  -H \"Authorization: Bearer $(cat '{}')\" \\\n", token.display()),
+        ),
+        Authentication::Nobody => ("everyone is the owner (--no-auth)".to_owned(), String::new()),
+    };
+    let body = r#"{"project_id":"hello","exec":{"kind":"shell","command":"bash","args":["-lc","id"]}}"#;
+    let text = format!(
+        "ringwall serves on http://{own}\n{who}\ntry:\n  curl http://{own}/sandbox/execs \\\n  {header}    -d '{body}'\n"
+    );
+    // When nobody reads our standard output, the log still says where it is.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}

@@ -1,0 +1,231 @@
+//! `ringwall token create|list|revoke`: tokens, made where the database lies, also while a server runs.
+//!
+//! Whoever can open the server's database may; no token is asked for. The text of a new token is the only thing on
+//! standard output, and it is nowhere else.
+
+use std::fmt::Write as _;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{Subcommand, ValueEnum};
+use record::Revocation;
+use serde_json::json;
+use service::{Holder, Limit, NewToken, Timestamp, TokenId, TokenInfo};
+
+use crate::audit::{print, with_store};
+use crate::config::{self, DatabaseOverride};
+use crate::message::Message;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token and print it
+    Create {
+        #[command(flatten)]
+        database: DatabaseOverride,
+        #[arg(long, value_enum)]
+        role: Role,
+        /// Whose it is, for the roles user and agent
+        #[arg(long, value_name = "USER")]
+        user: Option<String>,
+        /// Which agent it is for, for the role agent
+        #[arg(long, value_name = "AGENT")]
+        agent: Option<String>,
+        /// What people will know it by
+        #[arg(long, value_name = "TEXT")]
+        label: Option<String>,
+        /// How long it holds, such as 90d, 12h or 30m [default: until it is revoked]
+        #[arg(long, value_name = "TIME")]
+        expires: Option<String>,
+    },
+    /// List the tokens, newest first
+    List {
+        #[command(flatten)]
+        database: DatabaseOverride,
+        /// Print an array of objects
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a token open nothing any more
+    Revoke {
+        #[command(flatten)]
+        database: DatabaseOverride,
+        /// Its id, as `token list` shows it
+        id: String,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Role {
+    Owner,
+    Operator,
+    User,
+    Agent,
+}
+
+pub(crate) fn run(command: TokenCommand, data: &Path) -> Result<ExitCode, Message> {
+    match command {
+        TokenCommand::Create { database, role, user, agent, label, expires } => {
+            let expires_at = expires.map(|text| moment_after(&text)).transpose()?;
+            let new = NewToken { holder: holder(role, user.as_deref(), agent.as_deref())?, label, expires_at };
+            create(new, &database, data)
+        }
+        TokenCommand::List { database, json } => with_store(data, &database, async |store| {
+            let (mut tokens, mut cursor) = (Vec::new(), None);
+            loop {
+                let page = store.tokens(Limit::nearest(u64::MAX), cursor).await?;
+                tokens.extend(page.items);
+                cursor = page.next;
+                if cursor.is_none() {
+                    break;
+                }
+            }
+            print(&if json {
+                format!("{}\n", serde_json::Value::from_iter(tokens.iter().map(describe)))
+            } else {
+                table(&tokens)
+            })?;
+            Ok(ExitCode::SUCCESS)
+        }),
+        TokenCommand::Revoke { database, id } => with_store(data, &database, async |store| {
+            let id: TokenId = id.parse()?;
+            match store.revoke_token(&id, now(), "command_line").await? {
+                Revocation::Recorded => print(&format!("revoked {id}\n"))?,
+                Revocation::RevokedBefore(_) => print(&format!("{id} was revoked before\n"))?,
+                Revocation::Unknown => {
+                    return Err(
+                        Message::new(format!("there is no token {id}")).with_hint("`ringwall token list` shows them")
+                    );
+                }
+            }
+            Ok(ExitCode::SUCCESS)
+        }),
+    }
+}
+
+fn create(new: NewToken, database: &DatabaseOverride, data: &Path) -> Result<ExitCode, Message> {
+    // Tokens can be made before the first start; the directory then gets the mode that a server would give it.
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(data)
+        .map_err(|error| Message::new(format!("{}: {error}", data.display())))?;
+    let database = config::database(data, database)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Message::new(format!("could not begin: {error}")))?;
+    let (_, text) = runtime.block_on(service::create_token_offline(database, new))?;
+    print(&format!("{text}\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A role with the names that it needs, and no others.
+pub(crate) fn holder(role: Role, user: Option<&str>, agent: Option<&str>) -> Result<Holder, Message> {
+    match (role, user, agent) {
+        (Role::Owner, None, None) => Ok(Holder::Owner),
+        (Role::Operator, None, None) => Ok(Holder::Operator),
+        (Role::User, Some(user), None) => Ok(Holder::User(user.parse()?)),
+        (Role::Agent, Some(user), Some(agent)) => Ok(Holder::Agent(user.parse()?, agent.parse()?)),
+        (Role::Owner | Role::Operator, ..) => {
+            Err(Message::new("this role is nobody's in particular: leave user and agent out"))
+        }
+        (Role::User, ..) => Err(Message::new("the role user needs a user, and no agent")),
+        (Role::Agent, ..) => Err(Message::new("the role agent needs a user and an agent")),
+    }
+}
+
+/// A token as it is listed; nothing in it opens anything.
+pub(crate) fn describe(token: &TokenInfo) -> serde_json::Value {
+    let (user, agent) = names(&token.holder);
+    json!({
+        "id": token.id,
+        "role": token.holder.role(),
+        "user_id": user,
+        "agent_id": agent,
+        "label": token.label,
+        "created_at": token.created_at,
+        "created_by": token.created_by,
+        "expires_at": token.expires_at,
+        "revoked_at": token.revoked_at,
+    })
+}
+
+fn names(holder: &Holder) -> (Option<&str>, Option<&str>) {
+    match holder {
+        Holder::Owner | Holder::Operator => (None, None),
+        Holder::User(user) => (Some(user.as_str()), None),
+        Holder::Agent(user, agent) => (Some(user.as_str()), Some(agent.as_str())),
+    }
+}
+
+fn table(tokens: &[TokenInfo]) -> String {
+    let mut text = format!("{:<34}  {:<8}  {:<24}  {:<8}  LABEL\n", "ID", "ROLE", "FOR", "STATE");
+    for token in tokens {
+        let (user, agent) = names(&token.holder);
+        let whom = [user, agent].into_iter().flatten().collect::<Vec<_>>().join("/");
+        let state = match (token.revoked_at, token.is_valid(now())) {
+            (Some(_), _) => "revoked",
+            (None, true) => "valid",
+            (None, false) => "expired",
+        };
+        let (id, role) = (token.id.as_str(), token.holder.role());
+        // A label may have been chosen to steer the reader's terminal.
+        let label = crate::message::inert(token.label.as_deref().unwrap_or_default());
+        let _ = writeln!(text, "{id:<34}  {role:<8}  {:<24}  {state:<8}  {label}", crate::message::inert(&whom));
+    }
+    text
+}
+
+fn moment_after(text: &str) -> Result<Timestamp, Message> {
+    let bad = || {
+        Message::new(format!("--expires {text}: not a time")).with_hint("write a number and d, h, m or s, such as 90d")
+    };
+    let unit = text.chars().last().ok_or_else(bad)?;
+    let seconds: u64 = match unit {
+        'd' => 86_400,
+        'h' => 3_600,
+        'm' => 60,
+        's' => 1,
+        _ => return Err(bad()),
+    };
+    let count: u32 = text[..text.len() - 1].parse().map_err(|_| bad())?;
+    let milliseconds = i64::try_from(seconds * u64::from(count) * 1000).map_err(|_| bad())?;
+    Ok(Timestamp::from_milliseconds(now().milliseconds().saturating_add(milliseconds)))
+}
+
+fn now() -> Timestamp {
+    let since: Duration = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_milliseconds(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_has_its_names_and_no_others() {
+        assert!(matches!(holder(Role::User, Some("u"), None), Ok(Holder::User(_))));
+        assert!(matches!(holder(Role::Agent, Some("u"), Some("a")), Ok(Holder::Agent(..))));
+        for (role, user, agent) in [
+            (Role::Owner, Some("u"), None),
+            (Role::User, None, None),
+            (Role::User, Some("u"), Some("a")),
+            (Role::Agent, Some("u"), None),
+        ] {
+            assert!(holder(role, user, agent).is_err(), "{role:?} {user:?} {agent:?}");
+        }
+    }
+
+    #[test]
+    fn times_have_a_unit() {
+        let ahead =
+            |text: &str| moment_after(text).map(|moment| (moment.milliseconds() - now().milliseconds() + 500) / 1000);
+        assert_eq!(ahead("2d").unwrap(), 172_800);
+        assert_eq!(ahead("90m").unwrap(), 5_400);
+        for bad in ["", "d", "5", "-1d", "1w", "1.5h", "é"] {
+            assert!(moment_after(bad).is_err(), "{bad}");
+        }
+    }
+}
