@@ -92,12 +92,11 @@ pub(crate) struct Run {
 impl Field {
     pub(crate) fn gather() -> Result<Self, Error> {
         let data = TempDir::new().map_err(Error::Scratch)?;
-        Ok(Field {
-            ringwall: ringwall_binary()?,
-            bubblewrap: bubblewrap_arguments(),
-            boxes: Boxes::prepare(data.path())?,
-            _data: data,
-        })
+        // Installed, as its users and bubblewrap have it: a file fresh from the linker lies in the page cache in small
+        // pieces and costs 0.1 ms more to start.
+        let ringwall = data.path().join("ringwall");
+        std::fs::copy(ringwall_binary()?, &ringwall).map_err(Error::Scratch)?;
+        Ok(Field { ringwall, bubblewrap: bubblewrap_arguments(), boxes: Boxes::prepare(data.path())?, _data: data })
     }
 
     /// One run of one contestant.

@@ -17,6 +17,7 @@ in_both_modes!(
     a_relative_path_is_resolved,
     a_link_inside_leads_nowhere_outside,
     read_only_directories_are_at_their_own_place,
+    there_can_be_more_of_them_than_fit_in_one_message,
     a_read_only_directory_in_the_workspace_stays_read_only,
     read_only_directories_can_lie_where_the_box_has_its_own,
     large_directories_of_the_host_are_shown_or_refused_with_a_hint,
@@ -113,6 +114,14 @@ fn read_only_directories_are_at_their_own_place(mode: Mode) {
     assert_eq!(fs::read(&file).unwrap(), b"kept");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o666);
     assert_eq!(fs::read_dir(&first).unwrap().count(), 1);
+}
+
+/// The kernel passes 253 descriptors in one message, and as root each directory is one.
+fn there_can_be_more_of_them_than_fit_in_one_message(mode: Mode) {
+    let scratch = Scratch::new(mode.identity()).unwrap();
+    let directories = (0..300).map(|number| scratch.directory(&format!("d{number}")).unwrap());
+    let run = directories.fold(boxed(mode), |run, directory| run.read_only(&directory));
+    assert_eq!(shell(&run, &format!("ls {} | wc -l", scratch.path().display())), "300\n");
 }
 
 fn a_read_only_directory_in_the_workspace_stays_read_only(mode: Mode) {

@@ -67,7 +67,11 @@ pub struct EtcEntry {
 impl Host {
     /// Looks at this machine.
     pub fn probe() -> Self {
-        let privilege = privilege();
+        Self::probe_as(privilege())
+    }
+
+    /// The same when it is known with which rights we run.
+    pub(crate) fn probe_as(privilege: Privilege) -> Self {
         let system = rustix::system::sysinfo();
         Host {
             privilege,

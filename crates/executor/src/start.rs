@@ -50,6 +50,7 @@ pub struct Executor {
 #[derive(Debug)]
 pub struct Early {
     prepared: Prepared,
+    privilege: Privilege,
     init: Option<Pid>,
 }
 
@@ -62,11 +63,12 @@ impl Early {
         // runs from, and only a spawner runs from a copy.
         if cgroup::is_version_2() || jail::landlock_version().is_err() {
             let (control, theirs) = wire::pair().map_err(talk)?;
-            return Ok(Early { prepared: Prepared { control, number, host, birth: Born::NotYet(theirs) }, init: None });
+            let prepared = Prepared { control, number, host, birth: Born::NotYet(theirs) };
+            return Ok(Early { prepared, privilege, init: None });
         }
         let (control, init) = jail::bear_alone(&identity(privilege, host)).map_err(Error::Setup)?;
         let birth = Born::In(Birthplace::Host);
-        Ok(Early { prepared: Prepared { control, number, host, birth }, init: Some(init) })
+        Ok(Early { prepared: Prepared { control, number, host, birth }, privilege, init: Some(init) })
     }
 }
 
@@ -109,8 +111,8 @@ impl Executor {
 
     /// For a program that makes one box and ends, and has begun it already.
     pub fn of_one(early: Result<Early, Error>, data: &Path) -> Result<(Self, Prepared), Error> {
-        let Early { prepared, init } = early?;
-        let host = Host::probe();
+        let Early { prepared, privilege, init } = early?;
+        let host = Host::probe_as(privilege);
         let spawner = Spawner::new(&host)?;
         let mut executor = Self::with(host, data, spawner);
         executor.own_child = init;
