@@ -4,11 +4,12 @@
 //! box is over, so is its output: what lies in the pipe is read, and nobody waits for somebody who still holds the
 //! other end.
 
+use std::io;
 use std::os::fd::OwnedFd;
 
 use record::Kept;
 use rustix::io::Errno;
-use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe::Receiver;
 use tokio::sync::watch;
 use workspace::{OutputFile, Stream};
 
@@ -33,39 +34,33 @@ pub(crate) async fn capture(
     keeper.kept
 }
 
-async fn read_all(pipe: OwnedFd, keeper: &mut Keeper<'_>, mut over: watch::Receiver<bool>) -> std::io::Result<()> {
-    rustix::io::ioctl_fionbio(&pipe, true)?;
-    let pipe = AsyncFd::register(pipe)?;
+async fn read_all(pipe: OwnedFd, keeper: &mut Keeper<'_>, mut over: watch::Receiver<bool>) -> io::Result<()> {
+    let pipe = Receiver::from_owned_fd(pipe)?;
     let mut buffer = vec![0; CHUNK];
     loop {
         // Asked before looking: what was written before the end is then seen.
         let is_last = *over.borrow_and_update();
-        match rustix::io::read(&pipe, &mut *buffer) {
+        // The kernel itself is asked, and not what the runtime has heard of it so far: that may be less.
+        let looked = match rustix::io::read(&pipe, &mut *buffer) {
+            Err(Errno::AGAIN) if is_last => return Ok(()),
+            Err(Errno::AGAIN) => tokio::select! {
+                ready = pipe.readable() => ready.and_then(|()| pipe.try_read(&mut buffer)),
+                // Nobody is left who could say that it is over.
+                changed = over.changed() => match changed {
+                    Ok(()) => continue,
+                    Err(_) => return Ok(()),
+                },
+            },
+            looked => looked.map_err(io::Error::from),
+        };
+        match looked {
             Ok(0) => return Ok(()),
             Ok(count) => {
                 keeper.keep(&buffer[..count]);
                 tokio::task::yield_now().await;
             }
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) if is_last => return Ok(()),
-            Err(Errno::AGAIN) => tokio::select! {
-                ready = pipe.readable() => {
-                    let mut ready = ready?;
-                    // Forgotten only where there is truly nothing, or what came meanwhile would never wake us.
-                    let looked = ready.try_io(|pipe| Ok(rustix::io::read(pipe, &mut *buffer)?));
-                    match looked {
-                        Ok(Ok(0)) => return Ok(()),
-                        Ok(Ok(count)) => keeper.keep(&buffer[..count]),
-                        Ok(Err(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                        Ok(Err(error)) => return Err(error),
-                        Err(_would_block) => {}
-                    }
-                }
-                changed = over.changed() => if changed.is_err() {
-                    return Ok(());
-                },
-            },
-            Err(errno) => return Err(errno.into()),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
         }
     }
 }

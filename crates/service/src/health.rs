@@ -5,12 +5,16 @@
 
 use executor::docker::Runtime;
 use executor::{Ending, Options};
-use policy::{Layer, LayerName, Request, Root, Verdict, decide};
+use policy::{Layer, LayerName, Mounts, ProjectMounts, Request, Root, Verdict, decide};
+use record::{AgentId, UserId};
 use serde::Serialize;
 
 use crate::backend::Backend;
 use crate::error::causes;
 use crate::service::Service;
+
+/// Whose containers a probe runs.
+const PROBER: &str = "ringwall-probe";
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Health {
@@ -71,6 +75,14 @@ impl Availability {
 pub(crate) enum TrialError {
     #[error(transparent)]
     Box(#[from] executor::Error),
+    #[error(transparent)]
+    Service(#[from] crate::error::Error),
+    #[error(transparent)]
+    Name(#[from] record::Error),
+    #[error(transparent)]
+    Files(#[from] workspace::Error),
+    #[error(transparent)]
+    Policy(#[from] policy::Error),
     #[error("the policy does not allow a trial: {0}")]
     Refused(String),
     #[error("the trial ended with {0:?}")]
@@ -132,25 +144,51 @@ impl Service {
 
     /// A native box that does nothing.
     pub(crate) async fn try_native(&self) -> Result<(), TrialError> {
-        let running = self.inner.executor.start(grant(Root::Host)?, Options::default()).await?;
+        let running =
+            self.inner.executor.start(grant(Root::Host, policy::Workspace::Private)?, Options::default()).await?;
         ended(running.wait().await?.ending)
     }
 
+    /// The same in a container, which needs a project: one of the house's own.
     async fn try_container(&self, backend: Backend) -> Result<(), TrialError> {
-        let image = self.settings_now().image.clone();
-        let exec_id = workspace::ExecId::random().map_err(|error| TrialError::Refused(error.to_string()))?;
-        let started = self.inner.start(backend, grant(Root::Docker(image))?, exec_id.as_str()).await?;
-        ended(started.wait().await?.ending)
+        let (user, agent): (UserId, AgentId) = (PROBER.parse()?, PROBER.parse()?);
+        let owner = self.owner_of(&user, &agent).await?;
+        let workspaces = self.inner.workspaces.clone();
+        let exec_id = workspace::ExecId::random()?;
+        let begun = exec_id.clone();
+        let (project, files) = Self::blocking(move || {
+            let workspace = workspaces.workspace(&PROBER.parse()?, &PROBER.parse()?, owner)?;
+            let project = workspace.project(&PROBER.parse()?)?;
+            let files = project.begin(&begun)?;
+            Ok((project, files))
+        })
+        .await?;
+        let mounts = ProjectMounts {
+            inputs: project.inputs().path().to_owned(),
+            work: project.work().path().to_owned(),
+            artifacts: files.artifacts().path().to_owned(),
+            access: Mounts::WIDEST,
+            owner: policy::Owner::new(owner.uid, owner.gid)?,
+        };
+        let root = Root::Docker(self.settings_now().image.clone());
+        let tried = async {
+            let grant = grant(root, policy::Workspace::Project(Box::new(mounts)))?;
+            let started = self.inner.start(backend, grant, exec_id.as_str()).await?;
+            ended(started.wait().await?.ending)
+        };
+        let tried = tried.await;
+        Self::blocking(move || Ok(project.remove_artifacts(files.exec())?)).await?;
+        tried
     }
 }
 
-fn grant(root: Root) -> Result<policy::Grant, TrialError> {
+fn grant(root: Root, workspace: policy::Workspace) -> Result<policy::Grant, TrialError> {
     let request = Request {
         argv: vec!["true".into()],
         env: Default::default(),
         cwd: None,
         root,
-        workspace: policy::Workspace::Private,
+        workspace,
         read_only: Vec::new(),
     };
     match decide(&request, &crate::order::layers(Layer::new(LayerName::Settings), Vec::new())) {

@@ -16,6 +16,7 @@ use rustix::fs::FlockOperation;
 use workspace::Workspaces;
 
 use crate::error::{Error, causes};
+use crate::health::TrialError;
 use crate::live::Registry;
 use crate::metrics::Counters;
 use crate::owner_token;
@@ -109,7 +110,10 @@ impl Service {
             _lock: lock,
         };
         let service = Self { inner: Arc::new(inner) };
-        service.try_native().await.map_err(|error| Error::start("run a box")(error.into()))?;
+        service.try_native().await.map_err(|error| match error {
+            TrialError::Box(error) => Error::start("run a box")(error.into()),
+            other => Error::start("run a box")(other.into()),
+        })?;
         service.sweep_containers();
         Ok(service)
     }
