@@ -50,7 +50,7 @@ impl FromStr for Backend {
 #[derive(Debug)]
 pub(crate) enum Started {
     Native(Running),
-    Docker(RunningContainer),
+    Docker(Box<RunningContainer>),
 }
 
 #[derive(Debug)]
@@ -68,8 +68,12 @@ impl Inner {
     ) -> Result<Started, executor::Error> {
         match backend {
             Backend::Native => self.executor.start(grant, Options::default()).await.map(Started::Native),
-            Backend::Docker => self.docker.start(grant, exec_id, Runtime::Usual).await.map(Started::Docker),
-            Backend::Gvisor => self.docker.start(grant, exec_id, Runtime::Gvisor).await.map(Started::Docker),
+            Backend::Docker => {
+                self.docker.start(grant, exec_id, Runtime::Usual).await.map(Box::new).map(Started::Docker)
+            }
+            Backend::Gvisor => {
+                self.docker.start(grant, exec_id, Runtime::Gvisor).await.map(Box::new).map(Started::Docker)
+            }
         }
     }
 }

@@ -39,7 +39,10 @@ impl Exec {
             self.service.inner.counters.ended(view.summary.status, &view.summary.backend);
             self.live.set_stage(Stage::Over(Some(Arc::new(view))));
         }
-        drop(self.registration);
+        // Whoever waits for the last exec to go may then open the directory again.
+        let Self { service, registration, .. } = self;
+        drop(service);
+        drop(registration);
     }
 
     async fn finish(&self, ending: &Ending) -> Option<ExecView> {

@@ -64,6 +64,8 @@ impl Service {
     }
 
     pub(crate) fn find_live(&self, by: &Principal, exec_id: &ExecId) -> Option<Arc<Live>> {
-        self.inner.registry.find(exec_id).filter(|live| by.sees(&live.user_id, &live.agent_id))
+        let live = self.inner.registry.find(exec_id).filter(|live| by.sees(&live.user_id, &live.agent_id))?;
+        // Its ending is on record; it is only not yet gone from here.
+        (!live.is_over()).then_some(live)
     }
 }

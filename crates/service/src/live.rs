@@ -67,6 +67,10 @@ impl Live {
         self.stage.send_modify(|_| {});
     }
 
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(*self.stage.borrow(), Stage::Over(_))
+    }
+
     pub(crate) async fn over(&self) -> Option<Arc<ExecView>> {
         let mut stage = self.watch();
         match stage.wait_for(|stage| matches!(stage, Stage::Over(_))).await.as_deref() {

@@ -3,6 +3,7 @@
 //! Only state lives here; each use case has a file of its own with its `impl Service`.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -25,12 +26,11 @@ use crate::skills::Skills;
 /// executor gives to boxes without a workspace of somebody's.
 const WORKSPACE_UIDS: std::ops::RangeInclusive<u32> = 2_132_000_000..=2_147_000_000;
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Service {
     pub(crate) inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) auth: Auth,
     pub(crate) store: Store,
@@ -46,6 +46,13 @@ pub(crate) struct Inner {
     pub(crate) uids: Mutex<HashMap<(UserId, AgentId), u32>>,
     /// Held as long as the server lives: one server for one data directory.
     pub(crate) _lock: File,
+}
+
+impl fmt::Debug for Service {
+    /// Everything that it holds would be pages.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Service").finish_non_exhaustive()
+    }
 }
 
 impl Service {

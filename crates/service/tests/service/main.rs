@@ -1,1 +1,69 @@
-fn main() {}
+//! The service for real: native boxes, SQLite in a directory of its own, and no part that is not the product's.
+//!
+//! This program is three: the tests, the jail of their boxes, and a service that is there to be killed.
+
+#![expect(clippy::disallowed_methods, reason = "the service to be killed is this program")]
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed assumption is a failed test")]
+
+mod crash;
+mod denials;
+mod endings;
+mod files;
+mod following;
+mod idempotency;
+mod lab;
+mod queueing;
+mod stopping;
+mod tenants;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() -> ExitCode {
+    if std::env::args_os().next().is_some_and(|name| name == jail::PROCESS_NAME) {
+        return jail::main();
+    }
+    if let Some(data) = std::env::var_os(crash::DATA) {
+        return crash::be_the_child(data.into());
+    }
+    let tries: Vec<(&str, fn())> = vec![
+        ("success and failure", endings::success_and_failure),
+        ("timeout", endings::timeout),
+        ("memory", endings::memory),
+        ("cancel", endings::cancel),
+        ("commands that are not there", endings::missing_directories_and_backends),
+        ("truncation", endings::truncation_does_not_kill),
+        ("output of processes that stay", endings::background_output_is_not_waited_for),
+        ("skills", endings::skills_run),
+        ("denials", denials::denials_are_recorded),
+        ("malformed", denials::what_is_malformed_leaves_no_trace),
+        ("settings", denials::settings_are_the_operators_layer),
+        ("inputs", files::bad_inputs_write_nothing),
+        ("artifacts", files::artifacts_are_listed_and_limited),
+        ("secrets", files::no_value_of_the_environment_is_stored),
+        ("following", following::any_reconnects_give_the_exact_bytes),
+        ("following live", following::a_follower_sees_output_before_the_end),
+        ("once", idempotency::one_key_is_one_exec),
+        ("once, at once", idempotency::many_at_once_are_one),
+        ("once, after a restart", idempotency::known_after_a_restart),
+        ("turns", queueing::users_take_turns),
+        ("bound", queueing::the_queue_is_bounded),
+        ("cancelled while waiting", queueing::a_waiting_exec_can_be_cancelled),
+        ("tenants", tenants::what_is_anothers_is_not_there),
+        ("tokens", tenants::tokens_open_what_they_should),
+        ("killed", crash::a_killed_service_loses_its_execs_and_says_so),
+        ("one server", stopping::one_server_for_one_directory),
+        ("drain", stopping::drain_ends_what_runs),
+        ("drain waits", stopping::drain_waits_for_what_ends),
+    ];
+    let trials = tries.into_iter().map(|(name, attempt)| {
+        Trial::test(name, move || {
+            attempt();
+            Ok(())
+        })
+    });
+    // One at a time: a process has one executor, as a server has.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}

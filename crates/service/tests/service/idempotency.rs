@@ -1,0 +1,61 @@
+//! One key is one exec: one after the other, at once, and after a restart.
+
+use futures::future::join_all;
+use service::{Auth, Error, ExecFilter, ExecRequest, Idempotency, Limit, Service, Status};
+
+use crate::lab::{Lab, block_on, config, in_lab, shell};
+
+fn keyed(key: &str, digest: u8, script: &str) -> ExecRequest {
+    let idempotency = Some(Idempotency { key: key.to_owned(), body_digest: [digest; 32] });
+    ExecRequest { idempotency, ..shell(script) }
+}
+
+async fn count(lab: &Lab) -> usize {
+    lab.service.execs(&lab.owner, ExecFilter::default(), Limit::nearest(1000), None).await.unwrap().items.len()
+}
+
+pub fn one_key_is_one_exec() {
+    in_lab(async |lab| {
+        let first = lab.service.submit(&lab.owner, keyed("k", 1, "echo x >> x")).await.unwrap();
+        lab.service.finished(&lab.owner, &first.exec_id).await.unwrap();
+        let again = lab.service.submit(&lab.owner, keyed("k", 1, "echo x >> x")).await.unwrap();
+        assert_eq!((&again.exec_id, again.known, again.status), (&first.exec_id, true, Status::Succeeded));
+        let other = lab.refused(keyed("k", 2, "true")).await;
+        assert_eq!(other.code(), "CONFLICT");
+        assert_eq!(count(lab).await, 1);
+        assert_eq!(lab.service.metrics().running, 0);
+
+        let denied = |digest| ExecRequest { kind: "perl".to_owned(), ..keyed("d", digest, "true") };
+        let Error::Denied { exec_id: one, .. } = lab.refused(denied(1)).await else { panic!("not denied") };
+        let Error::Denied { exec_id: two, .. } = lab.refused(denied(1)).await else { panic!("not denied") };
+        assert_eq!(one, two);
+        assert_eq!(lab.refused(denied(2)).await.code(), "CONFLICT");
+    });
+}
+
+pub fn many_at_once_are_one() {
+    in_lab(async |lab| {
+        let submissions = (0..20).map(|_| lab.service.submit(&lab.owner, keyed("k", 1, "echo x >> x")));
+        let submitted: Vec<_> = join_all(submissions).await.into_iter().map(Result::unwrap).collect();
+        assert_eq!(submitted.iter().filter(|submitted| !submitted.known).count(), 1);
+        assert!(submitted.iter().all(|other| other.exec_id == submitted[0].exec_id));
+        lab.service.finished(&lab.owner, &submitted[0].exec_id).await.unwrap();
+        assert_eq!(std::fs::read_to_string(lab.project("default", "work").join("x")).unwrap(), "x\n");
+        assert_eq!(count(lab).await, 1);
+        assert_eq!(lab.service.metrics().waiting, 0);
+    });
+}
+
+pub fn known_after_a_restart() {
+    block_on(async {
+        let lab = Lab::open().await;
+        let first = lab.service.submit(&lab.owner, keyed("k", 1, "true")).await.unwrap();
+        lab.service.finished(&lab.owner, &first.exec_id).await.unwrap();
+        let Lab { service, owner, directory } = lab;
+        service.drain(std::time::Duration::from_secs(5)).await;
+        drop(service);
+        let service = Service::open(config(directory.path(), Auth::Nobody)).await.unwrap();
+        let again = service.submit(&owner, keyed("k", 1, "true")).await.unwrap();
+        assert_eq!((again.exec_id, again.known), (first.exec_id, true));
+    });
+}
