@@ -18,6 +18,22 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Ad
 const MOST_CONNECTIONS: usize = 512;
 const LARGEST_BODY: usize = 8 << 20;
 
+/// Every variable that this program reads.
+const VARIABLES: &[&str] = &[
+    "RINGWALL_ALLOWED_HOSTS",
+    "RINGWALL_CONFIG",
+    "RINGWALL_DATA",
+    "RINGWALL_DATABASE_URL",
+    "RINGWALL_DOCKER_CLI_PATH",
+    "RINGWALL_DOCKER_CONTEXT",
+    "RINGWALL_LISTEN",
+    "RINGWALL_LOG",
+    "RINGWALL_MAX_BODY_BYTES",
+    "RINGWALL_MAX_CONNECTIONS",
+    "RINGWALL_TOKEN",
+    "RINGWALL_URL",
+];
+
 /// Flags that also have a variable; clap prefers the flag.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Overrides {
@@ -153,6 +169,13 @@ pub(crate) fn database(data: &Path, flags: &DatabaseOverride) -> Result<Database
 
 fn choose_database(data: &Path, url: Option<String>) -> Database {
     url.map_or_else(|| Database::Sqlite(data.join(DATABASE)), Database::Postgres)
+}
+
+/// Variables with our prefix that mean nothing to a server. They are only told: a cluster that knows a service called
+/// `ringwall` sets such variables by itself, and a server that refused them would never start there.
+pub(crate) fn unknown_variables() -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    names.filter(|name| name.starts_with("RINGWALL_") && !VARIABLES.contains(&name.as_str())).collect()
 }
 
 /// A file that was asked for has to be there; the usual one does not.

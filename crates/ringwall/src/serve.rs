@@ -31,6 +31,9 @@ pub(crate) struct ServeArguments {
 pub(crate) fn run(arguments: ServeArguments, data: &Path) -> Result<ExitCode, Message> {
     let config = config::resolve(data, arguments.overrides)?;
     logging::begin()?;
+    for name in config::unknown_variables() {
+        tracing::warn!(name, "this variable means nothing here");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, State};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use futures::stream;
@@ -18,7 +18,7 @@ use service::{Artifacts, Observation, Principal, Stream};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Door;
-use super::body::Words;
+use super::body::{Named, Words};
 use super::execs::exec_id;
 use super::problem::Problem;
 
@@ -29,7 +29,7 @@ const PIECE: u64 = 256 << 10;
 pub(crate) async fn list(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
 ) -> Result<Json<Artifacts>, Problem> {
     Ok(Json(door.service.artifacts(&principal, &exec_id(&id)?).await?))
 }
@@ -39,7 +39,7 @@ pub(crate) async fn list(
 pub(crate) async fn download(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
-    Path((id, path)): Path<(String, String)>,
+    Named((id, path)): Named<(String, String)>,
 ) -> Result<Response, Problem> {
     let (file, size) = door.service.artifact(&principal, &exec_id(&id)?, &path).await?;
     let mut response = Response::new(Body::from_stream(pieces(file, size)));
@@ -94,7 +94,7 @@ pub(crate) struct Output {
 pub(crate) async fn stdout(
     door: State<Door>,
     principal: Extension<Principal>,
-    id: Path<String>,
+    id: Named<String>,
     words: Words<OutputWords>,
 ) -> Result<Json<Output>, Problem> {
     output(door, principal, id, words, Stream::Stdout).await
@@ -105,7 +105,7 @@ pub(crate) async fn stdout(
 pub(crate) async fn stderr(
     door: State<Door>,
     principal: Extension<Principal>,
-    id: Path<String>,
+    id: Named<String>,
     words: Words<OutputWords>,
 ) -> Result<Json<Output>, Problem> {
     output(door, principal, id, words, Stream::Stderr).await
@@ -114,7 +114,7 @@ pub(crate) async fn stderr(
 async fn output(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
     Words(words): Words<OutputWords>,
     stream: Stream,
 ) -> Result<Json<Output>, Problem> {
@@ -136,7 +136,7 @@ async fn output(
 pub(crate) async fn observation(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
 ) -> Result<Json<Observation>, Problem> {
     Ok(Json(door.service.observation(&principal, &exec_id(&id)?).await?))
 }

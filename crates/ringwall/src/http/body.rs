@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
-use axum::extract::{FromRequestParts, Query};
+use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
@@ -75,6 +75,21 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Words<T> {
         match Query::<T>::try_from_uri(&parts.uri) {
             Ok(Query(words)) => Ok(Words(words)),
             Err(error) => Err(Problem::invalid(error.body_text())),
+        }
+    }
+}
+
+/// The names in the path, decoded. What cannot be decoded names nothing.
+#[derive(Debug)]
+pub(crate) struct Named<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Path::<T>::from_request_parts(parts, state).await {
+            Ok(Path(names)) => Ok(Named(names)),
+            Err(_) => Err(Problem::not_found(format!("there is nothing at {}", parts.uri.path()))),
         }
     }
 }

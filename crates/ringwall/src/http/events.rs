@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use axum::response::sse::{self, KeepAlive, Sse};
 use base64::Engine as _;
@@ -18,7 +18,7 @@ use service::{Event, EventCursor, EventKind, Principal, Stream};
 use utoipa::IntoParams;
 
 use super::Door;
-use super::body::Words;
+use super::body::{Named, Words};
 use super::execs::{exec_id, parse};
 use super::problem::Problem;
 
@@ -44,7 +44,7 @@ enum Encoding {
 pub(crate) async fn follow(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
     Words(words): Words<EventWords>,
     headers: HeaderMap,
 ) -> Result<Sse<impl Events<Item = Result<sse::Event, Infallible>>>, Problem> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, OriginalUri, Path, State};
+use axum::extract::{Extension, OriginalUri, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use service::{ExecFilter, ExecId, ExecRequest, ExecView, Idempotency, Limit, Pag
 use utoipa::{IntoParams, ToSchema};
 
 use super::Door;
-use super::body::{Words, prefers_async, read_json, repeatable, shape};
+use super::body::{Named, Words, prefers_async, read_json, repeatable, shape};
 use super::problem::Problem;
 
 const USUAL_PAGE: u64 = 50;
@@ -219,7 +219,7 @@ pub(crate) fn exec_id(text: &str) -> Result<ExecId, Problem> {
 pub(crate) async fn show(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
 ) -> Result<Json<ExecView>, Problem> {
     Ok(Json(door.service.exec(&principal, &exec_id(&id)?).await?))
 }
@@ -229,7 +229,7 @@ pub(crate) async fn show(
 pub(crate) async fn cancel(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
 ) -> Result<(StatusCode, Json<ExecAnswer>), Problem> {
     let view = door.service.cancel(&principal, &exec_id(&id)?).await?;
     Ok((StatusCode::ACCEPTED, Json(view.into())))

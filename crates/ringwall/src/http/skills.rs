@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, OriginalUri, Path, State};
+use axum::extract::{Extension, OriginalUri, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use service::{Idempotency, InvokeOptions, Principal};
 use utoipa::IntoParams;
 
 use super::Door;
-use super::body::{Words, read_json, repeatable};
+use super::body::{Named, Words, read_json, repeatable};
 use super::execs::{ExecAnswer, answer};
 use super::problem::Problem;
 
@@ -40,7 +40,7 @@ pub(crate) async fn list(State(door): State<Door>, Words(words): Words<SkillWord
 pub(crate) async fn invoke(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
     OriginalUri(uri): OriginalUri,
     headers: HeaderMap,
     body: Body,

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use service::{Holder, Limit, NewToken, Page, Principal, Timestamp, TokenId};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Door;
-use super::body::{Words, read_json, shape};
+use super::body::{Named, Words, read_json, shape};
 use super::execs::{paged, parse};
 use super::problem::Problem;
 use crate::token::describe;
@@ -88,7 +88,7 @@ pub(crate) async fn list(
 pub(crate) async fn revoke(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
 ) -> Result<StatusCode, Problem> {
     let id: TokenId = id.parse().map_err(|_| Problem::not_found("there is no token of that id"))?;
     door.service.revoke_token(&principal, &id).await?;

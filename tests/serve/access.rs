@@ -1,0 +1,118 @@
+//! Who may call what: every route that the server publishes, with no token, a wrong one, and one of each role.
+
+use serde_json::{Value, json};
+
+use crate::server::Server;
+
+/// Each published operation: method, path with its parameters filled in, and the role that it says it needs.
+fn operations(server: &Server) -> Vec<(String, String, String)> {
+    let document = server.ask_with("GET", "/openapi.json", &[], None).expect(200);
+    let mut found = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let path = path.replace("{id}", "e_0123456789abcdef").replace("{path}", "x");
+            found.push((method.to_uppercase(), path, operation["x-access"].as_str().unwrap().to_owned()));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_route_asks_who_is_there() {
+    let server = Server::start();
+    let operations = operations(&server);
+    assert!(operations.len() >= 25, "{operations:?}");
+    let revoked = server.make_token(&["--role", "operator"]);
+    let listed = server.ask("GET", "/api/tokens", None).expect(200);
+    let id = listed[0]["id"].as_str().unwrap().to_owned();
+    let gone = server.ask("DELETE", &format!("/api/tokens/{id}"), None);
+    assert_eq!(gone.status, 204);
+    let authorizations = [
+        "",
+        "Bearer wrong",
+        "Bearer ",
+        "Basic dTpw",
+        &format!("Bearer {revoked}"),
+        &format!("Bearer {}x", server.token),
+    ]
+    .map(str::to_owned);
+    for (method, path, access) in &operations {
+        for authorization in &authorizations {
+            let headers = [("authorization", authorization.as_str())];
+            let headers = if authorization.is_empty() { &[][..] } else { &headers[..] };
+            let body = matches!(method.as_str(), "POST" | "PUT").then(|| json!({}));
+            let answer = server.ask_with(method, path, headers, body.as_ref());
+            if access == "open" {
+                assert_eq!(answer.status, 200, "{method} {path}");
+                continue;
+            }
+            assert_eq!(answer.status, 401, "{method} {path} with {authorization:?}");
+            assert_eq!(answer.headers.get("www-authenticate").unwrap(), "Bearer");
+            let body = answer.json();
+            let error = body.get("detail").or_else(|| body.get("error")).unwrap();
+            assert_eq!(error["code"], "UNAUTHENTICATED", "{body}");
+            let form = ["/sandbox", "/skills", "/settings"].iter().any(|prefix| path.starts_with(prefix));
+            assert_eq!(body.get("detail").is_some(), form, "{path}: {body}");
+        }
+    }
+}
+
+#[test]
+fn every_role_has_its_routes() {
+    let server = Server::start();
+    let tokens = [
+        ("agent", server.make_token(&["--role", "agent", "--user", "u", "--agent", "a"])),
+        ("user", server.make_token(&["--role", "user", "--user", "u"])),
+        ("operator", server.make_token(&["--role", "operator"])),
+        ("owner", server.token.clone()),
+    ];
+    let rank = |role: &str| ["open", "agent", "user", "operator", "owner"].iter().position(|one| *one == role).unwrap();
+    for (method, path, access) in operations(&server) {
+        for (role, token) in &tokens {
+            let body = matches!(method.as_str(), "POST" | "PUT").then(|| json!({}));
+            let status = server.ask_as(token, &method, &path, body.as_ref()).status;
+            assert_ne!(status, 401, "{method} {path} as {role}");
+            assert_eq!(status == 403, rank(role) < rank(&access), "{method} {path} as {role}: {status}");
+        }
+    }
+}
+
+#[test]
+fn tokens_are_made_shown_once_and_revoked() {
+    let server = Server::start();
+    let make = |by: &str, body: Value| server.ask_as(by, "POST", "/api/tokens", Some(&body));
+    let made =
+        make(&server.token, json!({ "role": "agent", "user_id": "u", "agent_id": "a", "label": "l" })).expect(201);
+    let text = made["token"].as_str().unwrap();
+    assert_eq!(server.ask_as(text, "GET", "/sandbox/execs", None).status, 200);
+    let listed = server.ask("GET", "/api/tokens", None).expect(200);
+    assert!(!listed.to_string().contains(text) && listed.to_string().contains("\"l\""), "{listed}");
+    let operator = server.make_token(&["--role", "operator"]);
+    let refused = make(&operator, json!({ "role": "owner" })).expect(403);
+    assert_eq!(refused["error"]["code"], "FORBIDDEN");
+    assert!(refused["error"]["request_id"].is_string());
+    for bad in [
+        json!({ "role": "king" }),
+        json!({ "role": "user" }),
+        json!({ "role": "user", "user_id": "../x" }),
+        json!({ "role": "owner", "extra": 1 }),
+    ] {
+        assert_eq!(make(&server.token, bad.clone()).expect(400)["error"]["code"], "INVALID_ARGUMENT", "{bad}");
+    }
+    assert_eq!(server.ask("DELETE", &format!("/api/tokens/{}", made["id"].as_str().unwrap()), None).status, 204);
+    assert_eq!(server.ask_as(text, "GET", "/sandbox/execs", None).status, 401);
+    let expired = make(&server.token, json!({ "role": "operator", "expires_at": 1 })).expect(201);
+    assert_eq!(server.ask_as(expired["token"].as_str().unwrap(), "GET", "/settings", None).status, 401);
+    let log = server.log();
+    assert!(!log.contains(text) && !log.contains(&operator));
+}
+
+#[test]
+fn without_authentication_everyone_on_this_machine_is_the_owner() {
+    let server = Server::start_with(&["--no-auth"]);
+    assert_eq!(server.ask_with("GET", "/settings", &[], None).status, 200);
+    let afar =
+        crate::server::command(server.data()).args(["serve", "--no-auth", "--listen", "0.0.0.0:0"]).output().unwrap();
+    assert_eq!(afar.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&afar.stderr).contains("loopback"), "{afar:?}");
+}

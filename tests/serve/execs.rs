@@ -1,0 +1,171 @@
+//! Asking for execs and asking about them: the forms of the contract, its refusals, and who sees what.
+
+use serde_json::{Value, json};
+
+use crate::server::{Server, shell};
+
+#[test]
+fn an_exec_answers_with_its_ending() {
+    let server = Server::start();
+    let done = server.shell("echo out; echo err >&2");
+    let id = done["exec_id"].as_str().unwrap();
+    assert!(id.starts_with("e_") && id.len() >= 18, "{id}");
+    let expected = json!({
+        "exec_id": id, "status": "SUCCEEDED", "exit_code": 0, "artifacts_dir": format!("projects/p/artifacts/{id}"),
+        "stdout_path": "stdout.txt", "stderr_path": "stderr.txt", "stdout_truncated": false, "stderr_truncated": false,
+        "error_reason": null,
+    });
+    assert_eq!(done, expected);
+    let failed = server.shell("exit 7");
+    assert_eq!(
+        (&failed["status"], &failed["exit_code"], &failed["error_reason"]),
+        (&json!("FAILED"), &json!(7), &Value::Null)
+    );
+    let python =
+        json!({ "project_id": "p", "exec": { "kind": "python", "command": "python", "args": ["-c", "print(6*7)"] } });
+    let python = server.ask("POST", "/sandbox/execs", Some(&python)).expect(200);
+    let path = format!("/sandbox/execs/{}/stdout", python["exec_id"].as_str().unwrap());
+    assert_eq!(server.ask("GET", &path, None).expect(200)["content"], "42\n");
+}
+
+#[test]
+fn everything_that_is_known_of_an_exec_is_told() {
+    let server = Server::start();
+    let body = json!({
+        "project_id": "p", "task_ref": { "task_id": "t1", "conversation_id": "c1" }, "policy_overrides": { "timeout_ms": 5000 },
+        "exec": { "kind": "shell", "command": "bash", "args": ["-lc", "test \"$SECRET\" = hunter2"], "env": { "SECRET": "hunter2" } },
+    });
+    let done = server.ask("POST", "/sandbox/execs", Some(&body)).expect(200);
+    assert_eq!(done["status"], "SUCCEEDED", "{done}");
+    let path = format!("/sandbox/execs/{}", done["exec_id"].as_str().unwrap());
+    let view = server.ask("GET", &path, None).expect(200);
+    assert_eq!(view["env_keys"], json!(["SECRET"]));
+    assert!(!view.to_string().contains("hunter2") || view["args"].to_string().contains("hunter2"));
+    assert_eq!(
+        (&view["task_id"], &view["conversation_id"], &view["cmd"]),
+        (&json!("t1"), &json!("c1"), &json!("bash"))
+    );
+    assert_eq!(view["policy_snapshot"]["limits"]["timeout_ms"], 5000, "{view}");
+    assert_eq!(view["policy_snapshot"]["layers"]["timeout_ms"], "request");
+    for key in
+        ["backend", "image", "args", "cwd", "protections", "usage", "stdout_truncated", "duration_ms", "ended_at"]
+    {
+        assert!(view.get(key).is_some(), "{key}: {view}");
+    }
+    assert!(!server.log().contains("hunter2") && !server.log().contains(&server.token), "a secret is in the log");
+}
+
+#[test]
+fn malformed_requests_say_what_is_wrong() {
+    let server = Server::start();
+    let exec = || json!({ "kind": "shell", "command": "bash", "args": ["-lc", "true"] });
+    let bad = [
+        json!({}),
+        json!([]),
+        json!({ "project_id": "../x", "exec": exec() }),
+        json!({ "project_id": "p", "exec": exec(), "surprise": 1 }),
+        json!({ "project_id": "p", "exec": exec(), "policy_overrides": { "surprise": 1 } }),
+        json!({ "project_id": "p", "exec": { "kind": "shell", "command": "bash", "args": ["-lc", "true"], "cwd": "/etc" } }),
+        json!({ "project_id": "p", "exec": exec(), "inputs": [{ "path": "../up", "content": "" }] }),
+        json!({ "project_id": "p", "exec": exec(), "inputs": [{ "path": "good", "content": "" }, { "path": "/abs", "content": "" }] }),
+        json!({ "project_id": "p", "exec": { "kind": "shell", "command": "bash", "env": { "K": 1 } } }),
+    ];
+    for body in bad {
+        assert_eq!(server.ask("POST", "/sandbox/execs", Some(&body)).refused(400), "INVALID_ARGUMENT", "{body}");
+    }
+    let denied = [
+        json!({ "project_id": "p", "exec": { "kind": "perl", "command": "perl", "args": [] } }),
+        json!({ "project_id": "p", "exec": { "kind": "shell", "command": "sh", "args": ["-c", "true"] } }),
+        json!({ "project_id": "p", "exec": exec(), "policy_overrides": { "timeout_ms": 999_999_999 } }),
+    ];
+    for body in denied {
+        let answer = server.ask("POST", "/sandbox/execs", Some(&body)).expect(403);
+        assert_eq!(answer["detail"]["code"], "POLICY_DENIED", "{answer}");
+        let path = format!("/sandbox/execs/{}", answer["detail"]["exec_id"].as_str().unwrap());
+        assert_eq!(server.ask("GET", &path, None).expect(200)["status"], "POLICY_DENIED");
+    }
+    let limit = json!({ "project_id": "p", "exec": exec(), "policy_overrides": { "timeout_ms": 999_999_999 } });
+    let detail = &server.ask("POST", "/sandbox/execs", Some(&limit)).expect(403)["detail"];
+    assert_eq!(
+        (&detail["field"], &detail["asked"], &detail["allowed"]),
+        (&json!("timeout_ms"), &json!(999_999_999), &json!(60000))
+    );
+    assert!(detail["layer"].is_string(), "{detail}");
+}
+
+#[test]
+fn lists_are_newest_first_in_pages() {
+    let server = Server::start();
+    let ids: Vec<Value> = (0..3).map(|_| server.shell("true")["exec_id"].clone()).collect();
+    let first = server.ask("GET", "/sandbox/execs?limit=2", None);
+    let next = first.headers.get("x-next-cursor").unwrap().to_str().unwrap().to_owned();
+    let first = first.expect(200);
+    assert_eq!([&first[0]["exec_id"], &first[1]["exec_id"]], [&ids[2], &ids[1]]);
+    let last = server.ask("GET", &format!("/sandbox/execs?limit=2&cursor={next}"), None);
+    assert!(last.headers.get("x-next-cursor").is_none());
+    let last = last.expect(200);
+    assert_eq!((last.as_array().unwrap().len(), &last[0]["exec_id"]), (1, &ids[0]));
+    assert_eq!(server.ask("GET", "/sandbox/execs?status=FAILED", None).expect(200), json!([]));
+    for bad in ["status=odd", "cursor=zzz", "limit=-1", "surprise=1"] {
+        assert_eq!(server.ask("GET", &format!("/sandbox/execs?{bad}"), None).refused(400), "INVALID_ARGUMENT", "{bad}");
+    }
+}
+
+#[test]
+fn an_exec_of_somebody_else_is_not_there() {
+    let server = Server::start();
+    let (ann, bob) = (
+        server.make_token(&["--role", "user", "--user", "ann"]),
+        server.make_token(&["--role", "user", "--user", "bob"]),
+    );
+    let agent = server.make_token(&["--role", "agent", "--user", "ann", "--agent", "a1"]);
+    let id = server.ask_as(&ann, "POST", "/sandbox/execs", Some(&shell("true"))).expect(200)["exec_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    for (token, status) in [(&ann, 200), (&bob, 404), (&agent, 404), (&server.token, 200)] {
+        let path = format!("/sandbox/execs/{id}");
+        assert_eq!(server.ask_as(token, "GET", &path, None).status, status);
+        for part in ["artifacts", "artifacts/stdout.txt", "stdout", "stderr", "events", "observation"] {
+            assert_eq!(server.ask_as(token, "GET", &format!("{path}/{part}"), None).status, status, "{part}");
+        }
+    }
+    assert_eq!(server.ask_as(&bob, "GET", "/sandbox/execs", None).expect(200), json!([]));
+    assert_eq!(server.ask_as(&bob, "DELETE", &format!("/sandbox/execs/{id}"), None).refused(404), "NOT_FOUND");
+    let mut foreign = shell("true");
+    foreign["user_id"] = "ann".into();
+    assert_eq!(server.ask_as(&bob, "POST", "/sandbox/execs", Some(&foreign)).status, 403);
+}
+
+#[test]
+fn skills_are_execs() {
+    let server = Server::start();
+    let skills = server.ask("GET", "/skills", None).expect(200);
+    let ids: Vec<&str> = skills.as_array().unwrap().iter().map(|skill| skill["id"].as_str().unwrap()).collect();
+    assert!(ids.contains(&"shell.run") && ids.contains(&"python.run"), "{ids:?}");
+    assert_eq!(server.ask("GET", "/skills?include=invalid", None).expect(200)["invalid"], json!([]));
+    let call = json!({ "project_id": "p", "script": "echo skilled" });
+    let done = server.ask("POST", "/skills/shell.run/invoke", Some(&call)).expect(200);
+    assert_eq!(done["status"], "SUCCEEDED", "{done}");
+    let path = format!("/sandbox/execs/{}", done["exec_id"].as_str().unwrap());
+    assert_eq!(server.ask("GET", &path, None).expect(200)["skill_id"], "shell.run");
+    assert_eq!(server.ask("POST", "/skills/no.such/invoke", Some(&call)).refused(404), "NOT_FOUND");
+    let wrong = json!({ "project_id": "p", "script": 5 });
+    let detail = &server.ask("POST", "/skills/shell.run/invoke", Some(&wrong)).expect(400)["detail"];
+    assert_eq!((&detail["code"], &detail["field"]), (&json!("INVALID_INPUT"), &json!("script")), "{detail}");
+}
+
+#[test]
+fn settings_are_the_operators() {
+    let server = Server::start();
+    let patch = json!({ "sandbox": { "limits": { "timeout_ms": 1234 } } });
+    let after = server.ask("PUT", "/settings", Some(&patch)).expect(200);
+    assert_eq!(after["sandbox"]["limits"]["timeout_ms"], 1234, "{after}");
+    assert_eq!(server.ask("GET", "/settings", None).expect(200), after);
+    let id = server.shell("true")["exec_id"].as_str().unwrap().to_owned();
+    let view = server.ask("GET", &format!("/sandbox/execs/{id}"), None).expect(200);
+    assert_eq!(view["policy_snapshot"]["limits"]["timeout_ms"], 1234);
+    assert_eq!(view["policy_snapshot"]["layers"]["timeout_ms"], "settings");
+    let unknown = json!({ "sandbox": { "limits": { "surprise": 1 } } });
+    assert_eq!(server.ask("PUT", "/settings", Some(&unknown)).refused(400), "INVALID_ARGUMENT");
+}

@@ -1,0 +1,131 @@
+//! What the door turns away before anybody is asked: foreign hosts and pages, bodies without end, heads without end,
+//! paths that are not there.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use serde_json::json;
+
+use crate::server::Server;
+
+/// Sends raw bytes and reads the answer to the connection's end.
+fn say(server: &Server, text: &str) -> String {
+    let mut stream = server.connect();
+    stream.write_all(text.as_bytes()).unwrap();
+    read_to_end(stream)
+}
+
+/// A connection that is closed under unread bytes is reset; what came before that counts.
+fn read_to_end(mut stream: TcpStream) -> String {
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn foreign_hosts_are_misdirected() {
+    let server = Server::start_with(&["--allow-host", "box.example"]);
+    let ask = |host: &str| say(&server, &format!("GET /healthz HTTP/1.1\r\n{host}Connection: close\r\n\r\n"));
+    for good in ["Host: localhost\r\n", "Host: 127.0.0.1:1\r\n", "Host: [::1]\r\n", "Host: BOX.example:443\r\n"] {
+        assert!(ask(good).starts_with("HTTP/1.1 200"), "{good}");
+    }
+    for bad in
+        ["Host: evil.example\r\n", "", "Host: localhost\r\nHost: evil.example\r\n", "Host: 127.0.0.1.evil.example\r\n"]
+    {
+        let answer = ask(bad);
+        assert!(answer.starts_with("HTTP/1.1 421") || answer.starts_with("HTTP/1.1 400"), "{bad}: {answer}");
+    }
+}
+
+#[test]
+fn foreign_pages_are_forbidden_with_or_without_authentication() {
+    for flags in [&[][..], &["--no-auth"]] {
+        let server = Server::start_with(flags);
+        let authorization = format!("Bearer {}", server.token);
+        let own = format!("http://{}", server.address);
+        for (origin, status) in
+            [("null", 403), ("http://evil.example", 403), ("http://127.0.0.1:1", 403), (own.as_str(), 200)]
+        {
+            let headers = [("authorization", authorization.as_str()), ("origin", origin)];
+            assert_eq!(server.ask_with("GET", "/sandbox/execs", &headers, None).status, status, "{origin}");
+        }
+    }
+}
+
+#[test]
+fn bodies_have_a_largest_size() {
+    let server = Server::start_with(&["--max-body-bytes", "1000"]);
+    let big = json!({ "project_id": "x".repeat(2000) });
+    assert_eq!(server.ask("POST", "/sandbox/execs", Some(&big)).refused(413), "BODY_TOO_LARGE");
+    let head = format!("POST /sandbox/execs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n", server.token);
+    // Announced and never sent: refused at once.
+    assert!(
+        say(&server, &format!("{head}Content-Length: 99999999999\r\nConnection: close\r\n\r\n"))
+            .starts_with("HTTP/1.1 413")
+    );
+    // Unannounced: refused when there is too much.
+    let chunk = format!("3e8\r\n{}\r\n", "x".repeat(1000));
+    let answer =
+        say(&server, &format!("{head}Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n{chunk}{chunk}0\r\n\r\n"));
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    for text in ["{", "", "nonsense", "\u{1}"] {
+        let answer = say(&server, &format!("{head}Content-Length: {}\r\nConnection: close\r\n\r\n{text}", text.len()));
+        assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("INVALID_ARGUMENT"), "{text}: {answer}");
+    }
+}
+
+/// The one test that takes as long as it takes: half a minute is what such a client gets.
+#[test]
+fn whoever_says_nothing_is_cut_off() {
+    let server = Server::start();
+    let mut slow = server.connect();
+    slow.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ").unwrap();
+    let silent = server.connect();
+    let mut idle = server.connect();
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    assert!(read_to_end(idle).starts_with("HTTP/1.1 200"), "answered, and closed when nothing followed");
+    let answer = read_to_end(slow);
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{answer}");
+    assert_eq!(read_to_end(silent), "");
+    assert_eq!(server.shell("true")["status"], "SUCCEEDED");
+}
+
+#[test]
+fn connections_beyond_the_most_wait_for_a_place() {
+    let server = Server::start_with(&["--max-connections", "1"]);
+    let mut first = server.connect();
+    let mut second = server.connect();
+    second.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    first.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    assert!(read_to_end(first).starts_with("HTTP/1.1 200"));
+    assert!(read_to_end(second).starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn unknown_paths_and_methods_are_told_as_json() {
+    let server = Server::start();
+    for path in ["/v1/x", "/api", "/api/x", "/ws", "/mcp", "/", "/sandboxes"] {
+        assert_eq!(server.ask("GET", path, None).expect(404)["error"]["code"], "NOT_FOUND", "{path}");
+    }
+    for path in [
+        "/sandbox",
+        "/sandbox/x",
+        "/skills/x",
+        "/settings/x",
+        "/sandbox/execs/e_0123456789abcdef",
+        "/sandbox/execs/odd",
+        "/sandbox/execs/%ff",
+        "/sandbox/execs/..%2fx",
+    ] {
+        let answer = server.ask("GET", path, None);
+        assert!(matches!(answer.status, 400 | 404), "{path}: {}", answer.status);
+        assert!(answer.json()["detail"]["code"].is_string(), "{path}");
+    }
+    assert_eq!(server.ask("PATCH", "/sandbox/execs", None).refused(405), "METHOD_NOT_ALLOWED");
+    let page = server.ask_with("GET", "/docs", &[], None);
+    assert!(page.status == 200 && String::from_utf8_lossy(&page.bytes).contains("POST /sandbox/execs"));
+    let named = server.ask_with("GET", "/healthz", &[("x-request-id", "mine-1")], None);
+    assert_eq!(named.headers.get("x-request-id").unwrap(), "mine-1");
+    let health = server.ask("GET", "/sandbox/health?probe=1", None).expect(200);
+    assert_eq!(health["backends"]["native"]["available"], true, "{health}");
+}

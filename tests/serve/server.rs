@@ -1,0 +1,199 @@
+//! A server of one's own on a free port, and a client that shows what came back. It is killed with its value, and its
+//! data directory goes with it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::support::boxed::binary;
+use ureq::http::{Request, Response};
+use ureq::{Agent, Body};
+
+pub(crate) struct Server {
+    process: Child,
+    pub(crate) address: String,
+    data: Option<TempDir>,
+    pub(crate) token: String,
+}
+
+/// What came back, read whole.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: ureq::http::HeaderMap,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.bytes).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+    }
+
+    /// The body, when the status is the expected one.
+    pub(crate) fn expect(self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.bytes));
+        self.json()
+    }
+
+    /// The code of a contract route's error.
+    pub(crate) fn refused(self, status: u16) -> String {
+        let body = self.expect(status);
+        assert!(body["detail"]["message"].is_string(), "{body}");
+        body["detail"]["code"].as_str().unwrap().to_owned()
+    }
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        Self::start_in(TempDir::with_prefix("rw-serve-").unwrap(), &[])
+    }
+
+    pub(crate) fn start_with(flags: &[&str]) -> Self {
+        Self::start_in(TempDir::with_prefix("rw-serve-").unwrap(), flags)
+    }
+
+    pub(crate) fn start_in(data: TempDir, flags: &[&str]) -> Self {
+        let mut process = command(data.path())
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(flags)
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(data.path().join("log")).unwrap())
+            .spawn()
+            .unwrap();
+        let mut first = String::new();
+        // Said once the server is ready; an empty line means that it has ended.
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        let Some((_, address)) = first.trim().split_once("http://") else {
+            let _ = process.wait();
+            panic!("the server did not start: {}", fs::read_to_string(data.path().join("log")).unwrap());
+        };
+        let token = fs::read_to_string(data.path().join("owner.token")).unwrap_or_default().trim().to_owned();
+        Self { address: address.to_owned(), process, token, data: Some(data) }
+    }
+
+    pub(crate) fn data(&self) -> &Path {
+        self.data.as_ref().unwrap().path()
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.data().join("log")).unwrap()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(i32::try_from(self.process.id()).unwrap()).unwrap(), signal).unwrap();
+    }
+
+    /// Waits for its end.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        self.process.wait().unwrap()
+    }
+
+    /// Its data directory, for the next one.
+    pub(crate) fn leave(mut self) -> TempDir {
+        let _ = self.process.wait();
+        self.data.take().unwrap()
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+    }
+
+    /// A request as the owner.
+    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
+        self.ask_with(method, path, &[("authorization", &format!("Bearer {}", self.token))], body)
+    }
+
+    pub(crate) fn ask_as(&self, token: &str, method: &str, path: &str, body: Option<&Value>) -> Answer {
+        self.ask_with(method, path, &[("authorization", &format!("Bearer {token}"))], body)
+    }
+
+    /// A request with these headers and no others of ours.
+    pub(crate) fn ask_with(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Answer {
+        let response = self.send(method, path, headers, body);
+        let (parts, body) = response.into_parts();
+        let bytes = body.into_with_config().limit(64 << 20).read_to_vec().unwrap();
+        Answer { status: parts.status.as_u16(), headers: parts.headers, bytes }
+    }
+
+    pub(crate) fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> Response<Body> {
+        let agent: Agent = Agent::config_builder()
+            .http_status_as_error(false)
+            .proxy(None)
+            .allow_non_standard_methods(true)
+            .timeout_global(Some(Duration::from_secs(120)))
+            .build()
+            .into();
+        let mut request = Request::builder().method(method).uri(format!("http://{}{path}", self.address));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        match body {
+            Some(body) => {
+                agent.run(request.header("content-type", "application/json").body(body.to_string()).unwrap()).unwrap()
+            }
+            None => agent.run(request.body(()).unwrap()).unwrap(),
+        }
+    }
+
+    /// A shell script as an exec of the owner, waited for.
+    pub(crate) fn shell(&self, script: &str) -> Value {
+        self.ask("POST", "/sandbox/execs", Some(&shell(script))).expect(200)
+    }
+
+    /// The same, not waited for; gives its id.
+    pub(crate) fn begin(&self, script: &str) -> String {
+        let authorization = format!("Bearer {}", self.token);
+        let headers = [("authorization", authorization.as_str()), ("prefer", "respond-async")];
+        let answer = self.ask_with("POST", "/sandbox/execs", &headers, Some(&shell(script))).expect(202);
+        answer["exec_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until an exec has written something to its standard output.
+    pub(crate) fn wait_for_output(&self, id: &str) {
+        let authorization = format!("Bearer {}", self.token);
+        let path = format!("/sandbox/execs/{id}/events");
+        let response = self.send("GET", &path, &[("authorization", &authorization)], None);
+        let mut lines = BufReader::new(response.into_body().into_reader()).lines();
+        assert!(lines.any(|line| line.unwrap() == "event: stdout"), "{id} ended in silence");
+    }
+
+    /// A token made at the command line.
+    pub(crate) fn make_token(&self, words: &[&str]) -> String {
+        let output = command(self.data()).args(["token", "create"]).args(words).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The binary with a data directory and no other words of the environment's.
+pub(crate) fn command(data: &Path) -> Command {
+    let mut command = Command::new(binary().unwrap());
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).arg("--data").arg(data);
+    command
+}
+
+/// The body of a request for a shell script.
+pub(crate) fn shell(script: &str) -> Value {
+    json!({ "project_id": "p", "exec": { "kind": "shell", "command": "bash", "args": ["-lc", script] } })
+}

@@ -1,0 +1,95 @@
+//! The command line around a server: exec, token, audit, backup, and what is refused at the start.
+
+use std::path::Path;
+use std::process::Output;
+
+use crate::server::{Server, command};
+
+fn say(data: &Path, words: &[&str]) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command(data).args(words).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+#[test]
+fn exec_shows_output_and_ends_as_the_exec_did() {
+    let server = Server::start();
+    let url = format!("http://{}", server.address);
+    let exec = |words: &[&str]| say(server.data(), &[&["exec", "--url", &url][..], words].concat());
+    let (code, out, err) = exec(&["--", "echo out; echo err >&2; exit 5"]);
+    assert_eq!((code, out.as_str(), err.as_str()), (Some(5), "out\n", "err\n"));
+    assert_eq!(exec(&["--kind", "python", "--project", "q", "--", "print(1)"]).1, "1\n");
+    let (code, out, _) = exec(&["--json", "--", "exit 6"]);
+    let object: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &object["exit_code"], &object["status"]), (Some(6), &6.into(), &"FAILED".into()));
+    let (code, out, err) = exec(&["--token", "wrong", "--", "true"]);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert!(err.contains("token") && err.contains("hint"), "{err}");
+    let nobody = say(server.data(), &["exec", "--url", "http://127.0.0.1:1", "--", "true"]);
+    assert!(nobody.0 == Some(2) && nobody.2.contains("ringwall serve"), "{nobody:?}");
+}
+
+#[test]
+fn tokens_are_made_beside_a_running_server() {
+    let server = Server::start();
+    let (code, out, err) = say(server.data(), &["token", "create", "--role", "user", "--user", "u", "--expires", "1h"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert_eq!(out.lines().count(), 1);
+    let token = out.trim();
+    assert_eq!(server.ask_as(token, "GET", "/sandbox/execs", None).status, 200);
+    let listed: serde_json::Value = serde_json::from_str(&say(server.data(), &["token", "list", "--json"]).1).unwrap();
+    let id = listed[0]["id"].as_str().unwrap();
+    assert_eq!(listed[0]["user_id"], "u");
+    assert_eq!(say(server.data(), &["token", "revoke", id]).0, Some(0));
+    assert_eq!(server.ask_as(token, "GET", "/sandbox/execs", None).status, 401);
+    for bad in [
+        &["--role", "user"][..],
+        &["--role", "agent", "--user", "u"],
+        &["--role", "owner", "--user", "u"],
+        &["--role", "user", "--user", "../x"],
+    ] {
+        assert_eq!(say(server.data(), &[&["token", "create"], bad].concat()).0, Some(2), "{bad:?}");
+    }
+}
+
+#[test]
+fn the_record_is_verified_exported_and_copied() {
+    let server = Server::start();
+    server.shell("true");
+    let (code, out, _) = say(server.data(), &["audit", "verify"]);
+    assert!(code == Some(0) && out.starts_with("intact: "), "{out}");
+    let report: serde_json::Value =
+        serde_json::from_str(&say(server.data(), &["audit", "verify", "--json"]).1).unwrap();
+    assert_eq!(report["intact"], true);
+    assert_eq!(server.ask("POST", "/api/audit/verify", None).expect(200)["intact"], true);
+    let exported = say(server.data(), &["audit", "export"]).1;
+    let over_http = server.ask("GET", "/api/audit/export", None);
+    assert_eq!(exported.as_bytes(), over_http.bytes);
+    assert!(exported.lines().count() >= 3 && exported.contains("exec.intent") && exported.contains("exec.outcome"));
+    let last = say(server.data(), &["audit", "tail", "-n", "1"]).1;
+    assert_eq!(Some(last.trim_end()), exported.lines().last());
+    let listed = server.ask("GET", "/api/audit?action=exec.outcome", None).expect(200);
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+    let copy = server.data().join("copy.sqlite");
+    let words = ["backup", copy.to_str().unwrap()];
+    assert_eq!(say(server.data(), &words).0, Some(0));
+    assert_eq!(say(server.data(), &words).0, Some(2), "a copy never replaces anything");
+    let elsewhere = tempfile::tempdir().unwrap();
+    std::fs::copy(&copy, elsewhere.path().join("db.sqlite")).unwrap();
+    let verified = say(elsewhere.path(), &["audit", "verify"]);
+    assert_eq!(verified.0, Some(0), "{verified:?}");
+    let nothing = tempfile::tempdir().unwrap();
+    assert_eq!(say(nothing.path(), &["audit", "verify"]).0, Some(2));
+}
+
+#[test]
+fn a_misspelt_key_or_a_taken_port_is_no_start() {
+    let data = tempfile::tempdir().unwrap();
+    std::fs::write(data.path().join("ringwall.toml"), "[server]\nlistne = '127.0.0.1:0'\n").unwrap();
+    let (code, _, err) = say(data.path(), &["serve"]);
+    assert!(code == Some(2) && err.contains("listne") && err.contains("line 2"), "{err}");
+    let server = Server::start();
+    let other = tempfile::tempdir().unwrap();
+    let (code, _, err) = say(other.path(), &["serve", "--listen", &server.address]);
+    assert!(code == Some(2) && err.contains("--listen"), "{err}");
+}
