@@ -4,6 +4,7 @@
 //! health runs the machine.
 
 use executor::docker::Runtime;
+use executor::docker::paths::Platform;
 use executor::{Ending, Options};
 use policy::{Layer, LayerName, Mounts, ProjectMounts, Request, Root, Verdict, decide};
 use record::{AgentId, UserId};
@@ -12,6 +13,7 @@ use serde::Serialize;
 use crate::backend::Backend;
 use crate::error::causes;
 use crate::service::Service;
+use crate::settings::here;
 
 /// Whose containers a probe runs.
 const PROBER: &str = "ringwall-probe";
@@ -92,7 +94,6 @@ pub(crate) enum TrialError {
 impl Service {
     /// Contract 003's health; with `probe`, after a run in each backend that is there.
     pub async fn health(&self, probe: bool) -> Health {
-        let settings = self.settings_now();
         let docker = self.inner.docker.probe().await;
         let mut backends = Backends {
             native: Availability::of(Ok(())),
@@ -115,11 +116,11 @@ impl Service {
                 }
             }
         }
-        let root = self.inner.workspaces_path.display().to_string();
+        let root = &self.inner.workspace_root;
         Health {
-            runtime_mode: settings.mode().to_owned(),
-            workspace_root_native: root.clone(),
-            workspace_root_docker_mount: root,
+            runtime_mode: root.platform.to_string(),
+            workspace_root_native: root.host_path_native.clone(),
+            workspace_root_docker_mount: root.docker_mount_path.clone(),
             docker_cli_path: docker.client.as_ref().map(|path| path.display().to_string()),
             docker_version: docker.daemon.ok().map(|daemon| daemon.version),
             docker_context: docker.context,
@@ -208,5 +209,5 @@ fn ended(ending: Ending) -> Result<(), TrialError> {
 fn platform() -> Host {
     let name = rustix::system::uname();
     let release = name.release().to_string_lossy().into_owned();
-    Host { os: "linux".to_owned(), is_wsl: release.to_lowercase().contains("microsoft"), release }
+    Host { os: "linux".to_owned(), is_wsl: here() == Platform::Wsl, release }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use policy::check_cwd;
 use serde_json::Value;
 
 use crate::error::Error;
@@ -55,7 +54,6 @@ impl Service {
         // A skill's command is the operator's word, so no rule for callers' commands applies to it.
         order.words = command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         order.argv = Ok(command.argv);
-        order.cwd = check_cwd(None)?;
         order.layers.narrowing.push(call.layer);
         self.admit(order).await
     }

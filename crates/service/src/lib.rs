@@ -7,7 +7,7 @@
 //!
 //! Reading order: the nouns (`principal`, `request`, `view`), the state of a server (`service`, `live`, `queue`,
 //! `settings`), then an exec from its order to its ending (`order`, `submit`, `run_exec`, `backend`, `capture`,
-//! `outcome`), then the questions about it.
+//! `collect`, `outcome`, `end`), then the questions about it.
 
 pub mod skills;
 
@@ -30,6 +30,7 @@ mod submit;
 
 mod backend;
 mod capture;
+mod collect;
 mod outcome;
 mod run_exec;
 

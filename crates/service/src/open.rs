@@ -73,8 +73,13 @@ impl Service {
         docker.client = docker.client.or_else(|| settings.sandbox.docker.cli_path.clone().map(PathBuf::from));
         docker.context = docker.context.or_else(|| settings.sandbox.docker.context.clone());
         let skills_root = settings.skills_root.clone().map_or_else(|| data.join(SKILLS), PathBuf::from);
-        let workspaces_path =
-            settings.sandbox.workspace_root_wsl.clone().map_or_else(|| data.join(WORKSPACES), PathBuf::from);
+        let usual = data.join(WORKSPACES);
+        let usual = usual
+            .to_str()
+            .ok_or_else(|| Error::start("name the workspaces")("the data directory's name is not UTF-8".into()))?;
+        let root = settings.sandbox.root(usual);
+        let workspace_root = root.map_err(|error| Error::start("find the workspaces")(error.into()))?;
+        let workspaces_path = PathBuf::from(&workspace_root.host_path_native);
         let (root, place) = (workspaces_path.clone(), data.clone());
         let (workspaces, skills, executor, docker) = Self::blocking(move || {
             let failed = Error::start;
@@ -99,6 +104,7 @@ impl Service {
             store,
             workspaces: Arc::new(workspaces),
             workspaces_path,
+            workspace_root,
             executor,
             docker,
             skills: Arc::new(skills),

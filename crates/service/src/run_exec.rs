@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use executor::{Outcome, Streams};
-use policy::{Access, Grant, Limits, Verdict};
+use policy::{Grant, Limits, Verdict};
 use record::{Intent, Kept, NewExec, Start, Status};
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
@@ -20,7 +20,7 @@ use crate::live::{Cancellation, Live, Registration, Stage};
 use crate::order::{Order, Places};
 use crate::outcome::{RUNTIME_ERROR, Told};
 use crate::queue::{Admission, Slot};
-use crate::service::{Service, milliseconds, now};
+use crate::service::{Service, now};
 use crate::submit::Submitted;
 
 #[derive(Debug)]
@@ -247,69 +247,5 @@ impl Exec {
             tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(error), "a box could not be made");
         }
         told
-    }
-
-    /// Takes over what the box left. Nothing of it can fail the exec but its size, and a disk that does not work.
-    async fn collect(&self, files: ExecFiles, ran: Ran) -> Ran {
-        let bytes_max = self.limits.artifacts_bytes;
-        let Ran { told, .. } = &ran;
-        let (told, meta) = (told.clone(), self.meta(&ran));
-        let exec_id = self.intent.exec_id.clone();
-        let collected = Service::blocking(move || {
-            let collected = files.collect(bytes_max)?;
-            if let Some(error) = collected.residue() {
-                tracing::warn!(%exec_id, %error, "could not remove all that a box left");
-            }
-            let told = told.with_extent(collected.extent(), bytes_max);
-            let mut meta = meta;
-            meta["status"] = json!(Status::from(told.status));
-            meta["exit_code"] = json!(told.exit_code);
-            meta["error_reason"] = json!(told.reason);
-            meta["skipped"] = json!(collected.skipped());
-            meta["skipped_total"] = json!(collected.skipped_total());
-            collected.finish(&meta)?;
-            Ok(told)
-        });
-        match collected.await {
-            Ok(told) => Ran { told, ..ran },
-            Err(_) if ran.told.reason.is_some() => ran,
-            Err(_) => {
-                let exit_code = ran.told.exit_code;
-                let told =
-                    Told::failed(RUNTIME_ERROR, "what it left could not be collected; the server's log says why");
-                Ran { told: Told { exit_code, ..told }, ..ran }
-            }
-        }
-    }
-
-    /// What is known before the artifacts are looked at. Of the environment its keys alone.
-    fn meta(&self, ran: &Ran) -> Value {
-        let mode = |access| match access {
-            Access::Empty => "empty",
-            Access::ReadOnly => "ro",
-            Access::ReadWrite => "rw",
-        };
-        let mount = |name: &str, access| {
-            let source = match name {
-                "artifacts" => self.intent.artifacts_path.clone(),
-                name => format!("projects/{}/{name}", self.order.project_id),
-            };
-            json!({ "source": source, "target": format!("/workspace/{name}"), "mode": mode(access) })
-        };
-        let access = self.order.access;
-        json!({
-            "exec_id": self.intent.exec_id,
-            "project_id": self.intent.project_id,
-            "backend": self.intent.backend,
-            "image": self.intent.image,
-            "env_keys": self.intent.env_keys,
-            "policy_snapshot": self.intent.policy_snapshot,
-            "duration_ms": ran.duration.map(milliseconds),
-            "stdout_truncated": ran.stdout == Kept::Truncated,
-            "stderr_truncated": ran.stderr == Kept::Truncated,
-            "docker_mounts": [
-                mount("inputs", access.inputs), mount("work", access.work), mount("artifacts", access.artifacts),
-            ],
-        })
     }
 }

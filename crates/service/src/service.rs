@@ -36,6 +36,7 @@ pub(crate) struct Inner {
     pub(crate) store: Store,
     pub(crate) workspaces: Arc<Workspaces>,
     pub(crate) workspaces_path: PathBuf,
+    pub(crate) workspace_root: executor::docker::paths::WorkspaceRoot,
     pub(crate) executor: Executor,
     pub(crate) docker: executor::docker::Docker,
     pub(crate) skills: Arc<Skills>,

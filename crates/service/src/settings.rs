@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use executor::docker::paths::RuntimeMode;
+use executor::docker::paths::{self, Platform, Roots, RuntimeMode, WorkspaceRoot};
 use policy::{ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, Layer, LayerName, QueuedExecs, check_settings};
 use record::{Saved, Store};
 use serde::Deserialize;
@@ -15,6 +15,9 @@ use crate::error::Error;
 use crate::principal::Principal;
 use crate::queue::Bounds;
 use crate::service::{Service, now};
+
+/// Stands for the usual root where that is not known.
+const UNKNOWN: &str = "/workspaces";
 
 /// The settings in force.
 #[derive(Debug, Clone)]
@@ -73,9 +76,8 @@ impl Settings {
         let read = Document::deserialize(&document).map_err(|error| Error::invalid(format!("settings: {error}")))?;
         let limits = read.sandbox.limits.clone().unwrap_or(Layer::new(LayerName::Settings));
         let operator = check_settings(limits).map_err(|denial| Error::invalid(denial.message))?;
-        if let Some(mode) = &read.sandbox.runtime_mode {
-            mode.parse::<RuntimeMode>().map_err(|error| Error::invalid(error.to_string()))?;
-        }
+        // A root that no server could start with is not saved.
+        read.sandbox.root(UNKNOWN).map_err(|error| Error::invalid(error.to_string()))?;
         let image = read.sandbox.docker.image.as_deref().unwrap_or(executor::docker::DEFAULT_IMAGE).parse()?;
         Ok(Self { version, document, operator, skills_root: read.skills.root, sandbox: read.sandbox, image })
     }
@@ -88,10 +90,6 @@ impl Settings {
         }
     }
 
-    pub(crate) fn mode(&self) -> &str {
-        self.sandbox.runtime_mode.as_deref().unwrap_or("auto")
-    }
-
     /// Every key with its value in force; handed back, it changes nothing.
     fn show(&self) -> Value {
         let layers = crate::order::layers(self.operator.clone(), vec![]);
@@ -101,7 +99,7 @@ impl Settings {
             "sandbox": {
                 "workspace_root_win": sandbox.workspace_root_win,
                 "workspace_root_wsl": sandbox.workspace_root_wsl,
-                "runtime_mode": self.mode(),
+                "runtime_mode": sandbox.mode(),
                 "docker": {
                     "cli_path": sandbox.docker.cli_path,
                     "context": sandbox.docker.context,
@@ -115,6 +113,28 @@ impl Settings {
             "skills": { "root": self.skills_root },
         })
     }
+}
+
+impl Sandbox {
+    /// The root of all workspaces; the usual one where none is set.
+    pub(crate) fn root(&self, usual: &str) -> Result<WorkspaceRoot, executor::Error> {
+        let roots = Roots {
+            windows: self.workspace_root_win.as_deref(),
+            wsl: self.workspace_root_wsl.as_deref(),
+            usual: Some(usual),
+        };
+        paths::workspace_root(self.mode().parse::<RuntimeMode>()?, here(), roots, paths::by_rule)
+    }
+
+    fn mode(&self) -> &str {
+        self.runtime_mode.as_deref().unwrap_or("auto")
+    }
+}
+
+/// What this machine is.
+pub(crate) fn here() -> Platform {
+    let release = rustix::system::uname().release().to_string_lossy().to_lowercase();
+    if release.contains("microsoft") { Platform::Wsl } else { Platform::Linux }
 }
 
 impl Service {

@@ -1,17 +1,20 @@
 //! The service for real: native boxes, SQLite in a directory of its own, and no part that is not the product's.
 //!
-//! This program is three: the tests, the jail of their boxes, and a service that is there to be killed.
+//! This program is three: the tests, the jail of their boxes, and a service that is there to be killed. As root it runs
+//! all of itself once more as an ordinary user.
 
 #![expect(clippy::disallowed_methods, reason = "the service to be killed is this program")]
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed assumption is a failed test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed assumption is a failed test")]
 
 mod crash;
 mod denials;
 mod endings;
+mod faults;
 mod files;
 mod following;
 mod idempotency;
 mod lab;
+mod ordinary;
 mod queueing;
 mod stopping;
 mod tenants;
@@ -27,7 +30,7 @@ fn main() -> ExitCode {
     if let Some(data) = std::env::var_os(crash::DATA) {
         return crash::be_the_child(data.into());
     }
-    let tries: Vec<(&str, fn())> = vec![
+    let mut tries: Vec<(&str, fn())> = vec![
         ("success and failure", endings::success_and_failure),
         ("timeout", endings::timeout),
         ("memory", endings::memory),
@@ -53,10 +56,15 @@ fn main() -> ExitCode {
         ("tenants", tenants::what_is_anothers_is_not_there),
         ("tokens", tenants::tokens_open_what_they_should),
         ("killed", crash::a_killed_service_loses_its_execs_and_says_so),
+        ("record that does not answer", faults::without_a_record_nothing_runs),
+        ("ending that waits", faults::an_ending_is_recorded_when_it_can_be),
         ("one server", stopping::one_server_for_one_directory),
         ("drain", stopping::drain_ends_what_runs),
         ("drain waits", stopping::drain_waits_for_what_ends),
     ];
+    if rustix::process::geteuid().is_root() {
+        tries.push(("all as an ordinary user", ordinary::all_as_an_ordinary_user));
+    }
     let trials = tries.into_iter().map(|(name, attempt)| {
         Trial::test(name, move || {
             attempt();
