@@ -90,6 +90,31 @@ fn whoever_says_nothing_is_cut_off() {
     assert_eq!(server.shell("true")["status"], "SUCCEEDED");
 }
 
+/// Half a minute, too: the only place is held by a client that asks and asks and reads nothing.
+#[test]
+fn whoever_does_not_read_is_cut_off() {
+    let server = Server::start_with(&["--max-connections", "1"]);
+    let mut deaf = server.connect();
+    deaf.set_nonblocking(true).unwrap();
+    let asking = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
+    // Until neither side has room for more; a pause in between shows that it stays so.
+    let mut refused = 0;
+    while refused < 20 {
+        match deaf.write(&asking) {
+            Ok(_) => refused = 0,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                refused += 1;
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let mut next = server.connect();
+    next.set_read_timeout(Some(std::time::Duration::from_secs(120))).unwrap();
+    next.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    assert!(read_to_end(next).starts_with("HTTP/1.1 200"), "the place was never given back");
+}
+
 #[test]
 fn connections_beyond_the_most_wait_for_a_place() {
     let server = Server::start_with(&["--max-connections", "1"]);

@@ -1,6 +1,6 @@
 //! Connections: how many there are at once, how long each may take to say something, and how all of them end.
 //!
-//! A client that sends its headers slowly, or keeps a connection open and says nothing, is cut off; so whoever holds all
+//! A client that sends its headers slowly, says nothing, or does not read its answers, is cut off; so whoever holds all
 //! places at once has to keep working for it. Whoever comes when all places are taken waits in the kernel's queue.
 
 use std::future::Future;
@@ -17,6 +17,9 @@ use tokio::sync::Semaphore;
 
 /// For the whole head of a request, and for the silence between two requests.
 const HEAD: Duration = Duration::from_secs(30);
+/// For a client to take in what it asked for. The kernel ends a connection whose other end leaves no room for so long;
+/// otherwise whoever asks much and reads nothing would hold a place for ever, without any token.
+const UNREAD_MS: u32 = 30_000;
 /// When there is no descriptor left to accept with, trying again at once would only burn the processor.
 const BREATH: Duration = Duration::from_millis(100);
 /// How long answers that are ready may take to be read once the server stops.
@@ -71,6 +74,7 @@ pub(crate) async fn serve(
 fn connection(stream: TcpStream, app: Router) -> http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>> {
     // An answer is often one small packet; waiting for more to send with it would cost more than the box.
     let _ = stream.set_nodelay(true);
+    let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNREAD_MS);
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
