@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
 use super::access::Access;
+use super::problem::{DETAILED, is_within};
 use super::routes::ROUTES;
 use super::{artifacts, audit, events, execs, metrics, settings, skills, tokens};
 
@@ -68,10 +69,20 @@ pub(crate) async fn page() -> impl IntoResponse {
 fn describe() -> Value {
     let mut document = serde_json::to_value(Described::openapi()).unwrap_or_default();
     document["components"]["securitySchemes"] = json!({ "token": { "type": "http", "scheme": "bearer" } });
+    document["components"]["schemas"]["Detail"] = wrapped("detail", &["code", "message"]);
+    document["components"]["schemas"]["Error"] = wrapped("error", &["code", "message", "request_id"]);
     for route in ROUTES {
         let path = route.path.replace("{*", "{");
         let method = route.method.as_str().to_ascii_lowercase();
         let Some(operation) = document["paths"].get_mut(&path).and_then(|path| path.get_mut(&method)) else { continue };
+        // Handlers of different families have the same names; what names an operation has to be its own.
+        let (family, verb) = (operation["tags"][0].as_str(), operation["operationId"].as_str());
+        operation["operationId"] = format!("{}_{}", family.unwrap_or_default(), verb.unwrap_or_default()).into();
+        let form = if is_within(route.path, DETAILED) { "Detail" } else { "Error" };
+        operation["responses"]["default"] = json!({
+            "description": "a problem",
+            "content": { "application/json": { "schema": { "$ref": format!("#/components/schemas/{form}") } } },
+        });
         operation["x-access"] = route.access.word().into();
         operation["security"] = match route.access {
             Access::Open => json!([]),
@@ -79,6 +90,14 @@ fn describe() -> Value {
         };
     }
     document
+}
+
+/// The form of a problem.
+fn wrapped(key: &str, always: &[&str]) -> Value {
+    let texts: Map<String, Value> =
+        always.iter().chain(&["hint"]).map(|name| (name.to_string(), json!({ "type": "string" }))).collect();
+    let inner = json!({ "type": "object", "properties": texts, "required": always });
+    json!({ "type": "object", "properties": { key: inner }, "required": [key] })
 }
 
 fn write_page(document: &Value) -> String {
@@ -144,6 +163,10 @@ mod tests {
             .collect();
         assert_eq!(described, routed);
         assert_eq!(routed.len(), ROUTES.len());
+        let operations =
+            document["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap().values());
+        let names: BTreeSet<&str> = operations.map(|operation| operation["operationId"].as_str().unwrap()).collect();
+        assert_eq!(names.len(), ROUTES.len(), "{names:?}");
     }
 
     /// `RINGWALL_WRITE_DOCS=1 cargo test -p ringwall openapi` writes it anew.

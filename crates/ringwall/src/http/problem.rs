@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
 /// Families of routes whose errors have the contract's form.
-const DETAILED: &[&str] = &["/sandbox", "/skills", "/settings"];
+pub(crate) const DETAILED: &[&str] = &["/sandbox", "/skills", "/settings"];
 
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
