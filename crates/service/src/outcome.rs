@@ -3,7 +3,7 @@
 //! Pure. The order of the rules is the order of what a caller wants to know first: that somebody ended it, that it took
 //! too long, that it ran out of memory, that it left too much, and only then what it said itself.
 
-use executor::{Ending, Outcome};
+use executor::{Ending, Outcome, Step};
 use record::{EndedAs, Reason};
 use workspace::Extent;
 
@@ -11,6 +11,11 @@ use crate::live::Cancellation;
 
 pub(crate) const BACKEND_UNAVAILABLE: &str = "BACKEND_UNAVAILABLE";
 pub(crate) const RUNTIME_ERROR: &str = "RUNTIME_ERROR";
+pub(crate) const INVALID_ARGUMENT: &str = "INVALID_ARGUMENT";
+const ENOENT: i32 = 2;
+const EACCES: i32 = 13;
+const ENOTDIR: i32 = 20;
+const ELOOP: i32 = 40;
 const COMMAND_NOT_FOUND: i32 = 127;
 const COMMAND_NOT_EXECUTABLE: i32 = 126;
 
@@ -67,14 +72,20 @@ impl Told {
                 exit_code: Some(COMMAND_NOT_EXECUTABLE),
                 ..Self::failed("COMMAND_NOT_EXECUTABLE", error.to_string())
             },
-            Of::EnvironmentNotForDocker { .. } => Self::failed("INVALID_ARGUMENT", error.to_string()),
+            Of::EnvironmentNotForDocker { .. } => Self::failed(INVALID_ARGUMENT, error.to_string()),
             Of::DirectoryMissing(path) | Of::NotADirectory(path) | Of::DirectoryIsLink(path)
                 if path.starts_with("/workspace") =>
             {
-                Self::failed("INVALID_ARGUMENT", format!("cwd: {error}"))
+                Self::failed(INVALID_ARGUMENT, format!("cwd: {error}"))
             }
-            Of::Setup(failure) if failure.subject.starts_with("/workspace") => {
-                Self::failed(RUNTIME_ERROR, format!("the box could not be made: {}", failure))
+            // The last step before the command is to enter its directory, which a box may have removed, or never made.
+            Of::Setup(failure)
+                if failure.step == Step::StartCommand
+                    && failure.subject.starts_with("/workspace")
+                    && [ENOENT, EACCES, ENOTDIR, ELOOP].contains(&failure.errno) =>
+            {
+                let wrong = std::io::Error::from_raw_os_error(failure.errno);
+                Self::failed(INVALID_ARGUMENT, format!("cwd: {} cannot be entered: {wrong}", failure.subject))
             }
             _ => Self::failed(RUNTIME_ERROR, "the box could not be made; the server's log says why"),
         }
@@ -96,4 +107,67 @@ impl Told {
 
 fn reason(code: &str, message: impl Into<String>) -> Reason {
     Reason { code: code.to_owned(), message: message.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use executor::Usage;
+    use std::time::Duration;
+
+    fn outcome(ending: Ending, out_of_memory: bool) -> Outcome {
+        let (duration, usage) = (Duration::ZERO, Usage::default());
+        Outcome { ending, out_of_memory, duration, usage, protections: vec![], steps: vec![] }
+    }
+
+    fn code(told: &Told) -> &str {
+        told.reason.as_ref().map_or("", |reason| reason.code.as_str())
+    }
+
+    #[test]
+    fn every_ending_has_its_words() {
+        for (ending, out_of_memory, status, exit_code, reason) in [
+            (Ending::Exited(0), false, EndedAs::Succeeded, Some(0), ""),
+            // Something in the box was killed, and the command did what it should all the same.
+            (Ending::Exited(0), true, EndedAs::Succeeded, Some(0), ""),
+            (Ending::Exited(3), false, EndedAs::Failed, Some(3), ""),
+            (Ending::Exited(137), true, EndedAs::Failed, Some(137), "OOM"),
+            (Ending::Signalled(9), true, EndedAs::Failed, Some(137), "OOM"),
+            (Ending::Signalled(11), false, EndedAs::Failed, Some(139), ""),
+            (Ending::TimedOut, false, EndedAs::Timeout, None, "TIMEOUT"),
+            (Ending::TimedOut, true, EndedAs::Timeout, None, "TIMEOUT"),
+        ] {
+            let told = Told::of_outcome(&outcome(ending, out_of_memory), 1000, 64);
+            assert_eq!((told.status, told.exit_code, code(&told)), (status, exit_code, reason), "{ending:?}");
+        }
+    }
+
+    #[test]
+    fn too_many_artifacts_fail_what_has_no_reason_of_its_own() {
+        let told = |ending| Told::of_outcome(&outcome(ending, false), 1000, 64).with_extent(Extent::BytesExceeded, 10);
+        let succeeded = told(Ending::Exited(0));
+        assert_eq!((succeeded.status, succeeded.exit_code), (EndedAs::Failed, Some(0)));
+        assert_eq!(code(&succeeded), "ARTIFACTS_LIMIT");
+        assert_eq!(code(&told(Ending::Exited(2))), "ARTIFACTS_LIMIT");
+        assert_eq!(code(&told(Ending::TimedOut)), "TIMEOUT");
+        let within = Told::of_outcome(&outcome(Ending::Exited(0), false), 1, 1);
+        assert_eq!(within.clone().with_extent(Extent::Within, 10), within);
+    }
+
+    #[test]
+    fn no_path_of_the_host_is_told() {
+        let secret = std::path::PathBuf::from("/var/lib/ringwall/workspaces/u/a");
+        for error in [
+            executor::Error::DirectoryMissing(secret.clone()),
+            executor::Error::DirectoryReplaced(secret.clone()),
+            executor::Error::OwnData(secret),
+            executor::Error::JailDied,
+        ] {
+            let told = Told::of_error(&error);
+            assert_eq!(code(&told), RUNTIME_ERROR);
+            assert!(told.reason.is_some_and(|reason| !reason.message.contains("/var")));
+        }
+        let cwd = Told::of_error(&executor::Error::DirectoryMissing("/workspace/work/x".into()));
+        assert_eq!(code(&cwd), INVALID_ARGUMENT);
+    }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::Error;
-use crate::outcome::{BACKEND_UNAVAILABLE, RUNTIME_ERROR};
+use crate::outcome::{BACKEND_UNAVAILABLE, INVALID_ARGUMENT, RUNTIME_ERROR};
 
 /// One line of a list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -52,14 +52,15 @@ pub struct Usage {
 }
 
 impl ExecView {
-    /// The error that an exec amounts to which failed for no reason of its own: its backend was not there, or could not
-    /// make the box. The exec is on record as FAILED.
+    /// The error that an exec amounts to whose command never ran: its backend was not there, its box could not be made, or
+    /// its inputs or directory turned out to be wrong. The exec is on record as FAILED.
     pub fn failure(&self) -> Option<Error> {
         let reason = self.error_reason.as_ref()?;
         match reason.code.as_str() {
             BACKEND_UNAVAILABLE => {
                 Some(Error::BackendUnavailable { backend: self.summary.backend.clone(), why: reason.message.clone() })
             }
+            INVALID_ARGUMENT => Some(Error::invalid(reason.message.clone())),
             RUNTIME_ERROR => Some(Error::Runtime { message: reason.message.clone() }),
             _ => None,
         }

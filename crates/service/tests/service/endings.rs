@@ -75,8 +75,9 @@ pub fn missing_directories_and_backends() {
     in_lab(async |lab| {
         let view = lab.run(ExecRequest { cwd: Some("work/nowhere".to_owned()), ..shell("true") }).await;
         assert_eq!(view.summary.status, Status::Failed);
-        let message = view.error_reason.unwrap().message;
-        assert!(!message.contains(lab.directory.path().to_str().unwrap()), "{message}");
+        let failure = view.failure().unwrap();
+        assert_eq!(failure.code(), "INVALID_ARGUMENT", "{failure}");
+        assert!(failure.to_string().contains("/workspace/work/nowhere"), "{failure}");
 
         let request = ExecRequest { backend: Some("podman".to_owned()), ..shell("true") };
         assert_eq!(lab.refused(request).await.code(), "INVALID_ARGUMENT");
