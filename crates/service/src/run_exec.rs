@@ -11,7 +11,7 @@ use policy::{Grant, Limits, Verdict};
 use record::{Intent, Kept, NewExec, Start, Status};
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
-use workspace::{ExecFiles, Owner, Project, Stream};
+use workspace::{ExecFiles, Input, Owner, Project, Stream};
 
 use crate::backend::{Reins, Started};
 use crate::capture::capture;
@@ -33,6 +33,11 @@ pub(crate) struct Exec {
     pub(crate) registration: Registration,
     pub(crate) limits: Limits,
 }
+
+type Prepared = Result<(Project, ExecFiles), Told>;
+
+/// What was made before the intent was on record, if anything.
+type Early = Option<Prepared>;
 
 /// What is known of an exec when its box is gone, or was never there.
 #[derive(Debug)]
@@ -64,10 +69,12 @@ impl Exec {
     /// The whole life. Whoever asked is answered when the intent is on record.
     pub(crate) async fn live(mut self, admission: Admission, answer: oneshot::Sender<Result<Submitted, Error>>) {
         let exec_id = self.intent.exec_id.clone();
-        match self.service.inner.store.intend(self.intent.clone()).await {
+        let (intended, early) = self.intend(&admission).await;
+        match intended {
             Ok(Intent::Recorded) => {}
             Ok(Intent::Known { exec_id, body_digest }) => {
                 drop(admission);
+                discard(early).await;
                 let known = self.service.known(&self.order, exec_id, body_digest).await;
                 let _ = answer.send(known);
                 return;
@@ -75,6 +82,9 @@ impl Exec {
             Err(error) => {
                 // It may be on record all the same; then it must not stay there without an ending.
                 let is_unclear = matches!(error, record::Error::Unconfirmed(_));
+                // Nothing of it is left when it is said that it was refused.
+                drop(admission);
+                discard(early).await;
                 let _ = answer.send(Err(error.into()));
                 if is_unclear {
                     let told = Told::failed(RUNTIME_ERROR, "the record did not confirm the intent, so nothing was run");
@@ -89,10 +99,23 @@ impl Exec {
         let _ = answer.send(Ok(Submitted { exec_id, status, known: false }));
         match self.take_turn(admission).await {
             Ok(slot) => {
-                let ran = self.run().await;
+                let ran = self.run(early).await;
                 self.conclude(ran, Some(slot)).await;
             }
             Err(told) => self.conclude(Ran::never(told), None).await,
+        }
+    }
+
+    /// Records the intent. Empty files are made meanwhile where the exec starts at once: that takes no time then, and what
+    /// a refused intent leaves is removed. Inputs are written only when the intent is on record.
+    async fn intend(&self, admission: &Admission) -> (Result<Intent, record::Error>, Early) {
+        let intending = self.service.inner.store.intend(self.intent.clone());
+        match admission {
+            Admission::Now(_) if self.order.inputs.is_empty() && self.order.idempotency.is_none() => {
+                let (intended, prepared) = tokio::join!(intending, self.prepare(Vec::new()));
+                (intended, Some(prepared))
+            }
+            Admission::Now(_) | Admission::Later(_) => (intending.await, None),
         }
     }
 
@@ -121,8 +144,15 @@ impl Exec {
         }
     }
 
-    async fn run(&mut self) -> Ran {
-        let (project, files) = match self.prepare().await {
+    async fn run(&mut self, early: Early) -> Ran {
+        let prepared = match early {
+            Some(prepared) => prepared,
+            None => {
+                let inputs = std::mem::take(&mut self.order.inputs);
+                self.prepare(inputs).await
+            }
+        };
+        let (project, files) = match prepared {
             Ok(prepared) => prepared,
             Err(told) => return Ran::never(told),
         };
@@ -133,12 +163,11 @@ impl Exec {
         self.collect(files, ran).await
     }
 
-    async fn prepare(&mut self) -> Result<(Project, ExecFiles), Told> {
+    async fn prepare(&self, inputs: Vec<Input>) -> Prepared {
         let workspaces = self.service.inner.workspaces.clone();
         let (user, agent) = (self.intent.user_id.as_str().to_owned(), self.intent.agent_id.as_str().to_owned());
         let (project, owner) = (self.order.project_id.clone(), self.owner);
         let exec_id = self.intent.exec_id.as_str().to_owned();
-        let inputs = std::mem::take(&mut self.order.inputs);
         let prepared = Service::blocking(move || {
             let exec_id: workspace::ExecId = exec_id.parse()?;
             let workspace = workspaces.workspace(&user.parse()?, &agent.parse()?, owner)?;
@@ -247,5 +276,13 @@ impl Exec {
             tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(error), "a box could not be made");
         }
         told
+    }
+}
+
+/// Takes back what was made for an exec that is not to be.
+async fn discard(early: Early) {
+    if let Some(Ok((project, files))) = early {
+        // A failure is logged where it becomes an error; nothing is lost by it but an empty directory.
+        let _ = Service::blocking(move || Ok(project.remove_artifacts(files.exec())?)).await;
     }
 }

@@ -55,7 +55,7 @@ impl ExecView {
     /// The error that an exec amounts to whose command never ran: its backend was not there, its box could not be made, or
     /// its inputs or directory turned out to be wrong. The exec is on record as FAILED.
     pub fn failure(&self) -> Option<Error> {
-        let reason = self.error_reason.as_ref()?;
+        let reason = self.error_reason.as_ref().filter(|_| self.summary.exit_code.is_none())?;
         match reason.code.as_str() {
             BACKEND_UNAVAILABLE => {
                 Some(Error::BackendUnavailable { backend: self.summary.backend.clone(), why: reason.message.clone() })

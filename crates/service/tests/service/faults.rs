@@ -26,6 +26,8 @@ pub fn without_a_record_nothing_runs() {
         let refused = lab.refused(shell("touch ran")).await;
         assert_eq!(refused.code(), "BUSY");
         assert_eq!((lab.service.metrics().running, lab.service.metrics().waiting), (0, 0));
+        // Of the one before, and nothing of this one.
+        assert_eq!(std::fs::read_dir(lab.project("default", "artifacts")).unwrap().count(), 1);
         let_go(held).await;
         let view = lab.run_shell("ls").await;
         assert_eq!(lab.text(&view, Stream::Stdout).await, "");
