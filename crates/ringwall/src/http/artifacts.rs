@@ -35,7 +35,7 @@ pub(crate) async fn list(
 }
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}/artifacts/{path}", tag = "artifacts",
-    params(("id" = String, Path), ("path" = String, Path)), responses((status = 200, description = "the file's bytes")))]
+    params(("id" = String, Path), ("path" = String, Path)), responses((status = 200, description = "the file's bytes", content_type = "application/octet-stream", body = Vec<u8>)))]
 pub(crate) async fn download(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,

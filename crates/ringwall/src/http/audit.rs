@@ -59,7 +59,7 @@ pub(crate) struct ExportWords {
 }
 
 #[utoipa::path(get, path = "/api/audit/export", tag = "audit", params(ExportWords),
-    responses((status = 200, description = "all entries, oldest first, as lines of JSON", body = String)))]
+    responses((status = 200, description = "all entries, oldest first, as lines of JSON", content_type = "application/x-ndjson", body = String)))]
 pub(crate) async fn export(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,

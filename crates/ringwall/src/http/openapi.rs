@@ -56,7 +56,7 @@ pub(crate) async fn document() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.to_string())
 }
 
-#[utoipa::path(get, path = "/docs", tag = "server", responses((status = 200, description = "this document, for people", body = String)))]
+#[utoipa::path(get, path = "/docs", tag = "server", responses((status = 200, description = "this document, for people", content_type = "text/html", body = String)))]
 pub(crate) async fn page() -> impl IntoResponse {
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
