@@ -14,7 +14,7 @@ use crate::network::Haste;
 use crate::plan::Identity;
 use crate::report::{Failure, Step};
 use crate::sys::{self, BpfInstruction, Fork};
-use crate::{identity, init, seccomp, wire};
+use crate::{identity, init, processor, seccomp, wire};
 
 /// Bears PID 1 into new namespaces and, where one is given, into a cgroup. `prepare` runs in the child, before it does
 /// anything else, and gives the filter.
@@ -31,12 +31,20 @@ pub(crate) fn bear(
         Fork::Child => {
             // Nothing of our parent's may be in a box, not even in its PID 1.
             sys::close_all_but(&[control.as_fd(), mapped.as_fd()]);
+            // Without a parent there is nobody who will map, nor anything left to live for.
+            if rustix::io::read(&mapped, &mut [0; 1]) != Ok(1) {
+                sys::exit_now(1);
+            }
+            drop(mapped);
             match prepare() {
-                Some(filter) => init::main(control, &mapped, &filter, haste),
+                Some(filter) => init::main(control, &filter, haste),
                 None => sys::exit_now(1),
             }
         }
         Fork::Parent(pid) => {
+            if haste == Haste::First {
+                processor::move_aside(pid);
+            }
             let done = identity::map(pid, identity).and_then(|()| rustix::io::write(&map, &[1]).map_err(fail));
             if done.is_err() {
                 // A child that was not waited for keeps its number, so this is the right one.

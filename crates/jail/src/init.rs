@@ -1,9 +1,10 @@
 //! PID 1 of a box: makes everything around itself, starts the command, reaps, and ends with it.
 //!
 //! The order of the steps is the security of the box. Mounts before Landlock, which forbids them; the terminal
-//! before Landlock, which would refuse it; capabilities after everything that needs them; the filter last, and
-//! then a look at what is really in force. No instruction of the command runs before the last step. When PID 1
-//! ends, for whatever reason, the kernel kills every process of the box.
+//! before Landlock, which would refuse it; the network as late as may be, because it takes longest to be ready;
+//! capabilities after everything that needs them; the filter last, and then a look at what is really in force. No
+//! instruction of the command runs before the last step. When PID 1 ends, for whatever reason, the kernel kills
+//! every process of the box.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -31,9 +32,9 @@ pub(crate) const NAMESPACES: u64 =
 /// Signals and ended processes that are handled before looking at everything else again.
 const AT_ONCE: u32 = 64;
 
-/// Runs as PID 1 from the first instruction in the new namespaces.
-pub(crate) fn main(control: &OwnedFd, mapped: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> ! {
-    let (report, code) = match live(control, mapped, filter, haste) {
+/// Runs as PID 1, in its new namespaces, its ids mapped.
+pub(crate) fn main(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> ! {
+    let (report, code) = match live(control, filter, haste) {
         Ok(ended) => (ended, 0),
         Err(failure) => (Report::Failed(failure), 1),
     };
@@ -41,21 +42,18 @@ pub(crate) fn main(control: &OwnedFd, mapped: &OwnedFd, filter: &[BpfInstruction
     sys::exit_now(code)
 }
 
-fn live(control: &OwnedFd, mapped: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Report, Failure> {
+fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Report, Failure> {
     let mut progress = Progress::begin();
     identity::die_with_parent().map_err(|errno| Failure::new(Step::MakeNamespaces, "", errno))?;
+    progress.done(Step::MapIdentity, control)?;
     let network = network::begin(haste)?;
     progress.done(Step::MakeNamespaces, control)?;
     let Start { plan, streams, trees } = Start::receive(control)?;
     progress.hold_at(plan.hold_at);
     // Done before there was a plan to say that the box is to be held there.
+    progress.hold_if_asked(Step::MapIdentity, control)?;
     progress.hold_if_asked(Step::MakeNamespaces, control)?;
     progress.done(Step::ReadPlan, control)?;
-    // Without a spawner there is nobody who will map, nor anything left to live for.
-    if rustix::io::read(mapped, &mut [0; 1]) != Ok(1) {
-        sys::exit_now(1);
-    }
-    progress.done(Step::MapIdentity, control)?;
     identity::take(&plan.identity)?;
     limit_shared_accounts();
     progress.done(Step::TakeIdentity, control)?;
@@ -99,8 +97,6 @@ fn live(control: &OwnedFd, mapped: &OwnedFd, filter: &[BpfInstruction], haste: H
         Err(errno) => Protection::not_available(ProtectionName::CgroupNamespace, errno.to_string()),
     });
     progress.done(Step::JoinCgroups, control)?;
-    network.enter()?;
-    progress.done(Step::EnterNetwork, control)?;
 
     restrict::resources(&plan.resource_limits)?;
     progress.done(Step::LimitResources, control)?;
@@ -108,6 +104,8 @@ fn live(control: &OwnedFd, mapped: &OwnedFd, filter: &[BpfInstruction], haste: H
     protections.push(restrict::files(&plan.access)?);
     restrict::require(&plan.required, &protections)?;
     progress.done(Step::RestrictFiles, control)?;
+    network.enter()?;
+    progress.done(Step::EnterNetwork, control)?;
     identity::drop_privileges()?;
     progress.done(Step::DropPrivileges, control)?;
     let handle = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty())

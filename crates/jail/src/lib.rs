@@ -22,6 +22,7 @@ mod init;
 mod mounts;
 mod network;
 mod place;
+mod processor;
 mod progress;
 mod root;
 mod spawner;

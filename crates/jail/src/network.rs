@@ -1,9 +1,9 @@
 //! The box's network namespace, made beside everything else.
 //!
 //! It is by far the most expensive part of a box and nothing else depends on it. Where PID 1 has to wait for its plan
-//! it makes it meanwhile; otherwise a helper does, on another processor, while PID 1 builds the root. The helper shares PID 1's memory and descriptors (a copy would cost as
-//! much as it saves), touches nothing of them but its own stack and one word, makes system calls only, and is gone
-//! before PID 1 gives up its privileges.
+//! it makes it meanwhile; otherwise a helper does, on another processor, while PID 1 builds the root. The helper shares
+//! PID 1's memory and descriptors (a copy would cost as much as it saves), touches nothing of them but its own stack
+//! and one word, makes system calls only, and is gone before PID 1 gives up its privileges.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -12,6 +12,7 @@ use rustix::io::{Errno, Result};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, WaitOptions};
 
+use crate::processor;
 use crate::report::{Failure, Step};
 use crate::sys::{self, Share};
 
@@ -37,7 +38,10 @@ static MADE: AtomicI32 = AtomicI32::new(-Errno::INTR.raw_os_error());
 /// Starts making it.
 pub(crate) fn begin(haste: Haste) -> std::result::Result<Network, Failure> {
     let begun = match haste {
-        Haste::Beside => sys::start_helper(make, Share::MemoryAndDescriptors).map(Network::Beside),
+        Haste::Beside => sys::start_helper(make, Share::MemoryAndDescriptors).map(|helper| {
+            processor::move_aside(helper);
+            Network::Beside(helper)
+        }),
         Haste::First => open().map(|_| Network::Entered),
     };
     begun.map_err(fail)

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
+    MapIdentity,
     MakeNamespaces,
     ReadPlan,
-    MapIdentity,
     OpenSources,
     MakeCgroups,
     TakeIdentity,
@@ -24,9 +24,9 @@ pub enum Step {
     SetHostname,
     OpenTerminal,
     JoinCgroups,
-    EnterNetwork,
     LimitResources,
     RestrictFiles,
+    EnterNetwork,
     DropPrivileges,
     FilterCalls,
     VerifyPrivileges,
@@ -35,9 +35,9 @@ pub enum Step {
 
 impl Step {
     pub const ALL: [Step; 19] = [
+        Step::MapIdentity,
         Step::MakeNamespaces,
         Step::ReadPlan,
-        Step::MapIdentity,
         Step::OpenSources,
         Step::MakeCgroups,
         Step::TakeIdentity,
@@ -47,9 +47,9 @@ impl Step {
         Step::SetHostname,
         Step::OpenTerminal,
         Step::JoinCgroups,
-        Step::EnterNetwork,
         Step::LimitResources,
         Step::RestrictFiles,
+        Step::EnterNetwork,
         Step::DropPrivileges,
         Step::FilterCalls,
         Step::VerifyPrivileges,

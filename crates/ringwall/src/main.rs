@@ -29,12 +29,12 @@ use executor::Early;
 /// Runs AI agents' code behind one wall: isolated by the kernel, limited by policy.
 #[derive(Debug, Parser)]
 #[command(name = "ringwall", version, arg_required_else_help = true, propagate_version = true)]
-struct Arguments {
+struct Arguments<V: Subcommand> {
     /// Where Ringwall keeps its files [default: $XDG_DATA_HOME/ringwall, or /var/lib/ringwall as root]
     #[arg(long, global = true, value_name = "DIR", env = "RINGWALL_DATA", hide_env = true)]
     data: Option<PathBuf>,
     #[command(subcommand)]
-    verb: Verb,
+    verb: V,
 }
 
 #[derive(Debug, Subcommand)]
@@ -65,15 +65,26 @@ enum Verb {
     },
 }
 
+/// The verb that is asked for thousands of times: describing all the others to clap takes longer than reading it.
+#[derive(Debug, Subcommand)]
+enum RunAlone {
+    /// Run one command in a box of its own
+    Run(Box<run::RunArguments>),
+}
+
 fn main() -> ExitCode {
     if std::env::args_os().next().is_some_and(|name| name == jail::PROCESS_NAME) {
         return jail::main();
     }
-    // Begun before the arguments are even read, because a box's namespaces get ready meanwhile.
-    let mut early = (std::env::args_os().nth(1).is_some_and(|verb| verb == "run")).then(Early::begin);
+    if std::env::args_os().nth(1).is_some_and(|verb| verb == "run") {
+        // Begun before the arguments are even read, because a box's namespaces get ready meanwhile.
+        let early = Early::begin();
+        let Arguments { data, verb: RunAlone::Run(arguments) } = Arguments::parse();
+        return data::directory(data).map_or_else(|message| message.print(), |data| run::run(&arguments, early, &data));
+    }
     let Arguments { data, verb } = Arguments::parse();
     let result = data::directory(data).and_then(|data| match verb {
-        Verb::Run(arguments) => Ok(run::run(&arguments, early.take().unwrap_or_else(Early::begin), &data)),
+        Verb::Run(arguments) => Ok(run::run(&arguments, Early::begin(), &data)),
         Verb::Doctor(arguments) => doctor::run(&arguments, &data),
         Verb::Image(command) => image::run(command, &data).map(|()| ExitCode::SUCCESS),
         Verb::Serve(arguments) => serve::run(*arguments, &data),
