@@ -7,6 +7,7 @@
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use jail::plan::CgroupVersion;
 use rustix::fs::Access;
@@ -14,7 +15,7 @@ use rustix::fs::Access;
 use crate::kernel_file;
 
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
-/// Box directories are named after the process that made them: `ringwall-<pid>-<start time>-<number>`.
+/// Box directories are named after the process that made them: `ringwall-<pid>-<start time>-<executor>-<number>`.
 const BOX_PREFIX: &str = "ringwall-";
 
 /// Either a layout or the reason why there is none.
@@ -85,9 +86,12 @@ pub(crate) fn is_version_2() -> bool {
     rustix::fs::access("/sys/fs/cgroup/cgroup.controllers", Access::EXISTS).is_ok()
 }
 
-/// The name for a box's directories, unique among live processes and recognisable afterwards.
-pub(crate) fn box_name(start_time: u64, number: u64) -> String {
-    format!("{BOX_PREFIX}{}-{start_time}-{number}", std::process::id())
+/// What the names of an executor's groups begin with, unique among live executors and recognisable afterwards. A box's
+/// number completes it.
+pub(crate) fn name_prefix() -> String {
+    static EXECUTORS: AtomicU64 = AtomicU64::new(0);
+    let executor = EXECUTORS.fetch_add(1, Ordering::Relaxed);
+    format!("{BOX_PREFIX}{}-{}-{executor}-", std::process::id(), own_start_time())
 }
 
 /// When this process began, which together with its number names it for good.
@@ -277,7 +281,7 @@ mod tests {
 
     #[test]
     fn only_directories_of_dead_makers_are_orphans() {
-        assert!(!is_orphan(&box_name(own_start_time(), 1)), "our own");
+        assert!(!is_orphan(&format!("{}1", name_prefix())), "our own");
         let pid = rustix::process::getpid().as_raw_nonzero();
         assert!(is_orphan(&format!("ringwall-{pid}-1-1")), "our number, another process");
         assert!(is_orphan("ringwall-4194305-1-1"), "no such process");

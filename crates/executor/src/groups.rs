@@ -1,13 +1,13 @@
 //! The cgroups of one box: made with their limits, held open to be counted, and removed if nobody else does.
 //!
-//! Removing them is the spawner's task, or the undertaker's, who outlive this process should it be killed; they are
-//! told of them before they are made.
+//! Should this process be killed, the spawner removes them, or the undertaker, who outlive it. On version 1 those of a
+//! server are given to one box after another (`shelf`): three directories cost a box a seventh of all its time.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use jail::cgroups::{Counted, Group};
+use jail::cgroups::Counted;
 use jail::plan::{CgroupDirectory, CgroupVersion, Cgroups};
 use jail::report::{Failure, Protection, ProtectionName, Step};
 use rustix::fs::{Mode, OFlags};
@@ -20,6 +20,8 @@ const REMOVALS: u32 = 400;
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     made: Vec<Made>,
+    /// What came of their limits.
+    pub(crate) protections: Vec<Protection>,
     /// Files into which PID 1 writes itself (version 1).
     pub(crate) doors: Vec<OwnedFd>,
     /// Files that count, for PID 1 to read when all others are gone, and for us if it cannot.
@@ -27,31 +29,23 @@ pub(crate) struct Groups {
 }
 
 #[derive(Debug)]
-struct Made {
+pub(crate) struct Made {
     path: CString,
-    directory: OwnedFd,
+    pub(crate) plan: CgroupDirectory,
+    pub(crate) directory: OwnedFd,
 }
 
-/// What a plan will make, for a spawner that was given these directories.
-pub(crate) fn named(plan: &Cgroups, parents: &[CString]) -> Vec<Group> {
-    let group = |directory: &CgroupDirectory| {
-        let parent = parents.iter().position(|parent| *parent == directory.parent)?;
-        Some(Group { parent, name: directory.name.clone() })
-    };
-    plan.directories.iter().filter_map(group).collect()
-}
-
-/// The same by their full names.
+/// What a plan will make, by their full names.
 pub(crate) fn paths(plan: &Cgroups) -> Vec<CString> {
     plan.directories.iter().map(path).collect()
 }
 
 impl Groups {
     /// Makes the directories and sets their limits. Limits that the kernel refuses are reported as missing.
-    pub(crate) fn make(plan: &Cgroups, protections: &mut Vec<Protection>) -> std::result::Result<Self, Failure> {
+    pub(crate) fn make(plan: &Cgroups) -> std::result::Result<Self, Failure> {
         let mut groups = Groups::default();
         for directory in &plan.directories {
-            if let Err(failure) = groups.make_one(plan.version, directory, protections) {
+            if let Err(failure) = groups.make_one(plan.version, directory) {
                 groups.remove_now();
                 return Err(failure);
             }
@@ -59,12 +53,7 @@ impl Groups {
         Ok(groups)
     }
 
-    fn make_one(
-        &mut self,
-        version: CgroupVersion,
-        plan: &CgroupDirectory,
-        protections: &mut Vec<Protection>,
-    ) -> std::result::Result<(), Failure> {
+    fn make_one(&mut self, version: CgroupVersion, plan: &CgroupDirectory) -> std::result::Result<(), Failure> {
         let path = path(plan);
         let fail = |errno| Failure::new(Step::MakeCgroups, path.to_string_lossy(), errno);
         rustix::fs::mkdir(&path, Mode::from_raw_mode(0o755)).map_err(fail)?;
@@ -73,7 +62,7 @@ impl Groups {
         for setting in &plan.settings {
             let outcome = write_at(directory.as_fd(), &setting.file, setting.value.as_bytes());
             let Some(name) = setting.protects else { continue };
-            protections.push(match outcome {
+            self.protections.push(match outcome {
                 Ok(()) => Protection::enforced(name),
                 Err(errno) => Protection::not_available(
                     name,
@@ -84,15 +73,29 @@ impl Groups {
         if version == CgroupVersion::V1 {
             self.doors.push(open_at(directory.as_fd(), c"tasks", OFlags::WRONLY).map_err(fail)?);
         }
-        if plan.settings.iter().any(|setting| setting.protects == Some(ProtectionName::MemoryLimit)) {
+        if limits(plan, ProtectionName::MemoryLimit) {
             let files: &[&CStr] = match version {
                 CgroupVersion::V1 => &[c"memory.max_usage_in_bytes", c"memory.oom_control"],
                 CgroupVersion::V2 => &[c"memory.peak", c"memory.events", c"cpu.stat"],
             };
             self.counters.extend(files.iter().filter_map(|file| open_at(directory.as_fd(), file, OFlags::RDONLY).ok()));
         }
-        self.made.push(Made { path, directory });
+        self.made.push(Made { path, plan: plan.clone(), directory });
         Ok(())
+    }
+
+    /// The group with this limit.
+    pub(crate) fn with(&self, limit: ProtectionName) -> Option<&Made> {
+        self.made.iter().find(|made| limits(&made.plan, limit))
+    }
+
+    /// Whether they are what this plan would make, whatever their name.
+    pub(crate) fn serve(&self, plan: &Cgroups) -> bool {
+        let alike = |made: &Made, plan: &CgroupDirectory| {
+            made.plan.parent == plan.parent && made.plan.settings == plan.settings
+        };
+        self.made.len() == plan.directories.len()
+            && self.made.iter().zip(&plan.directories).all(|(made, plan)| alike(made, plan))
     }
 
     /// The group into which PID 1 is born (version 2).
@@ -104,10 +107,9 @@ impl Groups {
         Counted::read(&self.counters)
     }
 
-    /// Removes the groups once the box's last process is gone, which is soon. The spawner does the same, unless it was
-    /// killed.
-    pub(crate) async fn remove(&self) {
-        for made in &self.made {
+    /// Removes the groups once the box's last process is gone, which is soon.
+    pub(crate) async fn remove(&mut self) {
+        for made in self.made.drain(..) {
             for _ in 0..REMOVALS {
                 match rustix::fs::rmdir(&made.path) {
                     Err(Errno::BUSY) => tokio::time::sleep(Duration::from_millis(5)).await,
@@ -117,12 +119,16 @@ impl Groups {
         }
     }
 
-    /// The same for groups that nobody has entered.
-    fn remove_now(&self) {
+    /// The same for groups that nobody is in.
+    pub(crate) fn remove_now(&self) {
         for made in &self.made {
             let _ = rustix::fs::rmdir(&made.path);
         }
     }
+}
+
+fn limits(plan: &CgroupDirectory, limit: ProtectionName) -> bool {
+    plan.settings.iter().any(|setting| setting.protects == Some(limit))
 }
 
 fn path(plan: &CgroupDirectory) -> CString {
@@ -130,7 +136,7 @@ fn path(plan: &CgroupDirectory) -> CString {
     CString::new([plan.parent.as_bytes(), b"/", plan.name.as_bytes()].concat()).unwrap_or_default()
 }
 
-fn open_at(directory: BorrowedFd<'_>, file: &CStr, access: OFlags) -> Result<OwnedFd> {
+pub(crate) fn open_at(directory: BorrowedFd<'_>, file: &CStr, access: OFlags) -> Result<OwnedFd> {
     rustix::fs::openat(directory, file, access | OFlags::CLOEXEC, Mode::empty())
 }
 

@@ -21,6 +21,7 @@ mod outcome;
 mod program;
 mod python;
 mod running;
+mod shelf;
 mod skeleton;
 mod sources;
 mod spawner;

@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::groups::Groups;
 use crate::kernel_file;
 use crate::outcome::{Ending, Outcome, Usage};
+use crate::shelf::Shelf;
 
 /// How long a box may take to obey SIGTERM.
 const GRACE: Duration = Duration::from_secs(1);
@@ -43,6 +44,7 @@ pub struct Running {
     protections: Vec<Protection>,
     steps: Vec<StepTime>,
     groups: Groups,
+    shelf: Option<Arc<Shelf>>,
 }
 
 /// Gives orders to a running box, from anywhere.
@@ -74,7 +76,13 @@ impl Handle {
 }
 
 impl Running {
-    pub(crate) fn new(control: UnixStream, time_limit_ms: u64, groups: Groups, steps: Vec<StepTime>) -> Self {
+    pub(crate) fn new(
+        control: UnixStream,
+        time_limit_ms: u64,
+        groups: Groups,
+        shelf: Option<Arc<Shelf>>,
+        steps: Vec<StepTime>,
+    ) -> Self {
         let time_limit = (time_limit_ms != policy::UNLIMITED).then(|| Duration::from_millis(time_limit_ms));
         Running {
             streams: None,
@@ -84,6 +92,7 @@ impl Running {
             protections: Vec::new(),
             steps,
             groups,
+            shelf,
         }
     }
 
@@ -108,7 +117,7 @@ impl Running {
     }
 
     /// Does what a spawner that was killed could not do any more.
-    pub(crate) async fn clean_up(&self) {
+    pub(crate) async fn clean_up(&mut self) {
         self.groups.remove().await;
     }
 
@@ -197,6 +206,9 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.handle.kill();
         let _ = rustix::net::shutdown(self.handle.control.as_ref(), rustix::net::Shutdown::Both);
+        if let Some(shelf) = &self.shelf {
+            shelf.put(std::mem::take(&mut self.groups));
+        }
     }
 }
 

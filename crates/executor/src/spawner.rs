@@ -10,12 +10,13 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use jail::plan::Owner;
-use jail::{Answer, PROCESS_NAME, Request, wire};
+use jail::plan::{CgroupVersion, Owner};
+use jail::{Answer, PROCESS_NAME, Removal, Request, wire};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
+use crate::cgroup;
 use crate::error::{Error, talk};
 use crate::host::Host;
 use crate::lower::Birthplace;
@@ -27,9 +28,16 @@ pub(crate) struct Spawner {
     program: Program,
     /// What a process that is started here is to stand in.
     skeleton: Option<Skeleton>,
-    /// Where boxes get their cgroups.
-    parents: Vec<CString>,
+    groups: GroupPlaces,
     process: Mutex<Option<Process>>,
+}
+
+/// Where boxes get their cgroups, how those are named, and when they go at the latest.
+#[derive(Debug)]
+struct GroupPlaces {
+    parents: Vec<CString>,
+    prefix: String,
+    removal: Removal,
 }
 
 #[derive(Debug)]
@@ -44,11 +52,17 @@ impl Spawner {
     pub(crate) fn new(host: &Host) -> Result<Self, Error> {
         let process = Mutex::new(None);
         let (program, skeleton) = (Program::choose()?, Skeleton::of(host));
-        Ok(Spawner { program, skeleton, parents: parents(host), process })
+        Ok(Spawner { program, skeleton, groups: GroupPlaces::of(host), process })
     }
 
-    pub(crate) fn parents(&self) -> &[CString] {
-        &self.parents
+    /// The name of a box's cgroups.
+    pub(crate) fn group_name(&self, number: u64) -> String {
+        format!("{}{number}", self.groups.prefix)
+    }
+
+    /// Whether a box's cgroups are there for the next one too.
+    pub(crate) fn keeps_groups(&self) -> bool {
+        self.groups.removal == Removal::WithTheExecutor
     }
 
     /// Where the process stands; starts it if need be.
@@ -62,7 +76,7 @@ impl Spawner {
 
     fn start(&self) -> Result<Process, Error> {
         let mut process = Process::start(&self.program)?;
-        process.learn_parents(&self.parents)?;
+        process.learn_groups(&self.groups)?;
         if let Some(skeleton) = &self.skeleton {
             process.birthplace = skeleton.offer(&process.requests)?;
         }
@@ -117,19 +131,32 @@ impl Process {
         Ok(Process { requests, child, birthplace: Birthplace::Host })
     }
 
-    /// It will not see them by name from a skeleton.
-    fn learn_parents(&self, parents: &[CString]) -> Result<(), Error> {
+    /// It will not see the directories by name from a skeleton.
+    fn learn_groups(&self, groups: &GroupPlaces) -> Result<(), Error> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = |path: &CString| rustix::fs::open(path, flags, Mode::empty());
-        let opened: Vec<OwnedFd> = parents.iter().map(open).collect::<Result<_, _>>().map_err(talk)?;
+        let opened: Vec<OwnedFd> = groups.parents.iter().map(open).collect::<Result<_, _>>().map_err(talk)?;
         let borrowed: Vec<BorrowedFd<'_>> = opened.iter().map(AsFd::as_fd).collect();
-        wire::send(&self.requests, &Request::Parents, &borrowed).map_err(talk)
+        let prefix = CString::new(groups.prefix.as_str()).map_err(|_| Error::NulByte("a cgroup's name"))?;
+        wire::send(&self.requests, &Request::Parents { prefix, removal: groups.removal }, &borrowed).map_err(talk)
     }
 }
 
-/// The directories in which boxes get their cgroups.
-fn parents(host: &Host) -> Vec<CString> {
-    host.cgroups.as_ref().map(|layout| layout.parents().into_iter().cloned().collect()).unwrap_or_default()
+impl GroupPlaces {
+    fn of(host: &Host) -> Self {
+        match &host.cgroups {
+            Ok(layout) => GroupPlaces {
+                parents: layout.parents().into_iter().cloned().collect(),
+                prefix: cgroup::name_prefix(),
+                // Used again are those of which one can see that they are empty and which can be made to forget.
+                removal: match (layout.version, &layout.pids) {
+                    (CgroupVersion::V1, Some(_)) => Removal::WithTheExecutor,
+                    _ => Removal::WithItsBox,
+                },
+            },
+            Err(_) => GroupPlaces { parents: Vec::new(), prefix: String::new(), removal: Removal::WithItsBox },
+        }
+    }
 }
 
 impl Drop for Process {

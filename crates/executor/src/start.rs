@@ -2,8 +2,8 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use jail::plan::{CgroupVersion, Cgroups, Identity, Owner, Plan, Privilege};
@@ -22,6 +22,7 @@ use crate::host::{self, Host};
 use crate::image::Store;
 use crate::lower::{Birthplace, Particulars, lower};
 use crate::running::{Running, Streams, receive};
+use crate::shelf::Shelf;
 use crate::sources::{self, Sources};
 use crate::spawner::Spawner;
 use crate::{cgroup, etc};
@@ -38,8 +39,8 @@ pub struct Executor {
     /// Our own files, hidden from every box; `None` while there are none.
     data: Option<PathBuf>,
     started: AtomicU64,
-    /// When this process began: read from the kernel when a cgroup needs a name.
-    start_time: OnceLock<u64>,
+    /// Cgroups for the next box, where they can be used again.
+    shelf: Option<Arc<Shelf>>,
     /// A PID 1 that is a child of this very process, and whoever removes its cgroups should this process be killed.
     own_child: Option<Pid>,
     undertaker: OnceLock<Undertaker>,
@@ -106,7 +107,9 @@ pub struct Hold {
 impl Executor {
     pub fn new(host: Host, data: &Path) -> Result<Self, Error> {
         let spawner = Spawner::new(&host)?;
-        Ok(Self::with(host, data, spawner))
+        let mut executor = Self::with(host, data, spawner);
+        executor.shelf = executor.spawner.keeps_groups().then(Arc::default);
+        Ok(executor)
     }
 
     /// For a program that makes one box and ends, and has begun it already.
@@ -127,7 +130,7 @@ impl Executor {
             images: Store::open(data),
             data: sources::follow(data),
             started: AtomicU64::new(0),
-            start_time: OnceLock::new(),
+            shelf: None,
             own_child: None,
             undertaker: OnceLock::new(),
         }
@@ -184,7 +187,7 @@ impl Executor {
         let sources = Sources::open(&grant, &self.images, self.data.as_deref())?;
         let particulars = Particulars {
             name: match self.host.cgroups {
-                Ok(_) => cgroup::box_name(*self.start_time.get_or_init(cgroup::own_start_time), number),
+                Ok(_) => self.spawner.group_name(number),
                 Err(_) => String::new(),
             },
             host_uid: owner.uid,
@@ -214,7 +217,7 @@ impl Executor {
         drop(theirs);
         rustix::io::ioctl_fionbio(&control, true).map_err(talk)?;
         let control = UnixStream::from_std(control.into()).map_err(Error::Talk)?;
-        let mut running = Running::new(control, time_limit, groups, steps);
+        let mut running = Running::new(control, time_limit, groups, self.shelf.clone(), steps);
         if let Some(hold) = options.hold_at.filter(|hold| OWN_STEPS.contains(&hold.step)) {
             (hold.held)(hold.step);
             running.hold().await;
@@ -273,15 +276,11 @@ impl Executor {
             options.hold_at.is_some_and(|hold| hold.step == step)
         };
         let (cgroups, required) = (plan.cgroups.clone(), plan.required.clone());
-        let mut unborn = None;
-        if let Born::NotYet(theirs) = birth {
-            self.make_groups(number, cgroups.as_ref(), &required, belongings)?;
-            unborn = Some(theirs);
+        if let Born::NotYet(theirs) = &birth {
+            self.make_groups(cgroups.as_ref(), &required, belongings)?;
             if done(belongings, Step::MakeCgroups) {
                 return Ok(());
             }
-        }
-        if let Some(theirs) = &unborn {
             let mut descriptors = vec![theirs.as_fd()];
             descriptors.extend(belongings.groups.birthplace());
             ask_for_birth(&self.spawner, number, self.host.privilege, host, &descriptors)?;
@@ -298,8 +297,8 @@ impl Executor {
             return Ok(());
         }
         sent(jail::send_plan(control, plan, streams, &trees))?;
-        if unborn.is_none() {
-            self.make_groups(number, cgroups.as_ref(), &required, belongings)?;
+        if let Born::In(_) = birth {
+            self.make_groups(cgroups.as_ref(), &required, belongings)?;
             if done(belongings, Step::MakeCgroups) {
                 return Ok(());
             }
@@ -310,24 +309,24 @@ impl Executor {
 
     fn make_groups(
         &self,
-        number: u64,
         cgroups: Option<&Cgroups>,
         required: &[ProtectionName],
         belongings: &mut Belongings,
     ) -> Result<(), Error> {
         if let Some(cgroups) = cgroups {
-            self.announce(number, cgroups)?;
-            belongings.groups = Groups::make(cgroups, &mut belongings.protections).map_err(Error::Setup)?;
+            if let Some(init) = self.own_child {
+                self.tell_undertaker(init, cgroups)?;
+            }
+            let kept = self.shelf.as_ref().and_then(|shelf| shelf.take(cgroups));
+            let groups = kept.map_or_else(|| Groups::make(cgroups), Ok).map_err(Error::Setup)?;
+            belongings.protections.extend_from_slice(&groups.protections);
+            belongings.groups = groups;
         }
         restrict::require(required, &belongings.protections).map_err(Error::Setup)
     }
 
-    /// Tells whoever outlives this process which groups it is about to make.
-    fn announce(&self, number: u64, cgroups: &Cgroups) -> Result<(), Error> {
-        let Some(init) = self.own_child else {
-            let groups = groups::named(cgroups, self.spawner.parents());
-            return self.spawner.request(&Request::Groups { number, groups }, &[]).map(drop);
-        };
+    /// Tells somebody who outlives this process which groups it is about to make. (A spawner knows them by their names.)
+    fn tell_undertaker(&self, init: Pid, cgroups: &Cgroups) -> Result<(), Error> {
         let undertaker = jail::keep_watch(init, groups::paths(cgroups)).map_err(talk)?;
         // There is one box of our own, so there was none before.
         let _ = self.undertaker.set(undertaker);

@@ -4,21 +4,35 @@
 //! 2 it is born in its group; on version 1 it writes itself, as its only thread, into `tasks`, which unlike
 //! `cgroup.procs` takes no lock that waits for every processor (0.1 ms instead of 10).
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
 
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::{Errno, Result};
-use serde::{Deserialize, Serialize};
 
 use crate::report::{Failure, Step};
 
-/// One directory of one box.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Group {
+/// One directory, for whoever removes it.
+#[derive(Debug, Clone)]
+pub(crate) struct Group {
     /// Which of the directories that the spawner was given.
-    pub parent: usize,
-    pub name: CString,
+    pub(crate) parent: usize,
+    pub(crate) name: CString,
+}
+
+/// Every directory in these whose name begins like this.
+pub(crate) fn find(parents: &[OwnedFd], prefix: &CStr) -> Vec<Group> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut found = Vec::new();
+    for (parent, directory) in parents.iter().enumerate() {
+        let opened = rustix::fs::openat(directory, c".", flags, Mode::empty());
+        for entry in opened.and_then(Dir::new).into_iter().flatten().flatten() {
+            if entry.file_name().to_bytes().starts_with(prefix.to_bytes()) {
+                found.push(Group { parent, name: entry.file_name().to_owned() });
+            }
+        }
+    }
+    found
 }
 
 /// Removes an empty group; one that is not there needs no removal.

@@ -32,7 +32,7 @@ mod undertaker;
 mod watchdog;
 
 pub use birth::bear_alone;
-pub use spawner::{Answer, Request, main};
+pub use spawner::{Answer, Removal, Request, main};
 pub use start::{send_limits, send_plan};
 pub use sys::landlock_version;
 pub use undertaker::{Undertaker, keep_watch};

@@ -202,7 +202,7 @@ pub struct CgroupDirectory {
     pub settings: Vec<CgroupSetting>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupSetting {
     pub file: CString,
     pub value: String,

@@ -2,11 +2,11 @@
 //!
 //! Starting a program costs most of a millisecond (in a virtual machine the C library's first look at the
 //! processor alone takes half of one); copying this process costs a tenth of that. It bears PID 1 (`birth`) and
-//! removes its cgroups when it has ended. It never sees a plan and keeps no
-//! descriptor of a box: whatever a box needs goes from the executor to its PID 1 directly. When its own socket
-//! closes it waits for the last box, and ends.
+//! sees to it that no cgroup stays. It never sees a plan and keeps no descriptor of a box: whatever a box needs goes
+//! from the executor to its PID 1 directly. When its own socket closes it waits for the last box, and ends.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
@@ -32,16 +32,23 @@ pub enum Request {
     /// PID 1 of a new box. With it come its end of the box's socket and, where it is to be born into a cgroup
     /// (version 2), that directory.
     Box { number: u64, identity: Identity },
-    /// These belong to the box of that number, and go when it has ended.
-    Groups { number: u64, groups: Vec<Group> },
     /// Stand in this skeleton from now on: PID 1 of every box is born in a copy of it. With it come a socket for the
     /// [`Answer`], the packed operations, and their trees.
     Skeleton,
-    /// The directories in which cgroups are made, in the order in which [`Group::parent`] counts them.
-    Parents,
+    /// The directories in which this executor makes cgroups, with what their names begin, and when they go.
+    Parents { prefix: CString, removal: Removal },
     /// A user namespace for a mount that shows the owner's files as the host user's. With it comes a socket for the
     /// [`Answer`].
     Mapping { owner: Owner, host: Owner },
+}
+
+/// When a cgroup goes, if its executor did not remove it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Removal {
+    /// With the box whose number ends its name.
+    WithItsBox,
+    /// With the executor, which gives it to one box after another.
+    WithTheExecutor,
 }
 
 /// To [`Request::Mapping`] the namespace comes with it.
@@ -85,50 +92,68 @@ fn serve(requests: &OwnedFd) -> ExitCode {
         // The same for every box, so it is made before there is one.
         filter: seccomp::program(),
         parents: Vec::new(),
+        prefix: CString::default(),
+        removal: Removal::WithItsBox,
         living: BTreeMap::new(),
-        groups: BTreeMap::new(),
         leaving: Vec::new(),
     };
-    let mut open = true;
-    while open || !spawner.is_done() {
-        let mut events = [
-            PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(requests.as_fd(), if open { PollFlags::IN } else { PollFlags::empty() }),
-        ];
-        let waiting = if open { &mut events[..] } else { &mut events[..1] };
-        let timeout = (!spawner.leaving.is_empty()).then_some(&MILLISECOND);
-        let _ = rustix::event::poll(waiting, timeout);
-        let (ended, asked) = (!events[0].revents().is_empty(), !events[1].revents().is_empty());
-        if ended {
-            while sys::read_signal(signals.as_fd()).is_ok() {}
-            spawner.bury();
+    loop {
+        if spawner.wait(&signals, Some(requests)) == Asked::Nothing {
+            continue;
         }
-        spawner.remove_groups();
-        if open && asked {
-            match wire::receive(requests) {
-                Ok(Some((request, descriptors))) => spawner.answer(request, descriptors),
-                Ok(None) => {
-                    open = false;
-                    spawner.leave_all_groups();
-                    spawner.remove_groups();
-                }
-                Err(errno) => return complain(errno),
-            }
+        match wire::receive(requests) {
+            Ok(Some((request, descriptors))) => spawner.answer(request, descriptors),
+            Ok(None) => break,
+            Err(errno) => return complain(errno),
         }
     }
+    while !spawner.living.is_empty() {
+        spawner.wait(&signals, None);
+    }
+    spawner.leave_all_groups();
+    while !spawner.leaving.is_empty() {
+        spawner.remove_groups();
+        let _ = rustix::thread::nanosleep(&MILLISECOND);
+    }
     ExitCode::SUCCESS
+}
+
+/// Whether there is a request to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Something,
+    Nothing,
 }
 
 struct Spawner {
     filter: Vec<BpfInstruction>,
     parents: Vec<OwnedFd>,
+    prefix: CString,
+    removal: Removal,
+    /// The numbers of the boxes, by their process ids.
     living: BTreeMap<i32, u64>,
-    groups: BTreeMap<u64, Vec<Group>>,
     /// Groups whose box has ended, and how often their removal was tried.
     leaving: Vec<(Group, u32)>,
 }
 
 impl Spawner {
+    /// Waits until a box has ended or something is asked for, and takes leave of the boxes that have.
+    fn wait(&mut self, signals: &OwnedFd, requests: Option<&OwnedFd>) -> Asked {
+        let mut events = vec![PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
+        events.extend(requests.map(|requests| PollFd::from_borrowed_fd(requests.as_fd(), PollFlags::IN)));
+        let timeout = (!self.leaving.is_empty()).then_some(&MILLISECOND);
+        let _ = rustix::event::poll(&mut events, timeout);
+        if !events[0].revents().is_empty() {
+            while sys::read_signal(signals.as_fd()).is_ok() {}
+            self.bury();
+        }
+        self.remove_groups();
+        match events.get(1) {
+            Some(requests) if !requests.revents().is_empty() => Asked::Something,
+            _ => Asked::Nothing,
+        }
+    }
+
     fn answer(&mut self, request: Request, mut descriptors: Vec<OwnedFd>) {
         match request {
             Request::Box { number, identity } => {
@@ -145,10 +170,9 @@ impl Spawner {
                     }
                 }
             }
-            Request::Groups { number, groups } => {
-                self.groups.insert(number, groups);
+            Request::Parents { prefix, removal } => {
+                (self.parents, self.prefix, self.removal) = (descriptors, prefix, removal);
             }
-            Request::Parents => self.parents = descriptors,
             Request::Skeleton if descriptors.len() >= 2 => {
                 let trees = descriptors.split_off(2);
                 let answer = match stand_in_skeleton(&descriptors[1], trees) {
@@ -171,9 +195,13 @@ impl Spawner {
     /// Takes leave of every box whose PID 1 has ended.
     fn bury(&mut self) {
         while let Ok(Some((pid, _))) = rustix::process::wait(WaitOptions::NOHANG) {
-            let number = self.living.remove(&pid.as_raw_nonzero().get());
-            let groups = number.and_then(|number| self.groups.remove(&number)).unwrap_or_default();
-            self.leaving.extend(groups.into_iter().map(|group| (group, 0)));
+            if let Some(number) = self.living.remove(&pid.as_raw_nonzero().get())
+                && self.removal == Removal::WithItsBox
+            {
+                let name = [self.prefix.as_bytes(), number.to_string().as_bytes()].concat();
+                let name = CString::new(name).unwrap_or_default();
+                self.leaving.extend((0..self.parents.len()).map(|parent| (Group { parent, name: name.clone() }, 0)));
+            }
         }
     }
 
@@ -185,17 +213,12 @@ impl Spawner {
         });
     }
 
-    /// Groups of boxes whose PID 1 is not our child: whoever made them is gone, and they go when they are empty.
+    /// Whoever made groups for a box that was never born, or kept them for the next, is gone.
     fn leave_all_groups(&mut self) {
-        let living: BTreeSet<u64> = self.living.values().copied().collect();
-        let (kept, left): (BTreeMap<_, _>, _) =
-            std::mem::take(&mut self.groups).into_iter().partition(|(number, _)| living.contains(number));
-        self.groups = kept;
-        self.leaving.extend(left.into_values().flatten().map(|group| (group, 0)));
-    }
-
-    fn is_done(&self) -> bool {
-        self.living.is_empty() && self.leaving.is_empty()
+        // Without a prefix there are no groups, and everybody's would begin with it.
+        if !self.prefix.is_empty() {
+            self.leaving.extend(cgroups::find(&self.parents, &self.prefix).into_iter().map(|group| (group, 0)));
+        }
     }
 }
 
