@@ -7,9 +7,12 @@ pub mod support {
     pub mod actor;
     pub mod boxed;
     pub mod canary;
+    pub mod docker_daemon;
     pub mod host;
     pub mod listener;
     pub mod payload;
+    pub mod postgres_cluster;
     pub mod process;
     pub mod scratch;
+    pub mod server;
 }
