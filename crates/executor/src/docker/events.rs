@@ -6,6 +6,7 @@
 //! lost that a living daemon knows; a daemon that died knows nothing, and then there is no end to read of.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,12 +24,34 @@ const AGAIN_AFTER: Duration = Duration::from_millis(250);
 /// What is known of one container.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Story {
+    pub(crate) id: Option<ContainerId>,
     pub(crate) started: Option<Instant>,
     pub(crate) ended: Option<Instant>,
     pub(crate) memory: Memory,
     /// Somebody sent a signal through docker.
     pub(crate) signals: u32,
     pub(crate) removed: bool,
+}
+
+/// The daemon's own name for a container: 64 hexadecimal digits, which nobody else has a say in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ContainerId([u8; 32]);
+
+impl ContainerId {
+    fn read(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        let is_one = text.len() == 64 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        for (index, byte) in bytes.iter_mut().enumerate().filter(|_| is_one) {
+            *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
+        }
+        is_one.then_some(Self(bytes))
+    }
+}
+
+impl fmt::Display for ContainerId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -90,6 +113,11 @@ impl Followed {
         &self.name
     }
 
+    /// The story as it goes on.
+    pub(crate) fn watch(&self) -> watch::Receiver<Story> {
+        self.story.clone()
+    }
+
     /// The story when this part of it is told, or what there is of it when patience ends.
     pub(crate) async fn until(&self, told: impl FnMut(&Story) -> bool, patience: Duration) -> Story {
         let mut story = self.story.clone();
@@ -141,6 +169,8 @@ struct Event {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Actor {
+    #[serde(rename = "ID")]
+    id: String,
     attributes: Attributes,
 }
 
@@ -156,6 +186,7 @@ fn tell(stories: &Stories, event: &Event, now: Instant) {
     let Some((_, story)) = found else { return };
     story.send_if_modified(|story| {
         let before = *story;
+        story.id = story.id.or_else(|| ContainerId::read(&event.actor.id));
         match event.action.as_str() {
             "start" => story.started = story.started.or(Some(now)),
             "oom" => story.memory = Memory::RanOut,
@@ -183,6 +214,15 @@ mod tests {
         serde_json::from_str(&text).unwrap()
     }
 
+    #[test]
+    fn an_id_has_one_form() {
+        let good = "0123456789abcdef".repeat(4);
+        assert_eq!(ContainerId::read(&good).map(|id| id.to_string()), Some(good.clone()));
+        for bad in ["", "1", "../../../../etc", &good[1..], &format!("{good}0"), &good.replace('a', "/")] {
+            assert_eq!(ContainerId::read(bad), None, "{bad}");
+        }
+    }
+
     #[tokio::test]
     async fn a_story_is_told_of_its_own_container_alone() {
         let events = Events::new(Client { program: "/bin/false".into(), context: None }, "a=b".to_owned());
@@ -195,6 +235,7 @@ mod tests {
         let story = one.until(|story| story.removed, Duration::from_secs(10)).await;
         assert!(story.started.is_some() && story.ended.is_some());
         assert_eq!((story.memory, story.signals), (Memory::RanOut, 1));
+        assert_eq!(story.id, None, "an id of another form names nothing");
         assert_eq!(*other.story.borrow(), Story::default());
         assert!(events.is_followed("ringwall-e_1"));
         drop(one);

@@ -21,6 +21,7 @@ pub mod paths;
 mod protection;
 mod pulse;
 mod sweep;
+mod usage;
 mod watcher;
 mod words;
 
