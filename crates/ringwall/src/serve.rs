@@ -9,12 +9,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use executor::docker::DockerSettings;
 use service::{Auth, Config, Service};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{self, Authentication, Overrides, ServerConfig};
+use crate::environment::Environment;
 use crate::http::{self, Door};
 use crate::logging;
 use crate::message::Message;
@@ -29,11 +29,8 @@ pub(crate) struct ServeArguments {
 }
 
 pub(crate) fn run(arguments: ServeArguments, data: &Path) -> Result<ExitCode, Message> {
-    let config = config::resolve(data, arguments.overrides)?;
+    let config = config::resolve(data, arguments.overrides, &Environment::read()?)?;
     logging::begin()?;
-    for name in config::unknown_variables() {
-        tracing::warn!(name, "this variable means nothing here");
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -56,11 +53,11 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
     let opening = Service::open(Config {
         data: config.data.clone(),
         database: config.database.clone(),
-        docker: DockerSettings { client: config.docker_cli_path.clone(), context: config.docker_context.clone() },
         auth: match config.authentication {
             Authentication::Tokens => Auth::Tokens,
             Authentication::Nobody => Auth::Nobody,
         },
+        fixed: config.fixed.clone(),
     });
     let service = opening.await?;
     let app = http::app(Door::new(service.clone(), &config.allowed_hosts, listening, config.max_body_bytes));

@@ -9,6 +9,7 @@ use executor::{Ending, Options};
 use policy::{Layer, LayerName, Mounts, ProjectMounts, Request, Root, Verdict, decide};
 use record::{AgentId, UserId};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::backend::Backend;
 use crate::error::causes;
@@ -18,7 +19,7 @@ use crate::settings::here;
 /// Whose containers a probe runs.
 const PROBER: &str = "ringwall-probe";
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Health {
     pub runtime_mode: String,
     pub workspace_root_native: String,
@@ -38,7 +39,7 @@ impl Health {
     }
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Host {
     pub os: String,
     pub release: String,
@@ -46,21 +47,21 @@ pub struct Host {
 }
 
 /// Whether the record answers and the workspaces can be written to.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct WritableCheck {
     pub ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Backends {
     pub native: Availability,
     pub docker: Availability,
     pub gvisor: Availability,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Availability {
     pub available: bool,
     pub why: Option<String>,

@@ -11,9 +11,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use executor::{Executor, Privilege};
 use record::{AgentId, Exec, ExecId, Store, Timestamp, UserId};
+use tokio::task::JoinHandle;
 use workspace::{Owner, Workspaces};
 
 use crate::error::Error;
+use crate::fixed::Fixed;
 use crate::live::Registry;
 use crate::metrics::Counters;
 use crate::open::Auth;
@@ -33,6 +35,7 @@ pub struct Service {
 
 pub(crate) struct Inner {
     pub(crate) auth: Auth,
+    pub(crate) fixed: Fixed,
     pub(crate) store: Store,
     pub(crate) workspaces: Arc<Workspaces>,
     pub(crate) workspaces_path: PathBuf,
@@ -45,6 +48,8 @@ pub(crate) struct Inner {
     pub(crate) registry: Arc<Registry>,
     pub(crate) counters: Counters,
     pub(crate) uids: Mutex<HashMap<(UserId, AgentId), u32>>,
+    /// The task that removes what is old.
+    pub(crate) pruner: Mutex<Option<JoinHandle<()>>>,
     /// Held as long as the server lives: one server for one data directory.
     pub(crate) _lock: File,
 }

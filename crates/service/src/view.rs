@@ -3,12 +3,13 @@
 use record::{AgentId, Ending, Exec, ExecId, Kept, NewExec, Reason, Start, Status, Summary, Timestamp, UserId};
 use serde::Serialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::error::Error;
 use crate::outcome::{BACKEND_UNAVAILABLE, INVALID_ARGUMENT, RUNTIME_ERROR};
 
 /// One line of a list.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ExecSummary {
     pub exec_id: ExecId,
     pub user_id: UserId,
@@ -28,7 +29,7 @@ pub struct ExecSummary {
 }
 
 /// Everything that callers can know of one exec.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ExecView {
     #[serde(flatten)]
     pub summary: ExecSummary,
@@ -37,7 +38,11 @@ pub struct ExecView {
     pub args: Vec<String>,
     pub cwd: String,
     pub env_keys: Vec<String>,
+    /// The policy in force, and for each limit the layer that set it
+    #[schema(value_type = Object)]
     pub policy_snapshot: Value,
+    /// What held the box, each with its state
+    #[schema(value_type = Option<Vec<Object>>)]
     pub protections: Option<Value>,
     pub error_reason: Option<Reason>,
     pub stdout_truncated: bool,
@@ -45,9 +50,11 @@ pub struct ExecView {
     pub usage: Usage,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+/// What is not known is null.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Usage {
     pub cpu_ms: Option<u64>,
+    /// The most memory that the box had at once
     pub max_rss_bytes: Option<u64>,
 }
 
