@@ -67,7 +67,7 @@ impl Start {
 }
 
 /// Why an exec ended as it did, where its exit code does not say.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct Reason {
     pub code: String,
     pub message: String,
