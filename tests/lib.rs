@@ -8,6 +8,7 @@ pub mod support {
     pub mod boxed;
     pub mod canary;
     pub mod docker_daemon;
+    pub mod docker_image;
     pub mod host;
     pub mod listener;
     pub mod payload;
@@ -15,4 +16,5 @@ pub mod support {
     pub mod process;
     pub mod scratch;
     pub mod server;
+    pub mod traces;
 }

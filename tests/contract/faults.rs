@@ -8,9 +8,9 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::support::docker_daemon::Daemon;
+use tests::support::docker_image::{LITTLE, launch};
 use tests::support::server::{Answer, Server};
 
-use crate::image::{LITTLE, launch};
 use crate::site::start_on;
 
 /// The contract's own figure.

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::json;
 use tempfile::TempDir;
+use tests::support::docker_image::{LITTLE, launch};
 
-use crate::image::{LITTLE, launch};
 use crate::site::start_on;
 
 const RUNSC: &str = "/usr/bin/runsc";

@@ -9,10 +9,10 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
 #![expect(clippy::print_stdout, reason = "what is not tried has to be said")]
 
-mod image;
 mod site;
 
 mod answers;
+mod default_image;
 mod endings;
 mod faults;
 mod files;
@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Trial};
 use tests::support::docker_daemon::Daemon;
+use tests::support::docker_image;
 use tests::support::postgres_cluster::Cluster;
 
 use crate::site::{Backend, Database, Site};
@@ -69,7 +70,7 @@ const ALONE: &[(&str, fn())] = trials! {
     records::{ a_database_named_on_the_command_line }
 };
 
-const ALONE_IN_SOAK: &[(&str, fn())] = trials! { image::{ the_default_image_is_built } };
+const ALONE_IN_SOAK: &[(&str, fn())] = trials! { default_image::{ is_built_from_packages } };
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -78,7 +79,7 @@ fn main() -> ExitCode {
         println!("skipped: all trials on docker and gvisor, because a docker daemon needs root");
     }
     // Started by this thread, because each is told to end with the thread that started it.
-    let daemon = (is_root && !arguments.list).then(|| Arc::new(image::launch(&[], image::EVERYTHING)));
+    let daemon = (is_root && !arguments.list).then(|| Arc::new(docker_image::launch(&[], docker_image::EVERYTHING)));
     let cluster = (!arguments.list).then(|| Arc::new(Cluster::start().unwrap_or_else(|reason| panic!("{reason}"))));
     let conclusion = libtest_mimic::run(&arguments, trials(daemon.as_ref(), cluster.as_ref()));
     // The trials and their shares are gone; this stops both.
