@@ -36,12 +36,17 @@ fn run(context: &Context) -> Verdict {
         |bytes: &[u8]| !bytes.iter().any(|byte| *byte < 0x20 && *byte != b'\n' && *byte != b'\t' && *byte != b'\r');
     held(std::str::from_utf8(raw).is_ok() && inert(raw), || format!("control bytes in the JSON: {raw:?}"))?;
     held(inert(&report.outcome.stderr), || format!("control bytes beside the JSON: {:?}", report.outcome.stderr))?;
-    held(report.number("/stdout_bytes") == Some(outside.stdout.len() as u64), || report.summary())?;
+    held(context.is_served() || report.number("/stdout_bytes") == Some(outside.stdout.len() as u64), || {
+        report.summary()
+    })?;
 
     let long = context.boxed().report(&["/bin/sh", "-c", LONG_LINE])?;
     held(long.value["exit_code"] == 0 && long.is_set("stdout_truncated"), || long.summary())?;
-    held(long.number("/stdout_bytes") == Some((64 << 20) + 1), || long.summary())?;
+    held(context.is_served() || long.number("/stdout_bytes") == Some((64 << 20) + 1), || long.summary())?;
 
+    if context.is_served() {
+        return Ok("unchanged when passed through, inert in JSON; a 64 MiB line is cut".into());
+    }
     // What the product says about a command is the product's own speech, whatever the command is called.
     let named = context.boxed().run(&["/nonexistent/\u{1b}]0;renamed\u{7}\u{1b}[2J\u{9b}31m"])?;
     held(named.code() == Some(127), || format!("an unknown command: {}", named.describe()))?;
