@@ -12,7 +12,7 @@ use crate::message::Message;
 
 const PREFIX: &str = "RINGWALL_";
 
-/// Every variable that is no setting. The last two are what the Makefile says to all that it starts.
+/// Every variable that is no setting. The last one names the binary to whatever starts it, as the Makefile does.
 const OTHERS: &[&str] = &[
     "RINGWALL_ALLOWED_HOSTS",
     "RINGWALL_CONFIG",
@@ -25,7 +25,6 @@ const OTHERS: &[&str] = &[
     "RINGWALL_TOKEN",
     "RINGWALL_URL",
     "RINGWALL_BIN",
-    "RINGWALL_SOAK",
 ];
 
 /// What a cluster says to everybody about a service called `ringwall`; a server that refused it would never start there.
