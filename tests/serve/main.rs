@@ -7,9 +7,11 @@
 use tests::support::server;
 
 mod access;
+mod environment;
 mod events;
 mod execs;
 mod lives;
+mod parts;
 mod queue;
 mod refusals;
 mod verbs;

@@ -65,9 +65,15 @@ impl Server {
     }
 
     pub fn start_in(data: TempDir, flags: &[&str]) -> Self {
+        Self::start_under(data, flags, &[])
+    }
+
+    /// With these variables in its environment.
+    pub fn start_under(data: TempDir, flags: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut process = command(data.path())
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(flags)
+            .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .stderr(fs::File::create(data.path().join("log")).unwrap())
             .spawn()
