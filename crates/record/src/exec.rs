@@ -115,7 +115,8 @@ pub enum Finish {
 }
 
 /// One line of a list. The long columns are left out: a page of them would have no bound worth the name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
+#[schema(as = ExecSummary)]
 pub struct Summary {
     pub exec_id: ExecId,
     pub user_id: UserId,

@@ -65,11 +65,11 @@ pub use principal::Principal;
 pub use prune::Pruned;
 pub use record::{
     AgentId, AuditFilter, Cursor, Database, Digest, Entry, ExecId, Finding, Holder, Limit, Page, Progress, Reason,
-    Revocation, Scope, Status, Timestamp, Token as TokenInfo, TokenId, UserId, Verification,
+    Revocation, Scope, Status, Summary as ExecSummary, Timestamp, Token as TokenInfo, TokenId, UserId, Verification,
 };
 pub use request::{ExecRequest, Idempotency};
 pub use service::Service;
 pub use submit::Submitted;
 pub use token::{NewToken, create_token_offline};
-pub use view::{ExecSummary, ExecView, Usage};
+pub use view::{ExecView, Usage};
 pub use workspace::{ArtifactFile, Stream};
