@@ -35,7 +35,9 @@ os._exit(0)
 ";
 
 const HAND_OVER: &str = r"
-import socket
+import fcntl, socket
+# The largest that it may be, so that whoever empties it never finds it empty.
+fcntl.fcntl(1, 1031, 1 << 20)
 connection = socket.socket(socket.AF_UNIX)
 connection.connect('/workspace/work/handover')
 socket.send_fds(connection, [b'1'], [1])

@@ -9,7 +9,7 @@ use crate::probe::{Context, Probe, Verdict, control, held};
 
 pub(crate) const PROBE: Probe = Probe { id: "s07", title: "what a box leaves in the skeleton of all boxes", run };
 
-/// Everything that a box finds around it, without what differs by nature: numbers, times, the exec's own name.
+/// Everything that a box finds around it, without what differs by nature: numbers, times, the exec's own names.
 const LOOK: &str = r"
 import re
 names, sizes = [], {}
@@ -19,7 +19,7 @@ for top in ('/', '/dev', '/etc', '/home', '/tmp', '/var', '/workspace'):
         for name in directories + files:
             path = os.path.join(place, name)
             status = os.lstat(path)
-            if '/pts/' not in path:
+            if '/pts/' not in path and '/inputs/' not in path:
                 names.append([path, status.st_mode, status.st_uid, status.st_rdev, status.st_nlink])
 mounts = [re.sub(r'e_[0-9a-f]+|probe-\d+', 'ID', line.split(' ', 3)[3]) for line in open('/proc/self/mountinfo')]
 for place in ('/tmp', '/dev/shm', '/var/tmp', '/home/sandbox', '/'):
