@@ -27,7 +27,6 @@ pub struct Skill {
     #[schema(schema_with = crate::schema::some_limits)]
     pub limits: BTreeMap<Field, u64>,
     #[serde(skip)]
-    #[schema(ignore)]
     pub(super) inputs: Validator,
 }
 
