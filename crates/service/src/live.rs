@@ -171,10 +171,11 @@ impl Registry {
         self.lock().live.get(exec_id).cloned()
     }
 
-    /// The exec that one caller asks for with one key, from before its intent is on record.
-    pub(crate) fn find_key(&self, caller: &str, key: &str) -> Option<Arc<Live>> {
+    /// One that a caller asks for with this key, and of which it is not yet known whether it will be on record.
+    pub(crate) fn find_intending(&self, caller: &str, key: &str) -> Option<Arc<Live>> {
         let held = self.lock();
-        let is_it = |live: &&Arc<Live>| live.key.as_ref().is_some_and(|(by, own)| by == caller && own == key);
+        let is_of_key = |live: &Live| live.key.as_ref().is_some_and(|(by, own)| by == caller && own == key);
+        let is_it = |live: &&Arc<Live>| is_of_key(live) && matches!(*live.stage.borrow(), Stage::Intending);
         held.live.values().find(is_it).cloned()
     }
 

@@ -106,7 +106,8 @@ impl Service {
     /// The exec that this order's key already stands for, without a new intent.
     async fn repeated(&self, order: &Order) -> Result<Option<Submitted>, Error> {
         let Some(idempotency) = &order.idempotency else { return Ok(None) };
-        if let Some(live) = self.inner.registry.find_key(&order.caller, &idempotency.key) {
+        // Of several, one may be recorded while the others are being refused as this one is: none is overlooked.
+        while let Some(live) = self.inner.registry.find_intending(&order.caller, &idempotency.key) {
             live.intended().await;
         }
         match self.inner.store.known(&order.caller, &idempotency.key).await? {

@@ -52,8 +52,12 @@ pub fn known_while_the_queue_is_full() {
     in_lab(async |lab| {
         lab.set(json!({"sandbox": {"max_concurrent_execs": 1, "max_queued_execs": 1}})).await;
         let first = lab.service.submit(&lab.owner, keyed("first", 1, HELD)).await.unwrap();
-        let submissions = (0..20).map(|_| lab.service.submit(&lab.owner, keyed("second", 1, "true")));
-        let submitted: Vec<_> = join_all(submissions).await.into_iter().map(Result::unwrap).collect();
+        let submissions = (0..20).map(|_| {
+            let (service, owner) = (lab.service.clone(), lab.owner.clone());
+            tokio::spawn(async move { service.submit(&owner, keyed("second", 1, "true")).await })
+        });
+        let submitted = join_all(submissions).await.into_iter().map(|joined| joined.unwrap().unwrap());
+        let submitted: Vec<_> = submitted.collect();
         assert!(submitted.iter().all(|other| other.exec_id == submitted[0].exec_id));
         assert_eq!(lab.refused(keyed("third", 1, "true")).await.code(), "QUEUE_FULL");
         assert_eq!(lab.refused(shell("true")).await.code(), "QUEUE_FULL");
