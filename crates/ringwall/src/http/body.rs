@@ -61,6 +61,10 @@ fn is_about_length(error: &axum::Error) -> bool {
 
 /// The body as the form that a route expects.
 pub(crate) fn shape<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
+    // A list of the members' values in their order would be taken for the object, though nobody published that form.
+    if !body.is_object() {
+        return Err(Problem::invalid("the body is malformed: it must be a JSON object"));
+    }
     serde_json::from_value(body).map_err(|error| Problem::invalid(format!("the body is malformed: {error}")))
 }
 
@@ -138,6 +142,18 @@ mod tests {
         let unannounced = || Body::from_stream(futures::stream::iter(["[1", ",2]"].map(Ok::<_, std::io::Error>)));
         assert_eq!(read_json(unannounced(), 5).await.unwrap(), json!([1, 2]));
         assert_eq!(read_json(unannounced(), 4).await.unwrap_err().code(), "BODY_TOO_LARGE");
+    }
+
+    #[test]
+    fn only_an_object_has_a_shape() {
+        #[derive(Debug, PartialEq, serde::Deserialize)]
+        struct Small {
+            x: u32,
+        }
+        assert_eq!(shape::<Small>(json!({ "x": 1 })).unwrap(), Small { x: 1 });
+        for odd in [json!([1]), json!(null), json!("x")] {
+            assert_eq!(shape::<Small>(odd).unwrap_err().code(), "INVALID_ARGUMENT");
+        }
     }
 
     #[test]
