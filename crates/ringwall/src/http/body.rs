@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::json;
 use super::problem::Problem;
 
 /// For the whole body, however it trickles.
@@ -45,7 +46,7 @@ pub(crate) async fn read_json(body: Body, largest: usize) -> Result<Value, Probl
             ));
         }
     };
-    serde_json::from_slice(&bytes).map_err(|error| Problem::invalid(format!("the body is not JSON: {error}")))
+    json::read(&bytes).map_err(|error| Problem::invalid(format!("the body is not JSON: {error}")))
 }
 
 fn is_about_length(error: &axum::Error) -> bool {
@@ -139,6 +140,7 @@ mod tests {
         assert_eq!(read("[1]", 3).await, Ok(json!([1])));
         assert_eq!(read("[12]", 3).await, Err("BODY_TOO_LARGE"));
         assert_eq!(read("[1", 3).await, Err("INVALID_ARGUMENT"));
+        assert_eq!(read(r#"{"a":1,"a":2}"#, 99).await, Err("INVALID_ARGUMENT"));
         let unannounced = || Body::from_stream(futures::stream::iter(["[1", ",2]"].map(Ok::<_, std::io::Error>)));
         assert_eq!(read_json(unannounced(), 5).await.unwrap(), json!([1, 2]));
         assert_eq!(read_json(unannounced(), 4).await.unwrap_err().code(), "BODY_TOO_LARGE");
