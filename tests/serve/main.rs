@@ -10,6 +10,8 @@ mod access;
 mod environment;
 mod events;
 mod execs;
+mod forms;
+mod health;
 mod lives;
 mod parts;
 mod queue;

@@ -116,6 +116,7 @@ impl Service {
             settings: RwLock::new(Arc::new(settings)),
             registry: Arc::new(Registry::default()),
             counters: Counters::default(),
+            looked: tokio::sync::Mutex::default(),
             uids: Mutex::new(HashMap::new()),
             pruner: Mutex::new(None),
             _lock: lock,

@@ -16,6 +16,7 @@ use workspace::{Owner, Workspaces};
 
 use crate::error::Error;
 use crate::fixed::Fixed;
+use crate::health::Looked;
 use crate::live::Registry;
 use crate::metrics::Counters;
 use crate::open::Auth;
@@ -47,6 +48,7 @@ pub(crate) struct Inner {
     pub(crate) turns: Arc<Turns>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) counters: Counters,
+    pub(crate) looked: tokio::sync::Mutex<Option<Looked>>,
     pub(crate) uids: Mutex<HashMap<(UserId, AgentId), u32>>,
     /// The task that removes what is old.
     pub(crate) pruner: Mutex<Option<JoinHandle<()>>>,
