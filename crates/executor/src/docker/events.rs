@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::client::Client;
+use super::client::{Client, Process, command};
 use super::name::ContainerName;
 
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
@@ -139,14 +140,32 @@ impl Drop for Followed {
     }
 }
 
+/// A client that ends with us. One that follows events would otherwise wait for the next one of a maker that is dead: so
+/// a shell waits for the end of a pipe that only we hold open. It holds nothing of the client's, whose end shows at once.
+fn start_tied<'a>(client: &Client, words: impl Iterator<Item = &'a str>) -> std::io::Result<Process> {
+    const SCRIPT: &str = r#"
+exec 3<&0 </dev/null
+"$@" 3<&- &
+exec >&- 2>&-
+read -r nothing <&3
+kill -9 $!
+"#;
+    let mut shell = command(Path::new("/bin/sh"));
+    shell.args(["-c", SCRIPT, "ringwall-events"]).arg(&client.program);
+    shell.args(client.leading_words()).args(words);
+    shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    Process::start(shell)
+}
+
 async fn read(client: Client, label: String, stories: Stories) {
     loop {
         // Whatever the daemon remembers comes first: a container may be older than this stream.
         let words = ["events", "--since=1", "--filter=type=container", "--format={{json .}}"];
         let filter = format!("--filter=label={label}");
         let words = words.into_iter().chain([filter.as_str()]);
-        if let Ok(mut process) = client.start(words, Stdio::null())
-            && let Some((_, stdout, _)) = process.take_streams()
+        if let Ok(mut process) = start_tied(&client, words)
+            // Closed when this process ends, however it does.
+            && let Some((_alive, stdout, _)) = process.take_streams()
         {
             let mut lines = BufReader::new(stdout).lines();
             while let Ok(Some(line)) = lines.next_line().await {
@@ -221,6 +240,26 @@ mod tests {
         for bad in ["", "1", "../../../../etc", &good[1..], &format!("{good}0"), &good.replace('a', "/")] {
             assert_eq!(ContainerId::read(bad), None, "{bad}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_hears_nothing_ends_with_us() {
+        use tokio::io::AsyncReadExt;
+        let client = Client { program: "/bin/sh".into(), context: None };
+        let mut process = start_tied(&client, ["-c", "echo begun; exec sleep 1000"].into_iter()).unwrap();
+        let (alive, mut stdout, _) = process.take_streams().unwrap();
+        let mut begun = [0; 6];
+        stdout.read_exact(&mut begun).await.unwrap();
+        drop(alive);
+        assert_eq!(stdout.read_to_end(&mut Vec::new()).await.unwrap(), 0, "nobody writes any more");
+        process.wait().await.unwrap();
+        let mut process = start_tied(&client, ["-c", "exit 3"].into_iter()).unwrap();
+        let (_alive, mut stdout, _) = process.take_streams().unwrap();
+        assert_eq!(
+            stdout.read_to_end(&mut Vec::new()).await.unwrap(),
+            0,
+            "its own end shows, although the shell waits"
+        );
     }
 
     #[tokio::test]

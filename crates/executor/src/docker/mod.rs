@@ -15,6 +15,7 @@ mod environment;
 mod events;
 mod instance;
 mod launch;
+mod look;
 mod mirror;
 mod name;
 pub mod paths;
