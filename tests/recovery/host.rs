@@ -33,7 +33,7 @@ impl Host {
     pub(crate) fn assert_clean(&self, dead: &[u32], alive: u32, what: &str) {
         let deadline = Instant::now() + SOON;
         loop {
-            let found = self.left(dead, alive);
+            let found = self.left(dead, Some(alive));
             if found.is_empty() {
                 return;
             }
@@ -42,9 +42,18 @@ impl Host {
         }
     }
 
-    fn left(&self, dead: &[u32], alive: u32) -> Vec<String> {
-        let mut own = descendants(alive).unwrap();
-        own.push(alive);
+    /// A box of this server is there, and would count as left behind if the server were dead.
+    pub(crate) fn assert_seen(&self, server: u32) {
+        let found = self.left(&[server], None);
+        assert!(found.iter().any(|one| one.contains("sleep 600")), "no process of a box: {found:?}");
+        // An ordinary user is given no cgroups to make any in.
+        let is_root = rustix::process::geteuid().is_root();
+        assert!(!is_root || found.iter().any(|one| one.starts_with("cgroup ")), "no cgroup of a box: {found:?}");
+    }
+
+    fn left(&self, dead: &[u32], alive: Option<u32>) -> Vec<String> {
+        let mut own = alive.map(|alive| descendants(alive).unwrap()).unwrap_or_default();
+        own.extend(alive);
         let is_stray = |number: &u32| {
             let is_dockers = || OF_DOCKER.contains(&field(*number, "Name").unwrap_or_default().as_str());
             !own.contains(number) && (self.daemon.is_none() || !is_dockers())
