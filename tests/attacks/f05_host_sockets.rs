@@ -74,6 +74,9 @@ fn run(context: &Context) -> Verdict {
         let absent = ["ENOENT", "ECONNREFUSED", "EACCES", "EPERM"].iter().any(|errno| outcome == errno);
         held(absent, || format!("{path} → {outcome}"))?;
     }
+    if context.is_served() {
+        return Ok(format!("all absent; a server shows no directory of its caller's; {}", inside["listed"]));
+    }
     let note = if through { "can be connected to" } else { "cannot be connected to" };
     Ok(format!("all absent; a socket beneath --ro {note}; {}", inside["listed"]))
 }
