@@ -18,10 +18,12 @@ export RINGWALL_BIN := $(TARGET_DIR)/release/ringwall
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: ## build, then show a command that works in a box and two that are stopped
+run: ## build, show a command that works in a box and one that is stopped, then serve until Ctrl-C
 	@scripts/setup run
 	@$(MAKE) --no-print-directory build
 	@scripts/demo
+	@echo
+	@$(RINGWALL_BIN) serve
 
 test: ## every test, with the short forms of races, leaks and crashes
 	@scripts/setup test

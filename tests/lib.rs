@@ -5,11 +5,17 @@
 pub mod support {
     //! In reading order: who acts, on what, through which command, and what the host shows afterwards.
     pub mod actor;
+    pub mod asked;
     pub mod boxed;
     pub mod canary;
+    pub mod docker_daemon;
+    pub mod docker_image;
     pub mod host;
     pub mod listener;
     pub mod payload;
+    pub mod postgres_cluster;
     pub mod process;
     pub mod scratch;
+    pub mod server;
+    pub mod traces;
 }

@@ -12,7 +12,7 @@ use crate::probe::{Context, Probe, Verdict, control, held, untouched};
 
 pub(crate) const PROBE: Probe = Probe { id: "a01", title: "read host secrets", run };
 
-const READ: &str = r"
+pub(crate) const READ: &str = r"
 seen = {}
 for path in DATA['paths']:
     for way in ('', '/proc/self/root', '/proc/1/root', '/proc/1/cwd', '/proc/self/cwd/../..', '/..'):

@@ -5,7 +5,7 @@ use serde_json::json;
 use tests::support::canary::{Canary, Fingerprint};
 use tests::support::payload::Payload;
 
-use crate::probe::{Context, Probe, Verdict, control, held, surprises, untouched};
+use crate::probe::{Context, Guarded, Probe, Verdict, control, held, surprises, untouched};
 
 pub(crate) const PROBE: Probe = Probe { id: "a02", title: "change files on read-only paths", run };
 
@@ -55,14 +55,14 @@ fn run(context: &Context) -> Verdict {
     let failed = surprises(&outside, &["ok"]);
     control(failed.is_empty(), || failed.join("; "))?;
 
-    let guarded = scratch.directory("guarded")?;
-    let work = scratch.directory("work")?;
-    let canary = Canary::plant(scratch, "guarded/file")?;
+    let work = context.workspace("work")?;
+    let Guarded { canary, inside, run } = context.guarded()?;
+    let guarded = canary.path().parent().unwrap_or(canary.path()).to_owned();
     let directory = std::fs::metadata(&guarded)?.permissions();
-    let run = context.boxed().workspace(&work).read_only(&guarded);
+    let run = run.workspace(&work);
     let refusals = ["EROFS", "EPERM", "EACCES", "EXDEV"];
-    let data = |place: &str, file: &str| json!({ "place": place, "file": file, "writable": "/workspace" });
-    let inside = context.inside(&run, &Payload::new(CHANGE).with(data(&guarded.to_string_lossy(), "file")))?;
+    let data = |place: &str, file: &str| json!({ "place": place, "file": file, "writable": context.place() });
+    let inside = context.inside(&run, &Payload::new(CHANGE).with(data(inside.trim_end_matches("/file"), "file")))?;
     let mut faults = surprises(&inside, &refusals);
 
     let system = std::path::Path::new("/usr/bin/env");

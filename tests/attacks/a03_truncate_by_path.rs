@@ -5,7 +5,7 @@ use serde_json::json;
 use tests::support::canary::Canary;
 use tests::support::payload::Payload;
 
-use crate::probe::{Context, Probe, Verdict, control, held, surprises, untouched};
+use crate::probe::{Context, Guarded, Probe, Verdict, control, held, surprises, untouched};
 
 pub(crate) const PROBE: Probe = Probe { id: "a03", title: "truncate(2) by path on read-only and hidden files", run };
 
@@ -19,12 +19,9 @@ fn run(context: &Context) -> Verdict {
     let outside = context.outside(&Payload::new(TRUNCATE).with(json!([victim.path()])))?;
     control(outside[victim.text()] == "ok" && victim.changed().is_some(), || outside.to_string())?;
 
-    let guarded = scratch.directory("guarded")?;
-    let canary = Canary::plant(scratch, "guarded/file")?;
+    let Guarded { canary, inside, run } = context.guarded()?;
     let hidden = Canary::plant(scratch, "hidden")?;
-    let run = context.boxed().read_only(&guarded);
-    let shown =
-        context.inside(&run, &Payload::new(TRUNCATE).with(json!([canary.path(), "/usr/bin/env", "/etc/passwd"])))?;
+    let shown = context.inside(&run, &Payload::new(TRUNCATE).with(json!([inside, "/usr/bin/env", "/etc/passwd"])))?;
     let unseen = context.inside(&run, &Payload::new(TRUNCATE).with(json!([hidden.path()])))?;
     untouched(&canary)?;
     untouched(&hidden)?;

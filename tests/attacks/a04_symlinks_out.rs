@@ -40,7 +40,8 @@ fn run(context: &Context) -> Verdict {
     for place in ["free", "work"] {
         let secrets = scratch.directory(&format!("{place}-secrets"))?;
         let mut canary = Canary::plant(scratch, &format!("{place}-secrets/secret"))?;
-        let workspace = scratch.directory(place)?;
+        let inside = place == "work";
+        let workspace = if inside { context.workspace(place)? } else { scratch.directory(place)? };
         let target = canary.text();
         let dangling = secrets.join("made-through-a-link");
         let relative = format!("{}{}", "../".repeat(12), &target[1..]);
@@ -55,9 +56,8 @@ fn run(context: &Context) -> Verdict {
         plant("../".repeat(12).as_str(), "upwards")?;
         plant(&dangling.to_string_lossy(), "dangling")?;
         canary.settle()?;
-        let inside = place == "work";
         let payload = Payload::new(FOLLOW).with(json!({
-            "where": if inside { "/workspace".into() } else { workspace.to_string_lossy() },
+            "where": if inside { context.place().into() } else { workspace.to_string_lossy() },
             "target": target, "dangling": dangling,
         }));
         answers.push(if inside {

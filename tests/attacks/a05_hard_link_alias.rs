@@ -5,7 +5,7 @@ use serde_json::json;
 use tests::support::canary::Canary;
 use tests::support::payload::Payload;
 
-use crate::probe::{Context, Fault, Probe, Verdict, control, held, surprises, untouched};
+use crate::probe::{Context, Fault, Guarded, Probe, Verdict, control, held, surprises, untouched};
 
 pub(crate) const PROBE: Probe = Probe { id: "a05", title: "hard-link a read-only file into the workspace", run };
 
@@ -43,13 +43,12 @@ fn run(context: &Context) -> Verdict {
     control(outside[&by_path] == "ok" && outside[&by_proc] == "ok", || outside.to_string())?;
     control(victim.changed().is_some(), || "writing the alias outside changed nothing".into())?;
 
-    let guarded = scratch.directory("guarded")?;
-    let work = scratch.directory("work")?;
-    let canary = Canary::plant(scratch, "guarded/file")?;
+    let work = context.workspace("work")?;
+    let Guarded { canary, inside, run } = context.guarded()?;
     let inside = context.inside(
-        &context.boxed().workspace(&work).read_only(&guarded),
+        &run.workspace(&work),
         &Payload::new(LINK).with(json!({
-            "where": "/workspace", "targets": [canary.path(), "/usr/bin/env", "/etc/passwd"],
+            "where": context.place(), "targets": [inside, "/usr/bin/env", "/etc/passwd"],
         })),
     )?;
     untouched(&canary)?;

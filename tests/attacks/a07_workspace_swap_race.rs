@@ -34,6 +34,7 @@ answer({'turns': turn + 1, 'lost': lost})
 const SHOW: &str = "cat /workspace/file; echo touched >>/workspace/file; echo made >/workspace/made-$$";
 
 fn run(context: &Context) -> Verdict {
+    context.not_served("the directories of a server's projects are in nobody else's reach to be swapped")?;
     let scratch = &context.scratch;
     scratch.directory("secret")?;
     let canary = Canary::plant(scratch, "secret/file")?;

@@ -26,10 +26,10 @@ answer(seen)
 
 const LEAVE: &str = r"
 import socket
-os.mkfifo('/workspace/fifo')
+os.mkfifo(DATA + '/fifo')
 for name in ('ringwall.toml', 'SKILL.md', 'core'):
-    os.mkfifo('/workspace/' + name)
-socket.socket(socket.AF_UNIX).bind('/workspace/socket')
+    os.mkfifo(DATA + '/' + name)
+socket.socket(socket.AF_UNIX).bind(DATA + '/socket')
 answer('left')
 ";
 
@@ -40,9 +40,9 @@ fn run(context: &Context) -> Verdict {
     let failed = surprises(&outside, &["ok"]);
     control(failed.is_empty(), || failed.join("; "))?;
 
-    let work = context.scratch.directory("work")?;
+    let work = context.workspace("work")?;
     let run = context.boxed().workspace(&work).option("--timeout", "60");
-    let places = json!(["/workspace", "/tmp", "/dev/shm", "/home/sandbox", "/dev"]);
+    let places = json!([context.place(), "/tmp", "/dev/shm", "/home/sandbox", "/dev"]);
     let inside = context.inside(&run, &Payload::new(MAKE).with(places))?;
     let faults = surprises(&inside, &["EPERM", "EROFS", "EACCES"]);
     held(faults.is_empty(), || faults.join("; "))?;
@@ -51,9 +51,9 @@ fn run(context: &Context) -> Verdict {
         held(!kind.is_char_device() && !kind.is_block_device(), || "a device node is in the workspace".into())?;
     }
 
-    let left = context.inside(&run, &Payload::new(LEAVE))?;
+    let left = context.inside(&run, &Payload::new(LEAVE).with(json!(context.place())))?;
     control(left == "left" && work.join("fifo").exists(), || "the FIFO was not left".into())?;
-    let next = run.run(&["/bin/ls", "/workspace"])?;
+    let next = run.run(&["/bin/ls", context.place()])?;
     held(next.code() == Some(0) && next.text().contains("fifo"), || format!("the next run: {}", next.describe()))?;
     let reported = run.report(&["/bin/true"])?;
     held(reported.outcome.code() == Some(0), || reported.summary())?;

@@ -64,7 +64,7 @@ answer(seen)
 fn run(context: &Context) -> Verdict {
     need_root("only root can plant a program that is setuid root")?;
     let left = leave(context)?;
-    let work = context.scratch.directory("work")?;
+    let work = context.workspace("work")?;
     // Built where only the tester writes; then placed in the workspace as root's own.
     let build = Scratch::new(Identity::Tester)?;
     let source = build.file("program.c", PROGRAM.as_bytes(), 0o644)?;
@@ -78,19 +78,20 @@ fn run(context: &Context) -> Verdict {
     control(outside.text().trim() == "0 0", || format!("no gain outside either: {}", outside.describe()))?;
 
     let run = context.boxed().workspace(&work);
-    let inside = context.inside(&run, &Payload::new(RUN).with(json!("/workspace/program")))?;
+    let inside = context.inside(&run, &Payload::new(RUN).with(json!(format!("{}/program", context.place()))))?;
     held(inside["ids"] == json!(["1000", "1000"]), || format!("the program ran as {}", inside["ids"]))?;
     held(inside["uid"] == json!([1000, 1000]), || format!("the box runs as {}", inside["uid"]))?;
     let mut bare = Vec::new();
     for (place, options) in inside["mounts"].as_object().into_iter().flatten() {
         let has = |option: &str| options.as_str().unwrap_or("").split(',').any(|word| word == option);
-        let writable = ["/workspace", "/tmp", "/dev/shm", "/home/sandbox"].contains(&place.as_str());
+        let writable = [context.place(), "/tmp", "/dev/shm", "/home/sandbox"].contains(&place.as_str());
         held(!writable || (has("nosuid") && has("nodev")), || format!("{place} is mounted {options}"))?;
         if !has("nosuid") {
             bare.push(place.clone());
         }
     }
-    let listed = ["/workspace", "/tmp"].iter().all(|place| inside["mounts"].get(place).is_some_and(Value::is_string));
+    let listed =
+        [context.place(), "/tmp"].iter().all(|place| inside["mounts"].get(place).is_some_and(Value::is_string));
     control(listed, || format!("the mount table does not list the workspace: {}", inside["mounts"]))?;
     Ok(format!("ran as 1000; {left} ways of leaving one refused; mounts without nosuid: {bare:?}"))
 }
@@ -100,8 +101,9 @@ fn leave(context: &Context) -> Result<usize, Fault> {
     let free = context.scratch.directory("free")?;
     let outside = context.outside(&Payload::new(LEAVE).with(json!(free)))?;
     control(set_id_files(&free)?.len() >= 10, || format!("few are left outside: {outside}"))?;
-    let kept = context.scratch.directory("kept")?;
-    let inside = context.inside(&context.boxed().workspace(&kept), &Payload::new(LEAVE).with(json!("/workspace")))?;
+    let kept = context.workspace("kept")?;
+    let inside =
+        context.inside(&context.boxed().workspace(&kept), &Payload::new(LEAVE).with(json!(context.place())))?;
     let found = set_id_files(&kept)?;
     held(found.is_empty(), || format!("the box left {found:?} on the host: {inside}"))?;
     Ok(inside.as_object().map_or(0, serde_json::Map::len))

@@ -11,7 +11,7 @@ pub(crate) const PROBE: Probe =
     Probe { id: "a13", title: "/tmp, /dev/shm, SysV, mqueue, abstract sockets between boxes", run };
 
 /// Leaves marks, says so, and holds them until its input ends; the second half takes them away again.
-const LEAVE: &str = r"
+pub(crate) const LEAVE: &str = r"
 import socket
 mark, key = DATA['mark'], DATA['key']
 left = {}
@@ -41,7 +41,7 @@ if 'sem' in ids: libc.semctl(ids['sem'], 0, 0)
 libc.mq_unlink(b'/' + mark.encode())
 ";
 
-const FIND: &str = r"
+pub(crate) const FIND: &str = r"
 import socket
 mark, key = DATA['mark'], DATA['key']
 def sysv(result):

@@ -51,7 +51,7 @@ fn run(context: &Context) -> Verdict {
     let mut processes = 0;
     let mut closed = 0;
     let mut faults = Vec::new();
-    for number in host::descendants(live.id())? {
+    for number in host::descendants(context.above(&live))? {
         let ids = match host::thread_namespaces(&number.to_string()) {
             // The init closes itself to everybody but root; the others are still to be seen.
             Err(error) if error.kind() == ErrorKind::PermissionDenied && !tester_is_root() => {

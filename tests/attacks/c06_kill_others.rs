@@ -49,8 +49,8 @@ fn run(context: &Context) -> Verdict {
     let victim = start(context)?;
     let mut sibling = context.boxed().start(&[PYTHON, "-I", "-c", HOLD])?;
     sibling.line()?;
-    let mut numbers = vec![victim.id(), sibling.id(), std::process::id()];
-    numbers.extend(host::descendants(sibling.id())?);
+    let mut numbers = vec![victim.id(), context.above(&sibling), std::process::id()];
+    numbers.extend(host::descendants(context.above(&sibling))?);
     // Numbers that exist inside as well are the box's own; those it may kill.
     numbers.retain(|number| *number > 100);
     let inside = context.inside(&context.boxed(), &Payload::new(KILL).with(json!(numbers)))?;

@@ -48,10 +48,12 @@ fn run(context: &Context) -> Verdict {
         ("plain", context.boxed(), Value::Null),
         ("background", context.boxed(), "background".into()),
         ("thread", context.boxed(), "thread".into()),
-        ("terminal", context.boxed().flag("--tty").through(ON_A_TERMINAL, &[]), Value::Null),
-        ("with a workspace", context.boxed().workspace(&context.scratch.directory("work")?), Value::Null),
+        ("with a workspace", context.boxed().workspace(&context.workspace("work")?), Value::Null),
     ];
-    if context.mode == Mode::Root {
+    if !context.is_served() {
+        ways.push(("terminal", context.boxed().flag("--tty").through(ON_A_TERMINAL, &[]), Value::Null));
+    }
+    if context.mode == Mode::Root && !context.is_served() {
         let run = context.boxed().through_program(&["setpriv", "--groups=4,24,27", "--"]);
         ways.push(("starter with groups", run, Value::Null));
         let run = context.boxed().through_program(&[

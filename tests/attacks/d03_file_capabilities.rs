@@ -25,7 +25,7 @@ def said(*words):
         return done.stdout + done.stderr
     except OSError as error:
         return name_of(error.errno)
-answer({'capable': said('/workspace/capable', 'CapEff', '/proc/self/status'),
+answer({'capable': said(DATA + '/capable', 'CapEff', '/proc/self/status'),
         'su': said('/bin/su', '-c', 'id -u'), 'su root': said('/bin/su', 'root', '-c', 'id -u'),
         'sudo': said('sudo', '-n', 'id', '-u'),
         'newgrp': said('newgrp', 'root'), 'mount': said('mount', '-t', 'tmpfs', 'none', '/tmp'),
@@ -34,7 +34,7 @@ answer({'capable': said('/workspace/capable', 'CapEff', '/proc/self/status'),
 
 fn run(context: &Context) -> Verdict {
     need_root("only root can give a file capabilities")?;
-    let work = context.scratch.directory("work")?;
+    let work = context.workspace("work")?;
     let capable = work.join("capable");
     std::fs::copy("/usr/bin/grep", &capable)?;
     let marked = crate::probe::outside_as(Identity::Tester, &Payload::new(MARK).with(json!(capable)))?;
@@ -44,7 +44,7 @@ fn run(context: &Context) -> Verdict {
     control(outside.text().contains("0000000000202002"), || format!("no gain outside either: {}", outside.describe()))?;
     control(std::fs::metadata("/usr/bin/su")?.mode() & 0o4000 != 0, || "su is not setuid on the host".into())?;
 
-    let inside = context.inside(&context.boxed().workspace(&work), &Payload::new(TRY))?;
+    let inside = context.inside(&context.boxed().workspace(&work), &Payload::new(TRY).with(json!(context.place())))?;
     held(inside["own"] == "1000\n", || format!("the box runs as {}", inside["own"]))?;
     let shown = inside["capable"].as_str().unwrap_or("");
     // The kernel may refuse to run it, or run it without its capabilities.

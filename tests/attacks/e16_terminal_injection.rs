@@ -21,6 +21,7 @@ answer(seen)
 ";
 
 fn run(context: &Context) -> Verdict {
+    context.not_served("a served exec has no terminal")?;
     let payload = Payload::new(PUSH);
     let mut words = vec![PYTHON.into(), "-I".into(), "-c".into(), ON_A_TERMINAL.into()];
     words.extend(payload.arguments());

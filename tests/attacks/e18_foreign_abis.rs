@@ -55,7 +55,7 @@ fn run(context: &Context) -> Verdict {
     }
     let build = Scratch::new(Identity::Tester)?;
     let source = build.file("program.c", PROGRAM.as_bytes(), 0o644)?;
-    let work = context.scratch.directory("work")?;
+    let work = context.workspace("work")?;
     let program = work.join("program");
     let gcc = bare_as(
         Identity::Tester,
@@ -69,7 +69,8 @@ fn run(context: &Context) -> Verdict {
     control(outside.text().starts_with("ready"), || outside.describe())?;
     notes.push(if made.exists() { "int 0x80 works outside" } else { "this kernel has no int 0x80" });
     let run = context.boxed().workspace(&work);
-    let inside = run.run(&["/workspace/program", "i", "/workspace/by-old-call"])?;
+    let at = |name: &str| format!("{}/{name}", context.place());
+    let inside = run.run(&[at("program"), "i".into(), at("by-old-call")])?;
     control(inside.text().starts_with("ready"), || inside.describe())?;
     held(!work.join("by-old-call").exists(), || format!("int 0x80 made a directory: {}", inside.describe()))?;
     held(!inside.text().contains("getpid"), || format!("int 0x80 returned: {}", inside.describe()))?;
@@ -83,7 +84,7 @@ fn run(context: &Context) -> Verdict {
     } else {
         "this kernel has no x32, so ENOSYS cannot be attributed"
     });
-    let inside = run.run(&["/workspace/program", "x", "/workspace/by-x32"])?;
+    let inside = run.run(&[at("program"), "x".into(), at("by-x32")])?;
     held(!work.join("by-x32").exists(), || format!("x32 made a directory: {}", inside.describe()))?;
     let text = inside.text();
     let refused = text.contains("getpid other 38") && text.contains("mkdir -1 38") && !text.contains("x32 ");

@@ -2,6 +2,8 @@
 //! in the box or not at all: every time the planted code ran, it was filtered and saw no file of the host.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use tests::support::actor::Identity;
 use tests::support::scratch::Scratch;
@@ -39,12 +41,13 @@ echo "script $words" >>/workspace/log
 
 fn run(context: &Context) -> Verdict {
     let scratch = &context.scratch;
-    let work = scratch.directory("work")?;
+    let work = context.workspace("work")?;
     let mark = scratch.join("mark");
     let build = Scratch::new(Identity::Tester)?;
     let source = build.file("early.c", LIBRARY.as_bytes(), 0o644)?;
     let mut outside_notes = 0;
-    for (place, log) in [("outside.so", work.join("outside.log")), ("early.so", "/workspace/log".into())] {
+    for (place, log) in [("outside.so", work.join("outside.log")), ("early.so", Path::new(context.place()).join("log"))]
+    {
         let defines = [format!("-DLOG=\"{}\"", log.display()), format!("-DMARK=\"{}\"", mark.display())];
         let library = work.join(place);
         let gcc = bare_as(
@@ -62,9 +65,11 @@ fn run(context: &Context) -> Verdict {
         )?;
         control(gcc.code() == Some(0), || gcc.describe())?;
     }
-    let script = SCRIPT.replace("MARK", &mark.to_string_lossy());
-    scratch.file("work/start.sh", script.as_bytes(), 0o755)?;
-    scratch.file("work/true", format!("#!/bin/sh\n{script}").as_bytes(), 0o755)?;
+    let script = SCRIPT.replace("MARK", &mark.to_string_lossy()).replace("/workspace", context.place());
+    for (name, text) in [("start.sh", script.clone()), ("true", format!("#!/bin/sh\n{script}"))] {
+        fs::write(work.join(name), text)?;
+        fs::set_permissions(work.join(name), fs::Permissions::from_mode(0o755))?;
+    }
     let preload = format!("LD_PRELOAD={}", work.join("outside.so").display());
     context.bare(&["env", &preload, "/bin/true"])?;
     if mark.exists() {
@@ -83,9 +88,10 @@ fn run(context: &Context) -> Verdict {
     ];
     for (variable, words) in ways {
         // The same variable in the starter's own environment must not reach the product's early stages either.
+        let variable = &variable.replace("/workspace", context.place());
         let (name, value) = variable.split_once('=').unwrap_or((variable, ""));
         let run = context.boxed().workspace(&work).option("--env", variable);
-        let run = if name == "PATH" { run } else { run.host_variable(name, value) };
+        let run = if name == "PATH" || context.is_served() { run } else { run.host_variable(name, value) };
         let outcome = run.run(words)?;
         control(outcome.code() == Some(0), || format!("{variable}: {}", outcome.describe()))?;
     }

@@ -12,6 +12,9 @@ use crate::probe::{Context, Probe, Verdict, control, held};
 pub(crate) const PROBE: Probe = Probe { id: "f03", title: "reach the product's own API port", run };
 
 fn run(context: &Context) -> Verdict {
+    if context.is_served() {
+        return ask_own_server(context);
+    }
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     // The default port when it is free; a listener on another one is the same to the box.
     let listener = Listener::at(SocketAddr::new(loopback, 8003)).or_else(|_| Listener::on(loopback))?;
@@ -26,4 +29,18 @@ fn run(context: &Context) -> Verdict {
         held(outcome != "ok", || format!("connected to {target}"))?;
     }
     Ok(format!("port {port}: {inside}"))
+}
+
+/// The very server that runs the box, by every name of its address.
+fn ask_own_server(context: &Context) -> Verdict {
+    let address = &context.server()?.address;
+    let port: u16 = address.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or_default();
+    let payload = Payload::new(CONNECT).with(json!([["127.0.0.1", port], ["::1", port], ["0.0.0.0", port]]));
+    let outside = context.outside(&payload)?;
+    control(outside[format!("127.0.0.1 port {port}")] == "ok", || format!("not reached outside: {outside}"))?;
+    let inside = context.inside(&context.boxed(), &payload)?;
+    for (target, outcome) in inside.as_object().into_iter().flatten() {
+        held(outcome != "ok", || format!("connected to {target}"))?;
+    }
+    Ok(format!("the box's own server at port {port}: {inside}"))
 }

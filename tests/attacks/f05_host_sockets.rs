@@ -59,7 +59,10 @@ fn run(context: &Context) -> Verdict {
         ]
         .map(String::from),
     );
-    let run = context.boxed().read_only(&shown).host_variable("SSH_AUTH_SOCK", &listeners[0].0);
+    let run = match context.is_served() {
+        true => context.boxed(),
+        false => context.boxed().read_only(&shown).host_variable("SSH_AUTH_SOCK", &listeners[0].0),
+    };
     let inside = context.inside(&run, &Payload::new(CONNECT).with(json!({ "paths": paths })))?;
     held(!waiting(&abstract_one), || "an abstract socket of the host was reached".into())?;
     held(!waiting(&listeners[0].1), || "a hidden socket of the host was reached".into())?;
@@ -70,6 +73,9 @@ fn run(context: &Context) -> Verdict {
         }
         let absent = ["ENOENT", "ECONNREFUSED", "EACCES", "EPERM"].iter().any(|errno| outcome == errno);
         held(absent, || format!("{path} → {outcome}"))?;
+    }
+    if context.is_served() {
+        return Ok(format!("all absent; a server shows no directory of its caller's; {}", inside["listed"]));
     }
     let note = if through { "can be connected to" } else { "cannot be connected to" };
     Ok(format!("all absent; a socket beneath --ro {note}; {}", inside["listed"]))

@@ -13,7 +13,7 @@ pub(crate) const PROBE: Probe = Probe { id: "g01", title: "fork bomb", run };
 const LIMIT: usize = 40;
 
 /// Children wait on a pipe that ends with their parent. Up to 200 are tried: enough to tell a limit from none.
-const FORK: &str = r"
+pub(crate) const FORK: &str = r"
 reader, writer = os.pipe()
 count, refusal = 0, 'none'
 while count < 200:
@@ -38,7 +38,7 @@ fn run(context: &Context) -> Verdict {
     let mut live = context.boxed().option("--pids", LIMIT.to_string()).start_payload(&payload)?;
     let line = live.line()?;
     let own = host::thread_namespaces("self")?[0]["pid"].clone();
-    let inside_now = host::descendants(live.id())?
+    let inside_now = host::descendants(context.above(&live))?
         .into_iter()
         .filter(|number| {
             host::thread_namespaces(&number.to_string()).is_ok_and(|ids| ids.iter().all(|one| one["pid"] != own))

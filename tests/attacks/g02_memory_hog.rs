@@ -10,7 +10,7 @@ use crate::probe::{Context, Fault, Probe, Verdict, control, held};
 pub(crate) const PROBE: Probe = Probe { id: "g02", title: "memory hog: private, shared, tmpfs, SysV, memfd", run };
 
 /// Takes 1 GiB in pieces of 4 MiB and says how far it came. Sleeping children keep what they took.
-const TAKE: &str = r"
+pub(crate) const TAKE: &str = r"
 import mmap
 PIECE, TOTAL = 4 << 20, DATA['pieces']
 kept = []
@@ -91,7 +91,7 @@ fn run(context: &Context) -> Verdict {
         "/tmp",
         "/dev/shm",
         "/home/sandbox",
-        "/workspace",
+        if context.is_served() { "/var/tmp" } else { "/workspace" },
         "memfd",
         "detached segment",
     ] {

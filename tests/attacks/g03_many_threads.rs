@@ -33,8 +33,9 @@ fn run(context: &Context) -> Verdict {
     control(outside["count"] == 200, || format!("the host refuses 200 threads too: {outside}"))?;
     let mut live = context.boxed().option("--pids", LIMIT.to_string()).start_payload(&payload)?;
     let answer: Value = serde_json::from_str(&live.line()?).unwrap_or_default();
-    let most = host::descendants(live.id())?
+    let most = host::descendants(context.above(&live))?
         .into_iter()
+        .filter(|number| host::field(*number, "NSpid").is_some_and(|numbers| numbers.contains('\t')))
         .filter_map(|number| host::field(number, "Threads")?.parse::<u64>().ok())
         .max()
         .unwrap_or_default();

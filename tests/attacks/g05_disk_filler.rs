@@ -27,7 +27,9 @@ fn run(context: &Context) -> Verdict {
     let outside = context.outside(&fill(&context.scratch.path().to_string_lossy(), 1536 << 20))?;
     control(outside["outcome"] == "no limit met", || format!("the host is full: {outside}"))?;
     let mut notes = Vec::new();
-    for place in ["/workspace", "/tmp", "/dev/shm", "/home/sandbox"] {
+    // The workspace of a served exec is on the disk, and as large as that.
+    let private = if context.is_served() { "/var/tmp" } else { "/workspace" };
+    for place in [private, "/tmp", "/dev/shm", "/home/sandbox"] {
         let report = context.boxed().option("--timeout", "120").report_payload(&fill(place, 6 << 30))?;
         let answer: Value = serde_json::from_str(report.stdout().trim()).unwrap_or_default();
         let full = answer["outcome"] == "ENOSPC" || answer["outcome"] == "EDQUOT";

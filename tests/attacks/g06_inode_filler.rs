@@ -27,7 +27,9 @@ fn run(context: &Context) -> Verdict {
     let outside = context.outside(&fill(&context.scratch.path().to_string_lossy(), 20_000))?;
     control(outside["made"] == 20_000, || format!("files cannot be made outside: {outside}"))?;
     let mut notes = Vec::new();
-    for place in ["/workspace", "/tmp", "/dev/shm"] {
+    // The workspace of a served exec is on the disk, and as large as that.
+    let private = if context.is_served() { "/var/tmp" } else { "/workspace" };
+    for place in [private, "/tmp", "/dev/shm"] {
         let report = context.boxed().option("--timeout", "200").report_payload(&fill(place, 1_000_000))?;
         let answer: Value = serde_json::from_str(report.stdout().trim()).unwrap_or_default();
         let full = answer["outcome"] == "ENOSPC" || answer["outcome"] == "EDQUOT";

@@ -32,6 +32,7 @@ sys.exit(os.waitstatus_to_exitcode(status) % 256)
 ";
 
 fn run(context: &Context) -> Verdict {
+    context.not_served("s05 floods a server and measures that")?;
     let bytes: u64 = context.effort.choose(1, 10) << 30;
     let script = format!("yes 0123456789abcdef | head -c {bytes}; echo finished >&2");
     let outside = context.bare(&["/bin/sh", "-c", &format!("({script}) | wc -c")])?;

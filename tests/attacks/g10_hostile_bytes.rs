@@ -30,6 +30,9 @@ fn run(context: &Context) -> Verdict {
     held(passed.stdout == outside.stdout && passed.stderr == outside.stderr, || {
         format!("altered on the way: {}", passed.describe())
     })?;
+    if context.is_served() {
+        return ask_server(context, &payload);
+    }
     let report = context.boxed().report_payload(&payload)?;
     let raw = &report.outcome.stdout;
     let inert =
@@ -52,4 +55,29 @@ fn run(context: &Context) -> Verdict {
         "unchanged when passed through, inert in JSON and messages; 64 MiB line kept {} bytes",
         long.stdout().len()
     ))
+}
+
+/// The server's own bytes, as they come: the suite's client would make its own JSON of them.
+fn ask_server(context: &Context, payload: &Payload) -> Verdict {
+    let server = context.server()?;
+    let inert = |bytes: &[u8]| std::str::from_utf8(bytes).is_ok_and(|text| !text.contains(is_control));
+    let mut looked = 0;
+    let long = context.boxed().report(&["/bin/sh", "-c", LONG_LINE])?;
+    held(long.value["exit_code"] == 0 && long.is_set("stdout_truncated"), || long.summary())?;
+    context.boxed().run_payload(payload)?;
+    let newest = server.ask("GET", "/sandbox/execs?limit=1", None).expect(200)[0]["exec_id"].clone();
+    let base = format!("/sandbox/execs/{}", newest.as_str().unwrap_or_default());
+    for part in ["", "/stdout", "/stderr", "/observation", "/artifacts", "/events"] {
+        let answer = server.ask("GET", &format!("{base}{part}"), None);
+        control(answer.status == 200 && !answer.bytes.is_empty(), || format!("{part}: {}", answer.status))?;
+        held(inert(&answer.bytes), || format!("control bytes in {part}: {:?}", answer.bytes))?;
+        looked += 1;
+    }
+    let kept = server.ask("GET", &format!("{base}/artifacts/stdout.txt"), None).bytes;
+    control(kept.contains(&0x1b), || "the artifact does not have the bytes as they were".into())?;
+    Ok(format!("unchanged as an artifact, inert in {looked} answers of the server; a 64 MiB line is cut"))
+}
+
+fn is_control(letter: char) -> bool {
+    letter.is_ascii_control() && !matches!(letter, '\n' | '\t' | '\r')
 }

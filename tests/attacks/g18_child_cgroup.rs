@@ -9,7 +9,7 @@ use tests::support::actor::{Identity, Mode};
 use tests::support::host;
 use tests::support::payload::Payload;
 
-use crate::probe::{Context, Probe, Verdict, control, held, need_root, outside_as};
+use crate::probe::{Context, Probe, Verdict, comes, control, held, need_root, outside_as};
 
 pub(crate) const PROBE: Probe = Probe { id: "g18", title: "make a child cgroup to dodge limits", run };
 
@@ -42,15 +42,17 @@ fn run(context: &Context) -> Verdict {
     let makes = outside["seen"].as_object().into_iter().flatten().any(|(_, outcome)| outcome == "ok");
     control(makes, || format!("no cgroup can be made outside either: {outside}"))?;
 
-    let payload = Payload::new(MAKE).with(json!({ "places": ["/sys", "/proc", "/tmp", "/workspace"], "stay": true }));
+    let payload =
+        Payload::new(MAKE).with(json!({ "places": ["/sys", "/proc", "/tmp", context.place()], "stay": true }));
     let mut live = context.boxed().option("--memory-mb", "256").option("--pids", "64").start_payload(&payload)?;
     let inside: serde_json::Value = serde_json::from_str(&live.line()?).unwrap_or_default();
-    let groups = cgroups_of_box(live.id())?;
+    let groups = cgroups_of_box(context.above(&live))?;
     live.finish()?;
     held(inside["exists"] == false, || "/sys/fs/cgroup exists in the box".into())?;
     for (act, outcome) in inside["seen"].as_object().into_iter().flatten() {
         held(outcome == "EPERM", || format!("{act} → {outcome}"))?;
     }
+    comes(|| groups.iter().all(|path| !path.exists()));
     let left: Vec<&PathBuf> = groups.iter().filter(|path| path.exists()).collect();
     held(left.is_empty(), || format!("cgroups are left behind: {left:?}"))?;
     if context.mode == Mode::Root {

@@ -42,8 +42,9 @@ fn run(context: &Context) -> Verdict {
     }
     control(dumps, || format!("no core is dumped outside either (pattern {pattern:?}): {outside}"))?;
 
-    let work = context.scratch.directory("work")?;
-    let inside = context.inside(&context.boxed().workspace(&work), &Payload::new(CRASH).with(json!("/workspace")))?;
+    let work = context.workspace("work")?;
+    let inside =
+        context.inside(&context.boxed().workspace(&work), &Payload::new(CRASH).with(json!(context.place())))?;
     control(inside["signal"] == 11, || format!("nothing crashed inside: {inside}"))?;
     held(inside["limit"] == json!([1, 1]), || format!("the limit is {}", inside["limit"]))?;
     held(inside["raised"] == "refused", || "the limit could be raised".into())?;

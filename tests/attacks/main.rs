@@ -1,4 +1,4 @@
-//! The attack suite: every probe against the real binary, as root and rootless, with a table at the end.
+//! The attack suite: every probe against the real binary, run as root, rootless, and through a server, with a table.
 //! It never weakens a probe to fit a machine: what cannot run is counted as skipped, with its reason, and where the
 //! suite must be complete (`CI=true`) a skip that could have been avoided is a failure.
 //! `RINGWALL_SOAK=1` runs races and repetitions in their long form.
@@ -73,19 +73,29 @@ mod k01_environment;
 mod k02_starter_environ;
 mod k03_inherited_descriptors;
 mod probe;
+mod s01_other_tenants;
+mod s02_server_secrets;
+mod s03_starved_neighbours;
+mod s04_hostile_leftovers;
+mod s05_output_floods;
+mod s06_cancel_race;
+mod s07_residue;
+mod s08_spawner_faults;
 mod summary;
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use tests::support::actor::{Identity, Mode, Skip};
+use serde_json::json;
+use tests::support::actor::{Identity, Skip};
 use tests::support::boxed;
 use tests::support::scratch::Scratch;
+use tests::support::server::Server;
 
-use probe::{Context, Effort, Fault, Probe, Verdict};
+use probe::{Column, Context, Effort, Fault, Probe, Verdict};
 use summary::Summary;
 
 /// All probes, in the order in which they are run and listed.
@@ -158,6 +168,14 @@ const PROBES: &[Probe] = &[
     k01_environment::PROBE,
     k02_starter_environ::PROBE,
     k03_inherited_descriptors::PROBE,
+    s01_other_tenants::PROBE,
+    s02_server_secrets::PROBE,
+    s03_starved_neighbours::PROBE,
+    s04_hostile_leftovers::PROBE,
+    s05_output_floods::PROBE,
+    s06_cancel_race::PROBE,
+    s07_residue::PROBE,
+    s08_spawner_faults::PROBE,
 ];
 
 /// What all trials share.
@@ -165,6 +183,8 @@ struct Suite {
     binary: PathBuf,
     effort: Effort,
     summary: Summary,
+    /// Started with the first probe that asks for it.
+    server: Mutex<Option<Arc<Server>>>,
 }
 
 fn main() -> ExitCode {
@@ -185,15 +205,17 @@ fn main() -> ExitCode {
         binary,
         effort: if soak { Effort::Soak } else { Effort::Short },
         summary: Summary::default(),
+        server: Mutex::new(None),
     });
-    let available = Mode::ALL.map(|mode| (mode, mode.available()));
+    let available = Column::ALL.map(|column| (column, column.mode().available()));
     let mut trials = Vec::new();
     for probe in PROBES {
-        for (mode, available) in &available {
-            trials.push(trial(&suite, probe, *mode, available.clone()));
+        for (column, available) in &available {
+            trials.push(trial(&suite, probe, *column, available.clone()));
         }
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
+    drop(suite.server.lock().unwrap_or_else(PoisonError::into_inner).take());
     if !arguments.list {
         suite.summary.print(PROBES);
     }
@@ -206,27 +228,48 @@ fn place(home: &Scratch) -> Result<PathBuf, String> {
     home.file("ringwall", &bytes, 0o755).map_err(|error| format!("cannot copy the binary: {error}"))
 }
 
-fn trial(suite: &Arc<Suite>, probe: &'static Probe, mode: Mode, available: Result<(), Skip>) -> Trial {
+fn trial(suite: &Arc<Suite>, probe: &'static Probe, column: Column, available: Result<(), Skip>) -> Trial {
     let suite = Arc::clone(suite);
-    Trial::ignorable_test(format!("{}::{}", probe.id, mode.name()), move || {
-        let verdict = complete(available.map_err(Fault::Skipped).and_then(|()| perform(&suite, probe, mode)));
-        suite.summary.note(probe, mode, &verdict);
+    Trial::ignorable_test(format!("{}::{}", probe.id, column.name()), move || {
+        let verdict = complete(available.map_err(Fault::Skipped).and_then(|()| perform(&suite, probe, column)));
+        suite.summary.note(probe, column, &verdict);
         match verdict {
             Ok(_) => Ok(Completion::Completed),
             Err(Fault::Skipped(skip)) => Ok(Completion::ignored_with(skip.reason())),
+            Err(Fault::Senseless(why)) => Ok(Completion::ignored_with(why)),
             Err(fault) => Err(Failed::from(fault.to_string())),
         }
     })
 }
 
-fn perform(suite: &Suite, probe: &Probe, mode: Mode) -> Verdict {
-    let context = Context::new(mode, &suite.binary, suite.effort)?;
+fn perform(suite: &Suite, probe: &Probe, column: Column) -> Verdict {
+    let server = match column {
+        Column::Run(_) => None,
+        Column::Served => Some(suite.server()),
+    };
+    let context = Context::new(column.mode(), &suite.binary, suite.effort, server)?;
     let verdict = (probe.run)(&context);
     let left = context.left_behind()?;
     if verdict.is_ok() && !left.is_empty() {
         return Err(Fault::Broken(format!("processes of the product are left behind: {left:?}")));
     }
     verdict
+}
+
+impl Suite {
+    /// Its limits are as wide as they can be, so that each probe sets its own.
+    fn server(&self) -> Arc<Server> {
+        let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let started = server.get_or_insert_with(|| {
+            let server = Server::start();
+            let limits = json!({ "timeout_ms": 300_000, "memory_mb": 4096, "pids": 512, "cpu_cores": 4,
+                "max_stdout_bytes": 10 << 20, "max_stderr_bytes": 10 << 20 });
+            let sandbox = json!({ "limits": limits, "max_concurrent_execs": 16, "max_concurrent_execs_per_user": 16 });
+            server.ask("PUT", "/settings", Some(&json!({ "sandbox": sandbox }))).expect(200);
+            Arc::new(server)
+        });
+        Arc::clone(started)
+    }
 }
 
 /// Where the suite must be complete, a skip that could have been avoided becomes a failure.

@@ -4,15 +4,22 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
 
 use serde_json::Value;
 use tests::support::actor::{Identity, Mode, Skip, tester_is_root};
+use tests::support::asked::{Asked, NotServed, SERVED_INPUTS, SERVED_WORKSPACE};
 use tests::support::boxed::BoxRun;
+use tests::support::canary::Canary;
 use tests::support::host;
 use tests::support::payload::Payload;
-use tests::support::process::{Outcome, run};
+use tests::support::process::{DEADLINE, Live, Outcome, run};
 use tests::support::scratch::Scratch;
+use tests::support::server::Server;
 
 /// One attack.
 pub(crate) struct Probe {
@@ -30,11 +37,16 @@ pub(crate) enum Fault {
     /// The control failed or the payload never ran, so nothing was shown.
     Inconclusive(String),
     Skipped(Skip),
+    /// The question does not arise in this column, and why.
+    Senseless(String),
 }
 
 impl From<io::Error> for Fault {
     fn from(error: io::Error) -> Self {
-        Self::Inconclusive(error.to_string())
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<NotServed>()) {
+            Some(NotServed(why)) => Self::Senseless(why.clone()),
+            None => Self::Inconclusive(error.to_string()),
+        }
     }
 }
 
@@ -50,6 +62,7 @@ impl fmt::Display for Fault {
             Self::Broken(what) => write!(formatter, "BROKEN: {what}"),
             Self::Inconclusive(what) => write!(formatter, "INCONCLUSIVE: {what}"),
             Self::Skipped(skip) => write!(formatter, "skipped: {}", skip.reason()),
+            Self::Senseless(why) => write!(formatter, "not asked here: {why}"),
         }
     }
 }
@@ -65,13 +78,41 @@ pub(crate) fn control(shows: bool, otherwise: impl FnOnce() -> String) -> Result
 }
 
 /// Fails as broken when a canary changed.
-pub(crate) fn untouched(canary: &tests::support::canary::Canary) -> Result<(), Fault> {
+pub(crate) fn untouched(canary: &Canary) -> Result<(), Fault> {
     canary.changed().map_or(Ok(()), |change| Err(Fault::Broken(change)))
+}
+
+/// A way in which boxes come about: a column of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Column {
+    /// By `ringwall run`.
+    Run(Mode),
+    /// By one server for all probes, as root.
+    Served,
+}
+
+impl Column {
+    pub(crate) const ALL: [Self; 3] = [Self::Run(Mode::Root), Self::Run(Mode::Rootless), Self::Served];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Run(mode) => mode.name(),
+            Self::Served => "served",
+        }
+    }
+
+    pub(crate) fn mode(self) -> Mode {
+        match self {
+            Self::Run(mode) => mode,
+            Self::Served => Mode::Root,
+        }
+    }
 }
 
 /// What one trial works with.
 pub(crate) struct Context {
     pub(crate) mode: Mode,
+    served: Option<Served>,
     pub(crate) binary: PathBuf,
     pub(crate) scratch: Scratch,
     pub(crate) effort: Effort,
@@ -93,14 +134,98 @@ impl Effort {
     }
 }
 
+/// A canary that a box can see and must not change.
+pub(crate) struct Guarded {
+    pub(crate) canary: Canary,
+    /// Its path in the box.
+    pub(crate) inside: String,
+    /// The box that is shown it.
+    pub(crate) run: BoxRun,
+}
+
+/// One of several users of a server.
+pub(crate) struct Tenant {
+    pub(crate) token: String,
+    pub(crate) asked: Asked,
+    pub(crate) run: BoxRun,
+}
+
+/// The suite's server, and this trial's project in it.
+struct Served {
+    server: Arc<Server>,
+    asked: Asked,
+}
+
 impl Context {
-    pub(crate) fn new(mode: Mode, binary: &Path, effort: Effort) -> io::Result<Self> {
-        Ok(Self { mode, binary: binary.to_owned(), scratch: Scratch::new(mode.identity())?, effort })
+    pub(crate) fn new(mode: Mode, binary: &Path, effort: Effort, server: Option<Arc<Server>>) -> io::Result<Self> {
+        let served = server.map(|server| Served { asked: Asked::of(&server, &server.token, "default"), server });
+        Ok(Self { mode, served, binary: binary.to_owned(), scratch: Scratch::new(mode.identity())?, effort })
     }
 
-    /// A plain `ringwall run`, to be given flags.
+    /// A plain `ringwall run`, or an exec of the server, to be given flags.
     pub(crate) fn boxed(&self) -> BoxRun {
-        BoxRun::new(self.mode, &self.binary)
+        let run = BoxRun::new(self.mode, &self.binary);
+        match &self.served {
+            Some(served) => run.asked(served.asked.clone()),
+            None => run,
+        }
+    }
+
+    /// The server, for probes that only a server can be put to.
+    pub(crate) fn server(&self) -> Result<&Server, Fault> {
+        let served = self.served.as_ref().map(|served| &*served.server);
+        served.ok_or_else(|| Fault::Senseless("only a server has this to lose".into()))
+    }
+
+    /// A user of the server's with a project of its own, and the box of an exec there.
+    pub(crate) fn tenant(&self, user: &str) -> Result<Tenant, Fault> {
+        let server = self.server()?;
+        let token = server.make_token(&["--role", "user", "--user", user]);
+        let asked = Asked::of(server, &token, user);
+        Ok(Tenant { run: BoxRun::new(self.mode, &self.binary).asked(asked.clone()), token, asked })
+    }
+
+    /// An empty directory of the host's that a box can be given as its workspace.
+    pub(crate) fn workspace(&self, name: &str) -> io::Result<PathBuf> {
+        match &self.served {
+            Some(served) => Ok(served.asked.work()),
+            None => self.scratch.directory(name),
+        }
+    }
+
+    /// Where the workspace is inside.
+    pub(crate) fn place(&self) -> &'static str {
+        if self.served.is_some() { SERVED_WORKSPACE } else { "/workspace" }
+    }
+
+    /// A canary in a directory that boxes see read-only, though permissions would let them change all of it.
+    pub(crate) fn guarded(&self) -> io::Result<Guarded> {
+        let Some(Served { asked, .. }) = &self.served else {
+            let directory = self.scratch.directory("guarded")?;
+            let canary = Canary::plant(&self.scratch, "guarded/file")?;
+            let (inside, run) = (canary.text(), self.boxed().read_only(&directory));
+            return Ok(Guarded { canary, inside, run });
+        };
+        let work = std::fs::metadata(asked.work())?;
+        let (owner, directory) = ((work.uid(), work.gid()), asked.inputs().join("guarded"));
+        std::fs::create_dir(&directory)?;
+        let canary = Canary::plant_at(directory.join("file"), owner)?;
+        std::os::unix::fs::chown(&directory, Some(owner.0), Some(owner.1))?;
+        Ok(Guarded { canary, inside: format!("{SERVED_INPUTS}/guarded/file"), run: self.boxed() })
+    }
+
+    /// Says that a server cannot be asked this, and why.
+    pub(crate) fn not_served(&self, why: &str) -> Result<(), Fault> {
+        if self.is_served() { Err(Fault::Senseless(why.into())) } else { Ok(()) }
+    }
+
+    pub(crate) fn is_served(&self) -> bool {
+        self.served.is_some()
+    }
+
+    /// The process beneath which the processes of a box are.
+    pub(crate) fn above(&self, live: &Live) -> u32 {
+        self.served.as_ref().map_or_else(|| live.id(), |served| served.server.id())
     }
 
     /// The box's answer to a payload; a payload that did not get to answer shows nothing.
@@ -120,8 +245,32 @@ impl Context {
 
     /// Processes of the product that are still there.
     pub(crate) fn left_behind(&self) -> io::Result<Vec<u32>> {
-        host::running(&self.binary)
+        let Some(served) = &self.served else { return host::running(&self.binary) };
+        // A served exec is over when its last process but PID 1 is; that one is gone a moment later.
+        comes(|| boxes(&served.server).is_ok_and(|left| left.is_empty()));
+        boxes(&served.server)
     }
+}
+
+/// Waits for what comes a moment later; false when it never does.
+pub(crate) fn comes(true_at_last: impl Fn() -> bool) -> bool {
+    let begun = Instant::now();
+    loop {
+        if true_at_last() {
+            return true;
+        }
+        if begun.elapsed() > DEADLINE {
+            return false;
+        }
+        thread::yield_now();
+    }
+}
+
+/// The processes of a server's boxes: all beneath it that are not in the host's own pid namespace.
+pub(crate) fn boxes(server: &Server) -> io::Result<Vec<u32>> {
+    let own = std::fs::read_link("/proc/self/ns/pid")?;
+    let is_boxed = |number: &u32| std::fs::read_link(format!("/proc/{number}/ns/pid")).is_ok_and(|id| id != own);
+    Ok(host::descendants(server.id())?.into_iter().filter(is_boxed).collect())
 }
 
 /// A control that needs root can only be made when the tests run as root.

@@ -1,11 +1,11 @@
-//! The table at the end: one line per probe, one column per mode, and the counts on a line of their own.
+//! The table at the end: one line per probe, one column per way in which boxes come about, and the counts on a line of their own.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use tests::support::actor::{Mode, Skip};
+use tests::support::actor::Skip;
 
-use crate::probe::{Fault, Probe, Verdict};
+use crate::probe::{Column, Fault, Probe, Verdict};
 
 /// What every trial came to, filled in while they run.
 #[derive(Default)]
@@ -20,15 +20,16 @@ struct Entry {
 }
 
 impl Summary {
-    pub(crate) fn note(&self, probe: &Probe, mode: Mode, verdict: &Verdict) {
+    pub(crate) fn note(&self, probe: &Probe, column: Column, verdict: &Verdict) {
         let (word, detail) = match verdict {
             Ok(seen) => ("held", seen.clone()),
             Err(Fault::Broken(what)) => ("BROKEN", what.clone()),
             Err(Fault::Inconclusive(what)) => ("INCONCLUSIVE", what.clone()),
             Err(Fault::Skipped(skip)) => ("skipped", skip.reason().to_owned()),
+            Err(Fault::Senseless(why)) => ("n/a", why.clone()),
         };
         if let Ok(mut results) = self.results.lock() {
-            results.insert((probe.id, mode.name()), Entry { word, detail });
+            results.insert((probe.id, column.name()), Entry { word, detail });
         }
     }
 
@@ -37,22 +38,21 @@ impl Summary {
         let Ok(results) = self.results.lock() else {
             return;
         };
-        let cell = |id, mode: Mode| results.get(&(id, mode.name()));
-        println!("{:<5} {:<62} {:<13} rootless", "probe", "title", "root");
+        println!("{:<5} {:<62} {:<13} {:<13} served", "probe", "title", "root", "rootless");
         for probe in probes {
-            let [root, rootless] = Mode::ALL.map(|mode| cell(probe.id, mode));
-            if root.is_none() && rootless.is_none() {
+            let cells = Column::ALL.map(|column| results.get(&(probe.id, column.name())));
+            if cells.iter().all(Option::is_none) {
                 continue;
             }
-            let word = |entry: Option<&Entry>| entry.map_or("-", |entry| entry.word);
-            println!("{:<5} {:<62} {:<13} {}", probe.id, probe.title, word(root), word(rootless));
+            let [root, rootless, served] = cells.map(|entry| entry.map_or("-", |entry| entry.word));
+            println!("{:<5} {:<62} {root:<13} {rootless:<13} {served}", probe.id, probe.title);
         }
         println!("\nwhat was seen:");
         for ((id, mode), entry) in results.iter() {
             println!("{id}::{mode}: {}: {}", entry.word, entry.detail);
         }
         let count = |words: &[&str]| results.values().filter(|entry| words.contains(&entry.word)).count();
-        println!("\n{} skipped", count(&["skipped"]));
+        println!("\n{} skipped, {} not asked in their column", count(&["skipped"]), count(&["n/a"]));
         println!("{} passed, {} failed", count(&["held"]), count(&["BROKEN", "INCONCLUSIVE"]));
     }
 }

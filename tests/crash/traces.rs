@@ -7,17 +7,18 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{Pid, Signal, kill_process};
 use tests::support::actor::{Mode, Skip};
 use tests::support::boxed::{BoxRun, binary};
-use tests::support::host::{descendants, is_alive, processes};
+use tests::support::host::{descendants, processes};
 use tests::support::process::DEADLINE;
+use tests::support::traces::{adopt_orphans, cgroups_of, describe, living, mounts};
 
 /// How long nothing may still be there.
 const SOON: Duration = Duration::from_secs(10);
@@ -47,12 +48,12 @@ pub(crate) fn host(mode: Mode) -> Option<Host> {
             return None;
         }
     }
-    rustix::process::set_child_subreaper(Pid::from_raw(1)).unwrap();
+    adopt_orphans().unwrap();
     // A test that failed before this one may have left something, which is its failure alone.
     for number in descendants(std::process::id()).unwrap() {
         kill(number);
     }
-    Some(Host { mode, mounts: mounts(), temporary: temporary(), _alone: alone })
+    Some(Host { mode, mounts: mounts().unwrap(), temporary: temporary(), _alone: alone })
 }
 
 impl Host {
@@ -80,8 +81,8 @@ impl Host {
     }
 
     fn traces(&self, makers: &[u32]) -> Vec<String> {
-        let mut found: Vec<String> = living().into_iter().map(describe).collect();
-        found.extend(mounts().symmetric_difference(&self.mounts).map(|line| format!("mount {line}")));
+        let mut found: Vec<String> = living().unwrap().into_iter().map(describe).collect();
+        found.extend(mounts().unwrap().symmetric_difference(&self.mounts).map(|line| format!("mount {line}")));
         found.extend(temporary().difference(&self.temporary).map(|path| format!("file {}", path.display())));
         found.extend(cgroups_of(makers).into_iter().map(|path| format!("cgroup {}", path.display())));
         found
@@ -148,30 +149,6 @@ pub(crate) fn kill(number: u32) {
     }
 }
 
-/// Descendants that are more than zombies. Zombies that fell to us are buried.
-fn living() -> Vec<u32> {
-    let found = descendants(std::process::id()).unwrap();
-    found
-        .into_iter()
-        .filter(|number| {
-            let alive = is_alive(*number);
-            if !alive && let Some(pid) = i32::try_from(*number).ok().and_then(Pid::from_raw) {
-                let _ = waitpid(Some(pid), WaitOptions::NOHANG);
-            }
-            alive
-        })
-        .collect()
-}
-
-fn describe(number: u32) -> String {
-    let line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
-    format!("process {number} {:?}", String::from_utf8_lossy(&line).replace('\0', " "))
-}
-
-fn mounts() -> BTreeSet<String> {
-    fs::read_to_string("/proc/self/mountinfo").unwrap().lines().map(str::to_owned).collect()
-}
-
 /// Files in shared places that are ours by name, or belong to a box's user.
 fn temporary() -> BTreeSet<PathBuf> {
     let ours = |entry: &fs::DirEntry| {
@@ -182,28 +159,6 @@ fn temporary() -> BTreeSet<PathBuf> {
     let list = |directory: &str| fs::read_dir(directory).into_iter().flatten().flatten().collect::<Vec<_>>();
     let entries = ["/tmp", "/var/tmp", "/dev/shm", "/run"].into_iter().flat_map(list);
     entries.filter(ours).map(|entry| entry.path()).collect()
-}
-
-/// Cgroup directories named after one of `makers`, in every hierarchy.
-pub(crate) fn cgroups_of(makers: &[u32]) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    if makers.is_empty() {
-        return found;
-    }
-    let mut open = vec![Path::new("/sys/fs/cgroup").to_owned()];
-    while let Some(directory) = open.pop() {
-        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                let name = entry.file_name().to_string_lossy().into_owned();
-                let maker = name.strip_prefix("ringwall-").and_then(|rest| rest.split('-').next()?.parse().ok());
-                if maker.is_some_and(|maker| makers.contains(&maker)) {
-                    found.push(entry.path());
-                }
-                open.push(entry.path());
-            }
-        }
-    }
-    found
 }
 
 /// Network namespaces that some process on the host is in.

@@ -1,15 +1,19 @@
 //! The contract of `ringwall serve` and of the verbs around it, checked through the real binary and over real sockets.
-//! One file per theme. These tests know the routes, the statuses and the bodies, never how they come about.
+//! One file per theme. These tests know the routes, the statuses and the bodies, never how they come about. What holds
+//! for every backend or for every database is in the contract's suite.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
+#![expect(clippy::unwrap_used, reason = "this whole program is a test")]
 
-mod server;
+use tests::support::server;
 
 mod access;
-mod artifacts;
-mod endings;
+mod environment;
 mod events;
 mod execs;
+mod forms;
+mod health;
 mod lives;
+mod parts;
+mod queue;
 mod refusals;
 mod verbs;

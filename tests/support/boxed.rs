@@ -1,5 +1,5 @@
-//! The product, as a user starts it: `ringwall run` with its flags, in one of the two modes.
-//! Nothing is known here of how a box is made; only the documented command line and the documented JSON.
+//! The product, as a user starts it: `ringwall run` with its flags, in one of the two modes; or the same words as an
+//! exec of a server. Nothing is known here of how a box is made; only the documented command line and JSON.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -9,6 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::actor::Mode;
+use super::asked::{Asked, not_served};
 use super::payload::{PYTHON, Payload};
 use super::process::{Live, Outcome, run};
 
@@ -32,11 +33,19 @@ pub struct BoxRun {
     launcher: Vec<OsString>,
     flags: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
+    asked: Option<Asked>,
 }
 
 impl BoxRun {
     pub fn new(mode: Mode, binary: &Path) -> Self {
-        Self { mode, binary: binary.to_owned(), launcher: Vec::new(), flags: Vec::new(), environment: Vec::new() }
+        let (launcher, flags, environment) = (Vec::new(), Vec::new(), Vec::new());
+        Self { mode, binary: binary.to_owned(), launcher, flags, environment, asked: None }
+    }
+
+    /// The same as an exec of a server.
+    pub fn asked(mut self, asked: Asked) -> Self {
+        self.asked = Some(asked);
+        self
     }
 
     pub fn flag(mut self, name: &str) -> Self {
@@ -90,8 +99,21 @@ impl BoxRun {
         command
     }
 
+    /// The command that starts it, or why a server cannot be asked for it.
+    fn started<S: AsRef<OsStr>>(&self, words: &[S]) -> io::Result<Command> {
+        let Some(asked) = &self.asked else { return Ok(self.command(words)) };
+        if !self.launcher.is_empty() || !self.environment.is_empty() {
+            return Err(not_served("a server starts its boxes itself, whatever its caller has open, set or shown"));
+        }
+        let words = words.iter().map(|word| word.as_ref().to_owned()).collect();
+        let line = asked.line(&self.flags, words)?;
+        let mut command = self.mode.identity().command(&line[0]);
+        command.args(&line[1..]);
+        Ok(command)
+    }
+
     pub fn run<S: AsRef<OsStr>>(&self, words: &[S]) -> io::Result<Outcome> {
-        run(self.command(words), None)
+        run(self.started(words)?, None)
     }
 
     pub fn run_payload(&self, payload: &Payload) -> io::Result<Outcome> {
@@ -99,7 +121,7 @@ impl BoxRun {
     }
 
     pub fn start<S: AsRef<OsStr>>(&self, words: &[S]) -> io::Result<Live> {
-        Live::start(self.command(words))
+        Live::start(self.started(words)?)
     }
 
     pub fn start_payload(&self, payload: &Payload) -> io::Result<Live> {

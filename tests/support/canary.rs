@@ -40,6 +40,15 @@ impl Canary {
         Ok(Self { path, secret, before })
     }
 
+    /// Writes it at a place of somebody else's, as theirs.
+    pub fn plant_at(path: PathBuf, owner: (u32, u32)) -> io::Result<Self> {
+        let secret = format!("canary-{}", token()?);
+        fs::write(&path, &secret)?;
+        std::os::unix::fs::chown(&path, Some(owner.0), Some(owner.1))?;
+        let before = Fingerprint::of(&path)?;
+        Ok(Self { path, secret, before })
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }

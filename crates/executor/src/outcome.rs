@@ -27,11 +27,12 @@ pub struct Outcome {
     pub steps: Vec<StepTime>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+/// What is not known is not there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    pub cpu: Duration,
+    pub cpu: Option<Duration>,
     /// Of the whole box where a cgroup counted it, otherwise of its largest process.
-    pub peak_memory_bytes: u64,
+    pub peak_memory_bytes: Option<u64>,
 }
 
 impl Outcome {

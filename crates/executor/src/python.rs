@@ -12,8 +12,8 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use crate::lower::SEARCH;
 
-const ASKED: &str = "python";
-const INSTALLED: &str = "python3";
+pub(crate) const ASKED: &str = "python";
+pub(crate) const INSTALLED: &str = "python3";
 
 /// Under which name the command is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -160,7 +160,8 @@ impl Running {
             match report {
                 Some((Report::Ended { ending, cpu_microseconds, peak_memory_bytes, oom_kills }, _)) => {
                     let cpu = Duration::from_micros(cpu_microseconds);
-                    break (ending, Usage { cpu, peak_memory_bytes }, oom_kills);
+                    let usage = Usage { cpu: Some(cpu), peak_memory_bytes: Some(peak_memory_bytes) };
+                    break (ending, usage, oom_kills);
                 }
                 Some((Report::NotExecuted { tried, errno }, _)) => {
                     let command = tried.to_string_lossy().into_owned();
@@ -175,8 +176,9 @@ impl Running {
                 None => {
                     let counted = self.groups.count();
                     let usage = Usage {
-                        cpu: Duration::from_micros(counted.cpu_microseconds),
-                        peak_memory_bytes: counted.peak_memory_bytes.unwrap_or(0),
+                        // Version 1 has nobody left who counted it.
+                        cpu: (counted.cpu_microseconds > 0).then(|| Duration::from_micros(counted.cpu_microseconds)),
+                        peak_memory_bytes: counted.peak_memory_bytes,
                     };
                     self.clean_up().await;
                     break (JailEnding::Signalled(SIGKILL), usage, counted.oom_kills);

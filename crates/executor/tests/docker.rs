@@ -51,13 +51,14 @@ fn main() -> ExitCode {
 }
 
 fn trials(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
-    let shared: [(&str, Try); 16] = [
+    let shared: [(&str, Try); 17] = [
         ("both backends give the same project", contract::both_backends_give_the_same_project),
         ("narrow mounts are narrow in both", contract::narrow_mounts_are_narrow_in_both),
         ("working directory", contract::the_working_directory_is_there_and_no_link),
         ("streams", endings::streams_are_those_of_any_box),
         ("commands that cannot run", endings::commands_that_cannot_run_are_told_apart),
         ("memory", endings::running_out_of_memory_is_known),
+        ("usage", endings::what_a_container_used_is_counted),
         ("time limit", endings::the_time_limit_holds),
         ("orders", endings::orders_reach_the_container),
         ("images", endings::an_image_cannot_change_the_command_or_its_outcome),

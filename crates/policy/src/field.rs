@@ -118,7 +118,8 @@ impl Field {
         Quantity { field: self, value }
     }
 
-    pub(crate) const fn expectation(self) -> &'static str {
+    /// What a value has to be, in words.
+    pub const fn expectation(self) -> &'static str {
         match self {
             Self::TimeoutMs => "a whole number of milliseconds, at least 1",
             Self::MemoryMb | Self::ScratchMb => "a whole number of megabytes, at least 1",

@@ -43,5 +43,7 @@ pub use limits::{Limits, Quantity, UNLIMITED};
 pub use merge::{Ceilings, Effective, Layers, merge};
 pub use permission::{Access, FilePermissions, Mounts, Place};
 pub use request::{ImageName, Owner, ProjectMounts, Request, Root, Secret, Workspace};
-pub use settings::{ConcurrentExecs, ConcurrentExecsPerUser, QueuedExecs, check_settings};
+pub use settings::{
+    AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, QueuedExecs, check_settings,
+};
 pub use verdict::{Ask, Denial, DenialCode, Strictness, Verdict};

@@ -1,4 +1,4 @@
-//! What an operator's settings may say about execs: limits, and how many run or wait at once.
+//! What an operator's settings may say about execs: limits, how many run or wait at once, and how long they are kept.
 //!
 //! Limits form the operator's layer and are held to the ceilings of a server when they are *saved*, so that a document
 //! which no exec could run under is never stored. Counts are not limits of one exec, and no later layer touches them.
@@ -24,7 +24,7 @@ pub fn check_settings(limits: Layer) -> Result<Layer, Denial> {
 
 /// A whole number from 1 to `LARGEST`, read from a setting.
 macro_rules! count {
-    ($(#[$meta:meta])* $name:ident, $key:literal, default $default:literal, at most $largest:literal) => {
+    ($(#[$meta:meta])* $name:ident, $key:literal, $(default $default:literal,)? at most $largest:literal) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(transparent)]
@@ -51,11 +51,11 @@ macro_rules! count {
             }
         }
 
-        impl Default for $name {
+        $(impl Default for $name {
             fn default() -> Self {
                 Self($default)
             }
-        }
+        })?
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -80,6 +80,16 @@ count! {
 count! {
     /// How many execs wait; one more is refused.
     QueuedExecs, "sandbox.max_queued_execs", default 256, at most 65_536
+}
+
+count! {
+    /// How many days an exec stays on record, with its files, after it has ended. For ever unless said.
+    ExecsKeptDays, "retention.execs_days", at most 36_500
+}
+
+count! {
+    /// How many days an entry stays in the audit chain. For ever unless said.
+    AuditKeptDays, "retention.audit_days", at most 36_500
 }
 
 struct CountVisitor {

@@ -4,6 +4,7 @@
 //! or moves an entry has to write all later ones anew, up to the end, which is kept apart. Against somebody who can
 //! rewrite the whole database that is no proof: keep a head's number and hash elsewhere, and compare.
 
+use serde::Serialize as _;
 use serde_json::{Value as Json, json};
 
 use crate::digest::Digest;
@@ -38,8 +39,9 @@ impl Event {
     }
 }
 
-/// One entry of the chain, as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One entry of the chain, as it is stored. Serialises with its detail as JSON, and not as text within text.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
+#[schema(as = AuditEntry)]
 pub struct Entry {
     pub seq: i64,
     pub at: Timestamp,
@@ -49,6 +51,8 @@ pub struct Entry {
     pub user_id: Option<String>,
     pub agent_id: Option<String>,
     /// JSON, as text: what was hashed is what is shown.
+    #[serde(serialize_with = "as_json")]
+    #[schema(value_type = Object)]
     pub detail: String,
     /// Of the row that the entry speaks of, where it speaks of one.
     pub digest: Option<Digest>,
@@ -140,23 +144,17 @@ impl Entry {
         })
     }
 
-    /// The entry as one line of JSON, its detail as JSON and not as text within text.
+    /// The entry as one line of JSON.
     pub fn to_json_line(&self) -> String {
-        let detail = serde_json::from_str(&self.detail).unwrap_or_else(|_| Json::from(self.detail.as_str()));
-        let line = json!({
-            "seq": self.seq,
-            "at": self.at,
-            "actor": self.actor,
-            "action": self.action,
-            "subject": self.subject,
-            "user_id": self.user_id,
-            "agent_id": self.agent_id,
-            "detail": detail,
-            "digest": self.digest,
-            "previous": self.previous,
-            "hash": self.hash,
-        });
-        format!("{line}\n")
+        format!("{}\n", json!(self))
+    }
+}
+
+fn as_json<S: serde::Serializer>(detail: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    match serde_json::from_str::<Json>(detail) {
+        Ok(detail) => detail.serialize(serializer),
+        // Somebody changed it; it is shown all the same.
+        Err(_) => serializer.serialize_str(detail),
     }
 }
 

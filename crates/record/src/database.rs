@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -21,6 +21,9 @@ use crate::schema;
 
 /// How long anybody waits for a lock before it is said that the database is busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Between two attempts at what cannot wait for a lock.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// How long a server may work on one statement, and how long it may then say nothing.
 const STATEMENT: Duration = Duration::from_secs(60);
@@ -106,7 +109,19 @@ impl Connector {
         }
     }
 
+    /// Where waiting could be a deadlock (two who make a new file's log at once) SQLite does not wait, whatever its bound
+    /// is, and says at once that it is busy. So here somebody else waits.
     pub(crate) async fn migrate(&self) -> Result<(), Error> {
+        let begun = Instant::now();
+        loop {
+            match self.migrate_once().await {
+                Err(Error::Busy) if begun.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn migrate_once(&self) -> Result<(), Error> {
         match self.connect().await? {
             Connection::Sqlite(mut connection) => {
                 schema::migrate_sqlite(&mut connection).await?;

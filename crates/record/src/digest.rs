@@ -10,7 +10,8 @@ use sha2::{Digest as _, Sha256};
 use crate::statement::Value;
 
 /// Thirty-two bytes of SHA-256.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, utoipa::ToSchema)]
+#[schema(value_type = String)]
 pub struct Digest([u8; 32]);
 
 impl Digest {

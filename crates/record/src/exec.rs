@@ -67,7 +67,7 @@ impl Start {
 }
 
 /// Why an exec ended as it did, where its exit code does not say.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct Reason {
     pub code: String,
     pub message: String,
@@ -115,7 +115,8 @@ pub enum Finish {
 }
 
 /// One line of a list. The long columns are left out: a page of them would have no bound worth the name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
+#[schema(as = ExecSummary)]
 pub struct Summary {
     pub exec_id: ExecId,
     pub user_id: UserId,

@@ -55,6 +55,16 @@ impl Store {
         Ok(Page::cut(rows, limit))
     }
 
+    /// Everybody's, oldest first: what there is to go over for whoever removes old ones.
+    pub async fn oldest(&self, limit: Limit, cursor: Option<Cursor>) -> Result<Page<Summary>, Error> {
+        let text = format!("{} WHERE seq > $1 ORDER BY seq LIMIT $2", *columns::SELECT_SUMMARY);
+        let after = cursor.map_or(0, |Cursor(seq)| seq);
+        let question = Statement::new("list the oldest execs", text).bind(after).bind(limit.and_one());
+        let rows = self.readers().rows(question).await?;
+        let rows = rows.iter().map(columns::read_summary).collect::<Result<_, Error>>()?;
+        Ok(Page::cut(rows, limit))
+    }
+
     /// Statuses that no exec has are left out. This counts rows, so it takes longer the more there are.
     pub async fn count_by_status(&self, scope: &Scope) -> Result<BTreeMap<Status, u64>, Error> {
         let mut question = Statement::new("count execs", "");

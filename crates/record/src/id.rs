@@ -14,7 +14,7 @@ const LONGEST_NAME: usize = 255;
 macro_rules! name {
     ($(#[$doc:meta])* $type:ident, $what:literal, $is_one:path) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, utoipa::ToSchema)]
         #[serde(transparent)]
         pub struct $type(String);
 

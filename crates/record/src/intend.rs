@@ -7,11 +7,13 @@ use serde_json::json;
 
 use crate::audit::{Draft, Event, read_digest};
 use crate::columns::{self, name};
+use crate::digest::Digest;
+use crate::driver::Row;
 use crate::error::Error;
 use crate::exec::{Intent, NewExec, Start};
 use crate::id::ExecId;
 use crate::ledger::Ledger;
-use crate::statement::{Statement, Value};
+use crate::statement::{Statement, Value, check_text};
 use crate::status::Status;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
@@ -26,6 +28,12 @@ impl Store {
         self.submit(Intend { first: columns::first_values(&exec), exec, intent })
             .await?
             .ok_or(Error::ExecIdTaken(exec_id))
+    }
+
+    /// What a caller's key stands for, if it was used before.
+    pub async fn known(&self, caller: &str, key: &str) -> Result<Option<(ExecId, Digest)>, Error> {
+        check_text("idempotency_key", key)?;
+        self.readers().row(look_for_key(caller, key)).await?.as_ref().map(read_known).transpose()
     }
 
     /// A waiting exec starts now. An error means that it must not.
@@ -69,15 +77,9 @@ impl Operation for Intend {
 impl Intend {
     async fn find_known(&self, ledger: &mut Ledger<'_>) -> Result<Option<Intent>, Error> {
         let Some(idempotency) = &self.exec.idempotency else { return Ok(None) };
-        let text = "SELECT exec_id, body_digest FROM sandbox_execs WHERE caller = $1 AND idempotency_key = $2";
-        let question = Statement::new("look for an idempotency key", text);
-        let row = ledger.row(question.bind(self.exec.caller.as_str()).bind(idempotency.key.as_str())).await?;
-        let known = row.map(|row| {
-            row.read("sandbox_execs", "exec_id", |row| {
-                Ok(Intent::Known { exec_id: name(row, "exec_id")?, body_digest: read_digest(row, "body_digest")? })
-            })
-        });
-        known.transpose()
+        let row = ledger.row(look_for_key(&self.exec.caller, &idempotency.key)).await?;
+        let known = row.as_ref().map(read_known).transpose()?;
+        Ok(known.map(|(exec_id, body_digest)| Intent::Known { exec_id, body_digest }))
     }
 
     /// The digest covers what the intent fixes, and for a denied one, whose entry is its only one, the ending too.
@@ -113,6 +115,15 @@ impl Intend {
             digest: Some(digest),
         }
     }
+}
+
+fn look_for_key(caller: &str, key: &str) -> Statement {
+    let text = "SELECT exec_id, body_digest FROM sandbox_execs WHERE caller = $1 AND idempotency_key = $2";
+    Statement::new("look for an idempotency key", text).bind(caller).bind(key)
+}
+
+fn read_known(row: &Row) -> Result<(ExecId, Digest), Error> {
+    row.read("sandbox_execs", "exec_id", |row| Ok((name(row, "exec_id")?, read_digest(row, "body_digest")?)))
 }
 
 struct Begin {

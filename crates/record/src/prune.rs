@@ -1,22 +1,21 @@
 //! Retention: old entries and old execs go, and the chain says so.
 //!
-//! The entry about a removal is written before anything is removed. Removal goes in steps, so that others can write in
-//! between; after a crash what is left is consistent, and the next call goes on. Nothing is verified here: whoever wants
-//! to know whether the oldest part is intact asks before it is gone.
-
-use std::ops::RangeInclusive;
+//! The entry about a removal is written before anything is removed, or in the same transaction. Removal goes in steps, so
+//! that others can write in between; after a crash what is left is consistent, and the next call goes on. Nothing is
+//! verified here: whoever wants to know whether the oldest part is intact asks before it is gone.
 
 use serde_json::json;
 
 use crate::audit::{Draft, Event, Link};
 use crate::error::Error;
+use crate::id::ExecId;
 use crate::ledger::Ledger;
 use crate::statement::{Statement, check_text};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::Operation;
 
-/// Entries, or numbers of execs, that one transaction goes over.
+/// Entries that one transaction goes over.
 const STEP: i64 = 2000;
 
 /// What stays of the audit chain.
@@ -43,17 +42,17 @@ impl Store {
         }
     }
 
-    /// Removes execs that ended before this moment and returns how many went. What has not ended stays.
-    pub async fn prune_execs(&self, ended_before: Timestamp, at: Timestamp, by: &str) -> Result<u64, Error> {
+    /// Removes those of these execs that ended before this moment, in one step with the entry that says so, and returns
+    /// how many went. What has not ended stays.
+    pub async fn prune_execs(
+        &self,
+        execs: Vec<ExecId>,
+        ended_before: Timestamp,
+        at: Timestamp,
+        by: &str,
+    ) -> Result<u64, Error> {
         check_text("actor", by)?;
-        let numbers = self.submit(AnnounceExecs { ended_before, at, by: by.to_owned() }).await?;
-        let mut removed = 0;
-        let mut first = *numbers.start();
-        while first <= *numbers.end() {
-            removed += self.submit(RemoveExecs { ended_before, first }).await?;
-            first += STEP;
-        }
-        Ok(removed)
+        self.submit(RemoveExecs { execs, ended_before, at, by: by.to_owned() }).await
     }
 }
 
@@ -137,47 +136,35 @@ async fn checkpoint(ledger: &mut Ledger<'_>) -> Result<Link, Error> {
     Link::read(row.as_ref(), "audit_checkpoint")
 }
 
-struct AnnounceExecs {
+struct RemoveExecs {
+    execs: Vec<ExecId>,
     ended_before: Timestamp,
     at: Timestamp,
     by: String,
-}
-
-impl Operation for AnnounceExecs {
-    /// The numbers among which there can be such execs.
-    type Answer = RangeInclusive<i64>;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<RangeInclusive<i64>, Error> {
-        let question = Statement::new("look for the oldest exec", "SELECT min(seq) AS seq FROM sandbox_execs");
-        let row = ledger.row(question).await?;
-        let oldest =
-            row.map(|row| row.read("sandbox_execs", "seq", |row| row.get::<Option<i64>>("seq"))).transpose()?;
-        let event = Event {
-            at: self.at,
-            actor: self.by.clone(),
-            action: "execs.pruned".to_owned(),
-            subject: "execs".to_owned(),
-            user_id: None,
-            agent_id: None,
-            detail: json!({ "ended_before": self.ended_before }),
-        };
-        let own = ledger.append(Draft { event, digest: None }).await?;
-        Ok(oldest.flatten().unwrap_or(own)..=own)
-    }
-}
-
-/// By numbers and not by time: an index on the time of ending would cost every exec, and this is rare.
-struct RemoveExecs {
-    ended_before: Timestamp,
-    first: i64,
 }
 
 impl Operation for RemoveExecs {
     type Answer = u64;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<u64, Error> {
-        let text = "DELETE FROM sandbox_execs WHERE seq >= $1 AND seq < $2 AND ended_at < $3";
-        let removal = Statement::new("remove execs", text).bind(self.first).bind(self.first + STEP);
-        ledger.execute(removal.bind(self.ended_before)).await
+        let mut removed = 0;
+        for exec_id in &self.execs {
+            let text = "DELETE FROM sandbox_execs WHERE exec_id = $1 AND ended_at < $2";
+            let removal = Statement::new("remove an exec", text).bind(exec_id.as_str()).bind(self.ended_before);
+            removed += ledger.execute(removal).await?;
+        }
+        if removed > 0 {
+            let event = Event {
+                at: self.at,
+                actor: self.by.clone(),
+                action: "execs.pruned".to_owned(),
+                subject: "execs".to_owned(),
+                user_id: None,
+                agent_id: None,
+                detail: json!({ "ended_before": self.ended_before, "removed": removed }),
+            };
+            ledger.append(Draft { event, digest: None }).await?;
+        }
+        Ok(removed)
     }
 }

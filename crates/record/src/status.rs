@@ -7,7 +7,8 @@ use std::str::FromStr;
 
 use crate::error::Error;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, utoipa::ToSchema)]
+#[schema(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Status {
     Queued,
     Running,
@@ -119,6 +120,8 @@ mod tests {
             assert_eq!(status.to_string().parse::<Status>().unwrap(), status);
         }
         assert!("running".parse::<Status>().is_err());
+        let published = serde_json::to_value(<Status as utoipa::PartialSchema>::schema()).unwrap();
+        assert_eq!(published["enum"], serde_json::json!(Status::ALL));
     }
 
     #[test]

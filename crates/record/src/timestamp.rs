@@ -5,7 +5,7 @@
 use std::fmt;
 
 /// Milliseconds since the epoch, in UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, utoipa::ToSchema)]
 #[serde(transparent)]
 pub struct Timestamp(i64);
 

@@ -10,8 +10,10 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use futures::StreamExt;
 use indicatif::{ProgressBar, ProgressStyle};
-use record::{AuditFilter, Limit, Scope, Store, Verification};
+use record::{AuditFilter, Digest, Limit, Scope, Store, Verification};
+use serde::Serialize;
 use serde_json::json;
+use utoipa::ToSchema;
 
 use crate::config::{self, DatabaseOverride};
 use crate::message::Message;
@@ -111,19 +113,39 @@ async fn verify(store: &Store, as_json: bool) -> Result<ExitCode, Message> {
         .await;
     bar.finish_and_clear();
     let found = found?;
-    print(&if as_json { format!("{}\n", report(&found)) } else { words(&found) })?;
+    print(&if as_json { format!("{}\n", json!(VerificationReport::from(&found))) } else { words(&found) })?;
     Ok(if found.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// For programs.
-pub(crate) fn report(found: &Verification) -> serde_json::Value {
-    json!({
-        "intact": found.is_intact(),
-        "checked": found.checked,
-        "head": { "seq": found.head.seq, "hash": found.head.hash.to_string() },
-        "findings": found.findings.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "further": found.further,
-    })
+/// What was found, for programs.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct VerificationReport {
+    intact: bool,
+    /// How many entries were read
+    checked: u64,
+    /// The newest entry; compare it with one that was kept elsewhere
+    head: Head,
+    findings: Vec<String>,
+    /// How many more findings there were
+    further: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Head {
+    seq: i64,
+    hash: Digest,
+}
+
+impl From<&Verification> for VerificationReport {
+    fn from(found: &Verification) -> Self {
+        Self {
+            intact: found.is_intact(),
+            checked: found.checked,
+            head: Head { seq: found.head.seq, hash: found.head.hash },
+            findings: found.findings.iter().map(ToString::to_string).collect(),
+            further: found.further,
+        }
+    }
 }
 
 fn words(found: &Verification) -> String {

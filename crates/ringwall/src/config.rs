@@ -1,7 +1,8 @@
 //! What a server is told before it starts: `ringwall.toml`, then `RINGWALL_*` variables, then flags; the later wins.
 //!
 //! A key that nobody knows is refused, because a limit that was misspelt is a limit that does not hold. Nothing here
-//! opens the database or looks at the machine. Limits of execs are settings of the service, not of this file.
+//! opens the database or looks at the machine. Limits of execs are settings of the service, not of the file; what the
+//! environment says of them is fixed as long as the server runs.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use record::Database;
 use serde::Deserialize;
+use service::Fixed;
 
+use crate::environment::Environment;
 use crate::message::Message;
 
 const FILE: &str = "ringwall.toml";
@@ -17,22 +20,6 @@ const DATABASE: &str = "db.sqlite";
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8003);
 const MOST_CONNECTIONS: usize = 512;
 const LARGEST_BODY: usize = 8 << 20;
-
-/// Every variable that this program reads.
-const VARIABLES: &[&str] = &[
-    "RINGWALL_ALLOWED_HOSTS",
-    "RINGWALL_CONFIG",
-    "RINGWALL_DATA",
-    "RINGWALL_DATABASE_URL",
-    "RINGWALL_DOCKER_CLI_PATH",
-    "RINGWALL_DOCKER_CONTEXT",
-    "RINGWALL_LISTEN",
-    "RINGWALL_LOG",
-    "RINGWALL_MAX_BODY_BYTES",
-    "RINGWALL_MAX_CONNECTIONS",
-    "RINGWALL_TOKEN",
-    "RINGWALL_URL",
-];
 
 /// Flags that also have a variable; clap prefers the flag.
 #[derive(Debug, Default, Args)]
@@ -61,10 +48,10 @@ pub(crate) struct Overrides {
     #[command(flatten)]
     pub(crate) database: DatabaseOverride,
     /// The docker client [default: the first `docker` in PATH]
-    #[arg(long, value_name = "FILE", env = "RINGWALL_DOCKER_CLI_PATH", hide_env = true)]
-    pub(crate) docker_cli_path: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", env = "RINGWALL_SANDBOX_DOCKER_CLI_PATH", hide_env = true)]
+    pub(crate) docker_cli_path: Option<String>,
     /// The docker client's context
-    #[arg(long, value_name = "NAME", env = "RINGWALL_DOCKER_CONTEXT", hide_env = true)]
+    #[arg(long, value_name = "NAME", env = "RINGWALL_SANDBOX_DOCKER_CONTEXT", hide_env = true)]
     pub(crate) docker_context: Option<String>,
     /// Serve everyone as the owner; only on a loopback address
     #[arg(long)]
@@ -105,7 +92,7 @@ struct DatabaseTable {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Docker {
-    cli_path: Option<PathBuf>,
+    cli_path: Option<String>,
     context: Option<String>,
 }
 
@@ -125,14 +112,24 @@ pub(crate) struct ServerConfig {
     pub(crate) max_connections: usize,
     pub(crate) max_body_bytes: usize,
     pub(crate) database: Database,
-    pub(crate) docker_cli_path: Option<PathBuf>,
-    pub(crate) docker_context: Option<String>,
+    pub(crate) fixed: Fixed,
     pub(crate) authentication: Authentication,
 }
 
 /// Puts the three layers together.
-pub(crate) fn resolve(data: &Path, flags: Overrides) -> Result<ServerConfig, Message> {
+pub(crate) fn resolve(data: &Path, flags: Overrides, environment: &Environment) -> Result<ServerConfig, Message> {
     let file = read(data, flags.config.as_deref())?;
+    let mut fixed = Fixed::default();
+    environment.fix(&mut fixed)?;
+    let docker = [
+        ("sandbox.docker.cli_path", flags.docker_cli_path.or(file.docker.cli_path)),
+        ("sandbox.docker.context", flags.docker_context.or(file.docker.context)),
+    ];
+    for (key, said) in docker {
+        if let Some(text) = said {
+            fixed.set(key, &text)?;
+        }
+    }
     let hosts = flags.allowed_hosts.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>();
     let config = ServerConfig {
         listen: flags.listen.or(file.server.listen).unwrap_or(LISTEN),
@@ -140,8 +137,7 @@ pub(crate) fn resolve(data: &Path, flags: Overrides) -> Result<ServerConfig, Mes
         max_connections: flags.max_connections.or(file.server.max_connections).unwrap_or(MOST_CONNECTIONS),
         max_body_bytes: flags.max_body_bytes.or(file.server.max_body_bytes).unwrap_or(LARGEST_BODY),
         database: choose_database(data, flags.database.database_url.or(file.database.url)),
-        docker_cli_path: flags.docker_cli_path.or(file.docker.cli_path),
-        docker_context: flags.docker_context.or(file.docker.context),
+        fixed,
         authentication: if flags.no_auth { Authentication::Nobody } else { Authentication::Tokens },
         data: data.to_owned(),
     };
@@ -171,13 +167,6 @@ fn choose_database(data: &Path, url: Option<String>) -> Database {
     url.map_or_else(|| Database::Sqlite(data.join(DATABASE)), Database::Postgres)
 }
 
-/// Variables with our prefix that mean nothing to a server. They are only told: a cluster that knows a service called
-/// `ringwall` sets such variables by itself, and a server that refused them would never start there.
-pub(crate) fn unknown_variables() -> Vec<String> {
-    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    names.filter(|name| name.starts_with("RINGWALL_") && !VARIABLES.contains(&name.as_str())).collect()
-}
-
 /// A file that was asked for has to be there; the usual one does not.
 fn read(data: &Path, asked: Option<&Path>) -> Result<File, Message> {
     let path = asked.map_or_else(|| data.join(FILE), Path::to_owned);
@@ -201,7 +190,7 @@ mod tests {
     fn with_file(text: &str, flags: Overrides) -> Result<ServerConfig, Message> {
         let data = tempfile::tempdir().unwrap();
         std::fs::write(data.path().join(FILE), text).unwrap();
-        resolve(data.path(), flags)
+        resolve(data.path(), flags, &Environment::default())
     }
 
     #[test]
@@ -216,6 +205,8 @@ mod tests {
             ..Default::default()
         };
         let flagged = with_file(text, flags).unwrap();
+        let docker = with_file("[docker]\ncontext = 'there'\n", Overrides::default()).unwrap();
+        assert_eq!(docker.fixed.keys().collect::<Vec<_>>(), ["sandbox.docker.context"]);
         assert_eq!((flagged.listen.port(), flagged.allowed_hosts), (2, vec!["b".to_owned()]));
     }
 

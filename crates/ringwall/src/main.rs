@@ -8,6 +8,7 @@ mod client;
 mod config;
 mod data;
 mod doctor;
+mod environment;
 mod exec;
 mod http;
 mod image;

@@ -31,8 +31,9 @@ struct RunReport<'a> {
 
 #[derive(Serialize)]
 struct UsageReport {
-    cpu_ms: u64,
-    peak_memory_bytes: u64,
+    /// Null when nobody is left who counted it.
+    cpu_ms: Option<u64>,
+    peak_memory_bytes: Option<u64>,
 }
 
 pub(crate) fn print(outcome: &Outcome, kept: &[Captured; 2], limits: &Limits) -> Result<(), Message> {
@@ -50,7 +51,7 @@ pub(crate) fn print(outcome: &Outcome, kept: &[Captured; 2], limits: &Limits) ->
         oom_killed: outcome.out_of_memory,
         duration_ms: u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
         usage: UsageReport {
-            cpu_ms: u64::try_from(outcome.usage.cpu.as_millis()).unwrap_or(u64::MAX),
+            cpu_ms: outcome.usage.cpu.map(|cpu| u64::try_from(cpu.as_millis()).unwrap_or(u64::MAX)),
             peak_memory_bytes: outcome.usage.peak_memory_bytes,
         },
         stdout: text(stdout),

@@ -9,12 +9,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use executor::docker::DockerSettings;
 use service::{Auth, Config, Service};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{self, Authentication, Overrides, ServerConfig};
+use crate::environment::Environment;
 use crate::http::{self, Door};
 use crate::logging;
 use crate::message::Message;
@@ -29,11 +29,8 @@ pub(crate) struct ServeArguments {
 }
 
 pub(crate) fn run(arguments: ServeArguments, data: &Path) -> Result<ExitCode, Message> {
-    let config = config::resolve(data, arguments.overrides)?;
+    let config = config::resolve(data, arguments.overrides, &Environment::read()?)?;
     logging::begin()?;
-    for name in config::unknown_variables() {
-        tracing::warn!(name, "this variable means nothing here");
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -45,8 +42,9 @@ pub(crate) fn run(arguments: ServeArguments, data: &Path) -> Result<ExitCode, Me
 async fn serve(config: ServerConfig) -> Result<(), Message> {
     let asked = config.listen;
     let taken = |error: std::io::Error| {
-        Message::new(format!("could not listen on {asked}: {error}"))
-            .with_hint("choose another port with --listen ADDR:PORT")
+        Message::new(format!("could not listen on {asked}: {error}")).with_hint(
+            "stop what listens there, or choose another port: --listen ADDR:PORT, or RINGWALL_LISTEN=ADDR:PORT",
+        )
     };
     let listener = TcpListener::bind(asked).await.map_err(taken)?;
     let listening = listener.local_addr().map_err(taken)?;
@@ -56,11 +54,11 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
     let opening = Service::open(Config {
         data: config.data.clone(),
         database: config.database.clone(),
-        docker: DockerSettings { client: config.docker_cli_path.clone(), context: config.docker_context.clone() },
         auth: match config.authentication {
             Authentication::Tokens => Auth::Tokens,
             Authentication::Nobody => Auth::Nobody,
         },
+        fixed: config.fixed.clone(),
     });
     let service = opening.await?;
     let app = http::app(Door::new(service.clone(), &config.allowed_hosts, listening, config.max_body_bytes));
@@ -78,7 +76,8 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
     Ok(())
 }
 
-/// For the person who started it: where it is, where the token is, and a command that works.
+/// For the person who started it: where it is, where the token is, and commands that work as they stand. The exec does
+/// something and tries something; the second command shows what it printed at both.
 fn greet(config: &ServerConfig, listening: std::net::SocketAddr) {
     let own = match listening.ip() {
         address if !address.is_unspecified() => listening,
@@ -87,15 +86,23 @@ fn greet(config: &ServerConfig, listening: std::net::SocketAddr) {
     };
     let token = config.data.join("owner.token");
     let (who, header) = match config.authentication {
-        Authentication::Tokens => (
-            format!("the owner's token is in {}", token.display()),
-            format!("  -H \"Authorization: Bearer $(cat '{}')\" \\\n", token.display()),
-        ),
+        Authentication::Tokens => {
+            let quoted = token.display().to_string().replace('\'', r"'\''");
+            (
+                format!("the owner's token is in {}", token.display()),
+                format!(" -H \"Authorization: Bearer $(cat '{quoted}')\""),
+            )
+        }
         Authentication::Nobody => ("everyone is the owner (--no-auth)".to_owned(), String::new()),
     };
-    let body = r#"{"project_id":"hello","exec":{"kind":"shell","command":"bash","args":["-lc","id"]}}"#;
+    let execs = format!("http://{own}/sandbox/execs");
+    let body = r#"{"project_id":"hello","exec":{"kind":"shell","command":"bash","args":["-lc","id; cat /etc/shadow; echo done"]}}"#;
+    let newest = format!("$(curl -s '{execs}?limit=1'{header} | grep -o 'e_[0-9a-f]*' | head -n 1)");
     let text = format!(
-        "ringwall serves on http://{own}\n{who}\ntry:\n  curl http://{own}/sandbox/execs \\\n  {header}    -d '{body}'\n"
+        "ringwall serves on http://{own}\n{who}\n\
+         try:\n  curl {execs}{header} -d '{body}'\n\
+         and see what it printed:\n  curl {execs}/{newest}/observation{header}\n\
+         Ctrl-C stops the server.\n"
     );
     // When nobody reads our standard output, the log still says where it is.
     let _ = std::io::stdout().write_all(text.as_bytes());

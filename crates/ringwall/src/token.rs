@@ -11,8 +11,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Subcommand, ValueEnum};
 use record::Revocation;
+use serde::Serialize;
 use serde_json::json;
 use service::{Holder, Limit, NewToken, Timestamp, TokenId, TokenInfo};
+use utoipa::ToSchema;
 
 use crate::audit::{print, with_store};
 use crate::config::{self, DatabaseOverride};
@@ -82,7 +84,7 @@ pub(crate) fn run(command: TokenCommand, data: &Path) -> Result<ExitCode, Messag
                 }
             }
             print(&if json {
-                format!("{}\n", serde_json::Value::from_iter(tokens.iter().map(describe)))
+                format!("{}\n", json!(tokens.iter().map(TokenView::from).collect::<Vec<_>>()))
             } else {
                 table(&tokens)
             })?;
@@ -137,19 +139,35 @@ pub(crate) fn holder(role: Role, user: Option<&str>, agent: Option<&str>) -> Res
 }
 
 /// A token as it is listed; nothing in it opens anything.
-pub(crate) fn describe(token: &TokenInfo) -> serde_json::Value {
-    let (user, agent) = names(&token.holder);
-    json!({
-        "id": token.id,
-        "role": token.holder.role(),
-        "user_id": user,
-        "agent_id": agent,
-        "label": token.label,
-        "created_at": token.created_at,
-        "created_by": token.created_by,
-        "expires_at": token.expires_at,
-        "revoked_at": token.revoked_at,
-    })
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TokenView {
+    id: TokenId,
+    /// `owner`, `operator`, `user` or `agent`
+    role: &'static str,
+    user_id: Option<String>,
+    agent_id: Option<String>,
+    label: Option<String>,
+    created_at: Timestamp,
+    created_by: String,
+    expires_at: Option<Timestamp>,
+    revoked_at: Option<Timestamp>,
+}
+
+impl From<&TokenInfo> for TokenView {
+    fn from(token: &TokenInfo) -> Self {
+        let (user, agent) = names(&token.holder);
+        Self {
+            id: token.id.clone(),
+            role: token.holder.role(),
+            user_id: user.map(str::to_owned),
+            agent_id: agent.map(str::to_owned),
+            label: token.label.clone(),
+            created_at: token.created_at,
+            created_by: token.created_by.clone(),
+            expires_at: token.expires_at,
+            revoked_at: token.revoked_at,
+        }
+    }
 }
 
 fn names(holder: &Holder) -> (Option<&str>, Option<&str>) {

@@ -1,7 +1,8 @@
 //! What an exec left and printed, for reading: also while it still runs, as far as it has come.
 
-use record::{Exec, ExecId, Kept, Reason, Status};
+use record::{ExecId, Kept, Reason, Status, Summary};
 use serde::Serialize;
+use utoipa::ToSchema;
 use workspace::{ArtifactFile, Project, RelativePath, Stream};
 
 use crate::error::Error;
@@ -11,7 +12,7 @@ use crate::service::Service;
 /// Of each stream, in an observation; a model reads no more at once.
 const OBSERVED: u64 = 64 * 1024;
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Artifacts {
     pub exec_id: ExecId,
     pub artifacts_dir: String,
@@ -31,7 +32,7 @@ pub struct OutputPart {
 }
 
 /// Everything at once, for a model to read.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Observation {
     pub exec_id: ExecId,
     pub status: Status,
@@ -48,7 +49,8 @@ pub struct Observation {
 impl Service {
     pub async fn artifacts(&self, by: &Principal, exec_id: &ExecId) -> Result<Artifacts, Error> {
         let exec = self.recorded(by, exec_id).await?;
-        let files = self.with_project(&exec, |project, exec| project.artifacts(exec)).await?.unwrap_or_default();
+        let files =
+            self.with_project(&exec.summary, |project, exec| project.artifacts(exec)).await?.unwrap_or_default();
         Ok(Artifacts { exec_id: exec_id.clone(), artifacts_dir: exec.summary.artifacts_path, files })
     }
 
@@ -57,7 +59,7 @@ impl Service {
         let path: RelativePath = path.parse()?;
         let exec = self.recorded(by, exec_id).await?;
         let missing = Error::NotFound { what: format!("artifact {path}") };
-        let found = self.with_project(&exec, move |project, exec| project.open_artifact(exec, &path)).await?;
+        let found = self.with_project(&exec.summary, move |project, exec| project.open_artifact(exec, &path)).await?;
         let artifact = found.ok_or(missing)?;
         Ok((artifact.file, artifact.size))
     }
@@ -82,7 +84,7 @@ impl Service {
         let truncated = kept == Kept::Truncated || live.is_some_and(|live| live.is_truncated(stream));
         let ended = exec.summary.status.is_ended();
         let read = move |project: &Project, exec: &workspace::ExecId| project.read_output(exec, stream, offset, limit);
-        let part = self.with_project(&exec, read).await?;
+        let part = self.with_project(&exec.summary, read).await?;
         let (bytes, total) = part.map_or((Vec::new(), 0), |part| (part.bytes, part.total));
         Ok(OutputPart { bytes, total, truncated, ended })
     }
@@ -110,10 +112,9 @@ impl Service {
     /// Nothing where the exec has no files, because it has not begun or never did.
     pub(crate) async fn with_project<T: Send + 'static>(
         &self,
-        exec: &Exec,
+        summary: &Summary,
         read: impl FnOnce(&Project, &workspace::ExecId) -> Result<T, workspace::Error> + Send + 'static,
     ) -> Result<Option<T>, Error> {
-        let summary = &exec.summary;
         let owner = self.owner_of(&summary.user_id, &summary.agent_id).await?;
         let workspaces = self.inner.workspaces.clone();
         let (user, agent) = (summary.user_id.as_str().to_owned(), summary.agent_id.as_str().to_owned());

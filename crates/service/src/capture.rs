@@ -2,7 +2,7 @@
 //!
 //! The pipe is read to its end whatever the limit, so that nobody is stopped or slowed for printing too much. When the
 //! box is over, so is its output: what lies in the pipe is read, and nobody waits for somebody who still holds the
-//! other end.
+//! other end, nor reads what they go on writing. (A box can hand its output to another one of its project.)
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -37,12 +37,19 @@ pub(crate) async fn capture(
 async fn read_all(pipe: OwnedFd, keeper: &mut Keeper<'_>, mut over: watch::Receiver<bool>) -> io::Result<()> {
     let pipe = Receiver::from_owned_fd(pipe)?;
     let mut buffer = vec![0; CHUNK];
+    // What lay in the pipe when the box was over, and is still to be read.
+    let mut rest = None;
     loop {
-        // Asked before looking: what was written before the end is then seen.
-        let is_last = *over.borrow_and_update();
+        if rest.is_none() && *over.borrow_and_update() {
+            rest = Some(rustix::io::ioctl_fionread(&pipe)?);
+        }
+        let room = rest.map_or(CHUNK, |rest| usize::try_from(rest).unwrap_or(CHUNK).min(CHUNK));
+        if room == 0 {
+            return Ok(());
+        }
         // The kernel itself is asked, and not what the runtime has heard of it so far: that may be less.
-        let looked = match rustix::io::read(&pipe, &mut *buffer) {
-            Err(Errno::AGAIN) if is_last => return Ok(()),
+        let looked = match rustix::io::read(&pipe, &mut buffer[..room]) {
+            Err(Errno::AGAIN) if rest.is_some() => return Ok(()),
             Err(Errno::AGAIN) => tokio::select! {
                 ready = pipe.readable() => ready.and_then(|()| pipe.try_read(&mut buffer)),
                 // Nobody is left who could say that it is over.
@@ -56,6 +63,7 @@ async fn read_all(pipe: OwnedFd, keeper: &mut Keeper<'_>, mut over: watch::Recei
         match looked {
             Ok(0) => return Ok(()),
             Ok(count) => {
+                rest = rest.map(|rest| rest.saturating_sub(count as u64));
                 keeper.keep(&buffer[..count]);
                 tokio::task::yield_now().await;
             }
@@ -93,5 +101,58 @@ impl Keeper<'_> {
     fn cut(&mut self) {
         self.kept = Kept::Truncated;
         self.live.set_truncated(self.stream);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::pipe::{PipeFlags, pipe_with};
+    use workspace::{ExecId, Owner, Workspaces};
+
+    use super::*;
+
+    /// An empty file of an exec's, in a directory that goes with the first value.
+    fn file() -> (tempfile::TempDir, OutputFile) {
+        let directory = tempfile::tempdir().unwrap();
+        let workspaces = Workspaces::open(directory.path()).unwrap();
+        let owned = workspaces.workspace(&"u".parse().unwrap(), &"a".parse().unwrap(), Owner::server()).unwrap();
+        let files = owned.project(&"p".parse().unwrap()).unwrap().begin(&ExecId::random().unwrap()).unwrap();
+        (directory, files.output(Stream::Stdout).clone())
+    }
+
+    fn live() -> Live {
+        let exec_id = ExecId::random().unwrap().as_str().parse().unwrap();
+        Live::new(exec_id, "u".parse().unwrap(), "a".parse().unwrap(), None)
+    }
+
+    #[tokio::test]
+    async fn what_was_written_before_the_end_is_kept() {
+        let (_directory, file) = file();
+        let (pipe, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
+        rustix::io::write(&writer, b"last words").unwrap();
+        // The other end stays open.
+        let (_tell, over) = watch::channel(true);
+        let kept = capture(pipe, Stream::Stdout, file.clone(), 100, &live(), over).await;
+        assert_eq!((kept, file.read(0, 100).unwrap().as_slice()), (Kept::Whole, b"last words".as_slice()));
+    }
+
+    #[tokio::test]
+    async fn somebody_who_goes_on_writing_is_not_waited_for() {
+        let (_directory, file) = file();
+        let (pipe, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
+        let fill = || while rustix::io::write(&writer, &[b'x'; CHUNK]).is_ok() {};
+        fill();
+        let before = rustix::io::ioctl_fionread(&pipe).unwrap();
+        let (_tell, over) = watch::channel(true);
+        // On one thread, in turns: the pipe is full again whenever it was read.
+        let go_on = async {
+            for _ in 0..100 {
+                fill();
+                tokio::task::yield_now().await;
+            }
+        };
+        let live = live();
+        let (kept, ()) = tokio::join!(capture(pipe, Stream::Stdout, file.clone(), 1 << 30, &live, over), go_on);
+        assert_eq!((kept, file.length()), (Kept::Whole, before));
     }
 }

@@ -1,5 +1,6 @@
 //! The stop of a server: nobody new, a while for those who run, then the end for the rest, all of it on record.
 
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use crate::live::Cancellation;
@@ -21,6 +22,12 @@ impl Service {
             if tokio::time::timeout(AFTERWARDS, registry.wait_until_empty()).await.is_err() {
                 tracing::error!(execs = registry.all().len(), "execs without a recorded ending will be LOST");
             }
+        }
+        let pruner = self.inner.pruner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(pruner) = pruner {
+            pruner.abort();
+            // Aborted or not, it is gone then, and holds nothing of this server any more.
+            let _ = pruner.await;
         }
         self.inner.store.close().await;
     }

@@ -184,9 +184,9 @@ impl Follower {
                 }
             },
             Source::Ended => {
-                let part = self
-                    .service
-                    .with_project(&self.exec, move |project, exec| project.read_output(exec, stream, offset, CHUNK));
+                let part = self.service.with_project(&self.exec.summary, move |project, exec| {
+                    project.read_output(exec, stream, offset, CHUNK)
+                });
                 Ok(part.await?.map(|part| part.bytes).unwrap_or_default())
             }
         }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use record::{Cursor, ExecId, Filter, Limit, Page, Status};
+use record::{Cursor, ExecId, Filter, Limit, Page, Status, Summary};
 
 use crate::error::Error;
 use crate::live::{Cancellation, Live};
 use crate::principal::Principal;
 use crate::service::Service;
-use crate::view::{ExecSummary, ExecView};
+use crate::view::ExecView;
 
 /// Which execs a list holds. What is absent restricts nothing.
 #[derive(Debug, Clone, Default)]
@@ -41,11 +41,10 @@ impl Service {
         filter: ExecFilter,
         limit: Limit,
         cursor: Option<Cursor>,
-    ) -> Result<Page<ExecSummary>, Error> {
+    ) -> Result<Page<Summary>, Error> {
         let ExecFilter { task_id, project_id, status } = filter;
         let filter = Filter { scope: by.scope(), task_id, project_id, status };
-        let page = self.inner.store.list(&filter, limit, cursor).await?;
-        Ok(Page { items: page.items.into_iter().map(ExecSummary::from).collect(), next: page.next })
+        Ok(self.inner.store.list(&filter, limit, cursor).await?)
     }
 
     /// Ends an exec that runs or waits, and gives it as it then is.

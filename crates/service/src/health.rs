@@ -1,7 +1,10 @@
 //! Whether a server can do its work, and with what: the record, the files, and each maker of boxes.
 //!
 //! A probe runs a real box in every backend that says it is there. Paths of the host are named, because whoever asks for
-//! health runs the machine.
+//! health runs the machine. Looking starts programs and boxes that stand in no line, so it is done by one at a time,
+//! and for all who asked before it began.
+
+use std::time::{Duration, Instant};
 
 use executor::docker::Runtime;
 use executor::docker::paths::Platform;
@@ -9,6 +12,7 @@ use executor::{Ending, Options};
 use policy::{Layer, LayerName, Mounts, ProjectMounts, Request, Root, Verdict, decide};
 use record::{AgentId, UserId};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::backend::Backend;
 use crate::error::causes;
@@ -17,8 +21,18 @@ use crate::settings::here;
 
 /// Whose containers a probe runs.
 const PROBER: &str = "ringwall-probe";
+/// How long a trial may take, which has little to do: whatever hangs is not there.
+const TRIAL: Duration = Duration::from_secs(30);
 
-#[derive(Debug, Clone, Serialize)]
+/// What was seen last, and from when on.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    begun: Instant,
+    probe: bool,
+    health: Health,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Health {
     pub runtime_mode: String,
     pub workspace_root_native: String,
@@ -38,7 +52,7 @@ impl Health {
     }
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Host {
     pub os: String,
     pub release: String,
@@ -46,21 +60,21 @@ pub struct Host {
 }
 
 /// Whether the record answers and the workspaces can be written to.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct WritableCheck {
     pub ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Backends {
     pub native: Availability,
     pub docker: Availability,
     pub gvisor: Availability,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Availability {
     pub available: bool,
     pub why: Option<String>,
@@ -89,11 +103,28 @@ pub(crate) enum TrialError {
     Refused(String),
     #[error("the trial ended with {0:?}")]
     Ended(Ending),
+    #[error("the trial did not end within {} seconds", TRIAL.as_secs())]
+    Hung,
 }
 
 impl Service {
     /// Contract 003's health; with `probe`, after a run in each backend that is there.
     pub async fn health(&self, probe: bool) -> Health {
+        let asked = Instant::now();
+        let mut last = self.inner.looked.lock().await;
+        if let Some(looked) = last.as_ref()
+            && looked.begun >= asked
+            && (looked.probe || !probe)
+        {
+            return looked.health.clone();
+        }
+        let begun = Instant::now();
+        let health = self.look(probe).await;
+        *last = Some(Looked { begun, probe, health: health.clone() });
+        health
+    }
+
+    async fn look(&self, probe: bool) -> Health {
         let docker = self.inner.docker.probe().await;
         let mut backends = Backends {
             native: Availability::of(Ok(())),
@@ -108,10 +139,13 @@ impl Service {
                     Backend::Gvisor => &mut backends.gvisor,
                 };
                 if availability.available {
-                    let tried = match backend {
-                        Backend::Native => self.try_native().await,
-                        Backend::Docker | Backend::Gvisor => self.try_container(backend).await,
+                    let trial = async {
+                        match backend {
+                            Backend::Native => self.try_native().await,
+                            Backend::Docker | Backend::Gvisor => self.try_container(backend).await,
+                        }
                     };
+                    let tried = tokio::time::timeout(TRIAL, trial).await.unwrap_or(Err(TrialError::Hung));
                     *availability = Availability::of(tried.map_err(|error| causes(&error)));
                 }
             }

@@ -6,7 +6,7 @@
 //! and its one ending is on record before anybody is told of it.
 //!
 //! Reading order: the nouns (`principal`, `request`, `view`), the state of a server (`service`, `live`, `queue`,
-//! `settings`), then an exec from its order to its ending (`order`, `submit`, `run_exec`, `backend`, `capture`,
+//! `settings`, `fixed`), then an exec from its order to its ending (`order`, `submit`, `run_exec`, `backend`, `capture`,
 //! `collect`, `outcome`, `end`), then the questions about it.
 
 pub mod skills;
@@ -16,10 +16,14 @@ mod principal;
 mod request;
 mod view;
 
+mod fixed;
 mod live;
 mod queue;
 mod service;
 mod settings;
+
+mod change_settings;
+mod schema;
 
 mod open;
 mod owner_token;
@@ -36,6 +40,7 @@ mod run_exec;
 
 mod drain;
 mod end;
+mod prune;
 
 mod artifacts;
 mod events;
@@ -47,21 +52,24 @@ mod invoke;
 mod metrics;
 
 pub use artifacts::{Artifacts, Observation, OutputPart};
+pub use change_settings::SettingsView;
 pub use error::Error;
 pub use events::{Event, EventCursor, EventKind};
 pub use execs::ExecFilter;
+pub use fixed::{Fixed, setting_keys};
 pub use health::{Availability, Backends, Health, Host, WritableCheck};
 pub use invoke::InvokeOptions;
 pub use metrics::{Histogram, Metrics};
 pub use open::{Auth, Config};
 pub use principal::Principal;
+pub use prune::Pruned;
 pub use record::{
     AgentId, AuditFilter, Cursor, Database, Digest, Entry, ExecId, Finding, Holder, Limit, Page, Progress, Reason,
-    Revocation, Scope, Status, Timestamp, Token as TokenInfo, TokenId, UserId, Verification,
+    Revocation, Scope, Status, Summary as ExecSummary, Timestamp, Token as TokenInfo, TokenId, UserId, Verification,
 };
 pub use request::{ExecRequest, Idempotency};
 pub use service::Service;
 pub use submit::Submitted;
 pub use token::{NewToken, create_token_offline};
-pub use view::{ExecSummary, ExecView, Usage};
+pub use view::{ExecView, Usage};
 pub use workspace::{ArtifactFile, Stream};

@@ -35,6 +35,8 @@ pub(crate) struct Live {
     pub(crate) exec_id: ExecId,
     pub(crate) user_id: UserId,
     pub(crate) agent_id: AgentId,
+    /// The caller and the key that they gave to make it happen once.
+    key: Option<(String, String)>,
     stage: watch::Sender<Stage>,
     cancellation: watch::Sender<Option<Cancellation>>,
     output: OnceLock<[OutputFile; 2]>,
@@ -42,11 +44,12 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    pub(crate) fn new(exec_id: ExecId, user_id: UserId, agent_id: AgentId) -> Self {
+    pub(crate) fn new(exec_id: ExecId, user_id: UserId, agent_id: AgentId, key: Option<(String, String)>) -> Self {
         Self {
             exec_id,
             user_id,
             agent_id,
+            key,
             stage: watch::Sender::new(Stage::Intending),
             cancellation: watch::Sender::new(None),
             output: OnceLock::new(),
@@ -77,6 +80,13 @@ impl Live {
             Ok(Stage::Over(view)) => view.clone(),
             Ok(Stage::Intending | Stage::At(_)) | Err(_) => None,
         }
+    }
+
+    /// Comes back when its intent is on record, or is not going to be.
+    pub(crate) async fn intended(&self) {
+        let mut stage = self.watch();
+        // The sender is our own, so there is always somebody to wait for.
+        let _ = stage.wait_for(|stage| !matches!(stage, Stage::Intending)).await;
     }
 
     /// The first word counts: what ends an exec is not changed by whoever comes later.
@@ -159,6 +169,14 @@ impl Registry {
 
     pub(crate) fn find(&self, exec_id: &ExecId) -> Option<Arc<Live>> {
         self.lock().live.get(exec_id).cloned()
+    }
+
+    /// One that a caller asks for with this key, and of which it is not yet known whether it will be on record.
+    pub(crate) fn find_intending(&self, caller: &str, key: &str) -> Option<Arc<Live>> {
+        let held = self.lock();
+        let is_of_key = |live: &Live| live.key.as_ref().is_some_and(|(by, own)| by == caller && own == key);
+        let is_it = |live: &&Arc<Live>| is_of_key(live) && matches!(*live.stage.borrow(), Stage::Intending);
+        held.live.values().find(is_it).cloned()
     }
 
     /// Nobody comes any more.

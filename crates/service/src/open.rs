@@ -16,6 +16,7 @@ use rustix::fs::FlockOperation;
 use workspace::Workspaces;
 
 use crate::error::{Error, causes};
+use crate::fixed::Fixed;
 use crate::health::TrialError;
 use crate::live::Registry;
 use crate::metrics::Counters;
@@ -35,8 +36,9 @@ pub struct Config {
     /// Holds `workspaces`, `skills`, `owner.token`, and the database unless that is elsewhere.
     pub data: PathBuf,
     pub database: Database,
-    pub docker: DockerSettings,
     pub auth: Auth,
+    /// Settings that stand over what is stored.
+    pub fixed: Fixed,
 }
 
 /// Who is believed.
@@ -65,13 +67,14 @@ impl Service {
         if !lost.is_empty() {
             tracing::warn!(execs = lost.len(), "execs of a server that did not stop are LOST");
         }
-        let settings = Settings::load(&store).await?;
+        let settings = Settings::load(&store, &config.fixed).await?;
         if config.auth == Auth::Tokens {
             owner_token::ensure(&store, &data).await?;
         }
-        let mut docker = config.docker;
-        docker.client = docker.client.or_else(|| settings.sandbox.docker.cli_path.clone().map(PathBuf::from));
-        docker.context = docker.context.or_else(|| settings.sandbox.docker.context.clone());
+        let docker = DockerSettings {
+            client: settings.sandbox.docker.cli_path.clone().map(PathBuf::from),
+            context: settings.sandbox.docker.context.clone(),
+        };
         let skills_root = settings.skills_root.clone().map_or_else(|| data.join(SKILLS), PathBuf::from);
         let usual = data.join(WORKSPACES);
         let usual = usual
@@ -101,6 +104,7 @@ impl Service {
         .await?;
         let inner = Inner {
             auth: config.auth,
+            fixed: config.fixed,
             store,
             workspaces: Arc::new(workspaces),
             workspaces_path,
@@ -112,7 +116,9 @@ impl Service {
             settings: RwLock::new(Arc::new(settings)),
             registry: Arc::new(Registry::default()),
             counters: Counters::default(),
+            looked: tokio::sync::Mutex::default(),
             uids: Mutex::new(HashMap::new()),
+            pruner: Mutex::new(None),
             _lock: lock,
         };
         let service = Self { inner: Arc::new(inner) };
@@ -121,6 +127,7 @@ impl Service {
             other => Error::start("run a box")(other.into()),
         })?;
         service.sweep_containers();
+        service.prune_on_schedule();
         Ok(service)
     }
 

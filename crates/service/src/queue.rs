@@ -1,4 +1,5 @@
-//! Who runs and who waits: bounded, first come first served for each user, and in turns between users.
+//! Who runs and who waits: bounded, first come first served for each user, and in turns between users. One user cannot
+//! take all the room there is to wait: whoever has nobody waiting always finds a place for one.
 //!
 //! [`Line`] is the rule, without a clock or a lock: whenever somebody can run, nobody waits who could have. [`Turns`] is
 //! the line that tasks stand in; a [`Slot`] is the right to run, given back when it is dropped.
@@ -56,7 +57,8 @@ impl Line {
             *self.running.entry(user.clone()).or_default() += 1;
             return Entered::Running;
         }
-        if self.waiting() >= self.bounds.waiting as usize {
+        let is_full = self.waiting() >= self.bounds.waiting as usize;
+        if is_full && (self.waiting.contains_key(user) || self.bounds.waiting == 0) {
             return Entered::Full;
         }
         let ticket = self.next;

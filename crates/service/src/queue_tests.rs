@@ -30,6 +30,11 @@ impl Model {
         self.running.len() < self.bounds.running as usize && own < self.bounds.running_per_user as usize
     }
 
+    fn is_full_for(&self, user: usize) -> bool {
+        let has_one = self.waiting.iter().any(|(_, other)| *other == user);
+        self.waiting.len() >= self.bounds.waiting as usize && (has_one || self.bounds.waiting == 0)
+    }
+
     fn call(&mut self) -> Vec<Ticket> {
         let mut called = Vec::new();
         while let Some(user) = self.turns.iter().copied().find(|user| self.has_room(*user)) {
@@ -75,7 +80,7 @@ proptest! {
                         prop_assert_eq!(entered, Entered::Running);
                         at_once -= 1;
                         model.running.push((at_once, number));
-                    } else if model.waiting.len() >= model.bounds.waiting as usize {
+                    } else if model.is_full_for(number) {
                         prop_assert_eq!(entered, Entered::Full);
                     } else {
                         let Entered::Waiting(ticket) = entered else { return Err(TestCaseError::fail("must wait")) };
@@ -120,6 +125,17 @@ fn one_user_with_many_does_not_keep_another_waiting() {
     let Entered::Waiting(first) = own[0] else { panic!("somebody runs") };
     assert_eq!(line.release(&many), [first]);
     assert_eq!(line.release(&many), [late]);
+}
+
+#[test]
+fn one_user_with_many_does_not_take_all_the_room() {
+    let mut line = Line::new(Bounds { running: 1, running_per_user: 1, waiting: 3 });
+    let (many, one) = (user(0), user(1));
+    assert_eq!(line.enter(&many), Entered::Running);
+    while line.enter(&many) != Entered::Full {}
+    assert_eq!(line.waiting(), 3);
+    assert!(matches!(line.enter(&one), Entered::Waiting(_)), "somebody else takes all the room");
+    assert_eq!((line.enter(&one), line.enter(&many)), (Entered::Full, Entered::Full));
 }
 
 #[tokio::test]

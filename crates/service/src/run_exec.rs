@@ -239,8 +239,8 @@ impl Exec {
             told,
             duration: Some(outcome.as_ref().map_or_else(|| began.elapsed(), |outcome| outcome.duration)),
             protections,
-            cpu: outcome.as_ref().map(|outcome| outcome.usage.cpu),
-            peak_memory_bytes: outcome.as_ref().map(|outcome| outcome.usage.peak_memory_bytes),
+            cpu: outcome.as_ref().and_then(|outcome| outcome.usage.cpu),
+            peak_memory_bytes: outcome.as_ref().and_then(|outcome| outcome.usage.peak_memory_bytes),
             stdout,
             stderr,
         }

@@ -11,9 +11,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use executor::{Executor, Privilege};
 use record::{AgentId, Exec, ExecId, Store, Timestamp, UserId};
+use tokio::task::JoinHandle;
 use workspace::{Owner, Workspaces};
 
 use crate::error::Error;
+use crate::fixed::Fixed;
+use crate::health::Looked;
 use crate::live::Registry;
 use crate::metrics::Counters;
 use crate::open::Auth;
@@ -33,6 +36,7 @@ pub struct Service {
 
 pub(crate) struct Inner {
     pub(crate) auth: Auth,
+    pub(crate) fixed: Fixed,
     pub(crate) store: Store,
     pub(crate) workspaces: Arc<Workspaces>,
     pub(crate) workspaces_path: PathBuf,
@@ -44,7 +48,10 @@ pub(crate) struct Inner {
     pub(crate) turns: Arc<Turns>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) counters: Counters,
+    pub(crate) looked: tokio::sync::Mutex<Option<Looked>>,
     pub(crate) uids: Mutex<HashMap<(UserId, AgentId), u32>>,
+    /// The task that removes what is old.
+    pub(crate) pruner: Mutex<Option<JoinHandle<()>>>,
     /// Held as long as the server lives: one server for one data directory.
     pub(crate) _lock: File,
 }

@@ -1,32 +1,37 @@
-//! What an operator sets while the server runs: one document, kept in the record, changed by merging into it.
+//! The settings in force: what an operator has stored in the record, and over it what was fixed when the server started.
 //!
-//! A document is read strictly before it is saved, so that what is stored can always be served. A `null` takes a key back to
-//! its default. The roots of workspaces and skills, and docker's client, count from the next start on.
+//! A document is read strictly before it is saved, so that what is stored can always be served. The roots of workspaces and
+//! skills, and docker's client, count from the next start on.
 
-use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use executor::docker::paths::{self, Platform, Roots, RuntimeMode, WorkspaceRoot};
-use policy::{ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, Layer, LayerName, QueuedExecs, check_settings};
-use record::{Saved, Store};
+use policy::{
+    AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays, Layer, LayerName, QueuedExecs,
+    check_settings,
+};
+use record::Store;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::error::Error;
-use crate::principal::Principal;
+use crate::fixed::Fixed;
 use crate::queue::Bounds;
-use crate::service::{Service, now};
 
 /// Stands for the usual root where that is not known.
 const UNKNOWN: &str = "/workspaces";
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The settings in force.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    version: i64,
-    document: Value,
+    pub(crate) version: i64,
+    /// What is stored.
+    pub(crate) document: Value,
     pub(crate) operator: Layer,
     pub(crate) sandbox: Sandbox,
     pub(crate) skills_root: Option<String>,
+    pub(crate) retention: Retention,
     pub(crate) image: DockerImage,
 }
 
@@ -35,6 +40,7 @@ pub(crate) struct Settings {
 struct Document {
     sandbox: Sandbox,
     skills: SkillsPart,
+    retention: Retention,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -45,9 +51,9 @@ pub(crate) struct Sandbox {
     pub(crate) runtime_mode: Option<String>,
     pub(crate) docker: DockerPart,
     limits: Option<Layer>,
-    max_concurrent_execs: ConcurrentExecs,
-    max_concurrent_execs_per_user: ConcurrentExecsPerUser,
-    max_queued_execs: QueuedExecs,
+    pub(crate) max_concurrent_execs: ConcurrentExecs,
+    pub(crate) max_concurrent_execs_per_user: ConcurrentExecsPerUser,
+    pub(crate) max_queued_execs: QueuedExecs,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -64,22 +70,43 @@ struct SkillsPart {
     root: Option<String>,
 }
 
+/// How long what is over is kept; for ever where nothing is said.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Retention {
+    pub(crate) execs_days: Option<ExecsKeptDays>,
+    pub(crate) audit_days: Option<AuditKeptDays>,
+}
+
+impl Retention {
+    pub(crate) fn execs(self) -> Option<Duration> {
+        self.execs_days.map(|days| DAY * days.get())
+    }
+
+    pub(crate) fn audit(self) -> Option<Duration> {
+        self.audit_days.map(|days| DAY * days.get())
+    }
+}
+
 impl Settings {
-    pub(crate) async fn load(store: &Store) -> Result<Self, Error> {
+    pub(crate) async fn load(store: &Store, fixed: &Fixed) -> Result<Self, Error> {
         match store.settings().await? {
-            None => Self::read(0, Value::Object(Map::new())),
-            Some(saved) => Self::read(saved.version, saved.document),
+            None => Self::read(0, Value::Object(Map::new()), fixed),
+            Some(saved) => Self::read(saved.version, saved.document, fixed),
         }
     }
 
-    fn read(version: i64, document: Value) -> Result<Self, Error> {
-        let read = Document::deserialize(&document).map_err(|error| Error::invalid(format!("settings: {error}")))?;
+    pub(crate) fn read(version: i64, document: Value, fixed: &Fixed) -> Result<Self, Error> {
+        let mut whole = document.clone();
+        merge(&mut whole, &fixed.document());
+        let read = Document::deserialize(&whole).map_err(|error| Error::invalid(format!("settings: {error}")))?;
         let limits = read.sandbox.limits.clone().unwrap_or(Layer::new(LayerName::Settings));
         let operator = check_settings(limits).map_err(|denial| Error::invalid(denial.message))?;
         // A root that no server could start with is not saved.
         read.sandbox.root(UNKNOWN).map_err(|error| Error::invalid(error.to_string()))?;
         let image = read.sandbox.docker.image.as_deref().unwrap_or(executor::docker::DEFAULT_IMAGE).parse()?;
-        Ok(Self { version, document, operator, skills_root: read.skills.root, sandbox: read.sandbox, image })
+        let Document { sandbox, skills, retention } = read;
+        Ok(Self { version, document, operator, skills_root: skills.root, sandbox, retention, image })
     }
 
     pub(crate) fn bounds(&self) -> Bounds {
@@ -88,30 +115,6 @@ impl Settings {
             running_per_user: self.sandbox.max_concurrent_execs_per_user.get(),
             waiting: self.sandbox.max_queued_execs.get(),
         }
-    }
-
-    /// Every key with its value in force; handed back, it changes nothing.
-    fn show(&self) -> Value {
-        let layers = crate::order::layers(self.operator.clone(), vec![]);
-        let limits = policy::merge(&layers).map(|effective| json!(effective.limits)).unwrap_or_default();
-        let sandbox = &self.sandbox;
-        json!({
-            "sandbox": {
-                "workspace_root_win": sandbox.workspace_root_win,
-                "workspace_root_wsl": sandbox.workspace_root_wsl,
-                "runtime_mode": sandbox.mode(),
-                "docker": {
-                    "cli_path": sandbox.docker.cli_path,
-                    "context": sandbox.docker.context,
-                    "image": self.image.as_str(),
-                },
-                "limits": limits,
-                "max_concurrent_execs": sandbox.max_concurrent_execs,
-                "max_concurrent_execs_per_user": sandbox.max_concurrent_execs_per_user,
-                "max_queued_execs": sandbox.max_queued_execs,
-            },
-            "skills": { "root": self.skills_root },
-        })
     }
 }
 
@@ -126,7 +129,7 @@ impl Sandbox {
         paths::workspace_root(self.mode().parse::<RuntimeMode>()?, here(), roots, paths::by_rule)
     }
 
-    fn mode(&self) -> &str {
+    pub(crate) fn mode(&self) -> &str {
         self.runtime_mode.as_deref().unwrap_or("auto")
     }
 }
@@ -137,47 +140,8 @@ pub(crate) fn here() -> Platform {
     if release.contains("microsoft") { Platform::Wsl } else { Platform::Linux }
 }
 
-impl Service {
-    pub async fn settings(&self, by: &Principal) -> Result<Value, Error> {
-        by.require_operator("see the settings")?;
-        Ok(self.settings_now().show())
-    }
-
-    /// Merges into what is set, saves, and applies. Gives all settings as they then are.
-    pub async fn change_settings(&self, by: &Principal, patch: Value) -> Result<Value, Error> {
-        by.require_operator("change the settings")?;
-        if !patch.is_object() {
-            return Err(Error::invalid("settings must be an object"));
-        }
-        loop {
-            // Somebody may have saved elsewhere: what is merged into is what is stored.
-            let current = Settings::load(&self.inner.store).await?;
-            let mut document = current.document;
-            merge(&mut document, &patch);
-            let mut changed = Settings::read(current.version, document)?;
-            let saved = self.inner.store.save_settings(&changed.document, current.version, now(), by.caller()).await?;
-            match saved {
-                Saved::Conflict { .. } => {}
-                Saved::Recorded { version } => {
-                    changed.version = version;
-                    return Ok(self.apply(changed).show());
-                }
-            }
-        }
-    }
-
-    /// The newest version stays, in whatever order two changes get here.
-    fn apply(&self, changed: Settings) -> Arc<Settings> {
-        let mut settings = self.inner.settings.write().unwrap_or_else(PoisonError::into_inner);
-        if changed.version > settings.version {
-            *settings = Arc::new(changed);
-            self.inner.turns.set_bounds(settings.bounds());
-        }
-        settings.clone()
-    }
-}
-
-fn merge(document: &mut Value, patch: &Value) {
+/// Puts a change over a document. A `null` takes a key back to its default.
+pub(crate) fn merge(document: &mut Value, patch: &Value) {
     let Value::Object(changes) = patch else {
         *document = patch.clone();
         return;
@@ -198,16 +162,9 @@ fn merge(document: &mut Value, patch: &Value) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use serde_json::json;
 
-    #[test]
-    fn what_is_shown_changes_nothing_when_it_is_handed_back() {
-        let settings = Settings::read(1, json!({"sandbox": {"limits": {"timeout_ms": 5000}}})).unwrap();
-        let mut document = settings.document.clone();
-        merge(&mut document, &settings.show());
-        assert_eq!(Settings::read(1, document).unwrap().show(), settings.show());
-        assert_eq!(settings.show()["sandbox"]["limits"]["timeout_ms"], 5000);
-    }
+    use super::*;
 
     #[test]
     fn null_takes_back_and_objects_merge() {
@@ -227,8 +184,11 @@ mod tests {
             json!({"sandbox": {"runtime_mode": "mac"}}),
             json!({"sandbox": {"docker": {"image": "-v"}}}),
             json!({"sandbox": 1}),
+            json!({"retention": {"execs_days": 0}}),
+            json!({"retention": {"days": 1}}),
         ] {
-            assert!(matches!(Settings::read(0, wrong), Err(Error::InvalidArgument { .. })));
+            let read = Settings::read(0, wrong, &Fixed::default());
+            assert!(matches!(read, Err(Error::InvalidArgument { .. })));
         }
     }
 }

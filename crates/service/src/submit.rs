@@ -59,13 +59,18 @@ impl Service {
                 return Err(Error::Runtime { message: "nobody can be asked to approve this".to_owned() });
             }
         };
-        let admission = self.inner.turns.enter(&order.user_id).ok_or(Error::QueueFull)?;
+        let key = order.idempotency.as_ref().map(|known| (order.caller.clone(), known.key.clone()));
+        let live = Arc::new(Live::new(exec_id.clone(), order.user_id.clone(), order.agent_id.clone(), key));
+        // Before the line, so that whoever finds the line full because of this one also finds this one.
+        let registration = self.inner.registry.register(live.clone())?;
+        let Some(admission) = self.inner.turns.enter(&order.user_id) else {
+            drop(registration);
+            return self.repeated(&order).await?.ok_or(Error::QueueFull);
+        };
         let start = match &admission {
             Admission::Now(_) => Start::Running { started_at: now() },
             Admission::Later(_) => Start::Queued,
         };
-        let live = Arc::new(Live::new(exec_id.clone(), order.user_id.clone(), order.agent_id.clone()));
-        let registration = self.inner.registry.register(live.clone())?;
         let intent = order.intent(exec_id, json!(effective), start);
         let (answer, answered) = oneshot::channel();
         let exec = Exec { service: self.clone(), order, owner, intent, live, registration, limits: effective.limits };
@@ -87,11 +92,28 @@ impl Service {
                 exec_id
             }
             Intent::Known { exec_id, body_digest } => {
-                order.check_same(body_digest)?;
-                exec_id
+                let known = self.known(order, exec_id, body_digest).await?;
+                match known.status {
+                    Status::PolicyDenied => known.exec_id,
+                    // What was allowed and has happened is answered with, also where it would not be allowed now.
+                    _ => return Ok(known),
+                }
             }
         };
         Err(Error::Denied { denial: Box::new(denial), exec_id })
+    }
+
+    /// The exec that this order's key already stands for, without a new intent.
+    async fn repeated(&self, order: &Order) -> Result<Option<Submitted>, Error> {
+        let Some(idempotency) = &order.idempotency else { return Ok(None) };
+        // Of several, one may be recorded while the others are being refused as this one is: none is overlooked.
+        while let Some(live) = self.inner.registry.find_intending(&order.caller, &idempotency.key) {
+            live.intended().await;
+        }
+        match self.inner.store.known(&order.caller, &idempotency.key).await? {
+            Some((exec_id, digest)) => self.known(order, exec_id, digest).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     pub(crate) async fn known(&self, order: &Order, exec_id: ExecId, digest: Digest) -> Result<Submitted, Error> {

@@ -1,43 +1,28 @@
 //! An exec as callers see it, with the names that the interface has; serialises as that.
 
-use record::{AgentId, Ending, Exec, ExecId, Kept, NewExec, Reason, Start, Status, Summary, Timestamp, UserId};
+use record::{Ending, Exec, Kept, NewExec, Reason, Start, Summary};
 use serde::Serialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::error::Error;
 use crate::outcome::{BACKEND_UNAVAILABLE, INVALID_ARGUMENT, RUNTIME_ERROR};
 
-/// One line of a list.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ExecSummary {
-    pub exec_id: ExecId,
-    pub user_id: UserId,
-    pub agent_id: AgentId,
-    pub project_id: String,
-    pub task_id: Option<String>,
-    pub conversation_id: Option<String>,
-    pub skill_id: Option<String>,
-    pub backend: String,
-    pub status: Status,
-    pub exit_code: Option<i32>,
-    pub created_at: Timestamp,
-    pub started_at: Option<Timestamp>,
-    pub ended_at: Option<Timestamp>,
-    pub duration_ms: Option<u64>,
-    pub artifacts_path: String,
-}
-
 /// Everything that callers can know of one exec.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ExecView {
     #[serde(flatten)]
-    pub summary: ExecSummary,
+    pub summary: Summary,
     pub image: Option<String>,
     pub cmd: String,
     pub args: Vec<String>,
     pub cwd: String,
     pub env_keys: Vec<String>,
+    /// The policy in force, and for each limit the layer that set it
+    #[schema(value_type = Object)]
     pub policy_snapshot: Value,
+    /// What held the box, each with its state
+    #[schema(value_type = Option<Vec<Object>>)]
     pub protections: Option<Value>,
     pub error_reason: Option<Reason>,
     pub stdout_truncated: bool,
@@ -45,9 +30,11 @@ pub struct ExecView {
     pub usage: Usage,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+/// What is not known is null.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Usage {
     pub cpu_ms: Option<u64>,
+    /// The most memory that the box had at once
     pub max_rss_bytes: Option<u64>,
 }
 
@@ -73,7 +60,7 @@ impl ExecView {
             Start::Queued | Start::AwaitingApproval | Start::Denied(_) => None,
         };
         Self {
-            summary: ExecSummary {
+            summary: Summary {
                 exec_id: exec.exec_id.clone(),
                 user_id: exec.user_id.clone(),
                 agent_id: exec.agent_id.clone(),
@@ -117,32 +104,10 @@ impl ExecView {
     }
 }
 
-impl From<Summary> for ExecSummary {
-    fn from(summary: Summary) -> Self {
-        Self {
-            exec_id: summary.exec_id,
-            user_id: summary.user_id,
-            agent_id: summary.agent_id,
-            project_id: summary.project_id,
-            task_id: summary.task_id,
-            conversation_id: summary.conversation_id,
-            skill_id: summary.skill_id,
-            backend: summary.backend,
-            status: summary.status,
-            exit_code: summary.exit_code,
-            created_at: summary.created_at,
-            started_at: summary.started_at,
-            ended_at: summary.ended_at,
-            duration_ms: summary.duration_ms,
-            artifacts_path: summary.artifacts_path,
-        }
-    }
-}
-
 impl From<Exec> for ExecView {
     fn from(exec: Exec) -> Self {
         Self {
-            summary: exec.summary.into(),
+            summary: exec.summary,
             image: exec.image,
             cmd: exec.cmd,
             args: exec.args,

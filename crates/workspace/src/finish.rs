@@ -21,9 +21,10 @@ pub(crate) const META: &str = "meta.json";
 pub(crate) const MANIFEST: &str = "manifest.json";
 
 /// One file among the artifacts of an exec.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ArtifactFile {
     /// Relative to `artifacts/<exec_id>/`.
+    #[schema(value_type = String)]
     pub path: RelativePath,
     pub size: u64,
     /// The sha256, in hexadecimal.

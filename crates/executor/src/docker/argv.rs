@@ -13,6 +13,7 @@ use super::daemon::{Daemon, Runtime};
 use super::instance::Instance;
 use super::name::ContainerName;
 use crate::error::Error;
+use crate::python::Python;
 use crate::{etc, limits};
 
 const MIB: u64 = 1024 * 1024;
@@ -41,11 +42,12 @@ pub(crate) struct Particulars<'a> {
     pub(crate) instance: &'a Instance,
     pub(crate) runtime: Runtime,
     pub(crate) environment: &'a Path,
+    pub(crate) python: Python,
 }
 
 /// The whole command line after `docker`.
 pub(crate) fn argv(grant: &Grant, daemon: &Daemon, particulars: &Particulars<'_>) -> Result<Vec<OsString>, Error> {
-    let Particulars { name, instance, runtime, environment } = particulars;
+    let Particulars { name, instance, runtime, environment, python } = particulars;
     let Root::Docker(image) = grant.root() else {
         return Err(Error::NotForDocker("a root file system that is not a docker image"));
     };
@@ -71,7 +73,7 @@ pub(crate) fn argv(grant: &Grant, daemon: &Daemon, particulars: &Particulars<'_>
     // An image's own entry point would run before, and around, the command that was granted.
     words.extend(["--entrypoint=", "--no-healthcheck", "--log-driver=none", "--"].map(Into::into));
     words.push(image.as_str().into());
-    words.extend(grant.argv().iter().cloned());
+    words.extend(python.argv(grant.argv()).map(Into::into));
     Ok(words)
 }
 

@@ -13,6 +13,7 @@ use crate::docker::daemon::{Daemon, Runtime, pretend};
 use crate::docker::instance::Instance;
 use crate::docker::name::ContainerName;
 use crate::error::Error;
+use crate::python::Python;
 
 fn mounts() -> ProjectMounts {
     ProjectMounts {
@@ -60,7 +61,7 @@ fn words(grant: &Grant, daemon: &Daemon, runtime: Runtime) -> Result<String, Err
     let name = ContainerName::of_exec("e_0123456789abcdef")?;
     let instance = Instance::pretend();
     let environment = Path::new("/proc/7/fd/9");
-    let particulars = Particulars { name: &name, instance: &instance, runtime, environment };
+    let particulars = Particulars { name: &name, instance: &instance, runtime, environment, python: Python::AsNamed };
     let words = argv(grant, daemon, &particulars)?;
     Ok(words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join("\n"))
 }

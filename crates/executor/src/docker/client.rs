@@ -10,7 +10,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 /// What the client needs of our environment to find its settings and its daemon. No proxy is among them, see `argv`.
@@ -128,8 +128,14 @@ impl Process {
     async fn answer(&mut self) -> Result<String, CallFailure> {
         let (mut answer, mut complaint) = (Vec::new(), Vec::new());
         if let Some((_, stdout, stderr)) = self.take_streams() {
-            let (mut stdout, mut stderr) = (stdout.take(LONGEST_ANSWER), stderr.take(LONGEST_COMPLAINT));
-            let read = tokio::try_join!(stdout.read_to_end(&mut answer), stderr.read_to_end(&mut complaint));
+            // Each pipe is closed when enough of it was read: a client that has more to say ends, instead of waiting.
+            async fn read(pipe: impl AsyncRead + Unpin, longest: u64, into: &mut Vec<u8>) -> std::io::Result<usize> {
+                pipe.take(longest).read_to_end(into).await
+            }
+            let read = tokio::try_join!(
+                read(stdout, LONGEST_ANSWER, &mut answer),
+                read(stderr, LONGEST_COMPLAINT, &mut complaint)
+            );
             read.map_err(CallFailure::NotStarted)?;
         }
         let status = self.wait().await.map_err(CallFailure::NotStarted)?;
@@ -179,6 +185,12 @@ mod tests {
         assert!(matches!(refused, Err(CallFailure::Refused(words)) if words == "no"));
         let missing = client("/nonexistent/docker").call(["version"], Duration::from_secs(10)).await;
         assert!(matches!(missing, Err(CallFailure::NotStarted(_))));
+    }
+
+    #[tokio::test]
+    async fn whoever_says_too_much_ends_at_once() {
+        let endless = client("/usr/bin/yes").call::<&str>([], Duration::from_secs(60)).await;
+        assert!(matches!(endless, Err(CallFailure::Refused(words)) if words.is_empty()));
     }
 
     #[tokio::test]

@@ -21,9 +21,10 @@ use super::launch::{Shared, unavailable};
 use super::name::ContainerName;
 use super::pulse::{self, Beat};
 use super::sweep;
+use super::usage::Meter;
 use super::words::{NotStarted, Words};
 use crate::error::Error;
-use crate::outcome::{Ending, Outcome, Usage};
+use crate::outcome::{Ending, Outcome};
 use crate::running::Streams;
 
 /// How long a box may take to obey SIGTERM.
@@ -48,6 +49,7 @@ pub struct RunningContainer {
     process: Process,
     words: Words,
     followed: Option<Followed>,
+    meter: Meter,
     beat: Arc<Beat>,
     began: Instant,
     time_limit: Option<Duration>,
@@ -142,6 +144,7 @@ impl RunningContainer {
         let time_limit = (time_limit_ms != policy::UNLIMITED).then(|| Duration::from_millis(time_limit_ms));
         let command = grant.argv().first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
         let ordered = Arc::new(watch::Sender::new(Ordered::Nothing));
+        let meter = Meter::begin(followed.watch());
         shared.unremoved.fetch_add(1, Ordering::AcqRel);
         let handle = ContainerHandle { shared, name: followed.name().clone(), ordered };
         Ok(RunningContainer {
@@ -150,6 +153,7 @@ impl RunningContainer {
             process,
             words,
             followed: Some(followed),
+            meter,
             beat,
             began: Instant::now(),
             time_limit,
@@ -263,8 +267,7 @@ impl RunningContainer {
             ending: if timed_out { Ending::TimedOut } else { ending },
             out_of_memory: story.memory == Memory::RanOut,
             duration: ended.saturating_duration_since(self.began),
-            // The daemon forgets what a container used when it removes it.
-            usage: Usage::default(),
+            usage: self.meter.read().await,
             protections: std::mem::take(&mut self.protections),
             steps: Vec::new(),
         })

@@ -6,6 +6,8 @@
 //! lost that a living daemon knows; a daemon that died knows nothing, and then there is no end to read of.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +17,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::client::Client;
+use super::client::{Client, Process, command};
 use super::name::ContainerName;
 
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
@@ -23,12 +25,34 @@ const AGAIN_AFTER: Duration = Duration::from_millis(250);
 /// What is known of one container.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Story {
+    pub(crate) id: Option<ContainerId>,
     pub(crate) started: Option<Instant>,
     pub(crate) ended: Option<Instant>,
     pub(crate) memory: Memory,
     /// Somebody sent a signal through docker.
     pub(crate) signals: u32,
     pub(crate) removed: bool,
+}
+
+/// The daemon's own name for a container: 64 hexadecimal digits, which nobody else has a say in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ContainerId([u8; 32]);
+
+impl ContainerId {
+    fn read(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        let is_one = text.len() == 64 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        for (index, byte) in bytes.iter_mut().enumerate().filter(|_| is_one) {
+            *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
+        }
+        is_one.then_some(Self(bytes))
+    }
+}
+
+impl fmt::Display for ContainerId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -90,6 +114,11 @@ impl Followed {
         &self.name
     }
 
+    /// The story as it goes on.
+    pub(crate) fn watch(&self) -> watch::Receiver<Story> {
+        self.story.clone()
+    }
+
     /// The story when this part of it is told, or what there is of it when patience ends.
     pub(crate) async fn until(&self, told: impl FnMut(&Story) -> bool, patience: Duration) -> Story {
         let mut story = self.story.clone();
@@ -111,14 +140,32 @@ impl Drop for Followed {
     }
 }
 
+/// A client that ends with us. One that follows events would otherwise wait for the next one of a maker that is dead: so
+/// a shell waits for the end of a pipe that only we hold open. It holds nothing of the client's, whose end shows at once.
+fn start_tied<'a>(client: &Client, words: impl Iterator<Item = &'a str>) -> std::io::Result<Process> {
+    const SCRIPT: &str = r#"
+exec 3<&0 </dev/null
+"$@" 3<&- &
+exec >&- 2>&-
+read -r nothing <&3
+kill -9 $!
+"#;
+    let mut shell = command(Path::new("/bin/sh"));
+    shell.args(["-c", SCRIPT, "ringwall-events"]).arg(&client.program);
+    shell.args(client.leading_words()).args(words);
+    shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    Process::start(shell)
+}
+
 async fn read(client: Client, label: String, stories: Stories) {
     loop {
         // Whatever the daemon remembers comes first: a container may be older than this stream.
         let words = ["events", "--since=1", "--filter=type=container", "--format={{json .}}"];
         let filter = format!("--filter=label={label}");
         let words = words.into_iter().chain([filter.as_str()]);
-        if let Ok(mut process) = client.start(words, Stdio::null())
-            && let Some((_, stdout, _)) = process.take_streams()
+        if let Ok(mut process) = start_tied(&client, words)
+            // Closed when this process ends, however it does.
+            && let Some((_alive, stdout, _)) = process.take_streams()
         {
             let mut lines = BufReader::new(stdout).lines();
             while let Ok(Some(line)) = lines.next_line().await {
@@ -141,6 +188,8 @@ struct Event {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Actor {
+    #[serde(rename = "ID")]
+    id: String,
     attributes: Attributes,
 }
 
@@ -156,6 +205,7 @@ fn tell(stories: &Stories, event: &Event, now: Instant) {
     let Some((_, story)) = found else { return };
     story.send_if_modified(|story| {
         let before = *story;
+        story.id = story.id.or_else(|| ContainerId::read(&event.actor.id));
         match event.action.as_str() {
             "start" => story.started = story.started.or(Some(now)),
             "oom" => story.memory = Memory::RanOut,
@@ -183,6 +233,35 @@ mod tests {
         serde_json::from_str(&text).unwrap()
     }
 
+    #[test]
+    fn an_id_has_one_form() {
+        let good = "0123456789abcdef".repeat(4);
+        assert_eq!(ContainerId::read(&good).map(|id| id.to_string()), Some(good.clone()));
+        for bad in ["", "1", "../../../../etc", &good[1..], &format!("{good}0"), &good.replace('a', "/")] {
+            assert_eq!(ContainerId::read(bad), None, "{bad}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_hears_nothing_ends_with_us() {
+        use tokio::io::AsyncReadExt;
+        let client = Client { program: "/bin/sh".into(), context: None };
+        let mut process = start_tied(&client, ["-c", "echo begun; exec sleep 1000"].into_iter()).unwrap();
+        let (alive, mut stdout, _) = process.take_streams().unwrap();
+        let mut begun = [0; 6];
+        stdout.read_exact(&mut begun).await.unwrap();
+        drop(alive);
+        assert_eq!(stdout.read_to_end(&mut Vec::new()).await.unwrap(), 0, "nobody writes any more");
+        process.wait().await.unwrap();
+        let mut process = start_tied(&client, ["-c", "exit 3"].into_iter()).unwrap();
+        let (_alive, mut stdout, _) = process.take_streams().unwrap();
+        assert_eq!(
+            stdout.read_to_end(&mut Vec::new()).await.unwrap(),
+            0,
+            "its own end shows, although the shell waits"
+        );
+    }
+
     #[tokio::test]
     async fn a_story_is_told_of_its_own_container_alone() {
         let events = Events::new(Client { program: "/bin/false".into(), context: None }, "a=b".to_owned());
@@ -195,6 +274,7 @@ mod tests {
         let story = one.until(|story| story.removed, Duration::from_secs(10)).await;
         assert!(story.started.is_some() && story.ended.is_some());
         assert_eq!((story.memory, story.signals), (Memory::RanOut, 1));
+        assert_eq!(story.id, None, "an id of another form names nothing");
         assert_eq!(*other.story.borrow(), Story::default());
         assert!(events.is_followed("ringwall-e_1"));
         drop(one);

@@ -22,7 +22,7 @@ use super::instance::Instance;
 use super::name::ContainerName;
 use super::pulse::{self, Pulse};
 use super::watcher::Watcher;
-use super::{protection, sweep};
+use super::{look, protection, sweep};
 use crate::error::Error;
 use crate::sources::{self, ProjectPlace, open_project};
 
@@ -54,6 +54,7 @@ pub(crate) struct Shared {
     pulse: Pulse,
     watcher: Watcher,
     daemon: Mutex<Option<Daemon>>,
+    pub(crate) pythons: look::Pythons,
     /// Our own files.
     data: Option<PathBuf>,
     /// Containers that may exist.
@@ -82,6 +83,7 @@ impl Docker {
             pulse: Pulse::new(client.clone()),
             watcher: Watcher::default(),
             daemon: Mutex::new(None),
+            pythons: look::Pythons::default(),
             data: sources::follow(data),
             unremoved: AtomicU64::new(0),
             sweeps: AtomicU64::new(0),
@@ -145,12 +147,13 @@ async fn launch(
     let protections = protection::protections(&daemon, runtime);
     protection::check(&grant, &protections, runtime)?;
     let environment = EnvironmentFile::new(&grant)?;
-    let particulars =
-        Particulars { name: &name, instance: &shared.instance, runtime, environment: &environment.path() };
-    let words = argv(&grant, &daemon, &particulars)?;
     let project = shared.open(&grant)?;
     check_working_directory(&grant, &project)?;
     shared.watcher.watch(&shared.client, &shared.instance.maker_label()).map_err(Error::StartWatcher)?;
+    let python = look::choose(shared, &grant, exec_id).await;
+    let (instance, environment_path) = (&shared.instance, environment.path());
+    let particulars = Particulars { name: &name, instance, runtime, environment: &environment_path, python };
+    let words = argv(&grant, &daemon, &particulars)?;
 
     let followed = shared.events.follow(&name);
     let beat = shared.pulse.listen();

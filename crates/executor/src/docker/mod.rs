@@ -15,12 +15,14 @@ mod environment;
 mod events;
 mod instance;
 mod launch;
+mod look;
 mod mirror;
 mod name;
 pub mod paths;
 mod protection;
 mod pulse;
 mod sweep;
+mod usage;
 mod watcher;
 mod words;
 

@@ -1,30 +1,20 @@
-//! A docker daemon that is started for these tests, stopped again, and can be made to fail.
+//! The daemon of these tests, with their images and the product's side of it.
 
-use std::fs::{File, Permissions};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+#[path = "../../../../tests/support/docker_daemon.rs"]
+mod started;
+
+use std::fs::File;
+use std::path::Path;
 
 use executor::docker::{Docker, DockerSettings};
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
+
+pub(crate) use started::{Daemon, wait_until};
 
 pub(crate) const IMAGE: &str = "ringwall-test:latest";
 /// Its maker wishes to run first, to be root, and to tell the exit code.
 pub(crate) const HOSTILE_IMAGE: &str = "ringwall-hostile:latest";
 const PROGRAMS: [&str; 15] =
     ["cat", "dd", "dmesg", "env", "false", "grep", "head", "id", "ls", "pwd", "sh", "sleep", "touch", "true", "yes"];
-const GLANCE: Duration = Duration::from_millis(50);
-const SOON: Duration = Duration::from_secs(60);
-
-#[derive(Debug)]
-pub(crate) struct Daemon {
-    process: Mutex<Child>,
-    directory: TempDir,
-    options: Vec<String>,
-}
 
 impl Daemon {
     pub(crate) fn start() -> Self {
@@ -32,15 +22,7 @@ impl Daemon {
     }
 
     pub(crate) fn start_with(options: &[String]) -> Self {
-        let directory = TempDir::with_prefix("ringwall-test-docker-").unwrap();
-        let options = options.to_vec();
-        let process = Mutex::new(spawn(directory.path(), &options));
-        let daemon = Daemon { process, directory, options };
-        // A client that asks our daemon and no other, however it is called.
-        let script = format!("#!/bin/sh\nexec docker --host unix://{} \"$@\"\n", daemon.path("socket").display());
-        std::fs::write(daemon.client(), script).unwrap();
-        std::fs::set_permissions(daemon.client(), Permissions::from_mode(0o755)).unwrap();
-        daemon.wait_until_ready();
+        let daemon = Self::launch(options);
         daemon.import(IMAGE, &[]);
         daemon.import(
             HOSTILE_IMAGE,
@@ -55,65 +37,9 @@ impl Daemon {
         daemon
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    pub(crate) fn client(&self) -> PathBuf {
-        self.path("docker")
-    }
-
     /// The product's side, with files of its own.
     pub(crate) fn docker(&self, data: &Path) -> Docker {
         Docker::new(DockerSettings { client: Some(self.client()), context: None }, data).unwrap()
-    }
-
-    /// What the client prints; a failure is the test's.
-    pub(crate) fn ask(&self, words: &[&str]) -> String {
-        let output = Command::new(self.client()).args(words).stdin(Stdio::null()).output().unwrap();
-        assert!(output.status.success(), "docker {words:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// The names of all containers, running or not.
-    pub(crate) fn containers(&self) -> Vec<String> {
-        self.ask(&["ps", "--all", "--format={{.Names}}"]).lines().map(str::to_owned).collect()
-    }
-
-    pub(crate) fn wait_until_gone(&self, name: &str) {
-        wait_until(&format!("{name} is gone"), || !self.containers().iter().any(|one| one == name));
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) {
-        let id = self.process().id();
-        kill_process(Pid::from_raw(i32::try_from(id).unwrap()).unwrap(), signal).unwrap();
-    }
-
-    /// Waits for the end of a daemon that was told to, and starts another in its place.
-    pub(crate) fn replace(&self) {
-        let mut process = self.process();
-        process.wait().unwrap();
-        *process = spawn(self.directory.path(), &self.options);
-        drop(process);
-        self.wait_until_ready();
-    }
-
-    pub(crate) fn wait_until_ended(&self) {
-        self.process().wait().unwrap();
-    }
-
-    fn process(&self) -> MutexGuard<'_, Child> {
-        self.process.lock().unwrap()
-    }
-
-    fn wait_until_ready(&self) {
-        wait_until("the daemon is ready", || {
-            let ended = self.process().try_wait().unwrap();
-            assert!(ended.is_none(), "dockerd ended: {}", std::fs::read_to_string(self.path("log")).unwrap());
-            let mut client = Command::new(self.client());
-            client.arg("version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            client.status().is_ok_and(|status| status.success())
-        });
     }
 
     fn import(&self, image: &str, changes: &[&str]) {
@@ -136,51 +62,5 @@ impl Daemon {
         words.extend(changes.iter().map(String::as_str));
         words.extend([archive.to_str().unwrap(), image]);
         self.ask(&words);
-    }
-}
-
-impl Drop for Daemon {
-    /// Asked first, so that it takes its own containerd, containers and mounts along; then made to.
-    fn drop(&mut self) {
-        let process = self.process.get_mut().unwrap();
-        if matches!(process.try_wait(), Ok(None)) {
-            let pid = Pid::from_raw(i32::try_from(process.id()).unwrap()).unwrap();
-            let _ = kill_process(pid, Signal::CONT);
-            let _ = kill_process(pid, Signal::TERM);
-        }
-        let began = Instant::now();
-        while matches!(process.try_wait(), Ok(None)) && began.elapsed() < SOON {
-            std::thread::sleep(GLANCE);
-        }
-        let _ = process.kill();
-        let _ = process.wait();
-        // One that was killed could not take its mounts along.
-        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-        let places = mounts.lines().rev().filter_map(|line| line.split(' ').nth(1));
-        for place in places.filter(|place| Path::new(place).starts_with(self.directory.path())) {
-            let _ = rustix::mount::unmount(place, rustix::mount::UnmountFlags::DETACH);
-        }
-    }
-}
-
-fn spawn(directory: &Path, options: &[String]) -> Child {
-    let path = |name: &str| directory.join(name);
-    let log = File::options().create(true).append(true).open(path("log")).unwrap();
-    // Should this process be killed, the daemon is told to end as well.
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "TERM", "dockerd", "--bridge=none", "--iptables=false", "--ip6tables=false"]);
-    command.args(["--ip-forward=false", "--ip-masq=false", "--log-level=error"]).args(options);
-    command.arg("--data-root").arg(path("data")).arg("--exec-root").arg(path("exec"));
-    command.arg("--pidfile").arg(path("pid")).arg("--host").arg(format!("unix://{}", path("socket").display()));
-    let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
-    started.expect("setpriv and dockerd are installed: scripts/setup test")
-}
-
-/// Looks again and again, for a state that nobody announces.
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < SOON, "waited too long until {what}");
-        std::thread::sleep(GLANCE);
     }
 }

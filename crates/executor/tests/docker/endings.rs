@@ -137,3 +137,22 @@ pub(crate) fn many_at_once(daemon: &Daemon) {
     });
     println!("eight containers in {:?}", began.elapsed());
 }
+
+/// A figure may be unknown, when the group was gone before it could be read, but it is never a wrong one.
+pub(crate) fn what_a_container_used_is_counted(daemon: &Daemon) {
+    let project = Project::new();
+    let docker = daemon.docker(project.data());
+    // About 50 MB at once, and some time of a processor.
+    let work = "dd if=/dev/zero of=/dev/null bs=50M count=20; i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done";
+    let wide = Wish { limits: vec![(Field::MemoryMb, 512)], ..Wish::default() };
+    let mut known = 0;
+    for _ in 0..5 {
+        let outcome = project.run(&docker, &wide, &["sh", "-c", work]).unwrap().outcome;
+        if let (Some(cpu), Some(peak)) = (outcome.usage.cpu, outcome.usage.peak_memory_bytes) {
+            known += 1;
+            assert!(cpu > Duration::from_millis(10) && cpu < Duration::from_secs(60), "{cpu:?}");
+            assert!(peak > 50 << 20 && peak <= 512 << 20, "{peak}");
+        }
+    }
+    assert!(known > 0, "the groups of this machine's daemon were never read");
+}

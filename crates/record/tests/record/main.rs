@@ -17,6 +17,8 @@ use crate::cluster::Cluster;
 use crate::place::Place;
 
 mod audit;
+#[path = "../../../../tests/support/postgres_cluster.rs"]
+#[expect(clippy::disallowed_methods, reason = "the server that is tested against is a program")]
 mod cluster;
 mod crash;
 mod endings;

@@ -24,9 +24,7 @@ impl Place {
     pub fn postgres(cluster: &Cluster) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("trial_{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let url = runtime.block_on(cluster.create_database(&name));
-        Self { database: Database::Postgres(url), directory: None }
+        Self { database: Database::Postgres(cluster.create_database(&name)), directory: None }
     }
 
     /// Another one of the same kind, beside this one.

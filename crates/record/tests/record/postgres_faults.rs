@@ -13,7 +13,7 @@ use crate::samples::event;
 pub async fn a_restart_is_survived(_: Place) {
     // On this thread, because the server is told to end with the thread that started it.
     let cluster = block_in_place(Cluster::start).unwrap();
-    let url = cluster.create_database("restarted").await;
+    let url = block_in_place(|| cluster.create_database("restarted"));
     let store = Store::open(Database::Postgres(url)).await.unwrap();
     store.append(event(1)).await.unwrap();
 

@@ -1,7 +1,7 @@
 //! What is old goes, and what stays still verifies.
 
 use futures::future::join_all;
-use record::{EndedAs, Error, Filter, Finding, Keep, Limit, Scope, Store};
+use record::{AuditFilter, EndedAs, Error, Filter, Finding, Keep, Limit, Scope, Store};
 
 use crate::place::{Place, assert_intact, verify};
 use crate::samples::{at, ended, event, exec_id, running};
@@ -69,9 +69,26 @@ pub async fn ended_execs_go(place: Place) {
             store.finish(&exec_id(number), record::Ending { ended_at, ..ended(EndedAs::Failed) }).await.unwrap();
         }
     }
-    assert_eq!(store.prune_execs(at(1_000), at(5_000), "owner").await.unwrap(), 5);
+    let mut seen = Vec::new();
+    let mut cursor = None;
+    loop {
+        let page = store.oldest(Limit::nearest(7), cursor).await.unwrap();
+        seen.extend(page.items.into_iter().map(|one| one.exec_id));
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, (0..20).map(exec_id).collect::<Vec<_>>());
+    // Also when all are named: the young and the unfinished stay.
+    assert_eq!(store.prune_execs(seen.clone(), at(1_000), at(5_000), "owner").await.unwrap(), 5);
+    assert_eq!(store.prune_execs(seen, at(1_000), at(5_000), "owner").await.unwrap(), 0);
     let left = store.list(&Filter::everything(Scope::All), Limit::nearest(100), None).await.unwrap().items;
     let numbers = (10..20).rev().chain((0..5).rev()).map(exec_id);
     assert_eq!(left.into_iter().map(|one| one.exec_id).collect::<Vec<_>>(), numbers.collect::<Vec<_>>());
+    let pruned = AuditFilter { action: Some("execs.pruned".to_owned()), ..AuditFilter::everything(Scope::All) };
+    let entries = store.audit(&pruned, Limit::nearest(10), None).await.unwrap().items;
+    assert_eq!(entries.len(), 1, "nothing is said of a removal that removed nothing");
+    assert!(entries[0].detail.contains("\"removed\":5"), "{}", entries[0].detail);
     assert_intact(&store).await;
 }

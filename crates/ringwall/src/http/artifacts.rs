@@ -4,14 +4,15 @@
 //! as they are read: a file is never in memory whole.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, State};
-use axum::http::{HeaderValue, header};
-use axum::response::Response;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use futures::stream;
 use serde::{Deserialize, Serialize};
 use service::{Artifacts, Observation, Principal, Stream};
@@ -21,11 +22,12 @@ use super::Door;
 use super::body::{Named, Words};
 use super::execs::exec_id;
 use super::problem::Problem;
+use super::range::{self, Part};
 
 const PIECE: u64 = 256 << 10;
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}/artifacts", tag = "artifacts", params(("id" = String, Path)),
-    responses((status = 200, description = "every file with its size and sha256", body = Object)))]
+    responses((status = 200, description = "every file with its size and sha256", body = Artifacts)))]
 pub(crate) async fn list(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -35,35 +37,88 @@ pub(crate) async fn list(
 }
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}/artifacts/{path}", tag = "artifacts",
-    params(("id" = String, Path), ("path" = String, Path)), responses((status = 200, description = "the file's bytes", content_type = "application/octet-stream", body = Vec<u8>)))]
+    params(
+        ("id" = String, Path),
+        ("path" = String, Path),
+        ("Range" = Option<String>, Header, description = "one part, as `bytes=0-99`, `bytes=100-` or `bytes=-100`"),
+        ("If-Range" = Option<String>, Header, description = "the ETag of what is there already; everything if it is another"),
+    ),
+    responses(
+        (status = 200, description = "the file's bytes", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 206, description = "the part of them that was asked for", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 416, description = "the part lies outside of the file"),
+    ))]
 pub(crate) async fn download(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
     Named((id, path)): Named<(String, String)>,
+    method: Method,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let (file, size) = door.service.artifact(&principal, &exec_id(&id)?, &path).await?;
-    let mut response = Response::new(Body::from_stream(pieces(file, size)));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    headers.insert(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
-    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(size));
+    let tag = tag(&file, size)?;
+    let part = if method == Method::GET { range::asked(&headers, size, &tag) } else { Part::Whole };
+    let (status, bytes, content_range) = match part {
+        Part::Whole => (StatusCode::OK, 0..size, None),
+        Part::Bytes(part) => {
+            let shown = format!("bytes {}-{}/{size}", part.start(), part.end());
+            (StatusCode::PARTIAL_CONTENT, *part.start()..part.end() + 1, Some(shown))
+        }
+        Part::Nowhere => {
+            let message = format!("the file has {size} bytes, and the part that was asked for lies outside of them");
+            let problem = Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, "RANGE_NOT_SATISFIABLE", message);
+            let mut response = problem.into_response();
+            set(&mut response, header::CONTENT_RANGE, &format!("bytes */{size}"));
+            return Ok(response);
+        }
+    };
+    let length = bytes.end - bytes.start;
+    let mut response = Response::new(Body::from_stream(pieces(file, bytes)));
+    *response.status_mut() = status;
+    for (name, value) in [
+        (header::CONTENT_TYPE, "application/octet-stream"),
+        (header::CONTENT_DISPOSITION, "attachment"),
+        (header::ACCEPT_RANGES, "bytes"),
+        (header::ETAG, &tag),
+        (header::CONTENT_LENGTH, &length.to_string()),
+    ] {
+        set(&mut response, name, value);
+    }
+    if let Some(shown) = content_range {
+        set(&mut response, header::CONTENT_RANGE, &shown);
+    }
     Ok(response)
 }
 
+fn set(response: &mut Response, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, value);
+    }
+}
+
+/// Another one whenever the file is another, or has grown: a kept file is written once, and output only grows.
+fn tag(file: &File, size: u64) -> Result<String, Problem> {
+    let about = file.metadata().map_err(|error| {
+        tracing::error!(%error, "could not look at an artifact");
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "RUNTIME_ERROR", "the file cannot be read")
+    })?;
+    Ok(format!("\"{:x}-{size:x}-{:x}.{:x}\"", about.ino(), about.mtime(), about.mtime_nsec()))
+}
+
 /// Exactly as many bytes as were announced; a file that became shorter breaks the answer off.
-fn pieces(file: File, size: u64) -> impl stream::Stream<Item = std::io::Result<Bytes>> {
-    stream::try_unfold((Arc::new(file), 0), move |(file, offset)| async move {
-        if offset == size {
+fn pieces(file: File, bytes: Range<u64>) -> impl stream::Stream<Item = std::io::Result<Bytes>> {
+    stream::try_unfold((Arc::new(file), bytes), async |(file, bytes)| {
+        if bytes.is_empty() {
             return Ok(None);
         }
-        let wanted = PIECE.min(size - offset);
+        let (offset, wanted) = (bytes.start, PIECE.min(bytes.end - bytes.start));
         let reading = Arc::clone(&file);
         let piece = tokio::task::spawn_blocking(move || {
             let mut piece = vec![0; usize::try_from(wanted).unwrap_or_default()];
             reading.read_exact_at(&mut piece, offset).map(|()| piece)
         });
         let piece = piece.await.map_err(std::io::Error::other)??;
-        Ok(Some((Bytes::from(piece), (file, offset + wanted))))
+        Ok(Some((Bytes::from(piece), (file, offset + wanted..bytes.end))))
     })
 }
 
@@ -132,7 +187,7 @@ async fn output(
 }
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}/observation", tag = "artifacts", params(("id" = String, Path)),
-    responses((status = 200, description = "exit code, output and files, for a model to read", body = Object)))]
+    responses((status = 200, description = "exit code, output and files, for a model to read", body = Observation)))]
 pub(crate) async fn observation(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,

@@ -6,15 +6,14 @@ use axum::extract::{Extension, State};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use serde::Deserialize;
-use serde_json::Value;
-use service::{AuditFilter, Limit, Page, Principal, Scope};
+use service::{AuditFilter, Entry, Limit, Principal, Scope};
 use utoipa::IntoParams;
 
 use super::Door;
 use super::body::Words;
 use super::execs::{paged, parse};
 use super::problem::Problem;
-use crate::audit::report;
+use crate::audit::VerificationReport;
 
 const USUAL_PAGE: u64 = 100;
 
@@ -28,7 +27,7 @@ pub(crate) struct AuditWords {
 }
 
 #[utoipa::path(get, path = "/api/audit", tag = "audit", params(AuditWords),
-    responses((status = 200, description = "newest first; the next page's cursor is in X-Next-Cursor", body = Vec<Object>)))]
+    responses((status = 200, description = "newest first; the next page's cursor is in X-Next-Cursor", body = Vec<Entry>)))]
 pub(crate) async fn list(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -38,17 +37,16 @@ pub(crate) async fn list(
     let filter = AuditFilter { action: words.action, subject: words.subject, ..AuditFilter::everything(Scope::All) };
     let limit = Limit::nearest(words.limit.unwrap_or(USUAL_PAGE));
     let page = door.service.audit(&principal, filter, limit, parse(words.cursor.as_deref())?).await?;
-    let entries = page.items.iter().map(|entry| serde_json::from_str(&entry.to_json_line()).unwrap_or_default());
-    Ok(paged(Page::<Value> { items: entries.collect(), next: page.next }))
+    Ok(paged(page))
 }
 
 #[utoipa::path(post, path = "/api/audit/verify", tag = "audit",
-    responses((status = 200, description = "whether the chain holds, and what was found", body = Object)))]
+    responses((status = 200, description = "whether the chain holds, and what was found", body = VerificationReport)))]
 pub(crate) async fn verify(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
-) -> Result<Json<Value>, Problem> {
-    Ok(Json(report(&door.service.verify_audit(&principal, |_| {}).await?)))
+) -> Result<Json<VerificationReport>, Problem> {
+    Ok(Json(VerificationReport::from(&door.service.verify_audit(&principal, |_| {}).await?)))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::json;
 use super::problem::Problem;
 
 /// For the whole body, however it trickles.
@@ -45,7 +46,7 @@ pub(crate) async fn read_json(body: Body, largest: usize) -> Result<Value, Probl
             ));
         }
     };
-    serde_json::from_slice(&bytes).map_err(|error| Problem::invalid(format!("the body is not JSON: {error}")))
+    json::read(&bytes).map_err(|error| Problem::invalid(format!("the body is not JSON: {error}")))
 }
 
 fn is_about_length(error: &axum::Error) -> bool {
@@ -61,6 +62,10 @@ fn is_about_length(error: &axum::Error) -> bool {
 
 /// The body as the form that a route expects.
 pub(crate) fn shape<T: DeserializeOwned>(body: Value) -> Result<T, Problem> {
+    // A list of the members' values in their order would be taken for the object, though nobody published that form.
+    if !body.is_object() {
+        return Err(Problem::invalid("the body is malformed: it must be a JSON object"));
+    }
     serde_json::from_value(body).map_err(|error| Problem::invalid(format!("the body is malformed: {error}")))
 }
 
@@ -135,9 +140,22 @@ mod tests {
         assert_eq!(read("[1]", 3).await, Ok(json!([1])));
         assert_eq!(read("[12]", 3).await, Err("BODY_TOO_LARGE"));
         assert_eq!(read("[1", 3).await, Err("INVALID_ARGUMENT"));
+        assert_eq!(read(r#"{"a":1,"a":2}"#, 99).await, Err("INVALID_ARGUMENT"));
         let unannounced = || Body::from_stream(futures::stream::iter(["[1", ",2]"].map(Ok::<_, std::io::Error>)));
         assert_eq!(read_json(unannounced(), 5).await.unwrap(), json!([1, 2]));
         assert_eq!(read_json(unannounced(), 4).await.unwrap_err().code(), "BODY_TOO_LARGE");
+    }
+
+    #[test]
+    fn only_an_object_has_a_shape() {
+        #[derive(Debug, PartialEq, serde::Deserialize)]
+        struct Small {
+            x: u32,
+        }
+        assert_eq!(shape::<Small>(json!({ "x": 1 })).unwrap(), Small { x: 1 });
+        for odd in [json!([1]), json!(null), json!("x")] {
+            assert_eq!(shape::<Small>(odd).unwrap_err().code(), "INVALID_ARGUMENT");
+        }
     }
 
     #[test]

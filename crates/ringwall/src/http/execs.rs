@@ -12,7 +12,10 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use service::{ExecFilter, ExecId, ExecRequest, ExecView, Idempotency, Limit, Page, Principal, Submitted};
+use service::{
+    ExecFilter, ExecId, ExecRequest, ExecSummary, ExecView, Idempotency, Limit, Page, Principal, Reason, Status,
+    Submitted,
+};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Door;
@@ -74,16 +77,15 @@ pub(crate) struct TaskRef {
 /// An exec as its asker is answered.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ExecAnswer {
-    exec_id: String,
-    status: String,
+    exec_id: ExecId,
+    status: Status,
     exit_code: Option<i32>,
     artifacts_dir: String,
     stdout_path: &'static str,
     stderr_path: &'static str,
     stdout_truncated: bool,
     stderr_truncated: bool,
-    #[schema(value_type = Option<Object>)]
-    error_reason: Option<Value>,
+    error_reason: Option<Reason>,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -166,23 +168,21 @@ fn order(body: NewExec) -> Result<ExecRequest, Problem> {
 impl From<ExecView> for ExecAnswer {
     fn from(view: ExecView) -> Self {
         ExecAnswer {
-            exec_id: view.summary.exec_id.to_string(),
-            status: view.summary.status.to_string(),
+            exec_id: view.summary.exec_id,
+            status: view.summary.status,
             exit_code: view.summary.exit_code,
             artifacts_dir: view.summary.artifacts_path,
             stdout_path: "stdout.txt",
             stderr_path: "stderr.txt",
             stdout_truncated: view.stdout_truncated,
             stderr_truncated: view.stderr_truncated,
-            error_reason: view
-                .error_reason
-                .map(|reason| serde_json::json!({ "code": reason.code, "message": reason.message })),
+            error_reason: view.error_reason,
         }
     }
 }
 
 #[utoipa::path(get, path = "/sandbox/execs", tag = "execs", params(ListWords),
-    responses((status = 200, description = "newest first; the next page's cursor is in X-Next-Cursor", body = Vec<Object>)))]
+    responses((status = 200, description = "newest first; the next page's cursor is in X-Next-Cursor", body = Vec<ExecSummary>)))]
 pub(crate) async fn list(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -215,7 +215,7 @@ pub(crate) fn exec_id(text: &str) -> Result<ExecId, Problem> {
 }
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}", tag = "execs", params(("id" = String, Path)),
-    responses((status = 200, description = "everything that is known of it", body = Object)))]
+    responses((status = 200, description = "everything that is known of it", body = ExecView)))]
 pub(crate) async fn show(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,

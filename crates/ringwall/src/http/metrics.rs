@@ -6,19 +6,24 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use service::{Health, Metrics};
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 use super::Door;
 use super::body::Words;
 use super::problem::Problem;
 
 /// There is no door before a box has run, so whoever is answered is answered by a server that is ready.
-#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "it can run a box", body = Object)))]
-pub(crate) async fn healthz() -> Json<Value> {
-    Json(json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION") }))
+#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "it can run a box", body = Ready)))]
+pub(crate) async fn healthz() -> Json<Ready> {
+    Json(Ready { status: "ok", version: env!("CARGO_PKG_VERSION") })
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Ready {
+    status: &'static str,
+    version: &'static str,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -29,7 +34,7 @@ pub(crate) struct HealthWords {
 }
 
 #[utoipa::path(get, path = "/sandbox/health", tag = "server", params(HealthWords),
-    responses((status = 200, description = "backends, paths and what holds", body = Object)))]
+    responses((status = 200, description = "backends, paths and what holds", body = Health)))]
 pub(crate) async fn health(
     State(door): State<Door>,
     Words(words): Words<HealthWords>,
@@ -42,7 +47,7 @@ pub(crate) async fn health(
     Ok(Json(door.service.health(probe).await))
 }
 
-#[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, description = "Prometheus' text form", body = String)))]
+#[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, description = "Prometheus' text form", content_type = "text/plain", body = String)))]
 pub(crate) async fn metrics(State(door): State<Door>) -> impl IntoResponse {
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     (kind, exposition(&door.service.metrics()))

@@ -2,7 +2,8 @@
 //!
 //! Every request passes the gate (its id, the host and origin check, the log), then, by the table of routes, the question
 //! who is asking, then one handler. Reading order: what arrives (`connections`, `gate`, `host_check`), who may
-//! (`routes`, `access`), what requests bring and how problems are told (`body`, `problem`), then one file per family.
+//! (`routes`, `access`), what requests bring and how problems are told (`body`, `json`, `range`, `problem`), then one
+//! file per family.
 
 mod connections;
 mod gate;
@@ -12,7 +13,9 @@ mod access;
 mod routes;
 
 mod body;
+mod json;
 mod problem;
+mod range;
 
 mod artifacts;
 mod audit;

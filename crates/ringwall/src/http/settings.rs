@@ -3,28 +3,27 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
-use serde_json::Value;
-use service::Principal;
+use service::{Principal, SettingsView};
 
 use super::Door;
 use super::body::read_json;
 use super::problem::Problem;
 
-#[utoipa::path(get, path = "/settings", tag = "settings", responses((status = 200, description = "the settings in force", body = Object)))]
+#[utoipa::path(get, path = "/settings", tag = "settings", responses((status = 200, description = "the settings in force", body = SettingsView)))]
 pub(crate) async fn show(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<SettingsView>, Problem> {
     Ok(Json(door.service.settings(&principal).await?))
 }
 
 #[utoipa::path(put, path = "/settings", tag = "settings", request_body = Object,
-    responses((status = 200, description = "the settings as they are now", body = Object)))]
+    responses((status = 200, description = "the settings as they are now", body = SettingsView)))]
 pub(crate) async fn change(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
     body: Body,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<SettingsView>, Problem> {
     let patch = read_json(body, door.largest_body).await?;
     Ok(Json(door.service.change_settings(&principal, patch).await?))
 }

@@ -1,14 +1,16 @@
 //! `/skills`: what skills there are, and calling one. A call is an exec like any other.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, OriginalUri, State};
 use axum::http::HeaderMap;
-use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
-use serde_json::json;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use service::skills::{Catalogue, Skill};
 use service::{Idempotency, InvokeOptions, Principal};
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 use super::Door;
 use super::body::{Named, Words, read_json, repeatable};
@@ -22,15 +24,23 @@ pub(crate) struct SkillWords {
     include: Option<String>,
 }
 
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub(crate) enum SkillList {
+    Valid(Vec<Arc<Skill>>),
+    All(Catalogue),
+}
+
 #[utoipa::path(get, path = "/skills", tag = "skills", params(SkillWords),
-    responses((status = 200, description = "the valid skills", body = Vec<Object>)))]
-pub(crate) async fn list(State(door): State<Door>, Words(words): Words<SkillWords>) -> Result<Response, Problem> {
+    responses((status = 200, description = "the valid skills; an object with all where that was asked for", body = SkillList)))]
+pub(crate) async fn list(
+    State(door): State<Door>,
+    Words(words): Words<SkillWords>,
+) -> Result<Json<SkillList>, Problem> {
     let catalogue = door.service.skills().await?;
     match words.include.as_deref() {
-        None => Ok(Json(catalogue.skills).into_response()),
-        Some("invalid") => {
-            Ok(Json(json!({ "skills": catalogue.skills, "invalid": catalogue.invalid })).into_response())
-        }
+        None => Ok(Json(SkillList::Valid(catalogue.skills))),
+        Some("invalid") => Ok(Json(SkillList::All(catalogue))),
         Some(_) => Err(Problem::invalid("include: only `invalid` can be included")),
     }
 }

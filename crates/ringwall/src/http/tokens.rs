@@ -5,8 +5,7 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 use service::{Holder, Limit, NewToken, Page, Principal, Timestamp, TokenId};
 use utoipa::{IntoParams, ToSchema};
 
@@ -14,7 +13,7 @@ use super::Door;
 use super::body::{Named, Words, read_json, shape};
 use super::execs::{paged, parse};
 use super::problem::Problem;
-use crate::token::describe;
+use crate::token::TokenView;
 
 const USUAL_PAGE: u64 = 100;
 
@@ -30,6 +29,15 @@ pub(crate) struct TokenBody {
     expires_at: Option<i64>,
 }
 
+/// The only answer that has the text of a token.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct CreatedToken {
+    #[serde(flatten)]
+    about: TokenView,
+    /// What opens; nobody can learn it again
+    token: String,
+}
+
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PageWords {
@@ -38,12 +46,12 @@ pub(crate) struct PageWords {
 }
 
 #[utoipa::path(post, path = "/api/tokens", tag = "tokens", request_body = TokenBody,
-    responses((status = 201, description = "the token, with its text", body = Object)))]
+    responses((status = 201, description = "the token, with its text", body = CreatedToken)))]
 pub(crate) async fn create(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
     body: Body,
-) -> Result<(StatusCode, Json<Value>), Problem> {
+) -> Result<(StatusCode, Json<CreatedToken>), Problem> {
     let body: TokenBody = shape(read_json(body, door.largest_body).await?)?;
     let new = NewToken {
         holder: holder(&body)?,
@@ -51,9 +59,7 @@ pub(crate) async fn create(
         expires_at: body.expires_at.map(Timestamp::from_milliseconds),
     };
     let (token, text) = door.service.create_token(&principal, new).await?;
-    let mut answer = describe(&token);
-    answer["token"] = text.into();
-    Ok((StatusCode::CREATED, Json(answer)))
+    Ok((StatusCode::CREATED, Json(CreatedToken { about: TokenView::from(&token), token: text })))
 }
 
 fn holder(body: &TokenBody) -> Result<Holder, Problem> {
@@ -72,7 +78,7 @@ fn holder(body: &TokenBody) -> Result<Holder, Problem> {
 }
 
 #[utoipa::path(get, path = "/api/tokens", tag = "tokens", params(PageWords),
-    responses((status = 200, description = "newest first; the next page's cursor is in X-Next-Cursor", body = Vec<Object>)))]
+    responses((status = 200, description = "newest first; the next page's cursor is in X-Next-Cursor", body = Vec<TokenView>)))]
 pub(crate) async fn list(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
@@ -80,7 +86,7 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let limit = Limit::nearest(words.limit.unwrap_or(USUAL_PAGE));
     let page = door.service.tokens(&principal, limit, parse(words.cursor.as_deref())?).await?;
-    Ok(paged(Page { items: page.items.iter().map(describe).collect(), next: page.next }))
+    Ok(paged(Page { items: page.items.iter().map(TokenView::from).collect(), next: page.next }))
 }
 
 #[utoipa::path(delete, path = "/api/tokens/{id}", tag = "tokens", params(("id" = String, Path)),

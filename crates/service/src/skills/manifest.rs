@@ -16,7 +16,7 @@ use super::shipped;
 use super::skill::{Interface, Permissions, Runtime, RuntimeKind, Skill};
 
 /// A folder whose manifest is not valid.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct InvalidManifest {
     /// The folder's name, whatever the manifest says.
     pub id: String,

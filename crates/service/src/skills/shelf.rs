@@ -45,7 +45,7 @@ enum Trust {
 }
 
 /// Everything that is there, each sorted by id.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 pub struct Catalogue {
     pub skills: Vec<Arc<Skill>>,
     pub invalid: Vec<Arc<InvalidManifest>>,

@@ -10,9 +10,10 @@ use policy::{Field, FilePermissions, Layer, LayerName, Mounts, NetMode};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 /// Readable everywhere, made only from a valid manifest.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[non_exhaustive]
 pub struct Skill {
     pub id: String,
@@ -23,12 +24,13 @@ pub struct Skill {
     pub permissions: Permissions,
     /// In each field's own unit; serialised in the unit that manifests use.
     #[serde(serialize_with = "serialize_limits")]
+    #[schema(schema_with = crate::schema::some_limits)]
     pub limits: BTreeMap<Field, u64>,
     #[serde(skip)]
     pub(super) inputs: Validator,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Runtime {
     pub kind: RuntimeKind,
@@ -38,7 +40,7 @@ pub struct Runtime {
     pub entrypoint: Vec<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RuntimeKind {
     /// Needs Docker.
@@ -48,25 +50,29 @@ pub enum RuntimeKind {
 }
 
 /// JSON Schemas of what goes in, which is checked, and of what comes out, which is for callers to read.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Interface {
+    #[schema(value_type = Object)]
     pub inputs: Value,
+    #[schema(value_type = Option<Object>)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Value>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Permissions {
+    #[schema(schema_with = crate::schema::file_permissions)]
     pub fs: FilePermissions,
     #[serde(default)]
     pub net: NetPermissions,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NetPermissions {
+    #[schema(value_type = String)]
     pub mode: NetMode,
 }
 

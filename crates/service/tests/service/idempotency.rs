@@ -1,9 +1,10 @@
 //! One key is one exec: one after the other, at once, and after a restart.
 
 use futures::future::join_all;
+use serde_json::json;
 use service::{Auth, Error, ExecFilter, ExecRequest, Idempotency, Limit, Service, Status};
 
-use crate::lab::{Lab, block_on, config, in_lab, shell};
+use crate::lab::{HELD, Lab, block_on, config, in_lab, shell};
 
 fn keyed(key: &str, digest: u8, script: &str) -> ExecRequest {
     let idempotency = Some(Idempotency { key: key.to_owned(), body_digest: [digest; 32] });
@@ -43,6 +44,44 @@ pub fn many_at_once_are_one() {
         assert_eq!(std::fs::read_to_string(lab.project("default", "work").join("x")).unwrap(), "x\n");
         assert_eq!(count(lab).await, 1);
         assert_eq!(lab.service.metrics().waiting, 0);
+    });
+}
+
+/// The queue has one place: whoever has it is who everybody with the same key is answered with.
+pub fn known_while_the_queue_is_full() {
+    in_lab(async |lab| {
+        lab.set(json!({"sandbox": {"max_concurrent_execs": 1, "max_queued_execs": 1}})).await;
+        let first = lab.service.submit(&lab.owner, keyed("first", 1, HELD)).await.unwrap();
+        let submissions = (0..20).map(|_| {
+            let (service, owner) = (lab.service.clone(), lab.owner.clone());
+            tokio::spawn(async move { service.submit(&owner, keyed("second", 1, "true")).await })
+        });
+        let submitted = join_all(submissions).await.into_iter().map(|joined| joined.unwrap().unwrap());
+        let submitted: Vec<_> = submitted.collect();
+        assert!(submitted.iter().all(|other| other.exec_id == submitted[0].exec_id));
+        assert_eq!(lab.refused(keyed("third", 1, "true")).await.code(), "QUEUE_FULL");
+        assert_eq!(lab.refused(shell("true")).await.code(), "QUEUE_FULL");
+        let again = lab.service.submit(&lab.owner, keyed("first", 1, HELD)).await.unwrap();
+        assert_eq!((&again.exec_id, again.known, again.status), (&first.exec_id, true, Status::Running));
+        assert_eq!(lab.refused(keyed("first", 2, HELD)).await.code(), "CONFLICT");
+        lab.release("default");
+        for exec_id in [&first.exec_id, &submitted[0].exec_id] {
+            assert_eq!(lab.service.finished(&lab.owner, exec_id).await.unwrap().summary.status, Status::Succeeded);
+        }
+        assert_eq!(count(lab).await, 2);
+    });
+}
+
+pub fn known_when_it_would_no_longer_be_allowed() {
+    in_lab(async |lab| {
+        lab.set(json!({"sandbox": {"limits": {"timeout_ms": 90_000}}})).await;
+        let wide = || ExecRequest { overrides: Some(json!({"timeout_ms": 80_000})), ..keyed("k", 1, "true") };
+        let first = lab.service.submit(&lab.owner, wide()).await.unwrap();
+        lab.service.finished(&lab.owner, &first.exec_id).await.unwrap();
+        lab.set(json!({"sandbox": {"limits": {"timeout_ms": null}}})).await;
+        let again = lab.service.submit(&lab.owner, wide()).await.unwrap();
+        assert_eq!((again.exec_id, again.known, again.status), (first.exec_id, true, Status::Succeeded));
+        assert_eq!(count(lab).await, 1);
     });
 }
 

@@ -28,7 +28,7 @@ pub fn block_on(attempt: impl Future<Output = ()>) {
 
 pub fn config(data: &Path, auth: Auth) -> Config {
     let database = Database::Sqlite(data.join("db.sqlite"));
-    Config { data: data.to_owned(), database, docker: Default::default(), auth }
+    Config { data: data.to_owned(), database, auth, fixed: Default::default() }
 }
 
 impl Lab {

@@ -16,6 +16,7 @@ mod idempotency;
 mod lab;
 mod ordinary;
 mod queueing;
+mod retention;
 mod stopping;
 mod tenants;
 
@@ -49,6 +50,8 @@ fn main() -> ExitCode {
         ("following live", following::a_follower_sees_output_before_the_end),
         ("once", idempotency::one_key_is_one_exec),
         ("once, at once", idempotency::many_at_once_are_one),
+        ("once, while the queue is full", idempotency::known_while_the_queue_is_full),
+        ("once, under other settings", idempotency::known_when_it_would_no_longer_be_allowed),
         ("once, after a restart", idempotency::known_after_a_restart),
         ("turns", queueing::users_take_turns),
         ("bound", queueing::the_queue_is_bounded),
@@ -58,6 +61,9 @@ fn main() -> ExitCode {
         ("killed", crash::a_killed_service_loses_its_execs_and_says_so),
         ("record that does not answer", faults::without_a_record_nothing_runs),
         ("ending that waits", faults::an_ending_is_recorded_when_it_can_be),
+        ("retention", retention::old_execs_go_with_their_files),
+        ("retention in batches", retention::many_old_execs_go),
+        ("retention of the chain", retention::old_entries_go_and_the_chain_holds),
         ("one server", stopping::one_server_for_one_directory),
         ("drain", stopping::drain_ends_what_runs),
         ("drain waits", stopping::drain_waits_for_what_ends),

@@ -1,6 +1,8 @@
 //! A server of one's own on a free port, and a client that shows what came back. It is killed with its value, and its
 //! data directory goes with it.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed assumption is a failed test")]
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -11,38 +13,42 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::support::boxed::binary;
 use ureq::http::{Request, Response};
 use ureq::{Agent, Body};
 
-pub(crate) struct Server {
+use super::boxed::binary;
+
+/// A server that is ready.
+#[derive(Debug)]
+pub struct Server {
     process: Child,
-    pub(crate) address: String,
+    pub address: String,
     data: Option<TempDir>,
-    pub(crate) token: String,
+    pub token: String,
+    backend: Option<&'static str>,
 }
 
 /// What came back, read whole.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) headers: ureq::http::HeaderMap,
-    pub(crate) bytes: Vec<u8>,
+pub struct Answer {
+    pub status: u16,
+    pub headers: ureq::http::HeaderMap,
+    pub bytes: Vec<u8>,
 }
 
 impl Answer {
-    pub(crate) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_slice(&self.bytes).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }
 
     /// The body, when the status is the expected one.
-    pub(crate) fn expect(self, status: u16) -> Value {
+    pub fn expect(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.bytes));
         self.json()
     }
 
     /// The code of a contract route's error.
-    pub(crate) fn refused(self, status: u16) -> String {
+    pub fn refused(self, status: u16) -> String {
         let body = self.expect(status);
         assert!(body["detail"]["message"].is_string(), "{body}");
         body["detail"]["code"].as_str().unwrap().to_owned()
@@ -50,18 +56,24 @@ impl Answer {
 }
 
 impl Server {
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self::start_in(TempDir::with_prefix("rw-serve-").unwrap(), &[])
     }
 
-    pub(crate) fn start_with(flags: &[&str]) -> Self {
+    pub fn start_with(flags: &[&str]) -> Self {
         Self::start_in(TempDir::with_prefix("rw-serve-").unwrap(), flags)
     }
 
-    pub(crate) fn start_in(data: TempDir, flags: &[&str]) -> Self {
+    pub fn start_in(data: TempDir, flags: &[&str]) -> Self {
+        Self::start_under(data, flags, &[])
+    }
+
+    /// With these variables in its environment.
+    pub fn start_under(data: TempDir, flags: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut process = command(data.path())
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(flags)
+            .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .stderr(fs::File::create(data.path().join("log")).unwrap())
             .spawn()
@@ -74,62 +86,68 @@ impl Server {
             panic!("the server did not start: {}", fs::read_to_string(data.path().join("log")).unwrap());
         };
         let token = fs::read_to_string(data.path().join("owner.token")).unwrap_or_default().trim().to_owned();
-        Self { address: address.to_owned(), process, token, data: Some(data) }
+        Self { address: address.to_owned(), process, token, data: Some(data), backend: None }
     }
 
-    pub(crate) fn data(&self) -> &Path {
+    /// Its execs name this backend from now on; without a name they are the server's own choice.
+    #[must_use]
+    pub fn on(mut self, backend: Option<&'static str>) -> Self {
+        self.backend = backend;
+        self
+    }
+
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    pub fn data(&self) -> &Path {
         self.data.as_ref().unwrap().path()
     }
 
-    pub(crate) fn log(&self) -> String {
+    pub fn log(&self) -> String {
         fs::read_to_string(self.data().join("log")).unwrap()
     }
 
-    pub(crate) fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_raw(i32::try_from(self.process.id()).unwrap()).unwrap(), signal).unwrap();
     }
 
     /// Waits for its end.
-    pub(crate) fn ended(&mut self) -> ExitStatus {
+    pub fn ended(&mut self) -> ExitStatus {
         self.process.wait().unwrap()
     }
 
     /// Its data directory, for the next one.
-    pub(crate) fn leave(mut self) -> TempDir {
+    pub fn leave(mut self) -> TempDir {
         let _ = self.process.wait();
         self.data.take().unwrap()
     }
 
-    pub(crate) fn connect(&self) -> TcpStream {
+    pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream
     }
 
     /// A request as the owner.
-    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
+    pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
         self.ask_with(method, path, &[("authorization", &format!("Bearer {}", self.token))], body)
     }
 
-    pub(crate) fn ask_as(&self, token: &str, method: &str, path: &str, body: Option<&Value>) -> Answer {
+    pub fn ask_as(&self, token: &str, method: &str, path: &str, body: Option<&Value>) -> Answer {
         self.ask_with(method, path, &[("authorization", &format!("Bearer {token}"))], body)
     }
 
     /// A request with these headers and no others of ours.
-    pub(crate) fn ask_with(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Answer {
+    pub fn ask_with(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Answer {
         let response = self.send(method, path, headers, body);
         let (parts, body) = response.into_parts();
         let bytes = body.into_with_config().limit(64 << 20).read_to_vec().unwrap();
         Answer { status: parts.status.as_u16(), headers: parts.headers, bytes }
     }
 
-    pub(crate) fn send(
-        &self,
-        method: &str,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: Option<&Value>,
-    ) -> Response<Body> {
+    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Response<Body> {
         let agent: Agent = Agent::config_builder()
             .http_status_as_error(false)
             .proxy(None)
@@ -150,20 +168,45 @@ impl Server {
     }
 
     /// A shell script as an exec of the owner, waited for.
-    pub(crate) fn shell(&self, script: &str) -> Value {
-        self.ask("POST", "/sandbox/execs", Some(&shell(script))).expect(200)
+    pub fn shell(&self, script: &str) -> Value {
+        self.run(&self.request(script))
+    }
+
+    /// The body of a request for a shell script, on this server's backend.
+    pub fn request(&self, script: &str) -> Value {
+        let mut body = shell(script);
+        if let Some(backend) = self.backend {
+            body["backend"] = backend.into();
+        }
+        body
+    }
+
+    /// An exec of the owner, waited for.
+    pub fn run(&self, body: &Value) -> Value {
+        self.ask("POST", "/sandbox/execs", Some(body)).expect(200)
+    }
+
+    /// What is known of an exec.
+    pub fn exec(&self, id: &str) -> Value {
+        self.ask("GET", &format!("/sandbox/execs/{id}"), None).expect(200)
+    }
+
+    /// What an exec wrote to its standard output.
+    pub fn stdout(&self, exec: &Value) -> String {
+        let path = format!("/sandbox/execs/{}/stdout", exec["exec_id"].as_str().unwrap());
+        self.ask("GET", &path, None).expect(200)["content"].as_str().unwrap().to_owned()
     }
 
     /// The same, not waited for; gives its id.
-    pub(crate) fn begin(&self, script: &str) -> String {
+    pub fn begin(&self, script: &str) -> String {
         let authorization = format!("Bearer {}", self.token);
         let headers = [("authorization", authorization.as_str()), ("prefer", "respond-async")];
-        let answer = self.ask_with("POST", "/sandbox/execs", &headers, Some(&shell(script))).expect(202);
+        let answer = self.ask_with("POST", "/sandbox/execs", &headers, Some(&self.request(script))).expect(202);
         answer["exec_id"].as_str().unwrap().to_owned()
     }
 
     /// Waits until an exec has written something to its standard output.
-    pub(crate) fn wait_for_output(&self, id: &str) {
+    pub fn wait_for_output(&self, id: &str) {
         let authorization = format!("Bearer {}", self.token);
         let path = format!("/sandbox/execs/{id}/events");
         let response = self.send("GET", &path, &[("authorization", &authorization)], None);
@@ -172,7 +215,7 @@ impl Server {
     }
 
     /// A token made at the command line.
-    pub(crate) fn make_token(&self, words: &[&str]) -> String {
+    pub fn make_token(&self, words: &[&str]) -> String {
         let output = command(self.data()).args(["token", "create"]).args(words).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
@@ -187,13 +230,13 @@ impl Drop for Server {
 }
 
 /// The binary with a data directory and no other words of the environment's.
-pub(crate) fn command(data: &Path) -> Command {
+pub fn command(data: &Path) -> Command {
     let mut command = Command::new(binary().unwrap());
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).arg("--data").arg(data);
     command
 }
 
 /// The body of a request for a shell script.
-pub(crate) fn shell(script: &str) -> Value {
+pub fn shell(script: &str) -> Value {
     json!({ "project_id": "p", "exec": { "kind": "shell", "command": "bash", "args": ["-lc", script] } })
 }

@@ -1,0 +1,111 @@
+//! JSON that means the same to everybody: an object that names a member twice is refused.
+//!
+//! Which of the two counts is nobody's rule, so a proxy before this server that checks requests could have looked at the
+//! other one. Everything else is read as usual, down to the greatest depth.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+pub(crate) fn read(bytes: &[u8]) -> Result<Value, serde_json::Error> {
+    serde_json::from_slice(bytes).map(|Once(value)| value)
+}
+
+/// A value with every member named once.
+struct Once(Value);
+
+impl<'de> Deserialize<'de> for Once {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Reader).map(Once)
+    }
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(Once(item)) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(list.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(name) = members.next_key::<String>()? {
+            let Once(value) = members.next_value()?;
+            if object.contains_key(&name) {
+                return Err(A::Error::custom(format_args!("{name:?} is named twice")));
+            }
+            object.insert(name, value);
+        }
+        Ok(object.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_named_once_is_read_as_usual() {
+        let texts = [
+            "null",
+            "true",
+            "-7",
+            "18446744073709551615",
+            "1e-3",
+            "0.1",
+            r#""\ud83e\udd80é""#,
+            r#"{"b":[{},[]],"a":{"b":1}}"#,
+        ];
+        for text in texts {
+            assert_eq!(read(text.as_bytes()).unwrap(), serde_json::from_str::<Value>(text).unwrap(), "{text}");
+        }
+        assert!(read("[".repeat(100_000).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn what_is_named_twice_is_refused() {
+        for text in [r#"{"a":1,"a":1}"#, r#"[{"x":{"a":1,"b":2,"\u0061":3}}]"#] {
+            let message = read(text.as_bytes()).unwrap_err().to_string();
+            assert!(message.contains("\"a\" is named twice"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Seeing and changing the settings while the server runs. A change is merged into what is stored, saved, and then applied.
+
+use std::sync::{Arc, PoisonError};
+
+use record::Saved;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::fixed::Fixed;
+use crate::principal::Principal;
+use crate::service::{Service, now};
+use crate::settings::{Settings, merge};
+
+/// Every key with its value in force; handed back, it changes nothing.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+pub struct SettingsView {
+    sandbox: SandboxView,
+    skills: SkillsView,
+    retention: RetentionView,
+    /// Keys that were fixed when the server started, by its environment, flags or file. They cannot be changed here.
+    fixed: Vec<String>,
+}
+
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct SandboxView {
+    workspace_root_win: Option<String>,
+    workspace_root_wsl: Option<String>,
+    /// `auto`, `windows`, `wsl` or `linux`
+    runtime_mode: String,
+    docker: DockerView,
+    #[schema(schema_with = crate::schema::limits)]
+    limits: policy::Limits,
+    max_concurrent_execs: u32,
+    max_concurrent_execs_per_user: u32,
+    max_queued_execs: u32,
+}
+
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct DockerView {
+    cli_path: Option<String>,
+    context: Option<String>,
+    /// What docker execs run on unless a skill names another
+    image: String,
+}
+
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct SkillsView {
+    root: Option<String>,
+}
+
+/// For ever where it is null.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct RetentionView {
+    /// How many days an exec stays on record, with its files, after it has ended
+    execs_days: Option<u32>,
+    /// How many days an entry stays in the audit chain
+    audit_days: Option<u32>,
+}
+
+impl SettingsView {
+    fn new(settings: &Settings, fixed: &Fixed) -> Result<Self, Error> {
+        let layers = crate::order::layers(settings.operator.clone(), vec![]);
+        let effective = policy::merge(&layers).map_err(|denial| Error::invalid(denial.message))?;
+        let sandbox = &settings.sandbox;
+        Ok(Self {
+            sandbox: SandboxView {
+                workspace_root_win: sandbox.workspace_root_win.clone(),
+                workspace_root_wsl: sandbox.workspace_root_wsl.clone(),
+                runtime_mode: sandbox.mode().to_owned(),
+                docker: DockerView {
+                    cli_path: sandbox.docker.cli_path.clone(),
+                    context: sandbox.docker.context.clone(),
+                    image: settings.image.as_str().to_owned(),
+                },
+                limits: effective.limits,
+                max_concurrent_execs: sandbox.max_concurrent_execs.get(),
+                max_concurrent_execs_per_user: sandbox.max_concurrent_execs_per_user.get(),
+                max_queued_execs: sandbox.max_queued_execs.get(),
+            },
+            skills: SkillsView { root: settings.skills_root.clone() },
+            retention: RetentionView {
+                execs_days: settings.retention.execs_days.map(policy::ExecsKeptDays::get),
+                audit_days: settings.retention.audit_days.map(policy::AuditKeptDays::get),
+            },
+            fixed: fixed.keys().map(str::to_owned).collect(),
+        })
+    }
+}
+
+impl Service {
+    pub async fn settings(&self, by: &Principal) -> Result<SettingsView, Error> {
+        by.require_operator("see the settings")?;
+        SettingsView::new(&self.settings_now(), &self.inner.fixed)
+    }
+
+    /// Merges into what is set, saves, and applies. Gives all settings as they then are.
+    pub async fn change_settings(&self, by: &Principal, patch: Value) -> Result<SettingsView, Error> {
+        by.require_operator("change the settings")?;
+        let fixed = &self.inner.fixed;
+        loop {
+            // Somebody may have saved elsewhere: what is merged into is what is stored.
+            let current = Settings::load(&self.inner.store, fixed).await?;
+            let (document, version) = change(&current, &patch, fixed)?;
+            let mut changed = Settings::read(version, document, fixed)?;
+            let saved = self.inner.store.save_settings(&changed.document, version, now(), by.caller()).await?;
+            match saved {
+                Saved::Conflict { .. } => {}
+                Saved::Recorded { version } => {
+                    changed.version = version;
+                    return SettingsView::new(&self.apply(changed), fixed);
+                }
+            }
+        }
+    }
+
+    /// The newest version stays, in whatever order two changes get here.
+    fn apply(&self, changed: Settings) -> Arc<Settings> {
+        let mut settings = self.inner.settings.write().unwrap_or_else(PoisonError::into_inner);
+        if changed.version > settings.version {
+            *settings = Arc::new(changed);
+            self.inner.turns.set_bounds(settings.bounds());
+        }
+        settings.clone()
+    }
+}
+
+/// The document with a change in it, and the version that it changes. It has to be one that a server could also start
+/// with when nothing is fixed any more.
+fn change(current: &Settings, patch: &Value, fixed: &Fixed) -> Result<(Value, i64), Error> {
+    let mut patch = patch.clone();
+    let Value::Object(members) = &mut patch else {
+        return Err(Error::invalid("settings must be an object"));
+    };
+    let in_force = json!(SettingsView::new(current, fixed)?);
+    if members.remove("fixed").is_some_and(|asked| asked != in_force["fixed"]) {
+        return Err(Error::invalid("fixed: what is fixed is said when the server starts, and only shown here"));
+    }
+    fixed.spare(&mut patch, &in_force)?;
+    let mut document = current.document.clone();
+    merge(&mut document, &patch);
+    let alone = Settings::read(current.version, document, &Fixed::default())?;
+    Ok((alone.document, alone.version))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::fixed::setting_keys;
+
+    fn leaves(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(members) => {
+                let within = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+                members.iter().for_each(|(name, value)| leaves(value, &within(name), found));
+            }
+            _ => drop(found.insert(path.to_owned())),
+        }
+    }
+
+    #[test]
+    fn what_is_shown_changes_nothing_when_it_is_handed_back() {
+        let mut fixed = Fixed::default();
+        fixed.set("sandbox.limits.memory_mb", "64").unwrap();
+        let stored = json!({"sandbox": {"limits": {"timeout_ms": 5000, "memory_mb": 128}}});
+        let settings = Settings::read(1, stored, &fixed).unwrap();
+        let shown = json!(SettingsView::new(&settings, &fixed).unwrap());
+        assert_eq!(shown["sandbox"]["limits"]["timeout_ms"], 5000);
+        assert_eq!(shown["sandbox"]["limits"]["memory_mb"], 64, "what is fixed stands over what is stored");
+        assert_eq!(shown["fixed"], json!(["sandbox.limits.memory_mb"]));
+        let (document, version) = change(&settings, &shown, &fixed).unwrap();
+        assert_eq!(document["sandbox"]["limits"]["memory_mb"], 128, "what is fixed is not stored");
+        let again = Settings::read(version, document, &fixed).unwrap();
+        assert_eq!(json!(SettingsView::new(&again, &fixed).unwrap()), shown);
+    }
+
+    #[test]
+    fn what_is_fixed_is_not_changed() {
+        let mut fixed = Fixed::default();
+        fixed.set("sandbox.limits.memory_mb", "64").unwrap();
+        let settings = Settings::read(1, json!({}), &fixed).unwrap();
+        let asked = json!({"sandbox": {"limits": {"memory_mb": 32}}});
+        assert_eq!(change(&settings, &asked, &fixed).unwrap_err().code(), "CONFLICT");
+        assert_eq!(change(&settings, &json!({"fixed": []}), &fixed).unwrap_err().code(), "INVALID_ARGUMENT");
+    }
+
+    #[test]
+    fn every_key_that_is_shown_can_be_fixed() {
+        let settings = Settings::read(0, json!({}), &Fixed::default()).unwrap();
+        let mut shown = BTreeSet::new();
+        leaves(&json!(SettingsView::new(&settings, &Fixed::default()).unwrap()), "", &mut shown);
+        shown.remove("fixed");
+        assert_eq!(shown, setting_keys().collect());
+    }
+}

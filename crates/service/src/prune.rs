@@ -1,0 +1,98 @@
+//! Retention: what is older than the settings allow goes, files first and then their record, a few at a time.
+//!
+//! In that order, because a record without files says what there was, and files without a record would stay for ever. What
+//! could not be removed stays on record and is tried again. The chain of entries stays verifiable: it says what went, and
+//! starts at its checkpoint. A task of its own does this every hour, and ends with the server.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use record::{ExecId, Keep, Limit, Summary, Timestamp};
+
+use crate::error::{Error, causes};
+use crate::service::{Service, milliseconds, now};
+
+const PERIOD: Duration = Duration::from_secs(60 * 60);
+/// Execs at once: few enough that nobody waits long for the record meanwhile.
+const BATCH: u64 = 100;
+/// Who removes, in the record.
+const BY: &str = "retention";
+
+/// What one round removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pruned {
+    pub execs: u64,
+    pub entries: u64,
+}
+
+impl Service {
+    /// Removes what the settings no longer keep at this moment.
+    pub async fn prune(&self, at: Timestamp) -> Result<Pruned, Error> {
+        let retention = self.settings_now().retention;
+        let mut pruned = Pruned::default();
+        if let Some(kept) = retention.execs() {
+            pruned.execs = self.prune_execs(before(at, kept), at).await?;
+        }
+        if let Some(kept) = retention.audit() {
+            pruned.entries = self.inner.store.prune_audit(Keep::Since(before(at, kept)), at, BY).await?;
+        }
+        Ok(pruned)
+    }
+
+    async fn prune_execs(&self, ended_before: Timestamp, at: Timestamp) -> Result<u64, Error> {
+        let (mut removed, mut cursor) = (0, None);
+        loop {
+            let page = self.inner.store.oldest(Limit::nearest(BATCH), cursor).await?;
+            // An exec ends after it was made: where all are young, so are those that come after them.
+            let is_past = page.items.iter().all(|exec| exec.created_at >= ended_before);
+            let old = page.items.into_iter().filter(|exec| exec.ended_at.is_some_and(|ended| ended < ended_before));
+            let mut gone = Vec::new();
+            for exec in old {
+                gone.extend(self.remove_files(exec).await);
+            }
+            if !gone.is_empty() {
+                removed += self.inner.store.prune_execs(gone, ended_before, at, BY).await?;
+            }
+            cursor = page.next;
+            if is_past || cursor.is_none() {
+                return Ok(removed);
+            }
+        }
+    }
+
+    /// The exec's id, if nothing of its files is left.
+    async fn remove_files(&self, exec: Summary) -> Option<ExecId> {
+        let exec_id = exec.exec_id.clone();
+        match self.with_project(&exec, |project, exec| project.remove_artifacts(exec)).await {
+            Ok(_) => Some(exec_id),
+            Err(error) => {
+                tracing::warn!(%exec_id, error = %causes(&error), "could not remove the files of an old exec");
+                None
+            }
+        }
+    }
+
+    /// Holds on to the service only while it works, so that whoever drops the last handle of it ends it.
+    pub(crate) fn prune_on_schedule(&self) {
+        let inner = Arc::downgrade(&self.inner);
+        let task = tokio::spawn(async move {
+            let mut rounds = tokio::time::interval(PERIOD);
+            loop {
+                rounds.tick().await;
+                let Some(inner) = inner.upgrade() else { return };
+                match (Service { inner }).prune(now()).await {
+                    Ok(pruned) if pruned == Pruned::default() => {}
+                    Ok(Pruned { execs, entries }) => tracing::info!(execs, entries, "removed what is no longer kept"),
+                    Err(Error::Stopping) => return,
+                    Err(error) => tracing::warn!(error = %causes(&error), "could not remove what is no longer kept"),
+                }
+            }
+        });
+        *self.inner.pruner.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+    }
+}
+
+fn before(at: Timestamp, kept: Duration) -> Timestamp {
+    let kept = i64::try_from(milliseconds(kept)).unwrap_or(i64::MAX);
+    Timestamp::from_milliseconds(at.milliseconds().saturating_sub(kept))
+}

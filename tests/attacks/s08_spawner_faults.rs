@@ -1,0 +1,73 @@
+//! The parent of a server's boxes is killed, or stands still: no box outlives it or runs without it, whoever waits is
+//! told or can give up, and the next exec runs.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use tests::support::host;
+use tests::support::payload::Payload;
+use tests::support::scratch::token;
+
+use crate::probe::{Context, Fault, Probe, Verdict, boxes, comes, control, held};
+
+pub(crate) const PROBE: Probe = Probe { id: "s08", title: "the spawner is killed or stopped", run };
+
+const HOLD: &str = "answer('here')\nsys.stdin.read()\nanswer('unharmed')";
+
+/// The one child of the server that is not in a box.
+fn spawner(server: u32) -> Result<Pid, Fault> {
+    let own = fs::read_link("/proc/self/ns/pid")?;
+    let is_outside = |number: &u32| fs::read_link(format!("/proc/{number}/ns/pid")).is_ok_and(|id| id == own);
+    let found: Vec<u32> = host::descendants(server)?.into_iter().filter(is_outside).collect();
+    let [number] = found[..] else { return Err(Fault::Inconclusive(format!("spawners: {found:?}"))) };
+    i32::try_from(number).ok().and_then(Pid::from_raw).ok_or_else(|| Fault::Inconclusive("no number".into()))
+}
+
+fn run(context: &Context) -> Verdict {
+    let server = context.server()?;
+    let hold = Payload::new(HOLD).with(json!(token()?));
+    let mut live = context.boxed().start_payload(&hold)?;
+    live.line()?;
+    let control_run = context.boxed().run(&["/bin/echo", "runs"])?;
+    control(control_run.text() == "runs\n", || control_run.describe())?;
+    kill_process(spawner(server.id())?, Signal::KILL)?;
+    held(comes(|| boxes(server).is_ok_and(|left| left.is_empty())), || "a box outlives its spawner".into())?;
+    let ended = live.finish()?;
+    held(ended.code() != Some(0) && !ended.text().contains("unharmed"), || ended.describe())?;
+    let killed = ended.code();
+    let next = context.boxed().run(&["/bin/echo", "again"])?;
+    held(next.text() == "again\n", || format!("after a killed spawner: {}", next.describe()))?;
+
+    let stopped = spawner(server.id())?;
+    kill_process(stopped, Signal::STOP)?;
+    let seen = stand_still(context);
+    kill_process(stopped, Signal::CONT)?;
+    let waiting = seen?;
+    let ended = server.ask("GET", &format!("/sandbox/execs/{waiting}/events"), None);
+    held(String::from_utf8_lossy(&ended.bytes).contains("SUCCEEDED"), || "what waited did not go on".into())?;
+    let next = context.boxed().run(&["/bin/echo", "again"])?;
+    held(next.text() == "again\n", || format!("after a stopped spawner: {}", next.describe()))?;
+    Ok(format!("its box ended with {killed:?}, nothing runs without it, the next one does"))
+}
+
+/// While the spawner stands still: nothing runs, the server answers, and what waits can be given up.
+fn stand_still(context: &Context) -> Result<String, Fault> {
+    let server = context.server()?;
+    let authorization = format!("Bearer {}", server.token);
+    let headers = [("authorization", authorization.as_str()), ("prefer", "respond-async")];
+    let body =
+        json!({ "project_id": "still", "exec": { "kind": "shell", "command": "bash", "args": ["-lc", "echo ran"] } });
+    let begin = || {
+        let answer = server.ask_with("POST", "/sandbox/execs", &headers, Some(&body)).expect(202);
+        answer["exec_id"].as_str().unwrap_or_default().to_owned()
+    };
+    let (given_up, waiting) = (begin(), begin());
+    held(server.ask("GET", "/healthz", None).status == 200, || "the server does not answer".into())?;
+    let cancelled = server.ask("DELETE", &format!("/sandbox/execs/{given_up}"), None);
+    held(cancelled.status == 202, || format!("cannot be cancelled: {}", cancelled.status))?;
+    let shown = server.ask("GET", &format!("/sandbox/execs/{waiting}"), None).expect(200);
+    held(shown["status"] == "RUNNING", || format!("ended without a spawner: {shown}"))?;
+    held(boxes(server)?.is_empty(), || "a box came to be without the spawner".into())?;
+    Ok(waiting)
+}

@@ -1,0 +1,135 @@
+//! A docker that is missing, hangs or goes away, seen through the door: 503 within 10 s, and no other backend in silence.
+
+use std::os::unix::fs::PermissionsExt;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::support::docker_daemon::Daemon;
+use tests::support::docker_image::{LITTLE, launch};
+use tests::support::server::{Answer, Server};
+
+use crate::site::start_on;
+
+/// The contract's own figure.
+const BOUND: Duration = Duration::from_secs(10);
+
+/// What an answer of this kind looks like, and that it came in time.
+fn unavailable(server: &Server, answer: Answer, since: Instant) {
+    let took = since.elapsed();
+    assert!(took < BOUND, "{took:?}");
+    let detail = answer.expect(503)["detail"].clone();
+    assert_eq!(detail["code"], "BACKEND_UNAVAILABLE", "{detail}");
+    let view = server.exec(detail["exec_id"].as_str().unwrap());
+    assert_eq!(
+        (&view["status"], &view["backend"], &view["error_reason"]["code"]),
+        (&json!("FAILED"), &json!("docker"), &json!("BACKEND_UNAVAILABLE")),
+        "{view}"
+    );
+}
+
+fn submit(server: &Server, script: &str) -> Answer {
+    server.ask("POST", "/sandbox/execs", Some(&server.request(script)))
+}
+
+/// The native backend goes on as if nothing were the matter.
+fn works_natively(server: &Server) {
+    let mut body = server.request("echo native");
+    body["backend"] = "native".into();
+    assert_eq!(server.stdout(&server.run(&body)), "native\n");
+}
+
+fn health(server: &Server) -> Value {
+    let began = Instant::now();
+    let health = server.ask("GET", "/sandbox/health?probe=1", None).expect(200);
+    // A probe of every backend, of which each may take as long as it may.
+    assert!(began.elapsed() < 2 * BOUND, "{:?}", began.elapsed());
+    health
+}
+
+pub(crate) fn no_client() {
+    let server = Server::start_with(&["--docker-cli-path", "/nonexistent/docker"]).on(Some("docker"));
+    let began = Instant::now();
+    unavailable(&server, submit(&server, "true"), began);
+    let mut body = server.request("true");
+    body["backend"] = "moon".into();
+    assert_eq!(server.ask("POST", "/sandbox/execs", Some(&body)).refused(400), "INVALID_ARGUMENT");
+    let health = health(&server);
+    assert_eq!(health["backends"]["docker"]["available"], false, "{health}");
+    assert!(health["backends"]["docker"]["why"].as_str().is_some_and(|why| !why.is_empty()), "{health}");
+    works_natively(&server);
+}
+
+pub(crate) fn no_daemon() {
+    let data = TempDir::with_prefix("rw-serve-").unwrap();
+    let client = data.path().join("docker");
+    std::fs::write(&client, "#!/bin/sh\nexec docker --host unix:///nonexistent/docker.sock \"$@\"\n").unwrap();
+    std::fs::set_permissions(&client, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let server = Server::start_in(data, &["--docker-cli-path", client.to_str().unwrap()]).on(Some("docker"));
+    let began = Instant::now();
+    unavailable(&server, submit(&server, "true"), began);
+    let health = health(&server);
+    assert_eq!(health["backends"]["docker"]["available"], false, "{health}");
+    assert!(health["docker_cli_path"].is_string() && health["docker_version"].is_null(), "{health}");
+    works_natively(&server);
+}
+
+pub(crate) fn a_daemon_that_hangs() {
+    let daemon = launch(&[], LITTLE);
+    let server = start_on(&daemon, TempDir::with_prefix("rw-serve-").unwrap(), "docker");
+    let hung = during_an_exec(&server, || {
+        daemon.signal(Signal::STOP);
+        let hung = Instant::now();
+        thread::scope(|scope| {
+            let starting = scope.spawn(|| unavailable(&server, submit(&server, "true"), hung));
+            works_natively(&server);
+            starting.join().unwrap();
+        });
+        hung
+    });
+    assert!(hung.elapsed() < BOUND);
+    assert_eq!(health(&server)["backends"]["docker"]["available"], false);
+    daemon.signal(Signal::CONT);
+    works_again(&daemon, &server);
+}
+
+pub(crate) fn a_daemon_that_is_stopped() {
+    let daemon = launch(&[], LITTLE);
+    let server = start_on(&daemon, TempDir::with_prefix("rw-serve-").unwrap(), "docker");
+    during_an_exec(&server, || {
+        daemon.signal(Signal::TERM);
+        Instant::now()
+    });
+    let began = Instant::now();
+    unavailable(&server, submit(&server, "true"), began);
+    daemon.replace();
+    works_again(&daemon, &server);
+}
+
+/// Does something to the daemon while somebody waits for an exec; gives when it was done.
+fn during_an_exec(server: &Server, act: impl FnOnce() -> Instant) -> Instant {
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| (submit(server, "echo begun; sleep 600"), Instant::now()));
+        let id = loop {
+            let running = server.ask("GET", "/sandbox/execs?status=RUNNING", None).expect(200);
+            if let Some(id) = running[0]["exec_id"].as_str() {
+                break id.to_owned();
+            }
+        };
+        server.wait_for_output(&id);
+        let acted = act();
+        let (answer, answered) = waiting.join().unwrap();
+        unavailable(server, answer, Instant::now() - answered.saturating_duration_since(acted));
+        acted
+    })
+}
+
+fn works_again(daemon: &Daemon, server: &Server) {
+    let again = server.shell("echo again");
+    assert_eq!(server.stdout(&again), "again\n");
+    for name in daemon.containers() {
+        daemon.wait_until_gone(&name);
+    }
+}

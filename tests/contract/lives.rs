@@ -1,0 +1,88 @@
+//! A server's end and its next beginning: what was running is accounted for, and what was asked stays asked.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tests::support::docker_daemon::wait_until;
+use tests::support::host::marked;
+use tests::support::server::Server;
+
+use crate::site::{Backend, Site};
+
+pub(crate) fn a_killed_server_leaves_nothing(site: &Site) {
+    let mut server = site.start();
+    let mark = tests::support::scratch::token().unwrap();
+    let id = server.begin(&format!("echo begun; sleep 600; : {mark}"));
+    server.wait_for_output(&id);
+    assert!(!marked(&mark).unwrap().is_empty(), "the control: the box's own process is visible from outside");
+    server.signal(Signal::KILL);
+    server.ended();
+    let server = site.start_in(server.leave());
+    let lost = server.exec(&id);
+    assert_eq!((&lost["status"], &lost["exit_code"]), (&json!("LOST"), &Value::Null), "{lost}");
+    match site.backend {
+        Backend::Native => assert_eq!(marked(&mark).unwrap(), [0_u32; 0], "a box outlives its server"),
+        // A container belongs to the daemon; who removes it is at work, or the next server is.
+        Backend::Docker => {
+            wait_until("the box is gone", || marked(&mark).unwrap().is_empty());
+            site.daemon.as_ref().unwrap().wait_until_gone(&format!("ringwall-{id}"));
+        }
+    }
+    assert_eq!(server.ask("GET", &format!("/sandbox/execs/{id}/stdout"), None).expect(200)["content"], "begun\n");
+    assert_eq!(server.shell("true")["status"], "SUCCEEDED");
+}
+
+pub(crate) fn a_stopped_server_waits(site: &Site) {
+    let mut server = site.start();
+    let waiting = ask_and_wait(&server, "mkfifo go; echo begun; read line < go; echo ended");
+    server.signal(Signal::TERM);
+    while !server.log().contains("stopping") {
+        thread::yield_now();
+    }
+    // The exec waits for a line that only this test can send, so it ends after the server began to stop.
+    fs::write(find(server.data(), "go").unwrap(), "on\n").unwrap();
+    assert_eq!(waiting.join().unwrap()["status"], "SUCCEEDED");
+    assert_eq!(server.ended().code(), Some(0), "{}", server.log());
+    assert!(std::net::TcpStream::connect(&server.address).is_err());
+}
+
+pub(crate) fn a_stopped_server_cancels(site: &Site) {
+    let mut server = site.start();
+    let waiting = ask_and_wait(&server, "echo begun; sleep 600");
+    server.signal(Signal::TERM);
+    let answer = waiting.join().unwrap();
+    assert_eq!((&answer["status"], &answer["error_reason"]["code"]), (&json!("CANCELLED"), &json!("SERVER_STOPPED")));
+    assert_eq!(server.ended().code(), Some(0), "{}", server.log());
+    let server = site.start_in(server.leave());
+    let path = format!("/sandbox/execs/{}", answer["exec_id"].as_str().unwrap());
+    assert_eq!(server.ask("GET", &path, None).expect(200)["status"], "CANCELLED");
+}
+
+/// Somebody who waits for an exec that has said something by now.
+fn ask_and_wait(server: &Server, script: &str) -> thread::JoinHandle<Value> {
+    let (url, token) = (format!("http://{}/sandbox/execs", server.address), server.token.clone());
+    let body = server.request(script).to_string();
+    let waiting = thread::spawn(move || {
+        let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into();
+        let mut answer = agent.post(url).header("authorization", format!("Bearer {token}")).send(body).unwrap();
+        serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap()
+    });
+    let id = loop {
+        let running = server.ask("GET", "/sandbox/execs?status=RUNNING", None).expect(200);
+        if let Some(id) = running[0]["exec_id"].as_str() {
+            break id.to_owned();
+        }
+    };
+    server.wait_for_output(&id);
+    waiting
+}
+
+fn find(directory: &Path, name: &str) -> Option<PathBuf> {
+    fs::read_dir(directory).ok()?.filter_map(Result::ok).find_map(|entry| {
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if entry.file_name() == name { Some(entry.path()) } else { is_directory.then(|| find(&entry.path(), name))? }
+    })
+}

@@ -1,0 +1,81 @@
+//! Where a trial's servers make their boxes and keep their record.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tempfile::TempDir;
+use tests::support::docker_daemon::Daemon;
+use tests::support::postgres_cluster::Cluster;
+use tests::support::server::Server;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Backend {
+    Native,
+    Docker,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Database {
+    Sqlite,
+    Postgres,
+}
+
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) backend: Backend,
+    pub(crate) database: Database,
+    pub(crate) daemon: Option<Arc<Daemon>>,
+    pub(crate) cluster: Option<Arc<Cluster>>,
+}
+
+impl Backend {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Backend::Native => "native",
+            Backend::Docker => "docker",
+        }
+    }
+}
+
+impl Database {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Database::Sqlite => "sqlite",
+            Database::Postgres => "postgres",
+        }
+    }
+}
+
+impl Site {
+    /// A server with a data directory and a record of its own.
+    pub(crate) fn start(&self) -> Server {
+        let data = TempDir::with_prefix("rw-serve-").unwrap();
+        if self.database == Database::Postgres {
+            // In the file, so that the next server and every verb with this directory find the same record.
+            let text = format!("[database]\nurl = '{}'\n", create_database(self.cluster.as_ref().unwrap()));
+            std::fs::write(data.path().join("ringwall.toml"), text).unwrap();
+        }
+        self.start_in(data)
+    }
+
+    /// The next server on a directory that another has left.
+    pub(crate) fn start_in(&self, data: TempDir) -> Server {
+        match (self.backend, &self.daemon) {
+            (Backend::Native, _) => Server::start_in(data, &[]),
+            (Backend::Docker, None) => panic!("there is no daemon"),
+            (Backend::Docker, Some(daemon)) => start_on(daemon, data, "docker"),
+        }
+    }
+}
+
+/// A server whose execs name this backend of this daemon.
+pub(crate) fn start_on(daemon: &Daemon, data: TempDir, backend: &'static str) -> Server {
+    let client = daemon.client();
+    Server::start_in(data, &["--docker-cli-path", client.to_str().unwrap()]).on(Some(backend))
+}
+
+/// A new database of a name that no other trial has.
+pub(crate) fn create_database(cluster: &Cluster) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    cluster.create_database(&format!("trial_{}", NEXT.fetch_add(1, Ordering::Relaxed)))
+}

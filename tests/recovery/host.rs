@@ -1,0 +1,75 @@
+//! What dead servers left on this machine: nothing, after a moment.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tests::support::docker_daemon::Daemon;
+use tests::support::host::{descendants, field};
+use tests::support::traces::{cgroups_of, describe, living, mounts};
+
+/// How long something may still be there: the kernel needs a moment after a kill, and so does whoever removes containers.
+const SOON: Duration = Duration::from_secs(20);
+/// The daemon's own, which live as long as it does.
+const OF_DOCKER: [&str; 2] = ["dockerd", "containerd"];
+
+/// The machine before the first kill.
+#[derive(Debug)]
+pub(crate) struct Host {
+    mounts: BTreeSet<String>,
+    daemon: Option<Daemon>,
+}
+
+impl Host {
+    pub(crate) fn new(daemon: Option<Daemon>) -> Self {
+        Self { mounts: mounts().unwrap(), daemon }
+    }
+
+    pub(crate) fn daemon(&self) -> Option<&Daemon> {
+        self.daemon.as_ref()
+    }
+
+    /// Waits until nothing is left but the server that lives now.
+    pub(crate) fn assert_clean(&self, dead: &[u32], alive: u32, what: &str) {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let found = self.left(dead, Some(alive));
+            if found.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{what}: left behind: {found:#?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// A box of this server is there, and would count as left behind if the server were dead.
+    pub(crate) fn assert_seen(&self, server: u32) {
+        let found = self.left(&[server], None);
+        assert!(found.iter().any(|one| one.contains("sleep 600")), "no process of a box: {found:?}");
+        // An ordinary user is given no cgroups to make any in.
+        let is_root = rustix::process::geteuid().is_root();
+        assert!(!is_root || found.iter().any(|one| one.starts_with("cgroup ")), "no cgroup of a box: {found:?}");
+    }
+
+    fn left(&self, dead: &[u32], alive: Option<u32>) -> Vec<String> {
+        let mut own = alive.map(|alive| descendants(alive).unwrap()).unwrap_or_default();
+        own.extend(alive);
+        let is_stray = |number: &u32| {
+            let is_dockers = || OF_DOCKER.contains(&field(*number, "Name").unwrap_or_default().as_str());
+            !own.contains(number) && (self.daemon.is_none() || !is_dockers())
+        };
+        let mut found: Vec<String> = living().unwrap().into_iter().filter(is_stray).map(describe).collect();
+        let mounts = mounts().unwrap();
+        let new = mounts.difference(&self.mounts);
+        found.extend(new.filter(|line| !self.is_dockers(line)).map(|line| format!("mount {line}")));
+        found.extend(cgroups_of(dead).into_iter().map(|path| format!("cgroup {}", path.display())));
+        found.extend(self.daemon.iter().flat_map(Daemon::containers).map(|name| format!("container {name}")));
+        found
+    }
+
+    /// A mount that belongs to the daemon, and goes with its container.
+    fn is_dockers(&self, line: &str) -> bool {
+        let place = line.split(' ').nth(4).unwrap_or_default();
+        self.daemon.as_ref().is_some_and(|daemon| Path::new(place).starts_with(daemon.path("exec")))
+    }
+}

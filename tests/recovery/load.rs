@@ -1,0 +1,125 @@
+//! Clients that ask for execs of every kind until nobody answers any more.
+//!
+//! Each exec leaves a mark of its own in a file of its project, once for every time it runs.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tests::support::server::{Server, shell};
+use ureq::Agent;
+
+use crate::chance::Chance;
+use crate::ledger::{Answered, Entry};
+
+pub(crate) const CLIENTS: u64 = 6;
+const USERS: u64 = 3;
+/// Where the marks are, in the working directory of a project.
+pub(crate) const MARKS: &str = "marks";
+
+/// Where a server is and how to speak to it.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    agent: Agent,
+    address: String,
+    token: String,
+}
+
+/// An answer that came whole. Everything else is no answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) body: Value,
+}
+
+impl Client {
+    pub(crate) fn of(server: &Server) -> Self {
+        let config = Agent::config_builder().http_status_as_error(false).proxy(None);
+        let agent = config.timeout_global(Some(Duration::from_secs(120))).build().into();
+        Self { agent, address: server.address.clone(), token: server.token.clone() }
+    }
+
+    pub(crate) fn submit(&self, body: &Value, key: Option<&str>, mode: Mode) -> Option<Reply> {
+        let mut request = self.agent.post(format!("http://{}/sandbox/execs", self.address));
+        request = request.header("authorization", format!("Bearer {}", self.token));
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        if mode == Mode::Async {
+            request = request.header("prefer", "respond-async");
+        }
+        read(request.send(body.to_string()))
+    }
+
+    fn cancel(&self, id: &str) -> Option<Reply> {
+        let request = self.agent.delete(format!("http://{}/sandbox/execs/{id}", self.address));
+        read(request.header("authorization", format!("Bearer {}", self.token)).call())
+    }
+}
+
+fn read(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Option<Reply> {
+    let mut response = response.ok()?;
+    let text = response.body_mut().read_to_string().ok()?;
+    Some(Reply { status: response.status().as_u16(), body: serde_json::from_str(&text).ok()? })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Sync,
+    Async,
+}
+
+/// Asks until the server is gone; gives everything that was asked, answered or not.
+pub(crate) fn ask_until_nobody_answers(
+    client: &Client,
+    name: &str,
+    mut chance: Chance,
+    backend: Option<&str>,
+) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    loop {
+        let mark = format!("{name}-{}", entries.len());
+        let user = format!("user{}", chance.below(USERS));
+        let key = (!chance.one_in(2)).then(|| format!("key-{mark}"));
+        let mode = if chance.one_in(2) { Mode::Sync } else { Mode::Async };
+        let mut body = shell(&script(&mark, &mut chance));
+        body["user_id"] = user.as_str().into();
+        if chance.one_in(4) {
+            body["inputs"] = json!([{ "path": format!("of-{mark}"), "content": mark }]);
+        }
+        // Where there are containers, every other exec still has a native box beside them.
+        if let Some(backend) = backend.filter(|_| chance.one_in(2)) {
+            body["backend"] = backend.into();
+        }
+        let reply = client.submit(&body, key.as_deref(), mode);
+        let is_over = reply.is_none();
+        let mut entry = Entry { mark, user, key, body, answered: None, cancelled: false };
+        if let Some(reply) = reply {
+            match reply.status {
+                200 | 202 => entry.answered = Some(Answered::read(&reply)),
+                // Nothing was taken on.
+                429 => {}
+                other => panic!("{}: {other} {}", entry.mark, reply.body),
+            }
+        }
+        if let Some(answered) = entry.answered.as_ref().filter(|_| mode == Mode::Async && chance.one_in(6)) {
+            // One that has ended meanwhile cannot be cancelled, and says so.
+            entry.cancelled = client.cancel(&answered.exec_id).is_some_and(|reply| reply.status == 202);
+        }
+        entries.push(entry);
+        if is_over {
+            return entries;
+        }
+    }
+}
+
+/// Short, somewhat longer, far too long, with artifacts, loud.
+fn script(mark: &str, chance: &mut Chance) -> String {
+    let rest = match chance.below(20) {
+        0..10 => String::new(),
+        10..13 => format!("sleep 0.{}", chance.below(4)),
+        13 => "sleep 600 & sleep 600".to_owned(),
+        14..18 => format!("for one in 1 2 3; do echo {mark} > ../artifacts/file$one; done"),
+        _ => "head -c 200000 /dev/zero".to_owned(),
+    };
+    format!("echo {mark} >> {MARKS}; {rest}")
+}

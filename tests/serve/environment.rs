@@ -1,0 +1,75 @@
+//! What a server's environment says: settings that stand over what is stored, and names that mean nothing.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::json;
+
+use crate::server::{Server, command};
+
+const MEMORY: &str = "RINGWALL_SANDBOX_LIMITS_MEMORY_MB";
+
+/// A server that cannot start says so and ends.
+fn refused(data: &Path, name: &str, value: &str) -> String {
+    let mut serve = command(data);
+    let Output { status, stderr, .. } =
+        serve.args(["serve", "--listen", "127.0.0.1:0"]).env(name, value).output().unwrap();
+    assert_eq!(status.code(), Some(2), "{name}={value}");
+    String::from_utf8(stderr).unwrap()
+}
+
+#[test]
+fn what_the_environment_says_stands_over_what_is_stored() {
+    let mut server = Server::start();
+    server.ask("PUT", "/settings", Some(&json!({"sandbox": {"limits": {"memory_mb": 512}}}))).expect(200);
+    server.signal(rustix::process::Signal::TERM);
+    server.ended();
+    let server = Server::start_under(server.leave(), &[], &[(MEMORY, "64")]);
+    let shown = server.ask("GET", "/settings", None).expect(200);
+    assert_eq!(
+        (&shown["sandbox"]["limits"]["memory_mb"], &shown["fixed"]),
+        (&json!(64), &json!(["sandbox.limits.memory_mb"]))
+    );
+    let other = json!({"sandbox": {"limits": {"memory_mb": 128}}});
+    assert_eq!(server.ask("PUT", "/settings", Some(&other)).refused(409), "CONFLICT");
+    assert_eq!(server.ask("PUT", "/settings", Some(&shown)).expect(200), shown);
+    let exec = server.shell("true");
+    let view = server.exec(exec["exec_id"].as_str().unwrap());
+    assert_eq!(view["policy_snapshot"]["limits"]["memory_mb"], 64);
+    assert_eq!(view["policy_snapshot"]["layers"]["memory_mb"], "settings");
+}
+
+#[test]
+fn what_means_nothing_is_refused_with_what_was_meant() {
+    let data = tempfile::tempdir().unwrap();
+    let misspelt = refused(data.path(), "RINGWALL_SANDBOX_LIMIT_MEMORY_MB", "64");
+    assert!(misspelt.contains(&format!("did you mean {MEMORY}?")), "{misspelt}");
+    let wrong = refused(data.path(), MEMORY, "99999999");
+    assert!(wrong.contains(MEMORY) && wrong.contains("4096 MB"), "{wrong}");
+    assert!(!data.path().join("db.sqlite").exists(), "nothing was begun");
+}
+
+/// What is printed at the start works as it stands, also where nobody sits at a terminal.
+#[test]
+fn the_commands_of_the_greeting_work() {
+    let data = tempfile::tempdir().unwrap();
+    let mut serve = command(data.path());
+    let mut server =
+        serve.args(["serve", "--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let greeting: Vec<String> = lines.by_ref().take_while(|line| !line.starts_with("Ctrl-C")).collect();
+    let commands: Vec<&str> = greeting.iter().filter_map(|line| line.strip_prefix("  ")).collect();
+    let mut shown = Vec::new();
+    for command in &commands {
+        let mut shell = Command::new("bash");
+        let output = shell.args(["-c", command]).output().unwrap();
+        shown.push(serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap());
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert_eq!(shown[0]["status"], "SUCCEEDED", "{greeting:?}");
+    let (stdout, stderr) = (shown[1]["stdout"].as_str().unwrap(), shown[1]["stderr"].as_str().unwrap());
+    assert!(stdout.contains("uid=1000(sandbox)") && stdout.ends_with("done\n"), "{stdout}");
+    assert!(stderr.contains("/etc/shadow: No such file"), "{stderr}");
+}

@@ -1,0 +1,68 @@
+//! What is published about answers, held against real ones: each has the form that the document says.
+
+use serde_json::{Value, json};
+
+use crate::server::{Server, shell};
+
+struct Published {
+    server: Server,
+    document: Value,
+}
+
+impl Published {
+    /// Asks, and checks the answer against the form of its route and status.
+    fn ask(&self, method: &str, path: &str, route: &str, body: Option<&Value>) -> Value {
+        let answer = self.server.ask(method, path, body);
+        let responses = &self.document["paths"][route][method.to_ascii_lowercase()]["responses"];
+        let response = responses.get(answer.status.to_string()).unwrap_or(&responses["default"]);
+        let mut form = response["content"]["application/json"]["schema"].clone();
+        assert!(form.is_object(), "{method} {route} {}: {responses}", answer.status);
+        form["components"] = self.document["components"].clone();
+        let (validator, answer) = (jsonschema::validator_for(&form).unwrap(), answer.json());
+        let wrong: Vec<String> = validator.iter_errors(&answer).map(|error| error.to_string()).collect();
+        assert!(wrong.is_empty(), "{method} {path}: {wrong:?}\n{answer}");
+        answer
+    }
+
+    fn get(&self, path: &str) -> Value {
+        self.ask("GET", path, path.split('?').next().unwrap(), None)
+    }
+}
+
+#[test]
+fn answers_have_their_published_form() {
+    let server = Server::start();
+    let document = server.ask("GET", "/openapi.json", None).expect(200);
+    let published = Published { server, document };
+    let execs = "/sandbox/execs";
+    let ended = published.ask("POST", execs, execs, Some(&shell("id; echo x > /workspace/artifacts/x")));
+    assert_eq!(ended["status"], "SUCCEEDED");
+    let mut late = shell("sleep 60");
+    late["policy_overrides"] = json!({ "timeout_ms": 100 });
+    assert_eq!(published.ask("POST", execs, execs, Some(&late))["error_reason"]["code"], "TIMEOUT");
+    let mut denied = shell("true");
+    denied["exec"]["kind"] = json!("perl");
+    assert_eq!(published.ask("POST", execs, execs, Some(&denied))["detail"]["code"], "POLICY_DENIED");
+    let id = ended["exec_id"].as_str().unwrap();
+    for part in ["", "/artifacts", "/stdout", "/stderr", "/observation"] {
+        published.ask("GET", &format!("{execs}/{id}{part}"), &format!("{execs}/{{id}}{part}"), None);
+    }
+    let script = json!({ "project_id": "p", "script": "true" });
+    published.ask("POST", "/skills/shell.run/invoke", "/skills/{id}/invoke", Some(&script));
+    published.ask("PUT", "/settings", "/settings", Some(&json!({ "retention": { "execs_days": 3 } })));
+    published.ask("POST", "/api/tokens", "/api/tokens", Some(&json!({ "role": "user", "user_id": "u" })));
+    published.ask("POST", "/api/audit/verify", "/api/audit/verify", None);
+    for path in [
+        "/sandbox/execs",
+        "/skills",
+        "/skills?include=invalid",
+        "/settings",
+        "/api/tokens",
+        "/api/audit",
+        "/healthz",
+        "/sandbox/health",
+        "/sandbox/health?probe=1",
+    ] {
+        published.get(path);
+    }
+}

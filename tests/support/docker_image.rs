@@ -1,0 +1,71 @@
+//! An image for the containers of tests, from programs of this machine and nothing else.
+
+#![expect(clippy::unwrap_used, reason = "a failed assumption is a failed test")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::docker_daemon::Daemon;
+
+/// What execs run on unless somebody says otherwise.
+pub const DEFAULT: &str = "ringwall/sandbox:latest";
+/// Enough for a shell that waits.
+pub const LITTLE: &[&str] = &["bash", "cat", "dmesg", "head", "sleep", "true"];
+/// What the contract's scripts use. There is a `python3` and no `python`, as on most machines.
+pub const EVERYTHING: &[&str] = &[
+    "bash",
+    "cat",
+    "chmod",
+    "env",
+    "head",
+    "id",
+    "ln",
+    "ls",
+    "mkdir",
+    "mkfifo",
+    "python3",
+    "rm",
+    "setsid",
+    "sha256sum",
+    "sleep",
+    "touch",
+    "tr",
+    "true",
+    "wc",
+];
+
+/// A daemon whose default image holds these programs of the machine's.
+pub fn launch(options: &[String], programs: &[&str]) -> Daemon {
+    let daemon = Daemon::launch(options);
+    let archive = daemon.path("image.tar");
+    let mut tar = Command::new("tar");
+    // Followed, so that no link of the machine's own layout has to be there as well.
+    tar.args(["--create", "--dereference", "--directory=/", "--exclude=dist-packages", "--exclude=test"]);
+    tar.args(["--exclude=__pycache__", "--file"]).arg(&archive).args(files(programs));
+    assert!(tar.stdin(Stdio::null()).status().unwrap().success());
+    daemon.ask(&["import", archive.to_str().unwrap(), DEFAULT]);
+    daemon
+}
+
+/// The programs with everything that they load, relative to the root.
+fn files(programs: &[&str]) -> BTreeSet<String> {
+    let mut files = BTreeSet::new();
+    for program in programs {
+        let program = format!("/usr/bin/{program}");
+        let loaded = Command::new("ldd").arg(&program).output().unwrap();
+        let loaded = String::from_utf8(loaded.stdout).unwrap();
+        files.extend(loaded.split_ascii_whitespace().filter(|word| word.starts_with('/')).map(relative));
+        files.insert(relative(&program));
+    }
+    if programs.contains(&"python3") {
+        let output = Command::new("/usr/bin/python3").args(["-c", "import os; print(os.__file__)"]).output().unwrap();
+        let library = String::from_utf8(output.stdout).unwrap();
+        files.insert(relative(Path::new(library.trim()).parent().unwrap().to_str().unwrap()));
+    }
+    files
+}
+
+fn relative(path: &str) -> String {
+    path.trim_start_matches('/').to_owned()
+}

@@ -1,0 +1,64 @@
+//! What a box or a server may leave on the host, seen from outside: processes, mounts, cgroups.
+//!
+//! A test that asks for living processes adopts orphans first, so that nothing it started can hide by outliving its
+//! parent.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+use super::host::{descendants, is_alive};
+
+/// From now on this process is the parent of every orphan among its descendants.
+pub fn adopt_orphans() -> io::Result<()> {
+    Ok(rustix::process::set_child_subreaper(Pid::from_raw(1))?)
+}
+
+/// Descendants that are more than zombies. Zombies that fell to us are buried.
+pub fn living() -> io::Result<Vec<u32>> {
+    let found = descendants(std::process::id())?;
+    let is_living = |number: &u32| {
+        let alive = is_alive(*number);
+        if !alive && let Some(pid) = i32::try_from(*number).ok().and_then(Pid::from_raw) {
+            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+        }
+        alive
+    };
+    Ok(found.into_iter().filter(is_living).collect())
+}
+
+/// A process in the words of a report.
+pub fn describe(number: u32) -> String {
+    let line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+    format!("process {number} {:?}", String::from_utf8_lossy(&line).replace('\0', " "))
+}
+
+/// Every mount that this process sees.
+pub fn mounts() -> io::Result<BTreeSet<String>> {
+    Ok(fs::read_to_string("/proc/self/mountinfo")?.lines().map(str::to_owned).collect())
+}
+
+/// Cgroup directories named after one of `makers`, in every hierarchy.
+pub fn cgroups_of(makers: &[u32]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    if makers.is_empty() {
+        return found;
+    }
+    let mut open = vec![Path::new("/sys/fs/cgroup").to_owned()];
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                let maker = name.strip_prefix("ringwall-").and_then(|rest| rest.split('-').next()?.parse().ok());
+                if maker.is_some_and(|maker| makers.contains(&maker)) {
+                    found.push(entry.path());
+                }
+                open.push(entry.path());
+            }
+        }
+    }
+    found
+}
