@@ -2,10 +2,13 @@
 
 use std::path::PathBuf;
 
-pub(crate) const USAGE: &str = "usage: bench [--rounds N] [--runs N] [--docker-rounds N] [--json FILE] [--strict]
+pub(crate) const USAGE: &str =
+    "usage: bench [--rounds N] [--runs N] [--docker-rounds N] [--execs N] [--records N] [--json FILE] [--strict]
   --rounds N         turns that each contestant gets for latency (200)
   --runs N           runs of each contestant for throughput (400)
   --docker-rounds N  turns for docker, which takes a third of a second each (10); 0 leaves docker out
+  --execs N          execs in a row on one server (10000)
+  --records N        execs in the record when it is asked questions (1000000)
   --json FILE        also write everything that was measured
   --strict           exit with 1 when a bar was missed";
 
@@ -14,6 +17,8 @@ pub(crate) struct Arguments {
     pub(crate) rounds: usize,
     pub(crate) runs: usize,
     pub(crate) docker_rounds: usize,
+    pub(crate) execs: usize,
+    pub(crate) records: usize,
     pub(crate) json: Option<PathBuf>,
     pub(crate) strict: bool,
 }
@@ -21,13 +26,23 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Reads them; the error is a sentence.
     pub(crate) fn read(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut arguments = Arguments { rounds: 200, runs: 400, docker_rounds: 10, json: None, strict: false };
+        let mut arguments = Arguments {
+            rounds: 200,
+            runs: 400,
+            docker_rounds: 10,
+            execs: 10_000,
+            records: 1_000_000,
+            json: None,
+            strict: false,
+        };
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
             match word.as_str() {
                 "--rounds" => arguments.rounds = number(&word, &value()?, 1)?,
                 "--runs" => arguments.runs = number(&word, &value()?, 1)?,
                 "--docker-rounds" => arguments.docker_rounds = number(&word, &value()?, 0)?,
+                "--execs" => arguments.execs = number(&word, &value()?, 1)?,
+                "--records" => arguments.records = number(&word, &value()?, 1)?,
                 "--json" => arguments.json = Some(value()?.into()),
                 "--strict" => arguments.strict = true,
                 _ => return Err(format!("{word}: no such option")),
@@ -52,14 +67,17 @@ mod tests {
 
     #[test]
     fn everything_has_a_default() {
-        let usual = Arguments { rounds: 200, runs: 400, docker_rounds: 10, json: None, strict: false };
-        assert_eq!(read(&[]), Ok(usual));
+        let usual = read(&[]).unwrap();
+        assert_eq!((usual.rounds, usual.runs, usual.docker_rounds), (200, 400, 10));
+        assert_eq!((usual.execs, usual.records, usual.json, usual.strict), (10_000, 1_000_000, None, false));
     }
 
     #[test]
     fn every_option_is_read() {
-        let words = ["--rounds", "3", "--runs", "8", "--docker-rounds", "0", "--json", "out.json", "--strict"];
-        let given = Arguments { rounds: 3, runs: 8, docker_rounds: 0, json: Some("out.json".into()), strict: true };
+        let numbers = ["--rounds", "3", "--runs", "8", "--docker-rounds", "0", "--execs", "5", "--records", "6"];
+        let words = [&numbers[..], &["--json", "out.json", "--strict"]].concat();
+        let json = Some("out.json".into());
+        let given = Arguments { rounds: 3, runs: 8, docker_rounds: 0, execs: 5, records: 6, json, strict: true };
         assert_eq!(read(&words), Ok(given));
     }
 

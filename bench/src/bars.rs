@@ -1,18 +1,18 @@
 //! The promises: each a figure, its bound, and whether this run held it.
 //!
 //! Bounds are ratios between contestants of the same run, except for memory, which does not depend on the speed of
-//! the machine.
+//! the machine, and for questions to the record, which are promised in milliseconds.
 
 use std::fmt;
 
 use crate::contestant::{Contestant, Task};
-use crate::docker;
-use crate::latency::Latency;
-use crate::memory::Memory;
-use crate::samples::ratio;
-use crate::throughput::{CONCURRENCY, Throughput};
+use crate::report::Measured;
+use crate::samples::{milliseconds, ratio};
+use crate::throughput::CONCURRENCY;
 
 const MEMORY_MB: f64 = 3.0;
+/// What counts as no growth: a server that leaked a descriptor or a kilobyte per exec would be far beyond it.
+const GROWTH: f64 = 1.15;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Bound {
@@ -65,33 +65,60 @@ impl Bar {
 }
 
 /// Every bar, in the order of docs/promises.md.
-pub(crate) fn check(
-    latency: &Latency,
-    throughput: &Throughput,
-    memory: Option<&Memory>,
-    docker: Option<&[docker::Entry]>,
-) -> Vec<Bar> {
+pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
+    let Measured { latency, throughput, memory, serving, records, docker, .. } = measured;
+    let docker = docker.as_ref().ok();
     use Contestant::{Bare, BoxAlone, Bubblewrap, RingwallRun};
     use Task::{Python, True};
     let compare = |one, other, task| Some(ratio(latency.of(one, task), latency.of(other, task)));
     let bar = |name: &str, measured, bound| Bar { name: name.to_owned(), measured, bound };
-    let docker = docker.and_then(|entries| {
-        let entry = entries.iter().find(|entry| entry.task == True)?;
+    let docker_run = docker.and_then(|docker| {
+        let entry = docker.entries.iter().find(|entry| entry.task == True)?;
         Some(ratio(entry.docker.median(), entry.ringwall_run.median()))
     });
+    let docker_exec = docker.map(|docker| ratio(docker.docker_exec.median(), docker.native_exec.median()));
+    let endurance = &serving.endurance;
+    let slowest = records.questions.iter().map(|(_, samples)| milliseconds(samples.p95())).fold(0.0, f64::max);
     let rate = throughput.of(BoxAlone) / throughput.of(Bubblewrap);
     vec![
         bar("true: the box alone ÷ bwrap", compare(BoxAlone, Bubblewrap, True), Bound::AtMost(0.7)),
         bar("true: the box alone ÷ bare", compare(BoxAlone, Bare, True), Bound::AtMost(3.0)),
         bar("python: the box alone ÷ bare", compare(BoxAlone, Bare, Python), Bound::AtMost(1.25)),
         bar("true: ringwall run ÷ bwrap", compare(RingwallRun, Bubblewrap, True), Bound::AtMost(1.0)),
-        bar("true: docker run ÷ ringwall run", docker, Bound::AtLeast(50.0)),
+        bar("true: docker run ÷ ringwall run", docker_run, Bound::AtLeast(50.0)),
         bar(&format!("boxes a second at concurrency {CONCURRENCY} ÷ bwrap"), Some(rate), Bound::AtLeast(1.5)),
         bar(
-            "peak memory of jail + init, MB",
-            memory.map(|memory| memory.total().peak_resident as f64 / 1024.0),
+            "memory of jail + init, shared pages by share, MB",
+            memory.as_ref().ok().map(|memory| memory.total().proportional as f64 / 1024.0),
             Bound::AtMost(MEMORY_MB),
         ),
+        bar(
+            "POST of an exec ÷ bwrap run from a shell",
+            Some(ratio(serving.exec.median(), serving.shell_bwrap.median())),
+            Bound::AtMost(1.2),
+        ),
+        bar("the same exec on docker ÷ on native", docker_exec, Bound::AtLeast(40.0)),
+        bar(
+            &format!("execs a second at concurrency {CONCURRENCY} ÷ bwrap run from shells"),
+            Some(serving.rate / serving.shell_bwrap_rate),
+            Bound::AtLeast(1.0),
+        ),
+        bar(
+            &format!("{} execs: latency at the end ÷ at the beginning", endurance.execs),
+            Some(ratio(endurance.last.median(), endurance.first.median())),
+            Bound::AtMost(GROWTH),
+        ),
+        bar(
+            "the same: memory",
+            Some(endurance.after.resident_kb as f64 / endurance.before.resident_kb as f64),
+            Bound::AtMost(GROWTH),
+        ),
+        bar(
+            "the same: descriptors",
+            Some(endurance.after.descriptors as f64 / endurance.before.descriptors as f64),
+            Bound::AtMost(GROWTH),
+        ),
+        bar(&format!("slowest question to {} records, p95 ms", records.execs), Some(slowest), Bound::AtMost(5.0)),
     ]
 }
 

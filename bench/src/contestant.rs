@@ -99,6 +99,18 @@ impl Field {
         Ok(Field { ringwall, bubblewrap: bubblewrap_arguments(), boxes: Boxes::prepare(data.path())?, _data: data })
     }
 
+    /// The installed binary.
+    pub(crate) fn ringwall(&self) -> &Path {
+        &self.ringwall
+    }
+
+    /// Bubblewrap, about to run these words.
+    pub(crate) fn bubblewrap(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("bwrap");
+        command.args(&self.bubblewrap).args(words);
+        command
+    }
+
     /// One run of one contestant.
     pub(crate) fn run(&self, runtime: &Runtime, contestant: Contestant, task: Task) -> Result<Run, Error> {
         let limits = match contestant {
@@ -115,11 +127,7 @@ impl Field {
     fn start_and_wait(&self, contestant: Contestant, task: Task) -> Result<Duration, Error> {
         let words = task.command();
         let mut command = match contestant {
-            Contestant::Bubblewrap => {
-                let mut command = Command::new("bwrap");
-                command.args(&self.bubblewrap).args(words);
-                command
-            }
+            Contestant::Bubblewrap => self.bubblewrap(words),
             Contestant::RingwallRun => {
                 let mut command = Command::new(&self.ringwall);
                 command.args(["run", "--"]).args(words);

@@ -5,6 +5,8 @@
 //! docker most of its work. The image holds nothing but the measured programs and their libraries, taken from this
 //! machine: no registry is asked. Where no daemon can be started the report says why.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,6 +19,7 @@ use crate::contestant::{Contestant, Field, Task, time};
 use crate::error::{Error, chain};
 use crate::latency::Shuffle;
 use crate::samples::Samples;
+use crate::serving;
 
 const IMAGE: &str = "ringwall-bench";
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -32,8 +35,17 @@ pub(crate) struct Entry {
     pub(crate) box_alone: Samples,
 }
 
+/// Everything that was measured with the daemon.
+#[derive(Debug)]
+pub(crate) struct Docker {
+    pub(crate) entries: Vec<Entry>,
+    /// An exec over HTTP, on the native backend and on docker's.
+    pub(crate) native_exec: Samples,
+    pub(crate) docker_exec: Samples,
+}
+
 /// What was measured, or why nothing could be.
-pub(crate) fn measure(field: &Field, rounds: usize) -> Result<Vec<Entry>, String> {
+pub(crate) fn measure(field: &Field, rounds: usize) -> Result<Docker, String> {
     if rounds == 0 {
         return Err("left out by --docker-rounds 0".to_owned());
     }
@@ -41,7 +53,12 @@ pub(crate) fn measure(field: &Field, rounds: usize) -> Result<Vec<Entry>, String
         return Err("its daemon needs root".to_owned());
     }
     let daemon = Daemon::start().map_err(|error| chain(&error))?;
-    run_rounds(field, &daemon, rounds).map_err(|error| chain(&error))
+    let measured = || {
+        let entries = run_rounds(field, &daemon, rounds)?;
+        let (native_exec, docker_exec) = serving::beside_docker(field.ringwall(), &daemon.client_file()?, rounds)?;
+        Ok(Docker { entries, native_exec, docker_exec })
+    };
+    measured().map_err(|error: Error| chain(&error))
 }
 
 fn run_rounds(field: &Field, daemon: &Daemon, rounds: usize) -> Result<Vec<Entry>, Error> {
@@ -131,12 +148,22 @@ impl Daemon {
         // Relative names; the links among them (/lib, /bin) become plain directories of the image.
         tar.args(image_files()?.iter().map(|path| path.strip_prefix("/").unwrap_or(path)));
         time(&mut tar)?;
-        time(self.client().arg("import").arg(&archive).arg(IMAGE)).map(drop)
+        time(self.client().arg("import").arg(&archive).arg(IMAGE))?;
+        time(self.client().args(["tag", IMAGE, executor::docker::DEFAULT_IMAGE])).map(drop)
     }
 
     /// One run, as its user sees it: from the client's start to its end.
     fn run(&self, task: Task) -> Result<Duration, Error> {
         time(self.client().args(["run", "--rm", "--network", "none", IMAGE]).args(task.command()))
+    }
+
+    /// The client as one program, for whoever starts it by its path.
+    fn client_file(&self) -> Result<PathBuf, Error> {
+        let file = self.directory.path().join("docker");
+        let script = format!("#!/bin/sh\nexec docker --host {} \"$@\"\n", address(self.directory.path()));
+        std::fs::write(&file, script).map_err(Error::Scratch)?;
+        std::fs::set_permissions(&file, Permissions::from_mode(0o755)).map_err(Error::Scratch)?;
+        Ok(file)
     }
 
     fn client(&self) -> Command {
@@ -170,8 +197,8 @@ fn address(directory: &Path) -> String {
 
 /// The measured programs, what they are linked to, and python's own library.
 fn image_files() -> Result<Vec<PathBuf>, Error> {
-    let programs = Task::ALL.map(|task| task.command()[0]);
-    let linked = output(Command::new("ldd").args(programs))?;
+    let programs = Task::ALL.map(|task| task.command()[0]).into_iter().chain(["/bin/bash"]).collect::<Vec<_>>();
+    let linked = output(Command::new("ldd").args(&programs))?;
     let script = "import sysconfig; print(sysconfig.get_path('stdlib'))";
     let library = output(Command::new(Task::Python.command()[0]).args(["-c", script]))?;
     let mut files: Vec<PathBuf> = programs.iter().map(PathBuf::from).collect();

@@ -25,12 +25,20 @@ pub(crate) enum Error {
     Box(#[from] executor::Error),
     #[error("the command in the box ended with {0:?}")]
     BoxEnded(executor::Ending),
-    #[error("could not speak with the command in the box")]
-    Speak(#[source] rustix::io::Errno),
     #[error("could not read {what} of process {process}")]
     Process { process: u32, what: &'static str },
     #[error("could not make a scratch directory")]
     Scratch(#[source] std::io::Error),
+    #[error("the server did not say where it listens, but: {0}")]
+    ServerSilent(String),
+    #[error("could not speak with the server or the shell")]
+    Speaking(#[source] std::io::Error),
+    #[error("a command that a shell ran did not end well: {0}")]
+    ShellSaid(String),
+    #[error("an exec did not succeed: {0}")]
+    ExecEnded(String),
+    #[error("could not fill or read the record")]
+    Record(#[from] record::Error),
     #[error("a measuring thread ended early")]
     Thread,
     #[error("could not write {}", file.display())]

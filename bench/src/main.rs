@@ -15,8 +15,12 @@ mod error;
 mod latency;
 mod machine;
 mod memory;
+mod records;
 mod report;
 mod samples;
+mod server;
+mod serving;
+mod shell;
 mod steps;
 mod table;
 mod throughput;
@@ -25,7 +29,7 @@ use std::process::ExitCode;
 
 use crate::arguments::{Arguments, USAGE};
 use crate::error::Error;
-use crate::report::Report;
+use crate::report::{Measured, Report};
 
 const BAD_INPUT: u8 = 2;
 
@@ -61,10 +65,15 @@ fn measure(arguments: &Arguments) -> Result<Report, Error> {
     tell(&format!("throughput: {} runs of each contestant", arguments.runs));
     let throughput = throughput::measure(&contestants, arguments.runs)?;
     tell("memory");
-    let memory = memory::measure(&contestants.boxes).map_err(|error| error::chain(&error));
+    let memory = memory::measure(contestants.ringwall()).map_err(|error| error::chain(&error));
+    tell(&format!("server: {} rounds, then {} execs in a row", arguments.rounds, arguments.execs));
+    let serving = serving::measure(&contestants, arguments.rounds, arguments.runs, arguments.execs)?;
+    tell(&format!("records: {} execs", arguments.records));
+    let records = records::measure(arguments.records)?;
     tell("docker: starting a daemon of our own");
     let docker = docker::measure(&contestants, arguments.docker_rounds);
-    let report = Report::new(machine, latency, throughput, memory, docker, contestants.boxes.no_cgroups.clone());
+    let no_cgroups = contestants.boxes.no_cgroups.clone();
+    let report = Report::new(Measured { machine, latency, throughput, memory, serving, records, docker, no_cgroups });
     if let Some(file) = &arguments.json {
         let json = format!("{:#}\n", report.to_json());
         std::fs::write(file, json).map_err(|source| Error::WriteReport { file: file.clone(), source })?;

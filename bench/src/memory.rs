@@ -1,15 +1,17 @@
-//! What a box costs in memory beside its command: the jail outside it and the init inside it.
+//! What a box costs in memory beside its command: the jail outside it and the init inside it, of a real server.
 //!
-//! Three figures of each, because no single one is the truth. The peak of resident pages counts the program's own
-//! file, which both share with this process and with every other box; the proportional share divides those pages
-//! by their users; the private part is what one more box really takes.
+//! Three figures of each, because no single one is the truth. The proportional share divides pages by their users: the
+//! program's own file is in memory once, for the server, the jail and every box. The private part is what one more box
+//! really takes. The peak of resident pages counts the file's pages again in every process.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use executor::Streams;
-
-use crate::boxes::{Boxes, Limits, event_loop};
 use crate::error::Error;
+use crate::server::Server;
+
+const WITHIN: Duration = Duration::from_secs(10);
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// In kilobytes, as the kernel gives them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,27 +37,27 @@ impl Memory {
     }
 }
 
-/// A box whose command has answered once is a box that is wholly made.
-pub(crate) fn measure(boxes: &Boxes) -> Result<Memory, Error> {
-    event_loop()?.block_on(async {
-        let mut running = boxes.start(Limits::Cgroups, &["/bin/cat"]).await?;
-        let Some(Streams::Pipes { stdin, stdout, stderr }) = running.streams.take() else {
-            return Err(Error::Speak(rustix::io::Errno::PIPE));
-        };
-        rustix::io::write(&stdin, b"?").map_err(Error::Speak)?;
-        rustix::io::read(&stdout, &mut [0; 1]).map_err(Error::Speak)?;
-        let init = running.init_pid().ok_or(Error::Process { process: 0, what: "PID 1 of the box" })?;
-        let memory = Memory { jail: footprint(parent(init)?)?, init: footprint(init)? };
-        drop((stdin, stdout, stderr));
-        running.wait().await?;
-        Ok(memory)
-    })
+/// A box whose command runs is a box that is wholly made.
+pub(crate) fn measure(ringwall: &Path) -> Result<Memory, Error> {
+    let server = Server::start(ringwall, None)?;
+    server.begin("sleep 30")?;
+    let began = Instant::now();
+    loop {
+        // The server's one child is the jail; its only one, while one box runs, is that box's init.
+        let jail = children(server.id()).into_iter().find(|jail| !children(*jail).is_empty());
+        let init = jail.and_then(|jail| children(jail).into_iter().find(|init| !children(*init).is_empty()));
+        match (jail, init) {
+            (Some(jail), Some(init)) => return Ok(Memory { jail: footprint(jail)?, init: footprint(init)? }),
+            _ if began.elapsed() > WITHIN => return Err(Error::Process { process: server.id(), what: "its boxes" }),
+            _ => std::thread::sleep(GLANCE),
+        }
+    }
 }
 
-fn parent(process: u32) -> Result<u32, Error> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let number = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
-    number.ok_or(Error::Process { process, what: "its parent" })
+fn children(process: u32) -> Vec<u32> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    lists.flat_map(|list| list.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>()).collect()
 }
 
 fn footprint(process: u32) -> Result<Footprint, Error> {

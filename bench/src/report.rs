@@ -6,39 +6,42 @@ use serde_json::{Value, json};
 
 use crate::bars::{self, Bar, Held};
 use crate::contestant::{Contestant, Task};
-use crate::docker;
+use crate::docker::Docker;
 use crate::latency::Latency;
 use crate::machine::Machine;
 use crate::memory::{Footprint, Memory};
+use crate::records::Records;
 use crate::samples::{Samples, milliseconds, ratio};
+use crate::serving::{Endurance, Serving};
 use crate::table::Table;
 use crate::throughput::{CONCURRENCY, Throughput};
 
 /// What was measured, or a sentence on why it was not.
 type Perhaps<T> = Result<T, String>;
 
+/// Everything, in the order of the report.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) machine: Machine,
+    pub(crate) latency: Latency,
+    pub(crate) throughput: Throughput,
+    pub(crate) memory: Perhaps<Memory>,
+    pub(crate) serving: Serving,
+    pub(crate) records: Records,
+    pub(crate) docker: Perhaps<Docker>,
+    pub(crate) no_cgroups: Option<String>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Report {
-    machine: Machine,
-    latency: Latency,
-    throughput: Throughput,
-    memory: Perhaps<Memory>,
-    docker: Perhaps<Vec<docker::Entry>>,
-    no_cgroups: Option<String>,
+    measured: Measured,
     bars: Vec<Bar>,
 }
 
 impl Report {
-    pub(crate) fn new(
-        machine: Machine,
-        latency: Latency,
-        throughput: Throughput,
-        memory: Perhaps<Memory>,
-        docker: Perhaps<Vec<docker::Entry>>,
-        no_cgroups: Option<String>,
-    ) -> Self {
-        let bars = bars::check(&latency, &throughput, memory.as_ref().ok(), docker.as_deref().ok());
-        Report { machine, latency, throughput, memory, docker, no_cgroups, bars }
+    pub(crate) fn new(measured: Measured) -> Self {
+        let bars = bars::check(&measured);
+        Report { measured, bars }
     }
 
     pub(crate) fn has_missed(&self) -> bool {
@@ -53,22 +56,24 @@ impl Report {
             ("docker run --rm", self.docker_text()),
             ("Throughput", self.throughput_text()),
             ("Memory beside the command", self.memory_text()),
+            ("An exec over HTTP", self.serving_text()),
+            ("The record", self.records_text()),
             ("Where the time of the box alone goes (true)", self.steps_text()),
         ];
         sections.iter().map(|(title, text)| format!("\n## {title}\n\n{text}")).collect()
     }
 
     fn machine_text(&self) -> String {
-        let Machine { kernel, processor, cores, memory_mb, user, busy, bubblewrap, docker } = &self.machine;
+        let Machine { kernel, processor, cores, memory_mb, user, busy, bubblewrap, docker } = &self.measured.machine;
         let mut text = format!(
             "{processor}, {cores} cores, {memory_mb} MB, Linux {kernel}, as {user}\n\
              {bubblewrap}; {docker}; others used {busy:.0} % of the processors just before\n",
             busy = busy * 100.0
         );
-        if !self.machine.is_quiet() {
+        if !self.measured.machine.is_quiet() {
             text.push_str("NOT QUIET: something else was running; the ratios are rough and the milliseconds noise.\n");
         }
-        if let Some(reason) = &self.no_cgroups {
+        if let Some(reason) = &self.measured.no_cgroups {
             let _ = writeln!(text, "No cgroups here ({reason}): every box below is one without.");
         }
         text
@@ -88,23 +93,23 @@ impl Report {
         for task in Task::ALL {
             let heading = format!("`{}`", task.command().join(" "));
             let mut table = Table::new([heading.as_str(), "median ms", "p95 ms", "÷ bare", "÷ bwrap"]);
-            for entry in self.latency.entries.iter().filter(|entry| entry.task == task) {
+            for entry in self.measured.latency.entries.iter().filter(|entry| entry.task == task) {
                 let median = entry.samples.median();
-                let to = |other| format!("{:.2}", ratio(median, self.latency.of(other, task)));
+                let to = |other| format!("{:.2}", ratio(median, self.measured.latency.of(other, task)));
                 let [half, most] = figures(&entry.samples);
                 let name = entry.contestant.name().to_owned();
                 table.add([name, half, most, to(Contestant::Bare), to(Contestant::Bubblewrap)]);
             }
             let _ = writeln!(text, "{}", table.to_text());
         }
-        let rounds = self.latency.entries.first().map_or(0, |entry| entry.samples.count());
+        let rounds = self.measured.latency.entries.first().map_or(0, |entry| entry.samples.count());
         let _ = writeln!(text, "{rounds} rounds, in shuffled order.");
         text
     }
 
     fn docker_text(&self) -> String {
-        let entries = match &self.docker {
-            Ok(entries) => entries,
+        let entries = match &self.measured.docker {
+            Ok(docker) => &docker.entries,
             Err(reason) => return format!("Not measured: {reason}.\n"),
         };
         let mut table = Table::new(["", "median ms", "p95 ms", "÷ ringwall run", "÷ the box alone"]);
@@ -121,15 +126,15 @@ impl Report {
     fn throughput_text(&self) -> String {
         let heading = format!("`true`, {CONCURRENCY} at a time");
         let mut table = Table::new([heading.as_str(), "runs a second", "÷ bwrap"]);
-        for (contestant, rate) in &self.throughput.entries {
-            let to_bubblewrap = rate / self.throughput.of(Contestant::Bubblewrap);
+        for (contestant, rate) in &self.measured.throughput.entries {
+            let to_bubblewrap = rate / self.measured.throughput.of(Contestant::Bubblewrap);
             table.add([contestant.name().to_owned(), format!("{rate:.0}"), format!("{to_bubblewrap:.2}")]);
         }
         table.to_text()
     }
 
     fn memory_text(&self) -> String {
-        let memory = match &self.memory {
+        let memory = match &self.measured.memory {
             Ok(memory) => memory,
             Err(reason) => return format!("Not measured: {reason}.\n"),
         };
@@ -141,9 +146,63 @@ impl Report {
         table.to_text()
     }
 
+    fn serving_text(&self) -> String {
+        let serving = &self.measured.serving;
+        let mut table = Table::new(["", "median ms", "p95 ms", "÷ bwrap"]);
+        let mut rows = vec![
+            ("POST of an exec, `bash -lc true`", &serving.exec),
+            ("bwrap true", &serving.bwrap),
+            ("bwrap true, run from a shell", &serving.shell_bwrap),
+            ("bwrap bash -lc true", &serving.bwrap_shell),
+        ];
+        if let Ok(docker) = &self.measured.docker {
+            rows.push(("POST of an exec on native, beside docker", &docker.native_exec));
+            rows.push(("POST of an exec on docker", &docker.docker_exec));
+        }
+        for (name, samples) in rows {
+            let [half, most] = figures(samples);
+            let to_bubblewrap = ratio(samples.median(), serving.bwrap.median());
+            table.add([name.to_owned(), half, most, format!("{to_bubblewrap:.2}")]);
+        }
+        let heading = format!("{CONCURRENCY} at a time");
+        let mut rates = Table::new([heading.as_str(), "runs a second", "÷ bwrap"]);
+        for (name, rate) in [
+            ("POST of an exec", serving.rate),
+            ("bwrap true, run from shells", serving.shell_bwrap_rate),
+            ("bwrap true", serving.bwrap_rate),
+            ("bwrap bash -lc true", serving.bwrap_shell_rate),
+        ] {
+            rates.add([name.to_owned(), format!("{rate:.0}"), format!("{:.2}", rate / serving.bwrap_rate)]);
+        }
+        let Endurance { execs, first, last, before, after } = &serving.endurance;
+        let mut growth = Table::new([format!("{execs} execs").as_str(), "first tenth", "last tenth"]);
+        let [first, last] = [first, last].map(|samples| format!("{:.2}", milliseconds(samples.median())));
+        growth.add(["median ms".to_owned(), first, last]);
+        let [memory, descriptors] = [
+            [before.resident_kb.to_string(), after.resident_kb.to_string()],
+            [before.descriptors.to_string(), after.descriptors.to_string()],
+        ];
+        growth.add(["resident kB after it".to_owned(), memory[0].clone(), memory[1].clone()]);
+        growth.add(["descriptors after it".to_owned(), descriptors[0].clone(), descriptors[1].clone()]);
+        format!("{}\n{}\n{}", table.to_text(), rates.to_text(), growth.to_text())
+    }
+
+    fn records_text(&self) -> String {
+        let Records { execs, filled_per_second, questions } = &self.measured.records;
+        let mut table = Table::new([format!("among {execs} execs").as_str(), "median ms", "p95 ms"]);
+        for (name, samples) in questions {
+            let [half, most] = figures(samples);
+            table.add([(*name).to_owned(), half, most]);
+        }
+        format!(
+            "{}\nWritten at {filled_per_second:.0} execs a second, each with intent, outcome and two links of the chain.\n",
+            table.to_text()
+        )
+    }
+
     fn steps_text(&self) -> String {
         let mut table = Table::new(["µs, median", "with cgroups", "without"]);
-        let (with, without) = (&self.latency.steps, &self.latency.steps_without_cgroups);
+        let (with, without) = (&self.measured.latency.steps, &self.measured.latency.steps_without_cgroups);
         let figure = |samples: &Samples| samples.median().as_micros().to_string();
         for (part, samples) in with.parts() {
             let without = without.of(*part).map_or("-".to_owned(), figure);
@@ -158,7 +217,7 @@ impl Report {
     }
 
     pub(crate) fn to_json(&self) -> Value {
-        let machine = &self.machine;
+        let machine = &self.measured.machine;
         let steps = |steps: &crate::steps::Steps| -> Value {
             let part = |(part, samples): &(crate::steps::Part, Samples)| json!({ "part": part.name(), "time": sampled(samples) });
             steps.parts().iter().map(part).collect()
@@ -168,29 +227,38 @@ impl Report {
                 "kernel": machine.kernel, "processor": machine.processor, "cores": machine.cores,
                 "memory_mb": machine.memory_mb, "user": machine.user, "busy": machine.busy,
                 "quiet": machine.is_quiet(), "bwrap": machine.bubblewrap, "docker": machine.docker,
-                "no_cgroups": self.no_cgroups,
+                "no_cgroups": self.measured.no_cgroups,
             },
             "bars": self.bars.iter().map(|bar| json!({
                 "name": bar.name, "measured": bar.measured, "bound": bar.bound.to_string(), "held": bar.held().word(),
             })).collect::<Value>(),
-            "latency": self.latency.entries.iter().map(|entry| json!({
+            "latency": self.measured.latency.entries.iter().map(|entry| json!({
                 "contestant": entry.contestant.key(), "command": entry.task.command(), "time": sampled(&entry.samples),
             })).collect::<Value>(),
-            "docker": match &self.docker {
-                Ok(entries) => entries.iter().map(|entry| json!({
+            "docker": match &self.measured.docker {
+                Ok(docker) => docker.entries.iter().map(|entry| json!({
                     "command": entry.task.command(), "docker_run": sampled(&entry.docker),
                     "ringwall_run": sampled(&entry.ringwall_run), "box_alone": sampled(&entry.box_alone),
                 })).collect::<Value>(),
                 Err(reason) => json!({ "not_measured": reason }),
             },
-            "throughput": self.throughput.entries.iter().map(|(contestant, rate)| json!({
+            "throughput": self.measured.throughput.entries.iter().map(|(contestant, rate)| json!({
                 "contestant": contestant.key(), "runs_per_second": rate, "concurrency": CONCURRENCY,
             })).collect::<Value>(),
-            "memory": match &self.memory {
+            "memory": match &self.measured.memory {
                 Ok(memory) => json!({ "jail": sized(memory.jail), "init": sized(memory.init), "together": sized(memory.total()) }),
                 Err(reason) => json!({ "not_measured": reason }),
             },
-            "steps": { "with_cgroups": steps(&self.latency.steps), "without_cgroups": steps(&self.latency.steps_without_cgroups) },
+            "serving": {
+                "exec": sampled(&self.measured.serving.exec), "bwrap": sampled(&self.measured.serving.bwrap),
+                "bwrap_from_a_shell": sampled(&self.measured.serving.shell_bwrap),
+                "bwrap_with_a_shell": sampled(&self.measured.serving.bwrap_shell),
+                "execs_per_second": self.measured.serving.rate, "bwrap_per_second": self.measured.serving.bwrap_rate,
+            },
+            "records": self.measured.records.questions.iter().map(|(name, samples)| json!({
+                "question": name, "time": sampled(samples),
+            })).collect::<Value>(),
+            "steps": { "with_cgroups": steps(&self.measured.latency.steps), "without_cgroups": steps(&self.measured.latency.steps_without_cgroups) },
         })
     }
 }

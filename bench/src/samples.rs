@@ -8,6 +8,10 @@ use std::time::Duration;
 pub(crate) struct Samples(Vec<Duration>);
 
 impl Samples {
+    pub(crate) const fn new() -> Self {
+        Samples(Vec::new())
+    }
+
     pub(crate) fn push(&mut self, duration: Duration) {
         self.0.push(duration);
     }

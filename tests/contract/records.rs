@@ -144,14 +144,14 @@ pub(crate) fn settings_stay(site: &Site) {
 pub(crate) fn a_database_named_on_the_command_line() {
     let cluster = Cluster::start().unwrap_or_else(|reason| panic!("{reason}"));
     let url = create_database(&cluster);
-    let server = Server::start_in(TempDir::with_prefix("rw-serve-").unwrap(), &["--database-url", &url]);
+    let server = Server::start_in(TempDir::with_prefix("rw-serve-").unwrap(), &["--database", &url]);
     assert_eq!(server.shell("true")["status"], "SUCCEEDED");
     assert!(!server.data().join("db.sqlite").exists());
-    assert!(say(&server, &["audit", "verify", "--database-url", &url]).starts_with("intact: "));
-    let token = say(&server, &["token", "create", "--role", "operator", "--database-url", &url]);
+    assert!(say(&server, &["audit", "verify", "--database", &url]).starts_with("intact: "));
+    let token = say(&server, &["token", "create", "--role", "operator", "--database", &url]);
     assert_eq!(server.ask_as(token.trim(), "GET", "/settings", None).status, 200);
     let nowhere = url.replace("ringwall-pg-", "nowhere-");
-    let refused = command(server.data()).args(["audit", "verify", "--database-url", &nowhere]).output().unwrap();
+    let refused = command(server.data()).args(["audit", "verify", "--database", &nowhere]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     // A record that is away is said, and nothing runs without one; when it is back, everything goes on.
     cluster.halt();

@@ -62,7 +62,13 @@ pub(crate) struct Overrides {
 #[derive(Debug, Default, Clone, Args)]
 pub(crate) struct DatabaseOverride {
     /// postgres://… instead of db.sqlite in the data directory
-    #[arg(long, value_name = "URL", env = "RINGWALL_DATABASE_URL", hide_env = true, hide_env_values = true)]
+    #[arg(
+        long = "database",
+        value_name = "URL",
+        env = "RINGWALL_DATABASE_URL",
+        hide_env = true,
+        hide_env_values = true
+    )]
     pub(crate) database_url: Option<String>,
 }
 

@@ -1,0 +1,172 @@
+//! An exec over HTTP: one after another, eight at a time, ten thousand in a row.
+//!
+//! The server is warm, the connection kept, and the answer comes when intent and outcome are on disk. What runs is what
+//! the contract lets run: a login shell that says `true`. Beside it a shell that stays runs `bwrap … true`; and, without a
+//! shell that runs them, bubblewrap with `true` and with the login shell inside.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use crate::contestant::{Field, time};
+use crate::error::Error;
+use crate::latency::Shuffle;
+use crate::samples::Samples;
+use crate::server::{Backend, Holdings, Server};
+use crate::shell::Shell;
+use crate::throughput::CONCURRENCY;
+
+const TRUE: [&str; 1] = ["/bin/true"];
+const LOGIN_SHELL: [&str; 3] = ["/bin/bash", "-lc", "true"];
+const WARM_UP: usize = 20;
+/// The runs are made in this many blocks, the contestants taking turns.
+const BLOCKS: usize = 4;
+/// How much of the long run counts as its beginning and as its end.
+const PART: usize = 10;
+
+#[derive(Debug)]
+pub(crate) struct Serving {
+    pub(crate) exec: Samples,
+    pub(crate) bwrap: Samples,
+    pub(crate) shell_bwrap: Samples,
+    pub(crate) bwrap_shell: Samples,
+    pub(crate) rate: f64,
+    pub(crate) bwrap_rate: f64,
+    pub(crate) shell_bwrap_rate: f64,
+    pub(crate) bwrap_shell_rate: f64,
+    pub(crate) endurance: Endurance,
+}
+
+/// The beginning and the end of many execs in a row.
+#[derive(Debug)]
+pub(crate) struct Endurance {
+    pub(crate) execs: usize,
+    pub(crate) first: Samples,
+    pub(crate) last: Samples,
+    pub(crate) before: Holdings,
+    pub(crate) after: Holdings,
+}
+
+pub(crate) fn measure(field: &Field, rounds: usize, runs: usize, endurance: usize) -> Result<Serving, Error> {
+    let server = Server::start(field.ringwall(), None)?;
+    let exec = server.exec(Backend::Native);
+    let mut connection = server.connect()?;
+    let mut from_a_shell = Shell::for_command(&field.bubblewrap(&TRUE))?;
+    let mut samples = [const { Samples::new() }; 4];
+    let mut shuffle = Shuffle::default();
+    for round in 0..WARM_UP + rounds {
+        for turn in shuffle.order(samples.len()) {
+            let total = match turn {
+                0 => connection.run(&exec)?,
+                1 => time(&mut field.bubblewrap(&TRUE))?,
+                2 => from_a_shell.run()?,
+                _ => time(&mut field.bubblewrap(&LOGIN_SHELL))?,
+            };
+            if round >= WARM_UP {
+                samples[turn].push(total);
+            }
+        }
+    }
+    let [exec_samples, bwrap, shell_bwrap, bwrap_shell] = samples;
+    let post = || {
+        let mut connection = server.connect()?;
+        let exec = exec.clone();
+        Ok(move || connection.run(&exec).map(drop))
+    };
+    let plain = || Ok(|| time(&mut field.bubblewrap(&TRUE)).map(drop));
+    let from_shells = || {
+        let mut shell = Shell::for_command(&field.bubblewrap(&TRUE))?;
+        Ok(move || shell.run().map(drop))
+    };
+    let login_shell = || Ok(|| time(&mut field.bubblewrap(&LOGIN_SHELL)).map(drop));
+    let mut seconds = [0.0; 4];
+    let block = runs.div_ceil(BLOCKS);
+    for _ in 0..BLOCKS {
+        seconds[0] += at_once(block, post)?;
+        seconds[1] += at_once(block, plain)?;
+        seconds[2] += at_once(block, from_shells)?;
+        seconds[3] += at_once(block, login_shell)?;
+    }
+    let [rate, bwrap_rate, shell_bwrap_rate, bwrap_shell_rate] =
+        seconds.map(|seconds| (block * BLOCKS) as f64 / seconds);
+    Ok(Serving {
+        exec: exec_samples,
+        bwrap,
+        shell_bwrap,
+        bwrap_shell,
+        rate,
+        bwrap_rate,
+        shell_bwrap_rate,
+        bwrap_shell_rate,
+        endurance: endure(&server, endurance)?,
+    })
+}
+
+/// The same exec on docker and on the native backend of one server, in turns.
+pub(crate) fn beside_docker(ringwall: &Path, client: &Path, rounds: usize) -> Result<(Samples, Samples), Error> {
+    let server = Server::start(ringwall, Some(client))?;
+    let (native, docker) = (server.exec(Backend::Native), server.exec(Backend::Docker));
+    let mut connection = server.connect()?;
+    let (mut native_samples, mut docker_samples) = (Samples::default(), Samples::default());
+    for round in 0..=rounds {
+        let (one, other) = (connection.run(&docker)?, connection.run(&native)?);
+        if round > 0 {
+            docker_samples.push(one);
+            native_samples.push(other);
+        }
+    }
+    Ok((native_samples, docker_samples))
+}
+
+/// Eight at a time, each its own connection: latencies at the beginning and at the end are those of the same load.
+fn endure(server: &Server, execs: usize) -> Result<Endurance, Error> {
+    let exec = server.exec(Backend::Native);
+    let part = execs.div_ceil(PART);
+    let run = |count: usize| -> Result<Samples, Error> {
+        let taken = AtomicUsize::new(0);
+        let work = || -> Result<Vec<_>, Error> {
+            let mut connection = server.connect()?;
+            let mut times = Vec::new();
+            while taken.fetch_add(1, Ordering::Relaxed) < count {
+                times.push(connection.run(&exec)?);
+            }
+            Ok(times)
+        };
+        let mut samples = Samples::default();
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..CONCURRENCY).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().try_for_each(|thread| {
+                let times = thread.join().map_err(|_| Error::Thread)??;
+                times.into_iter().for_each(|time| samples.push(time));
+                Ok::<(), Error>(())
+            })
+        })?;
+        Ok(samples)
+    };
+    let first = run(part)?;
+    let before = server.holdings()?;
+    run(execs.saturating_sub(2 * part))?;
+    let last = run(part)?;
+    Ok(Endurance { execs, first, last, before, after: server.holdings()? })
+}
+
+/// How many seconds it took to make so many runs, eight at a time.
+fn at_once<R>(runs: usize, prepare: impl Fn() -> Result<R, Error> + Sync) -> Result<f64, Error>
+where
+    R: FnMut() -> Result<(), Error>,
+{
+    let taken = AtomicUsize::new(0);
+    let work = || -> Result<(), Error> {
+        let mut run = prepare()?;
+        while taken.fetch_add(1, Ordering::Relaxed) < runs {
+            run()?;
+        }
+        Ok(())
+    };
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..CONCURRENCY).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| Error::Thread)?)
+    })?;
+    Ok(began.elapsed().as_secs_f64())
+}
