@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use jail::plan::{CgroupVersion, Cgroups, Identity, Owner, Plan, Privilege};
 use jail::report::{Protection, ProtectionName, Report, Step, StepTime};
-use jail::{Request, Undertaker, restrict, wire};
+use jail::{NetworkSource, Request, Undertaker, restrict, wire};
 use policy::Grant;
 use rustix::fs::{Gid, Uid};
 use rustix::io::Errno;
@@ -387,7 +387,12 @@ fn ask_for_birth(
     host: Owner,
     descriptors: &[BorrowedFd<'_>],
 ) -> Result<Birthplace, Error> {
-    spawner.request(&Request::Box { number, identity: identity(privilege, host) }, descriptors)
+    // A user id of its own is no other box's, before or after; a workspace's is that of all its boxes.
+    let network = match privilege {
+        Privilege::Root if host.uid != box_uid(number) => NetworkSource::OfItsUser,
+        Privilege::Root | Privilege::Rootless => NetworkSource::New,
+    };
+    spawner.request(&Request::Box { number, identity: identity(privilege, host), network }, descriptors)
 }
 
 fn identity(privilege: Privilege, host: Owner) -> Identity {

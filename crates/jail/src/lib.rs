@@ -21,6 +21,7 @@ mod identity;
 mod init;
 mod mounts;
 mod network;
+mod networks;
 mod place;
 mod processor;
 mod progress;
@@ -32,7 +33,7 @@ mod undertaker;
 mod watchdog;
 
 pub use birth::bear_alone;
-pub use spawner::{Answer, Removal, Request, main};
+pub use spawner::{Answer, NetworkSource, Removal, Request, main};
 pub use start::{send_limits, send_plan};
 pub use sys::landlock_version;
 pub use undertaker::{Undertaker, keep_watch};

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroups::{self, Group};
 use crate::network::Haste;
+use crate::networks::Networks;
 use crate::plan::{Identity, Operation, Owner};
 use crate::report::{Failure, Report, Step};
 use crate::sys::{self, BpfInstruction, Fork};
@@ -31,7 +32,7 @@ use crate::{birth, identity, mounts, root, seccomp, sources, wire};
 pub enum Request {
     /// PID 1 of a new box. With it come its end of the box's socket and, where it is to be born into a cgroup
     /// (version 2), that directory.
-    Box { number: u64, identity: Identity },
+    Box { number: u64, identity: Identity, network: NetworkSource },
     /// Stand in this skeleton from now on: PID 1 of every box is born in a copy of it. With it come a socket for the
     /// [`Answer`], the packed operations, and their trees.
     Skeleton,
@@ -40,6 +41,15 @@ pub enum Request {
     /// A user namespace for a mount that shows the owner's files as the host user's. With it comes a socket for the
     /// [`Answer`].
     Mapping { owner: Owner, host: Owner },
+}
+
+/// Where a box's network namespace comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NetworkSource {
+    /// Made for it, and gone with it.
+    New,
+    /// One that boxes of its user have after one another. Where that cannot be done it is a new one.
+    OfItsUser,
 }
 
 /// When a cgroup goes, if its executor did not remove it.
@@ -94,6 +104,7 @@ fn serve(requests: &OwnedFd) -> ExitCode {
         parents: Vec::new(),
         prefix: CString::default(),
         removal: Removal::WithItsBox,
+        networks: Networks::default(),
         living: BTreeMap::new(),
         leaving: Vec::new(),
     };
@@ -130,10 +141,17 @@ struct Spawner {
     parents: Vec<OwnedFd>,
     prefix: CString,
     removal: Removal,
-    /// The numbers of the boxes, by their process ids.
-    living: BTreeMap<i32, u64>,
+    networks: Networks,
+    /// The boxes, by the process ids of their PID 1.
+    living: BTreeMap<i32, Living>,
     /// Groups whose box has ended, and how often their removal was tried.
     leaving: Vec<(Group, u32)>,
+}
+
+struct Living {
+    number: u64,
+    /// The network namespace that is to be taken back, and for whom it is.
+    network: Option<(u32, OwnedFd)>,
 }
 
 impl Spawner {
@@ -156,14 +174,20 @@ impl Spawner {
 
     fn answer(&mut self, request: Request, mut descriptors: Vec<OwnedFd>) {
         match request {
-            Request::Box { number, identity } => {
+            Request::Box { number, identity, network } => {
                 // A request without its socket: there is nobody to answer.
                 let [control, birthplace @ ..] = descriptors.as_slice() else { return };
                 let birthplace = birthplace.first().map(AsFd::as_fd);
+                let network = match network {
+                    NetworkSource::New => None,
+                    NetworkSource::OfItsUser => self.networks.enter(identity.host_uid).ok(),
+                };
+                let haste = if network.is_some() { Haste::Done } else { Haste::Beside };
                 let filter = || Some(self.filter.clone());
-                match birth::bear(&identity, control, birthplace, Haste::Beside, filter) {
+                match birth::bear(&identity, control, birthplace, haste, filter) {
                     Ok(pid) => {
-                        self.living.insert(pid.as_raw_nonzero().get(), number);
+                        let network = network.map(|network| (identity.host_uid, network));
+                        self.living.insert(pid.as_raw_nonzero().get(), Living { number, network });
                     }
                     Err(failure) => {
                         let _ = wire::send(control, &Report::Failed(failure), &[]);
@@ -195,9 +219,11 @@ impl Spawner {
     /// Takes leave of every box whose PID 1 has ended.
     fn bury(&mut self) {
         while let Ok(Some((pid, _))) = rustix::process::wait(WaitOptions::NOHANG) {
-            if let Some(number) = self.living.remove(&pid.as_raw_nonzero().get())
-                && self.removal == Removal::WithItsBox
-            {
+            let Some(Living { number, network }) = self.living.remove(&pid.as_raw_nonzero().get()) else { continue };
+            if let Some((user, namespace)) = network {
+                self.networks.take_back(user, namespace);
+            }
+            if self.removal == Removal::WithItsBox {
                 let name = [self.prefix.as_bytes(), number.to_string().as_bytes()].concat();
                 let name = CString::new(name).unwrap_or_default();
                 self.leaving.extend((0..self.parents.len()).map(|parent| (Group { parent, name: name.clone() }, 0)));

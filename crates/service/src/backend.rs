@@ -49,7 +49,7 @@ impl FromStr for Backend {
 /// A started box of any maker.
 #[derive(Debug)]
 pub(crate) enum Started {
-    Native(Running),
+    Native(Box<Running>),
     Docker(Box<RunningContainer>),
 }
 

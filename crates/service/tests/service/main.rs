@@ -14,6 +14,7 @@ mod files;
 mod following;
 mod idempotency;
 mod lab;
+mod networks;
 mod ordinary;
 mod queueing;
 mod retention;
@@ -69,6 +70,11 @@ fn main() -> ExitCode {
         ("drain waits", stopping::drain_waits_for_what_ends),
     ];
     if rustix::process::geteuid().is_root() {
+        // An ordinary user's boxes have namespaces of their own, always.
+        tries.push(("networks that were used", networks::a_used_network_is_not_passed_on));
+        tries.push(("networks that were not used", networks::an_unused_network_is_passed_on));
+        tries.push(("networks of two at once", networks::two_boxes_never_share_one));
+        tries.push(("networks with a socket left", networks::a_network_of_which_a_socket_lives_on_is_not_passed_on));
         tries.push(("all as an ordinary user", ordinary::all_as_an_ordinary_user));
     }
     let trials = tries.into_iter().map(|(name, attempt)| {
