@@ -49,7 +49,7 @@ impl FromStr for Backend {
 /// A started box of any maker.
 #[derive(Debug)]
 pub(crate) enum Started {
-    Native(Running),
+    Native(Box<Running>),
     Docker(Box<RunningContainer>),
 }
 
@@ -67,7 +67,7 @@ impl Inner {
         exec_id: &str,
     ) -> Result<Started, executor::Error> {
         match backend {
-            Backend::Native => self.executor.start(grant, Options::default()).await.map(Started::Native),
+            Backend::Native => self.executor.start(grant, Options::default()).await.map(Box::new).map(Started::Native),
             Backend::Docker => {
                 self.docker.start(grant, exec_id, Runtime::Usual).await.map(Box::new).map(Started::Docker)
             }

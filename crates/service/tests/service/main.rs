@@ -14,7 +14,9 @@ mod files;
 mod following;
 mod idempotency;
 mod lab;
+mod leftovers;
 mod ordinary;
+mod outside;
 mod queueing;
 mod retention;
 mod stopping;
@@ -67,6 +69,15 @@ fn main() -> ExitCode {
         ("one server", stopping::one_server_for_one_directory),
         ("drain", stopping::drain_ends_what_runs),
         ("drain waits", stopping::drain_waits_for_what_ends),
+        ("killed spawner", outside::a_killed_spawner_is_told),
+        ("killed init", outside::a_killed_init_is_told),
+        ("spawner that stands still", outside::a_spawner_that_stands_still_is_replaced),
+        ("cancelled start", outside::a_cancelled_start_leaves_nobody_behind),
+        ("memory after memory", leftovers::the_peak_is_ones_own),
+        ("memory after a kill for it", leftovers::a_kill_for_memory_is_ones_own),
+        ("processes after a bomb", leftovers::processes_are_ones_own),
+        ("limits after other limits", leftovers::limits_are_ones_own),
+        ("groups after the service", leftovers::no_group_is_left),
     ];
     if rustix::process::geteuid().is_root() {
         tries.push(("all as an ordinary user", ordinary::all_as_an_ordinary_user));
