@@ -1,6 +1,6 @@
 //! What somebody outside does to the processes around a box: they are killed, or stand still.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
 use service::{ExecId, Status, Stream};
@@ -55,11 +55,24 @@ pub fn a_killed_spawner_is_told() {
     });
 }
 
-pub fn a_killed_init_is_told() {
+/// Many processes, each with much that the kernel has to take back: they take a moment to die.
+const CROWD: &str = "for i in {1..24}; do /usr/bin/python3 -c 'x = b\"x\" * (20 << 20); print(1, flush=True); \
+                     import time; time.sleep(1000)' & done; wait";
+
+pub fn a_killed_init_is_told_when_all_are_gone() {
     in_lab(async |lab| {
-        let exec_id = held(lab).await;
+        let exec_id = lab.service.submit(&lab.owner, shell(CROWD)).await.unwrap().exec_id;
+        while lab.service.output(&lab.owner, &exec_id, Stream::Stdout, 0, 1).await.unwrap().total < 48 {
+            tokio::task::yield_now().await;
+        }
         let [init] = children(spawner())[..] else { panic!("more than one box") };
+        let [shell] = children(init)[..] else { panic!("more than one command") };
+        let crowd = children(shell);
+        assert_eq!(crowd.len(), 24);
         signal(init, Signal::KILL);
+        lab.service.finished(&lab.owner, &exec_id).await.unwrap();
+        let left: Vec<&u32> = crowd.iter().filter(|one| Path::new(&format!("/proc/{one}")).exists()).collect();
+        assert!(left.is_empty(), "{left:?}");
         is_told_and_the_next_one_runs(lab, &exec_id).await;
     });
 }
@@ -86,30 +99,5 @@ pub fn a_spawner_that_stands_still_is_replaced() {
         let view = lab.run_shell("ls").await;
         assert_eq!(lab.text(&view, Stream::Stdout).await, "go\n");
         assert_ne!(spawner(), stopped);
-    });
-}
-
-/// The exec is cancelled in the moment in which its box comes up, again and again: whoever collects what a box left never
-/// finds one of its processes.
-pub fn a_cancelled_start_leaves_nobody_behind() {
-    in_lab(async |lab| {
-        let work: PathBuf = lab.project("default", "work");
-        for round in 0..40 {
-            let name = format!("{round}");
-            let script = format!("trap '' TERM; while :; do : >>{name}; done");
-            let exec_id = lab.service.submit(&lab.owner, shell(&script)).await.unwrap().exec_id;
-            for _ in 0..round * 40 {
-                tokio::task::yield_now().await;
-            }
-            let view = lab.service.cancel(&lab.owner, &exec_id).await.unwrap();
-            assert_eq!(view.summary.status, Status::Cancelled);
-            // Nobody is there who would make it again.
-            let file = work.join(&name);
-            if file.exists() {
-                std::fs::remove_file(&file).unwrap();
-            }
-            assert_eq!(lab.run_shell("true").await.summary.status, Status::Succeeded);
-            assert!(!file.exists(), "a process of the cancelled exec {exec_id} still ran");
-        }
     });
 }
