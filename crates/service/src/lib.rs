@@ -25,8 +25,10 @@ mod settings;
 mod change_settings;
 mod schema;
 
+mod digest_key;
 mod open;
 mod owner_token;
+mod private_file;
 mod token;
 
 mod order;

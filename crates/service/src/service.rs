@@ -14,6 +14,7 @@ use record::{AgentId, Exec, ExecId, Store, Timestamp, UserId};
 use tokio::task::JoinHandle;
 use workspace::{Owner, Workspaces};
 
+use crate::digest_key::DigestKey;
 use crate::error::Error;
 use crate::fixed::Fixed;
 use crate::health::Looked;
@@ -38,6 +39,7 @@ pub(crate) struct Inner {
     pub(crate) auth: Auth,
     pub(crate) fixed: Fixed,
     pub(crate) store: Store,
+    pub(crate) digest_key: DigestKey,
     pub(crate) workspaces: Arc<Workspaces>,
     pub(crate) workspaces_path: PathBuf,
     pub(crate) workspace_root: executor::docker::paths::WorkspaceRoot,

@@ -117,7 +117,7 @@ fn check_names(holder: &Holder) -> Result<(), Error> {
     Ok(())
 }
 
-fn random_digits<const BYTES: usize>() -> Result<String, Error> {
+pub(crate) fn random_digits<const BYTES: usize>() -> Result<String, Error> {
     let mut bytes = [0; BYTES];
     let count = rustix::io::retry_on_intr(|| rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty()));
     match count {

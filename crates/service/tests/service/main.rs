@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         ("following", following::any_reconnects_give_the_exact_bytes),
         ("following live", following::a_follower_sees_output_before_the_end),
         ("once", idempotency::one_key_is_one_exec),
+        ("once, on record", idempotency::no_digest_can_be_guessed),
         ("once, at once", idempotency::many_at_once_are_one),
         ("once, while the queue is full", idempotency::known_while_the_queue_is_full),
         ("once, under other settings", idempotency::known_when_it_would_no_longer_be_allowed),
