@@ -19,6 +19,7 @@ use crate::digest_key::DigestKey;
 use crate::error::{Error, causes};
 use crate::fixed::Fixed;
 use crate::health::TrialError;
+use crate::known_tokens::KnownTokens;
 use crate::live::Registry;
 use crate::metrics::Counters;
 use crate::owner_token;
@@ -108,6 +109,7 @@ impl Service {
             auth: config.auth,
             fixed: config.fixed,
             store,
+            known_tokens: KnownTokens::default(),
             digest_key,
             workspaces: Arc::new(workspaces),
             workspaces_path,
