@@ -3,7 +3,6 @@
 //! Most boxes leave no artifacts, and a file system such as ext4 is slow to make an inode where others were just removed:
 //! a server that removes one for every exec slows itself down. So there is at most one spare among the staged, under a
 //! name that no exec has, and a rename decides who gets it.
-//!
 //! It must be as good as new, and nobody else may have it. Whoever was handed a descriptor of it would be in the next
 //! box's directory; so a box that had company does not leave a spare, nor one that may still live. A spare lies where no
 //! box can reach it, also over a restart, and is looked at again all the same before it is given away.
