@@ -94,7 +94,10 @@ fn run(context: &Context) -> Verdict {
     let said = ask(&format!("/sandbox/execs/{}/stdout", next["exec_id"].as_str().unwrap_or_default())).expect(200);
     held(said["content"] == "ind\nkept\n", || format!("the next exec: {next} {said}"))?;
     let staging = tenant.asked.work().join("../../../.staging");
-    let left = std::fs::read_dir(staging)?.count();
+    // An empty directory is kept there for the next exec.
+    let is_spare =
+        |entry: &std::io::Result<std::fs::DirEntry>| matches!(entry, Ok(entry) if entry.file_name() == "spare");
+    let left = std::fs::read_dir(staging)?.filter(|entry| !is_spare(entry)).count();
     held(left == 0, || format!("{left} things are left where they were collected"))?;
     untouched(&canary)?;
     Ok(format!("{} files kept, {} left out, the canary untouched", files.len(), meta["skipped_total"]))

@@ -4,7 +4,35 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::thread;
 
+use serde_json::Value;
+
 use crate::server::Server;
+
+#[test]
+fn only_operators_are_told_where_things_are() {
+    let place = tempfile::tempdir().unwrap();
+    // A client that is there and cannot be started.
+    let client = place.path().join("docker");
+    fs::write(&client, "").unwrap();
+    fs::set_permissions(&client, fs::Permissions::from_mode(0o755)).unwrap();
+    let server = Server::start_with(&["--docker-cli-path", client.to_str().unwrap()]);
+    let agent = server.make_token(&["--role", "agent", "--user", "u", "--agent", "a"]);
+    let user = server.make_token(&["--role", "user", "--user", "u"]);
+    let operator = server.make_token(&["--role", "operator"]);
+    let ask = |token: &str| server.ask_as(token, "GET", "/sandbox/health?probe=1", None).expect(200);
+    let keys = |health: &Value| health.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let all = ask(&operator);
+    let root = server.data().join("workspaces");
+    assert_eq!(all["workspace_root_native"], root.to_str().unwrap());
+    assert_eq!(all["docker_cli_path"], client.to_str().unwrap());
+    for token in [&agent, &user] {
+        let told = ask(token);
+        assert_eq!(keys(&told), keys(&all));
+        assert!(!told.to_string().contains('/'), "{told}");
+        assert!(told["workspace_root_native"].is_null() && told["docker_cli_path"].is_null());
+        assert_eq!(told["backends"]["native"]["available"], true);
+    }
+}
 
 #[test]
 fn however_many_ask_for_health_one_looks() {

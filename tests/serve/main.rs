@@ -16,4 +16,5 @@ mod lives;
 mod parts;
 mod queue;
 mod refusals;
+mod strangers;
 mod verbs;

@@ -6,6 +6,7 @@ use jail::report::{Failure, ProtectionName, Step};
 use policy::DockerImage;
 
 use crate::image::ImageError;
+use crate::spawner::PATIENCE;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -73,6 +74,8 @@ pub enum Error {
     Talk(#[source] std::io::Error),
     #[error("the jail ended without a word")]
     JailDied,
+    #[error("the box was not up in time: {from} did not answer within {} s", PATIENCE.as_secs())]
+    NoAnswer { from: &'static str },
     #[error("{0}")]
     Setup(Failure),
     #[error("{command}: command not found in the box")]
@@ -121,6 +124,9 @@ impl Error {
             Error::ProtectionMissing { .. } => "use the native backend, or drop the requirement",
             Error::DockerImageMissing(_) => {
                 "make the default image with `ringwall image build-docker`, or get this one with docker itself"
+            }
+            Error::NoAnswer { .. } => {
+                "try again; if that does not help, the machine is overloaded or a process of ours is stopped"
             }
             Error::JailDied => "it was probably killed for memory; look at the kernel's log",
             Error::CommandNotFound { command } if command.contains('/') => {

@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 
 use jail::report::{Ending as JailEnding, Order, Protection, Report, StepTime};
 use jail::wire;
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::Shutdown;
 use rustix::process::{Signal, pidfd_send_signal};
+use rustix::time::Timespec;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
@@ -19,9 +22,12 @@ use crate::groups::Groups;
 use crate::kernel_file;
 use crate::outcome::{Ending, Outcome, Usage};
 use crate::shelf::Shelf;
+use crate::spawner::Parent;
 
 /// How long a box may take to obey SIGTERM.
 const GRACE: Duration = Duration::from_secs(1);
+/// Between two looks at a box that was killed and is soon gone.
+const MOMENT: Duration = Duration::from_millis(1);
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
 const ENOENT: i32 = 2;
@@ -45,6 +51,8 @@ pub struct Running {
     steps: Vec<StepTime>,
     groups: Groups,
     shelf: Option<Arc<Shelf>>,
+    /// Whoever bore it, where that is a spawner.
+    parent: Option<Parent>,
 }
 
 /// Gives orders to a running box, from anywhere.
@@ -82,6 +90,7 @@ impl Running {
         groups: Groups,
         shelf: Option<Arc<Shelf>>,
         steps: Vec<StepTime>,
+        parent: Option<Parent>,
     ) -> Self {
         let time_limit = (time_limit_ms != policy::UNLIMITED).then(|| Duration::from_millis(time_limit_ms));
         Running {
@@ -93,7 +102,12 @@ impl Running {
             steps,
             groups,
             shelf,
+            parent,
         }
+    }
+
+    pub(crate) fn parent(&self) -> Option<&Parent> {
+        self.parent.as_ref()
     }
 
     pub(crate) fn control(&self) -> &UnixStream {
@@ -114,6 +128,36 @@ impl Running {
     /// Waits for the end of a box that was told to stop half-made.
     pub(crate) async fn hold(&self) {
         while let Ok(Some(_)) = receive(self.control()).await {}
+    }
+
+    /// Gives up a box that is not up. When this returns, its command has not begun and never will, or is over: with the
+    /// socket closed PID 1 cannot say that it starts the command, and without having said so it does not. If it has said
+    /// so before, that lies here to be read, with a handle to end it by.
+    pub(crate) async fn give_up(&mut self) {
+        let _ = rustix::net::shutdown(self.control(), Shutdown::Both);
+        while let Ok(Some((report, descriptors))) = wire::receive(self.control()) {
+            if let Report::Started { protections, steps } = report {
+                self.started(protections, steps, descriptors.into_iter().next());
+                self.end().await;
+            }
+        }
+        self.clean_up().await;
+    }
+
+    /// Kills the box and waits until no process of it is left.
+    async fn end(&self) {
+        self.handle.kill();
+        self.gone().await;
+    }
+
+    /// Waits until no process of the box is left. Its socket does not tell: a killed PID 1 closes that before the kernel
+    /// has ended the others. Its handle does: the kernel says that PID 1 is over when all of its namespace are.
+    async fn gone(&self) {
+        let Some(init) = self.handle.init.get() else { return };
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        while rustix::event::poll(&mut [PollFd::new(init, PollFlags::IN)], Some(&at_once)) != Ok(1) {
+            tokio::time::sleep(MOMENT).await;
+        }
     }
 
     /// Does what a spawner that was killed could not do any more.
@@ -154,14 +198,21 @@ impl Running {
         let (ending, usage, oom_kills) = loop {
             let report = tokio::select! {
                 biased;
-                report = receive(&self.handle.control) => report?,
+                report = receive(&self.handle.control) => report,
                 never = &mut limit => match never {},
+            };
+            let report = match report {
+                Ok(report) => report,
+                Err(error) => {
+                    self.end().await;
+                    return Err(error);
+                }
             };
             match report {
                 Some((Report::Ended { ending, cpu_microseconds, peak_memory_bytes, oom_kills }, _)) => {
                     let cpu = Duration::from_micros(cpu_microseconds);
                     let usage = Usage { cpu: Some(cpu), peak_memory_bytes: Some(peak_memory_bytes) };
-                    break (ending, usage, oom_kills);
+                    break (Some(ending), usage, oom_kills);
                 }
                 Some((Report::NotExecuted { tried, errno }, _)) => {
                     let command = tried.to_string_lossy().into_owned();
@@ -172,8 +223,9 @@ impl Running {
                 }
                 Some((Report::Failed(failure), _)) => return Err(Error::Setup(failure)),
                 Some((Report::Started { .. } | Report::Terminal | Report::Holding(_), _)) => {}
-                // PID 1 said nothing: it was killed itself, by us at a deadline or by the kernel for memory.
+                // PID 1 said nothing: it was killed itself, by us at a deadline, by the kernel for memory, or by others.
                 None => {
+                    self.gone().await;
                     let counted = self.groups.count();
                     let usage = Usage {
                         // Version 1 has nobody left who counted it.
@@ -181,7 +233,7 @@ impl Running {
                         peak_memory_bytes: counted.peak_memory_bytes,
                     };
                     self.clean_up().await;
-                    break (JailEnding::Signalled(SIGKILL), usage, counted.oom_kills);
+                    break (None, usage, counted.oom_kills);
                 }
             }
         };
@@ -190,11 +242,12 @@ impl Running {
         Ok(Outcome {
             ending: match ending {
                 _ if timed_out => Ending::TimedOut,
-                JailEnding::Exited(code) => Ending::Exited(code),
-                JailEnding::Signalled(signal) => Ending::Signalled(signal),
-                JailEnding::OverMemory => Ending::Signalled(SIGKILL),
+                Some(JailEnding::Exited(code)) => Ending::Exited(code),
+                Some(JailEnding::Signalled(signal)) => Ending::Signalled(signal),
+                Some(JailEnding::OverMemory) => Ending::Signalled(SIGKILL),
+                None => Ending::Stopped(SIGKILL),
             },
-            out_of_memory: oom_kills > 0 || ending == JailEnding::OverMemory,
+            out_of_memory: oom_kills > 0 || ending == Some(JailEnding::OverMemory),
             duration: ended - self.began,
             usage,
             protections: std::mem::take(&mut self.protections),
@@ -207,7 +260,7 @@ impl Drop for Running {
     /// Whatever way we got here, no box stays.
     fn drop(&mut self) {
         self.handle.kill();
-        let _ = rustix::net::shutdown(self.handle.control.as_ref(), rustix::net::Shutdown::Both);
+        let _ = rustix::net::shutdown(self.handle.control.as_ref(), Shutdown::Both);
         if let Some(shelf) = &self.shelf {
             shelf.put(std::mem::take(&mut self.groups));
         }

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use crate::error::{Error, talk};
 use crate::host::Host;
 use crate::lower::{self, Birthplace};
+use crate::spawner::receive_answer;
 
 #[derive(Debug)]
 pub(crate) struct Skeleton {
@@ -48,10 +49,12 @@ impl Skeleton {
         descriptors.extend(trees.iter().map(AsFd::as_fd));
         wire::send(requests, &Request::Skeleton, &descriptors).map_err(talk)?;
         drop(theirs);
-        match wire::receive(&ours).map_err(talk)? {
-            Some((Answer::Done, _)) => Ok(Birthplace::Skeleton),
-            Some((Answer::Refused(_), _)) => Ok(Birthplace::Host),
-            None => Err(Error::JailDied),
+        match receive_answer(&ours) {
+            Ok(Some((Answer::Done, _))) => Ok(Birthplace::Skeleton),
+            Ok(Some((Answer::Refused(_), _))) => Ok(Birthplace::Host),
+            Ok(None) => Err(Error::JailDied),
+            Err(Errno::TIMEDOUT) => Err(Error::NoAnswer { from: "the process that makes boxes" }),
+            Err(errno) => Err(talk(errno)),
         }
     }
 

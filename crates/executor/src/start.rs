@@ -24,7 +24,7 @@ use crate::lower::{Birthplace, Particulars, lower};
 use crate::running::{Running, Streams, receive};
 use crate::shelf::Shelf;
 use crate::sources::{self, Sources};
-use crate::spawner::Spawner;
+use crate::spawner::{PATIENCE, Parent, Spawner};
 use crate::{cgroup, etc};
 
 /// The first of the user ids that boxes get as root: in the range that systemd's table of ids leaves unused.
@@ -64,12 +64,13 @@ impl Early {
         // runs from, and only a spawner runs from a copy.
         if cgroup::is_version_2() || jail::landlock_version().is_err() {
             let (control, theirs) = wire::pair().map_err(talk)?;
-            let prepared = Prepared { control, number, host, birth: Born::NotYet(theirs) };
+            let prepared = Prepared { control, number, host, birth: Born::NotYet(theirs), parent: None };
             return Ok(Early { prepared, privilege, init: None });
         }
         let (control, init) = jail::bear_alone(&identity(privilege, host)).map_err(Error::Setup)?;
         let birth = Born::In(Birthplace::Host);
-        Ok(Early { prepared: Prepared { control, number, host, birth }, privilege, init: Some(init) })
+        let prepared = Prepared { control, number, host, birth, parent: None };
+        Ok(Early { prepared, privilege, init: Some(init) })
     }
 }
 
@@ -80,6 +81,8 @@ pub struct Prepared {
     number: u64,
     host: Owner,
     birth: Born,
+    /// Whoever bears it, where that is the spawner and it was asked already.
+    parent: Option<Parent>,
 }
 
 /// Whether PID 1 is there already.
@@ -183,7 +186,7 @@ impl Executor {
             }
             _ => prepared,
         };
-        let Prepared { control, number, host: owner, birth } = prepared;
+        let Prepared { control, number, host: owner, birth, parent } = prepared;
         let sources = Sources::open(&grant, &self.images, self.data.as_deref())?;
         let particulars = Particulars {
             name: match self.host.cgroups {
@@ -208,23 +211,32 @@ impl Executor {
             Some(_) => (None, Vec::new()),
             None => pipes(owner).map(|(ours, theirs)| (Some(ours), theirs)).map_err(talk)?,
         };
-        let mut belongings = Belongings { protections: plan.protections.clone(), ..Belongings::default() };
+        let protections = plan.protections.clone();
+        let mut belongings = Belongings { protections, parent, ..Belongings::default() };
         if let Err(error) = self.provide(&control, plan, number, owner, birth, &theirs, &options, &mut belongings) {
             belongings.groups.remove().await;
             return Err(error);
         }
-        let Belongings { groups, steps, .. } = belongings;
+        let Belongings { groups, steps, parent, .. } = belongings;
         drop(theirs);
         rustix::io::ioctl_fionbio(&control, true).map_err(talk)?;
         let control = UnixStream::from_std(control.into()).map_err(Error::Talk)?;
-        let mut running = Running::new(control, time_limit, groups, self.shelf.clone(), steps);
+        let mut running = Running::new(control, time_limit, groups, self.shelf.clone(), steps, parent);
         if let Some(hold) = options.hold_at.filter(|hold| OWN_STEPS.contains(&hold.step)) {
             (hold.held)(hold.step);
             running.hold().await;
             return Err(Error::Held(hold.step));
         }
+        let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
-            match receive(running.control()).await? {
+            let Ok(report) = tokio::time::timeout_at(deadline, receive(running.control())).await else {
+                if let Some(parent) = running.parent() {
+                    self.spawner.retire(parent);
+                }
+                running.give_up().await;
+                return Err(Error::NoAnswer { from: "its first process" });
+            };
+            match report? {
                 Some((Report::Started { protections, steps }, descriptors)) => {
                     running.started(protections, steps, descriptors.into_iter().next());
                     break;
@@ -283,7 +295,8 @@ impl Executor {
             }
             let mut descriptors = vec![theirs.as_fd()];
             descriptors.extend(belongings.groups.birthplace());
-            ask_for_birth(&self.spawner, number, self.host.privilege, host, &descriptors)?;
+            let parent = ask_for_birth(&self.spawner, number, self.host.privilege, host, &descriptors)?;
+            belongings.parent = Some(parent);
         }
         let mut trees = Vec::new();
         if self.host.privilege == Privilege::Root {
@@ -352,6 +365,7 @@ struct Belongings {
     groups: Groups,
     protections: Vec<Protection>,
     steps: Vec<StepTime>,
+    parent: Option<Parent>,
 }
 
 /// Whose files the box works on, where that says who it is.
@@ -373,11 +387,14 @@ fn sent(outcome: rustix::io::Result<()>) -> Result<(), Error> {
 /// Asks for PID 1, or leaves that for later.
 fn begin(spawner: &Spawner, number: u64, privilege: Privilege, host: Owner, birth: Birth) -> Result<Prepared, Error> {
     let (control, theirs) = wire::pair().map_err(talk)?;
-    let birth = match birth {
-        Birth::Early => Born::In(ask_for_birth(spawner, number, privilege, host, &[theirs.as_fd()])?),
-        Birth::IntoCgroup => Born::NotYet(theirs),
+    let (birth, parent) = match birth {
+        Birth::Early => {
+            let parent = ask_for_birth(spawner, number, privilege, host, &[theirs.as_fd()])?;
+            (Born::In(parent.birthplace), Some(parent))
+        }
+        Birth::IntoCgroup => (Born::NotYet(theirs), None),
     };
-    Ok(Prepared { control, number, host, birth })
+    Ok(Prepared { control, number, host, birth, parent })
 }
 
 fn ask_for_birth(
@@ -386,7 +403,7 @@ fn ask_for_birth(
     privilege: Privilege,
     host: Owner,
     descriptors: &[BorrowedFd<'_>],
-) -> Result<Birthplace, Error> {
+) -> Result<Parent, Error> {
     // A user id of its own is no other box's, before or after; a workspace's is that of all its boxes.
     let network = match privilege {
         Privilege::Root if host.uid != box_uid(number) => NetworkSource::OfItsUser,

@@ -72,9 +72,9 @@ count! {
 }
 
 count! {
-    /// How many of one user's execs run at once. As many as run at all unless said: queues are fair between users
-    /// without it.
-    ConcurrentExecsPerUser, "sandbox.max_concurrent_execs_per_user", default 16, at most 16
+    /// How many of one user's execs run at once. Fewer than run at all unless said, so that no user alone can keep all
+    /// others waiting for as long as an exec may run.
+    ConcurrentExecsPerUser, "sandbox.max_concurrent_execs_per_user", default 3, at most 16
 }
 
 count! {
@@ -137,7 +137,7 @@ mod tests {
     fn counts_have_defaults_and_ends() {
         assert_eq!(ConcurrentExecs::default().get(), 4);
         assert_eq!(QueuedExecs::default().get(), 256);
-        assert_eq!(ConcurrentExecsPerUser::default().get(), 16);
+        assert_eq!(ConcurrentExecsPerUser::default().get(), 3);
         for good in [1, 4, 16] {
             let read: Result<ConcurrentExecs, _> = serde_json::from_str(&good.to_string());
             assert_eq!(read.map(ConcurrentExecs::get).ok(), Some(good));

@@ -120,10 +120,16 @@ impl Entry {
         Digest::of_fields("ringwall audit entry 1", &self.fields())
     }
 
-    pub(crate) fn insertion(&self) -> Statement {
-        let text = "INSERT INTO audit (seq, at, actor, action, subject, user_id, agent_id, detail, digest, previous, hash) \
-                    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
-        Statement::new("append to the audit chain", text).bind_all(self.fields()).bind(self.hash)
+    pub(crate) fn insertion(entries: &[Entry]) -> Statement {
+        let mut statement = Statement::new("append to the audit chain", "");
+        let mut rows = Vec::new();
+        for entry in entries {
+            let values = entry.fields().into_iter().chain([entry.hash.into()]);
+            let places: Vec<String> = values.map(|value| statement.place(value)).collect();
+            rows.push(format!("({})", places.join(", ")));
+        }
+        statement.text = format!("INSERT INTO audit ({COLUMNS}) VALUES {}", rows.join(", ")).into();
+        statement
     }
 
     pub(crate) fn read(row: &Row) -> Result<Self, Error> {

@@ -1,7 +1,7 @@
 //! The two databases behind one face: statements go in, rows come out.
 //!
 //! A small enumeration instead of the driver for any database, which knows fewer types and checks less. Nothing here
-//! knows a table; the only texts that differ between the two are those that begin a transaction.
+//! knows a table; the only texts that differ between the two are those that begin and end a transaction.
 
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ pub(crate) enum Connection {
     Postgres(Box<sqlx::PgConnection>),
 }
 
-/// Undone when it is dropped.
+/// Many reads that all see the same moment.
 #[derive(Debug)]
-pub(crate) enum Transaction<'c> {
-    Sqlite(sqlx::Transaction<'c, Sqlite>),
-    Postgres(sqlx::Transaction<'c, Postgres>),
+pub(crate) enum Snapshot {
+    Sqlite(sqlx::Transaction<'static, Sqlite>),
+    Postgres(sqlx::Transaction<'static, Postgres>),
 }
 
 pub(crate) enum Row {
@@ -58,13 +58,12 @@ impl Pool {
         Ok(self.rows(statement).await?.into_iter().next())
     }
 
-    /// Many reads that all see the same moment.
-    pub(crate) async fn snapshot(&self) -> Result<Transaction<'static>, Error> {
+    pub(crate) async fn snapshot(&self) -> Result<Snapshot, Error> {
         let begun = match self {
-            Pool::Sqlite(pool) => pool.begin().await.map(Transaction::Sqlite),
+            Pool::Sqlite(pool) => pool.begin().await.map(Snapshot::Sqlite),
             Pool::Postgres(pool) => {
                 let text = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-                bounded(pool.begin_with(text)).await.map(Transaction::Postgres)
+                bounded(pool.begin_with(text)).await.map(Snapshot::Postgres)
             }
         };
         begun.map_err(|error| Error::from_database("begin to read", error))
@@ -79,15 +78,6 @@ impl Pool {
 }
 
 impl Connection {
-    /// SQLite takes its one lock for writing at once: a transaction that first reads and then wants to write could be
-    /// refused in its middle.
-    pub(crate) async fn begin(&mut self) -> Result<Transaction<'_>, sqlx::Error> {
-        match self {
-            Connection::Sqlite(connection) => connection.begin_with("BEGIN IMMEDIATE").await.map(Transaction::Sqlite),
-            Connection::Postgres(connection) => bounded(connection.begin()).await.map(Transaction::Postgres),
-        }
-    }
-
     pub(crate) async fn close(self) {
         // What is committed is on disk already; a failing farewell changes nothing.
         let _ = match self {
@@ -97,66 +87,40 @@ impl Connection {
     }
 }
 
-impl Transaction<'_> {
+impl Snapshot {
     pub(crate) async fn rows(&mut self, statement: Statement) -> Result<Vec<Row>, Error> {
-        let purpose = statement.purpose;
-        let text = AssertSqlSafe(statement.text);
-        let rows = match self {
-            Transaction::Sqlite(transaction) => sqlx::query_with(text, for_sqlite(statement.values)?)
-                .fetch_all(&mut **transaction)
-                .await
-                .map(|rows| rows.into_iter().map(Row::Sqlite).collect()),
-            Transaction::Postgres(transaction) => {
-                let query = sqlx::query_with(text, for_postgres(statement.values)?);
-                let rows = bounded(query.fetch_all(&mut **transaction)).await;
-                rows.map(|rows| rows.into_iter().map(Row::Postgres).collect())
+        match self {
+            Snapshot::Sqlite(transaction) => {
+                let (purpose, text) = (statement.purpose, AssertSqlSafe(statement.text));
+                let query = sqlx::query_with(text, for_sqlite(statement.values)?);
+                let rows = query.fetch_all(&mut **transaction).await;
+                let rows = rows.map_err(|error| Error::from_database(purpose, error))?;
+                Ok(rows.into_iter().map(Row::Sqlite).collect())
             }
-        };
-        rows.map_err(|error| Error::from_database(purpose, error))
+            Snapshot::Postgres(transaction) => rows_of_postgres(transaction, statement).await,
+        }
     }
 
     pub(crate) async fn row(&mut self, statement: Statement) -> Result<Option<Row>, Error> {
         Ok(self.rows(statement).await?.into_iter().next())
     }
 
-    /// How many rows were affected.
-    pub(crate) async fn execute(&mut self, statement: Statement) -> Result<u64, Error> {
-        let purpose = statement.purpose;
-        let text = AssertSqlSafe(statement.text);
-        let affected = match self {
-            Transaction::Sqlite(transaction) => sqlx::query_with(text, for_sqlite(statement.values)?)
-                .execute(&mut **transaction)
-                .await
-                .map(|done| done.rows_affected()),
-            Transaction::Postgres(transaction) => {
-                let query = sqlx::query_with(text, for_postgres(statement.values)?);
-                bounded(query.execute(&mut **transaction)).await.map(|done| done.rows_affected())
-            }
-        };
-        affected.map_err(|error| Error::from_database(purpose, error))
-    }
-
-    /// For the one row that writers take turns on; SQLite has locked everything already.
-    pub(crate) fn for_update(&self) -> &'static str {
-        match self {
-            Transaction::Sqlite(_) => "",
-            Transaction::Postgres(_) => " FOR UPDATE",
-        }
-    }
-
-    pub(crate) async fn commit(self) -> Result<(), sqlx::Error> {
-        match self {
-            Transaction::Sqlite(transaction) => transaction.commit().await,
-            Transaction::Postgres(transaction) => bounded(transaction.commit()).await,
-        }
-    }
-
     pub(crate) async fn rollback(self) -> Result<(), sqlx::Error> {
         match self {
-            Transaction::Sqlite(transaction) => transaction.rollback().await,
-            Transaction::Postgres(transaction) => bounded(transaction.rollback()).await,
+            Snapshot::Sqlite(transaction) => transaction.rollback().await,
+            Snapshot::Postgres(transaction) => bounded(transaction.rollback()).await,
         }
     }
+}
+
+pub(crate) async fn rows_of_postgres(
+    connection: &mut sqlx::PgConnection,
+    statement: Statement,
+) -> Result<Vec<Row>, Error> {
+    let (purpose, text) = (statement.purpose, AssertSqlSafe(statement.text));
+    let query = sqlx::query_with(text, for_postgres(statement.values)?);
+    let rows = bounded(query.fetch_all(connection)).await.map_err(|error| Error::from_database(purpose, error))?;
+    Ok(rows.into_iter().map(Row::Postgres).collect())
 }
 
 /// A column that does not hold what it should.
@@ -201,12 +165,12 @@ impl Row {
 }
 
 /// A server that says nothing is a server that cannot be reached. A file always answers, however long it takes.
-async fn bounded<T>(answer: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
+pub(crate) async fn bounded<T>(answer: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
     let silence = |_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
     timeout(SILENCE, answer).await.unwrap_or_else(silence)
 }
 
-fn for_sqlite(values: Vec<Value>) -> Result<SqliteArguments, Error> {
+pub(crate) fn for_sqlite(values: Vec<Value>) -> Result<SqliteArguments, Error> {
     let mut arguments = SqliteArguments::default();
     add_all(&mut arguments, values, |arguments, value| match value {
         Value::Integer(number) => arguments.add(number),
@@ -216,7 +180,7 @@ fn for_sqlite(values: Vec<Value>) -> Result<SqliteArguments, Error> {
     Ok(arguments)
 }
 
-fn for_postgres(values: Vec<Value>) -> Result<PgArguments, Error> {
+pub(crate) fn for_postgres(values: Vec<Value>) -> Result<PgArguments, Error> {
     let mut arguments = PgArguments::default();
     add_all(&mut arguments, values, |arguments, value| match value {
         Value::Integer(number) => arguments.add(number),

@@ -64,7 +64,7 @@ impl Operation for Allocate {
             agent_id: Some(self.agent_id.clone()),
             detail: json!({}),
         };
-        ledger.append(Draft { event, digest: None }).await?;
+        ledger.append(Draft { event, digest: None });
         Ok(Some(uid))
     }
 }

@@ -69,7 +69,7 @@ impl Operation for Intend {
         if ledger.execute(insertion).await? == 0 {
             return self.find_known(ledger).await;
         }
-        ledger.append(self.draft()).await?;
+        ledger.append(self.draft());
         Ok(Some(Intent::Recorded))
     }
 }

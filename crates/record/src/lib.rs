@@ -27,6 +27,7 @@ mod statement;
 mod database;
 mod driver;
 mod schema;
+mod transaction;
 
 mod ledger;
 mod store;

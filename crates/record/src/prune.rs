@@ -72,6 +72,7 @@ impl Operation for AnnounceAudit {
         let through = match self.keep {
             Keep::Newest(count) => head.saturating_sub(i64::try_from(count).unwrap_or(i64::MAX)),
             Keep::Since(at) => {
+                ledger.write_entries().await?;
                 let text = "SELECT seq FROM audit WHERE at >= $1 ORDER BY seq LIMIT 1";
                 let row = ledger.row(Statement::new("look for the first entry to keep", text).bind(at)).await?;
                 row.map_or(Ok(head), |row| row.read("audit", "seq", |row| Ok(row.get::<i64>("seq")? - 1)))?
@@ -89,7 +90,7 @@ impl Operation for AnnounceAudit {
             agent_id: None,
             detail: json!({ "first": checkpoint.seq + 1, "last": through }),
         };
-        ledger.append(Draft { event, digest: None }).await?;
+        ledger.append(Draft { event, digest: None });
         Ok(Some(through))
     }
 }
@@ -117,6 +118,7 @@ impl Operation for RemoveEntries {
         if last <= checkpoint.seq {
             return Ok(Removal::Nothing);
         }
+        ledger.write_entries().await?;
         let question = Statement::new("read an audit entry", "SELECT seq, hash FROM audit WHERE seq = $1").bind(last);
         let Some(row) = ledger.row(question).await? else { return Ok(Removal::Broken { seq: last }) };
         let link = Link::read(Some(&row), "audit")?;
@@ -163,7 +165,7 @@ impl Operation for RemoveExecs {
                 agent_id: None,
                 detail: json!({ "ended_before": self.ended_before, "removed": removed }),
             };
-            ledger.append(Draft { event, digest: None }).await?;
+            ledger.append(Draft { event, digest: None });
         }
         Ok(removed)
     }

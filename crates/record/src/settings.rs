@@ -98,7 +98,7 @@ impl Operation for Save {
             agent_id: None,
             detail: json!({ "version": version }),
         };
-        ledger.append(Draft { event, digest: Some(digest) }).await?;
+        ledger.append(Draft { event, digest: Some(digest) });
         Ok(Saved::Recorded { version })
     }
 }

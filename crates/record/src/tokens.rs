@@ -158,7 +158,7 @@ impl Operation for Create {
             agent_id: agent_id.cloned(),
             detail: json!({ "role": token.holder.role(), "label": token.label, "expires_at": token.expires_at }),
         };
-        ledger.append(Draft { event, digest: None }).await?;
+        ledger.append(Draft { event, digest: None });
         Ok(Created::Recorded)
     }
 }
@@ -191,7 +191,7 @@ impl Operation for Revoke {
             agent_id: agent_id.cloned(),
             detail: json!({ "role": token.holder.role() }),
         };
-        ledger.append(Draft { event, digest: None }).await?;
+        ledger.append(Draft { event, digest: None });
         Ok(Revocation::Recorded)
     }
 }

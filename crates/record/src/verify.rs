@@ -10,7 +10,7 @@ use std::fmt;
 use crate::audit::{COLUMNS, Entry, Link};
 use crate::columns;
 use crate::digest::Digest;
-use crate::driver::{Row, Transaction};
+use crate::driver::{Row, Snapshot};
 use crate::error::Error;
 use crate::statement::Statement;
 use crate::store::Store;
@@ -138,7 +138,7 @@ impl Store {
     }
 }
 
-async fn one_row(snapshot: &mut Transaction<'_>, table: &'static str, text: &'static str) -> Result<Link, Error> {
+async fn one_row(snapshot: &mut Snapshot, table: &'static str, text: &'static str) -> Result<Link, Error> {
     let row = snapshot.row(Statement::new("read the ends of the audit chain", text)).await?;
     Link::read(row.as_ref(), table)
 }
@@ -154,14 +154,14 @@ fn page_after(seq: i64) -> Statement {
     Statement::new("read the audit chain", text).bind(seq).bind(AT_ONCE)
 }
 
-async fn planted(snapshot: &mut Transaction<'_>, start: i64) -> Result<Vec<i64>, Error> {
+async fn planted(snapshot: &mut Snapshot, start: i64) -> Result<Vec<i64>, Error> {
     let text = "SELECT seq FROM audit WHERE seq <= $1 ORDER BY seq LIMIT $2";
     let question = Statement::new("look before the audit chain's start", text).bind(start).bind(FINDINGS as i64);
     let rows = snapshot.rows(question).await?;
     rows.iter().map(|row| row.read("audit", "seq", |row| row.get("seq"))).collect()
 }
 
-async fn unrecorded(snapshot: &mut Transaction<'_>, start: i64) -> Result<Vec<String>, Error> {
+async fn unrecorded(snapshot: &mut Snapshot, start: i64) -> Result<Vec<String>, Error> {
     let text = "SELECT exec.exec_id AS exec_id FROM sandbox_execs AS exec \
                 LEFT JOIN audit AS entry ON entry.seq = exec.seq \
                 WHERE exec.seq > $1 AND (entry.seq IS NULL OR entry.subject <> exec.exec_id) \

@@ -12,9 +12,9 @@ use tokio::time::timeout;
 use crate::database::{Connector, PATIENCE};
 use crate::driver::Connection;
 use crate::error::Error;
-use crate::ledger::Ledger;
+use crate::ledger::{Failure, Ledger};
 
-/// As many operations as one transaction takes. Each costs a few statements, so this is some tens of milliseconds.
+/// As many operations as one transaction takes. Each costs a statement or two, so this is some tens of milliseconds.
 const BATCH: usize = 256;
 /// As many as may wait; whoever comes then waits for a place.
 const QUEUE: usize = 4 * BATCH;
@@ -92,14 +92,6 @@ impl<O: Operation> Job for Waiting<O> {
         // Whoever asked may have stopped waiting.
         let _ = reply.send(outcome.and_then(|()| answer.ok_or(Error::Closed)));
     }
-}
-
-/// Why a transaction was undone.
-enum Failure {
-    /// The transaction as a whole: to try its operations one by one would only fail more often.
-    Whole(Error),
-    /// One operation in it.
-    One(Error),
 }
 
 struct Writer {
@@ -187,17 +179,15 @@ impl Writer {
 }
 
 async fn write_in_one_transaction(connection: &mut Connection, jobs: &mut [Box<dyn Job>]) -> Result<(), Failure> {
-    let begun = connection.begin().await.map_err(|error| Error::from_database("begin to write", error));
-    let mut ledger = Ledger::begin(begun.map_err(Failure::Whole)?).await.map_err(Failure::Whole)?;
+    let mut ledger = Ledger::begin(connection).await.map_err(Failure::Whole)?;
     for job in jobs {
         if let Err(error) = job.apply(&mut ledger).await {
             // When even this fails, closing the connection does it.
-            let _ = ledger.into_transaction().rollback().await;
+            let _ = ledger.rollback().await;
             return Err(Failure::One(error));
         }
     }
-    let transaction = ledger.seal().await.map_err(Failure::Whole)?;
-    transaction.commit().await.map_err(|error| Failure::Whole(Error::from_commit(error)))
+    ledger.commit().await
 }
 
 /// What is to be written, and apart from it who waits for the end.

@@ -40,20 +40,42 @@ impl Operation for AppendAndFail {
     type Answer = ();
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
-        ledger.append(Draft { event: event(-1), digest: None }).await?;
+        ledger.append(Draft { event: event(-1), digest: None });
         Raw("SELECT * FROM nowhere").apply(ledger).await
     }
 }
 
-/// Takes away what the transaction needs at its end, so that it fails as a whole.
-struct AppendAndBreak;
+/// Does what makes the transaction fail at its end.
+struct AppendAndBreak(&'static [&'static str]);
+
+/// Takes away what its own entry needs, so that it fails alone.
+const WITHOUT_ENTRIES: AppendAndBreak = AppendAndBreak(&["DROP TABLE audit"]);
+/// Takes away what everybody needs.
+const WITHOUT_HEAD: AppendAndBreak = AppendAndBreak(&["DROP TABLE audit_head"]);
+/// Leaves what only the commit notices.
+const WITHOUT_PARENT: AppendAndBreak = AppendAndBreak(&[
+    "CREATE TABLE parent (id INTEGER PRIMARY KEY)",
+    "CREATE TABLE child (id INTEGER REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)",
+    "INSERT INTO child VALUES (1)",
+]);
 
 impl Operation for AppendAndBreak {
     type Answer = ();
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
-        ledger.append(Draft { event: event(-1), digest: None }).await?;
-        Raw("DROP TABLE audit_head").apply(ledger).await
+        ledger.append(Draft { event: event(-1), digest: None });
+        for text in self.0 {
+            Raw(text).apply(ledger).await?;
+        }
+        Ok(())
+    }
+}
+
+fn purpose<T>(outcome: Result<T, Error>) -> &'static str {
+    match outcome {
+        Err(Error::Database { purpose, .. }) => purpose,
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("it was written"),
     }
 }
 
@@ -73,7 +95,7 @@ async fn one_that_fails_costs_the_others_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let (store, other) = (open(&directory).await, open(&directory).await);
     let mut connection = crate::database::Connector::new(other.database()).unwrap().connect().await.unwrap();
-    let lock = connection.begin().await.unwrap();
+    let lock = Ledger::begin(&mut connection).await.unwrap();
     let good = join_all((1..=20).map(|number| store.append(event(number))));
     let bad = join_all((0..5).map(|_| store.submit(AppendAndFail)));
     let release = async {
@@ -118,8 +140,59 @@ async fn an_old_error_is_nobody_elses() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory).await;
     for number in 1..=200 {
-        let refused = store.submit(AppendAndBreak).await;
-        assert!(matches!(refused, Err(Error::Database { .. })), "{refused:?}");
+        assert_eq!(purpose(store.submit(WITHOUT_HEAD).await), "store the end of the audit chain");
         assert_eq!(store.append(event(number)).await.unwrap(), number);
     }
+}
+
+/// On one thread all of them wait in the queue before the writer looks, so that they share a transaction.
+#[tokio::test]
+async fn what_fails_at_the_end_fails_whom_it_concerns() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory).await;
+    let (first, bad, second) =
+        tokio::join!(store.append(event(1)), store.submit(WITHOUT_ENTRIES), store.append(event(2)));
+    assert_eq!((first.unwrap(), second.unwrap()), (1, 2));
+    assert_eq!(purpose(bad), "append to the audit chain");
+    for (bad, stage) in [(WITHOUT_HEAD, "store the end of the audit chain"), (WITHOUT_PARENT, "commit")] {
+        let (good, bad) = tokio::join!(store.append(event(3)), store.submit(bad));
+        assert_eq!((purpose(good), purpose(bad)), (stage, stage));
+    }
+    assert_eq!(store.append(event(3)).await.unwrap(), 3);
+    assert_intact(&store, 3).await;
+}
+
+/// Entries wait in memory for the commit; whoever asks which are old has to see those too.
+#[tokio::test]
+async fn what_was_appended_a_moment_ago_is_not_pruned() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory).await;
+    for number in 1..=3 {
+        store.append(event(number)).await.unwrap();
+    }
+    let since = Timestamp::from_milliseconds(4);
+    let (appended, removed) =
+        tokio::join!(store.append(event(4)), store.prune_audit(crate::Keep::Since(since), since, "test"));
+    assert_eq!((appended.unwrap(), removed.unwrap()), (4, 3));
+    assert_intact(&store, 2).await;
+}
+
+/// However many entries a transaction has, all are written, and the texts that are kept prepared stay few.
+#[tokio::test]
+async fn batches_of_any_size_share_their_texts() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory).await;
+    let mut connection = crate::database::Connector::new(store.database()).unwrap().connect().await.unwrap();
+    for count in 0..=70 {
+        let mut ledger = Ledger::begin(&mut connection).await.unwrap();
+        for number in 0..count {
+            ledger.append(Draft { event: event(number), digest: None });
+        }
+        assert!(ledger.commit().await.is_ok());
+    }
+    let crate::driver::Connection::Sqlite(connection) = connection else { unreachable!() };
+    // One that begins, one that only commits, five sizes of insertions with a commit, and four without: a single entry is
+    // always the last.
+    assert_eq!(sqlx::Connection::cached_statements_size(connection.as_ref()), 1 + 1 + 5 + 4);
+    assert_intact(&store, (0..=70).sum()).await;
 }

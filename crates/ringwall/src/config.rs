@@ -18,7 +18,6 @@ use crate::message::Message;
 const FILE: &str = "ringwall.toml";
 const DATABASE: &str = "db.sqlite";
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8003);
-const MOST_CONNECTIONS: usize = 512;
 const LARGEST_BODY: usize = 8 << 20;
 
 /// Flags that also have a variable; clap prefers the flag.
@@ -39,7 +38,7 @@ pub(crate) struct Overrides {
         value_delimiter = ','
     )]
     pub(crate) allowed_hosts: Vec<String>,
-    /// Connections open at the same time [default: 512]
+    /// Connections open at the same time [default: half of the open files that are allowed, at most 4096]
     #[arg(long, value_name = "N", env = "RINGWALL_MAX_CONNECTIONS", hide_env = true)]
     pub(crate) max_connections: Option<usize>,
     /// The largest body of a request, in bytes [default: 8388608]
@@ -115,7 +114,8 @@ pub(crate) struct ServerConfig {
     pub(crate) data: PathBuf,
     pub(crate) listen: SocketAddr,
     pub(crate) allowed_hosts: Vec<String>,
-    pub(crate) max_connections: usize,
+    /// As many as there is room for unless said.
+    pub(crate) max_connections: Option<usize>,
     pub(crate) max_body_bytes: usize,
     pub(crate) database: Database,
     pub(crate) fixed: Fixed,
@@ -140,15 +140,15 @@ pub(crate) fn resolve(data: &Path, flags: Overrides, environment: &Environment) 
     let config = ServerConfig {
         listen: flags.listen.or(file.server.listen).unwrap_or(LISTEN),
         allowed_hosts: if hosts.is_empty() { file.server.allowed_hosts } else { hosts },
-        max_connections: flags.max_connections.or(file.server.max_connections).unwrap_or(MOST_CONNECTIONS),
+        max_connections: flags.max_connections.or(file.server.max_connections),
         max_body_bytes: flags.max_body_bytes.or(file.server.max_body_bytes).unwrap_or(LARGEST_BODY),
         database: choose_database(data, flags.database.database_url.or(file.database.url)),
         fixed,
         authentication: if flags.no_auth { Authentication::Nobody } else { Authentication::Tokens },
         data: data.to_owned(),
     };
-    if config.max_connections == 0 || config.max_connections > tokio::sync::Semaphore::MAX_PERMITS {
-        return Err(Message::new(format!("max_connections {}: not a number of connections", config.max_connections)));
+    if config.max_connections == Some(0) {
+        return Err(Message::new("max_connections 0: nobody could connect"));
     }
     if config.authentication == Authentication::Nobody && !config.listen.ip().is_loopback() {
         return Err(Message::new(format!(
@@ -203,7 +203,7 @@ mod tests {
     fn flags_win_over_the_file_and_the_file_over_defaults() {
         let text = "[server]\nlisten = '127.0.0.1:1'\nmax_connections = 7\nallowed_hosts = ['a']\n[database]\nurl = 'postgres://x'\n";
         let plain = with_file(text, Overrides::default()).unwrap();
-        assert_eq!((plain.listen.port(), plain.max_connections, plain.max_body_bytes), (1, 7, LARGEST_BODY));
+        assert_eq!((plain.listen.port(), plain.max_connections, plain.max_body_bytes), (1, Some(7), LARGEST_BODY));
         assert!(matches!(plain.database, Database::Postgres(_)));
         let flags = Overrides {
             listen: Some("127.0.0.1:2".parse().unwrap()),

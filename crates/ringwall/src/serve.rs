@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::{Auth, Config, Service};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -21,6 +22,9 @@ use crate::message::Message;
 
 /// How long running execs may go on once the server is asked to stop.
 const DRAIN: Duration = Duration::from_secs(8);
+/// Connections at the same time unless the operator says how many.
+const FEWEST_PLACES: usize = 64;
+const MOST_PLACES: usize = 4096;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
@@ -61,7 +65,9 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
         fixed: config.fixed.clone(),
     });
     let service = opening.await?;
-    let app = http::app(Door::new(service.clone(), &config.allowed_hosts, listening, config.max_body_bytes));
+    let places = config.max_connections.unwrap_or_else(usual_places);
+    let door = Door::new(service.clone(), &config.allowed_hosts, listening, config.max_body_bytes, places);
+    let app = http::app(door);
     greet(&config, listening);
     tracing::info!(%listening, "serving");
     let stop = async {
@@ -71,9 +77,18 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
         }
         tracing::info!("stopping");
     };
-    http::serve(listener, app, config.max_connections, stop, service.drain(DRAIN)).await;
+    http::serve(listener, app, places, stop, service.drain(DRAIN)).await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// As many connections as this process may have descriptors for, the other half of them left to execs. It takes all that
+/// it may have; boxes have limits of their own.
+fn usual_places() -> usize {
+    let allowed = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: allowed.maximum, maximum: allowed.maximum });
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(descriptors / 2).unwrap_or(usize::MAX).clamp(FEWEST_PLACES, MOST_PLACES)
 }
 
 /// For the person who started it: where it is, where the token is, and commands that work as they stand. The exec does

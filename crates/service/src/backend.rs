@@ -67,7 +67,7 @@ impl Inner {
         exec_id: &str,
     ) -> Result<Started, executor::Error> {
         match backend {
-            Backend::Native => self.executor.start(grant, Options::default()).await.map(Started::Native),
+            Backend::Native => self.executor.start(grant, Options::default()).await.map(Box::new).map(Started::Native),
             Backend::Docker => {
                 self.docker.start(grant, exec_id, Runtime::Usual).await.map(Box::new).map(Started::Docker)
             }

@@ -3,8 +3,9 @@
 use policy::Access;
 use record::{Kept, Status};
 use serde_json::{Value, json};
-use workspace::ExecFiles;
+use workspace::{ExecFiles, Processes};
 
+use crate::backend::Backend;
 use crate::outcome::{RUNTIME_ERROR, Told};
 use crate::run_exec::{Exec, Ran};
 use crate::service::{Service, milliseconds};
@@ -16,8 +17,13 @@ impl Exec {
         let Ran { told, .. } = &ran;
         let (told, meta) = (told.clone(), self.meta(&ran));
         let exec_id = self.intent.exec_id.clone();
+        let processes = match self.order.backend {
+            Backend::Native => Processes::Dead,
+            // A daemon that did not answer is not waited for: it may remove a container only when it is back.
+            Backend::Docker | Backend::Gvisor => Processes::Uncertain,
+        };
         let collected = Service::blocking(move || {
-            let collected = files.collect(bytes_max)?;
+            let collected = files.collect(bytes_max, processes)?;
             if let Some(error) = collected.residue() {
                 tracing::warn!(%exec_id, %error, "could not remove all that a box left");
             }

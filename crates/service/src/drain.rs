@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::live::Cancellation;
 use crate::service::Service;
 
-/// How long boxes that were killed may take to go, and their endings to be recorded.
-const AFTERWARDS: Duration = Duration::from_secs(10);
+/// How long boxes that were killed may take to go, or not to come up, and their endings to be recorded.
+const AFTERWARDS: Duration = Duration::from_secs(12);
 
 impl Service {
     /// Those who wait in line still get their turn before the deadline. What is asked of the service afterwards is

@@ -10,12 +10,13 @@ use executor::docker::Runtime;
 use executor::docker::paths::Platform;
 use executor::{Ending, Options};
 use policy::{Layer, LayerName, Mounts, ProjectMounts, Request, Root, Verdict, decide};
-use record::{AgentId, UserId};
+use record::{AgentId, Holder, UserId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::backend::Backend;
 use crate::error::causes;
+use crate::principal::Principal;
 use crate::service::Service;
 use crate::settings::here;
 
@@ -23,6 +24,9 @@ use crate::settings::here;
 const PROBER: &str = "ringwall-probe";
 /// How long a trial may take, which has little to do: whatever hangs is not there.
 const TRIAL: Duration = Duration::from_secs(30);
+
+/// Stands for words that name a path.
+const HIDDEN: &str = "an operator's token is told why";
 
 /// What was seen last, and from when on.
 #[derive(Debug)]
@@ -35,8 +39,9 @@ pub(crate) struct Looked {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Health {
     pub runtime_mode: String,
-    pub workspace_root_native: String,
-    pub workspace_root_docker_mount: String,
+    /// Paths of the host are for operators alone, and null for others
+    pub workspace_root_native: Option<String>,
+    pub workspace_root_docker_mount: Option<String>,
     pub docker_cli_path: Option<String>,
     pub docker_version: Option<String>,
     pub docker_context: Option<String>,
@@ -49,6 +54,26 @@ impl Health {
     /// Whether execs can be served: they are recorded, and run natively.
     pub fn is_ready(&self) -> bool {
         self.writable_check.ok && self.backends.native.available
+    }
+
+    /// The same for somebody who is not told where on the host anything is.
+    fn without_paths(self) -> Self {
+        let told = |why: Option<String>| why.map(|why| if why.contains('/') { HIDDEN.to_owned() } else { why });
+        let availability = |of: Availability| Availability { available: of.available, why: told(of.why) };
+        let Backends { native, docker, gvisor } = self.backends;
+        Self {
+            workspace_root_native: None,
+            workspace_root_docker_mount: None,
+            docker_cli_path: None,
+            docker_context: self.docker_context.filter(|context| !context.contains('/')),
+            writable_check: WritableCheck { ok: self.writable_check.ok, error: told(self.writable_check.error) },
+            backends: Backends {
+                native: availability(native),
+                docker: availability(docker),
+                gvisor: availability(gvisor),
+            },
+            ..self
+        }
     }
 }
 
@@ -109,7 +134,15 @@ pub(crate) enum TrialError {
 
 impl Service {
     /// Contract 003's health; with `probe`, after a run in each backend that is there.
-    pub async fn health(&self, probe: bool) -> Health {
+    pub async fn health(&self, by: &Principal, probe: bool) -> Health {
+        let health = self.looked(probe).await;
+        match by.holder() {
+            Holder::Owner | Holder::Operator => health,
+            Holder::User(_) | Holder::Agent(..) => health.without_paths(),
+        }
+    }
+
+    async fn looked(&self, probe: bool) -> Health {
         let asked = Instant::now();
         let mut last = self.inner.looked.lock().await;
         if let Some(looked) = last.as_ref()
@@ -153,8 +186,8 @@ impl Service {
         let root = &self.inner.workspace_root;
         Health {
             runtime_mode: root.platform.to_string(),
-            workspace_root_native: root.host_path_native.clone(),
-            workspace_root_docker_mount: root.docker_mount_path.clone(),
+            workspace_root_native: Some(root.host_path_native.clone()),
+            workspace_root_docker_mount: Some(root.docker_mount_path.clone()),
             docker_cli_path: docker.client.as_ref().map(|path| path.display().to_string()),
             docker_version: docker.daemon.ok().map(|daemon| daemon.version),
             docker_context: docker.context,
@@ -244,4 +277,34 @@ fn platform() -> Host {
     let name = rustix::system::uname();
     let release = name.release().to_string_lossy().into_owned();
     Host { os: "linux".to_owned(), is_wsl: here() == Platform::Wsl, release }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_path_is_told_to_others() {
+        let why = |text: &str| Availability::of(Err(text.to_owned()));
+        let health = Health {
+            runtime_mode: "linux".to_owned(),
+            workspace_root_native: Some("/var/lib/x".to_owned()),
+            workspace_root_docker_mount: Some("/var/lib/x".to_owned()),
+            docker_cli_path: Some("/usr/bin/docker".to_owned()),
+            docker_version: Some("1".to_owned()),
+            docker_context: Some("default".to_owned()),
+            platform: platform(),
+            writable_check: WritableCheck { ok: false, error: Some("could not open /var/lib/x/db.sqlite".to_owned()) },
+            backends: Backends {
+                native: why("x: /usr/lib"),
+                docker: why("no client"),
+                gvisor: why("is /run/s there?"),
+            },
+        };
+        let told = health.without_paths();
+        let json = serde_json::to_string(&told).unwrap();
+        assert!(!json.contains('/'), "{json}");
+        assert_eq!(told.backends.docker.why.as_deref(), Some("no client"));
+        assert_eq!(told.docker_version.as_deref(), Some("1"));
+    }
 }

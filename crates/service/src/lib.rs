@@ -25,8 +25,11 @@ mod settings;
 mod change_settings;
 mod schema;
 
+mod digest_key;
+mod known_tokens;
 mod open;
 mod owner_token;
+mod private_file;
 mod token;
 
 mod order;

@@ -15,9 +15,11 @@ use record::{Database, Store};
 use rustix::fs::FlockOperation;
 use workspace::Workspaces;
 
+use crate::digest_key::DigestKey;
 use crate::error::{Error, causes};
 use crate::fixed::Fixed;
 use crate::health::TrialError;
+use crate::known_tokens::KnownTokens;
 use crate::live::Registry;
 use crate::metrics::Counters;
 use crate::owner_token;
@@ -33,7 +35,7 @@ const SKILLS: &str = "skills";
 /// Everything that a server is told, resolved by its door.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Holds `workspaces`, `skills`, `owner.token`, and the database unless that is elsewhere.
+    /// Holds `workspaces`, `skills`, `owner.token`, `digest.key`, and the database unless that is elsewhere.
     pub data: PathBuf,
     pub database: Database,
     pub auth: Auth,
@@ -54,11 +56,12 @@ impl Service {
     /// Opens everything and ends what a crash left. When this returns, a box has run.
     pub async fn open(config: Config) -> Result<Self, Error> {
         let data = config.data.clone();
-        let (data, lock) = Self::blocking(move || {
+        let (data, lock, digest_key) = Self::blocking(move || {
             let lock = take(&data)?;
             let real =
                 executor::real_path(&data).map_err(|error| Error::start("open the data directory")(error.into()))?;
-            Ok((real, lock))
+            let digest_key = DigestKey::ensure(&real)?;
+            Ok((real, lock, digest_key))
         })
         .await?;
         let store =
@@ -106,6 +109,8 @@ impl Service {
             auth: config.auth,
             fixed: config.fixed,
             store,
+            known_tokens: KnownTokens::default(),
+            digest_key,
             workspaces: Arc::new(workspaces),
             workspaces_path,
             workspace_root,

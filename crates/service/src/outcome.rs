@@ -51,8 +51,10 @@ impl Told {
                 let message = format!("it needed more than the {memory_mb} MB of memory that it may have");
                 Self { status: EndedAs::Failed, exit_code, reason: Some(reason("OOM", message)) }
             }
-            Ending::Exited(_) | Ending::Signalled(_) | Ending::Stopped(_) => {
-                Self { status: EndedAs::Failed, exit_code, reason: None }
+            Ending::Exited(_) | Ending::Signalled(_) => Self { status: EndedAs::Failed, exit_code, reason: None },
+            Ending::Stopped(_) => {
+                let message = "the box was killed from outside, not by its command";
+                Self { status: EndedAs::Failed, exit_code, reason: Some(reason(RUNTIME_ERROR, message)) }
             }
         }
     }
@@ -87,6 +89,7 @@ impl Told {
                 let wrong = std::io::Error::from_raw_os_error(failure.errno);
                 Self::failed(INVALID_ARGUMENT, format!("cwd: {} cannot be entered: {wrong}", failure.subject))
             }
+            Of::NoAnswer { .. } => Self::failed(RUNTIME_ERROR, format!("{error}; try again")),
             _ => Self::failed(RUNTIME_ERROR, "the box could not be made; the server's log says why"),
         }
     }
@@ -134,6 +137,8 @@ mod tests {
             (Ending::Exited(137), true, EndedAs::Failed, Some(137), "OOM"),
             (Ending::Signalled(9), true, EndedAs::Failed, Some(137), "OOM"),
             (Ending::Signalled(11), false, EndedAs::Failed, Some(139), ""),
+            (Ending::Stopped(9), false, EndedAs::Failed, Some(137), RUNTIME_ERROR),
+            (Ending::Stopped(9), true, EndedAs::Failed, Some(137), "OOM"),
             (Ending::TimedOut, false, EndedAs::Timeout, None, "TIMEOUT"),
             (Ending::TimedOut, true, EndedAs::Timeout, None, "TIMEOUT"),
         ] {

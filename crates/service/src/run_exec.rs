@@ -1,7 +1,7 @@
 //! One exec in a task of its own, from its intent to its ending: recorded, in line, prepared, run, collected, ended.
 //!
 //! Whatever fails after the intent becomes an ending. Files are touched in two places only, each on a thread where it
-//! may block: before the box, and when all its processes are dead.
+//! may block: before the box, and when all its processes are dead. A box is therefore never just let go of.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -199,18 +199,19 @@ impl Exec {
 
     async fn run_box(&self, grant: Grant, files: &ExecFiles) -> Ran {
         let began = Instant::now();
-        let started = tokio::select! {
-            biased;
-            started = self.service.inner.start(self.order.backend, grant, self.intent.exec_id.as_str()) => started,
-            by = self.live.cancelled() => return Ran::never(Told::cancelled(by)),
-        };
-        let mut started = match started {
-            Ok(started) => started,
-            Err(error) => return Ran::never(self.explain(&error)),
+        // Not broken off when the exec is cancelled meanwhile: a box that is up is ended and waited for like any other, and
+        // one that does not come up is given up soon. What it left is looked at afterwards.
+        let starting = self.service.inner.start(self.order.backend, grant, self.intent.exec_id.as_str());
+        let mut started = match (starting.await, self.live.cancellation()) {
+            (Ok(started), _) => started,
+            (Err(_), Some(by)) => return Ran::never(Told::cancelled(by)),
+            (Err(error), None) => return Ran::never(self.explain(&error)),
         };
         self.service.inner.counters.set_up(began.elapsed());
         let protections = Some(json!(started.protections()));
         let Some(Streams::Pipes { stdin, stdout, stderr }) = started.take_streams() else {
+            started.reins().kill();
+            let _ = started.wait().await;
             return Ran::never(Told::failed(RUNTIME_ERROR, "the box has no streams"));
         };
         // An empty input, and not one that never ends.

@@ -14,9 +14,11 @@ use record::{AgentId, Exec, ExecId, Store, Timestamp, UserId};
 use tokio::task::JoinHandle;
 use workspace::{Owner, Workspaces};
 
+use crate::digest_key::DigestKey;
 use crate::error::Error;
 use crate::fixed::Fixed;
 use crate::health::Looked;
+use crate::known_tokens::KnownTokens;
 use crate::live::Registry;
 use crate::metrics::Counters;
 use crate::open::Auth;
@@ -38,6 +40,8 @@ pub(crate) struct Inner {
     pub(crate) auth: Auth,
     pub(crate) fixed: Fixed,
     pub(crate) store: Store,
+    pub(crate) known_tokens: KnownTokens,
+    pub(crate) digest_key: DigestKey,
     pub(crate) workspaces: Arc<Workspaces>,
     pub(crate) workspaces_path: PathBuf,
     pub(crate) workspace_root: executor::docker::paths::WorkspaceRoot,

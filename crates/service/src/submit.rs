@@ -41,7 +41,10 @@ impl Service {
         self.admit(order).await
     }
 
-    pub(crate) async fn admit(&self, order: Order) -> Result<Submitted, Error> {
+    pub(crate) async fn admit(&self, mut order: Order) -> Result<Submitted, Error> {
+        if let Some(idempotency) = &mut order.idempotency {
+            idempotency.body_digest = self.inner.digest_key.seal(idempotency.body_digest);
+        }
         self.inner.registry.check_open()?;
         let owner = self.owner_of(&order.user_id, &order.agent_id).await?;
         let exec_id: ExecId = workspace::ExecId::random()?.as_str().parse()?;

@@ -1,8 +1,9 @@
 //! Taking over what a box left when all its processes are dead.
 //!
 //! Its regular files are copied, in the order of their names, as far as the limits go; everything else is left out and
-//! said. Then its directory is removed. Names are hostile all the same: another box of the project may still have a
-//! descriptor in this tree, so each is looked up anew beneath the top, through no link.
+//! said. Then its directory is removed, or kept for the next exec if nobody ever touched it. Names are hostile all the
+//! same: another box of the project may still have a descriptor in this tree, so each is looked up anew beneath the top,
+//! through no link.
 //!
 //! A file that does not fit is left out whole: half an artifact is worse than none. Empty directories are not kept.
 
@@ -14,6 +15,7 @@ use rustix::io::Errno;
 
 use crate::begin::ExecFiles;
 use crate::beneath;
+use crate::company::Company;
 use crate::copy::Copier;
 use crate::erase::erase;
 use crate::error::{Error, quote};
@@ -22,6 +24,7 @@ use crate::listing::{NAMES_MAX, Walk};
 use crate::output::Stream;
 use crate::relative_path::RelativePath;
 use crate::skipped::{SkipReason, Skipped, SkippedList};
+use crate::spare::{self, Fate};
 
 /// All paths of the files kept take up at most this much, or a listing would be larger than the files.
 const PATHS_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -35,6 +38,16 @@ pub enum Extent {
     NamesExceeded,
     /// More bytes than the policy allows.
     BytesExceeded,
+}
+
+/// What is known of the processes of a box when what it left is collected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Processes {
+    /// None is left, or none ever was.
+    Dead,
+    /// Whoever made the box could not say: a daemon that does not answer may still run it. What it changes from now on
+    /// is lost.
+    Uncertain,
 }
 
 /// The files of an exec whose box is gone.
@@ -56,9 +69,16 @@ pub(crate) struct Left {
 
 impl ExecFiles {
     /// Collects what the box left, of which at most `bytes_max` bytes are kept. The server's own four files do not count.
-    pub fn collect(self, bytes_max: u64) -> Result<Collected, Error> {
+    pub fn collect(self, bytes_max: u64, processes: Processes) -> Result<Collected, Error> {
         let staging = self.project.staging();
         let name = self.exec.as_str();
+        let fate = match self.stay.leave(processes) {
+            Company::Alone => spare::keep(staging, name, &self.staged.handle, &self.made),
+            Company::Accompanied => Fate::Refused,
+        };
+        if fate == Fate::Kept {
+            return Ok(Collected { files: self, left: Left::default(), residue: None });
+        }
         // Mostly it left nothing, and then this is all.
         match rustix::fs::unlinkat(staging, name, AtFlags::REMOVEDIR) {
             Ok(()) => return Ok(Collected { files: self, left: Left::default(), residue: None }),

@@ -7,6 +7,7 @@
 //! ```text
 //! <root>/<user>/<agent>/                     the server's; a box never sees these directories themselves
 //!   .staging/<exec_id>/                      the box's while it runs: its /workspace/artifacts
+//!   .staging/spare/                          one that its box left as it was, for the next exec
 //!   projects/<project_id>/inputs/            the server's; the box's /workspace/inputs, read-only
 //!   projects/<project_id>/work/              the workspace's own; the box's /workspace/work
 //!   projects/<project_id>/artifacts/<exec_id>/   the server's: stdout.txt, stderr.txt, meta.json, manifest.json,
@@ -29,7 +30,9 @@ mod project;
 mod workspaces;
 
 mod begin;
+mod company;
 mod output;
+mod spare;
 
 mod collect;
 mod copy;
@@ -43,7 +46,7 @@ mod sweep;
 
 pub use artifacts::{Artifact, OutputPart};
 pub use begin::ExecFiles;
-pub use collect::{Collected, Extent};
+pub use collect::{Collected, Extent, Processes};
 pub use error::Error;
 pub use exec_id::ExecId;
 pub use finish::ArtifactFile;

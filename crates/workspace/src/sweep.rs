@@ -3,7 +3,7 @@
 //!
 //! All of it lies among the staged of its workspace, so a sweep costs as much as there are workspaces and leftovers,
 //! however many projects and execs there were. Names are read as they come and never gathered. What the server did not
-//! make is not touched.
+//! make is not touched, and a spare directory is no leftover.
 
 use std::os::fd::OwnedFd;
 
@@ -41,6 +41,9 @@ impl Workspaces {
                 };
                 swept.each_name(&staging, |swept, name| {
                     if is_leftover(name, &is_running) {
+                        // Whoever left it may still be dying, and never leaves.
+                        let stay = self.presence.enter(&staging);
+                        swept.note(name, stay);
                         let removed = erase(&staging, name);
                         swept.removed += u64::from(removed.is_ok());
                         swept.note(name, removed);

@@ -16,6 +16,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::beneath::{self, PRIVATE_DIRECTORY};
+use crate::company::{Presence, Stay};
 use crate::error::Error;
 use crate::name::{AgentId, ProjectId, UserId};
 use crate::project::Project;
@@ -44,6 +45,7 @@ impl Owner {
 pub struct Workspaces {
     pub(crate) root: OwnedFd,
     path: PathBuf,
+    pub(crate) presence: Presence,
 }
 
 /// One (user, agent). Cheap to clone.
@@ -58,10 +60,12 @@ struct Held {
     path: PathBuf,
     projects: OwnedFd,
     staging: OwnedFd,
+    presence: Presence,
 }
 
 impl Workspaces {
-    /// Opens the root, making it if it is missing. The operator may have put it behind a link of theirs.
+    /// Opens the root, making it if it is missing. The operator may have put it behind a link of theirs. All execs of a
+    /// root run through one of these: it knows who is there at the same time.
     pub fn open(root: &Path) -> Result<Self, Error> {
         let fail = |source| Error::OpenRoot { path: root.to_owned(), source };
         DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY.as_raw_mode()).create(root).map_err(fail)?;
@@ -76,7 +80,7 @@ impl Workspaces {
             rustix::fs::fchmod(&handle, PRIVATE_DIRECTORY).map_err(fail)?;
         }
         let path = OsString::from_vec(beneath::real_path(&handle).map_err(fail)?).into();
-        Ok(Self { root: handle, path })
+        Ok(Self { root: handle, path, presence: Presence::default() })
     }
 
     /// Opens a workspace, making it if it is missing.
@@ -88,7 +92,8 @@ impl Workspaces {
         let projects = beneath::ensure_directory(&directory, PROJECTS, PASSABLE).map_err(fail(PROJECTS.into()))?;
         let staging = beneath::ensure_directory(&directory, STAGING, PASSABLE).map_err(fail(STAGING.into()))?;
         let path = self.path.join(user.as_str()).join(agent.as_str());
-        Ok(Workspace { held: Arc::new(Held { owner, path, projects, staging }) })
+        let presence = self.presence.clone();
+        Ok(Workspace { held: Arc::new(Held { owner, path, projects, staging, presence }) })
     }
 }
 
@@ -122,8 +127,13 @@ impl Workspace {
     }
 
     /// Where things are while they are on their way: the artifacts of running boxes, files before they have their
-    /// names, what is being removed. All of it belongs to an exec and is swept when that is over.
+    /// names, what is being removed. All of it belongs to an exec and is swept when that is over, but the spare.
     pub(crate) fn staging(&self) -> &OwnedFd {
         &self.held.staging
+    }
+
+    /// Counts one more exec as being here.
+    pub(crate) fn enter(&self) -> rustix::io::Result<Stay> {
+        self.held.presence.enter(self.staging())
     }
 }

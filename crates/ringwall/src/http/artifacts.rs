@@ -19,6 +19,7 @@ use service::{Artifacts, Observation, Principal, Stream};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Door;
+use super::attended::attend;
 use super::body::{Named, Words};
 use super::execs::exec_id;
 use super::problem::Problem;
@@ -55,6 +56,7 @@ pub(crate) async fn download(
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let long = door.long_answers.begin(&principal)?;
     let (file, size) = door.service.artifact(&principal, &exec_id(&id)?, &path).await?;
     let tag = tag(&file, size)?;
     let part = if method == Method::GET { range::asked(&headers, size, &tag) } else { Part::Whole };
@@ -87,7 +89,7 @@ pub(crate) async fn download(
     if let Some(shown) = content_range {
         set(&mut response, header::CONTENT_RANGE, &shown);
     }
-    Ok(response)
+    Ok(attend(response, long))
 }
 
 fn set(response: &mut Response, name: HeaderName, value: &str) {

@@ -1,21 +1,30 @@
 //! Connections: how many there are at once, how long each may take to say something, and how all of them end.
 //!
-//! A client that sends its headers slowly, says nothing, or does not read its answers, is cut off; so whoever holds all
-//! places at once has to keep working for it. Whoever comes when all places are taken waits in the kernel's queue.
+//! A client that sends its headers slowly, says nothing, or does not read its answers, is cut off, and when all places
+//! are taken, earlier (`places`). Whoever comes when everybody is busy waits in the kernel's queue.
 
 use std::future::Future;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, Response};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 
-/// For the whole head of a request, and for the silence between two requests.
+use super::attended::attend;
+use super::places::{Places, Seat};
+
+/// For the whole head of the first request: whoever connects has something to say.
+const FIRST_HEAD: Duration = Duration::from_secs(5);
+/// For the whole head of a later one, and for the silence before it.
 const HEAD: Duration = Duration::from_secs(30);
 /// For a client to take in what it asked for. The kernel ends a connection whose other end leaves no room for so long;
 /// otherwise whoever asks much and reads nothing would hold a place for ever, without any token.
@@ -33,29 +42,23 @@ pub(crate) async fn serve(
     stop: impl Future<Output = ()>,
     drained: impl Future<Output = ()>,
 ) {
-    let places = Arc::new(Semaphore::new(most));
+    let places = Places::new(most);
     let open = GracefulShutdown::new();
     tokio::pin!(stop);
     loop {
         let accepted = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, listener.accept().await)
+            let (stream, _) = listener.accept().await?;
+            Ok::<_, io::Error>((stream, places.take().await))
         };
-        let (place, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             accepted = accepted => accepted,
             () = &mut stop => break,
         };
         match accepted {
-            Ok((stream, _)) => {
-                let connection = open.watch(connection(stream, app.clone()));
-                tokio::spawn(async move {
-                    // A client that breaks off is no event of ours.
-                    let _ = connection.await;
-                    drop(place);
-                });
-            }
+            Ok((stream, seat)) => attend_to(stream, Arc::new(seat), app.clone(), &open),
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection");
+                places.close_longest_idle();
                 tokio::time::sleep(BREATH).await;
             }
         }
@@ -71,12 +74,41 @@ pub(crate) async fn serve(
     }
 }
 
-fn connection(stream: TcpStream, app: Router) -> http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>> {
+/// Serves one connection in a task of its own, as long as it has its place.
+fn attend_to(stream: TcpStream, seat: Arc<Seat>, app: Router, open: &GracefulShutdown) {
     // An answer is often one small packet; waiting for more to send with it would cost more than the box.
     let _ = stream.set_nodelay(true);
     let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNREAD_MS);
-    http1::Builder::new()
+    let app = TowerToHyperService::new(app);
+    let asked = Arc::clone(&seat);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (busy, answer) = (asked.begin(), app.call(request));
+        async move {
+            // Never half: what is refused here was not looked at.
+            let busy = busy.ok_or(io::ErrorKind::ConnectionAborted)?;
+            match answer.await {
+                Ok(response) => Ok::<Response<Body>, io::Error>(attend(response, busy)),
+                Err(never) => match never {},
+            }
+        }
+    });
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(app))
+        .serve_connection(TokioIo::new(stream), service);
+    let connection = open.watch(connection);
+    tokio::spawn(async move {
+        let silent = async {
+            tokio::time::sleep(FIRST_HEAD).await;
+            if seat.has_asked() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            // A client that breaks off is no event of ours.
+            _ = connection => {}
+            () = seat.lost() => {}
+            () = silent => {}
+        }
+    });
 }

@@ -9,15 +9,17 @@ use std::time::Duration;
 use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use axum::response::sse::{self, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use futures::{Stream as Events, StreamExt, stream};
+use futures::{StreamExt, stream};
 use serde::Deserialize;
 use serde_json::json;
 use service::{Event, EventCursor, EventKind, Principal, Stream};
 use utoipa::IntoParams;
 
 use super::Door;
+use super::attended::attend;
 use super::body::{Named, Words};
 use super::execs::{exec_id, parse};
 use super::problem::Problem;
@@ -47,7 +49,7 @@ pub(crate) async fn follow(
     Named(id): Named<String>,
     Words(words): Words<EventWords>,
     headers: HeaderMap,
-) -> Result<Sse<impl Events<Item = Result<sse::Event, Infallible>>>, Problem> {
+) -> Result<Response, Problem> {
     let encoding = match words.encoding.as_deref() {
         None | Some("text") => Encoding::Text,
         Some("base64") => Encoding::Base64,
@@ -55,6 +57,7 @@ pub(crate) async fn follow(
     };
     let last = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
     let after = parse::<EventCursor>(last.filter(|last| !last.is_empty()))?;
+    let long = door.long_answers.begin(&principal)?;
     let events = door.service.events(&principal, &exec_id(&id)?, after).await?;
     let mut whole = WholeCharacters { encoding, held: [Vec::new(), Vec::new()] };
     let told = events
@@ -62,8 +65,9 @@ pub(crate) async fn follow(
         .take_while(|event| std::future::ready(event.is_ok()))
         .filter_map(|event| std::future::ready(event.ok()))
         .flat_map(move |event| stream::iter(whole.pass(event)))
-        .map(move |event| Ok(tell(&event, encoding)));
-    Ok(Sse::new(told).keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE)))
+        .map(move |event| Ok::<_, Infallible>(tell(&event, encoding)));
+    let response = Sse::new(told).keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE)).into_response();
+    Ok(attend(response, long))
 }
 
 fn tell(event: &Event, encoding: Encoding) -> sse::Event {

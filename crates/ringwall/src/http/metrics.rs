@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::header;
 use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
-use service::{Health, Metrics};
+use service::{Health, Metrics, Principal};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Door;
@@ -37,6 +37,7 @@ pub(crate) struct HealthWords {
     responses((status = 200, description = "backends, paths and what holds", body = Health)))]
 pub(crate) async fn health(
     State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
     Words(words): Words<HealthWords>,
 ) -> Result<Json<Health>, Problem> {
     let probe = match words.probe.as_deref() {
@@ -44,7 +45,7 @@ pub(crate) async fn health(
         Some("1" | "true" | "") => true,
         Some(_) => return Err(Problem::invalid("probe: 0 or 1")),
     };
-    Ok(Json(door.service.health(probe).await))
+    Ok(Json(door.service.health(&principal, probe).await))
 }
 
 #[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, description = "Prometheus' text form", content_type = "text/plain", body = String)))]

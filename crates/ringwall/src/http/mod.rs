@@ -1,16 +1,20 @@
 //! The HTTP door: requests in, calls of the service, answers out. It decides nothing.
 //!
 //! Every request passes the gate (its id, the host and origin check, the log), then, by the table of routes, the question
-//! who is asking, then one handler. Reading order: what arrives (`connections`, `gate`, `host_check`), who may
-//! (`routes`, `access`), what requests bring and how problems are told (`body`, `json`, `range`, `problem`), then one
+//! who is asking, then one handler. Reading order: what arrives (`connections`, `places`, `gate`, `host_check`), who may
+//! (`routes`, `access`), how long answers may last (`attended`, `long_answers`), what requests bring and how problems are told (`body`, `json`, `range`, `problem`), then one
 //! file per family.
 
 mod connections;
 mod gate;
 mod host_check;
+mod places;
 
 mod access;
 mod routes;
+
+mod attended;
+mod long_answers;
 
 mod body;
 mod json;
@@ -36,6 +40,7 @@ use service::Service;
 
 pub(crate) use connections::serve;
 use host_check::Hosts;
+use long_answers::LongAnswers;
 
 /// What every handler has.
 #[derive(Debug, Clone)]
@@ -43,11 +48,19 @@ pub(crate) struct Door {
     service: Service,
     hosts: Arc<Hosts>,
     largest_body: usize,
+    long_answers: Arc<LongAnswers>,
 }
 
 impl Door {
-    pub(crate) fn new(service: Service, allowed_hosts: &[String], listening: SocketAddr, largest_body: usize) -> Self {
-        Door { service, hosts: Arc::new(Hosts::new(allowed_hosts, listening)), largest_body }
+    pub(crate) fn new(
+        service: Service,
+        allowed_hosts: &[String],
+        listening: SocketAddr,
+        largest_body: usize,
+        places: usize,
+    ) -> Self {
+        let hosts = Arc::new(Hosts::new(allowed_hosts, listening));
+        Door { service, hosts, largest_body, long_answers: LongAnswers::new(places) }
     }
 }
 

@@ -65,7 +65,7 @@ pub fn settings_are_the_operators_layer() {
             assert_eq!(change(wrong).await.unwrap_err().code(), "INVALID_ARGUMENT");
         }
         assert_eq!(json!(lab.service.settings(&lab.owner).await.unwrap()), shown);
-        let health = lab.service.health(true).await;
+        let health = lab.service.health(&lab.owner, true).await;
         assert!(health.is_ready() && health.backends.native.available, "{health:?}");
     });
 }

@@ -3,6 +3,7 @@
 use futures::future::join_all;
 use serde_json::json;
 use service::{Auth, Error, ExecFilter, ExecRequest, Idempotency, Limit, Service, Status};
+use sqlx::{Connection, SqliteConnection};
 
 use crate::lab::{HELD, Lab, block_on, config, in_lab, shell};
 
@@ -32,6 +33,26 @@ pub fn one_key_is_one_exec() {
         assert_eq!(one, two);
         assert_eq!(lab.refused(denied(2)).await.code(), "CONFLICT");
     });
+}
+
+/// Whoever has a copy of the record cannot find out by trying what was asked.
+pub fn no_digest_can_be_guessed() {
+    let recorded = || {
+        let mut found = Vec::new();
+        in_lab(async |lab| {
+            let first = lab.service.submit(&lab.owner, keyed("k", 1, "true")).await.unwrap();
+            lab.service.finished(&lab.owner, &first.exec_id).await.unwrap();
+            let path = lab.directory.path().join("db.sqlite");
+            let mut connection = SqliteConnection::connect(path.to_str().unwrap()).await.unwrap();
+            let question = sqlx::query_scalar("SELECT body_digest FROM sandbox_execs WHERE idempotency_key = 'k'");
+            found = question.fetch_one(&mut connection).await.unwrap();
+        });
+        found
+    };
+    let (one, other): (Vec<u8>, Vec<u8>) = (recorded(), recorded());
+    assert_eq!(one.len(), 32);
+    assert_ne!(one, [1; 32], "the digest itself");
+    assert_ne!(one, other, "the same request, known by its digest on another server");
 }
 
 pub fn many_at_once_are_one() {

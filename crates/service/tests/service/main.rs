@@ -14,8 +14,10 @@ mod files;
 mod following;
 mod idempotency;
 mod lab;
+mod leftovers;
 mod networks;
 mod ordinary;
+mod outside;
 mod queueing;
 mod retention;
 mod stopping;
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         ("following", following::any_reconnects_give_the_exact_bytes),
         ("following live", following::a_follower_sees_output_before_the_end),
         ("once", idempotency::one_key_is_one_exec),
+        ("once, on record", idempotency::no_digest_can_be_guessed),
         ("once, at once", idempotency::many_at_once_are_one),
         ("once, while the queue is full", idempotency::known_while_the_queue_is_full),
         ("once, under other settings", idempotency::known_when_it_would_no_longer_be_allowed),
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         ("cancelled while waiting", queueing::a_waiting_exec_can_be_cancelled),
         ("tenants", tenants::what_is_anothers_is_not_there),
         ("tokens", tenants::tokens_open_what_they_should),
+        ("tokens that no longer open", tenants::tokens_close_in_time),
         ("killed", crash::a_killed_service_loses_its_execs_and_says_so),
         ("record that does not answer", faults::without_a_record_nothing_runs),
         ("ending that waits", faults::an_ending_is_recorded_when_it_can_be),
@@ -68,6 +72,14 @@ fn main() -> ExitCode {
         ("one server", stopping::one_server_for_one_directory),
         ("drain", stopping::drain_ends_what_runs),
         ("drain waits", stopping::drain_waits_for_what_ends),
+        ("killed spawner", outside::a_killed_spawner_is_told),
+        ("killed init", outside::a_killed_init_is_told_when_all_are_gone),
+        ("spawner that stands still", outside::a_spawner_that_stands_still_is_replaced),
+        ("memory after memory", leftovers::the_peak_is_ones_own),
+        ("memory after a kill for it", leftovers::a_kill_for_memory_is_ones_own),
+        ("processes after a bomb", leftovers::processes_are_ones_own),
+        ("limits after other limits", leftovers::limits_are_ones_own),
+        ("groups after the service", leftovers::no_group_is_left),
     ];
     if rustix::process::geteuid().is_root() {
         // An ordinary user's boxes have namespaces of their own, always.

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::json;
-use workspace::{Error, ExecId, Owner, Stream, Workspaces};
+use workspace::{Error, ExecId, Owner, Processes, Stream, Workspaces};
 
-use crate::lab::{input, names};
+use crate::lab::{SPARE, input, names};
 
 const SMALL: &str = "RINGWALL_TEST_SMALL_DISK";
 
@@ -54,7 +54,7 @@ fn fill(disk: &std::path::Path) {
     let files = project.begin(&exec()).unwrap();
     let id = files.exec().clone();
     fs::write(files.artifacts().path().join("result"), vec![b'y'; 150_000]).unwrap();
-    assert!(matches!(files.collect(1 << 20), Err(Error::Collect { .. })));
+    assert!(matches!(files.collect(1 << 20, Processes::Dead), Err(Error::Collect { .. })));
     assert!(names(&staging).is_empty());
     assert!(project.artifacts(&id).is_ok());
 
@@ -63,11 +63,11 @@ fn fill(disk: &std::path::Path) {
     let id = files.exec().clone();
     let filler = disk.join("filler");
     assert!(fs::write(&filler, vec![b'z'; 400_000]).is_err(), "the disk is not full");
-    let refused = files.collect(0).unwrap().finish(&json!({"status": "x".repeat(10_000)}));
+    let refused = files.collect(0, Processes::Dead).unwrap().finish(&json!({"status": "x".repeat(10_000)}));
     assert!(matches!(refused, Err(Error::Finish { name: "meta.json", .. })), "{refused:?}");
-    assert!(names(&staging).is_empty());
+    assert!(names(&staging).iter().all(|name| name == SPARE));
     assert_eq!(project.artifacts(&id).unwrap().len(), 2);
     fs::remove_file(&filler).unwrap();
     let files = project.begin(&exec()).unwrap();
-    assert_eq!(files.collect(0).unwrap().finish(&json!({})).unwrap().len(), 3);
+    assert_eq!(files.collect(0, Processes::Dead).unwrap().finish(&json!({})).unwrap().len(), 3);
 }

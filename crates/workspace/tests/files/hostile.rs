@@ -11,7 +11,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use serde_json::json;
-use workspace::{Error, Extent, PathProblem, SkipReason};
+use workspace::{Error, Extent, PathProblem, Processes, SkipReason};
 
 use crate::lab::{CANARY, Lab, MIB, give, is_root, path, paths, reasons, surrender};
 
@@ -69,7 +69,7 @@ fn our_own_four_names_stay_ours() {
     fs::create_dir(directory.join("sub")).unwrap();
     fs::write(directory.join("sub/meta.json"), "its own").unwrap();
     surrender(directory);
-    let collected = files.collect(MIB).unwrap();
+    let collected = files.collect(MIB, Processes::Dead).unwrap();
     assert_eq!(
         reasons(&collected),
         [
@@ -123,7 +123,7 @@ fn a_tree_without_end_is_cut_and_removed() {
         deepest = rustix::fs::openat(&deepest, "d", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
     }
     give(&files.artifacts().path().join("top"));
-    let collected = files.collect(MIB).unwrap();
+    let collected = files.collect(MIB, Processes::Dead).unwrap();
     assert_eq!(paths(collected.kept()), ["top"]);
     let [skipped] = collected.skipped() else { panic!("{:?}", collected.skipped()) };
     assert_eq!(skipped.reason, SkipReason::Name(PathProblem::TooDeep));
@@ -163,7 +163,7 @@ fn a_box_that_closed_its_own_directories_does_not_stop_the_next() {
     for closed in [files.artifacts().path(), lab.project.work().path()] {
         fs::set_permissions(closed, Permissions::from_mode(0o000)).unwrap();
     }
-    assert_eq!(paths(files.collect(MIB).unwrap().kept()), ["file"]);
+    assert_eq!(paths(files.collect(MIB, Processes::Dead).unwrap().kept()), ["file"]);
     let project = lab.workspace.project(&"p".parse().unwrap()).unwrap();
     assert_eq!(fs::metadata(project.work().path()).unwrap().permissions().mode() & 0o700, 0o700);
     assert!(lab.staged().is_empty());
@@ -181,7 +181,7 @@ fn whoever_still_holds_a_descriptor_changes_nothing_that_was_kept() {
     // As another box of the same project has them, to which the first sent them through a socket in `work`.
     let mut held = File::options().append(true).open(directory.join("sub/file")).unwrap();
     let held_directory = File::open(directory.join("sub")).unwrap();
-    let finished = files.collect(MIB).unwrap().finish(&json!({})).unwrap();
+    let finished = files.collect(MIB, Processes::Dead).unwrap().finish(&json!({})).unwrap();
     held.write_all(b" or not").unwrap();
     let planted = rustix::fs::symlinkat(lab.outside().join("canary"), &held_directory, "planted");
     assert!(planted.is_err(), "the directory is dead");

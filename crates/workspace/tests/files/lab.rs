@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Gid, Uid};
 use workspace::{
-    ArtifactFile, Collected, ExecFiles, ExecId, Input, Owner, Project, RelativePath, SkipReason, Workspace, Workspaces,
+    ArtifactFile, Collected, ExecFiles, ExecId, Input, Owner, Processes, Project, RelativePath, SkipReason, Workspace,
+    Workspaces,
 };
 
 pub const CANARY: &str = "nobody read or touched me";
 pub const MIB: u64 = 1024 * 1024;
+pub const SPARE: &str = "spare";
 
 /// The user of the workspace when the tests run as root: an id that owns nothing else.
 const BOX_ID: u32 = 54_322;
@@ -69,7 +71,7 @@ impl Lab {
         act(files.artifacts().path());
         surrender(files.artifacts().path());
         let staged = files.artifacts().path().to_owned();
-        let collected = files.collect(bytes_max).unwrap();
+        let collected = files.collect(bytes_max, Processes::Dead).unwrap();
         assert!(collected.residue().is_none(), "{:?}", collected.residue());
         assert!(!staged.exists(), "the box's directory is still there");
         self.check();
@@ -84,8 +86,15 @@ impl Lab {
         assert_eq!(names(&self.directory.path().join("data")), ["workspaces"]);
     }
 
+    /// What is on its way; the spare is not.
     pub fn staged(&self) -> Vec<String> {
-        names(&self.host(".staging"))
+        let mut staged = names(&self.host(".staging"));
+        staged.retain(|name| name != SPARE);
+        staged
+    }
+
+    pub fn has_spare(&self) -> bool {
+        self.host(".staging").join(SPARE).symlink_metadata().is_ok()
     }
 }
 

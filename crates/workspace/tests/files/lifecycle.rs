@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read;
 
 use serde_json::json;
-use workspace::{Error, ExecId, Extent, Stream};
+use workspace::{Error, ExecId, Extent, Processes, Stream};
 
 use crate::lab::{Lab, MIB, names, path, paths, surrender};
 
@@ -23,7 +23,7 @@ fn an_exec_leaves_four_files_of_ours_and_what_its_box_left() {
     fs::write(files.artifacts().path().join("sub/deeper/result.txt"), "42").unwrap();
     fs::write(files.artifacts().path().join("out.txt"), "out").unwrap();
     surrender(files.artifacts().path());
-    let collected = files.collect(MIB).unwrap();
+    let collected = files.collect(MIB, Processes::Dead).unwrap();
     assert_eq!(paths(collected.kept()), ["out.txt", "sub/deeper/result.txt"]);
     assert_eq!((collected.extent(), collected.skipped_total()), (Extent::Within, 0));
     let finished = collected.finish(&json!({"exec_id": exec.as_str(), "status": "SUCCEEDED"})).unwrap();
@@ -88,7 +88,7 @@ fn what_is_not_there_is_said_to_be_missing() {
     assert!(matches!(lab.project.begin(files.exec()), Err(Error::ExecExists(_))));
     // The refusal did not touch the exec that has the id.
     files.output(Stream::Stdout).append(b"x").unwrap();
-    assert_eq!(files.collect(0).unwrap().finish(&json!({})).unwrap().len(), 3);
+    assert_eq!(files.collect(0, Processes::Dead).unwrap().finish(&json!({})).unwrap().len(), 3);
     let other = lab.workspace.find_project(&"other".parse().unwrap());
     assert!(matches!(other, Err(Error::ProjectMissing(_))));
     assert_eq!(names(&lab.host("projects")), ["p"]);
@@ -104,7 +104,7 @@ fn projects_are_made_by_any_number_at_once() {
                 for _ in 0..20 {
                     let project = lab.workspace.project(&project).unwrap();
                     let files = project.begin(&ExecId::random().unwrap()).unwrap();
-                    files.collect(0).unwrap().finish(&json!({})).unwrap();
+                    files.collect(0, Processes::Dead).unwrap().finish(&json!({})).unwrap();
                 }
             });
         }

@@ -20,3 +20,4 @@ mod names;
 mod ownership;
 mod races;
 mod removing;
+mod spare;

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use proptest::prelude::*;
 use serde_json::json;
+use workspace::Processes;
 
 use crate::lab::{Lab, MIB, surrender};
 
@@ -36,7 +37,7 @@ proptest! {
             }
         }
         surrender(files.artifacts().path());
-        let collected = files.collect(MIB).unwrap();
+        let collected = files.collect(MIB, Processes::Dead).unwrap();
         prop_assert!(collected.kept().len() <= made);
         prop_assert!(collected.kept().len() == made || collected.skipped_total() > 0);
         let kept = collected.kept().to_vec();

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use serde_json::json;
-use workspace::{Error, Owner, SkipReason, Stream, Workspaces};
+use workspace::{Error, Owner, Processes, SkipReason, Stream, Workspaces};
 
 use crate::lab::{Lab, MIB, is_root, names, open, owner, reasons, surrender};
 
@@ -37,7 +37,7 @@ fn a_box_owns_its_work_and_artifacts_and_nothing_else() {
 
     fs::write(files.artifacts().path().join("out"), "x").unwrap();
     surrender(files.artifacts().path());
-    files.collect(MIB).unwrap().finish(&json!({})).unwrap();
+    files.collect(MIB, Processes::Dead).unwrap().finish(&json!({})).unwrap();
     for name in names(&lab.host(&format!("projects/p/artifacts/{exec}"))) {
         let status = fs::metadata(lab.host(&format!("projects/p/artifacts/{exec}/{name}"))).unwrap();
         assert_eq!((status.uid(), status.mode() & 0o7777), (server.uid, 0o600), "{name}");
@@ -54,7 +54,7 @@ fn what_the_box_cannot_have_written_is_left_out() {
     let files = lab.begin();
     // As a second name for a file of the server's would look, if a box could make one.
     fs::hard_link(lab.outside().join("canary"), files.artifacts().path().join("alias")).unwrap();
-    let collected = files.collect(MIB).unwrap();
+    let collected = files.collect(MIB, Processes::Dead).unwrap();
     assert_eq!(reasons(&collected), [("alias", SkipReason::ForeignOwner)]);
     lab.check();
 }
@@ -95,7 +95,7 @@ fn a_link_in_the_place_of_a_directory_is_refused() {
     let exec = files.exec().clone();
     fs::remove_dir(files.artifacts().path()).unwrap();
     symlink(lab.outside(), files.artifacts().path()).unwrap();
-    assert!(matches!(files.collect(MIB), Err(Error::Collect { .. })));
+    assert!(matches!(files.collect(MIB, Processes::Dead), Err(Error::Collect { .. })));
     fs::remove_file(lab.host(&format!(".staging/{exec}"))).unwrap();
     fs::rename(lab.host(&format!("projects/p/artifacts/{exec}")), lab.host("aside")).unwrap();
     symlink(lab.outside(), lab.host(&format!("projects/p/artifacts/{exec}"))).unwrap();

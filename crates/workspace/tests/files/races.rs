@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{CWD, RenameFlags};
 use serde_json::json;
+use workspace::Processes;
 
 use crate::lab::{CANARY, Lab, MIB, path, surrender};
 
@@ -69,7 +70,7 @@ fn collecting_never_leaves_the_boxs_directory() {
         plant(&directory, &lab.outside());
         surrender(&directory);
         swaps += swapping(&directory, || {
-            let finished = files.collect(MIB).unwrap().finish(&json!({})).unwrap();
+            let finished = files.collect(MIB, Processes::Dead).unwrap().finish(&json!({})).unwrap();
             for file in finished.iter().filter(|file| file.path.as_str().ends_with("canary")) {
                 kept += 1;
                 let mut content = String::new();

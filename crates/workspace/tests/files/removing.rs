@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::json;
-use workspace::{Error, ExecId, Stream};
+use workspace::{Error, ExecId, Processes, Stream};
 
 use crate::lab::{Lab, MIB, input, names, surrender};
 
@@ -13,13 +13,13 @@ fn the_files_of_one_exec_are_removed() {
     let lab = Lab::new();
     let keep = lab.begin();
     let kept = keep.exec().clone();
-    keep.collect(0).unwrap().finish(&json!({})).unwrap();
+    keep.collect(0, Processes::Dead).unwrap().finish(&json!({})).unwrap();
     let files = lab.begin();
     let exec = files.exec().clone();
     fs::create_dir_all(files.artifacts().path().join("a/b")).unwrap();
     fs::write(files.artifacts().path().join("a/b/c"), "x").unwrap();
     surrender(files.artifacts().path());
-    files.collect(MIB).unwrap().finish(&json!({})).unwrap();
+    files.collect(MIB, Processes::Dead).unwrap().finish(&json!({})).unwrap();
     for _ in 0..2 {
         lab.project.remove_artifacts(&exec).unwrap();
         assert_eq!(names(&lab.host("projects/p/artifacts")), [kept.as_str()]);

@@ -1,0 +1,38 @@
+//! An answer that holds something until its last byte is on its way, or whoever asked is gone.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::Response;
+use hyper::body::{Frame, SizeHint};
+
+/// Lets go of `held` with the answer's body.
+pub(crate) fn attend<H: Send + Unpin + 'static>(response: Response<Body>, held: H) -> Response<Body> {
+    response.map(|body| Body::new(Attended { body, _held: held }))
+}
+
+struct Attended<H> {
+    body: Body,
+    _held: H,
+}
+
+impl<H: Unpin> HttpBody for Attended<H> {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
