@@ -22,9 +22,6 @@ use crate::streams::{self, Output};
 /// How long the output of a killed command may take to reach its reader.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Commands that are done sooner need not wait for us to tidy up after others.
-const LEISURE: Duration = Duration::from_millis(20);
-
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// End the command after this many seconds (exit code 124)
@@ -114,6 +111,8 @@ async fn follow(
         // Nothing of the command has run yet: the half-made box is dropped, and with it everything in it.
         signal = interrupts.next() => return Ok(exit_code(128 + signal)),
     };
+    // While the command runs we have time to tidy up after others.
+    executor.sweep();
     let bounds = (limits.get(Field::StdoutBytes), limits.get(Field::StderrBytes));
     let output = match running.streams.take() {
         Some(ends) if arguments.json => streams::keep(ends, bounds),
@@ -125,7 +124,6 @@ async fn follow(
     let outcome = tokio::select! {
         outcome = running.wait() => outcome,
         never = interrupts.pass_on(&handle, &mut stopped) => match never {},
-        never = tidy_up(&executor) => match never {},
     };
     let mut outcome = outcome?;
     if let Some(signal) = stopped {
@@ -147,13 +145,6 @@ async fn follow(
         explain(&outcome, &limits);
     }
     Ok(exit_code(outcome.exit_code()))
-}
-
-/// A command that takes its time leaves us some to remove what others left behind.
-async fn tidy_up(executor: &Executor) -> std::convert::Infallible {
-    tokio::time::sleep(LEISURE).await;
-    executor.sweep();
-    std::future::pending().await
 }
 
 fn exit_code(code: i32) -> ExitCode {
