@@ -215,7 +215,7 @@ impl Executor {
         let mut belongings = Belongings { protections, parent, ..Belongings::default() };
         if let Err(error) = self.provide(&control, plan, number, owner, birth, &theirs, &options, &mut belongings) {
             belongings.groups.remove().await;
-            return Err(error);
+            return Err(last_words(&control).unwrap_or(error));
         }
         let Belongings { groups, steps, parent, .. } = belongings;
         drop(theirs);
@@ -381,6 +381,16 @@ fn sent(outcome: rustix::io::Result<()>) -> Result<(), Error> {
     match outcome {
         Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
         Err(errno) => Err(talk(errno)),
+    }
+}
+
+/// Why PID 1 failed, where it did: whoever removes its cgroups after it may have removed them under our hands, and that
+/// is not what went wrong.
+fn last_words(control: &OwnedFd) -> Option<Error> {
+    rustix::io::ioctl_fionbio(control, true).ok()?;
+    match wire::receive(control) {
+        Ok(Some((Report::Failed(failure), _))) => Some(Error::Setup(failure)),
+        _ => None,
     }
 }
 
