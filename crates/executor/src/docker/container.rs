@@ -225,6 +225,8 @@ impl RunningContainer {
             return Err(unavailable(self.runtime, "the container was not followed".to_owned()));
         };
         let story = followed.until(|story| story.removed, EVENTS_BEHIND).await;
+        let counted = self.meter.read().await;
+        let out_of_memory = story.memory == Memory::RanOut || counted.memory_kills > 0;
         let (ending, ended) = match (status.code(), status.signal(), story.ended) {
             (Some(code), _, Some(ended)) => {
                 if let Some(why) = self.words.why_not_started(code, EVENTS_BEHIND).await {
@@ -238,7 +240,7 @@ impl RunningContainer {
                 if by_others && let Err(failure) = pulse::ask(&self.handle.shared.client).await {
                     return Err(unavailable(self.runtime, failure.why()));
                 }
-                let was_signalled = story.signals > 0 || story.memory == Memory::RanOut;
+                let was_signalled = story.signals > 0 || out_of_memory;
                 let ending = match code - SIGNAL_BASE {
                     // PID 1 tells a signal only by its exit code, as a shell does. It is taken for one when a signal is
                     // known to have come from outside.
@@ -265,9 +267,9 @@ impl RunningContainer {
         let timed_out = deadline.is_some_and(|deadline| ended >= deadline);
         Ok(Outcome {
             ending: if timed_out { Ending::TimedOut } else { ending },
-            out_of_memory: story.memory == Memory::RanOut,
+            out_of_memory,
             duration: ended.saturating_duration_since(self.began),
-            usage: self.meter.read().await,
+            usage: counted.usage,
             protections: std::mem::take(&mut self.protections),
             steps: Vec::new(),
         })

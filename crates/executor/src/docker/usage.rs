@@ -29,7 +29,16 @@ const READ_WITHIN: Duration = Duration::from_millis(100);
 /// Watches one container's group.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    reading: JoinHandle<Usage>,
+    reading: JoinHandle<Counted>,
+}
+
+/// What the kernel counted; nothing where nobody could look.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    pub(crate) usage: Usage,
+    /// Processes that were killed because the container's memory was used up. The daemon tells of it too, but not always
+    /// before the container is gone.
+    pub(crate) memory_kills: u64,
 }
 
 impl Meter {
@@ -39,10 +48,10 @@ impl Meter {
     }
 
     /// What is known once the container is over.
-    pub(crate) async fn read(&mut self) -> Usage {
+    pub(crate) async fn read(&mut self) -> Counted {
         match tokio::time::timeout(READ_WITHIN, &mut self.reading).await {
-            Ok(Ok(usage)) => usage,
-            Ok(Err(_)) | Err(_) => Usage::default(),
+            Ok(Ok(counted)) => counted,
+            Ok(Err(_)) | Err(_) => Counted::default(),
         }
     }
 }
@@ -53,7 +62,7 @@ impl Drop for Meter {
     }
 }
 
-async fn measure(mut story: watch::Receiver<Story>) -> Option<Usage> {
+async fn measure(mut story: watch::Receiver<Story>) -> Option<Counted> {
     let id = story.wait_for(|story| story.id.is_some()).await.ok()?.id?;
     let is_over = || story.borrow().removed || story.has_changed().is_err();
     let group = loop {
@@ -121,20 +130,29 @@ impl Group {
         }
     }
 
-    fn count(&self) -> Usage {
+    fn count(&self) -> Counted {
+        let keyed = |directory: &str, file: &str, key: &str| -> Option<u64> {
+            let text = kernel_file::read(&format!("{directory}/{file}")).ok()?;
+            text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
+        };
         let number = |directory: &str, file: &str| -> Option<u64> {
             kernel_file::read(&format!("{directory}/{file}")).ok()?.trim().parse().ok()
         };
         match self {
-            Group::Version1 { cpu, memory } => Usage {
-                cpu: number(cpu, "cpuacct.usage").map(Duration::from_nanos),
-                peak_memory_bytes: number(memory, "memory.max_usage_in_bytes"),
+            Group::Version1 { cpu, memory } => Counted {
+                usage: Usage {
+                    cpu: number(cpu, "cpuacct.usage").map(Duration::from_nanos),
+                    peak_memory_bytes: number(memory, "memory.max_usage_in_bytes"),
+                },
+                memory_kills: keyed(memory, "memory.oom_control", "oom_kill ").unwrap_or(0),
             },
-            Group::Version2(directory) => {
-                let statistics = kernel_file::read(&format!("{directory}/cpu.stat")).unwrap_or_default();
-                let used = statistics.lines().find_map(|line| line.strip_prefix("usage_usec ")?.trim().parse().ok());
-                Usage { cpu: used.map(Duration::from_micros), peak_memory_bytes: number(directory, "memory.peak") }
-            }
+            Group::Version2(directory) => Counted {
+                usage: Usage {
+                    cpu: keyed(directory, "cpu.stat", "usage_usec ").map(Duration::from_micros),
+                    peak_memory_bytes: number(directory, "memory.peak"),
+                },
+                memory_kills: keyed(directory, "memory.events", "oom_kill ").unwrap_or(0),
+            },
         }
     }
 }
