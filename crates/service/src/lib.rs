@@ -26,7 +26,6 @@ mod change_settings;
 mod schema;
 
 mod digest_key;
-mod known_tokens;
 mod open;
 mod owner_token;
 mod private_file;

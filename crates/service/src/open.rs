@@ -19,7 +19,6 @@ use crate::digest_key::DigestKey;
 use crate::error::{Error, causes};
 use crate::fixed::Fixed;
 use crate::health::TrialError;
-use crate::known_tokens::KnownTokens;
 use crate::live::Registry;
 use crate::metrics::Counters;
 use crate::owner_token;
@@ -109,7 +108,6 @@ impl Service {
             auth: config.auth,
             fixed: config.fixed,
             store,
-            known_tokens: KnownTokens::default(),
             digest_key,
             workspaces: Arc::new(workspaces),
             workspaces_path,

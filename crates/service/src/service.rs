@@ -18,7 +18,6 @@ use crate::digest_key::DigestKey;
 use crate::error::Error;
 use crate::fixed::Fixed;
 use crate::health::Looked;
-use crate::known_tokens::KnownTokens;
 use crate::live::Registry;
 use crate::metrics::Counters;
 use crate::open::Auth;
@@ -40,7 +39,6 @@ pub(crate) struct Inner {
     pub(crate) auth: Auth,
     pub(crate) fixed: Fixed,
     pub(crate) store: Store,
-    pub(crate) known_tokens: KnownTokens,
     pub(crate) digest_key: DigestKey,
     pub(crate) workspaces: Arc<Workspaces>,
     pub(crate) workspaces_path: PathBuf,

@@ -1,12 +1,9 @@
 //! Tokens: a text that opens, of which only the hash is ever stored; and who somebody is who shows one.
 
-use std::time::Instant;
-
 use record::{Cursor, Database, Digest, Holder, Limit, Page, Revocation, Store, Timestamp, Token, TokenId};
 use rustix::rand::GetRandomFlags;
 
 use crate::error::Error;
-use crate::known_tokens::Known;
 use crate::open::Auth;
 use crate::principal::Principal;
 use crate::service::{Service, now};
@@ -31,24 +28,13 @@ impl Service {
             Auth::Tokens => {}
         }
         let text = token.ok_or(Error::Unauthenticated)?;
-        match self.find_token(Digest::of(text.as_bytes())).await? {
+        let found = self.inner.store.token_by_hash(&Digest::of(text.as_bytes())).await?;
+        match found {
             Some(token) if token.is_valid(now()) => {
                 Ok(Principal { caller: token.id.as_str().to_owned(), holder: token.holder })
             }
             Some(_) | None => Err(Error::Unauthenticated),
         }
-    }
-
-    async fn find_token(&self, hash: Digest) -> Result<Option<Token>, Error> {
-        let reading = match self.inner.known_tokens.find(&hash, Instant::now()) {
-            Known::Token(token) => return Ok(Some(token)),
-            Known::Unknown(reading) => reading,
-        };
-        let found = self.inner.store.token_by_hash(&hash).await?;
-        if let Some(token) = &found {
-            self.inner.known_tokens.keep(hash, token.clone(), reading);
-        }
-        Ok(found)
     }
 
     /// Gives the token and its text, which nobody can learn again. Operators make tokens for users and agents.
@@ -68,10 +54,7 @@ impl Service {
 
     pub async fn revoke_token(&self, by: &Principal, id: &TokenId) -> Result<Revocation, Error> {
         by.require_owner("revoke tokens")?;
-        let revoked = self.inner.store.revoke_token(id, now(), by.caller()).await;
-        // Also after an error: a commit that was not confirmed may have happened.
-        self.inner.known_tokens.forget();
-        match revoked? {
+        match self.inner.store.revoke_token(id, now(), by.caller()).await? {
             Revocation::Unknown => Err(Error::NotFound { what: format!("token {id}") }),
             revoked => Ok(revoked),
         }
