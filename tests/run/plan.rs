@@ -49,9 +49,9 @@ elif how == 'too long':
 elif how == 'no descriptors':
     send(b'\0\0')
 elif how in plans or how == 'too few descriptors':
-    # The request is for box number 0 with these ids; the plan follows on the box's own socket.
+    # The request is for box number 0 with these ids and a new network; the plan follows on the box's own socket.
     rootless, uid, gid = os.geteuid() != 0, os.geteuid() or 1880000000, os.getegid() or 1880000000
-    send(bytes([0, 0, rootless]) + number(1000) + number(1000) + number(uid) + number(gid), its_control.fileno())
+    send(bytes([0, 0, rootless]) + number(1000) + number(1000) + number(uid) + number(gid) + bytes([0]), its_control.fileno())
     handles = [null, null, null, plans[how]()] if how in plans else []
     # Begin, with the plan in a descriptor.
     begin = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', handles))] if handles else []

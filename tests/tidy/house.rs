@@ -17,7 +17,7 @@ pub(crate) const ROOMS: &[(&str, Edges)] = &[
     ("executor", Edges::Exactly(&["jail", "policy"])),
     ("policy", Edges::Exactly(&[])),
     ("jail", Edges::Exactly(&[])),
-    ("bench", Edges::AtMost(&["executor", "jail", "policy"])),
+    ("bench", Edges::AtMost(&["executor", "jail", "policy", "record"])),
     ("tests", Edges::Exactly(&[])),
 ];
 
