@@ -150,13 +150,8 @@ impl Executor {
         &self.host
     }
 
-    /// Begins a box before its grant is known: empty namespaces, in which nothing runs and nothing is mounted. They
-    /// get ready while the caller decides; dropping them ends them.
-    pub fn prepare(&self) -> Result<Prepared, Error> {
-        self.prepare_as(None)
-    }
-
-    /// The same for a box that is to be this user on the host.
+    /// Begins a box: empty namespaces, in which nothing runs and nothing is mounted, of this user on the host where one is
+    /// said. Dropping them ends them.
     fn prepare_as(&self, owner: Option<Owner>) -> Result<Prepared, Error> {
         let birth = match &self.host.cgroups {
             Ok(layout) if layout.version == CgroupVersion::V2 => Birth::IntoCgroup,
