@@ -175,15 +175,19 @@ impl Report {
             rates.add([name.to_owned(), format!("{rate:.0}"), format!("{:.2}", rate / serving.bwrap_rate)]);
         }
         let Endurance { execs, first, last, before, after } = &serving.endurance;
-        let mut growth = Table::new([format!("{execs} execs").as_str(), "first tenth", "last tenth"]);
+        let mut growth = Table::new([format!("{execs} execs").as_str(), "before", "at the end"]);
         let [first, last] = [first, last].map(|samples| format!("{:.2}", milliseconds(samples.median())));
-        growth.add(["median ms".to_owned(), first, last]);
+        growth.add(["median ms, first tenth and last".to_owned(), first, last]);
         let [memory, descriptors] = [
             [before.resident_kb.to_string(), after.resident_kb.to_string()],
             [before.descriptors.to_string(), after.descriptors.to_string()],
         ];
-        growth.add(["resident kB after it".to_owned(), memory[0].clone(), memory[1].clone()]);
-        growth.add(["descriptors after it".to_owned(), descriptors[0].clone(), descriptors[1].clone()]);
+        growth.add(["resident kB, in the middle and at the end".to_owned(), memory[0].clone(), memory[1].clone()]);
+        growth.add([
+            "descriptors, in the middle and at the end".to_owned(),
+            descriptors[0].clone(),
+            descriptors[1].clone(),
+        ]);
         format!("{}\n{}\n{}", table.to_text(), rates.to_text(), growth.to_text())
     }
 

@@ -76,14 +76,14 @@ impl Server {
         self.process.id()
     }
 
-    /// The request for an exec that runs `true`, ready to be sent any number of times.
-    pub(crate) fn exec(&self, backend: Backend) -> Vec<u8> {
-        self.request("POST", "/sandbox/execs", &exec(backend, "true"))
+    /// The request of an agent for an exec that runs `true`, ready to be sent any number of times.
+    pub(crate) fn exec(&self, agent: usize, backend: Backend) -> Vec<u8> {
+        self.request("POST", "/sandbox/execs", &exec(agent, backend, "true"))
     }
 
     /// Starts an exec and does not wait for it.
     pub(crate) fn begin(&self, script: &str) -> Result<(), Error> {
-        let request = self.request("POST", "/sandbox/execs", &exec(Backend::Native, script));
+        let request = self.request("POST", "/sandbox/execs", &exec(0, Backend::Native, script));
         let request = String::from_utf8_lossy(&request).replacen("\r\n", "\r\nPrefer: respond-async\r\n", 1);
         self.connect()?.exchange(request.as_bytes()).map(drop)
     }
@@ -111,8 +111,9 @@ impl Server {
     }
 }
 
-fn exec(backend: Backend, script: &str) -> Value {
+fn exec(agent: usize, backend: Backend, script: &str) -> Value {
     json!({
+        "agent_id": format!("agent-{agent}"),
         "project_id": "bench",
         "backend": match backend { Backend::Native => "native", Backend::Docker => "docker" },
         "exec": { "kind": "shell", "command": "bash", "args": ["-lc", script] },

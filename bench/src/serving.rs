@@ -19,6 +19,10 @@ use crate::throughput::CONCURRENCY;
 const TRUE: [&str; 1] = ["/bin/true"];
 const LOGIN_SHELL: [&str; 3] = ["/bin/bash", "-lc", "true"];
 const WARM_UP: usize = 20;
+/// As many runs in a row as a contestant makes when its turn comes, and as many of them as do not count: what the kernel
+/// still does for the one before, such as taking down its network namespaces, falls into those.
+const STREAK: usize = 10;
+const UNCOUNTED: usize = 2;
 /// The runs are made in this many blocks, the contestants taking turns.
 const BLOCKS: usize = 4;
 /// How much of the long run counts as its beginning and as its end.
@@ -49,36 +53,39 @@ pub(crate) struct Endurance {
 
 pub(crate) fn measure(field: &Field, rounds: usize, runs: usize, endurance: usize) -> Result<Serving, Error> {
     let server = Server::start(field.ringwall(), None)?;
-    let exec = server.exec(Backend::Native);
+    let exec = server.exec(0, Backend::Native);
     let mut connection = server.connect()?;
     let mut from_a_shell = Shell::for_command(&field.bubblewrap(&TRUE))?;
     let mut samples = [const { Samples::new() }; 4];
     let mut shuffle = Shuffle::default();
-    for round in 0..WARM_UP + rounds {
+    (0..WARM_UP).try_for_each(|_| connection.run(&exec).map(drop))?;
+    for _ in 0..rounds.div_ceil(STREAK - UNCOUNTED) {
         for turn in shuffle.order(samples.len()) {
-            let total = match turn {
-                0 => connection.run(&exec)?,
-                1 => time(&mut field.bubblewrap(&TRUE))?,
-                2 => from_a_shell.run()?,
-                _ => time(&mut field.bubblewrap(&LOGIN_SHELL))?,
-            };
-            if round >= WARM_UP {
-                samples[turn].push(total);
+            for run in 0..STREAK {
+                let total = match turn {
+                    0 => connection.run(&exec)?,
+                    1 => time(&mut field.bubblewrap(&TRUE))?,
+                    2 => from_a_shell.run()?,
+                    _ => time(&mut field.bubblewrap(&LOGIN_SHELL))?,
+                };
+                if run >= UNCOUNTED {
+                    samples[turn].push(total);
+                }
             }
         }
     }
     let [exec_samples, bwrap, shell_bwrap, bwrap_shell] = samples;
-    let post = || {
+    let post = |agent| {
         let mut connection = server.connect()?;
-        let exec = exec.clone();
+        let exec = server.exec(agent, Backend::Native);
         Ok(move || connection.run(&exec).map(drop))
     };
-    let plain = || Ok(|| time(&mut field.bubblewrap(&TRUE)).map(drop));
-    let from_shells = || {
+    let plain = |_| Ok(|| time(&mut field.bubblewrap(&TRUE)).map(drop));
+    let from_shells = |_| {
         let mut shell = Shell::for_command(&field.bubblewrap(&TRUE))?;
         Ok(move || shell.run().map(drop))
     };
-    let login_shell = || Ok(|| time(&mut field.bubblewrap(&LOGIN_SHELL)).map(drop));
+    let login_shell = |_| Ok(|| time(&mut field.bubblewrap(&LOGIN_SHELL)).map(drop));
     let mut seconds = [0.0; 4];
     let block = runs.div_ceil(BLOCKS);
     for _ in 0..BLOCKS {
@@ -105,7 +112,7 @@ pub(crate) fn measure(field: &Field, rounds: usize, runs: usize, endurance: usiz
 /// The same exec on docker and on the native backend of one server, in turns.
 pub(crate) fn beside_docker(ringwall: &Path, client: &Path, rounds: usize) -> Result<(Samples, Samples), Error> {
     let server = Server::start(ringwall, Some(client))?;
-    let (native, docker) = (server.exec(Backend::Native), server.exec(Backend::Docker));
+    let (native, docker) = (server.exec(0, Backend::Native), server.exec(0, Backend::Docker));
     let mut connection = server.connect()?;
     let (mut native_samples, mut docker_samples) = (Samples::default(), Samples::default());
     for round in 0..=rounds {
@@ -118,14 +125,16 @@ pub(crate) fn beside_docker(ringwall: &Path, client: &Path, rounds: usize) -> Re
     Ok((native_samples, docker_samples))
 }
 
-/// Eight at a time, each its own connection: latencies at the beginning and at the end are those of the same load.
+/// Eight agents at a time, each with its own connection: latencies at the beginning and at the end are those of the same
+/// load. What the server holds is compared between the middle and the end: some of what it keeps on purpose, and within
+/// bounds, comes together over hundreds of execs.
 fn endure(server: &Server, execs: usize) -> Result<Endurance, Error> {
-    let exec = server.exec(Backend::Native);
     let part = execs.div_ceil(PART);
     let run = |count: usize| -> Result<Samples, Error> {
         let taken = AtomicUsize::new(0);
-        let work = || -> Result<Vec<_>, Error> {
+        let work = |agent: usize| -> Result<Vec<_>, Error> {
             let mut connection = server.connect()?;
+            let exec = server.exec(agent, Backend::Native);
             let mut times = Vec::new();
             while taken.fetch_add(1, Ordering::Relaxed) < count {
                 times.push(connection.run(&exec)?);
@@ -134,7 +143,8 @@ fn endure(server: &Server, execs: usize) -> Result<Endurance, Error> {
         };
         let mut samples = Samples::default();
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..CONCURRENCY).map(|_| scope.spawn(work)).collect();
+            let work = &work;
+            let threads: Vec<_> = (0..CONCURRENCY).map(|agent| scope.spawn(move || work(agent))).collect();
             threads.into_iter().try_for_each(|thread| {
                 let times = thread.join().map_err(|_| Error::Thread)??;
                 times.into_iter().for_each(|time| samples.push(time));
@@ -144,20 +154,21 @@ fn endure(server: &Server, execs: usize) -> Result<Endurance, Error> {
         Ok(samples)
     };
     let first = run(part)?;
+    run((execs / 2).saturating_sub(part))?;
     let before = server.holdings()?;
-    run(execs.saturating_sub(2 * part))?;
+    run((execs / 2).saturating_sub(part))?;
     let last = run(part)?;
     Ok(Endurance { execs, first, last, before, after: server.holdings()? })
 }
 
 /// How many seconds it took to make so many runs, eight at a time.
-fn at_once<R>(runs: usize, prepare: impl Fn() -> Result<R, Error> + Sync) -> Result<f64, Error>
+fn at_once<R>(runs: usize, prepare: impl Fn(usize) -> Result<R, Error> + Sync) -> Result<f64, Error>
 where
     R: FnMut() -> Result<(), Error>,
 {
     let taken = AtomicUsize::new(0);
-    let work = || -> Result<(), Error> {
-        let mut run = prepare()?;
+    let work = |number: usize| -> Result<(), Error> {
+        let mut run = prepare(number)?;
         while taken.fetch_add(1, Ordering::Relaxed) < runs {
             run()?;
         }
@@ -165,7 +176,8 @@ where
     };
     let began = Instant::now();
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..CONCURRENCY).map(|_| scope.spawn(work)).collect();
+        let work = &work;
+        let threads: Vec<_> = (0..CONCURRENCY).map(|number| scope.spawn(move || work(number))).collect();
         threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| Error::Thread)?)
     })?;
     Ok(began.elapsed().as_secs_f64())
