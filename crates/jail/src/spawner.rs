@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::Mode;
@@ -72,6 +73,9 @@ pub enum Answer {
 const BAD_INPUT: u8 = 2;
 /// How often the removal of a group is tried: the kernel lets go of the last task a moment after it was reaped.
 const REMOVALS: u32 = 200;
+/// How long the executor has to read the counters of a box whose PID 1 was killed, and could not say them any more. It
+/// removes the groups itself then.
+const READING: Duration = Duration::from_secs(1);
 const MILLISECOND: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// The jail's entry point, for a process that the executor has started.
@@ -144,8 +148,16 @@ struct Spawner {
     networks: Networks,
     /// The boxes, by the process ids of their PID 1.
     living: BTreeMap<i32, Living>,
-    /// Groups whose box has ended, and how often their removal was tried.
-    leaving: Vec<(Group, u32)>,
+    /// Groups whose box has ended.
+    leaving: Vec<Leaving>,
+}
+
+struct Leaving {
+    group: Group,
+    /// How often its removal was tried.
+    tries: u32,
+    /// Not to be tried before.
+    from: Option<Instant>,
 }
 
 struct Living {
@@ -218,7 +230,7 @@ impl Spawner {
 
     /// Takes leave of every box whose PID 1 has ended.
     fn bury(&mut self) {
-        while let Ok(Some((pid, _))) = rustix::process::wait(WaitOptions::NOHANG) {
+        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             let Some(Living { number, network }) = self.living.remove(&pid.as_raw_nonzero().get()) else { continue };
             if let Some((user, namespace)) = network {
                 self.networks.take_back(user, namespace);
@@ -226,14 +238,19 @@ impl Spawner {
             if self.removal == Removal::WithItsBox {
                 let name = [self.prefix.as_bytes(), number.to_string().as_bytes()].concat();
                 let name = CString::new(name).unwrap_or_default();
-                self.leaving.extend((0..self.parents.len()).map(|parent| (Group { parent, name: name.clone() }, 0)));
+                let from = status.signaled().then(|| Instant::now() + READING);
+                let groups = (0..self.parents.len()).map(|parent| Group { parent, name: name.clone() });
+                self.leaving.extend(groups.map(|group| Leaving { group, tries: 0, from }));
             }
         }
     }
 
     /// Removes what can be removed now; what will not go at last is swept by the next executor.
     fn remove_groups(&mut self) {
-        self.leaving.retain_mut(|(group, tries)| {
+        self.leaving.retain_mut(|Leaving { group, tries, from }| {
+            if from.is_some_and(|from| Instant::now() < from) {
+                return true;
+            }
             *tries += 1;
             *tries <= REMOVALS && cgroups::remove(&self.parents, group) == Err(Errno::BUSY)
         });
@@ -241,9 +258,12 @@ impl Spawner {
 
     /// Whoever made groups for a box that was never born, or kept them for the next, is gone.
     fn leave_all_groups(&mut self) {
+        // Nobody is left who could read them.
+        self.leaving.clear();
         // Without a prefix there are no groups, and everybody's would begin with it.
         if !self.prefix.is_empty() {
-            self.leaving.extend(cgroups::find(&self.parents, &self.prefix).into_iter().map(|group| (group, 0)));
+            let groups = cgroups::find(&self.parents, &self.prefix);
+            self.leaving.extend(groups.into_iter().map(|group| Leaving { group, tries: 0, from: None }));
         }
     }
 }
