@@ -42,6 +42,7 @@ mod verify;
 
 mod backup;
 mod identities;
+mod remembered;
 mod settings;
 mod tokens;
 

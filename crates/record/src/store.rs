@@ -9,6 +9,7 @@ use crate::audit::Link;
 use crate::database::{Connector, Database};
 use crate::driver::Pool;
 use crate::error::Error;
+use crate::remembered::Remembered;
 use crate::statement::Statement;
 use crate::writer::{Operation, Queue};
 
@@ -22,6 +23,7 @@ struct Inside {
     database: Database,
     readers: Pool,
     queue: Queue,
+    remembered: Remembered,
 }
 
 impl Store {
@@ -31,7 +33,8 @@ impl Store {
         let connector = Connector::new(&database)?;
         connector.migrate().await?;
         let readers = connector.readers();
-        let store = Self { inside: Arc::new(Inside { database, readers, queue: Queue::start(connector) }) };
+        let remembered = Remembered::beside(&database);
+        let store = Self { inside: Arc::new(Inside { database, readers, queue: Queue::start(connector), remembered }) };
         // The first read shows a damage that the schema alone does not.
         store.health().await?;
         Ok(store)
@@ -61,6 +64,10 @@ impl Store {
 
     pub(crate) fn readers(&self) -> &Pool {
         &self.inside.readers
+    }
+
+    pub(crate) fn remembered(&self) -> &Remembered {
+        &self.inside.remembered
     }
 
     pub(crate) async fn submit<O: Operation>(&self, operation: O) -> Result<O::Answer, Error> {

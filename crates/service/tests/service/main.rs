@@ -62,6 +62,7 @@ fn main() -> ExitCode {
         ("cancelled while waiting", queueing::a_waiting_exec_can_be_cancelled),
         ("tenants", tenants::what_is_anothers_is_not_there),
         ("tokens", tenants::tokens_open_what_they_should),
+        ("revoked tokens", tenants::tokens_close_at_once),
         ("killed", crash::a_killed_service_loses_its_execs_and_says_so),
         ("record that does not answer", faults::without_a_record_nothing_runs),
         ("ending that waits", faults::an_ending_is_recorded_when_it_can_be),

@@ -1,5 +1,8 @@
 //! Who may see and do what, with real tokens.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use record::Store;
 use service::{
     Auth, ExecFilter, ExecRequest, Holder, Limit, NewToken, Principal, Revocation, Service, Stream,
     create_token_offline,
@@ -86,5 +89,48 @@ pub fn tokens_open_what_they_should() {
         let expired = NewToken { expires_at: Some(service::Timestamp::from_milliseconds(1)), ..new(Holder::Owner) };
         let (_, text) = service.create_token(&owner, expired).await.unwrap();
         assert_eq!(service.authenticate(Some(&text)).await.unwrap_err().code(), "UNAUTHENTICATED");
+    });
+}
+
+/// A token that was just used is as dead as any other when it has expired or was revoked, here or by another process.
+pub fn tokens_close_at_once() {
+    block_on(async {
+        let directory = tempfile::tempdir().unwrap();
+        let settings = config(directory.path(), Auth::Tokens);
+        let service = Service::open(settings.clone()).await.unwrap();
+        let other = Store::open(settings.database).await.unwrap();
+        let text = std::fs::read_to_string(directory.path().join("owner.token")).unwrap();
+        let owner = service.authenticate(Some(text.trim())).await.unwrap();
+        let new = NewToken { holder: user("u"), label: None, expires_at: None };
+        let opens = async |text: &str| service.authenticate(Some(text)).await.is_ok();
+
+        for round in 0..40 {
+            let (token, text) = service.create_token(&owner, new.clone()).await.unwrap();
+            assert!(opens(&text).await && opens(&text).await);
+            let revoke = async {
+                match round % 2 {
+                    0 => service.revoke_token(&owner, &token.id).await.unwrap(),
+                    _ => other.revoke_token(&token.id, service::Timestamp::from_milliseconds(1), "t").await.unwrap(),
+                }
+            };
+            // Others who show it meanwhile must not bring it back.
+            let (revoked, _) = tokio::join!(revoke, opens(&text));
+            assert_eq!(revoked, Revocation::Recorded);
+            assert!(!opens(&text).await);
+        }
+
+        let since_epoch = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+        let expires_at = i64::try_from(since_epoch()).unwrap() + 300;
+        let expiring = NewToken { expires_at: Some(service::Timestamp::from_milliseconds(expires_at)), ..new };
+        let (_, text) = service.create_token(&owner, expiring).await.unwrap();
+        loop {
+            let is_over = i64::try_from(since_epoch()).unwrap() >= expires_at;
+            let is_open = opens(&text).await;
+            assert!(!(is_over && is_open), "an expired token opens");
+            if is_over {
+                break;
+            }
+        }
+        other.close().await;
     });
 }
