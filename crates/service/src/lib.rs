@@ -48,11 +48,14 @@ mod artifacts;
 mod events;
 mod execs;
 
+mod agents;
+
 mod audit;
 mod health;
 mod invoke;
 mod metrics;
 
+pub use agents::{Address, AgentProblem, ProblemKind};
 pub use artifacts::{Artifacts, Observation, OutputPart};
 pub use change_settings::SettingsView;
 pub use error::Error;

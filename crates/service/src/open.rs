@@ -15,6 +15,7 @@ use record::{Database, Store};
 use rustix::fs::FlockOperation;
 use workspace::Workspaces;
 
+use crate::agents::Locks;
 use crate::digest_key::DigestKey;
 use crate::error::{Error, causes};
 use crate::fixed::Fixed;
@@ -119,6 +120,7 @@ impl Service {
             settings: RwLock::new(Arc::new(settings)),
             registry: Arc::new(Registry::default()),
             counters: Counters::default(),
+            agent_locks: Locks::default(),
             looked: tokio::sync::Mutex::default(),
             uids: Mutex::new(HashMap::new()),
             pruner: Mutex::new(None),

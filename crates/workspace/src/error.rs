@@ -10,6 +10,7 @@ use crate::exec_id::ExecId;
 use crate::name::ProjectId;
 use crate::output::Stream;
 use crate::relative_path::{PathProblem, RelativePath};
+use crate::tree::Refusal;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -24,6 +25,9 @@ pub enum Error {
     ExecIdMalformed { given: String },
     #[error("the path {given} {problem}")]
     PathMalformed { given: String, problem: PathProblem },
+    /// In the words of the files' API.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     #[error("could not get random numbers from the kernel")]
     Randomness(#[source] io::Error),
 

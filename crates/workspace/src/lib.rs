@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! <root>/<user>/<agent>/                     the server's; a box never sees these directories themselves
+//!   files/, skills/                          the workspace's own; the box's /workspace/files and /workspace/skills
 //!   .staging/<exec_id>/                      the box's while it runs: its /workspace/artifacts
 //!   .staging/spare/                          one that its box left as it was, for the next exec
 //!   projects/<project_id>/inputs/            the server's; the box's /workspace/inputs, read-only
@@ -44,6 +45,8 @@ mod artifacts;
 mod remove;
 mod sweep;
 
+mod tree;
+
 pub use artifacts::{Artifact, OutputPart};
 pub use begin::ExecFiles;
 pub use collect::{Collected, Extent, Processes};
@@ -57,4 +60,5 @@ pub use project::{Directory, Project};
 pub use relative_path::{PathProblem, RelativePath};
 pub use skipped::{SkipReason, Skipped};
 pub use sweep::Swept;
+pub use tree::{AgentPath, Refusal, RefusalKind, Section, Tree};
 pub use workspaces::{Owner, Workspace, Workspaces};

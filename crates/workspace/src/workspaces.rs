@@ -58,6 +58,7 @@ pub struct Workspace {
 struct Held {
     owner: Owner,
     path: PathBuf,
+    directory: OwnedFd,
     projects: OwnedFd,
     staging: OwnedFd,
     presence: Presence,
@@ -93,7 +94,7 @@ impl Workspaces {
         let staging = beneath::ensure_directory(&directory, STAGING, PASSABLE).map_err(fail(STAGING.into()))?;
         let path = self.path.join(user.as_str()).join(agent.as_str());
         let presence = self.presence.clone();
-        Ok(Workspace { held: Arc::new(Held { owner, path, projects, staging, presence }) })
+        Ok(Workspace { held: Arc::new(Held { owner, path, directory, projects, staging, presence }) })
     }
 }
 
@@ -120,6 +121,11 @@ impl Workspace {
 
     pub(crate) fn path(&self) -> &Path {
         &self.held.path
+    }
+
+    /// The directory itself, which no box ever has.
+    pub(crate) fn directory(&self) -> &OwnedFd {
+        &self.held.directory
     }
 
     pub(crate) fn projects(&self) -> &OwnedFd {

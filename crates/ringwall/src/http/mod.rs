@@ -30,6 +30,7 @@ mod openapi;
 mod settings;
 mod skills;
 mod tokens;
+mod v1;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,0 +1,56 @@
+//! What a caller of the files' API is told, word for word as the contract has it.
+//!
+//! Paths are shown as the caller gave them and never as they are on the host. What only the operator can help with is no
+//! refusal, but an [`crate::Error`].
+
+use crate::relative_path::PathProblem;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("Security Error: Path must start with 'skills/' or 'files/'. Current path: {0}")]
+    WrongStart(String),
+    #[error("Security Error: Access out of scope. Path: {0}")]
+    OutOfScope(String),
+    /// The same words, but nobody can mean such a path.
+    #[error("Security Error: Access out of scope. Path: {0}")]
+    NulByte(String),
+    #[error(
+        "Security Error: 'SKILL.md' is a system reserved file. You can only create/edit it at the root of a skill \
+         (e.g., skills/my_skill/SKILL.md)."
+    )]
+    Reserved,
+    #[error("The path {0}.")]
+    Malformed(PathProblem),
+    #[error("Path not found: {0}")]
+    Missing(String),
+    #[error("Path is not a regular file: {0}")]
+    Irregular(String),
+    #[error("Path is a directory: {0}")]
+    IsDirectory(String),
+    #[error("Path leads through something that is not a directory: {0}")]
+    BelowFile(String),
+}
+
+/// What kind of refusal it is; doors have a number for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusalKind {
+    Invalid,
+    Security,
+    Missing,
+    Mismatch,
+    TooLarge,
+}
+
+impl Refusal {
+    pub fn kind(&self) -> RefusalKind {
+        match self {
+            Refusal::WrongStart(_) | Refusal::OutOfScope(_) | Refusal::Reserved => RefusalKind::Security,
+            Refusal::NulByte(_)
+            | Refusal::Malformed(_)
+            | Refusal::Irregular(_)
+            | Refusal::IsDirectory(_)
+            | Refusal::BelowFile(_) => RefusalKind::Invalid,
+            Refusal::Missing(_) => RefusalKind::Missing,
+        }
+    }
+}
