@@ -12,4 +12,5 @@ mod refusal;
 
 pub use open::Tree;
 pub use path::{AgentPath, Section};
+pub(crate) use path::{SKILL_FILE, is_reserved};
 pub use refusal::{Refusal, RefusalKind};

@@ -130,12 +130,16 @@ impl AgentPath {
     /// Refuses to write to `SKILL.md`, in any letter case, anywhere but at the root of a skill.
     pub fn check_writable(&self) -> Result<(), Refusal> {
         let (Section::Skills, Some(inner)) = (self.section, &self.inner) else { return Ok(()) };
-        let is_reserved = |name: &str| name.to_lowercase() == SKILL_FILE.to_lowercase();
         if inner.as_str().split('/').any(is_reserved) && self.skill_file_of().is_none_or(is_reserved) {
             return Err(Refusal::Reserved);
         }
         Ok(())
     }
+}
+
+/// Whether a name is that of a skill's own file, in whatever letter case.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    name.to_lowercase() == SKILL_FILE.to_lowercase()
 }
 
 /// What no path may have, before it is asked where it begins.

@@ -4,6 +4,7 @@
 //! refusal, but an [`crate::Error`].
 
 use crate::relative_path::PathProblem;
+use crate::skills::ArchiveRefusal;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -23,6 +24,10 @@ pub enum Refusal {
     Malformed(PathProblem),
     #[error("Path not found: {0}")]
     Missing(String),
+    #[error("Skill not found: {0}")]
+    SkillMissing(String),
+    #[error(transparent)]
+    Archive(#[from] ArchiveRefusal),
     #[error("Path is not a regular file: {0}")]
     Irregular(String),
     #[error("Path is a directory: {0}")]
@@ -50,7 +55,8 @@ impl Refusal {
             | Refusal::Irregular(_)
             | Refusal::IsDirectory(_)
             | Refusal::BelowFile(_) => RefusalKind::Invalid,
-            Refusal::Missing(_) => RefusalKind::Missing,
+            Refusal::Missing(_) | Refusal::SkillMissing(_) => RefusalKind::Missing,
+            Refusal::Archive(refusal) => refusal.kind(),
         }
     }
 }
