@@ -29,6 +29,8 @@ pub enum Error {
     /// In the words of the files' API.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    #[error("could not use the agent's files")]
+    UseTree(#[source] io::Error),
     #[error("could not get random numbers from the kernel")]
     Randomness(#[source] io::Error),
 

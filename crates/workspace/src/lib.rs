@@ -65,5 +65,7 @@ pub use relative_path::{PathProblem, RelativePath};
 pub use skills::{ArchiveLimits, ArchiveRefusal, DeletedSkill, Healing, SkillName, SkillSummary, StagedSkills};
 pub use skipped::{SkipReason, Skipped};
 pub use sweep::Swept;
-pub use tree::{AgentPath, Refusal, RefusalKind, Section, Tree};
+pub use tree::{
+    AgentPath, Archive, Download, Lines, Listing, Refusal, RefusalKind, Removed, Section, StagedFile, Text, Tree,
+};
 pub use workspaces::{Owner, Workspace, Workspaces};

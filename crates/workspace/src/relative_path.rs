@@ -49,6 +49,7 @@ pub enum PathProblem {
 
 impl RelativePath {
     pub(crate) const LONGEST: usize = PATH_MAX;
+    pub(crate) const DEEPEST: usize = COMPONENTS_MAX;
 
     /// Reads a path for somebody who tells its problems in words of their own.
     pub(crate) fn read(text: &str) -> Result<Self, PathProblem> {

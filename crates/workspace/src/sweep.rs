@@ -16,7 +16,7 @@ use crate::error::{Error, quote};
 use crate::exec_id::ExecId;
 use crate::remove::REMOVED;
 use crate::skills::{UNFINISHED, resume};
-use crate::tree::Section;
+use crate::tree::{ARRIVING, Section};
 use crate::workspaces::{STAGING, Workspaces};
 
 /// What a sweep did.
@@ -115,6 +115,6 @@ fn is_leftover(name: &str, is_running: impl Fn(&ExecId) -> bool) -> bool {
     let owner = name.split_once('.').map_or(name, |(owner, _)| owner);
     match owner.parse::<ExecId>() {
         Ok(exec) => !is_running(&exec),
-        Err(_) => name.starts_with(REMOVED),
+        Err(_) => name.starts_with(REMOVED) || name.starts_with(ARRIVING),
     }
 }

@@ -34,6 +34,24 @@ pub enum Refusal {
     IsDirectory(String),
     #[error("Path leads through something that is not a directory: {0}")]
     BelowFile(String),
+    #[error("File is not UTF-8 text: {0}. Download it instead.")]
+    NotText(String),
+    #[error("Too large: more than {most} bytes of {path}. Read it in pages, or download it.")]
+    TooLarge { path: String, most: u64 },
+    #[error("Too large: more than {most} files in {path}. List a directory in it instead.")]
+    TooMany { path: String, most: usize },
+    #[error(
+        "Edit Mismatch: '{old}' found {found} times, but expected {expected} times. Please refine your search string."
+    )]
+    Mismatch { old: String, found: u64, expected: u64 },
+    #[error("Security Error: 'old_string' cannot be empty for replacement operation.")]
+    EmptyOld,
+    #[error("Lines are counted from 1: '{key}' must be at least 1.")]
+    CountFromOne { key: &'static str },
+    #[error("The range is backwards: 'end' is less than 'start'.")]
+    Backwards,
+    #[error("The range starts past the end of the file: there is no line {line}, nor one before it.")]
+    PastEnd { line: u64 },
 }
 
 /// What kind of refusal it is; doors have a number for each.
@@ -49,12 +67,20 @@ pub enum RefusalKind {
 impl Refusal {
     pub fn kind(&self) -> RefusalKind {
         match self {
-            Refusal::WrongStart(_) | Refusal::OutOfScope(_) | Refusal::Reserved => RefusalKind::Security,
+            Refusal::WrongStart(_) | Refusal::OutOfScope(_) | Refusal::Reserved | Refusal::EmptyOld => {
+                RefusalKind::Security
+            }
             Refusal::NulByte(_)
             | Refusal::Malformed(_)
             | Refusal::Irregular(_)
             | Refusal::IsDirectory(_)
-            | Refusal::BelowFile(_) => RefusalKind::Invalid,
+            | Refusal::BelowFile(_)
+            | Refusal::NotText(_)
+            | Refusal::CountFromOne { .. }
+            | Refusal::Backwards
+            | Refusal::PastEnd { .. } => RefusalKind::Invalid,
+            Refusal::Mismatch { .. } => RefusalKind::Mismatch,
+            Refusal::TooLarge { .. } | Refusal::TooMany { .. } => RefusalKind::TooLarge,
             Refusal::Missing(_) | Refusal::SkillMissing(_) => RefusalKind::Missing,
             Refusal::Archive(refusal) => refusal.kind(),
         }
