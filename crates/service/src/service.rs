@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use executor::{Executor, Privilege};
 use record::{AgentId, Exec, ExecId, Store, Timestamp, UserId};
 use tokio::task::JoinHandle;
-use workspace::{Owner, Workspaces};
+use workspace::{Baselines, Owner, Workspaces};
 
 use crate::agents::Locks;
 use crate::digest_key::DigestKey;
@@ -42,6 +42,7 @@ pub(crate) struct Inner {
     pub(crate) store: Store,
     pub(crate) digest_key: DigestKey,
     pub(crate) workspaces: Arc<Workspaces>,
+    pub(crate) baselines: Arc<Baselines>,
     pub(crate) workspaces_path: PathBuf,
     pub(crate) workspace_root: executor::docker::paths::WorkspaceRoot,
     pub(crate) executor: Executor,

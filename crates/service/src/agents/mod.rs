@@ -6,7 +6,9 @@
 mod locks;
 mod open;
 mod problem;
+mod skills;
 
 pub(crate) use locks::Locks;
 pub use open::Address;
 pub use problem::{AgentProblem, ProblemKind};
+pub use skills::{SkillLayer, SkillUpload};

@@ -28,7 +28,7 @@ pub(crate) struct Agent {
 }
 
 impl Service {
-    /// Opens the files of an agent, which need no making.
+    /// Opens the files of an agent, which need no making, with what all users of the agent share in them.
     pub(crate) async fn open_agent(&self, by: &Principal, address: &Address) -> Result<Agent, Error> {
         let (user, agent) = by.address(address)?;
         let owner = self.owner_of(&user, &agent).await?;
@@ -38,7 +38,9 @@ impl Service {
             Ok(workspace.tree()?)
         })
         .await?;
-        Ok(Agent { user, agent, tree })
+        let agent = Agent { user, agent, tree };
+        self.sync_agent(&agent).await?;
+        Ok(agent)
     }
 
     /// For reading: no writer is there meanwhile.
