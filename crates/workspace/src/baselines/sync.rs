@@ -6,7 +6,7 @@
 //! done again from the beginning; the index says what it was about to do.
 
 use std::collections::BTreeSet;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
@@ -254,20 +254,20 @@ impl Applying<'_> {
     }
 }
 
-/// Removes a directory of a skill and those that hold it, as long as they are empty.
-fn remove_empty(skills: impl std::os::fd::AsFd, path: &str) {
-    let mut path = Some(path);
-    while let Some(directory) = path {
-        let (parent, name) =
-            directory.rsplit_once('/').map_or((None, directory), |(parent, name)| (Some(parent), name));
-        let removed = match parent {
-            None => rustix::fs::unlinkat(&skills, name, AtFlags::REMOVEDIR),
-            Some(parent) => beneath::open_directory(&skills, parent)
-                .and_then(|parent| rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)),
-        };
+/// Removes a directory inside a skill and those that hold it, as long as they are empty. The skill's own stays: its
+/// absence would mean that the user deleted it.
+fn remove_empty(skills: impl AsFd, path: &str) {
+    let mut path = path;
+    while let Some((parent, name)) = path.rsplit_once('/') {
+        let removed = beneath::open_directory(&skills, parent)
+            .and_then(|parent| rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR));
         if removed.is_err() {
             return;
         }
         path = parent;
     }
 }
+
+#[cfg(test)]
+#[path = "sync_tests.rs"]
+mod tests;

@@ -34,14 +34,21 @@ impl Tree {
         let missing = || Error::Refused(Refusal::SkillMissing(skill.to_string()));
         match beneath::locate(skills, skill.as_str()) {
             Ok((_, status)) if FileType::from_raw_mode(status.st_mode) == FileType::Directory => {}
-            Ok(_) | Err(Errno::NOENT) => return Err(missing()),
+            Ok(_) | Err(Errno::NOENT | Errno::LOOP) => return Err(missing()),
             Err(errno) => return Err(fail(errno)),
         }
         let hidden = format!("{REMOVED}{}", random_digits()?);
         let staging = self.workspace().staging();
-        match rustix::fs::renameat_with(skills, skill.as_str(), staging, hidden.as_str(), RenameFlags::NOREPLACE) {
+        let hide =
+            || rustix::fs::renameat_with(skills, skill.as_str(), staging, hidden.as_str(), RenameFlags::NOREPLACE);
+        let outcome = match hide() {
+            // A directory that moves must be writable itself, and a box may have closed its own.
+            Err(Errno::ACCESS) => beneath::seize_directory(skills, skill.as_str()).and_then(|_| hide()),
+            outcome => outcome,
+        };
+        match outcome {
             Ok(()) => Ok(DeletedSkill { workspace: self.workspace().clone(), hidden }),
-            Err(Errno::NOENT) => Err(missing()),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Err(missing()),
             Err(errno) => Err(fail(errno)),
         }
     }

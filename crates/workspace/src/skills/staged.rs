@@ -183,3 +183,7 @@ pub(crate) fn unnamed_file(staging: &OwnedFd) -> Result<File, Error> {
     };
     make().map_err(|errno: Errno| Error::Stage(errno.into()))
 }
+
+#[cfg(test)]
+#[path = "staged_tests.rs"]
+mod tests;
