@@ -55,7 +55,7 @@ mod health;
 mod invoke;
 mod metrics;
 
-pub use agents::{Address, AgentProblem, ProblemKind, SkillLayer, SkillUpload};
+pub use agents::{Address, AgentProblem, Edit, ProblemKind, SkillLayer, SkillUpload, Upload};
 pub use artifacts::{Artifacts, Observation, OutputPart};
 pub use change_settings::SettingsView;
 pub use error::Error;
@@ -77,4 +77,6 @@ pub use service::Service;
 pub use submit::Submitted;
 pub use token::{NewToken, create_token_offline};
 pub use view::{ExecView, Usage};
-pub use workspace::{ArtifactFile, SkillName, SkillSummary, Stream};
+pub use workspace::{
+    AgentPath, Archive, ArtifactFile, Download, Lines, Listing, SkillName, SkillSummary, Stream, Text,
+};

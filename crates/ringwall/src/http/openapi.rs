@@ -14,7 +14,7 @@ use utoipa::OpenApi;
 use super::access::Access;
 use super::problem::{DETAILED, ENVELOPED, is_within};
 use super::routes::ROUTES;
-use super::{artifacts, audit, events, execs, metrics, settings, skills, tokens};
+use super::{artifacts, audit, events, execs, metrics, settings, skills, tokens, v1};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -43,6 +43,19 @@ use super::{artifacts, audit, events, execs, metrics, settings, skills, tokens};
         metrics::healthz,
         metrics::health,
         metrics::metrics,
+        v1::files::upload,
+        v1::files::list,
+        v1::files::content,
+        v1::files::download,
+        v1::files::write,
+        v1::files::edit,
+        v1::files::delete,
+        v1::sandbox::files,
+        v1::sandbox::content,
+        v1::sandbox::edit,
+        v1::skill_files::list,
+        v1::skill_files::content,
+        v1::skill_files::edit,
         document,
         page,
     )

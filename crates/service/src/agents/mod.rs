@@ -6,9 +6,14 @@
 mod locks;
 mod open;
 mod problem;
-mod skills;
 
+mod files;
+mod skills;
+mod upload;
+
+pub use files::Edit;
 pub(crate) use locks::Locks;
 pub use open::Address;
 pub use problem::{AgentProblem, ProblemKind};
 pub use skills::{SkillLayer, SkillUpload};
+pub use upload::Upload;

@@ -1,8 +1,8 @@
 //! Taking files along: one as it is, a directory as a zip that is made while it is sent.
 //!
-//! The zip has one top folder with the directory's name, so that a skill that was downloaded can be uploaded again. Only
-//! regular files are in it, in the order of their names; what goes away or changes its kind meanwhile is left out. Nothing
-//! of it is ever on the disk or whole in memory, and no lock is held while somebody reads it slowly.
+//! Names in the zip are relative to the directory. Only regular files are in it, in the order of their names; what goes
+//! away or changes its kind meanwhile is left out. Nothing of it is ever on the disk or whole in memory, and no lock is
+//! held while somebody reads it slowly.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -76,7 +76,7 @@ impl Archive {
                 .compression_level(Some(FAST))
                 .unix_permissions(status.st_mode & 0o777)
                 .large_file(size >= LARGE);
-            zip.start_file(format!("{}/{path}", self.name), options).map_err(plain)?;
+            zip.start_file(path, options).map_err(plain)?;
             io::copy(&mut file.take(size), &mut zip)?;
         }
         zip.finish().map(drop).map_err(plain)

@@ -3,3 +3,8 @@
 //! Every answer is one envelope, successes here (`envelope`) and problems where all of them are told (`problem`).
 
 mod envelope;
+mod upload;
+
+pub(super) mod files;
+pub(super) mod sandbox;
+pub(super) mod skill_files;
