@@ -93,6 +93,7 @@ async fn ask(store: &Store, execs: usize) -> Result<Vec<(&'static str, Samples)>
     let mut deep = Samples::default();
     let mut task = Samples::default();
     let mut rare = Samples::default();
+    let mut merged = Samples::default();
     let mut one = Samples::default();
     // Far from the newest: a cursor goes where it says, however much lies before it.
     let mut cursor = None;
@@ -116,6 +117,12 @@ async fn ask(store: &Store, execs: usize) -> Result<Vec<(&'static str, Samples)>
         let began = Instant::now();
         store.list(&filter, page, None).await?;
         rare.push(began.elapsed());
+        // However it ended: the newest of six lists.
+        let scope = Scope::User(format!("u{}", question % 10).parse()?);
+        let filter = Filter { scope, project_id: filter.project_id, ..all.clone() };
+        let began = Instant::now();
+        store.list(&filter, page, None).await?;
+        merged.push(began.elapsed());
         let id = exec_id(question * 7919 % execs.max(1))?;
         let began = Instant::now();
         store.exec(&id, &Scope::All).await?;
@@ -126,6 +133,7 @@ async fn ask(store: &Store, execs: usize) -> Result<Vec<(&'static str, Samples)>
         ("a later page", deep),
         ("a page of one task", task),
         ("what failed in one project", rare),
+        ("what one user ran in one project", merged),
         ("one exec by its id", one),
     ])
 }

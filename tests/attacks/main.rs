@@ -83,7 +83,6 @@ mod s07_residue;
 mod s08_spawner_faults;
 mod summary;
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -195,7 +194,7 @@ fn main() -> ExitCode {
         Ok(home) => home,
         Err(error) => return refuse(&format!("no scratch directory: {error}")),
     };
-    let binary = if arguments.list { Ok(PathBuf::new()) } else { place(&home) };
+    let binary = if arguments.list { Ok(PathBuf::new()) } else { boxed::place(&home) };
     let binary = match binary {
         Ok(binary) => binary,
         Err(message) => return refuse(&message),
@@ -220,12 +219,6 @@ fn main() -> ExitCode {
         suite.summary.print(PROBES);
     }
     conclusion.exit_code()
-}
-
-/// Copies the binary to where every user can run it: a build directory may lie in a home that is closed to others.
-fn place(home: &Scratch) -> Result<PathBuf, String> {
-    let bytes = fs::read(boxed::binary()?).map_err(|error| format!("cannot read the binary: {error}"))?;
-    home.file("ringwall", &bytes, 0o755).map_err(|error| format!("cannot copy the binary: {error}"))
 }
 
 fn trial(suite: &Arc<Suite>, probe: &'static Probe, column: Column, available: Result<(), Skip>) -> Trial {

@@ -2,6 +2,7 @@
 //! exec of a server. Nothing is known here of how a box is made; only the documented command line and JSON.
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,6 +13,7 @@ use super::actor::Mode;
 use super::asked::{Asked, not_served};
 use super::payload::{PYTHON, Payload};
 use super::process::{Live, Outcome, run};
+use super::scratch::Scratch;
 
 /// Where the binary under test is: `RINGWALL_BIN`, or the release build of this workspace.
 pub fn binary() -> Result<PathBuf, String> {
@@ -23,6 +25,12 @@ pub fn binary() -> Result<PathBuf, String> {
             path.display()
         )
     })
+}
+
+/// Copies the binary to where every user can run it: a build directory may lie in a home that is closed to others.
+pub fn place(home: &Scratch) -> Result<PathBuf, String> {
+    let bytes = fs::read(binary()?).map_err(|error| format!("cannot read the binary: {error}"))?;
+    home.file("ringwall", &bytes, 0o755).map_err(|error| format!("cannot copy the binary: {error}"))
 }
 
 /// One `ringwall run` in the making.

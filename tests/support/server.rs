@@ -6,7 +6,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -16,12 +16,36 @@ use tempfile::TempDir;
 use ureq::http::{Request, Response};
 use ureq::{Agent, Body};
 
+use super::actor::Identity;
 use super::boxed::binary;
+use super::scratch::give;
+
+/// Who starts the binary, and from where.
+#[derive(Debug, Clone)]
+pub struct Starter {
+    pub identity: Identity,
+    pub binary: PathBuf,
+}
+
+impl Starter {
+    /// The tester, with the binary where it was built.
+    fn tester() -> Self {
+        Self { identity: Identity::Tester, binary: binary().unwrap() }
+    }
+
+    /// The binary with a data directory and no other words of the environment's.
+    pub fn command(&self, data: &Path) -> Command {
+        let mut command = self.identity.command(&self.binary);
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).arg("--data").arg(data);
+        command
+    }
+}
 
 /// A server that is ready.
 #[derive(Debug)]
 pub struct Server {
     process: Child,
+    starter: Starter,
     pub address: String,
     data: Option<TempDir>,
     pub token: String,
@@ -70,7 +94,18 @@ impl Server {
 
     /// With these variables in its environment.
     pub fn start_under(data: TempDir, flags: &[&str], environment: &[(&str, &str)]) -> Self {
-        let mut process = command(data.path())
+        Self::launch(Starter::tester(), data, flags, environment)
+    }
+
+    /// As somebody, who is made the owner of the data directory.
+    pub fn start_as(starter: &Starter, data: TempDir, flags: &[&str]) -> Self {
+        give(data.path(), starter.identity).unwrap();
+        Self::launch(starter.clone(), data, flags, &[])
+    }
+
+    fn launch(starter: Starter, data: TempDir, flags: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut process = starter
+            .command(data.path())
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(flags)
             .envs(environment.iter().copied())
@@ -86,7 +121,7 @@ impl Server {
             panic!("the server did not start: {}", fs::read_to_string(data.path().join("log")).unwrap());
         };
         let token = fs::read_to_string(data.path().join("owner.token")).unwrap_or_default().trim().to_owned();
-        Self { address: address.to_owned(), process, token, data: Some(data), backend: None }
+        Self { address: address.to_owned(), process, starter, token, data: Some(data), backend: None }
     }
 
     /// Its execs name this backend from now on; without a name they are the server's own choice.
@@ -214,9 +249,14 @@ impl Server {
         assert!(lines.any(|line| line.unwrap() == "event: stdout"), "{id} ended in silence");
     }
 
+    /// The binary with this server's data directory, as whoever started it.
+    pub fn command(&self) -> Command {
+        self.starter.command(self.data())
+    }
+
     /// A token made at the command line.
     pub fn make_token(&self, words: &[&str]) -> String {
-        let output = command(self.data()).args(["token", "create"]).args(words).output().unwrap();
+        let output = self.command().args(["token", "create"]).args(words).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
@@ -231,9 +271,7 @@ impl Drop for Server {
 
 /// The binary with a data directory and no other words of the environment's.
 pub fn command(data: &Path) -> Command {
-    let mut command = Command::new(binary().unwrap());
-    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).arg("--data").arg(data);
-    command
+    Starter::tester().command(data)
 }
 
 /// The body of a request for a shell script.

@@ -1,4 +1,5 @@
-//! What an operator's settings may say about execs: limits, how many run or wait at once, and how long they are kept.
+//! What an operator's settings may say: limits of execs, how many run or wait at once, how long they are kept, and how
+//! much an upload may hold.
 //!
 //! Limits form the operator's layer and are held to the ceilings of a server when they are *saved*, so that a document
 //! which no exec could run under is never stored. Counts are not limits of one exec, and no later layer touches them.
@@ -90,6 +91,21 @@ count! {
 count! {
     /// How many days an entry stays in the audit chain. For ever unless said.
     AuditKeptDays, "retention.audit_days", at most 36_500
+}
+
+count! {
+    /// How many MiB an upload, or any other body of the files' and skills' API, has at most.
+    UploadMaxMb, "files.upload_max_mb", default 50, at most 65_536
+}
+
+count! {
+    /// How many MiB an uploaded archive of skills unpacks to at most.
+    UnpackedMaxMb, "skills.unpacked_max_mb", default 512, at most 1_048_576
+}
+
+count! {
+    /// How many entries an uploaded archive of skills has at most.
+    SkillEntriesMax, "skills.entries_max", default 20_000, at most 1_000_000
 }
 
 struct CountVisitor {

@@ -10,13 +10,15 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 use crate::error::Error;
 
-const SQLITE: [(&str, &str); 2] = [
+const SQLITE: [(&str, &str); 3] = [
     ("execs and audit", include_str!("../migrations/sqlite/0001_execs_and_audit.sql")),
     ("tokens, settings, identities", include_str!("../migrations/sqlite/0002_tokens_settings_identities.sql")),
+    ("lists", include_str!("../migrations/sqlite/0003_lists.sql")),
 ];
-const POSTGRES: [(&str, &str); 2] = [
+const POSTGRES: [(&str, &str); 3] = [
     ("execs and audit", include_str!("../migrations/postgres/0001_execs_and_audit.sql")),
     ("tokens, settings, identities", include_str!("../migrations/postgres/0002_tokens_settings_identities.sql")),
+    ("lists", include_str!("../migrations/postgres/0003_lists.sql")),
 ];
 
 /// SQLite has no lock for a whole migration. When two processes open a new database at once, one of them finds a table

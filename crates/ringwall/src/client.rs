@@ -10,13 +10,14 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 use ureq::http::{Request, Response};
-use ureq::{Agent, Body};
+use ureq::{Agent, Body, SendBody};
 
 use crate::message::Message;
 
 const CONNECTING: Duration = Duration::from_secs(10);
 /// An answer of ours is far smaller; a longer one is somebody else's.
 const LONGEST_ANSWER: u64 = 64 << 20;
+const GIVE_A_TOKEN: &str = "give a token with --token or RINGWALL_TOKEN";
 
 #[derive(Debug, Args)]
 pub(crate) struct ServerArguments {
@@ -33,6 +34,14 @@ pub(crate) struct Client {
     agent: Agent,
     url: String,
     authorization: Option<String>,
+}
+
+/// Bytes of the server's, as they come.
+pub(crate) struct Answer {
+    /// Whether they are a directory's, packed.
+    pub(crate) is_archive: bool,
+    pub(crate) length: Option<u64>,
+    pub(crate) bytes: Box<dyn Read>,
 }
 
 impl Client {
@@ -62,14 +71,53 @@ impl Client {
         headers: &[(&str, &str)],
         body: Option<&Value>,
     ) -> Result<Value, Message> {
-        let answer = self.send(method, path, headers, body)?;
-        let text = read(answer)?;
-        serde_json::from_str(&text).map_err(|_| Message::new(format!("{} did not answer with JSON", self.url)))
+        self.read_json(self.send(method, path, headers, body)?)
     }
 
     /// The bytes of an answer as they come.
     pub(crate) fn stream(&self, path: &str, headers: &[(&str, &str)]) -> Result<impl Read + use<>, Message> {
         Ok(self.send("GET", path, headers, None)?.into_body().into_reader())
+    }
+
+    /// An answer that is bytes of the server's.
+    pub(crate) fn answer(&self, path: &str) -> Result<Answer, Message> {
+        let answer = self.send("GET", path, &[], None)?;
+        let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
+        let is_archive = header("content-type") == Some("application/zip");
+        let length = header("content-length").and_then(|length| length.parse().ok());
+        Ok(Answer { is_archive, length, bytes: Box::new(answer.into_body().into_reader()) })
+    }
+
+    /// Sends a form whose parts are already between their boundaries; `length` is that of the whole body, if known.
+    pub(crate) fn send_form(
+        &self,
+        path: &str,
+        boundary: &str,
+        length: Option<u64>,
+        body: impl Read,
+    ) -> Result<Value, Message> {
+        let mut request = self.agent.post(format!("{}{path}", self.url));
+        // Whoever is refused is told so before anything is sent; otherwise the answer could be lost with the connection.
+        request = request.header("expect", "100-continue");
+        request = request.header("content-type", format!("multipart/form-data; boundary={boundary}"));
+        if let Some(length) = length {
+            request = request.header("content-length", length.to_string());
+        }
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
+        let mut body = Witnessed { body, failure: None };
+        let answer = request.send(SendBody::from_reader(&mut body));
+        let answer = match (answer, body.failure) {
+            (_, Some(failure)) => return Err(Message::new(failure)),
+            (answer, None) => self.accept(answer)?,
+        };
+        self.read_json(answer)
+    }
+
+    fn read_json(&self, answer: Response<Body>) -> Result<Value, Message> {
+        let text = read(answer)?;
+        serde_json::from_str(&text).map_err(|_| Message::new(format!("{} did not answer with JSON", self.url)))
     }
 
     fn send(
@@ -95,6 +143,11 @@ impl Client {
             }
             None => self.agent.run(request.body(()).map_err(malformed)?),
         };
+        self.accept(answer)
+    }
+
+    /// A success; everything else becomes a message.
+    fn accept(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, Message> {
         let answer = answer.map_err(|error| {
             Message::new(format!("could not reach {}: {error}", self.url))
                 .with_hint("start a server with `ringwall serve`, or name one with --url")
@@ -104,6 +157,18 @@ impl Client {
         }
         let status = answer.status();
         Err(refusal(status.as_u16(), &read(answer)?))
+    }
+}
+
+/// A body that remembers why it could not be read, because that is not the server's fault.
+struct Witnessed<R> {
+    body: R,
+    failure: Option<String>,
+}
+
+impl<R: Read> Read for Witnessed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.body.read(buffer).inspect_err(|error| self.failure = Some(error.to_string()))
     }
 }
 
@@ -118,9 +183,13 @@ fn read(answer: Response<Body>) -> Result<String, Message> {
     Ok(text)
 }
 
-/// Both forms of the server's errors, as a message.
+/// The three forms of the server's errors, as a message.
 fn refusal(status: u16, body: &str) -> Message {
     let body: Value = serde_json::from_str(body).unwrap_or_default();
+    if let (Some("error"), Some(text)) = (body["status"].as_str(), body["data"].as_str()) {
+        let message = Message::new(text);
+        return if status == 401 { message.with_hint(GIVE_A_TOKEN) } else { message };
+    }
     let error = body.get("detail").or_else(|| body.get("error")).unwrap_or(&Value::Null);
     let text = |name: &str| error.get(name).and_then(Value::as_str);
     let message = Message::new(match (text("code"), text("message")) {
@@ -129,7 +198,7 @@ fn refusal(status: u16, body: &str) -> Message {
     });
     match text("hint") {
         Some(hint) => message.with_hint(hint),
-        None if status == 401 => message.with_hint("give a token with --token or RINGWALL_TOKEN"),
+        None if status == 401 => message.with_hint(GIVE_A_TOKEN),
         None => message,
     }
 }

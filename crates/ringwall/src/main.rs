@@ -3,6 +3,7 @@
 //! The first lines decide who this process is: started under the jail's name it becomes a jail, before anything
 //! of the command line exists. Otherwise it reads its arguments and calls a verb. No door decides anything.
 
+mod agent;
 mod audit;
 mod client;
 mod config;
@@ -10,6 +11,8 @@ mod data;
 mod doctor;
 mod environment;
 mod exec;
+mod files;
+mod folder;
 mod http;
 mod image;
 mod image_docker;
@@ -18,8 +21,10 @@ mod message;
 mod run;
 mod run_report;
 mod serve;
+mod skills;
 mod streams;
 mod token;
+mod transfer;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -51,6 +56,12 @@ enum Verb {
     Serve(Box<serve::ServeArguments>),
     /// Run a script on a server and show its output as it comes
     Exec(exec::ExecArguments),
+    /// The files of an agent on a server
+    #[command(subcommand)]
+    Files(files::FilesCommand),
+    /// The skills of an agent on a server
+    #[command(subcommand)]
+    Skills(skills::SkillsCommand),
     /// Who may ask a server for what
     #[command(subcommand)]
     Token(token::TokenCommand),
@@ -90,6 +101,8 @@ fn main() -> ExitCode {
         Verb::Image(command) => image::run(command, &data).map(|()| ExitCode::SUCCESS),
         Verb::Serve(arguments) => serve::run(*arguments, &data),
         Verb::Exec(arguments) => Ok(exec::run(&arguments, &data)),
+        Verb::Files(command) => Ok(files::run(&command, &data)),
+        Verb::Skills(command) => Ok(skills::run(&command, &data)),
         Verb::Token(command) => token::run(command, &data),
         Verb::Audit(command) => audit::run(command, &data),
         Verb::Backup { database, file } => audit::back_up(&file, &database, &data),

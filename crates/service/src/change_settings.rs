@@ -16,6 +16,7 @@ use crate::settings::{Settings, merge};
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 pub struct SettingsView {
     sandbox: SandboxView,
+    files: FilesView,
     skills: SkillsView,
     retention: RetentionView,
     /// Keys that were fixed when the server started, by its environment, flags or file. They cannot be changed here.
@@ -45,8 +46,18 @@ struct DockerView {
 }
 
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct FilesView {
+    /// How many MiB an upload has at most, and any other body under `/v1`
+    upload_max_mb: u32,
+}
+
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct SkillsView {
     root: Option<String>,
+    /// How many MiB an uploaded archive of skills unpacks to at most
+    unpacked_max_mb: u32,
+    /// How many entries it has at most
+    entries_max: u32,
 }
 
 /// For ever where it is null.
@@ -78,7 +89,12 @@ impl SettingsView {
                 max_concurrent_execs_per_user: sandbox.max_concurrent_execs_per_user.get(),
                 max_queued_execs: sandbox.max_queued_execs.get(),
             },
-            skills: SkillsView { root: settings.skills_root.clone() },
+            files: FilesView { upload_max_mb: settings.files.upload_max_mb.get() },
+            skills: SkillsView {
+                root: settings.skills.root.clone(),
+                unpacked_max_mb: settings.skills.unpacked_max_mb.get(),
+                entries_max: settings.skills.entries_max.get(),
+            },
             retention: RetentionView {
                 execs_days: settings.retention.execs_days.map(policy::ExecsKeptDays::get),
                 audit_days: settings.retention.audit_days.map(policy::AuditKeptDays::get),

@@ -5,6 +5,8 @@
 
 use record::ExecId;
 
+use crate::agents::AgentProblem;
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("a valid token is needed")]
@@ -36,6 +38,9 @@ pub enum Error {
     InvalidManifest { id: String, reasons: Vec<String> },
     #[error("{message}")]
     Runtime { message: String },
+    /// In the contract's words, on the routes of an agent's files and skills.
+    #[error(transparent)]
+    Agent(#[from] AgentProblem),
     /// Told to the operator who starts a server, and to nobody else.
     #[error("could not {doing}")]
     Start {
@@ -63,6 +68,7 @@ impl Error {
             Error::Stopping => "STOPPING",
             Error::Busy(_) => "BUSY",
             Error::InvalidManifest { .. } => "INVALID_MANIFEST",
+            Error::Agent(problem) => problem.kind.code(),
             Error::Runtime { .. } | Error::Start { .. } | Error::DataInUse => "RUNTIME_ERROR",
         }
     }
@@ -153,6 +159,7 @@ impl From<workspace::Error> for Error {
             | Of::InputTwice(_)
             | Of::InputBelowFile { .. }
             | Of::InputIsDirectory(_) => Error::invalid(error.to_string()),
+            Of::Refused(refusal) => refusal.into(),
             Of::ProjectMissing(id) => Error::NotFound { what: format!("project {id}") },
             Of::ExecMissing(id) => Error::NotFound { what: format!("file of the exec {id}") },
             Of::ArtifactMissing { path, .. } | Of::ArtifactIrregular { path, .. } => {

@@ -6,7 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use policy::{AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, Field, QueuedExecs};
+use policy::{
+    AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, Field, QueuedExecs, SkillEntriesMax,
+    UnpackedMaxMb, UploadMaxMb,
+};
 use serde_json::{Map, Value};
 
 use crate::error::Error;
@@ -22,8 +25,16 @@ const TEXTS: [&str; 7] = [
     "sandbox.docker.image",
     "skills.root",
 ];
-const COUNTS: [&str; 5] =
-    [ConcurrentExecs::KEY, ConcurrentExecsPerUser::KEY, QueuedExecs::KEY, ExecsKeptDays::KEY, AuditKeptDays::KEY];
+const COUNTS: [&str; 8] = [
+    ConcurrentExecs::KEY,
+    ConcurrentExecsPerUser::KEY,
+    QueuedExecs::KEY,
+    ExecsKeptDays::KEY,
+    AuditKeptDays::KEY,
+    UploadMaxMb::KEY,
+    UnpackedMaxMb::KEY,
+    SkillEntriesMax::KEY,
+];
 
 /// Every key that settings have, with dots.
 pub fn setting_keys() -> impl Iterator<Item = String> {

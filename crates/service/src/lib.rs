@@ -48,11 +48,14 @@ mod artifacts;
 mod events;
 mod execs;
 
+mod agents;
+
 mod audit;
 mod health;
 mod invoke;
 mod metrics;
 
+pub use agents::{Address, AgentProblem, Edit, ProblemKind, SkillLayer, SkillUpload, Upload};
 pub use artifacts::{Artifacts, Observation, OutputPart};
 pub use change_settings::SettingsView;
 pub use error::Error;
@@ -74,4 +77,6 @@ pub use service::Service;
 pub use submit::Submitted;
 pub use token::{NewToken, create_token_offline};
 pub use view::{ExecView, Usage};
-pub use workspace::{ArtifactFile, Stream};
+pub use workspace::{
+    AgentPath, Archive, ArtifactFile, Download, Lines, Listing, SkillName, SkillSummary, Stream, Text,
+};

@@ -13,8 +13,9 @@ use executor::docker::{Docker, DockerSettings};
 use executor::{Executor, Host};
 use record::{Database, Store};
 use rustix::fs::FlockOperation;
-use workspace::Workspaces;
+use workspace::{Baselines, Workspaces};
 
+use crate::agents::Locks;
 use crate::digest_key::DigestKey;
 use crate::error::{Error, causes};
 use crate::fixed::Fixed;
@@ -30,11 +31,12 @@ use crate::skills::Skills;
 const LOCK: &str = "server.lock";
 const WORKSPACES: &str = "workspaces";
 const SKILLS: &str = "skills";
+const BASELINES: &str = "baselines";
 
 /// Everything that a server is told, resolved by its door.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Holds `workspaces`, `skills`, `owner.token`, `digest.key`, and the database unless that is elsewhere.
+    /// Holds `workspaces`, `baselines`, `skills`, `owner.token`, `digest.key`, and the database unless that is elsewhere.
     pub data: PathBuf,
     pub database: Database,
     pub auth: Auth,
@@ -77,7 +79,7 @@ impl Service {
             client: settings.sandbox.docker.cli_path.clone().map(PathBuf::from),
             context: settings.sandbox.docker.context.clone(),
         };
-        let skills_root = settings.skills_root.clone().map_or_else(|| data.join(SKILLS), PathBuf::from);
+        let skills_root = settings.skills.root.clone().map_or_else(|| data.join(SKILLS), PathBuf::from);
         let usual = data.join(WORKSPACES);
         let usual = usual
             .to_str()
@@ -86,13 +88,15 @@ impl Service {
         let workspace_root = root.map_err(|error| Error::start("find the workspaces")(error.into()))?;
         let workspaces_path = PathBuf::from(&workspace_root.host_path_native);
         let (root, place) = (workspaces_path.clone(), data.clone());
-        let (workspaces, skills, executor, docker) = Self::blocking(move || {
+        let (workspaces, baselines, skills, executor, docker) = Self::blocking(move || {
             let failed = Error::start;
             let workspaces = Workspaces::open(&root).map_err(|error| failed("open the workspaces")(error.into()))?;
             let swept = workspaces.sweep(|_| false);
             if let Some(error) = swept.first_failure {
                 tracing::warn!(failed = swept.failed, error = %causes(&error), "could not remove all that execs left");
             }
+            let baselines = Baselines::open(&place.join(BASELINES));
+            let baselines = baselines.map_err(|error| failed("open the baselines of skills")(error.into()))?;
             let skills = Skills::open(&skills_root).map_err(|error| failed("open the skills")(error.into()))?;
             if let Err(error) = skills.publish_schema() {
                 tracing::warn!(error = %causes(&error), "could not publish the manifests' schema");
@@ -101,7 +105,7 @@ impl Service {
             let executor = executor.map_err(|error| failed("prepare the making of boxes")(error.into()))?;
             executor.sweep();
             let docker = Docker::new(docker, &place).map_err(|error| failed("prepare docker")(error.into()))?;
-            Ok((workspaces, skills, executor, docker))
+            Ok((workspaces, baselines, skills, executor, docker))
         })
         .await?;
         let inner = Inner {
@@ -110,6 +114,7 @@ impl Service {
             store,
             digest_key,
             workspaces: Arc::new(workspaces),
+            baselines: Arc::new(baselines),
             workspaces_path,
             workspace_root,
             executor,
@@ -119,6 +124,7 @@ impl Service {
             settings: RwLock::new(Arc::new(settings)),
             registry: Arc::new(Registry::default()),
             counters: Counters::default(),
+            agent_locks: Locks::default(),
             looked: tokio::sync::Mutex::default(),
             uids: Mutex::new(HashMap::new()),
             pruner: Mutex::new(None),

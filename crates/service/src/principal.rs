@@ -8,7 +8,7 @@ use record::{AgentId, Holder, Scope, UserId};
 
 use crate::error::Error;
 
-const DEFAULT: &str = "default";
+pub(crate) const DEFAULT: &str = "default";
 
 /// Made by [`crate::Service::authenticate`] and by nobody else.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,8 +12,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use executor::{Executor, Privilege};
 use record::{AgentId, Exec, ExecId, Store, Timestamp, UserId};
 use tokio::task::JoinHandle;
-use workspace::{Owner, Workspaces};
+use workspace::{Baselines, Owner, Workspaces};
 
+use crate::agents::Locks;
 use crate::digest_key::DigestKey;
 use crate::error::Error;
 use crate::fixed::Fixed;
@@ -41,6 +42,7 @@ pub(crate) struct Inner {
     pub(crate) store: Store,
     pub(crate) digest_key: DigestKey,
     pub(crate) workspaces: Arc<Workspaces>,
+    pub(crate) baselines: Arc<Baselines>,
     pub(crate) workspaces_path: PathBuf,
     pub(crate) workspace_root: executor::docker::paths::WorkspaceRoot,
     pub(crate) executor: Executor,
@@ -50,6 +52,7 @@ pub(crate) struct Inner {
     pub(crate) turns: Arc<Turns>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) counters: Counters,
+    pub(crate) agent_locks: Locks,
     pub(crate) looked: tokio::sync::Mutex<Option<Looked>>,
     pub(crate) uids: Mutex<HashMap<(UserId, AgentId), u32>>,
     /// The task that removes what is old.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use executor::docker::paths::{self, Platform, Roots, RuntimeMode, WorkspaceRoot};
 use policy::{
     AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays, Layer, LayerName, QueuedExecs,
-    check_settings,
+    SkillEntriesMax, UnpackedMaxMb, UploadMaxMb, check_settings,
 };
 use record::Store;
 use serde::Deserialize;
@@ -30,7 +30,8 @@ pub(crate) struct Settings {
     pub(crate) document: Value,
     pub(crate) operator: Layer,
     pub(crate) sandbox: Sandbox,
-    pub(crate) skills_root: Option<String>,
+    pub(crate) files: FilesPart,
+    pub(crate) skills: SkillsPart,
     pub(crate) retention: Retention,
     pub(crate) image: DockerImage,
 }
@@ -39,6 +40,7 @@ pub(crate) struct Settings {
 #[serde(deny_unknown_fields, default)]
 struct Document {
     sandbox: Sandbox,
+    files: FilesPart,
     skills: SkillsPart,
     retention: Retention,
 }
@@ -66,8 +68,16 @@ pub(crate) struct DockerPart {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct SkillsPart {
-    root: Option<String>,
+pub(crate) struct SkillsPart {
+    pub(crate) root: Option<String>,
+    pub(crate) unpacked_max_mb: UnpackedMaxMb,
+    pub(crate) entries_max: SkillEntriesMax,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct FilesPart {
+    pub(crate) upload_max_mb: UploadMaxMb,
 }
 
 /// How long what is over is kept; for ever where nothing is said.
@@ -105,8 +115,8 @@ impl Settings {
         // A root that no server could start with is not saved.
         read.sandbox.root(UNKNOWN).map_err(|error| Error::invalid(error.to_string()))?;
         let image = read.sandbox.docker.image.as_deref().unwrap_or(executor::docker::DEFAULT_IMAGE).parse()?;
-        let Document { sandbox, skills, retention } = read;
-        Ok(Self { version, document, operator, skills_root: skills.root, sandbox, retention, image })
+        let Document { sandbox, files, skills, retention } = read;
+        Ok(Self { version, document, operator, files, skills, sandbox, retention, image })
     }
 
     pub(crate) fn bounds(&self) -> Bounds {

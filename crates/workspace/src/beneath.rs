@@ -20,8 +20,25 @@ const LOOKUPS_MAX: u32 = 10_000;
 
 /// Looks a path up beneath a directory. A link anywhere in it is ELOOP, unless the last name is only located.
 pub(crate) fn look_up(directory: impl AsFd, path: impl Arg + Copy, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
-    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    resolve(directory, path, flags | OFlags::NOFOLLOW, mode, ResolveFlags::NO_SYMLINKS)
+}
+
+/// Finds what is at a path without opening it, through links that stay beneath. One that leaves is EXDEV.
+pub(crate) fn locate_through_links(directory: impl AsFd, path: impl Arg + Copy) -> Result<(OwnedFd, Stat)> {
+    let located = resolve(directory, path, OFlags::PATH, Mode::empty(), ResolveFlags::empty())?;
+    let status = rustix::fs::fstat(&located)?;
+    Ok((located, status))
+}
+
+fn resolve(
+    directory: impl AsFd,
+    path: impl Arg + Copy,
+    flags: OFlags,
+    mode: Mode,
+    resolve: ResolveFlags,
+) -> Result<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC;
+    let resolve = resolve | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let mut left = LOOKUPS_MAX;
     loop {
         match rustix::fs::openat2(&directory, path, flags, mode, resolve) {
@@ -74,12 +91,16 @@ pub(crate) fn open_regular(directory: impl AsFd, path: impl Arg + Copy) -> Resul
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
         return Ok(None);
     }
-    let file = match reopen_file(&located) {
+    Ok(Some((open_located(&located)?, status)))
+}
+
+/// Opens a file that was located and is known to be regular, for reading.
+pub(crate) fn open_located(located: &OwnedFd) -> Result<File> {
+    match reopen_file(located) {
         // Only an owner without privileges gets here, and may read what is its own.
-        Err(Errno::ACCESS) => set_mode(&located, PRIVATE_FILE).and_then(|()| reopen_file(&located))?,
-        outcome => outcome?,
-    };
-    Ok(Some((file, status)))
+        Err(Errno::ACCESS) => set_mode(located, PRIVATE_FILE).and_then(|()| reopen_file(located)),
+        outcome => outcome,
+    }
 }
 
 fn reopen_file(located: &OwnedFd) -> Result<File> {

@@ -10,6 +10,8 @@ use crate::exec_id::ExecId;
 use crate::name::ProjectId;
 use crate::output::Stream;
 use crate::relative_path::{PathProblem, RelativePath};
+use crate::skills::{ArchiveRefusal, SkillName};
+use crate::tree::Refusal;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -24,6 +26,11 @@ pub enum Error {
     ExecIdMalformed { given: String },
     #[error("the path {given} {problem}")]
     PathMalformed { given: String, problem: PathProblem },
+    /// In the words of the files' API.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("could not use the agent's files")]
+    UseTree(#[source] io::Error),
     #[error("could not get random numbers from the kernel")]
     Randomness(#[source] io::Error),
 
@@ -105,12 +112,48 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    #[error("could not read an uploaded archive")]
+    ReadArchive(#[source] io::Error),
+    #[error("could not unpack {path}")]
+    Unpack {
+        path: RelativePath,
+        #[source]
+        source: io::Error,
+    },
+    #[error("could not put an upload among the staged")]
+    Stage(#[source] io::Error),
+    #[error("could not put the skill {skill} into its place")]
+    InstallSkill {
+        skill: SkillName,
+        #[source]
+        source: io::Error,
+    },
+    #[error("could not read the skill {skill}")]
+    ReadSkill {
+        skill: SkillName,
+        #[source]
+        source: io::Error,
+    },
+    #[error("could not list the skills")]
+    ListSkills(#[source] io::Error),
+    #[error("could not {doing} baselines")]
+    Baseline {
+        doing: &'static str,
+        #[source]
+        source: io::Error,
+    },
     #[error("could not remove {subject}")]
     Remove {
         subject: String,
         #[source]
         source: io::Error,
     },
+}
+
+impl From<ArchiveRefusal> for Error {
+    fn from(refusal: ArchiveRefusal) -> Self {
+        Error::Refused(refusal.into())
+    }
 }
 
 /// Text from outside made fit for a message: control characters could steer the reader's terminal, and a megabyte of

@@ -6,6 +6,8 @@
 //!
 //! ```text
 //! <root>/<user>/<agent>/                     the server's; a box never sees these directories themselves
+//!   .baseline/index.json                     the server's: what in skills/ is a copy of a baseline
+//!   files/, skills/                          the workspace's own; the box's /workspace/files and /workspace/skills
 //!   .staging/<exec_id>/                      the box's while it runs: its /workspace/artifacts
 //!   .staging/spare/                          one that its box left as it was, for the next exec
 //!   projects/<project_id>/inputs/            the server's; the box's /workspace/inputs, read-only
@@ -44,7 +46,12 @@ mod artifacts;
 mod remove;
 mod sweep;
 
+mod baselines;
+mod skills;
+mod tree;
+
 pub use artifacts::{Artifact, OutputPart};
+pub use baselines::Baselines;
 pub use begin::ExecFiles;
 pub use collect::{Collected, Extent, Processes};
 pub use error::Error;
@@ -55,6 +62,10 @@ pub use name::{AgentId, ProjectId, UserId};
 pub use output::{OutputFile, Stream};
 pub use project::{Directory, Project};
 pub use relative_path::{PathProblem, RelativePath};
+pub use skills::{ArchiveLimits, ArchiveRefusal, DeletedSkill, Healing, SkillName, SkillSummary, StagedSkills};
 pub use skipped::{SkipReason, Skipped};
 pub use sweep::Swept;
+pub use tree::{
+    AgentPath, Archive, Download, Lines, Listing, Refusal, RefusalKind, Removed, Section, StagedFile, Text, Tree,
+};
 pub use workspaces::{Owner, Workspace, Workspaces};

@@ -66,7 +66,7 @@ impl Project {
         let path = workspace.path().join(PROJECTS).join(id.as_str());
         let inputs = beneath::ensure_directory(directory, INPUTS, READABLE_DIRECTORY).map_err(fail(INPUTS))?;
         let artifacts = beneath::ensure_directory(directory, ARTIFACTS, PASSABLE).map_err(fail(ARTIFACTS))?;
-        let work = open_work(directory, workspace.owner()).map_err(fail(WORK))?;
+        let work = open_owned(directory, WORK, workspace.owner()).map_err(fail(WORK))?;
         let held = Held {
             workspace: workspace.clone(),
             id: id.clone(),
@@ -104,12 +104,12 @@ impl Project {
     }
 }
 
-/// Opens `work` and sees to its owner and mode, whoever made it and did not get further.
-fn open_work(directory: &OwnedFd, owner: Owner) -> rustix::io::Result<OwnedFd> {
-    let locate = || beneath::look_up(directory, WORK, OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
-    let work = match locate() {
+/// Opens a directory that is a workspace's own and sees to its owner and mode, whoever made it and did not get further.
+pub(crate) fn open_owned(directory: &OwnedFd, name: &str, owner: Owner) -> rustix::io::Result<OwnedFd> {
+    let locate = || beneath::look_up(directory, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
+    let owned = match locate() {
         Err(Errno::NOENT) => {
-            match rustix::fs::mkdirat(directory, WORK, PRIVATE_DIRECTORY) {
+            match rustix::fs::mkdirat(directory, name, PRIVATE_DIRECTORY) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
             }
@@ -117,13 +117,13 @@ fn open_work(directory: &OwnedFd, owner: Owner) -> rustix::io::Result<OwnedFd> {
         }
         outcome => outcome?,
     };
-    let status = rustix::fs::fstat(&work)?;
+    let status = rustix::fs::fstat(&owned)?;
     if (status.st_uid, status.st_gid) != (owner.uid, owner.gid) {
-        beneath::give(&work, owner.uid, owner.gid)?;
+        beneath::give(&owned, owner.uid, owner.gid)?;
     }
     let mode = Mode::from_raw_mode(status.st_mode);
     if !mode.contains(PRIVATE_DIRECTORY) {
-        beneath::set_mode(&work, mode | PRIVATE_DIRECTORY)?;
+        beneath::set_mode(&owned, mode | PRIVATE_DIRECTORY)?;
     }
-    Ok(work)
+    Ok(owned)
 }

@@ -48,6 +48,14 @@ pub enum PathProblem {
 }
 
 impl RelativePath {
+    pub(crate) const LONGEST: usize = PATH_MAX;
+    pub(crate) const DEEPEST: usize = COMPONENTS_MAX;
+
+    /// Reads a path for somebody who tells its problems in words of their own.
+    pub(crate) fn read(text: &str) -> Result<Self, PathProblem> {
+        plain(text).map(Self)
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -60,7 +68,7 @@ impl RelativePath {
     /// A path that a listing found, which must be plain already.
     pub(crate) fn from_listing(bytes: &[u8]) -> Result<Self, PathProblem> {
         let text = std::str::from_utf8(bytes).map_err(|_| PathProblem::NotUnicode)?;
-        plain(text).map(Self)
+        Self::read(text)
     }
 }
 

@@ -1,5 +1,5 @@
 //! Removing what a crash left on its way: directories of boxes that are gone, files that never got their names,
-//! removals that were cut off.
+//! removals and uploads that were cut off.
 //!
 //! All of it lies among the staged of its workspace, so a sweep costs as much as there are workspaces and leftovers,
 //! however many projects and execs there were. Names are read as they come and never gathered. What the server did not
@@ -15,6 +15,8 @@ use crate::erase::erase;
 use crate::error::{Error, quote};
 use crate::exec_id::ExecId;
 use crate::remove::REMOVED;
+use crate::skills::{UNFINISHED, resume};
+use crate::tree::{ARRIVING, Section};
 use crate::workspaces::{STAGING, Workspaces};
 
 /// What a sweep did.
@@ -40,6 +42,9 @@ impl Workspaces {
                     return;
                 };
                 swept.each_name(&staging, |swept, name| {
+                    if name.starts_with(UNFINISHED) {
+                        swept.finish_upload(&holder, agent, &staging, name);
+                    }
                     if is_leftover(name, &is_running) {
                         // Whoever left it may still be dying, and never leaves.
                         let stay = self.presence.enter(&staging);
@@ -56,6 +61,18 @@ impl Workspaces {
 }
 
 impl Swept {
+    /// An upload that was cut off while its skills were swapped in goes on; then what is left of it is removed.
+    fn finish_upload(&mut self, holder: &OwnedFd, agent: &str, staging: &OwnedFd, name: &str) {
+        let skills = self.open(holder, &format!("{agent}/{}", Section::Skills.name()));
+        let resumed = match skills {
+            Some(skills) => resume(staging, name, skills),
+            None => Ok(()),
+        };
+        let removed = resumed.and_then(|()| erase(staging, name));
+        self.removed += u64::from(removed.is_ok());
+        self.note(name, removed);
+    }
+
     fn each_name(&mut self, directory: &OwnedFd, mut act: impl FnMut(&mut Self, &str)) {
         let names = Dir::read_from(directory);
         let Some(mut names) = self.note("the names of a directory", names) else {
@@ -98,6 +115,6 @@ fn is_leftover(name: &str, is_running: impl Fn(&ExecId) -> bool) -> bool {
     let owner = name.split_once('.').map_or(name, |(owner, _)| owner);
     match owner.parse::<ExecId>() {
         Ok(exec) => !is_running(&exec),
-        Err(_) => name.starts_with(REMOVED),
+        Err(_) => name.starts_with(REMOVED) || name.starts_with(ARRIVING),
     }
 }

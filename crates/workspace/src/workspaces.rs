@@ -20,6 +20,7 @@ use crate::company::{Presence, Stay};
 use crate::error::Error;
 use crate::name::{AgentId, ProjectId, UserId};
 use crate::project::Project;
+use crate::tree::LineIndexes;
 
 /// Passable by name for the user of a box, and not to be looked around in.
 pub(crate) const PASSABLE: Mode = Mode::from_raw_mode(0o711);
@@ -46,6 +47,7 @@ pub struct Workspaces {
     pub(crate) root: OwnedFd,
     path: PathBuf,
     pub(crate) presence: Presence,
+    line_indexes: LineIndexes,
 }
 
 /// One (user, agent). Cheap to clone.
@@ -58,9 +60,11 @@ pub struct Workspace {
 struct Held {
     owner: Owner,
     path: PathBuf,
+    directory: OwnedFd,
     projects: OwnedFd,
     staging: OwnedFd,
     presence: Presence,
+    line_indexes: LineIndexes,
 }
 
 impl Workspaces {
@@ -80,7 +84,7 @@ impl Workspaces {
             rustix::fs::fchmod(&handle, PRIVATE_DIRECTORY).map_err(fail)?;
         }
         let path = OsString::from_vec(beneath::real_path(&handle).map_err(fail)?).into();
-        Ok(Self { root: handle, path, presence: Presence::default() })
+        Ok(Self { root: handle, path, presence: Presence::default(), line_indexes: LineIndexes::default() })
     }
 
     /// Opens a workspace, making it if it is missing.
@@ -92,8 +96,8 @@ impl Workspaces {
         let projects = beneath::ensure_directory(&directory, PROJECTS, PASSABLE).map_err(fail(PROJECTS.into()))?;
         let staging = beneath::ensure_directory(&directory, STAGING, PASSABLE).map_err(fail(STAGING.into()))?;
         let path = self.path.join(user.as_str()).join(agent.as_str());
-        let presence = self.presence.clone();
-        Ok(Workspace { held: Arc::new(Held { owner, path, projects, staging, presence }) })
+        let (presence, line_indexes) = (self.presence.clone(), self.line_indexes.clone());
+        Ok(Workspace { held: Arc::new(Held { owner, path, directory, projects, staging, presence, line_indexes }) })
     }
 }
 
@@ -122,6 +126,11 @@ impl Workspace {
         &self.held.path
     }
 
+    /// The directory itself, which no box ever has.
+    pub(crate) fn directory(&self) -> &OwnedFd {
+        &self.held.directory
+    }
+
     pub(crate) fn projects(&self) -> &OwnedFd {
         &self.held.projects
     }
@@ -130,6 +139,10 @@ impl Workspace {
     /// names, what is being removed. All of it belongs to an exec and is swept when that is over, but the spare.
     pub(crate) fn staging(&self) -> &OwnedFd {
         &self.held.staging
+    }
+
+    pub(crate) fn line_indexes(&self) -> &LineIndexes {
+        &self.held.line_indexes
     }
 
     /// Counts one more exec as being here.

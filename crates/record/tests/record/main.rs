@@ -49,7 +49,7 @@ const ON_BOTH: &[(&str, Run)] = trials! {
         a_taken_id_is_refused, only_what_waits_begins, what_cannot_be_stored_is_refused,
     }
     endings::{ one_ending_stands, everything_ended_is_read_back, what_a_crash_left_is_lost, an_unknown_exec_has_no_ending }
-    lists::{ pages_are_what_a_model_says, another_tenants_exec_is_not_there, execs_are_counted }
+    lists::{ pages_are_what_a_model_says, another_tenants_exec_is_not_there }
     audit::{
         every_fact_is_an_entry, entries_are_listed_and_exported, entries_cannot_be_changed_or_removed,
         two_writers_share_one_chain,

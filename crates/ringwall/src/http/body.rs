@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
@@ -22,31 +22,42 @@ const LONGEST_KEY: usize = 255;
 
 /// Reads a whole body as JSON.
 pub(crate) async fn read_json(body: Body, largest: usize) -> Result<Value, Problem> {
-    let too_large = || {
-        Problem::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "BODY_TOO_LARGE",
-            format!("the body is larger than {largest} bytes"),
-        )
-        .with_hint("the operator can raise server.max_body_bytes")
-    };
+    read_json_within(body, largest, "server.max_body_bytes").await
+}
+
+/// The same where another setting says how large a body may be.
+pub(crate) async fn read_json_within(body: Body, largest: usize, setting: &str) -> Result<Value, Problem> {
+    let bytes = read_bytes(body, largest, setting).await?;
+    json::read(&bytes).map_err(|error| Problem::invalid(format!("the body is not JSON: {error}")))
+}
+
+/// Reads a whole body as text.
+pub(crate) async fn read_text_within(body: Body, largest: usize, setting: &str) -> Result<String, Problem> {
+    let bytes = read_bytes(body, largest, setting).await?;
+    String::from_utf8(bytes.into()).map_err(|_| Problem::invalid("the body is not UTF-8 text"))
+}
+
+async fn read_bytes(body: Body, largest: usize, setting: &str) -> Result<Bytes, Problem> {
+    let too_large = || too_large(u64::try_from(largest).unwrap_or(u64::MAX), setting);
     // Refused before any of it is read when its sender says how much there is.
     if usize::try_from(axum::body::HttpBody::size_hint(&body).lower()).is_ok_and(|announced| announced > largest) {
         return Err(too_large());
     }
-    let bytes = match tokio::time::timeout(PATIENCE, to_bytes(body, largest)).await {
-        Ok(Ok(bytes)) => bytes,
-        Ok(Err(error)) if is_about_length(&error) => return Err(too_large()),
-        Ok(Err(_)) => return Err(Problem::invalid("the body could not be read to its end")),
+    match tokio::time::timeout(PATIENCE, to_bytes(body, largest)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) if is_about_length(&error) => Err(too_large()),
+        Ok(Err(_)) => Err(Problem::invalid("the body could not be read to its end")),
         Err(_) => {
-            return Err(Problem::new(
-                StatusCode::REQUEST_TIMEOUT,
-                "BODY_TIMEOUT",
-                "the body took longer than 60 seconds",
-            ));
+            let message = "the body took longer than 60 seconds";
+            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "BODY_TIMEOUT", message))
         }
-    };
-    json::read(&bytes).map_err(|error| Problem::invalid(format!("the body is not JSON: {error}")))
+    }
+}
+
+pub(crate) fn too_large(largest: u64, setting: &str) -> Problem {
+    let message = format!("the body is larger than {largest} bytes");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", message)
+        .with_hint(format!("the operator can raise {setting}"))
 }
 
 fn is_about_length(error: &axum::Error) -> bool {

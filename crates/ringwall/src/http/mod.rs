@@ -2,8 +2,8 @@
 //!
 //! Every request passes the gate (its id, the host and origin check, the log), then, by the table of routes, the question
 //! who is asking, then one handler. Reading order: what arrives (`connections`, `places`, `gate`, `host_check`), who may
-//! (`routes`, `access`), how long answers may last (`attended`, `long_answers`), what requests bring and how problems are told (`body`, `json`, `range`, `problem`), then one
-//! file per family.
+//! (`routes`, `access`), how long answers may last (`attended`, `long_answers`), what requests bring and how problems are
+//! told (`body`, `json`, `range`, `problem`), how files are sent (`file_answer`, `archive_answer`), then one file per family.
 
 mod connections;
 mod gate;
@@ -21,6 +21,9 @@ mod json;
 mod problem;
 mod range;
 
+mod archive_answer;
+mod file_answer;
+
 mod artifacts;
 mod audit;
 mod events;
@@ -30,6 +33,7 @@ mod openapi;
 mod settings;
 mod skills;
 mod tokens;
+mod v1;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
 use super::access::Access;
-use super::problem::{DETAILED, is_within};
+use super::problem::{DETAILED, ENVELOPED, is_within};
 use super::routes::ROUTES;
-use super::{artifacts, audit, events, execs, metrics, settings, skills, tokens};
+use super::{artifacts, audit, events, execs, metrics, settings, skills, tokens, v1};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -43,6 +43,19 @@ use super::{artifacts, audit, events, execs, metrics, settings, skills, tokens};
         metrics::healthz,
         metrics::health,
         metrics::metrics,
+        v1::files::upload,
+        v1::files::list,
+        v1::files::content,
+        v1::files::download,
+        v1::files::write,
+        v1::files::edit,
+        v1::files::delete,
+        v1::sandbox::files,
+        v1::sandbox::content,
+        v1::sandbox::edit,
+        v1::skill_files::list,
+        v1::skill_files::content,
+        v1::skill_files::edit,
         document,
         page,
     )
@@ -71,6 +84,12 @@ fn describe() -> Value {
     document["components"]["securitySchemes"] = json!({ "token": { "type": "http", "scheme": "bearer" } });
     document["components"]["schemas"]["Detail"] = wrapped("detail", &["code", "message"]);
     document["components"]["schemas"]["Error"] = wrapped("error", &["code", "message", "request_id"]);
+    let text = |words: &str| json!({ "type": "string", "description": words });
+    document["components"]["schemas"]["Failure"] = json!({
+        "type": "object",
+        "properties": { "status": text("`error`"), "data": text("what went wrong") },
+        "required": ["status", "data"],
+    });
     for route in ROUTES {
         let path = route.path.replace("{*", "{");
         let method = route.method.as_str().to_ascii_lowercase();
@@ -84,7 +103,13 @@ fn describe() -> Value {
                 *bytes = json!({ "schema": { "type": "string", "format": "binary" } });
             }
         }
-        let form = if is_within(route.path, DETAILED) { "Detail" } else { "Error" };
+        let form = if is_within(route.path, DETAILED) {
+            "Detail"
+        } else if is_within(route.path, ENVELOPED) {
+            "Failure"
+        } else {
+            "Error"
+        };
         operation["responses"]["default"] = json!({
             "description": "a problem",
             "content": { "application/json": { "schema": { "$ref": format!("#/components/schemas/{form}") } } },

@@ -1,16 +1,19 @@
 //! An answer that is no success: one mapping from the service's errors to HTTP, and one place where it becomes a body.
 //!
 //! Handlers give back a `Problem`; its body is written by [`tell`] alone, which knows the form of the route's family and
-//! the request's id. Routes of the contract say `{"detail":{…}}`, our own say `{"error":{…}}`. A message never holds a
-//! physical path, a token or the value of a variable: the service's errors have none.
+//! the request's id. Routes of execs say `{"detail":{…}}`, those of agents' files and skills `{"status":"error","data":message}`, our own
+//! `{"error":{…}}`. A message never holds a physical path, a token or the value of a variable: the service's errors have none.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
+use service::ProblemKind;
 
 /// Families of routes whose errors have the contract's form.
 pub(crate) const DETAILED: &[&str] = &["/sandbox", "/skills", "/settings"];
+/// Families whose answers are envelopes, errors too.
+pub(crate) const ENVELOPED: &[&str] = &["/v1"];
 
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
@@ -54,7 +57,21 @@ impl Problem {
         self.code
     }
 
+    /// An envelope's error is its message alone, and no answer there says that the server is at fault: it is busy.
+    fn enveloped(mut self) -> Self {
+        if self.status.is_server_error() {
+            self.status = StatusCode::SERVICE_UNAVAILABLE;
+        }
+        if let Some(hint) = self.hint.take() {
+            self.message = format!("{}; {hint}", self.message);
+        }
+        self
+    }
+
     fn body(self, path: &str, request_id: &str) -> Value {
+        if is_within(path, ENVELOPED) {
+            return json!({ "status": "error", "data": self.message });
+        }
         let mut object = self.facts;
         object.insert("code".into(), self.code.into());
         object.insert("message".into(), self.message.into());
@@ -85,7 +102,11 @@ impl IntoResponse for Problem {
 
 /// Writes the body of a problem, in the form of its route.
 pub(crate) fn tell(mut response: Response, path: &str, request_id: &str) -> Response {
-    let Some(problem) = response.extensions_mut().remove::<Problem>() else { return response };
+    let Some(mut problem) = response.extensions_mut().remove::<Problem>() else { return response };
+    if is_within(path, ENVELOPED) {
+        problem = problem.enveloped();
+        *response.status_mut() = problem.status;
+    }
     let status = problem.status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -114,6 +135,15 @@ impl From<service::Error> for Problem {
             Of::Conflict { .. } | Of::AlreadyEnded(_) => StatusCode::CONFLICT,
             Of::QueueFull => StatusCode::TOO_MANY_REQUESTS,
             Of::BackendUnavailable { .. } | Of::Stopping | Of::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Of::Agent(problem) => match problem.kind {
+                ProblemKind::Invalid => StatusCode::BAD_REQUEST,
+                ProblemKind::Security => StatusCode::FORBIDDEN,
+                ProblemKind::Missing => StatusCode::NOT_FOUND,
+                ProblemKind::Timeout => StatusCode::REQUEST_TIMEOUT,
+                ProblemKind::Mismatch => StatusCode::CONFLICT,
+                ProblemKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+                ProblemKind::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            },
             Of::InvalidManifest { .. } | Of::Runtime { .. } | Of::Start { .. } | Of::DataInUse => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
@@ -157,6 +187,17 @@ mod tests {
         }
         for path in ["/", "/api/tokens", "/sandboxes", "/settingsx"] {
             assert_eq!(problem().body(path, "r")["error"]["request_id"], "r", "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_envelope_has_a_message_and_no_fault_of_ours() {
+        for (status, told) in [(400, 400), (401, 401), (404, 404), (500, 503), (503, 503)] {
+            let problem = Problem::new(StatusCode::from_u16(status).unwrap(), "X", "no").with_hint("yes");
+            let response = tell(problem.into_response(), "/v1/a/files", "r");
+            assert_eq!(response.status().as_u16(), told);
+            let body = axum::body::to_bytes(response.into_body(), 1000).await.unwrap();
+            assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), json!({"status": "error", "data": "no; yes"}));
         }
     }
 }

@@ -7,7 +7,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::access::{Access, admit};
-use super::{Door, artifacts, audit, events, execs, metrics, openapi, settings, skills, tokens};
+use super::{Door, artifacts, audit, events, execs, metrics, openapi, settings, skills, tokens, v1};
 
 pub(crate) struct Route {
     pub(crate) method: Method,
@@ -46,6 +46,19 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/api/audit", Access::Agent, || get(audit::list)),
     route(Method::POST, "/api/audit/verify", Access::Operator, || post(audit::verify)),
     route(Method::GET, "/api/audit/export", Access::Operator, || get(audit::export)),
+    route(Method::POST, "/v1/files/{agent}/upload", Access::Agent, || post(v1::files::upload)),
+    route(Method::GET, "/v1/{agent}/files", Access::Agent, || get(v1::files::list)),
+    route(Method::GET, "/v1/{agent}/content", Access::Agent, || get(v1::files::content)),
+    route(Method::GET, "/v1/{agent}/download", Access::Agent, || get(v1::files::download)),
+    route(Method::POST, "/v1/{agent}/write", Access::Agent, || post(v1::files::write)),
+    route(Method::POST, "/v1/{agent}/edit", Access::Agent, || post(v1::files::edit)),
+    route(Method::DELETE, "/v1/{agent}/delete", Access::Agent, || delete(v1::files::delete)),
+    route(Method::GET, "/v1/sandbox/{user}/{agent}/files", Access::Agent, || get(v1::sandbox::files)),
+    route(Method::GET, "/v1/sandbox/{user}/{agent}/content", Access::Agent, || get(v1::sandbox::content)),
+    route(Method::PUT, "/v1/sandbox/{user}/{agent}/edit", Access::Agent, || put(v1::sandbox::edit)),
+    route(Method::GET, "/v1/skills/{user}/{agent}/{skill}/files", Access::Agent, || get(v1::skill_files::list)),
+    route(Method::GET, "/v1/skills/{user}/{agent}/{skill}/content", Access::Agent, || get(v1::skill_files::content)),
+    route(Method::PUT, "/v1/skills/{user}/{agent}/{skill}/edit", Access::Agent, || put(v1::skill_files::edit)),
 ];
 
 pub(crate) fn build(door: &Door) -> Router<Door> {

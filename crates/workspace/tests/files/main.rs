@@ -10,9 +10,12 @@
 )]
 
 mod again;
+mod agent_files;
+mod agent_races;
 mod collecting;
 mod full_disk;
 mod hostile;
+mod hostile_zips;
 mod inputs;
 mod lab;
 mod lifecycle;
@@ -20,4 +23,7 @@ mod names;
 mod ownership;
 mod races;
 mod removing;
+mod skills;
 mod spare;
+mod texts;
+mod zips;

@@ -1,0 +1,196 @@
+//! `ringwall files ls|cat|put|get|edit|rm`: the files of an agent, on a server.
+//!
+//! Paths are the server's: they begin with `files/` or `skills/`. What is sent and received is never in memory whole, but
+//! for text that is written below a directory, which the server takes as one message.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use crate::agent::{Agent, AgentArguments};
+use crate::client::Answer;
+use crate::folder;
+use crate::message::{Message, inert};
+use crate::transfer;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FilesCommand {
+    /// List the files beneath a path
+    Ls {
+        #[command(flatten)]
+        agent: AgentArguments,
+        /// A directory, such as files/data or skills
+        #[arg(default_value = "files")]
+        path: String,
+    },
+    /// Print a file, or some lines of it
+    Cat {
+        #[command(flatten)]
+        agent: AgentArguments,
+        /// A file, such as files/notes.txt
+        path: String,
+        /// The first line, counted from 1
+        #[arg(long, value_name = "LINE")]
+        offset: Option<u64>,
+        /// How many lines
+        #[arg(long, value_name = "LINES")]
+        limit: Option<u64>,
+    },
+    /// Send a file
+    Put {
+        #[command(flatten)]
+        agent: AgentArguments,
+        /// A file of this machine, or `-` for standard input
+        file: PathBuf,
+        /// Where it goes [default: files/ and its name]
+        path: Option<String>,
+    },
+    /// Fetch a file, or a directory with everything in it
+    Get {
+        #[command(flatten)]
+        agent: AgentArguments,
+        /// A file or a directory, such as files/data
+        path: String,
+        /// Where it goes on this machine, or `-` for standard output [default: its name]
+        target: Option<PathBuf>,
+    },
+    /// Replace a text in a file by another
+    Edit {
+        #[command(flatten)]
+        agent: AgentArguments,
+        /// A file, such as files/notes.txt
+        path: String,
+        /// The text that is there
+        old: String,
+        /// The text that takes its place
+        new: String,
+        /// How often the text must be there; otherwise nothing is changed
+        #[arg(long, value_name = "COUNT", default_value_t = 1)]
+        expected: u64,
+    },
+    /// Delete a file, or a directory with everything in it
+    Rm {
+        #[command(flatten)]
+        agent: AgentArguments,
+        /// A file or a directory, such as files/data
+        path: String,
+    },
+}
+
+pub(crate) fn run(command: &FilesCommand, data: &Path) -> ExitCode {
+    match command {
+        FilesCommand::Ls { agent, path } => agent.with(data, |agent| list(agent, path)),
+        FilesCommand::Cat { agent, path, offset: None, limit: None } => {
+            agent.with(data, |agent| transfer::show(fetch(agent, path)?, path))
+        }
+        FilesCommand::Cat { agent, path, offset, limit } => {
+            agent.with(data, |agent| show_lines(agent, path, *offset, *limit))
+        }
+        FilesCommand::Put { agent, file, path } => agent.with(data, |agent| send(agent, file, path.as_deref())),
+        FilesCommand::Get { agent, path, target } => agent.with(data, |agent| get(agent, path, target.as_deref())),
+        FilesCommand::Edit { agent, path, old, new, expected } => agent.with(data, |agent| {
+            let body = json!({
+                "file_path": path, "old_string": old, "new_string": new, "expected_replacements": expected,
+            });
+            agent.tell_sentence(&agent.ask("POST", &agent.route("", "edit", &[]), Some(&body))?)
+        }),
+        FilesCommand::Rm { agent, path } => agent.with(data, |agent| {
+            let route = agent.route("", "delete", &[("path", path)]);
+            agent.tell_sentence(&agent.ask("DELETE", &route, None)?)
+        }),
+    }
+}
+
+fn list(agent: &Agent, path: &str) -> Result<(), Message> {
+    let found = agent.ask("GET", &agent.route("", "files", &[("path", path)]), None)?;
+    agent.tell(&found, |found| {
+        let names = found.as_array().into_iter().flatten().filter_map(Value::as_str);
+        names.map(|name| format!("{}\n", inert(name))).collect()
+    })
+}
+
+fn show_lines(agent: &Agent, path: &str, offset: Option<u64>, limit: Option<u64>) -> Result<(), Message> {
+    let (offset, limit) = (offset.map(|line| line.to_string()), limit.map(|lines| lines.to_string()));
+    let mut words = vec![("path", path)];
+    words.extend(offset.as_deref().map(|offset| ("offset", offset)));
+    words.extend(limit.as_deref().map(|limit| ("limit", limit)));
+    let page = agent.ask("GET", &agent.route("", "content", &words), None)?;
+    agent.tell(&page, |page| {
+        let lines = page["lines"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        lines.map(|line| format!("{line}\n")).collect()
+    })
+}
+
+fn send(agent: &Agent, file: &Path, path: Option<&str>) -> Result<(), Message> {
+    let failed = |error: io::Error| Message::new(format!("{}: {error}", file.display()));
+    let (source, length): (Box<dyn Read>, _) = if file == Path::new("-") {
+        (Box::new(io::stdin()), None)
+    } else {
+        let opened = File::open(file).map_err(failed)?;
+        let found = opened.metadata().map_err(failed)?;
+        if found.is_dir() {
+            return Err(Message::new(format!("{}: this is a directory", file.display()))
+                .with_hint("send its files one by one, or a skill with `ringwall skills push`"));
+        }
+        (Box::new(opened), found.is_file().then_some(found.len()))
+    };
+    let own = file.file_name().and_then(|name| name.to_str()).filter(|name| *name != "-");
+    let path = match (path, own) {
+        (Some(path), _) => path.to_owned(),
+        (None, Some(name)) => format!("files/{name}"),
+        (None, None) => {
+            return Err(Message::new("where should it go?").with_hint("name a path, such as files/notes.txt"));
+        }
+    };
+    let answer = match path.strip_prefix("files/") {
+        Some(name) if !name.is_empty() && !name.contains('/') => {
+            let answer = transfer::upload(&agent.client, &agent.route("files/", "upload", &[]), name, length, source)?;
+            crate::agent::unwrap(answer)?
+        }
+        _ => write(agent, file, &path, source)?,
+    };
+    agent.tell_sentence(&answer)
+}
+
+/// Below a directory the server takes text alone.
+fn write(agent: &Agent, file: &Path, path: &str, mut source: impl Read) -> Result<Value, Message> {
+    let mut content = String::new();
+    source.read_to_string(&mut content).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => Message::new(format!("{}: this is not UTF-8 text", file.display()))
+            .with_hint("send it to files/NAME, and move it there with an exec"),
+        _ => Message::new(format!("{}: {error}", file.display())),
+    })?;
+    let body = json!({ "file_path": path, "content": content });
+    agent.ask("POST", &agent.route("", "write", &[]), Some(&body))
+}
+
+fn fetch(agent: &Agent, path: &str) -> Result<Answer, Message> {
+    agent.client.answer(&agent.route("", "download", &[("path", path)]))
+}
+
+fn get(agent: &Agent, path: &str, target: Option<&Path>) -> Result<(), Message> {
+    let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let target = match target {
+        Some(target) => target.to_owned(),
+        None if name.is_empty() || name == ".." || name == "." => return Err(Message::new(format!("{path}: no file"))),
+        None => PathBuf::from(name),
+    };
+    let answer = fetch(agent, path)?;
+    if target == Path::new("-") {
+        return transfer::show(answer, path);
+    }
+    let (files, bytes) = if answer.is_archive {
+        let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let archive = transfer::keep(answer, name, parent)?;
+        let bytes = archive.metadata().map_or(0, |found| found.len());
+        (folder::unpack(archive, Some(name), &target)?, bytes)
+    } else {
+        (1, transfer::save(answer, name, &target)?)
+    };
+    let told = json!({ "path": path, "target": target.to_string_lossy(), "files": files, "bytes": bytes });
+    agent.tell(&told, |_| format!("{} -> {}\n", inert(path), inert(&target.to_string_lossy())))
+}

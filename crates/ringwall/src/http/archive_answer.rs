@@ -1,0 +1,80 @@
+//! A directory as an answer: a zip that is written while it is sent.
+//!
+//! The zip is written by a thread of its own, at most a few pieces ahead of whoever reads. When they go away it stops with
+//! its next piece; when the writing fails the answer breaks off, so that half a zip never looks whole.
+
+use std::io::{self, Write};
+
+use axum::body::{Body, Bytes};
+use axum::http::{Method, header};
+use axum::response::Response;
+use futures::stream;
+use service::Archive;
+use tokio::sync::mpsc;
+
+use super::attended::attend;
+use super::file_answer::set;
+use super::long_answers::LongAnswer;
+
+const PIECE: usize = 64 << 10;
+const AHEAD: usize = 4;
+
+/// Sends a directory, which holds `long` until its last byte is on its way.
+pub(crate) fn send_archive(archive: Archive, method: &Method, long: LongAnswer) -> Response {
+    // A name for a browser: what a header cannot carry is left out of it.
+    let is_plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '.' | '_' | '-');
+    let name: String = archive.name().chars().filter(is_plain).collect();
+    let body = if method == Method::GET { Body::from_stream(pieces(archive)) } else { Body::empty() };
+    let mut response = Response::new(body);
+    set(&mut response, header::CONTENT_TYPE, "application/zip");
+    set(&mut response, header::CONTENT_DISPOSITION, &format!("attachment; filename=\"{name}.zip\""));
+    attend(response, long)
+}
+
+fn pieces(archive: Archive) -> impl stream::Stream<Item = io::Result<Bytes>> {
+    let (sender, receiver) = mpsc::channel(AHEAD);
+    tokio::task::spawn_blocking(move || {
+        let mut outlet = Outlet { sender, piece: Vec::with_capacity(PIECE), state: State::Open };
+        let written = archive.write(&mut outlet).and_then(|()| outlet.flush());
+        if let Err(error) = written {
+            // Whoever went away does not read this either.
+            let _ = outlet.sender.blocking_send(Err(error));
+        }
+    });
+    stream::unfold(receiver, async |mut receiver| receiver.recv().await.map(|piece| (piece, receiver)))
+}
+
+/// Where a zip is written to.
+struct Outlet {
+    sender: mpsc::Sender<io::Result<Bytes>>,
+    piece: Vec<u8>,
+    state: State,
+}
+
+enum State {
+    Open,
+    /// Said once. A zip that is given up is still written to its end, which goes nowhere.
+    Closed,
+}
+
+impl Write for Outlet {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.piece.extend_from_slice(bytes);
+        if self.piece.len() >= PIECE {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE));
+        match self.state {
+            State::Closed => Ok(()),
+            State::Open if piece.is_empty() => Ok(()),
+            State::Open => self.sender.blocking_send(Ok(piece.into())).map_err(|_| {
+                self.state = State::Closed;
+                io::ErrorKind::BrokenPipe.into()
+            }),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The files of one agent of the caller's own user: `/v1/{agent}/…`, and uploads to `/v1/files/{agent}/upload`.
+//!
+//! Paths are checked by their spelling here and by the kernel later; an answer repeats them as they were given.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, Method};
+use axum::response::{IntoResponse, Response};
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Serialize, Serializer};
+use service::{Address, AgentPath, Download, Edit, Lines, Principal, Text};
+use utoipa::{IntoParams, ToSchema};
+
+use super::envelope::{Envelope, success};
+use super::upload::{SETTING, receive};
+use crate::http::Door;
+use crate::http::archive_answer::send_archive;
+use crate::http::body::{Named, Words, read_json_within, shape};
+use crate::http::file_answer::send_file;
+use crate::http::problem::Problem;
+
+/// Whose agent it is.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UserWord {
+    /// For an owner or operator: whose agent; `default` unless said
+    user: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PathWords {
+    /// `files`, `skills`, or something beneath
+    path: String,
+    /// For an owner or operator: whose agent; `default` unless said
+    user: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ContentWords {
+    /// A file beneath `files` or `skills`
+    path: String,
+    /// The first line, from 1
+    offset: Option<u64>,
+    /// How many lines
+    limit: Option<u64>,
+    /// For an owner or operator: whose agent; `default` unless said
+    user: Option<String>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewContent {
+    file_path: String,
+    content: String,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewEdit {
+    file_path: String,
+    old_string: String,
+    new_string: String,
+    /// 1 unless said
+    expected_replacements: Option<u64>,
+}
+
+/// A multipart form.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "it describes a form that is read piece by piece")]
+pub(crate) struct FileForm {
+    /// A file, of whose name only the last part counts
+    #[schema(value_type = String, format = Binary)]
+    file: Vec<u8>,
+}
+
+/// The text of a file, whole or a page of it.
+#[derive(Debug, ToSchema)]
+#[schema(as = FileContent)]
+#[expect(dead_code, reason = "it describes what is written from the text itself")]
+pub(crate) struct ContentForm {
+    content: String,
+    lines: Vec<String>,
+}
+
+/// The same, as it is written: the lines are parts of the one text.
+#[derive(Debug)]
+pub(crate) struct Content(Text);
+
+impl Serialize for Content {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        struct Parts<'a>(&'a Text);
+        impl Serialize for Parts<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_seq(self.0.lines())
+            }
+        }
+        let mut content = serializer.serialize_struct("Content", 2)?;
+        content.serialize_field("content", self.0.content())?;
+        content.serialize_field("lines", &Parts(&self.0))?;
+        content.end()
+    }
+}
+
+fn parse(path: &str) -> Result<AgentPath, Problem> {
+    Ok(AgentPath::parse(path).map_err(service::Error::from)?)
+}
+
+/// The largest body of the routes that bring a file's content.
+pub(super) fn largest(door: &Door) -> usize {
+    usize::try_from(door.service.upload_max_bytes()).unwrap_or(usize::MAX)
+}
+
+#[utoipa::path(post, path = "/v1/files/{agent}/upload", tag = "files", params(("agent" = String, Path), UserWord),
+    request_body(content = FileForm, content_type = "multipart/form-data"),
+    responses((status = 200, description = "where the file is", body = Envelope<String>)))]
+pub(crate) async fn upload(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(agent): Named<String>,
+    Words(UserWord { user }): Words<UserWord>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Envelope<String>>, Problem> {
+    let mut upload = door.service.begin_upload(&principal, &Address { user, agent }).await?;
+    let received = receive(&headers, body, door.service.upload_max_bytes(), &mut upload).await?;
+    let place = door.service.finish_upload(upload, &received.file_name).await?;
+    Ok(success(format!("File uploaded successfully: {place}")))
+}
+
+#[utoipa::path(get, path = "/v1/{agent}/files", tag = "files", params(("agent" = String, Path), PathWords),
+    responses((status = 200, description = "every file beneath a directory", body = Envelope<Vec<String>>)))]
+pub(crate) async fn list(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(agent): Named<String>,
+    Words(PathWords { path, user }): Words<PathWords>,
+) -> Result<Json<Envelope<Vec<String>>>, Problem> {
+    let listing = door.service.list_files(&principal, &Address { user, agent }, parse(&path)?).await?;
+    Ok(success(listing.whole()))
+}
+
+#[utoipa::path(get, path = "/v1/{agent}/content", tag = "files", params(("agent" = String, Path), ContentWords),
+    responses((status = 200, description = "a file's text, or a page of it", body = Envelope<ContentForm>)))]
+pub(crate) async fn content(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(agent): Named<String>,
+    Words(ContentWords { path, offset, limit, user }): Words<ContentWords>,
+) -> Result<Response, Problem> {
+    let lines = Lines::page(offset, limit).map_err(service::Error::from)?;
+    let text = door.service.read_file(&principal, &Address { user, agent }, &parse(&path)?, lines).await?;
+    // Megabytes take a while to become JSON.
+    Ok(tokio::task::block_in_place(|| success(Content(text)).into_response()))
+}
+
+#[utoipa::path(post, path = "/v1/{agent}/write", tag = "files", params(("agent" = String, Path), UserWord),
+    request_body = NewContent,
+    responses((status = 200, description = "it is written", body = Envelope<String>)))]
+pub(crate) async fn write(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(agent): Named<String>,
+    Words(UserWord { user }): Words<UserWord>,
+    body: Body,
+) -> Result<Json<Envelope<String>>, Problem> {
+    let new: NewContent = shape(read_json_within(body, largest(&door), SETTING).await?)?;
+    let address = Address { user, agent };
+    door.service.write_file(&principal, &address, &parse(&new.file_path)?, &new.content).await?;
+    Ok(success(format!("Successfully created or overwritten file: {}", new.file_path)))
+}
+
+#[utoipa::path(post, path = "/v1/{agent}/edit", tag = "files", params(("agent" = String, Path), UserWord),
+    request_body = NewEdit,
+    responses((status = 200, description = "it is edited", body = Envelope<String>)))]
+pub(crate) async fn edit(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(agent): Named<String>,
+    Words(UserWord { user }): Words<UserWord>,
+    body: Body,
+) -> Result<Json<Envelope<String>>, Problem> {
+    let new: NewEdit = shape(read_json_within(body, largest(&door), SETTING).await?)?;
+    let expected = new.expected_replacements.unwrap_or(1);
+    let edit = Edit { old: new.old_string, new: new.new_string, expected };
+    door.service.edit_file(&principal, &Address { user, agent }, &parse(&new.file_path)?, &edit).await?;
+    Ok(success(format!("Successfully edited file: {}", new.file_path)))
+}
+
+#[utoipa::path(delete, path = "/v1/{agent}/delete", tag = "files", params(("agent" = String, Path), PathWords),
+    responses((status = 200, description = "it is deleted", body = Envelope<String>)))]
+pub(crate) async fn delete(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(agent): Named<String>,
+    Words(PathWords { path, user }): Words<PathWords>,
+) -> Result<Json<Envelope<String>>, Problem> {
+    door.service.delete_path(&principal, &Address { user, agent }, &parse(&path)?).await?;
+    Ok(success(format!("Successfully deleted path: {path}")))
+}
+
+#[utoipa::path(get, path = "/v1/{agent}/download", tag = "files",
+    params(
+        ("agent" = String, Path),
+        PathWords,
+        ("Range" = Option<String>, Header, description = "one part of a file, as `bytes=0-99`, `bytes=100-` or `bytes=-100`"),
+        ("If-Range" = Option<String>, Header, description = "the ETag of what is there already; everything if it is another"),
+    ),
+    responses(
+        (status = 200, description = "a file's bytes, or a directory as a zip", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 206, description = "the part of them that was asked for", content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 416, description = "the part lies outside of the file"),
+    ))]
+pub(crate) async fn download(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(agent): Named<String>,
+    Words(PathWords { path, user }): Words<PathWords>,
+    method: Method,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let long = door.long_answers.begin(&principal)?;
+    match door.service.download(&principal, &Address { user, agent }, parse(&path)?).await? {
+        Download::File { file, size } => send_file(file, size, &method, &headers, long),
+        Download::Directory(archive) => Ok(send_archive(archive, &method, long)),
+    }
+}

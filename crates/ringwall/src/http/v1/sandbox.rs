@@ -1,0 +1,136 @@
+//! The general sandbox of one agent of a named user, `/v1/sandbox/{user}/{agent}/…`: the same `files/` as everywhere, with
+//! paths relative to it and lines by range.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize, Serializer};
+use service::{Address, AgentPath, Lines, Principal, Text};
+use utoipa::{IntoParams, ToSchema};
+
+use super::envelope::{Envelope, success};
+use super::files::largest;
+use super::upload::SETTING;
+use crate::http::Door;
+use crate::http::body::{Named, Words, read_text_within};
+use crate::http::problem::Problem;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RangeWords {
+    /// Relative to the sandbox or the skill
+    pub(super) path: String,
+    /// The first line, from 1
+    pub(super) start: Option<u64>,
+    /// The last line, included
+    pub(super) end: Option<u64>,
+}
+
+impl RangeWords {
+    /// The lines that are meant, unless all are.
+    pub(super) fn lines(&self) -> Result<Option<Lines>, Problem> {
+        match (self.start, self.end) {
+            (None, None) => Ok(None),
+            (start, end) => Ok(Some(Lines::range(start, end).map_err(service::Error::from)?)),
+        }
+    }
+}
+
+/// The text of a file, or a list of lines where a range was asked for.
+#[derive(Debug, ToSchema)]
+#[schema(as = RangeContent)]
+#[expect(dead_code, reason = "it describes what is written from the text itself")]
+pub(crate) struct RangeForm {
+    /// A string; with a range a list of strings
+    #[schema(value_type = Value)]
+    content: String,
+}
+
+/// The same, as it is written.
+#[derive(Debug, Serialize)]
+pub(super) struct Ranged {
+    content: Part,
+}
+
+#[derive(Debug)]
+enum Part {
+    Whole(Text),
+    Lines(Text),
+}
+
+impl Serialize for Part {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Part::Whole(text) => serializer.serialize_str(text.content()),
+            Part::Lines(text) => serializer.collect_seq(text.lines()),
+        }
+    }
+}
+
+/// The answer to a question for some lines, or for all.
+pub(super) fn ranged(text: Text, lines: Option<Lines>) -> Response {
+    let content = if lines.is_some() { Part::Lines(text) } else { Part::Whole(text) };
+    // Megabytes take a while to become JSON.
+    tokio::task::block_in_place(|| success(Ranged { content }).into_response())
+}
+
+/// Reads a file by range, wherever it is.
+pub(super) async fn read_range(
+    door: &Door,
+    principal: &Principal,
+    address: &Address,
+    path: &AgentPath,
+    words: &RangeWords,
+) -> Result<Response, Problem> {
+    let lines = words.lines()?;
+    let text = door.service.read_file(principal, address, path, lines.unwrap_or(Lines::ALL)).await?;
+    Ok(ranged(text, lines))
+}
+
+fn parse(path: &str) -> Result<AgentPath, Problem> {
+    Ok(AgentPath::in_files(path).map_err(service::Error::from)?)
+}
+
+#[utoipa::path(put, path = "/v1/sandbox/{user}/{agent}/edit", tag = "sandbox",
+    params(("user" = String, Path), ("agent" = String, Path), RangeWords),
+    request_body(content = String, content_type = "text/plain"),
+    responses((status = 200, description = "it is written", body = Envelope<String>)))]
+pub(crate) async fn edit(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named((user, agent)): Named<(String, String)>,
+    Words(words): Words<RangeWords>,
+    body: Body,
+) -> Result<Json<Envelope<&'static str>>, Problem> {
+    let address = Address { user: Some(user), agent };
+    let (path, lines) = (parse(&words.path)?, words.lines()?);
+    let text = read_text_within(body, largest(&door), SETTING).await?;
+    door.service.replace_lines(&principal, &address, &path, lines, &text).await?;
+    Ok(success("Sandbox file updated successfully."))
+}
+
+#[utoipa::path(get, path = "/v1/sandbox/{user}/{agent}/files", tag = "sandbox",
+    params(("user" = String, Path), ("agent" = String, Path)),
+    responses((status = 200, description = "every file of the sandbox", body = Envelope<Vec<String>>)))]
+pub(crate) async fn files(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named((user, agent)): Named<(String, String)>,
+) -> Result<Json<Envelope<Vec<String>>>, Problem> {
+    let address = Address { user: Some(user), agent };
+    Ok(success(door.service.list_files(&principal, &address, parse("")?).await?.relative()))
+}
+
+#[utoipa::path(get, path = "/v1/sandbox/{user}/{agent}/content", tag = "sandbox",
+    params(("user" = String, Path), ("agent" = String, Path), RangeWords),
+    responses((status = 200, description = "a file's text, or some of its lines", body = Envelope<RangeForm>)))]
+pub(crate) async fn content(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named((user, agent)): Named<(String, String)>,
+    Words(words): Words<RangeWords>,
+) -> Result<Response, Problem> {
+    let address = Address { user: Some(user), agent };
+    read_range(&door, &principal, &address, &parse(&words.path)?, &words).await
+}

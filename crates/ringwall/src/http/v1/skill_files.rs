@@ -1,0 +1,63 @@
+//! The files of one skill of an agent of a named user, `/v1/skills/{user}/{agent}/{skill}/…`: paths relative to the skill,
+//! lines by range. What is written is the user's own, also where the skill is shared.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::response::Response;
+use service::{Address, AgentPath, Principal};
+
+use super::envelope::{Envelope, success};
+use super::files::largest;
+use super::sandbox::{RangeForm, RangeWords, read_range};
+use super::upload::SETTING;
+use crate::http::Door;
+use crate::http::body::{Named, Words, read_text_within};
+use crate::http::problem::Problem;
+
+fn parse(skill: &str, path: &str) -> Result<AgentPath, Problem> {
+    Ok(AgentPath::in_skill(skill, path).map_err(service::Error::from)?)
+}
+
+#[utoipa::path(get, path = "/v1/skills/{user}/{agent}/{skill}/files", tag = "skill files",
+    params(("user" = String, Path), ("agent" = String, Path), ("skill" = String, Path)),
+    responses((status = 200, description = "every file of the skill, shared ones too", body = Envelope<Vec<String>>)))]
+pub(crate) async fn list(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named((user, agent, skill)): Named<(String, String, String)>,
+) -> Result<Json<Envelope<Vec<String>>>, Problem> {
+    let address = Address { user: Some(user), agent };
+    Ok(success(door.service.list_skill_files(&principal, &address, &skill).await?.relative()))
+}
+
+#[utoipa::path(get, path = "/v1/skills/{user}/{agent}/{skill}/content", tag = "skill files",
+    params(("user" = String, Path), ("agent" = String, Path), ("skill" = String, Path), RangeWords),
+    responses((status = 200, description = "a file's text, or some of its lines", body = Envelope<RangeForm>)))]
+pub(crate) async fn content(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named((user, agent, skill)): Named<(String, String, String)>,
+    Words(words): Words<RangeWords>,
+) -> Result<Response, Problem> {
+    let address = Address { user: Some(user), agent };
+    read_range(&door, &principal, &address, &parse(&skill, &words.path)?, &words).await
+}
+
+#[utoipa::path(put, path = "/v1/skills/{user}/{agent}/{skill}/edit", tag = "skill files",
+    params(("user" = String, Path), ("agent" = String, Path), ("skill" = String, Path), RangeWords),
+    request_body(content = String, content_type = "text/plain"),
+    responses((status = 200, description = "it is written", body = Envelope<String>)))]
+pub(crate) async fn edit(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named((user, agent, skill)): Named<(String, String, String)>,
+    Words(words): Words<RangeWords>,
+    body: Body,
+) -> Result<Json<Envelope<&'static str>>, Problem> {
+    let address = Address { user: Some(user), agent };
+    let (path, lines) = (parse(&skill, &words.path)?, words.lines()?);
+    let text = read_text_within(body, largest(&door), SETTING).await?;
+    door.service.replace_skill_lines(&principal, &address, &skill, &path, lines, &text).await?;
+    Ok(success("Skill file updated successfully."))
+}

@@ -1,0 +1,181 @@
+//! A multipart body with one file, taken in as it comes: its bytes go on to whoever keeps them, nothing is gathered.
+//!
+//! How large it may be and how slowly it may come are bounded. Other fields are small texts.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::http::{HeaderMap, StatusCode, header};
+use multer::{Constraints, Field, Multipart, SizeLimit};
+use tokio::time::timeout;
+
+use crate::http::body::too_large;
+use crate::http::problem::Problem;
+
+pub(crate) const SETTING: &str = "files.upload_max_mb";
+
+/// Between two pieces.
+const SILENCE: Duration = Duration::from_secs(30);
+/// After this long, so many bytes a second are expected on average.
+const GRACE: Duration = Duration::from_secs(60);
+const SLOWEST: u64 = 16 << 10;
+/// What a body may have beside the file.
+const AROUND: u64 = 64 << 10;
+const LONGEST_TEXT: usize = 1024;
+const FILE: &str = "file";
+const SCOPE: &str = "scope";
+
+/// What came beside the file's bytes.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) file_name: String,
+    /// Of the other fields the one that somebody asks for.
+    pub(crate) scope: Option<String>,
+}
+
+/// Takes a whole body in.
+pub(crate) async fn receive(
+    headers: &HeaderMap,
+    body: Body,
+    largest: u64,
+    into: &mut impl Write,
+) -> Result<Received, Problem> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let boundary = multer::parse_boundary(kind)
+        .map_err(|_| Problem::invalid("The body must be multipart/form-data with a file in the field 'file'."))?;
+    // Refused before any of it is read when its sender says how much there is.
+    if axum::body::HttpBody::size_hint(&body).lower() > largest + AROUND {
+        return Err(too_large(largest, SETTING));
+    }
+    let limits = SizeLimit::new().whole_stream(largest + AROUND).for_field(FILE, largest);
+    let constraints = Constraints::new().size_limit(limits);
+    let mut parts = Multipart::with_constraints(body.into_data_stream(), boundary, constraints);
+    let mut pace = Pace { begun: Instant::now(), bytes: 0 };
+    let (mut file_name, mut scope) = (None, None);
+    while let Some(mut field) = pace.next_field(&mut parts, largest).await? {
+        match field.name() {
+            Some(FILE) if file_name.is_some() => return Err(Problem::invalid("The field 'file' is given twice.")),
+            Some(FILE) => {
+                file_name = Some(field.file_name().unwrap_or_default().to_owned());
+                while let Some(piece) = pace.chunk(&mut field, largest).await? {
+                    tokio::task::block_in_place(|| into.write_all(&piece)).map_err(unwritten)?;
+                }
+            }
+            name => {
+                let is_scope = name == Some(SCOPE);
+                let mut bytes = Vec::new();
+                while let Some(piece) = pace.chunk(&mut field, largest).await? {
+                    bytes.extend_from_slice(&piece);
+                    if bytes.len() > LONGEST_TEXT {
+                        return Err(Problem::invalid(format!("A field has more than {LONGEST_TEXT} bytes.")));
+                    }
+                }
+                let text = String::from_utf8(bytes).map_err(|_| Problem::invalid("A field is not UTF-8."))?;
+                if is_scope && scope.replace(text).is_some() {
+                    return Err(Problem::invalid("The field 'scope' is given twice."));
+                }
+            }
+        }
+    }
+    let file_name = file_name.ok_or_else(|| Problem::invalid("Missing parameter: the field 'file'."))?;
+    Ok(Received { file_name, scope })
+}
+
+/// How fast it comes.
+struct Pace {
+    begun: Instant,
+    bytes: u64,
+}
+
+impl Pace {
+    async fn next_field<'a>(&self, parts: &mut Multipart<'a>, largest: u64) -> Result<Option<Field<'a>>, Problem> {
+        match timeout(SILENCE, parts.next_field()).await {
+            Ok(Ok(field)) => Ok(field),
+            Ok(Err(error)) => Err(explain(&error, largest)),
+            Err(_) => Err(too_slow()),
+        }
+    }
+
+    async fn chunk(&mut self, field: &mut Field<'_>, largest: u64) -> Result<Option<axum::body::Bytes>, Problem> {
+        let piece = match timeout(SILENCE, field.chunk()).await {
+            Ok(Ok(piece)) => piece,
+            Ok(Err(error)) => return Err(explain(&error, largest)),
+            Err(_) => return Err(too_slow()),
+        };
+        self.bytes += piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        let took = self.begun.elapsed();
+        if took > GRACE && self.bytes / took.as_secs().max(1) < SLOWEST {
+            return Err(too_slow());
+        }
+        Ok(piece)
+    }
+}
+
+fn explain(error: &multer::Error, largest: u64) -> Problem {
+    match error {
+        multer::Error::FieldSizeExceeded { .. } | multer::Error::StreamSizeExceeded { .. } => {
+            too_large(largest, SETTING)
+        }
+        // A body that broke off says how in words that may be anybody's; what the form lacks is multer's to say.
+        multer::Error::StreamReadFailed(_) => Problem::invalid("The body could not be read to its end."),
+        other => Problem::invalid(format!("The body is not a multipart form: {other}")),
+    }
+}
+
+/// The disk's fault, or its being full: the log learns which.
+fn unwritten(error: io::Error) -> Problem {
+    tracing::error!(%error, "could not write an upload");
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", "The upload could not be written. Please try again.")
+}
+
+fn too_slow() -> Problem {
+    Problem::new(StatusCode::REQUEST_TIMEOUT, "BODY_TIMEOUT", "The body came too slowly.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn received(body: &str, largest: u64) -> Result<(Vec<u8>, String, Option<String>), StatusCode> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, "multipart/form-data; boundary=X".parse().unwrap());
+        let mut bytes = Vec::new();
+        let body = Body::from(body.replace('\n', "\r\n"));
+        let received = receive(&headers, body, largest, &mut bytes).await;
+        let Received { file_name, scope } = received.map_err(|problem| problem.status())?;
+        Ok((bytes, file_name, scope))
+    }
+
+    fn part(name: &str, file_name: Option<&str>, content: &str) -> String {
+        let file = file_name.map(|name| format!("; filename=\"{name}\"")).unwrap_or_default();
+        format!("--X\nContent-Disposition: form-data; name=\"{name}\"{file}\n\n{content}\n")
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_file_and_texts_are_taken_in() {
+        let body = part("scope", None, "baseline") + &part("file", Some("a/b.zip"), "12345") + "--X--\n";
+        let (bytes, name, scope) = received(&body, 5).await.unwrap();
+        assert_eq!((bytes.as_slice(), name.as_str()), (b"12345".as_slice(), "a/b.zip"));
+        assert_eq!(scope.as_deref(), Some("baseline"));
+        assert_eq!(received(&body, 4).await.unwrap_err(), StatusCode::PAYLOAD_TOO_LARGE);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_no_form_with_a_file_is_refused() {
+        let file = part("file", Some("a"), "1");
+        for body in [
+            String::new(),
+            "nothing".to_owned(),
+            file.clone(),
+            part("other", None, "1") + "--X--\n",
+            file.clone() + &file + "--X--\n",
+            part("scope", None, "a") + &part("scope", None, "a") + &file + "--X--\n",
+            part("text", None, &"x".repeat(LONGEST_TEXT + 1)) + &file + "--X--\n",
+        ] {
+            assert_eq!(received(&body, 100).await.unwrap_err(), StatusCode::BAD_REQUEST, "{body}");
+        }
+        let plain = receive(&HeaderMap::new(), Body::from("x"), 100, &mut Vec::new()).await.unwrap_err();
+        assert_eq!(plain.status(), StatusCode::BAD_REQUEST);
+    }
+}

@@ -1,0 +1,19 @@
+//! The files and skills of an agent: whose they are, who may use them at the same time, and what is said when not.
+//!
+//! Every use case opens the agent ([`Address`] and a principal, `open`), takes its lock (`locks`), and lets `workspace` do
+//! the work. Errors carry the words of the contract (`problem`).
+
+mod locks;
+mod open;
+mod problem;
+
+mod files;
+mod skills;
+mod upload;
+
+pub use files::Edit;
+pub(crate) use locks::Locks;
+pub use open::Address;
+pub use problem::{AgentProblem, ProblemKind};
+pub use skills::{SkillLayer, SkillUpload};
+pub use upload::Upload;

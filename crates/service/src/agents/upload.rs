@@ -1,0 +1,77 @@
+//! A file that arrives: written beside as its bytes come, and given its name when all of them are there.
+//!
+//! No lock is held while somebody sends slowly. Whatever goes wrong before the end leaves nothing.
+
+use std::io::{self, Write};
+
+use workspace::{AgentPath, StagedFile};
+
+use crate::error::Error;
+use crate::principal::Principal;
+use crate::service::Service;
+
+use super::open::{Address, Agent};
+use super::problem::ProblemKind;
+
+#[derive(Debug)]
+pub struct Upload {
+    agent: Agent,
+    staged: StagedFile,
+}
+
+impl Service {
+    pub async fn begin_upload(&self, by: &Principal, address: &Address) -> Result<Upload, Error> {
+        let agent = self.open_agent(by, address).await?;
+        let staged = Self::blocking(|| Ok(agent.tree.workspace().stage()?)).await?;
+        Ok(Upload { agent, staged })
+    }
+
+    /// Gives the file its name in `files/`, of which only the last part counts. Where it is then.
+    pub async fn finish_upload(&self, upload: Upload, file_name: &str) -> Result<String, Error> {
+        let path = place(file_name)?;
+        let Upload { agent, staged } = upload;
+        let _writing = self.inner.agent_locks.write(&agent.user, &agent.agent).await?;
+        Self::blocking(|| Ok(agent.tree.place(staged, &path)?)).await?;
+        Ok(path.plain())
+    }
+}
+
+impl Write for Upload {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.staged.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.staged.flush()
+    }
+}
+
+fn place(file_name: &str) -> Result<AgentPath, Error> {
+    let name = file_name.rsplit(['/', '\\']).next().unwrap_or_default();
+    if matches!(name, "" | "." | "..") {
+        return Err(Error::agent(ProblemKind::Invalid, "The uploaded file has no name."));
+    }
+    Ok(AgentPath::parse(&format!("files/{name}"))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_part_of_a_name_counts() {
+        for (given, expected) in [
+            ("a.txt", "files/a.txt"),
+            ("../../etc/passwd", "files/passwd"),
+            ("C:\\Users\\x\\报告.pdf", "files/报告.pdf"),
+            ("/a\\b", "files/b"),
+            ("a..b", "files/a..b"),
+            ("SKILL.md", "files/SKILL.md"),
+        ] {
+            assert_eq!(place(given).unwrap().plain(), expected);
+        }
+        for given in ["", ".", "..", "a/", "a/..", "a\\", "a\0b", &"n".repeat(256)] {
+            assert_eq!(place(given).unwrap_err().code(), "INVALID_ARGUMENT", "{given:?}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Copying files of a baseline for a workspace: made where no box can reach, whole, and the workspace's own.
+//!
+//! Where the file system can share blocks between files, a copy takes no room until it is changed.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::Mode;
+use rustix::io::Errno;
+
+use crate::baselines::snapshot::{BaselineFile, Version};
+use crate::beneath::{self, PRIVATE_DIRECTORY};
+use crate::erase::erase;
+use crate::error::Error;
+use crate::exec_id::random_digits;
+use crate::project::READABLE_DIRECTORY;
+use crate::relative_path::RelativePath;
+use crate::skills::UNFINISHED;
+use crate::workspaces::{Owner, Workspace};
+
+/// A directory among the staged in which copies are made and looked at. It goes when this does.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    workspace: Workspace,
+    name: String,
+    pub(crate) place: OwnedFd,
+    count: u64,
+}
+
+impl Desk {
+    pub(crate) fn new(workspace: &Workspace) -> Result<Self, Error> {
+        let name = format!("{UNFINISHED}{}", random_digits()?);
+        let place = beneath::ensure_directory(workspace.staging(), &name, PRIVATE_DIRECTORY);
+        let place = place.map_err(|errno| Error::Stage(errno.into()))?;
+        Ok(Self { workspace: workspace.clone(), name, place, count: 0 })
+    }
+
+    /// A name on the desk that nothing has.
+    pub(crate) fn free_name(&mut self) -> String {
+        self.count += 1;
+        self.count.to_string()
+    }
+
+    /// Makes a copy on the desk, and says its name.
+    pub(crate) fn copy(&mut self, version: &Version, path: &RelativePath, file: &BaselineFile) -> io::Result<String> {
+        let name = self.free_name();
+        let target = beneath::create_file(&self.place, name.as_str())?;
+        copy(version, path, file, target, self.workspace.owner())?;
+        Ok(name)
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        // What cannot be removed now is swept when the server starts again.
+        let _ = erase(self.workspace.staging(), &self.name);
+    }
+}
+
+/// Puts what a version has into a directory that nobody else can reach, as far as it is not there already.
+pub(crate) fn complete(version: &Version, into: &OwnedFd, owner: Owner) -> io::Result<()> {
+    for (path, file) in &version.files {
+        let (parent, name) = path.split();
+        let parent = match parent {
+            None => into.try_clone()?,
+            Some(parent) => match ensure_parents(into, parent, owner) {
+                Err(Errno::NOTDIR | Errno::LOOP) => continue,
+                outcome => outcome?,
+            },
+        };
+        match beneath::create_file(&parent, name) {
+            Err(Errno::EXIST | Errno::ISDIR) => {}
+            outcome => copy(version, path, file, outcome?, owner)?,
+        }
+    }
+    Ok(())
+}
+
+/// The directory at a path, its missing parts made and given to the owner.
+pub(crate) fn ensure_parents(top: &OwnedFd, path: &str, owner: Owner) -> rustix::io::Result<OwnedFd> {
+    let mut handle: Option<OwnedFd> = None;
+    for name in path.split('/') {
+        let parent = handle.as_ref().unwrap_or(top);
+        handle = Some(match beneath::open_directory(parent, name) {
+            Err(Errno::NOENT) => {
+                let made = beneath::ensure_directory(parent, name, READABLE_DIRECTORY)?;
+                if owner != Owner::server() {
+                    beneath::give(&made, owner.uid, owner.gid)?;
+                }
+                made
+            }
+            outcome => outcome?,
+        });
+    }
+    handle.ok_or(Errno::INVAL)
+}
+
+fn copy(version: &Version, path: &RelativePath, file: &BaselineFile, mut target: File, owner: Owner) -> io::Result<()> {
+    let (mut source, _) = beneath::open_regular(&version.directory, path.as_str())?.ok_or(Errno::INVAL)?;
+    // Not every file system can, and those that can do not for every pair of files.
+    if rustix::fs::ioctl_ficlone(&target, &source).is_err() {
+        io::copy(&mut source, &mut target)?;
+    }
+    rustix::fs::fchmod(&target, Mode::from_raw_mode(file.mode))?;
+    if owner != Owner::server() {
+        beneath::give(&target, owner.uid, owner.gid)?;
+    }
+    Ok(())
+}

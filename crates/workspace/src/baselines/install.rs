@@ -1,0 +1,54 @@
+//! A user's own skills and their baselines: an upload covers a baseline's files and lets the others show; a deletion hides
+//! the baseline from this user alone.
+
+use crate::baselines::checkout::complete;
+use crate::baselines::index::{Index, IndexedFile, IndexedSkill, Presence, State};
+use crate::baselines::snapshot::Version;
+use crate::baselines::store::Baselines;
+use crate::beneath;
+use crate::error::Error;
+use crate::name::AgentId;
+use crate::skills::{DeletedSkill, SkillName, StagedSkills};
+use crate::tree::Tree;
+
+impl Baselines {
+    /// Swaps an upload in, with what the baselines of the same skills have and it has not. Whatever the user had changed or
+    /// deleted in these skills before is replaced.
+    pub fn install(&self, agent: &AgentId, upload: &StagedSkills) -> Result<(), Error> {
+        let snapshot = self.snapshot(agent)?;
+        let workspace = upload.tree().workspace();
+        let covered: Vec<(&SkillName, &Version)> =
+            upload.names().filter_map(|skill| Some((skill, snapshot.skills.get(skill)?.as_ref()))).collect();
+        for (skill, version) in &covered {
+            let into = beneath::open_directory(&upload.staged.new, skill.as_str()).map_err(std::io::Error::from);
+            into.and_then(|into| complete(version, &into, workspace.owner()))
+                .map_err(|source| Error::Baseline { doing: "lay an upload over its", source })?;
+        }
+        upload.install()?;
+        if covered.is_empty() {
+            return Ok(());
+        }
+        let mut index = Index::load(workspace)?;
+        index.skills.extend(covered.into_iter().map(|(skill, version)| (skill.clone(), in_step(version))));
+        index.save(workspace)
+    }
+
+    /// Deletes a skill, which no version of its baseline brings back to this user.
+    pub fn delete(&self, agent: &AgentId, tree: &Tree, skill: &SkillName) -> Result<DeletedSkill, Error> {
+        let deleted = tree.delete_skill(skill)?;
+        if self.snapshot(agent)?.generation > 0 {
+            let mut index = Index::load(tree.workspace())?;
+            if let Some(indexed) = index.skills.get_mut(skill) {
+                indexed.presence = Presence::Deleted;
+                index.save(tree.workspace())?;
+            }
+        }
+        Ok(deleted)
+    }
+}
+
+fn in_step(version: &Version) -> IndexedSkill {
+    let settled = |blob| IndexedFile { known: vec![blob], state: State::Settled };
+    let files = version.files.iter().map(|(path, file)| (path.clone(), settled(file.blob.clone())));
+    IndexedSkill { version: version.number, presence: Presence::Wanted, files: files.collect() }
+}

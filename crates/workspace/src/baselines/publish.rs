@@ -1,0 +1,103 @@
+//! Making uploaded skills an agent's baselines: all of an upload or none, also when the server is killed.
+//!
+//! Each skill gets a directory of a number that was never used, beside the versions before it; nobody sees it there. Then
+//! one rename replaces the file that says which versions count.
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, PoisonError};
+
+use rustix::fs::{FileType, RenameFlags};
+use serde::Serialize;
+
+use crate::baselines::blob::Blob;
+use crate::baselines::snapshot::{BaselineFile, Current, Files, Snapshot, Version};
+use crate::baselines::store::Baselines;
+use crate::beneath::{self, PRIVATE_DIRECTORY};
+use crate::erase::erase;
+use crate::error::Error;
+use crate::exec_id::random_digits;
+use crate::listing::Walk;
+use crate::name::AgentId;
+use crate::relative_path::RelativePath;
+use crate::skills::{SkillName, Staged, UNFINISHED};
+
+impl Baselines {
+    pub(crate) fn publish(&self, agent: &AgentId, staged: &Staged) -> Result<(), Error> {
+        let fail = |source| Error::Baseline { doing: "keep an upload as", source };
+        let described = staged.skills.iter().map(|skill| Ok((skill, describe(&staged.new, skill)?)));
+        let described = described.collect::<std::io::Result<Vec<_>>>().map_err(fail)?;
+        let shared = self.shared(agent)?;
+        let publishing = shared.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.snapshot(agent)?;
+        let mut after = Snapshot { generation: before.generation + 1, skills: before.skills.clone() };
+        for (skill, files) in described {
+            let number = before.skills.get(skill).map_or(1, |version| version.number + 1);
+            let version = self.place(agent, skill, number, files, &staged.new).map_err(fail)?;
+            after.skills.insert(skill.clone(), Arc::new(version));
+        }
+        let skills = after.skills.iter().map(|(skill, version)| (skill.clone(), version.number)).collect();
+        let current = Current { generation: after.generation, skills };
+        self.write(&self.current, &format!("{agent}.json"), &current).map_err(fail)?;
+        *shared.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(after);
+        drop(publishing);
+        for skill in &staged.skills {
+            if let Some(version) = before.skills.get(skill) {
+                self.retire(agent, skill, version);
+            }
+        }
+        drop(before);
+        self.remove_retired();
+        Ok(())
+    }
+
+    /// Moves the staged files of a skill to their place. What an upload that failed left there was never anybody's.
+    fn place(
+        &self,
+        agent: &AgentId,
+        skill: &SkillName,
+        number: u64,
+        files: Files,
+        new: &OwnedFd,
+    ) -> std::io::Result<Version> {
+        let holder = beneath::ensure_directory(&self.root, agent.as_str(), PRIVATE_DIRECTORY)?;
+        let place = beneath::ensure_directory(&holder, skill.as_str(), PRIVATE_DIRECTORY)?;
+        let name = number.to_string();
+        erase(&place, &name)?;
+        self.write(&place, &format!("{name}.json"), &files)?;
+        rustix::fs::renameat_with(new, skill.as_str(), &place, name.as_str(), RenameFlags::NOREPLACE)?;
+        let directory = beneath::open_directory(&place, name.as_str())?;
+        Ok(Version { number, directory, files })
+    }
+
+    fn write(&self, directory: &OwnedFd, name: &str, document: &impl Serialize) -> std::io::Result<()> {
+        let digits = random_digits().map_err(std::io::Error::other)?;
+        let staged = format!("{UNFINISHED}{digits}");
+        let mut file = beneath::create_file(&self.staging, staged.as_str())?;
+        file.write_all(&serde_json::to_vec(document)?)?;
+        Ok(rustix::fs::renameat(&self.staging, staged.as_str(), directory, name)?)
+    }
+}
+
+/// The sizes and digests of an unpacked skill's files.
+fn describe(new: &OwnedFd, skill: &SkillName) -> std::io::Result<Files> {
+    let top = beneath::open_directory(new, skill.as_str())?;
+    let mut files = Files::new();
+    let mut walk = Walk::new(usize::MAX);
+    walk.enter(&top, b"")?;
+    while let Some(entry) = walk.next() {
+        let path = RelativePath::from_listing(&entry.path).map_err(std::io::Error::other)?;
+        match entry.kind {
+            FileType::Directory => {
+                walk.enter(beneath::open_directory(&top, path.as_str())?, &entry.path)?;
+            }
+            _ => {
+                let opened = beneath::open_regular(&top, path.as_str())?;
+                let (file, status) = opened.ok_or(std::io::ErrorKind::InvalidData)?;
+                let blob = Blob::of(&file, u64::MAX)?;
+                files.insert(path, BaselineFile { blob, mode: status.st_mode & 0o777 });
+            }
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,95 @@
+//! Removing versions that nobody needs any more: not the agent's current ones, and in no snapshot that is still held.
+
+use std::sync::{Arc, PoisonError, Weak};
+
+use rustix::fs::Dir;
+
+use crate::baselines::snapshot::{Current, Version};
+use crate::baselines::store::{Baselines, CURRENT};
+use crate::beneath;
+use crate::erase::erase;
+use crate::error::Error;
+use crate::name::AgentId;
+use crate::skills::SkillName;
+use crate::workspaces::STAGING;
+
+/// A version that another one has replaced.
+#[derive(Debug)]
+pub(crate) struct Retired {
+    place: String,
+    number: u64,
+    version: Weak<Version>,
+}
+
+impl Baselines {
+    pub(crate) fn retire(&self, agent: &AgentId, skill: &SkillName, version: &Arc<Version>) {
+        let place = format!("{agent}/{skill}");
+        let retired = Retired { place, number: version.number, version: Arc::downgrade(version) };
+        self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(retired);
+    }
+
+    /// Removes what nobody holds any more. What cannot be removed is swept when the server starts again.
+    pub(crate) fn remove_retired(&self) {
+        let mut free = Vec::new();
+        self.retired.lock().unwrap_or_else(PoisonError::into_inner).retain(|retired| {
+            let is_held = retired.version.strong_count() > 0;
+            if !is_held {
+                free.push((retired.place.clone(), retired.number));
+            }
+            is_held
+        });
+        for (place, number) in free {
+            if let Ok(directory) = beneath::open_directory(&self.root, place.as_str()) {
+                let _ = erase(&directory, &number.to_string());
+                let _ = erase(&directory, &format!("{number}.json"));
+            }
+        }
+    }
+
+    /// Removes everything that no agent's current file names. Meant for the server's start, when nobody holds anything.
+    pub(crate) fn sweep(&self) -> Result<(), Error> {
+        let sweep = || -> std::io::Result<()> {
+            for name in names(&self.staging)? {
+                erase(&self.staging, &name)?;
+            }
+            for agent in names(&self.root)? {
+                if agent != STAGING && agent != CURRENT {
+                    self.sweep_agent(&agent)?;
+                }
+            }
+            Ok(())
+        };
+        sweep().map_err(|source| Error::Baseline { doing: "remove what a crash left of", source })
+    }
+
+    fn sweep_agent(&self, name: &str) -> std::io::Result<()> {
+        // Not ours, and left alone.
+        let Ok(agent) = name.parse::<AgentId>() else { return Ok(()) };
+        let current = self.read_current(&agent)?.unwrap_or_default();
+        let holder = beneath::open_directory(&self.root, name)?;
+        for folder in names(&holder)? {
+            let place = beneath::open_directory(&holder, folder.as_str())?;
+            let kept = kept(&current, &folder);
+            for stray in names(&place)?.iter().filter(|name| !kept.contains(name)) {
+                erase(&place, stray)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn kept(current: &Current, folder: &str) -> Vec<String> {
+    let number = folder.parse::<SkillName>().ok().and_then(|skill| current.skills.get(&skill));
+    number.map(|number| vec![number.to_string(), format!("{number}.json")]).unwrap_or_default()
+}
+
+fn names(directory: &std::os::fd::OwnedFd) -> std::io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        match entry?.file_name().to_str() {
+            Ok("." | "..") | Err(_) => {}
+            Ok(name) => names.push(name.to_owned()),
+        }
+    }
+    Ok(names)
+}

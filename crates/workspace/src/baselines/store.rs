@@ -1,0 +1,135 @@
+//! Where baselines are kept, for all agents. Everything in it is the server's, and no box ever has a handle of it.
+
+use std::collections::HashMap;
+use std::fs::{DirBuilder, File};
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use serde::de::DeserializeOwned;
+
+use crate::baselines::retire::Retired;
+use crate::baselines::snapshot::{Current, Snapshot, Version};
+use crate::beneath::{self, PRIVATE_DIRECTORY};
+use crate::error::Error;
+use crate::name::AgentId;
+use crate::skills::{ArchiveLimits, SkillName, Staged, unnamed_file};
+use crate::workspaces::{Owner, STAGING};
+
+pub(crate) const CURRENT: &str = ".current";
+/// A million files of a version would not be more.
+const DOCUMENT_MAX: u64 = 512 * 1024 * 1024;
+
+/// The baselines of all agents.
+#[derive(Debug)]
+pub struct Baselines {
+    pub(crate) root: OwnedFd,
+    pub(crate) staging: OwnedFd,
+    pub(crate) current: OwnedFd,
+    agents: Mutex<HashMap<AgentId, Arc<Shared>>>,
+    /// Which generation a workspace is in step with, by its path.
+    synced: Mutex<HashMap<PathBuf, u64>>,
+    pub(crate) retired: Mutex<Vec<Retired>>,
+}
+
+/// What is shared by the users of one agent.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Held while an upload takes its place: one after the other.
+    pub(crate) publishing: Mutex<()>,
+    pub(crate) snapshot: RwLock<Arc<Snapshot>>,
+}
+
+impl Baselines {
+    /// Opens the directory, making it if it is missing, and removes what a crash left in it.
+    pub fn open(root: &Path) -> Result<Self, Error> {
+        let fail = |source| Error::Baseline { doing: "open the directory of", source };
+        DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY.as_raw_mode()).create(root).map_err(fail)?;
+        let fail = |errno: Errno| fail(errno.into());
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let handle = rustix::fs::open(root, flags, Mode::empty()).map_err(fail)?;
+        rustix::fs::fchmod(&handle, PRIVATE_DIRECTORY).map_err(fail)?;
+        let staging = beneath::ensure_directory(&handle, STAGING, PRIVATE_DIRECTORY).map_err(fail)?;
+        let current = beneath::ensure_directory(&handle, CURRENT, PRIVATE_DIRECTORY).map_err(fail)?;
+        let baselines = Self {
+            root: handle,
+            staging,
+            current,
+            agents: Mutex::default(),
+            synced: Mutex::default(),
+            retired: Mutex::default(),
+        };
+        baselines.sweep()?;
+        Ok(baselines)
+    }
+
+    /// An empty file for an upload to be written to, without a name.
+    pub fn upload_file(&self) -> Result<File, Error> {
+        unnamed_file(&self.staging)
+    }
+
+    /// Judges an uploaded zip, unpacks it beside, and makes its skills the agent's baselines, all or none.
+    pub fn upload(&self, agent: &AgentId, archive: File, limits: ArchiveLimits) -> Result<Vec<SkillName>, Error> {
+        let staged = Staged::unpack(&self.staging, archive, Owner::server(), limits)?;
+        self.publish(agent, &staged)?;
+        Ok(staged.skills.iter().cloned().collect())
+    }
+
+    pub(crate) fn snapshot(&self, agent: &AgentId) -> Result<Arc<Snapshot>, Error> {
+        Ok(Arc::clone(&self.shared(agent)?.snapshot.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    pub(crate) fn shared(&self, agent: &AgentId) -> Result<Arc<Shared>, Error> {
+        let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shared) = agents.get(agent) {
+            return Ok(Arc::clone(shared));
+        }
+        // Read under the mutex, and once: two that read it at the same time would be two that publish.
+        let snapshot = RwLock::new(Arc::new(self.load(agent)?));
+        let shared = Arc::new(Shared { publishing: Mutex::default(), snapshot });
+        agents.insert(agent.clone(), Arc::clone(&shared));
+        Ok(shared)
+    }
+
+    pub(crate) fn synced(&self) -> MutexGuard<'_, HashMap<PathBuf, u64>> {
+        self.synced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn load(&self, agent: &AgentId) -> Result<Snapshot, Error> {
+        let read = || -> std::io::Result<Snapshot> {
+            let Some(current) = self.read_current(agent)? else { return Ok(Snapshot::default()) };
+            let mut snapshot = Snapshot { generation: current.generation, ..Snapshot::default() };
+            for (skill, number) in current.skills {
+                let place = beneath::open_directory(&self.root, format!("{agent}/{skill}").as_str())?;
+                let version = open_version(&place, number)?;
+                snapshot.skills.insert(skill, Arc::new(version));
+            }
+            Ok(snapshot)
+        };
+        read().map_err(|source| Error::Baseline { doing: "read an agent's", source })
+    }
+
+    pub(crate) fn read_current(&self, agent: &AgentId) -> std::io::Result<Option<Current>> {
+        match read_document(&self.current, &format!("{agent}.json")) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            outcome => outcome.map(Some),
+        }
+    }
+}
+
+fn open_version(place: &OwnedFd, number: u64) -> std::io::Result<Version> {
+    let directory = beneath::open_directory(place, number.to_string().as_str())?;
+    let files = read_document(place, &format!("{number}.json"))?;
+    Ok(Version { number, directory, files })
+}
+
+fn read_document<T: DeserializeOwned>(directory: &OwnedFd, name: &str) -> std::io::Result<T> {
+    let (file, _) = beneath::open_regular(directory, name)?.ok_or(Errno::INVAL)?;
+    let mut text = Vec::new();
+    file.take(DOCUMENT_MAX).read_to_end(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}

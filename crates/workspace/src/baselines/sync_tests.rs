@@ -1,0 +1,441 @@
+//! Checkouts of baselines on the real file system: against a model of the rule, beside boxes, and cut off half-way.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Cursor, Seek, Write};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use proptest::prelude::*;
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
+
+use super::*;
+use crate::skills::ArchiveLimits;
+use crate::workspaces::{Owner, Workspaces};
+
+const LIMITS: ArchiveLimits = ArchiveLimits { bytes: 1 << 20, entries: 100 };
+/// The user of the workspaces when the tests run as root.
+const BOX_ID: u32 = 54_322;
+
+struct Lab {
+    directory: tempfile::TempDir,
+    workspaces: Workspaces,
+    baselines: Baselines,
+}
+
+fn agent() -> AgentId {
+    "agent".parse().unwrap()
+}
+
+fn name(text: &str) -> SkillName {
+    text.parse().unwrap()
+}
+
+fn owner() -> Owner {
+    if rustix::process::geteuid().is_root() { Owner { uid: BOX_ID, gid: BOX_ID } } else { Owner::server() }
+}
+
+fn zipped(files: &[(&str, &str)]) -> Vec<u8> {
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, data) in files {
+        let mode = if name.ends_with(".sh") { 0o755 } else { 0o644 };
+        writer.start_file(*name, SimpleFileOptions::default().unix_permissions(mode)).unwrap();
+        writer.write_all(data.as_bytes()).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+impl Lab {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let workspaces = Workspaces::open(&directory.path().join("workspaces")).unwrap();
+        let baselines = Baselines::open(&directory.path().join("baselines")).unwrap();
+        Self { directory, workspaces, baselines }
+    }
+
+    fn tree(&self, user: &str) -> Tree {
+        self.workspaces.workspace(&user.parse().unwrap(), &agent(), owner()).unwrap().tree().unwrap()
+    }
+
+    fn skills(&self, user: &str) -> PathBuf {
+        self.directory.path().join("workspaces").join(user).join("agent/skills")
+    }
+
+    fn publish(&self, files: &[(&str, &str)]) {
+        let mut upload = self.baselines.upload_file().unwrap();
+        upload.write_all(&zipped(files)).unwrap();
+        upload.rewind().unwrap();
+        self.baselines.upload(&agent(), upload, LIMITS).unwrap();
+    }
+
+    fn sync(&self, tree: &Tree) {
+        self.baselines.sync(&agent(), tree).unwrap();
+        assert!(self.baselines.is_synced(&agent(), tree.workspace()).unwrap());
+    }
+
+    /// A sync whose server is killed after so many steps.
+    fn cut_off(&self, tree: &Tree, count: usize) {
+        let snapshot = self.baselines.snapshot(&agent()).unwrap();
+        let mut index = Index::load(tree.workspace()).unwrap();
+        if index.generation == snapshot.generation {
+            return;
+        }
+        let mut steps = plan(tree, &snapshot, &mut index).unwrap();
+        steps.sort_by_key(|step| step.act != Act::Add);
+        announce(&steps, &snapshot, &mut index);
+        index.save(tree.workspace()).unwrap();
+        let mut desk = Desk::new(tree.workspace()).unwrap();
+        let mut applying = Applying { tree, snapshot: &snapshot, desk: &mut desk };
+        for step in steps.iter().take(count) {
+            let known = index.skills[&step.skill].files.get(&step.path).map(|file| file.known.clone());
+            applying.apply(step, &known.unwrap_or_default()).unwrap();
+        }
+    }
+
+    fn upload(&self, tree: &Tree, files: &[(&str, &str)]) {
+        let mut upload = tree.workspace().upload_file().unwrap();
+        upload.write_all(&zipped(files)).unwrap();
+        upload.rewind().unwrap();
+        self.baselines.install(&agent(), &tree.unpack_skills(upload, LIMITS).unwrap()).unwrap();
+    }
+
+    /// The numbers of a skill's versions on the disk.
+    fn versions(&self, skill: &str) -> Vec<String> {
+        list(&self.directory.path().join("baselines/agent").join(skill))
+    }
+}
+
+fn list(directory: &Path) -> Vec<String> {
+    let names = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+/// All files beneath a directory with their contents.
+fn contents(directory: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![directory.to_owned()];
+    while let Some(next) = waiting.pop() {
+        for entry in fs::read_dir(next).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                waiting.push(path);
+            } else {
+                let name = path.strip_prefix(directory).unwrap().to_str().unwrap().to_owned();
+                found.insert(name, fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+}
+
+#[test]
+fn a_baseline_is_shared_and_each_user_has_their_own() {
+    let lab = Lab::new();
+    let (one, two) = (lab.tree("one"), lab.tree("two"));
+    assert!(lab.baselines.is_synced(&agent(), one.workspace()).unwrap(), "there is nothing to catch up with");
+    lab.publish(&[("s/SKILL.md", "v1"), ("s/run.sh", "#!"), ("s/d/a", "a1")]);
+    assert!(!lab.baselines.is_synced(&agent(), one.workspace()).unwrap());
+    lab.sync(&one);
+    lab.sync(&two);
+    let before = contents(&lab.directory.path().join("baselines"));
+    let skills = lab.skills("one");
+    let status = |place: &str| fs::metadata(skills.join(place)).unwrap();
+    for (place, mode) in [("s", 0o755), ("s/d", 0o755), ("s/SKILL.md", 0o644), ("s/run.sh", 0o755), ("s/d/a", 0o644)] {
+        assert_eq!((status(place).uid(), status(place).mode() & 0o7777), (owner().uid, mode), "{place}");
+    }
+    fs::write(skills.join("s/SKILL.md"), "mine").unwrap();
+    fs::remove_file(skills.join("s/d/a")).unwrap();
+    fs::rename(skills.join("s/run.sh"), skills.join("s/moved.sh")).unwrap();
+    let all = texts(&[("s/SKILL.md", "v1"), ("s/run.sh", "#!"), ("s/d/a", "a1")]);
+    assert_eq!(contents(&lab.skills("two")), all);
+    assert_eq!(contents(&lab.directory.path().join("baselines")), before, "nothing of a baseline changes");
+    lab.publish(&[("s/SKILL.md", "v2"), ("s/run.sh", "#!2"), ("s/d/a", "a2"), ("s/new", "n")]);
+    lab.sync(&one);
+    lab.sync(&two);
+    let own = texts(&[("s/SKILL.md", "mine"), ("s/moved.sh", "#!"), ("s/new", "n")]);
+    assert_eq!(contents(&skills), own);
+    let all = texts(&[("s/SKILL.md", "v2"), ("s/run.sh", "#!2"), ("s/d/a", "a2"), ("s/new", "n")]);
+    assert_eq!(contents(&lab.skills("two")), all);
+    assert_eq!(list(&lab.directory.path().join("workspaces/one/agent/.staging")), [""; 0]);
+}
+
+#[test]
+fn what_is_gone_from_a_baseline_goes_unless_it_was_changed() {
+    let lab = Lab::new();
+    let tree = lab.tree("one");
+    lab.publish(&[("s/SKILL.md", "1"), ("s/x/y/kept", "1"), ("s/x/z/gone", "1"), ("s/changed", "1")]);
+    lab.sync(&tree);
+    fs::write(lab.skills("one").join("s/changed"), "mine").unwrap();
+    lab.publish(&[("s/SKILL.md", "1"), ("s/x/y/kept", "1")]);
+    lab.sync(&tree);
+    let left = texts(&[("s/SKILL.md", "1"), ("s/changed", "mine"), ("s/x/y/kept", "1")]);
+    assert_eq!(contents(&lab.skills("one")), left);
+    assert_eq!(list(&lab.skills("one").join("s/x")), ["y"], "an empty directory goes with its last file");
+}
+
+#[test]
+fn a_deleted_skill_stays_away_until_it_is_uploaded() {
+    let lab = Lab::new();
+    let (tree, other) = (lab.tree("one"), lab.tree("two"));
+    lab.publish(&[("s/SKILL.md", "1"), ("t/SKILL.md", "1")]);
+    lab.sync(&tree);
+    lab.sync(&other);
+    drop(lab.baselines.delete(&agent(), &tree, &name("s")).unwrap());
+    // By a box, of which nobody is told.
+    fs::remove_dir_all(lab.skills("one").join("t")).unwrap();
+    lab.publish(&[("s/SKILL.md", "2"), ("s/more", "2"), ("t/SKILL.md", "2"), ("t/more", "2")]);
+    lab.sync(&tree);
+    lab.sync(&other);
+    assert_eq!(contents(&lab.skills("one")), BTreeMap::new());
+    assert_eq!(contents(&lab.skills("two")).len(), 4);
+    lab.upload(&tree, &[("s/SKILL.md", "own"), ("s/mine", "m")]);
+    let union = texts(&[("s/SKILL.md", "own"), ("s/mine", "m"), ("s/more", "2")]);
+    assert_eq!(contents(&lab.skills("one")), union);
+    lab.publish(&[("s/SKILL.md", "3"), ("s/more", "3")]);
+    lab.sync(&tree);
+    let union = texts(&[("s/SKILL.md", "own"), ("s/mine", "m"), ("s/more", "3")]);
+    assert_eq!(contents(&lab.skills("one")), union);
+}
+
+#[test]
+fn an_upload_covers_a_baseline_and_replaces_what_was_changed() {
+    let lab = Lab::new();
+    let tree = lab.tree("one");
+    lab.publish(&[("s/SKILL.md", "1"), ("s/d/a", "1"), ("s/b", "1"), ("s/f", "1")]);
+    lab.sync(&tree);
+    fs::write(lab.skills("one").join("s/b"), "mine").unwrap();
+    fs::remove_file(lab.skills("one").join("s/d/a")).unwrap();
+    lab.upload(&tree, &[("s/SKILL.md", "own"), ("s/f/inside", "own")]);
+    let union = texts(&[("s/SKILL.md", "own"), ("s/b", "1"), ("s/d/a", "1"), ("s/f/inside", "own")]);
+    assert_eq!(contents(&lab.skills("one")), union);
+    let status = fs::metadata(lab.skills("one").join("s/d")).unwrap();
+    assert_eq!(status.uid(), owner().uid);
+}
+
+#[test]
+fn links_and_files_in_the_way_are_the_users_own() {
+    let lab = Lab::new();
+    let tree = lab.tree("one");
+    let outside = lab.directory.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    let skills = lab.skills("one");
+    symlink(&outside, skills.join("linked")).unwrap();
+    fs::write(skills.join("filed"), "x").unwrap();
+    fs::create_dir(skills.join("s")).unwrap();
+    symlink(&outside, skills.join("s/d")).unwrap();
+    fs::write(skills.join("s/e"), "x").unwrap();
+    let files = ["linked/SKILL.md", "filed/SKILL.md", "s/SKILL.md", "s/d/a", "s/e/a"].map(|place| (place, "1"));
+    lab.publish(&files);
+    lab.sync(&tree);
+    assert_eq!(fs::read_to_string(skills.join("s/SKILL.md")).unwrap(), "1");
+    lab.publish(&files.map(|(place, _)| (place, "2")));
+    lab.sync(&tree);
+    assert_eq!(fs::read_to_string(skills.join("s/SKILL.md")).unwrap(), "2");
+    assert_eq!(list(&outside), [""; 0]);
+    assert!(fs::symlink_metadata(skills.join("s/d")).unwrap().is_symlink());
+    assert_eq!(fs::read_to_string(skills.join("s/e")).unwrap(), "x");
+}
+
+#[test]
+fn what_a_box_writes_meanwhile_is_not_lost() {
+    let lab = Lab::new();
+    let tree = lab.tree("one");
+    let place = lab.skills("one").join("s/file");
+    for round in 0..100 {
+        lab.publish(&[("s/SKILL.md", "1"), ("s/file", &format!("version {round}"))]);
+        if round == 0 {
+            lab.sync(&tree);
+            continue;
+        }
+        let begun = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                begun.store(true, Ordering::SeqCst);
+                let beside = place.with_extension("new");
+                fs::write(&beside, "mine").unwrap();
+                fs::rename(&beside, &place).unwrap();
+            });
+            while !begun.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            lab.sync(&tree);
+        });
+        assert_eq!(fs::read_to_string(&place).unwrap(), "mine", "{round}");
+        // Back to what the baseline brought.
+        fs::write(&place, format!("version {round}")).unwrap();
+    }
+}
+
+#[test]
+fn a_version_is_kept_as_long_as_somebody_reads_it() {
+    let lab = Lab::new();
+    lab.publish(&[("s/SKILL.md", "1"), ("t/SKILL.md", "1")]);
+    let held = lab.baselines.snapshot(&agent()).unwrap();
+    lab.publish(&[("s/SKILL.md", "2")]);
+    assert_eq!(lab.versions("s"), ["1", "1.json", "2", "2.json"]);
+    assert_eq!(lab.versions("t"), ["1", "1.json"]);
+    drop(held);
+    lab.sync(&lab.tree("one"));
+    assert_eq!(lab.versions("s"), ["2", "2.json"]);
+    lab.publish(&[("s/SKILL.md", "3")]);
+    assert_eq!(lab.versions("s"), ["3", "3.json"]);
+    assert_eq!(list(&lab.directory.path().join("baselines/.staging")), [""; 0]);
+}
+
+#[test]
+fn a_start_goes_on_where_the_last_server_was_killed() {
+    let lab = Lab::new();
+    let tree = lab.tree("one");
+    lab.publish(&[("s/SKILL.md", "1")]);
+    lab.sync(&tree);
+    let root = lab.directory.path().join("baselines");
+    // An upload that was killed before it counted, of a skill that is there and of one that is not.
+    for stray in ["agent/s/2", "agent/new/1", "other/s/1", ".staging/upload-1/new/s"] {
+        fs::create_dir_all(root.join(stray)).unwrap();
+        fs::write(root.join(stray).join("SKILL.md"), "half").unwrap();
+    }
+    fs::write(root.join("agent/s/2.json"), "{").unwrap();
+    let Lab { directory, workspaces, baselines } = lab;
+    drop(baselines);
+    let baselines = Baselines::open(&root).unwrap();
+    let lab = Lab { directory, workspaces, baselines };
+    assert_eq!(lab.versions("s"), ["1", "1.json"]);
+    assert_eq!(list(&root.join("agent/new")), [""; 0]);
+    assert_eq!(list(&root.join(".staging")), [""; 0]);
+    lab.sync(&tree);
+    lab.publish(&[("s/SKILL.md", "2")]);
+    lab.sync(&tree);
+    assert_eq!(contents(&lab.skills("one")), texts(&[("s/SKILL.md", "2")]));
+}
+
+#[test]
+fn uploads_at_the_same_time_come_one_after_the_other() {
+    let lab = Lab::new();
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let lab = &lab;
+            scope.spawn(move || {
+                let own = format!("own-{number}/SKILL.md");
+                lab.publish(&[("s/SKILL.md", &number.to_string()), (&own, "x")]);
+            });
+        }
+    });
+    let snapshot = lab.baselines.snapshot(&agent()).unwrap();
+    assert_eq!((snapshot.generation, snapshot.skills.len()), (8, 9));
+    assert_eq!(snapshot.skills[&name("s")].number, 8);
+    assert_eq!(Arc::strong_count(&snapshot.skills[&name("s")]), 1);
+    drop(snapshot);
+    lab.sync(&lab.tree("one"));
+    assert_eq!(lab.versions("s"), ["8", "8.json"]);
+}
+
+/// What happens to one skill.
+#[derive(Debug, Clone)]
+enum Event {
+    Publish(BTreeMap<usize, u8>),
+    Write(usize, u8),
+    Delete(usize),
+    Sync,
+    Kill(usize),
+}
+
+const PATHS: [&str; 4] = ["SKILL.md", "a", "d/b", "d/c"];
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        (0_u8..3, proptest::collection::btree_map(1_usize..4, 0_u8..3, 0..4)).prop_map(|(own, mut files)| {
+            files.insert(0, own);
+            Event::Publish(files)
+        }),
+        (0_usize..4, 0_u8..4).prop_map(|(path, content)| Event::Write(path, content)),
+        (0_usize..4).prop_map(Event::Delete),
+        Just(Event::Sync),
+        (0_usize..4).prop_map(Event::Kill),
+    ]
+}
+
+/// The rule in other words: what is shown, and what the baseline last had where the user was offered it.
+#[derive(Debug, Default)]
+struct Model {
+    offered: BTreeMap<usize, u8>,
+    shown: BTreeMap<usize, u8>,
+    baseline: BTreeMap<usize, u8>,
+}
+
+impl Model {
+    fn sync(&mut self) {
+        for path in 0..PATHS.len() {
+            let (offered, shown) = (self.offered.get(&path).copied(), self.shown.get(&path).copied());
+            let new = self.baseline.get(&path).copied();
+            let is_own = shown.is_some() && shown != offered;
+            let is_deleted = shown.is_none() && offered.is_some();
+            if !is_own && !is_deleted {
+                match new {
+                    Some(content) => drop(self.shown.insert(path, content)),
+                    None => drop(self.shown.remove(&path)),
+                }
+            }
+            match new {
+                Some(content) => drop(self.offered.insert(path, content)),
+                None if is_deleted => {}
+                None => drop(self.offered.remove(&path)),
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_checkout_follows_the_rule(events in proptest::collection::vec(event(), 1..14)) {
+        let lab = Lab::new();
+        let tree = lab.tree("one");
+        let skill = lab.skills("one").join("s");
+        let mut model = Model::default();
+        for event in events {
+            // Whoever uses a workspace is first brought in step, and a killed server serves nobody.
+            if matches!(event, Event::Write(..) | Event::Delete(_) | Event::Sync) {
+                lab.sync(&tree);
+                model.sync();
+            }
+            match event {
+                Event::Publish(files) => {
+                    let named: Vec<(String, String)> = files
+                        .iter()
+                        .map(|(path, content)| (format!("s/{}", PATHS[*path]), format!("content {content}")))
+                        .collect();
+                    let named: Vec<(&str, &str)> = named.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+                    lab.publish(&named);
+                    model.baseline = files;
+                }
+                Event::Write(path, content) => {
+                    let place = skill.join(PATHS[path]);
+                    fs::create_dir_all(place.parent().unwrap()).unwrap();
+                    fs::write(place, format!("content {content}")).unwrap();
+                    model.shown.insert(path, content);
+                }
+                Event::Delete(path) => {
+                    let _ = fs::remove_file(skill.join(PATHS[path]));
+                    model.shown.remove(&path);
+                }
+                Event::Sync => {}
+                Event::Kill(count) => lab.cut_off(&tree, count),
+            }
+        }
+        lab.sync(&tree);
+        model.sync();
+        let expected: BTreeMap<String, String> =
+            model.shown.iter().map(|(path, content)| (PATHS[*path].to_owned(), format!("content {content}"))).collect();
+        prop_assert_eq!(contents(&skill), expected);
+    }
+}

@@ -1,0 +1,156 @@
+//! Finding what a path names: for reading through links that stay with the agent's files, for changing through none.
+//!
+//! A path without links is looked up beneath its section in one call of the kernel's. Only where that meets a link is it
+//! tried again from the workspace's directory, and what was found must then lie in one of the two sections: what else is
+//! in a workspace is not the agent's to read. Nothing but a regular file is ever opened, and only if all of its names are
+//! here; a second name elsewhere would make it somebody else's file.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::beneath::{self, PRIVATE_DIRECTORY};
+use crate::error::Error;
+use crate::relative_path::PathProblem;
+use crate::workspaces::Owner;
+
+use super::open::Tree;
+use super::path::{AgentPath, Section};
+use super::refusal::Refusal;
+use super::walk::{Step, walk};
+
+/// Whether a link on the way may be followed, if it stays with the agent's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Links {
+    Followed,
+    Refused,
+}
+
+impl Tree {
+    /// Opens a regular file for reading.
+    pub(super) fn open_file(&self, path: &AgentPath, links: Links) -> Result<(File, Stat), Error> {
+        path.file()?;
+        let (located, status) = self.locate(path, links)?;
+        let file = self.open_if_own(path, &located, &status)?;
+        Ok((file, status))
+    }
+
+    /// Finds what is at a path without opening it. What is found is never a link.
+    pub(super) fn locate(&self, path: &AgentPath, links: Links) -> Result<(OwnedFd, Stat), Error> {
+        let section = self.section(path.section());
+        let inner = path.inner().map_or(".", |inner| inner.as_str());
+        let mut outcome = beneath::locate(section, inner);
+        if matches!(outcome, Err(Errno::ACCESS)) {
+            self.unlock(path);
+            outcome = beneath::locate(section, inner);
+        }
+        let met_link = match &outcome {
+            Ok((_, status)) => kind_of(status) == FileType::Symlink,
+            Err(errno) => *errno == Errno::LOOP,
+        };
+        match (met_link, links) {
+            (false, _) => outcome.map_err(|errno| explain(path, errno)),
+            (true, Links::Refused) => Err(Refusal::OutOfScope(path.given().to_owned()).into()),
+            (true, Links::Followed) => self.follow(path),
+        }
+    }
+
+    fn follow(&self, path: &AgentPath) -> Result<(OwnedFd, Stat), Error> {
+        let found = beneath::locate_through_links(self.workspace().directory(), path.plain().as_str());
+        let (located, status) = found.map_err(|errno| explain(path, errno))?;
+        let place = beneath::real_path(&located).map_err(|errno| explain(path, errno))?;
+        for section in Section::ALL {
+            let top = beneath::real_path(self.section(section)).map_err(|errno| explain(path, errno))?;
+            if place.strip_prefix(top.as_slice()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/")) {
+                return Ok((located, status));
+            }
+        }
+        Err(Refusal::OutOfScope(path.given().to_owned()).into())
+    }
+
+    fn open_if_own(&self, path: &AgentPath, located: &OwnedFd, status: &Stat) -> Result<File, Error> {
+        match kind_of(status) {
+            FileType::RegularFile => {}
+            FileType::Directory => return Err(Refusal::IsDirectory(path.given().to_owned()).into()),
+            _ => return Err(Refusal::Irregular(path.given().to_owned()).into()),
+        }
+        if !self.is_own(status).map_err(|errno| explain(path, errno))? {
+            return Err(Refusal::OutOfScope(path.given().to_owned()).into());
+        }
+        beneath::open_located(located).map_err(|errno| explain(path, errno))
+    }
+
+    /// Whether a file is the workspace's and all its names are among the agent's files.
+    fn is_own(&self, status: &Stat) -> rustix::io::Result<bool> {
+        if status.st_uid != self.workspace().owner().uid && status.st_uid != Owner::server().uid {
+            return Ok(false);
+        }
+        let mut missing = status.st_nlink;
+        if missing <= 1 {
+            return Ok(true);
+        }
+        for section in Section::ALL {
+            walk(self.section(section), |found| {
+                let is_name = found.inode == status.st_ino
+                    && rustix::fs::statat(found.directory, found.name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
+                        .is_ok_and(|other| (other.st_dev, other.st_ino) == (status.st_dev, status.st_ino));
+                missing -= u64::from(is_name);
+                if missing == 0 { Step::End } else { Step::On }
+            })?;
+            if missing == 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Gives the directories on the way to a path, and the section itself, the rights back that their owner took away:
+    /// a server without privileges could not pass otherwise, and one with them does not need to ask.
+    pub(super) fn unlock(&self, path: &AgentPath) {
+        let section = self.section(path.section());
+        let Ok(mut handle) = beneath::look_up(section, ".", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) else {
+            return;
+        };
+        restore(&handle);
+        for name in path.inner().map_or("", |inner| inner.as_str()).split('/').filter(|name| !name.is_empty()) {
+            match beneath::look_up(&handle, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) {
+                Ok(next) => handle = next,
+                Err(_) => return,
+            }
+            restore(&handle);
+        }
+    }
+}
+
+/// Lets the owner of a directory list, enter and change it. What cannot be done here fails where it is needed.
+pub(super) fn restore(directory: impl AsFd) {
+    if let Ok(status) = rustix::fs::fstat(&directory) {
+        let mode = Mode::from_raw_mode(status.st_mode);
+        if !mode.contains(PRIVATE_DIRECTORY) {
+            let _ = beneath::set_mode(&directory, mode | PRIVATE_DIRECTORY);
+        }
+    }
+}
+
+pub(super) fn kind_of(status: &Stat) -> FileType {
+    FileType::from_raw_mode(status.st_mode)
+}
+
+pub(super) fn size_of(status: &Stat) -> u64 {
+    u64::try_from(status.st_size).unwrap_or(0)
+}
+
+/// What a caller is told when the kernel says this about their path.
+pub(super) fn explain(path: &AgentPath, errno: Errno) -> Error {
+    let given = || path.given().to_owned();
+    match errno {
+        Errno::NOENT | Errno::NOTDIR => Refusal::Missing(given()).into(),
+        Errno::LOOP | Errno::XDEV | Errno::ACCESS | Errno::PERM => Refusal::OutOfScope(given()).into(),
+        Errno::NAMETOOLONG => Refusal::Malformed(PathProblem::LongPath).into(),
+        Errno::ISDIR => Refusal::IsDirectory(given()).into(),
+        Errno::NXIO => Refusal::Irregular(given()).into(),
+        errno => Error::UseTree(errno.into()),
+    }
+}

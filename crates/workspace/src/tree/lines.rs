@@ -1,0 +1,155 @@
+//! Where the lines of a file begin, without reading it again for every page.
+//!
+//! A file is looked at in strides, of each of which only the number of its newlines is kept: 32 KiB for a gigabyte. A line
+//! is then found by one search in these numbers and one look at its stride, and counting goes on where the last question
+//! ended. Numbers are kept for as long as the file is the same by all that the kernel says of it; a few files at most.
+//! They are hints: what a page shows is always read from the file.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::Stat;
+
+pub(super) const STRIDE: usize = 256 * 1024;
+const FILES_KEPT: usize = 64;
+/// Two changes within one tick of the kernel's clock leave the same time behind; a tick is at most this long.
+const TICK: Duration = Duration::from_millis(20);
+
+/// The numbers of the files that were read last.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LineIndexes {
+    // The one used last at the end.
+    kept: Arc<Mutex<Vec<(Identity, Arc<Vec<u64>>)>>>,
+}
+
+/// What changes whenever a file does: device, inode, size, the times of its last changes.
+type Identity = (u64, u64, i64, (i64, u64), (i64, u64));
+
+/// Finds lines in one open file.
+#[derive(Debug)]
+pub(super) struct LineFinder<'a> {
+    file: &'a File,
+    size: u64,
+    /// The newlines in the first stride, the first two, and so on.
+    counts: Arc<Vec<u64>>,
+    indexes: &'a LineIndexes,
+    identity: Identity,
+    keeping: Keeping,
+}
+
+/// Whether what is counted now can be told from what a later change would give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keeping {
+    Safe,
+    TooFresh,
+}
+
+impl<'a> LineFinder<'a> {
+    pub(super) fn new(file: &'a File, status: &Stat, indexes: &'a LineIndexes) -> Self {
+        let identity = (
+            status.st_dev,
+            status.st_ino,
+            status.st_size,
+            (status.st_mtime, status.st_mtime_nsec),
+            (status.st_ctime, status.st_ctime_nsec),
+        );
+        let seconds = Duration::from_secs(u64::try_from(status.st_ctime).unwrap_or_default());
+        let changed = UNIX_EPOCH + seconds + Duration::from_nanos(status.st_ctime_nsec);
+        let is_old = SystemTime::now().duration_since(changed).is_ok_and(|age| age > TICK);
+        let keeping = if is_old { Keeping::Safe } else { Keeping::TooFresh };
+        let size = u64::try_from(status.st_size).unwrap_or(0);
+        Self { file, size, counts: indexes.take(&identity), indexes, identity, keeping }
+    }
+
+    /// Where a line begins, counted from 0; nothing if the file has fewer newlines before it.
+    pub(super) fn start_of(&mut self, line: u64) -> io::Result<Option<u64>> {
+        if line == 0 {
+            return Ok(Some(0));
+        }
+        let known = self.counts.len();
+        let found = match self.search(line) {
+            // A box that writes through a mapping leaves no trace in the times. Count again.
+            Err(Stale) if known > 0 => {
+                self.counts = Arc::default();
+                self.search(line)
+            }
+            found => found,
+        };
+        if self.counts.len() > known && self.keeping == Keeping::Safe {
+            self.indexes.keep(self.identity, Arc::clone(&self.counts));
+        }
+        match found {
+            Ok(found) => found,
+            // It changes faster than it is read: the line is not there just now.
+            Err(Stale) => Ok(None),
+        }
+    }
+
+    fn search(&mut self, line: u64) -> Result<io::Result<Option<u64>>, Stale> {
+        let mut buffer = vec![0; STRIDE];
+        loop {
+            let stride = self.counts.partition_point(|count| *count < line);
+            let offset = stride as u64 * STRIDE as u64;
+            let before = stride.checked_sub(1).and_then(|previous| self.counts.get(previous)).copied().unwrap_or(0);
+            if offset >= self.size {
+                return Ok(Ok(None));
+            }
+            let bytes = match read_at(self.file, &mut buffer, offset, self.size - offset) {
+                Ok(bytes) => bytes,
+                Err(error) => return Ok(Err(error)),
+            };
+            let newlines = memchr::memchr_iter(b'\n', bytes);
+            if stride < self.counts.len() {
+                let wanted = usize::try_from(line - before - 1).unwrap_or(usize::MAX);
+                let mut newlines = newlines;
+                let position = newlines.nth(wanted).ok_or(Stale)?;
+                return Ok(Ok(Some(offset + position as u64 + 1)));
+            }
+            Arc::make_mut(&mut self.counts).push(before + newlines.count() as u64);
+        }
+    }
+}
+
+/// The numbers do not fit the file any more.
+struct Stale;
+
+/// Reads as much as there is room and rest for, and less only at the end of the file.
+pub(super) fn read_at<'b>(file: &File, buffer: &'b mut [u8], offset: u64, rest: u64) -> io::Result<&'b [u8]> {
+    let room = usize::try_from(rest).map_or(buffer.len(), |rest| rest.min(buffer.len()));
+    let mut filled = 0;
+    while filled < room {
+        match file.read_at(&mut buffer[filled..room], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(&buffer[..filled])
+}
+
+impl LineIndexes {
+    fn take(&self, identity: &Identity) -> Arc<Vec<u64>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(place) = kept.iter().position(|(known, _)| known == identity) else { return Arc::default() };
+        kept[place..].rotate_left(1);
+        kept.last().map(|(_, counts)| Arc::clone(counts)).unwrap_or_default()
+    }
+
+    fn keep(&self, identity: Identity, counts: Arc<Vec<u64>>) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        match kept.iter_mut().find(|(known, _)| *known == identity) {
+            Some((_, known)) if known.len() >= counts.len() => {}
+            Some((_, known)) => *known = counts,
+            None => {
+                if kept.len() == FILES_KEPT {
+                    kept.remove(0);
+                }
+                kept.push((identity, counts));
+            }
+        }
+    }
+}

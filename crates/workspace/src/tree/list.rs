@@ -1,0 +1,74 @@
+//! Which files there are: every regular file beneath a directory, sorted, as paths that can be given back.
+
+use rustix::fs::FileType;
+
+use crate::error::Error;
+
+use super::find::{Links, explain, kind_of};
+use super::open::Tree;
+use super::path::AgentPath;
+use super::refusal::Refusal;
+use super::walk::{Step, walk};
+
+/// More than any quota leaves room for by default; a list of them is about 100 MB of JSON.
+const LISTED_MAX: usize = 1_000_000;
+
+impl Tree {
+    /// Every regular file beneath a directory, relative to it, sorted. A file is the only one of itself, and what is not
+    /// there has none.
+    pub fn list(&self, path: &AgentPath) -> Result<Listing, Error> {
+        let nothing = |prefix: String| Listing { prefix, paths: Vec::new() };
+        let (located, status) = match self.locate(path, Links::Followed) {
+            Err(Error::Refused(Refusal::Missing(_))) => return Ok(nothing(path.plain())),
+            outcome => outcome?,
+        };
+        match kind_of(&status) {
+            FileType::Directory => {}
+            FileType::RegularFile => return Ok(Listing { prefix: path.plain(), paths: vec![String::new()] }),
+            _ => return Ok(nothing(path.plain())),
+        }
+        let mut paths = Vec::new();
+        walk(&located, |found| {
+            if found.kind == FileType::RegularFile {
+                paths.push(found.path.to_owned());
+            }
+            if paths.len() <= LISTED_MAX { Step::On } else { Step::End }
+        })
+        .map_err(|errno| explain(path, errno))?;
+        if paths.len() > LISTED_MAX {
+            return Err(Refusal::TooMany { path: path.given().to_owned(), most: LISTED_MAX }.into());
+        }
+        paths.sort_unstable();
+        Ok(Listing { prefix: path.plain(), paths })
+    }
+
+    /// Whether there is a directory at a path.
+    pub fn has_directory(&self, path: &AgentPath) -> Result<bool, Error> {
+        match self.locate(path, Links::Followed) {
+            Ok((_, status)) => Ok(kind_of(&status) == FileType::Directory),
+            Err(Error::Refused(Refusal::Missing(_))) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The files beneath a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    prefix: String,
+    paths: Vec<String>,
+}
+
+impl Listing {
+    /// Relative to what was listed.
+    pub fn relative(self) -> Vec<String> {
+        self.paths
+    }
+
+    /// From the workspace on: `files/…`, `skills/…`.
+    pub fn whole(self) -> Vec<String> {
+        let Self { prefix, paths } = self;
+        let whole = |path: String| if path.is_empty() { prefix.clone() } else { format!("{prefix}/{path}") };
+        paths.into_iter().map(whole).collect()
+    }
+}

@@ -1,0 +1,117 @@
+//! Replacing lines of a file by others, and no other byte of it.
+//!
+//! What comes before and after is copied by the kernel, so the file may be of any size. Whether a file ends with a newline
+//! stays as it was: where the last lines are replaced, the new end follows the old. Lines that are added behind a last
+//! line without one get it in between.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::Stat;
+
+use crate::error::Error;
+
+use super::find::{Links, size_of};
+use super::open::Tree;
+use super::path::AgentPath;
+use super::read::{Lines, find, unreadable};
+use super::refusal::Refusal;
+use super::write::check_target;
+
+impl Tree {
+    /// Replaces the whole file, making it if it is missing, or some lines of one that is there.
+    pub fn replace_lines(&self, path: &AgentPath, lines: Option<Lines>, body: &[u8]) -> Result<(), Error> {
+        let Some(lines) = lines else { return self.write(path, body) };
+        check_target(path)?;
+        let (mut file, status) = self.open_file(path, Links::Refused)?;
+        let place = self.place_of(path, &file, &status, lines)?;
+        let size = size_of(&status);
+        let (before, after) = seam(body, place, size, last_byte(&file, size).map_err(unreadable)?);
+        let staged = self.workspace().stage()?;
+        let mut splice = || -> io::Result<()> {
+            let prefix = place.start - u64::from(before == Before::Shortened);
+            // The target as the file that it is: between two files the kernel copies by itself.
+            let mut target = staged.file();
+            io::copy(&mut (&file).take(prefix), &mut target)?;
+            if before == Before::Newline {
+                target.write_all(b"\n")?;
+            }
+            target.write_all(body.get(..body.len() - usize::from(after == After::Shortened)).unwrap_or_default())?;
+            if after == After::Newline {
+                target.write_all(b"\n")?;
+            }
+            file.seek(SeekFrom::Start(place.end))?;
+            io::copy(&mut (&file).take(size - place.end), &mut target)?;
+            Ok(())
+        };
+        splice().map_err(unreadable)?;
+        self.place(staged, path)
+    }
+
+    /// Where these lines are, in bytes.
+    fn place_of(&self, path: &AgentPath, file: &File, status: &Stat, lines: Lines) -> Result<Place, Error> {
+        let size = size_of(status);
+        let find = |line| find(path, file, status, line, self.workspace().line_indexes());
+        let start = match find(lines.first())? {
+            Some(start) => start,
+            // Right behind a last line that has no newline.
+            None if size > 0 && find(lines.first() - 1)?.is_some_and(|last| last < size) => size,
+            None => return Err(Refusal::PastEnd { line: lines.first() + 1 }.into()),
+        };
+        let end = match lines.end() {
+            Some(line) => find(line)?.unwrap_or(size),
+            None => size,
+        };
+        Ok(Place { start, end: end.max(start) })
+    }
+}
+
+/// The bytes that are replaced.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    start: u64,
+    end: u64,
+}
+
+/// What the lines before need to fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Before {
+    AsTheyAre,
+    /// The last of them had no newline, and lines come behind it.
+    Newline,
+    /// They are the end now, of a file that ends without a newline.
+    Shortened,
+}
+
+/// What the body needs to fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum After {
+    AsItIs,
+    Newline,
+    Shortened,
+}
+
+fn seam(body: &[u8], place: Place, size: u64, last: Option<u8>) -> (Before, After) {
+    let ends_with_newline = last == Some(b'\n');
+    let is_behind_all = place.start == size && size > 0;
+    if body.is_empty() {
+        let is_cut = place.end == size && place.start < size && place.start > 0 && !ends_with_newline;
+        return (if is_cut { Before::Shortened } else { Before::AsTheyAre }, After::AsItIs);
+    }
+    let before = if is_behind_all && !ends_with_newline { Before::Newline } else { Before::AsTheyAre };
+    let wants_newline = place.end < size || ends_with_newline;
+    let after = match (body.ends_with(b"\n"), wants_newline) {
+        (false, true) => After::Newline,
+        // An empty file has no ending to keep.
+        (true, false) if size > 0 => After::Shortened,
+        _ => After::AsItIs,
+    };
+    (before, after)
+}
+
+fn last_byte(file: &File, size: u64) -> io::Result<Option<u8>> {
+    let Some(offset) = size.checked_sub(1) else { return Ok(None) };
+    let mut byte = [0];
+    Ok((file.read_at(&mut byte, offset)? == 1).then_some(byte[0]))
+}

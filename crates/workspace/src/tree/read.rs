@@ -1,0 +1,179 @@
+//! The text of a file: the whole of it, or the page of it that was asked for and no more.
+//!
+//! A line ends with `\n` and nothing else, so that lines put together again are the file. What a box writes meanwhile may
+//! show in a page half; what the API writes never does, because a file is replaced whole.
+
+use std::fs::File;
+use std::io;
+
+use rustix::fs::Stat;
+
+use crate::error::Error;
+
+use super::find::{Links, size_of};
+use super::lines::{LineFinder, LineIndexes, STRIDE, read_at};
+use super::open::Tree;
+use super::path::AgentPath;
+use super::refusal::Refusal;
+
+/// What one answer holds at most; as much again is needed to put it into JSON.
+pub(super) const TEXT_MAX: u64 = 64 << 20;
+/// Counting the lines of more would keep everybody waiting who wants to change something.
+const COUNTED_MAX: u64 = 16 << 30;
+
+/// Which lines of a file are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lines {
+    /// From 0.
+    first: u64,
+    /// To the end where there is none.
+    count: Option<u64>,
+}
+
+impl Lines {
+    pub const ALL: Lines = Lines { first: 0, count: None };
+
+    /// From line `offset` on, counted from 1, so many lines.
+    pub fn page(offset: Option<u64>, limit: Option<u64>) -> Result<Self, Refusal> {
+        let first = offset.unwrap_or(1).checked_sub(1).ok_or(Refusal::CountFromOne { key: "offset" })?;
+        if limit == Some(0) {
+            return Err(Refusal::CountFromOne { key: "limit" });
+        }
+        Ok(Self { first, count: limit })
+    }
+
+    /// From line `start` to line `end`, counted from 1, both included.
+    pub fn range(start: Option<u64>, end: Option<u64>) -> Result<Self, Refusal> {
+        let first = start.unwrap_or(1).checked_sub(1).ok_or(Refusal::CountFromOne { key: "start" })?;
+        let count = match end {
+            None => None,
+            Some(end) if end > first => Some(end - first),
+            Some(0) => return Err(Refusal::CountFromOne { key: "end" }),
+            Some(_) => return Err(Refusal::Backwards),
+        };
+        Ok(Self { first, count })
+    }
+
+    pub(super) fn first(self) -> u64 {
+        self.first
+    }
+
+    /// The one after the last, if there is a last.
+    pub(super) fn end(self) -> Option<u64> {
+        self.count.map(|count| self.first.saturating_add(count))
+    }
+}
+
+/// Lines of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Text {
+    content: String,
+    count: usize,
+}
+
+impl Text {
+    /// The lines, joined; with the last newline if the file ends here with one.
+    pub fn content(&self) -> &str {
+        &self.content
+    }
+
+    pub fn into_content(self) -> String {
+        self.content
+    }
+
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        self.content.split('\n').take(self.count)
+    }
+}
+
+impl Tree {
+    /// Reads lines of a file. Past its end there are none.
+    pub fn read(&self, path: &AgentPath, lines: Lines) -> Result<Text, Error> {
+        let (file, status) = self.open_file(path, Links::Followed)?;
+        let bytes = read_lines(path, &file, &status, lines, self.workspace().line_indexes())?;
+        let Part { bytes, count } = bytes;
+        let content = String::from_utf8(bytes).map_err(|_| Refusal::NotText(path.given().to_owned()))?;
+        Ok(Text { content, count })
+    }
+}
+
+struct Part {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+fn read_lines(
+    path: &AgentPath,
+    file: &File,
+    status: &Stat,
+    lines: Lines,
+    indexes: &LineIndexes,
+) -> Result<Part, Error> {
+    let size = size_of(status);
+    let too_large = || Error::from(Refusal::TooLarge { path: path.given().to_owned(), most: TEXT_MAX });
+    let Some(start) = find(path, file, status, lines.first, indexes)?.filter(|start| *start < size) else {
+        return Ok(Part { bytes: Vec::new(), count: 0 });
+    };
+    if lines.count.is_none() && size - start > TEXT_MAX {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    let mut buffer = vec![0; first_look(lines, size - start)];
+    let mut left = lines.count.unwrap_or(u64::MAX);
+    let (mut offset, mut count) = (start, 0);
+    loop {
+        let piece = read_at(file, &mut buffer, offset, size - offset).map_err(Error::UseTree)?;
+        if piece.is_empty() {
+            break;
+        }
+        let mut taken = piece.len();
+        for newline in memchr::memchr_iter(b'\n', piece) {
+            (left, count) = (left - 1, count + 1);
+            if left == 0 {
+                taken = newline + 1;
+                break;
+            }
+        }
+        if (bytes.len() + taken) as u64 > TEXT_MAX {
+            return Err(too_large());
+        }
+        bytes.extend_from_slice(&piece[..taken]);
+        offset += taken as u64;
+        if left == 0 {
+            break;
+        }
+        buffer.resize(STRIDE, 0);
+    }
+    let is_at_end = offset >= size;
+    match bytes.last() {
+        Some(b'\n') if !is_at_end => drop(bytes.pop()),
+        Some(b'\n') | None => {}
+        // A last line without its newline.
+        Some(_) => count += 1,
+    }
+    Ok(Part { bytes, count })
+}
+
+/// A page of a few lines is mostly in the first few bytes.
+fn first_look(lines: Lines, rest: u64) -> usize {
+    let most = if lines.count.is_some_and(|count| count <= 100) { 16 * 1024 } else { STRIDE };
+    usize::try_from(rest).map_or(most, |rest| rest.min(most)).max(1)
+}
+
+/// Where a line of a file begins.
+pub(super) fn find(
+    path: &AgentPath,
+    file: &File,
+    status: &Stat,
+    line: u64,
+    indexes: &LineIndexes,
+) -> Result<Option<u64>, Error> {
+    if line > 0 && size_of(status) > COUNTED_MAX {
+        return Err(Refusal::TooLarge { path: path.given().to_owned(), most: COUNTED_MAX }.into());
+    }
+    LineFinder::new(file, status, indexes).start_of(line).map_err(unreadable)
+}
+
+pub(super) fn unreadable(error: io::Error) -> Error {
+    Error::UseTree(error)
+}

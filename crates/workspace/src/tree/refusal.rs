@@ -1,0 +1,88 @@
+//! What a caller of the files' API is told, word for word as the contract has it.
+//!
+//! Paths are shown as the caller gave them and never as they are on the host. What only the operator can help with is no
+//! refusal, but an [`crate::Error`].
+
+use crate::relative_path::PathProblem;
+use crate::skills::ArchiveRefusal;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("Security Error: Path must start with 'skills/' or 'files/'. Current path: {0}")]
+    WrongStart(String),
+    #[error("Security Error: Access out of scope. Path: {0}")]
+    OutOfScope(String),
+    /// The same words, but nobody can mean such a path.
+    #[error("Security Error: Access out of scope. Path: {0}")]
+    NulByte(String),
+    #[error(
+        "Security Error: 'SKILL.md' is a system reserved file. You can only create/edit it at the root of a skill \
+         (e.g., skills/my_skill/SKILL.md)."
+    )]
+    Reserved,
+    #[error("The path {0}.")]
+    Malformed(PathProblem),
+    #[error("Path not found: {0}")]
+    Missing(String),
+    #[error("Skill not found: {0}")]
+    SkillMissing(String),
+    #[error(transparent)]
+    Archive(#[from] ArchiveRefusal),
+    #[error("Path is not a regular file: {0}")]
+    Irregular(String),
+    #[error("Path is a directory: {0}")]
+    IsDirectory(String),
+    #[error("Path leads through something that is not a directory: {0}")]
+    BelowFile(String),
+    #[error("File is not UTF-8 text: {0}. Download it instead.")]
+    NotText(String),
+    #[error("Too large: more than {most} bytes of {path}. Read it in pages, or download it.")]
+    TooLarge { path: String, most: u64 },
+    #[error("Too large: more than {most} files in {path}. List a directory in it instead.")]
+    TooMany { path: String, most: usize },
+    #[error(
+        "Edit Mismatch: '{old}' found {found} times, but expected {expected} times. Please refine your search string."
+    )]
+    Mismatch { old: String, found: u64, expected: u64 },
+    #[error("Security Error: 'old_string' cannot be empty for replacement operation.")]
+    EmptyOld,
+    #[error("Lines are counted from 1: '{key}' must be at least 1.")]
+    CountFromOne { key: &'static str },
+    #[error("The range is backwards: 'end' is less than 'start'.")]
+    Backwards,
+    #[error("The range starts past the end of the file: there is no line {line}, nor one before it.")]
+    PastEnd { line: u64 },
+}
+
+/// What kind of refusal it is; doors have a number for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusalKind {
+    Invalid,
+    Security,
+    Missing,
+    Mismatch,
+    TooLarge,
+}
+
+impl Refusal {
+    pub fn kind(&self) -> RefusalKind {
+        match self {
+            Refusal::WrongStart(_) | Refusal::OutOfScope(_) | Refusal::Reserved | Refusal::EmptyOld => {
+                RefusalKind::Security
+            }
+            Refusal::NulByte(_)
+            | Refusal::Malformed(_)
+            | Refusal::Irregular(_)
+            | Refusal::IsDirectory(_)
+            | Refusal::BelowFile(_)
+            | Refusal::NotText(_)
+            | Refusal::CountFromOne { .. }
+            | Refusal::Backwards
+            | Refusal::PastEnd { .. } => RefusalKind::Invalid,
+            Refusal::Mismatch { .. } => RefusalKind::Mismatch,
+            Refusal::TooLarge { .. } | Refusal::TooMany { .. } => RefusalKind::TooLarge,
+            Refusal::Missing(_) | Refusal::SkillMissing(_) => RefusalKind::Missing,
+            Refusal::Archive(refusal) => refusal.kind(),
+        }
+    }
+}

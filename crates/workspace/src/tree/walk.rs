@@ -1,0 +1,126 @@
+//! Going through everything beneath a directory that a box may be changing, as fast as the kernel lists it.
+//!
+//! Each directory is opened beneath its parent's handle and never through a link. The subdirectories of one are visited
+//! after its names, so that one buffer serves all of them. What cannot be named by an [`super::AgentPath`] is passed over:
+//! names that are not UTF-8 or have a backslash, and whatever lies too deep.
+
+use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
+use rustix::io::{Errno, Result};
+
+use crate::beneath;
+use crate::relative_path::RelativePath;
+
+use super::find::restore;
+
+const BUFFER: usize = 64 * 1024;
+const OPENED: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
+
+/// One name that is not a directory.
+pub(super) struct Found<'a> {
+    pub(super) directory: BorrowedFd<'a>,
+    pub(super) name: &'a CStr,
+    /// From where the walk began.
+    pub(super) path: &'a str,
+    pub(super) kind: FileType,
+    pub(super) inode: u64,
+}
+
+/// Whether to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    On,
+    End,
+}
+
+/// Visits every name beneath a directory in no order.
+pub(super) fn walk(top: impl AsFd, visit: impl FnMut(&Found<'_>) -> Step) -> Result<()> {
+    let directory = open(top.as_fd(), c".")?;
+    let mut walk = Walk { visit, buffer: vec![MaybeUninit::uninit(); BUFFER], path: String::new(), depth: 0 };
+    walk.enter(&directory).map(drop)
+}
+
+struct Walk<V> {
+    visit: V,
+    buffer: Vec<MaybeUninit<u8>>,
+    path: String,
+    depth: usize,
+}
+
+impl<V: FnMut(&Found<'_>) -> Step> Walk<V> {
+    fn enter(&mut self, directory: &OwnedFd) -> Result<Step> {
+        let mut inner = Vec::new();
+        if self.list(directory, &mut inner)? == Step::End {
+            return Ok(Step::End);
+        }
+        let length = self.path.len();
+        for name in inner {
+            // Gone, or swapped for something that is no directory.
+            let Ok(next) = open(directory.as_fd(), &name) else { continue };
+            self.path.push_str(name.to_str().unwrap_or_default());
+            self.path.push('/');
+            self.depth += 1;
+            let step = self.enter(&next)?;
+            self.depth -= 1;
+            self.path.truncate(length);
+            if step == Step::End {
+                return Ok(Step::End);
+            }
+        }
+        Ok(Step::On)
+    }
+
+    fn list(&mut self, directory: &OwnedFd, inner: &mut Vec<CString>) -> Result<Step> {
+        let length = self.path.len();
+        let mut entries = RawDir::new(directory, &mut self.buffer);
+        while let Some(entry) = entries.next() {
+            let entry = match entry {
+                // A directory that was removed meanwhile has no names.
+                Err(Errno::NOENT) => break,
+                entry => entry?,
+            };
+            let name = entry.file_name();
+            let text = match name.to_str() {
+                Ok("." | "..") | Err(_) => continue,
+                Ok(text) if text.contains('\\') || length + text.len() > RelativePath::LONGEST => continue,
+                Ok(text) => text,
+            };
+            let kind = match entry.file_type() {
+                // Some file systems do not say it in the listing.
+                FileType::Unknown => match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(status) => FileType::from_raw_mode(status.st_mode),
+                    Err(_) => continue,
+                },
+                kind => kind,
+            };
+            if kind == FileType::Directory {
+                if self.depth + 1 < RelativePath::DEEPEST {
+                    inner.push(name.to_owned());
+                }
+                continue;
+            }
+            self.path.push_str(text);
+            let found = Found { directory: directory.as_fd(), name, path: &self.path, kind, inode: entry.ino() };
+            let step = (self.visit)(&found);
+            self.path.truncate(length);
+            if step == Step::End {
+                return Ok(Step::End);
+            }
+        }
+        Ok(Step::On)
+    }
+}
+
+fn open(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
+    match rustix::fs::openat(parent, name, OPENED | OFlags::RDONLY, Mode::empty()) {
+        // Only an owner without privileges gets here, and may list what is its own.
+        Err(Errno::ACCESS) => {
+            restore(beneath::look_up(parent, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?);
+            rustix::fs::openat(parent, name, OPENED | OFlags::RDONLY, Mode::empty())
+        }
+        outcome => outcome,
+    }
+}

@@ -1,0 +1,171 @@
+//! Writing a file whole: it lies ready among the staged, and then gets its name in one step.
+//!
+//! Whoever reads sees the old bytes or the new, a crash too. The directories on the way are looked up through no link and
+//! made as they are needed; a link that has the file's name is replaced and not followed. A file that is replaced leaves
+//! its rights to the new one, so that a script stays executable.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::beneath;
+use crate::error::Error;
+use crate::exec_id::random_digits;
+use crate::relative_path::RelativePath;
+use crate::workspaces::{Owner, Workspace};
+
+use super::find::{explain, kind_of};
+use super::open::Tree;
+use super::path::{AgentPath, Section};
+use super::refusal::Refusal;
+
+/// What names begin with that are on their way in and belong to no exec.
+pub(crate) const ARRIVING: &str = "arriving-";
+const NEW_FILE: Mode = Mode::from_raw_mode(0o644);
+const NEW_DIRECTORY: Mode = Mode::from_raw_mode(0o755);
+const RIGHTS: Mode = Mode::from_raw_mode(0o777);
+/// Somebody who removes directories as fast as they are made is not kept up with.
+const ATTEMPTS: u32 = 16;
+
+/// A file that has no name yet. Dropped, it is gone.
+#[derive(Debug)]
+pub struct StagedFile {
+    file: File,
+    name: String,
+    workspace: Workspace,
+}
+
+impl Workspace {
+    /// Begins a file. It is the server's until it is placed.
+    pub fn stage(&self) -> Result<StagedFile, Error> {
+        let name = format!("{ARRIVING}{}", random_digits()?);
+        let file = beneath::create_file(self.staging(), name.as_str()).map_err(|errno| Error::UseTree(errno.into()))?;
+        Ok(StagedFile { file, name, workspace: self.clone() })
+    }
+}
+
+impl StagedFile {
+    /// For reading what was written.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Write for StagedFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for StagedFile {
+    fn drop(&mut self) {
+        // After it was placed nothing has this name; otherwise what cannot be removed now is swept.
+        let _ = rustix::fs::unlinkat(self.workspace.staging(), self.name.as_str(), AtFlags::empty());
+    }
+}
+
+impl Tree {
+    /// Makes a file or replaces it, with the directories on its way.
+    pub fn write(&self, path: &AgentPath, content: &[u8]) -> Result<(), Error> {
+        check_target(path)?;
+        let mut staged = self.workspace().stage()?;
+        staged.write_all(content).map_err(Error::UseTree)?;
+        self.place(staged, path)
+    }
+
+    /// Gives a staged file its name.
+    pub fn place(&self, staged: StagedFile, path: &AgentPath) -> Result<(), Error> {
+        check_target(path)?;
+        let inner = path.file()?;
+        let mut left = ATTEMPTS;
+        loop {
+            match self.try_to_place(&staged, path.section(), inner) {
+                // The directory was removed between the making and the renaming.
+                Err(Errno::NOENT) if left > 0 => left -= 1,
+                // Only a server without privileges gets here, and may change what is its own.
+                Err(Errno::ACCESS) if left == ATTEMPTS => {
+                    self.unlock(path);
+                    left -= 1;
+                }
+                Err(Errno::NOTDIR) => return Err(Refusal::BelowFile(path.given().to_owned()).into()),
+                outcome => return outcome.map_err(|errno| explain(path, errno)),
+            }
+        }
+    }
+
+    fn try_to_place(&self, staged: &StagedFile, section: Section, path: &RelativePath) -> rustix::io::Result<()> {
+        let owner = self.workspace().owner();
+        let (parent, name) = path.split();
+        let top = &self.section(section).handle;
+        let made;
+        let parent = match parent {
+            None => top,
+            Some(parent) => {
+                made = ensure_parent(top, parent, owner)?;
+                &made
+            }
+        };
+        let mode = match beneath::locate(parent, name) {
+            Ok((_, status)) => match kind_of(&status) {
+                FileType::RegularFile => Mode::from_raw_mode(status.st_mode) & RIGHTS,
+                FileType::Directory => return Err(Errno::ISDIR),
+                _ => NEW_FILE,
+            },
+            Err(Errno::NOENT) => NEW_FILE,
+            Err(errno) => return Err(errno),
+        };
+        // It is nobody's to open before it has its name, so the order of these two does not matter.
+        rustix::fs::fchmod(&staged.file, mode)?;
+        if owner != Owner::server() {
+            beneath::give(&staged.file, owner.uid, owner.gid)?;
+        }
+        rustix::fs::renameat(self.workspace().staging(), staged.name.as_str(), parent, name)
+    }
+}
+
+/// What can be written at all.
+pub(super) fn check_target(path: &AgentPath) -> Result<(), Refusal> {
+    path.check_writable()?;
+    path.file().map(drop)
+}
+
+/// Opens a directory beneath a section, making what is missing of it. A link on the way is ELOOP.
+fn ensure_parent(top: &OwnedFd, path: &str, owner: Owner) -> rustix::io::Result<OwnedFd> {
+    match beneath::look_up(top, path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) {
+        Err(Errno::NOENT) => {}
+        outcome => return outcome,
+    }
+    let mut components = path.split('/');
+    let mut handle = ensure_directory(top, components.next().unwrap_or(path), owner)?;
+    for name in components {
+        handle = ensure_directory(&handle, name, owner)?;
+    }
+    Ok(handle)
+}
+
+fn ensure_directory(parent: &OwnedFd, name: &str, owner: Owner) -> rustix::io::Result<OwnedFd> {
+    let locate = || beneath::look_up(parent, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
+    match locate() {
+        Err(Errno::NOENT) => {}
+        outcome => return outcome,
+    }
+    match rustix::fs::mkdirat(parent, name, NEW_DIRECTORY) {
+        Ok(()) => {}
+        Err(Errno::EXIST) => return locate(),
+        Err(errno) => return Err(errno),
+    }
+    let made = locate()?;
+    // If a box swapped it for another directory, that one is the box's own already.
+    beneath::set_mode(&made, NEW_DIRECTORY)?;
+    if owner != Owner::server() {
+        beneath::give(&made, owner.uid, owner.gid)?;
+    }
+    Ok(made)
+}

@@ -1,0 +1,196 @@
+//! Somebody who speaks to the routes of agents and reads their answers. Every answer is held against what all have in
+//! common: the envelope, a status that fits it, and no physical path in it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+use tests::support::server::Server;
+use ureq::Agent;
+use ureq::http::Request;
+
+/// Words that only the inside of the data directory has.
+const PHYSICAL: [&str; 5] = ["workspaces/", "baselines/", ".staging", ".baseline/", "/proc/self"];
+const BOUNDARY: &str = "the-boundary-of-these-parts";
+const LARGEST_ANSWER: u64 = 256 << 20;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    agent: Agent,
+    address: String,
+    authorization: Option<String>,
+    data: PathBuf,
+}
+
+/// A body and what it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Body<'a> {
+    None,
+    Json(&'a Value),
+    Text(&'a str),
+    Other { kind: &'a str, bytes: &'a [u8] },
+}
+
+/// An answer in the envelope.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) status: u16,
+    pub(crate) data: Value,
+    about: String,
+}
+
+impl Caller {
+    pub(crate) fn of(server: &Server, token: &str) -> Self {
+        Self::with(server, Some(format!("Bearer {token}")))
+    }
+
+    /// With this header, or with none.
+    pub(crate) fn with(server: &Server, authorization: Option<String>) -> Self {
+        let config = Agent::config_builder().http_status_as_error(false).proxy(None);
+        // Keeps a connection: trials ask thousands of times.
+        let agent = config.timeout_global(Some(Duration::from_secs(400))).build().into();
+        Self { agent, address: server.address.clone(), authorization, data: server.data().to_owned() }
+    }
+
+    pub(crate) fn data(&self) -> &Path {
+        &self.data
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Said {
+        self.ask("GET", path, Body::None)
+    }
+
+    pub(crate) fn delete(&self, path: &str) -> Said {
+        self.ask("DELETE", path, Body::None)
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Said {
+        self.ask("POST", path, Body::Json(body))
+    }
+
+    pub(crate) fn put(&self, path: &str, text: &str) -> Said {
+        self.ask("PUT", path, Body::Text(text))
+    }
+
+    /// A form with one part called `file`.
+    pub(crate) fn upload(&self, path: &str, file_name: &[u8], bytes: &[u8]) -> Said {
+        self.send_form(path, &[&file_part(file_name, bytes)])
+    }
+
+    pub(crate) fn send_form(&self, path: &str, parts: &[&[u8]]) -> Said {
+        let (kind, bytes) = form(parts);
+        self.ask("POST", path, Body::Other { kind: &kind, bytes: &bytes })
+    }
+
+    pub(crate) fn ask(&self, method: &str, path: &str, body: Body) -> Said {
+        self.try_ask(method, path, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
+    /// The same, when the server may be gone.
+    pub(crate) fn try_ask(&self, method: &str, path: &str, body: Body) -> Result<Said, ureq::Error> {
+        let (status, kind, bytes) = self.try_raw(method, path, body)?;
+        let about = format!("{method} {path}: {status} {}", shorten(&bytes));
+        assert!(kind.starts_with("application/json"), "{about}: {kind}");
+        let answer: Value = serde_json::from_slice(&bytes).unwrap_or_else(|_| panic!("no JSON: {about}"));
+        let object = answer.as_object().unwrap_or_else(|| panic!("no object: {about}"));
+        assert_eq!(object.len(), 2, "more or less than an envelope: {about}");
+        assert_eq!(answer["status"], if status == 200 { "success" } else { "error" }, "{about}");
+        if status != 200 {
+            let message = answer["data"].as_str().unwrap_or_else(|| panic!("no message: {about}"));
+            assert!(!message.is_empty(), "{about}");
+            self.assert_no_physical_path(message, &about);
+        }
+        Ok(Said { status, data: answer["data"].clone(), about })
+    }
+
+    fn assert_no_physical_path(&self, message: &str, about: &str) {
+        assert!(!message.contains(self.data.to_str().unwrap()), "a physical path: {about}");
+        for word in PHYSICAL {
+            assert!(!message.contains(word), "a physical path: {about}");
+        }
+    }
+
+    /// Status, type and bytes, whatever they are.
+    pub(crate) fn raw(&self, method: &str, path: &str) -> (u16, String, Vec<u8>) {
+        self.try_raw(method, path, Body::None).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
+    fn try_raw(&self, method: &str, path: &str, body: Body) -> Result<(u16, String, Vec<u8>), ureq::Error> {
+        let mut request = Request::builder().method(method).uri(format!("http://{}{path}", self.address));
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
+        let (kind, bytes) = match body {
+            Body::None => ("", Vec::new()),
+            Body::Json(value) => ("application/json", value.to_string().into_bytes()),
+            Body::Text(text) => ("text/plain; charset=utf-8", text.as_bytes().to_vec()),
+            Body::Other { kind, bytes } => (kind, bytes.to_vec()),
+        };
+        let answer = if kind.is_empty() {
+            self.agent.run(request.body(()).unwrap())?
+        } else {
+            self.agent.run(request.header("content-type", kind).body(bytes).unwrap())?
+        };
+        let (parts, body) = answer.into_parts();
+        let kind = parts.headers.get("content-type").map(|kind| kind.to_str().unwrap().to_owned());
+        let bytes = body.into_with_config().limit(LARGEST_ANSWER).read_to_vec()?;
+        Ok((parts.status.as_u16(), kind.unwrap_or_default(), bytes))
+    }
+}
+
+impl Said {
+    pub(crate) fn success(self) -> Value {
+        assert_eq!(self.status, 200, "{}", self.about);
+        self.data
+    }
+
+    /// The message of a refusal with this status.
+    pub(crate) fn refused(self, status: u16) -> String {
+        assert_eq!(self.status, status, "{}", self.about);
+        self.data.as_str().unwrap().to_owned()
+    }
+
+    /// The message of a refusal with one of these.
+    pub(crate) fn refused_with_one_of(self, statuses: &[u16]) -> String {
+        assert!(statuses.contains(&self.status), "not one of {statuses:?}: {}", self.about);
+        self.data.as_str().unwrap().to_owned()
+    }
+}
+
+/// One part of a form, called `file`.
+pub(crate) fn file_part(file_name: &[u8], bytes: &[u8]) -> Vec<u8> {
+    let head = b"Content-Disposition: form-data; name=\"file\"; filename=\"".as_slice();
+    [head, file_name, b"\"\r\nContent-Type: application/octet-stream\r\n\r\n", bytes].concat()
+}
+
+/// One part of a form that is a word.
+pub(crate) fn word_part(name: &str, value: &str) -> Vec<u8> {
+    format!("Content-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}").into_bytes()
+}
+
+/// The type and the bytes of a form of these parts.
+pub(crate) fn form(parts: &[&[u8]]) -> (String, Vec<u8>) {
+    let mut bytes = Vec::new();
+    for part in parts {
+        bytes.extend_from_slice(format!("--{BOUNDARY}\r\n").as_bytes());
+        bytes.extend_from_slice(part);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(format!("--{BOUNDARY}--\r\n").as_bytes());
+    (format!("multipart/form-data; boundary={BOUNDARY}"), bytes)
+}
+
+/// A value of a query or a segment of a path, with everything encoded that is not plain.
+pub(crate) fn encode(text: &str) -> String {
+    encode_bytes(text.as_bytes())
+}
+
+pub(crate) fn encode_bytes(bytes: &[u8]) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let one = |byte: &u8| if plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") };
+    bytes.iter().map(one).collect()
+}
+
+fn shorten(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(600)]).into_owned()
+}

@@ -1,0 +1,256 @@
+//! Commands of contract 000: a line for a shell in a box, judged before it runs, and what the box is like.
+
+use serde_json::json;
+use tests::support::host::marked;
+use tests::support::scratch::token;
+
+use crate::site::Site;
+use crate::workspace::Ran;
+
+const RESERVED: &str = "Security Error: 'SKILL.md' is a system reserved file. You can only create/edit it at the root \
+                        of a skill (e.g., skills/my_skill/SKILL.md).";
+
+pub(crate) fn a_line_is_a_shells(site: &Site) {
+    let agent = site.workspace();
+    let said = agent.execute("echo out; echo err >&2; exit 7");
+    assert_eq!(said.success(), json!({ "stdout": "out\n", "stderror": "err\n", "exit_code": 7 }));
+    for (line, stdout) in [
+        ("pwd", "/workspace\n"),
+        ("echo hello > files/x && cat files/x", "hello\n"),
+        ("echo a > files/l; echo b >> files/l; cat files/l | sort -r | head -n 1", "b\n"),
+        ("cat files/none || echo missing", "missing\n"),
+        ("cd files; pwd; ls", "/workspace/files\nl\nx\n"),
+        ("x=1; export y=2; echo $x$y $((x + 3))", "12 4\n"),
+        ("for i in 1 2; do echo $i; done | tr '\\n' ,", "1,2,"),
+        ("if test -f files/x; then echo yes; else echo no; fi", "yes\n"),
+        ("cat <<'END'\n$HOME `x` rm -rf /\nEND", "$HOME `x` rm -rf /\n"),
+        ("echo $(cat files/x)", "hello\n"),
+        ("find files -name x -exec cat {} \\;", "hello\n"),
+        ("echo files/x | xargs cat", "hello\n"),
+        ("bash -c 'echo nested | wc -l'", "1\n"),
+        ("awk 'BEGIN { print 1 + 1 }'", "2\n"),
+        ("[[ a == a ]] && echo same", "same\n"),
+        ("true", ""),
+    ] {
+        let ran = agent.run(line);
+        assert_eq!((ran.stdout.as_str(), ran.code), (stdout, 0), "{line}: {ran:?}");
+    }
+    assert_eq!(agent.text("files/x"), "hello\n");
+}
+
+pub(crate) fn ordinary_lines_raise_no_alarm(site: &Site) {
+    let agent = site.workspace();
+    agent.put("files/x", "a\n");
+    agent.put("skills/s/SKILL.md", "name: s\n");
+    agent.put("skills/s/main.py", "import sys; print('main', sys.argv[1:])");
+    for (line, stdout) in [
+        ("sed -i s/a/b/ files/x; cat files/x", "b\n"),
+        ("echo \"hello.\"", "hello.\n"),
+        ("python3 -c \"print(1.5)\"", "1.5\n"),
+        ("echo 'rm; sudo reboot | nc'", "rm; sudo reboot | nc\n"),
+        ("echo ..", "..\n"),
+        ("python3 skills/s/main.py --a=1 b", "main ['--a=1', 'b']\n"),
+        ("python skills/s/main.py", "main []\n"),
+        ("cat skills/s/SKILL.md", "name: s\n"),
+        ("cat ./skills/s/SKILL.md /workspace/skills/s/SKILL.md", "name: s\nname: s\n"),
+        ("echo 'description: d' >> skills/s/SKILL.md; tail -n 1 skills/s/SKILL.md", "description: d\n"),
+        ("echo SKILL.markdown", "SKILL.markdown\n"),
+        ("touch files/SKILL.md; ls files/SKILL.md", "files/SKILL.md\n"),
+        ("echo {1..3}", "1 2 3\n"),
+        ("printf '%s\\n' a b | sort | uniq | wc -l", "2\n"),
+        ("mkdir -p files/d; cp files/x files/d/y; mv files/d/y files/d/z; ls files/d; rm -r files/d", "z\n"),
+        ("grep -c b files/x", "1\n"),
+        ("chmod 600 files/x; stat -c %a files/x", "600\n"),
+        ("seq 3 | tee files/t | tail -n 1", "3\n"),
+        ("PAGER=x cat files/x", "b\n"),
+        ("echo a # rm is only a comment; reboot", "a\n"),
+    ] {
+        let ran = agent.run(line);
+        assert_eq!((ran.stdout.as_str(), ran.code), (stdout, 0), "{line}: {ran:?}");
+    }
+}
+
+pub(crate) fn what_is_not_allowed_is_named(site: &Site) {
+    let agent = site.workspace();
+    for (line, name) in [
+        ("wget x", "wget"),
+        ("nc -l 1", "nc"),
+        ("/usr/bin/perl -e 1", "/usr/bin/perl"),
+        ("echo a; reboot", "reboot"),
+        ("echo a | nc b 1", "nc"),
+        ("echo a && sudo b", "sudo"),
+        ("echo $(perl -e 1)", "perl"),
+        ("echo `perl -e 1`", "perl"),
+        ("(perl -e 1)", "perl"),
+        ("cat <(perl -e 1)", "perl"),
+        ("bash -c 'perl -e 1'", "perl"),
+        ("sh -c 'echo a; perl -e 1'", "perl"),
+        ("bash -c \"bash -c 'perl -e 1'\"", "perl"),
+        ("echo a | xargs perl", "perl"),
+        ("find . -exec perl {} \\;", "perl"),
+        ("if true; then perl; fi", "perl"),
+        ("while perl; do echo; done", "perl"),
+        ("f() { perl; }; f", "perl"),
+        ("X=1 perl", "perl"),
+        ("echo a & perl", "perl"),
+        ("! perl", "perl"),
+        ("\"perl\" -e 1", "perl"),
+        ("p''erl -e 1", "perl"),
+    ] {
+        let message = agent.execute(line).refused(403);
+        assert_eq!(message, format!("Security Error: Command '{name}' is not allowed."), "{line}");
+    }
+    for line in ["$X", "X=perl; $X -e 1", "\"$(echo perl)\" x", "echo a | $SHELL", "${X:-perl}"] {
+        let message = agent.execute(line).refused(403);
+        assert!(message.starts_with("Security Error: Command '"), "{line}: {message}");
+    }
+    for line in ["", "   ", "\n", "\t\n"] {
+        assert_eq!(agent.execute(line).refused(400), "Command cannot be empty.", "{line:?}");
+    }
+    for line in ["echo 'open", "if true", "echo a |", "(", "echo a && ", ")"] {
+        agent.execute(line).refused_with_one_of(&[400, 403]);
+    }
+    agent.execute(&"(".repeat(200_000)).refused_with_one_of(&[400, 403, 413]);
+    agent.execute("echo a\0b").refused(400);
+    assert_eq!(agent.listed("files"), [""; 0]);
+}
+
+pub(crate) fn skill_md_is_reserved_in_lines(site: &Site) {
+    let agent = site.workspace();
+    agent.put("skills/s/SKILL.md", "name: s\n");
+    for line in [
+        "echo x > skills/SKILL.md",
+        "echo x > skills/s/sub/SKILL.md",
+        "touch skills/s/sub/skill.md",
+        "cp skills/s/SKILL.md skills/s/sub/SKILL.md",
+        "cat SKILL.md",
+        "cd skills/s && echo x >> SKILL.md",
+        "tee skills/a/b/Skill.Md",
+    ] {
+        assert_eq!(agent.execute(line).refused(403), RESERVED, "{line}");
+    }
+    assert_eq!(agent.listed("skills"), ["skills/s/SKILL.md"]);
+    // What a script does is put right afterwards.
+    agent.script("mkdir -p skills/new/deep; echo 'name: new' > skills/new/deep/SKILL.md");
+    assert_eq!(agent.skill_names(), ["new", "s"]);
+    assert_eq!(agent.listed("skills/new"), ["skills/new/SKILL.md"]);
+}
+
+pub(crate) fn the_environment_is_made_of_nothing(site: &Site) {
+    let agent = site.workspace();
+    let ran = agent.run("python3 -c \"import os; print(sorted(os.environ)); print(os.environ['PATH'])\"");
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert_eq!(lines[1], "/usr/local/bin:/usr/bin:/bin", "{ran:?}");
+    let allowed = ["HOME", "LANG", "PATH", "PWD", "USER", "SHLVL", "_", "OLDPWD", "LC_CTYPE"];
+    let keys: Vec<String> = serde_json::from_str(&lines[0].replace('\'', "\"")).unwrap();
+    assert!(keys.iter().all(|key| allowed.contains(&key.as_str())), "{keys:?}");
+    for key in ["HOME", "LANG", "PATH", "PWD", "USER"] {
+        assert!(keys.iter().any(|one| one == key), "{key} is missing: {keys:?}");
+    }
+    assert_eq!(agent.run("echo $PWD").stdout, "/workspace\n");
+    let ran = agent.run("cat /proc/1/environ | tr '\\0' '\\n'");
+    assert!(!ran.stdout.contains("RINGWALL") && !ran.stdout.contains("CARGO"), "{ran:?}");
+}
+
+pub(crate) fn the_box_has_the_workspace_and_nothing_else(site: &Site) {
+    let agent = site.workspace();
+    let other = site.workspace();
+    other.put("files/secret", "secret of another");
+    agent.put("files/x", "x");
+    agent.push(&crate::zips::skill("s", "1")).success();
+    assert_eq!(agent.run("ls -A").stdout, "files\nskills\n");
+    let ran = agent.run("touch x; mkdir y; rm -rf files; rm -rf skills; ls -A");
+    assert_eq!(ran.stdout, "files\nskills\n", "the root itself is not the box's: {ran:?}");
+    agent.put("files/x", "x");
+    for line in [
+        format!("cat {}", other.on_disk("files/secret").display()),
+        format!("ls {}", agent.caller.data().display()),
+        "cat /etc/shadow".to_owned(),
+        "grep -rs 'secret of another' / --exclude-dir=proc --include=secret".to_owned(),
+    ] {
+        let ran = agent.run(&line);
+        assert!(ran.code != 0 && !ran.stdout.contains("secret of another"), "{line}: {ran:?}");
+    }
+    let ran = agent.run("curl -s -m 2 http://127.0.0.1/");
+    assert_ne!(ran.code, 0, "there is no network");
+}
+
+pub(crate) fn an_exec_is_on_record(site: &Site) {
+    let server = site.server();
+    let agent = site.workspace();
+    agent.run("echo recorded");
+    agent.execute("perl -e 1").refused(403);
+    // Told to its own user by the same routes as every exec.
+    let (status, _, bytes) = agent.caller.raw("GET", "/sandbox/execs?limit=10");
+    assert_eq!(status, 200);
+    let own: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let statuses: Vec<&str> = own.as_array().unwrap().iter().map(|exec| exec["status"].as_str().unwrap()).collect();
+    assert_eq!(statuses, ["POLICY_DENIED", "SUCCEEDED"], "{own}");
+    let id = own[1]["exec_id"].as_str().unwrap();
+    let view = server.exec(id);
+    assert_eq!(view["policy_snapshot"]["limits"]["timeout_ms"], 300_000, "{view}");
+    assert!(view["protections"].as_array().is_some_and(|all| all.len() > 3), "{view}");
+}
+
+pub(crate) fn output_is_cut_and_flagged(site: &Site) {
+    let agent = site.workspace();
+    let limit = 10 << 20;
+    let ran = agent.run("python3 -c \"import sys; sys.stdout.write('ü' * 8000000)\"");
+    assert_eq!(ran.code, 0);
+    assert!(ran.stdout.len() <= limit && ran.stdout.len() > limit - 4, "{}", ran.stdout.len());
+    assert!(ran.stdout.chars().all(|letter| letter == 'ü'), "cut within a letter");
+    let (_, _, bytes) = agent.caller.raw("GET", "/sandbox/execs?limit=1");
+    let own: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let view = site.server().exec(own[0]["exec_id"].as_str().unwrap());
+    assert_eq!((&view["stdout_truncated"], &view["stderr_truncated"]), (&json!(true), &json!(false)), "{view}");
+    let ran = agent.run("printf '\\xff\\xfea'");
+    assert!(ran.stdout.ends_with('a'), "{ran:?}");
+}
+
+pub(crate) fn an_exec_ends_with_its_main_process(site: &Site) {
+    let agent = site.workspace();
+    let mark = token().unwrap();
+    agent.put("files/daemon.py", "import os, sys, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(600)\n");
+    let began = std::time::Instant::now();
+    let ran = agent.run(&format!("python3 files/daemon.py {mark}; echo done"));
+    assert_eq!((ran.stdout.as_str(), ran.code), ("done\n", 0));
+    assert!(began.elapsed().as_secs() < 60, "it waited for the child that holds its output");
+    assert!(marked(&mark).unwrap().is_empty(), "a child outlived its box");
+}
+
+/// As long as it takes: both contracts, side by side.
+pub(crate) fn five_minutes_and_no_more(site: &Site) {
+    let agent = site.workspace();
+    let mark = token().unwrap();
+    let line = format!("python3 -c 'import time; time.sleep(900)' {mark}");
+    let words = ["-c", "import time; time.sleep(900)", &mark];
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| agent.execute(&line).refused(408));
+        let second = scope.spawn(|| agent.argv(&agent.sandbox(), "python3", &words).refused(408));
+        assert_eq!(first.join().unwrap(), "Execution Timeout: Process killed after 300 seconds.");
+        assert_eq!(second.join().unwrap(), "Execution timed out after 5 minutes.");
+    });
+    assert!(marked(&mark).unwrap().is_empty(), "a process survived its time");
+}
+
+/// The lists are settings.
+pub(crate) fn the_lists_are_the_operators(site: &Site) {
+    let server = site.start();
+    let agent = crate::site::workspace_on(&server);
+    let refusal = |name: &str| format!("Security Error: Command '{name}' is not allowed.");
+    assert_eq!(agent.execute("perl -e 'print 1'").refused(403), refusal("perl"));
+    let mut commands = server.ask("GET", "/settings", None).expect(200)["commands"].clone();
+    for list in ["allowed", "allowed_argv"] {
+        commands[list].as_array_mut().unwrap().push("perl".into());
+        commands[list].as_array_mut().unwrap().retain(|word| word != "rm");
+    }
+    crate::site::set(&server, &json!({ "commands": commands }));
+    assert_eq!(agent.run("perl -e 'print 1'"), Ran { stdout: "1".into(), stderr: String::new(), code: 0 });
+    assert_eq!(agent.execute("rm files/x").refused(403), refusal("rm"));
+    let route = agent.sandbox();
+    assert_eq!(Ran::read(&agent.argv(&route, "perl", &["-e", "print 1"]).success()).stdout, "1");
+    assert_eq!(agent.argv(&route, "rm", &["x"]).refused(403), refusal("rm"));
+    crate::site::set(&server, &json!({ "commands": { "allowed": [], "allowed_argv": [] } }));
+    assert_eq!(agent.execute("echo 1").refused(403), refusal("echo"), "an empty list allows nothing");
+    assert_eq!(agent.argv(&route, "echo", &[]).refused(403), refusal("echo"));
+}

@@ -1,0 +1,259 @@
+//! The rows of the contract about files: what each route takes, what it answers, and what it leaves on disk.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::caller::{encode, file_part, word_part};
+use crate::site::Site;
+
+fn page(content: &str, lines: &[&str]) -> Value {
+    json!({ "content": content, "lines": lines })
+}
+
+pub(crate) fn a_whole_file_is_what_it_is(site: &Site) {
+    let agent = site.workspace();
+    for (content, lines) in [
+        ("a\nb\n", &["a", "b"][..]),
+        ("a\nb", &["a", "b"]),
+        ("", &[]),
+        ("\n", &[""]),
+        ("a\n\n", &["a", ""]),
+        ("\u{feff}ü 文件\t\u{0}x\n", &["\u{feff}ü 文件\t\u{0}x"]),
+    ] {
+        assert_eq!(
+            agent.write("files/x", content).success(),
+            "Successfully created or overwritten file: files/x",
+            "{content:?}"
+        );
+        assert_eq!(agent.content("files/x").success(), page(content, lines), "{content:?}");
+        assert_eq!(fs::read(agent.on_disk("files/x")).unwrap(), content.as_bytes());
+    }
+    agent.put("files/x", "one\r\ntwo\r\n");
+    assert_eq!(agent.text("files/x"), "one\r\ntwo\r\n");
+}
+
+pub(crate) fn pages_are_counted_from_one(site: &Site) {
+    let agent = site.workspace();
+    agent.put("files/x", "a\nb\nc\n");
+    for (words, content, lines) in [
+        ("&offset=1", "a\nb\nc\n", &["a", "b", "c"][..]),
+        ("&offset=2", "b\nc\n", &["b", "c"]),
+        ("&limit=1", "a", &["a"]),
+        ("&limit=2", "a\nb", &["a", "b"]),
+        ("&limit=3", "a\nb\nc\n", &["a", "b", "c"]),
+        ("&limit=99", "a\nb\nc\n", &["a", "b", "c"]),
+        ("&offset=2&limit=1", "b", &["b"]),
+        ("&offset=3&limit=1", "c\n", &["c"]),
+        ("&offset=4", "", &[]),
+        ("&offset=4&limit=1", "", &[]),
+        ("&offset=9223372036854775807&limit=9223372036854775807", "", &[]),
+    ] {
+        assert_eq!(agent.page("files/x", words).success(), page(content, lines), "{words}");
+    }
+    agent.put("files/x", "a\n\nc");
+    for (words, content, lines) in
+        [("&offset=3", "c", &["c"][..]), ("&offset=2&limit=1", "", &[""]), ("&offset=2", "\nc", &["", "c"])]
+    {
+        assert_eq!(agent.page("files/x", words).success(), page(content, lines), "{words}");
+    }
+    for words in ["&offset=0", "&limit=0", "&offset=-1", "&limit=-1", "&offset=x", "&offset=", "&offset=1.5"] {
+        agent.page("files/x", words).refused(400);
+    }
+}
+
+pub(crate) fn a_late_page_costs_no_memory(site: &Site) {
+    let server = site.start();
+    let agent = crate::site::workspace_on(&server);
+    agent.put("files/small", "x\n");
+    agent.run("python3 -c \"open('files/big', 'w').writelines('line %09d\\n' % n for n in range(1, 8000001))\"");
+    assert_eq!(fs::metadata(agent.on_disk("files/big")).unwrap().len(), 8_000_000 * 15);
+    assert_eq!(agent.page("files/small", "&offset=1&limit=1").success()["lines"], json!(["x"]));
+    let before = peak_kb(server.id());
+    for line in [1, 7_999_990, 8_000_000, 4_000_000] {
+        let found = agent.page("files/big", &format!("&offset={line}&limit=1")).success();
+        assert_eq!(found["lines"], json!([format!("line {line:09}")]));
+    }
+    assert_eq!(agent.page("files/big", "&offset=8000001").success(), page("", &[]));
+    let grown = peak_kb(server.id()) - before;
+    assert!(grown < 32 << 10, "pages of a file of 114 MiB took {grown} KiB");
+}
+
+/// The most memory that a process ever had.
+fn peak_kb(process: u32) -> u64 {
+    let field = tests::support::host::field(process, "VmHWM").unwrap();
+    field.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+pub(crate) fn what_cannot_be_read_says_why(site: &Site) {
+    let agent = site.workspace();
+    assert_eq!(agent.content("files/none").refused(404), "Path not found: files/none");
+    assert_eq!(agent.content("skills/none/x.py").refused(404), "Path not found: skills/none/x.py");
+    assert_eq!(agent.page("files/none", "&offset=1").refused(404), "Path not found: files/none");
+    agent.upload("odd", b"good\n\xff\xfe\nbad").success();
+    for words in ["", "&offset=2", "&offset=2&limit=1"] {
+        let message = agent.page("files/odd", words).refused(400);
+        assert!(message.contains("UTF-8"), "{message}");
+    }
+    assert_eq!(agent.page("files/odd", "&limit=1").success(), page("good", &["good"]));
+    agent.put("files/directory/x", "");
+    agent.content("files/directory").refused(400);
+    agent.content("files/directory/x/y").refused_with_one_of(&[400, 404]);
+}
+
+pub(crate) fn writes_make_their_directories(site: &Site) {
+    let agent = site.workspace();
+    agent.put("files/a/b/c/deep.txt", "deep");
+    assert_eq!(agent.text("files/a/b/c/deep.txt"), "deep");
+    agent.put("files/a/b/c/deep.txt", "d");
+    assert_eq!(agent.text("files/a/b/c/deep.txt"), "d");
+    agent.put("skills/s/SKILL.md", "name: s\n");
+    agent.put("skills/s/lib/x.py", "1");
+    // What is in the way is not removed.
+    agent.write("files/a/b", "x").refused_with_one_of(&[400, 409]);
+    agent.write("files/a/b/c/deep.txt/x", "x").refused_with_one_of(&[400, 409]);
+    for directory in ["files", "skills", "files/", "skills/"] {
+        agent.write(directory, "x").refused_with_one_of(&[400, 403]);
+    }
+    assert_eq!(agent.listed("files"), ["files/a/b/c/deep.txt"]);
+    // A name that only looks like a step upwards, and names of any language.
+    for name in ["files/a..b.txt", "files/..x", "files/x..", "files/…", "files/文件 名.txt", "files/-rf", "files/~"]
+    {
+        agent.put(name, name);
+        assert_eq!(agent.text(name), name);
+    }
+    // Upper and lower case are two names.
+    agent.put("files/Case", "upper");
+    agent.put("files/case", "lower");
+    assert_eq!((agent.text("files/Case").as_str(), agent.text("files/case").as_str()), ("upper", "lower"));
+}
+
+pub(crate) fn edits_count_what_they_replace(site: &Site) {
+    let agent = site.workspace();
+    agent.put("files/x", "aaa b aaa\n");
+    assert_eq!(agent.edit("files/x", "b", "c", None).success(), "Successfully edited file: files/x");
+    assert_eq!(agent.text("files/x"), "aaa c aaa\n");
+    // Matches do not overlap: `aa` is twice in `aaa c aaa`.
+    for (old, expected, found, wanted) in
+        [("a", None, 6, 1), ("aa", Some(4), 2, 4), ("z", None, 0, 1), ("c", Some(2), 1, 2), ("AAA", None, 0, 1)]
+    {
+        let message = agent.edit("files/x", old, "-", expected).refused(409);
+        let told = format!(
+            "Edit Mismatch: '{old}' found {found} times, but expected {wanted} times. Please refine your search string."
+        );
+        assert_eq!(message, told);
+        assert_eq!(agent.text("files/x"), "aaa c aaa\n", "a refused edit changed something");
+    }
+    agent.edit("files/x", "aa", "1", Some(2)).success();
+    assert_eq!(agent.text("files/x"), "1a c 1a\n");
+    // What is put in is not looked at again.
+    agent.edit("files/x", "1", "11", Some(2)).success();
+    assert_eq!(agent.text("files/x"), "11a c 11a\n");
+    agent.edit("files/x", " c ", "", None).success();
+    agent.edit("files/x", "\n", "\r\nü\n", None).success();
+    assert_eq!(agent.text("files/x"), "11a11a\r\nü\n");
+    assert_eq!(
+        agent.edit("files/x", "", "x", None).refused(403),
+        "Security Error: 'old_string' cannot be empty for replacement operation."
+    );
+    assert_eq!(agent.edit("files/none", "a", "b", None).refused(404), "Path not found: files/none");
+    agent.upload("odd", b"\xff").success();
+    assert!(agent.edit("files/odd", "a", "b", None).refused(400).contains("UTF-8"));
+}
+
+pub(crate) fn lists_are_sorted_names_of_regular_files(site: &Site) {
+    let agent = site.workspace();
+    assert_eq!(agent.listed("files"), [""; 0]);
+    assert_eq!(agent.listed("skills"), [""; 0]);
+    assert_eq!(agent.listed("files/none"), [""; 0]);
+    for name in ["files/b", "files/a/z", "files/a/b/c", "files/a.txt", "files/Z", "files/.hidden"] {
+        agent.put(name, "");
+    }
+    agent.script("cd files; ln -s b link; mkdir empty; mkfifo pipe; ln -s a into");
+    let expected = ["files/.hidden", "files/Z", "files/a.txt", "files/a/b/c", "files/a/z", "files/b"];
+    assert_eq!(agent.listed("files"), expected);
+    assert_eq!(agent.listed("files/"), expected);
+    assert_eq!(agent.listed("files/a"), ["files/a/b/c", "files/a/z"]);
+    assert_eq!(agent.listed("files/a/b/"), ["files/a/b/c"]);
+    assert_eq!(agent.listed("files/empty"), [""; 0]);
+    agent.put("skills/s/SKILL.md", "");
+    assert_eq!(agent.listed("skills"), ["skills/s/SKILL.md"]);
+    agent.caller.get(&format!("/v1/{}/files", agent.agent)).refused(400);
+}
+
+pub(crate) fn deleting_takes_everything_beneath(site: &Site) {
+    let agent = site.workspace();
+    for name in ["files/a", "files/d/1", "files/d/e/2", "files/kept"] {
+        agent.put(name, "");
+    }
+    assert_eq!(agent.delete("files/a").success(), "Successfully deleted path: files/a");
+    assert_eq!(agent.delete("files/d").success(), "Successfully deleted path: files/d");
+    assert_eq!(agent.delete("files/d").refused(404), "Path not found: files/d");
+    for whole in ["files", "skills", "files/", "skills/", "files/.", "files//", "skills/./"] {
+        agent.delete(whole).refused_with_one_of(&[400, 403]);
+    }
+    assert_eq!(agent.listed("files"), ["files/kept"]);
+    assert!(!agent.on_disk("files/d").exists());
+}
+
+pub(crate) fn uploads_keep_their_base_name(site: &Site) {
+    let agent = site.workspace();
+    let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+    assert_eq!(agent.upload("raw.bin", &bytes).success(), "File uploaded successfully: files/raw.bin");
+    assert_eq!(fs::read(agent.on_disk("files/raw.bin")).unwrap(), bytes);
+    for (given, kept) in [
+        ("../../../etc/passwd", "passwd"),
+        ("/etc/shadow", "shadow"),
+        ("a/b/c.txt", "c.txt"),
+        ("文件.txt", "文件.txt"),
+        ("SKILL.md", "SKILL.md"),
+        ("a..b", "a..b"),
+    ] {
+        assert_eq!(agent.upload(given, b"x").success(), format!("File uploaded successfully: files/{kept}"), "{given}");
+        assert_eq!(fs::read(agent.on_disk("files").join(kept)).unwrap(), b"x");
+    }
+    agent.upload("raw.bin", b"new").success();
+    assert_eq!(fs::read(agent.on_disk("files/raw.bin")).unwrap(), b"new");
+    let count = agent.listed("files").len();
+    for nameless in ["", "..", ".", "a/..", "a/", &"x".repeat(256)] {
+        agent.upload(nameless, b"x").refused_with_one_of(&[400, 403]);
+    }
+    let route = format!("/v1/files/{}/upload", agent.agent);
+    agent.caller.send_form(&route, &[]).refused(400);
+    agent.caller.send_form(&route, &[&word_part("file", "no file")]).refused(400);
+    let other = [b"Content-Disposition: form-data; name=\"other\"; filename=\"x\"\r\n\r\nx".as_slice()];
+    agent.caller.send_form(&route, &other).refused(400);
+    agent.caller.post(&route, &json!({ "file": "x" })).refused_with_one_of(&[400, 415]);
+    assert_eq!(agent.listed("files").len(), count, "a refused upload left something");
+    // Parts beside the file are somebody's, and no reason to refuse it.
+    agent.caller.send_form(&route, &[&word_part("note", "x"), &file_part(b"beside", b"1")]).success();
+}
+
+pub(crate) fn downloads_are_the_bytes(site: &Site) {
+    let agent = site.workspace();
+    let bytes: Vec<u8> = (0..=255).rev().cycle().take(3_000_000).collect();
+    agent.upload("raw.bin", &bytes).success();
+    let (status, _, found) = agent.download("files/raw.bin");
+    assert!(status == 200 && found == bytes, "{status}, {} bytes", found.len());
+    agent.put("files/d/empty", "");
+    agent.put("files/d/文件", "text");
+    agent.put("files/d/e/deep", "deep");
+    agent.script("cd files/d; ln -s /etc/passwd out; ln -s e/deep in; mkfifo pipe");
+    let (status, kind, archive) = agent.download("files/d");
+    assert_eq!((status, kind.as_str()), (200, "application/zip"));
+    // Read by a program that knows nothing of ours.
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.zip");
+    fs::write(&path, archive).unwrap();
+    let read = "import sys, zipfile\nz = zipfile.ZipFile(sys.argv[1])\nassert z.testzip() is None\n\
+        print(sorted((i.filename.split('/', 1)[-1] if i.filename.startswith('d/') else i.filename, z.read(i).decode()) \
+        for i in z.infolist() if not i.is_dir()))";
+    let shown = Command::new("/usr/bin/python3").args(["-c", read]).arg(&path).output().unwrap();
+    let expected = "[('e/deep', 'deep'), ('empty', ''), ('文件', 'text')]\n";
+    assert_eq!(String::from_utf8_lossy(&shown.stdout), expected, "{shown:?}");
+    let route = |path: &str| format!("/v1/{}/download?path={}", agent.agent, encode(path));
+    assert_eq!(agent.caller.get(&route("files/none")).refused(404), "Path not found: files/none");
+    agent.caller.get(&route("files/d/pipe")).refused(400);
+    agent.caller.get(&route("files/d/out")).refused(403);
+}

@@ -1,0 +1,160 @@
+//! The envelope holds whatever is asked: unknown paths and methods, malformed bodies, missing words, bodies without end.
+
+use std::io::{Read, Write};
+
+use serde_json::{Value, json};
+use tests::support::server::Server;
+
+use crate::caller::{Body, Caller};
+use crate::site::{Site, set, workspace_on};
+
+pub(crate) fn unknown_paths_and_methods(site: &Site) {
+    let server = site.server();
+    let owner = Caller::of(&server, &server.token);
+    for path in
+        ["/v1", "/v1/", "/v1/x", "/v1/x/y", "/v1/x/y/z", "/v1/skills/u/a/s/none", "/v1/a/b/c/d/e/f", "/v1//files"]
+    {
+        let said = owner.get(path);
+        assert!(matches!(said.status, 400 | 404), "{path}: {said:?}");
+    }
+    for (method, path) in [
+        ("POST", "/v1/a/files"),
+        ("GET", "/v1/a/write"),
+        ("PUT", "/v1/a/execute"),
+        ("GET", "/v1/skills/a/upload"),
+        ("PATCH", "/v1/a/content"),
+        ("DELETE", "/v1/sandbox/u/a/files"),
+    ] {
+        let said = owner.ask(method, path, Body::None);
+        assert_eq!(said.status, 405, "{method} {path}: {said:?}");
+    }
+}
+
+pub(crate) fn malformed_bodies(site: &Site) {
+    let agent = site.workspace();
+    let routes = ["write", "edit", "execute"].map(|verb| format!("/v1/{}/{verb}", agent.agent));
+    for route in &routes {
+        for text in ["", "{", "[]", "null", "\"x\"", "{}", "{\"file_path\":1}", "nonsense", "{\"command\":[]}", "\u{1}"]
+        {
+            let body = Body::Other { kind: "application/json", bytes: text.as_bytes() };
+            agent.caller.ask("POST", route, body).refused(400);
+        }
+        let bytes = b"{\"file_path\":\"files/\xff\",\"content\":\"\"}";
+        agent.caller.ask("POST", route, Body::Other { kind: "application/json", bytes }).refused(400);
+    }
+    let [write, edit, execute] = &routes;
+    for (route, body) in [
+        (write, json!({ "file_path": "files/x" })),
+        (write, json!({ "content": "x" })),
+        (write, json!({ "file_path": "files/x", "content": 1 })),
+        (write, json!({ "file_path": "files/x", "content": null })),
+        (edit, json!({ "file_path": "files/x", "old_string": "x" })),
+        (edit, json!({ "file_path": "files/x", "new_string": "x" })),
+        (edit, json!({ "old_string": "x", "new_string": "x" })),
+        (edit, json!({ "file_path": "files/x", "old_string": "x", "new_string": "y", "expected_replacements": "1" })),
+        (edit, json!({ "file_path": "files/x", "old_string": "x", "new_string": "y", "expected_replacements": -1 })),
+        (edit, json!({ "file_path": "files/x", "old_string": "x", "new_string": "y", "expected_replacements": 1.5 })),
+        (execute, json!({ "command": 1 })),
+        (execute, json!({ "command": null })),
+    ] {
+        agent.caller.post(route, &body).refused(400);
+    }
+    for path in ["content", "download"] {
+        agent.caller.get(&format!("/v1/{}/{path}", agent.agent)).refused(400);
+    }
+    agent.caller.delete(&format!("/v1/{}/delete", agent.agent)).refused(400);
+    agent.caller.delete(&format!("/v1/skills/{}/delete", agent.agent)).refused(400);
+    agent.caller.get(&agent.sandbox_route("content")).refused(400);
+    agent.caller.put(&agent.sandbox_route("edit"), "x").refused(400);
+    agent.caller.ask("POST", &agent.sandbox_route("execute"), Body::None).refused(400);
+    for arguments in [json!({}), json!("x"), json!([1]), json!([null]), json!([["x"]])] {
+        agent.caller.post(&agent.sandbox_route("execute?command=echo"), &arguments).refused(400);
+    }
+    let body = Body::Other { kind: "text/plain", bytes: b"\xff\xfe" };
+    agent.caller.ask("PUT", &agent.sandbox_route("edit?path=odd"), body).refused(400);
+    assert_eq!(agent.listed("files"), [""; 0]);
+}
+
+/// Says a request's head, and what follows it, over a connection of its own.
+fn say(server: &Server, method: &str, path: &str, headers: &str, rest: &[u8]) -> (String, Value) {
+    let mut stream = server.connect();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nConnection: close\r\n{headers}\r\n",
+        server.token
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    // Whoever is refused early may find the connection closed.
+    let _ = stream.write_all(rest);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{method} {path}: {text:?}"));
+    let object = body.find('{').and_then(|start| serde_json::from_str(&body[start..=body.rfind('}')?]).ok());
+    (head.to_owned(), object.unwrap_or(Value::Null))
+}
+
+pub(crate) fn bodies_that_are_too_large(site: &Site) {
+    let server = site.start();
+    set(&server, &json!({ "files": { "upload_max_mb": 1 } }));
+    let agent = workspace_on(&server);
+    let large = "x".repeat(2 << 20);
+    agent.write("files/x", &large).refused(413);
+    agent.upload("x", large.as_bytes()).refused(413);
+    agent.caller.put(&agent.sandbox_route("edit?path=x"), &large).refused(413);
+    agent
+        .push(&crate::zips::zip(&[
+            crate::zips::Entry::file("s/SKILL.md", b"name: s"),
+            crate::zips::Entry::file("s/big", large.as_bytes()),
+        ]))
+        .refused(413);
+    // Announced and never sent; and never announced.
+    let kind = "Content-Type: multipart/form-data; boundary=b\r\n";
+    for (path, kind) in [
+        ("/v1/a/write", ""),
+        ("/v1/files/a/upload", kind),
+        ("/v1/skills/a/upload", kind),
+        ("/v1/skills/default/a/upload", kind),
+    ] {
+        let (head, body) = say(&server, "POST", path, &format!("{kind}Content-Length: 99999999999\r\n"), b"");
+        assert!(head.starts_with("HTTP/1.1 413"), "{path}: {head}");
+        assert_eq!(body["status"], "error", "{path}: {head} {body}");
+        let opening = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"x\"\r\n\r\n";
+        let text = format!("{opening}{large}");
+        let chunk = format!("{:x}\r\n{text}\r\n0\r\n\r\n", text.len());
+        let (head, body) =
+            say(&server, "POST", path, &format!("{kind}Transfer-Encoding: chunked\r\n"), chunk.as_bytes());
+        assert!(head.starts_with("HTTP/1.1 413"), "{path}: {head}");
+        assert_eq!(body["status"], "error", "{path}: {head} {body}");
+    }
+    assert_eq!(agent.listed("files"), [""; 0]);
+    agent.put("files/x", "small");
+    agent.upload("y", b"small").success();
+}
+
+/// A form that breaks off leaves nothing, and the old file stays.
+pub(crate) fn uploads_that_break_off(site: &Site) {
+    let server = site.start();
+    let agent = workspace_on(&server);
+    let owner = Caller::of(&server, &server.token);
+    owner.upload("/v1/files/a/upload", b"x", b"old").success();
+    owner.upload("/v1/skills/a/upload", b"z", &crate::zips::skill("s", "old")).success();
+    let kind = "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 100000\r\n";
+    for path in ["/v1/files/a/upload", "/v1/skills/a/upload"] {
+        let mut stream = server.connect();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n{kind}\r\n--b\r\n\
+             Content-Disposition: form-data; name=\"file\"; filename=\"x\"\r\n\r\nhalf",
+            server.token
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        drop(stream);
+        // A form whose last boundary never comes, in a body that does end.
+        let (kind, mut bytes) = crate::caller::form(&[&crate::caller::file_part(b"x", b"half")]);
+        bytes.truncate(bytes.len() - 10);
+        owner.ask("POST", path, Body::Other { kind: &kind, bytes: &bytes }).refused(400);
+    }
+    assert_eq!(owner.get("/v1/a/content?path=files/x").success()["content"], "old");
+    assert_eq!(owner.get("/v1/a/content?path=skills/s/main.py").success()["content"], "old");
+    assert_eq!(owner.get("/v1/a/files?path=files").success(), json!(["files/x"]));
+    drop(agent);
+}

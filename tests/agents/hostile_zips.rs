@@ -1,0 +1,205 @@
+//! Archives that are meant to do harm, made by hand. Each is refused with a status that says why, nothing changes
+//! anywhere, and the server lives on.
+
+use std::fs;
+
+use serde_json::json;
+use tests::support::scratch::Scratch;
+
+use crate::site::{Site, set, workspace_on};
+use crate::workspace::{Workspace, snapshot};
+use crate::zips::{self, DESCRIPTOR, ENCRYPTED, Entry, zip};
+
+const HEAD: &[u8] = b"name: hostile\n";
+
+fn head() -> Entry {
+    Entry::file("h/SKILL.md", HEAD)
+}
+
+/// Refuses each archive and leaves everything as it was.
+fn assert_refused(agent: &Workspace, archives: &[(&str, Vec<u8>)], statuses: &[u16]) {
+    agent.push(&zips::skill("h", "old")).success();
+    let before = snapshot(&agent.on_disk(""));
+    for (what, bytes) in archives {
+        let said = agent.push(bytes);
+        assert!(statuses.contains(&said.status), "{what}: {said:?}");
+        assert_eq!(snapshot(&agent.on_disk("")), before, "{what} changed something");
+    }
+    assert_eq!(agent.text("skills/h/main.py"), "old");
+}
+
+pub(crate) fn names_that_leave(site: &Site) {
+    let agent = site.workspace();
+    let scratch = Scratch::new(site.mode().identity()).unwrap();
+    let absolute = format!("{}/planted", scratch.path().display());
+    let names = [
+        "../x",
+        "h/../../x",
+        "h/../x",
+        "h/..",
+        "..",
+        "/etc/x",
+        &absolute,
+        "//x",
+        "h//x",
+        "h/./x",
+        "./h/x",
+        "C:\\x",
+        "C:/x",
+        "h\\..\\..\\x",
+        "\\\\host\\share\\x",
+        "h/a\\b",
+        "h/x\0y",
+        "",
+        "/",
+        "h/\u{1}/../..",
+        "~/x/../../y",
+    ];
+    let archives: Vec<(&str, Vec<u8>)> =
+        names.iter().map(|name| (*name, zip(&[head(), Entry::file(name, b"planted")]))).collect();
+    // Some of these are only odd; what they may not do is succeed outside their folder.
+    agent.push(&zips::skill("h", "old")).success();
+    let before = snapshot(&agent.on_disk(""));
+    for (name, bytes) in &archives {
+        let said = agent.push(bytes);
+        let is_harmless = ["h//x", "h/./x", "./h/x"].contains(name);
+        assert!(said.status == 400 || is_harmless && said.status == 200, "{name:?}: {said:?}");
+        if said.status == 200 {
+            assert_eq!(agent.listed("skills"), ["skills/h/SKILL.md", "skills/h/x"], "{name:?}");
+            agent.push(&zips::skill("h", "old")).success();
+        }
+        assert_eq!(snapshot(&agent.on_disk("")), before, "{name:?} changed something");
+    }
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+    let long = "x".repeat(300);
+    let deep = format!("h/{}x", "d/".repeat(3000));
+    for name in [format!("h/{long}"), format!("{long}/SKILL.md"), deep] {
+        agent.push(&zip(&[head(), Entry::file(&name, b"x")])).refused(400);
+    }
+    assert_eq!(snapshot(&agent.on_disk("")), before);
+}
+
+pub(crate) fn links_and_devices(site: &Site) {
+    let agent = site.workspace();
+    let scratch = Scratch::new(site.mode().identity()).unwrap();
+    let outside = scratch.path().to_str().unwrap();
+    let huge = Entry { size: u32::MAX - 1, ..Entry::link("h/link", "x") };
+    let of_kind = |kind: u32| Entry { mode: kind | 0o666, ..Entry::file("h/odd", b"") };
+    let archives = [
+        ("a link out", zip(&[head(), Entry::link("h/link", outside)])),
+        ("a link and a file through it", zip(&[head(), Entry::link("h/d", outside), Entry::file("h/d/x", b"planted")])),
+        ("a link inside", zip(&[head(), Entry::link("h/link", "SKILL.md")])),
+        ("a head that is a link", zip(&[Entry::link("h/SKILL.md", "/etc/passwd")])),
+        ("a folder that is a link", zip(&[Entry::link("h", outside), Entry::file("h/SKILL.md", HEAD)])),
+        ("a link of four gigabytes", zip(&[head(), huge])),
+        ("a pipe", zip(&[head(), of_kind(0o010_000)])),
+        ("a character device", zip(&[head(), of_kind(0o020_000)])),
+        ("a block device", zip(&[head(), of_kind(0o060_000)])),
+        ("a socket", zip(&[head(), of_kind(0o140_000)])),
+    ];
+    assert_refused(&agent, &archives, &[400]);
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+    // Bits that give somebody's rights away are taken off.
+    let mut special = Entry::file("h/special", b"#!/bin/sh\n");
+    special.mode = 0o106_777;
+    agent.push(&zip(&[head(), special])).success();
+    let ran = agent.run("stat -c %a skills/h/special");
+    assert!(ran.code == 0 && ran.stdout.trim().len() == 3, "{ran:?}");
+}
+
+pub(crate) fn names_that_collide(site: &Site) {
+    let agent = site.workspace();
+    let file = |name: &str| Entry::file(name, b"x");
+    let archives = [
+        ("a name twice", zip(&[head(), file("h/x"), file("h/x")])),
+        ("a head twice", zip(&[head(), Entry::file("h/SKILL.md", b"name: second\n")])),
+        ("a file and a directory", zip(&[head(), file("h/x"), Entry::directory("h/x/")])),
+        ("a file and something beneath it", zip(&[head(), file("h/x"), file("h/x/y")])),
+        ("something and then a file above it", zip(&[head(), file("h/x/y"), file("h/x")])),
+    ];
+    assert_refused(&agent, &archives, &[400]);
+}
+
+pub(crate) fn broken_archives(site: &Site) {
+    let agent = site.workspace();
+    let bad_crc = Entry { crc: 1, ..Entry::file("h/x", b"content") };
+    let bad_crc_deflated = Entry { crc: 1, ..Entry::deflated("h/x", b"content content content") };
+    let no_descriptor = Entry { flags: DESCRIPTOR, crc: 0, size: 0, ..Entry::file("h/x", b"content") };
+    let garbage = Entry { method: zips::DEFLATED, ..Entry::file("h/x", b"\xff\xff\xff\xff\xff") };
+    let overlapping = Entry { offset: Some(0), ..Entry::file("h/y", HEAD) };
+    let beyond = Entry { offset: Some(1 << 30), ..Entry::file("h/y", b"x") };
+    let honest = zips::skill("h", "new");
+    let mut bad_directory = honest.clone();
+    let place = bad_directory.len() - 22 - 8;
+    bad_directory[place] ^= 0xff;
+    let archives = [
+        ("a wrong checksum", zip(&[head(), bad_crc])),
+        ("a wrong checksum, packed", zip(&[head(), bad_crc_deflated])),
+        ("no data descriptor", zip(&[head(), no_descriptor])),
+        ("garbage that is said to be packed", zip(&[head(), garbage])),
+        ("two entries of the same bytes", zip(&[head(), overlapping])),
+        ("an entry beyond the end", zip(&[head(), beyond])),
+        ("an end that is cut off", honest[..honest.len() - 10].to_vec()),
+        ("a beginning that is cut off", honest[40..].to_vec()),
+        ("a directory that is damaged", bad_directory),
+    ];
+    assert_refused(&agent, &archives, &[400]);
+    let encrypted = Entry { flags: ENCRYPTED, ..Entry::file("h/x", b"content") };
+    let unknown = Entry { method: 97, ..Entry::file("h/x", b"content") };
+    let archives = [("an encrypted entry", zip(&[head(), encrypted])), ("an unknown method", zip(&[head(), unknown]))];
+    assert_refused(&agent, &archives, &[400, 415]);
+}
+
+pub(crate) fn bombs(site: &Site) {
+    let server = site.start();
+    set(&server, &json!({ "skills": { "unpacked_max_mb": 8, "entries_max": 100 } }));
+    let agent = workspace_on(&server);
+    let zeros = vec![0; 64 << 20];
+    let bomb = Entry::deflated("h/bomb", &zeros);
+    let modest = Entry { size: 10, ..bomb.clone() };
+    let huge = Entry { size: u32::MAX - 1, ..bomb.clone() };
+    let mut many: Vec<Entry> = (0..101).map(|number| Entry::file(&format!("h/{number}"), b"")).collect();
+    many.push(head());
+    let piece = Entry::deflated("h/piece", &zeros[..1 << 20]);
+    let mut pieces: Vec<Entry> =
+        (0..20).map(|number| Entry { name: format!("h/{number}").into(), ..piece.clone() }).collect();
+    pieces.push(head());
+    let archives = [
+        ("sixty-four megabytes", zip(&[head(), bomb])),
+        ("sixty-four megabytes that claim to be ten bytes", zip(&[head(), modest])),
+        ("sixty-four megabytes that claim to be four gigabytes", zip(&[head(), huge])),
+        ("twenty times one megabyte", zip(&pieces)),
+        ("a hundred and two entries", zip(&many)),
+    ];
+    assert_refused(&agent, &archives, &[400, 413]);
+    // What fits does so whatever it is packed into, and an archive in an archive is a file.
+    let inner = zips::skill("inner", "x");
+    agent.push(&zip(&[head(), Entry::file("h/inner.zip", &inner)])).success();
+    assert_eq!(agent.listed("skills"), ["skills/h/SKILL.md", "skills/h/inner.zip"]);
+    many.truncate(99);
+    many[0] = head();
+    agent.push(&zip(&many)).success();
+    let staged = snapshot(&agent.on_disk(".staging"));
+    assert!(staged.is_empty(), "left on the way: {:?}", staged.keys());
+}
+
+/// The default bound on entries, with the real number.
+pub(crate) fn too_many_entries(site: &Site) {
+    let agent = site.workspace();
+    let mut entries: Vec<Entry> = (0..20_001).map(|number| Entry::file(&format!("h/{number}"), b"")).collect();
+    entries.push(head());
+    assert_refused(&agent, &[("twenty thousand and two entries", zip(&entries))], &[400, 413]);
+}
+
+/// A reserved name deeper in an archive, and in another letter case.
+pub(crate) fn heads_in_other_places(site: &Site) {
+    let agent = site.workspace();
+    agent.push(&zips::skill("h", "old")).success();
+    for name in ["h/sub/SKILL.md", "h/sub/skill.md"] {
+        let said = agent.push(&zip(&[head(), Entry::file(name, b"name: planted\n")]));
+        // Refused by the reserved-file rule, or kept and warned about; the root's head is the one that counts.
+        assert!(matches!(said.status, 200 | 400 | 403), "{name}: {said:?}");
+        let names = agent.skill_names();
+        assert!(names == ["h"] || names == ["hostile"], "{names:?}");
+    }
+}

@@ -1,0 +1,289 @@
+//! The layers of contract 001: a baseline that all users of an agent share and none can change, and each user's own over
+//! it. The verdict on a baseline is its bytes on the host's disk; the view is the same from the routes and from a box.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tests::support::server::Server;
+
+use crate::caller::{Caller, Said, file_part, word_part};
+use crate::site::{Site, new_name, workspace_of};
+use crate::workspace::{Ran, Workspace, snapshot};
+use crate::zips;
+
+/// An agent with two users, and the operator who gives it baselines.
+struct Shared {
+    server: Arc<Server>,
+    ann: Workspace,
+    bob: Workspace,
+    operator: Caller,
+}
+
+impl Shared {
+    fn new(site: &Site) -> Self {
+        let server = site.server();
+        let agent = new_name("shared");
+        let [ann, bob] = ["ann", "bob"].map(|user| workspace_of(&server, &new_name(user), &agent));
+        let operator = Caller::of(&server, &server.make_token(&["--role", "operator"]));
+        Self { server, ann, bob, operator }
+    }
+
+    fn push_baseline(&self, zip: &[u8]) -> Said {
+        let route = self.ann.skill_route("upload?scope=baseline");
+        self.operator.upload(&route, b"b.zip", zip)
+    }
+
+    fn on_disk(&self) -> BTreeMap<PathBuf, (char, u32, Vec<u8>)> {
+        snapshot(&self.server.data().join("baselines").join(&self.ann.agent))
+    }
+}
+
+fn base() -> Vec<u8> {
+    zips::of(&[
+        ("s/SKILL.md", "---\nname: s\ndescription: of all\n---\n"),
+        ("s/main.py", "print('base')\n"),
+        ("s/lib/a.txt", "a\n"),
+        ("s/lib/b.txt", "b\n"),
+        ("s/data", "1\n2\n3\n"),
+    ])
+}
+
+/// The skill's files and what they hold, by the routes.
+fn by_routes(workspace: &Workspace) -> BTreeMap<String, String> {
+    let names = workspace.caller.get(&workspace.skill_route("s/files")).success();
+    let names: Vec<String> = serde_json::from_value(names).unwrap();
+    assert!(names.is_sorted(), "{names:?}");
+    let read = |name: String| {
+        let path = crate::caller::encode(&name);
+        let found = workspace.caller.get(&workspace.skill_route(&format!("s/content?path={path}"))).success();
+        (name, found["content"].as_str().unwrap().to_owned())
+    };
+    names.into_iter().map(read).collect()
+}
+
+/// The same, as seen by a program in a box.
+fn by_box(workspace: &Workspace) -> BTreeMap<String, String> {
+    let program = "import json, os\nfound = {}\nfor d, _, names in os.walk('.'):\n    for n in names:\n        \
+        p = os.path.join(d, n)\n        found[p[2:]] = open(p).read()\nprint(json.dumps(found))";
+    let ran = Ran::read(&workspace.argv(&workspace.skill_route("s"), "python3", &["-c", program]).success());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+fn view(workspace: &Workspace) -> BTreeMap<String, String> {
+    let view = by_routes(workspace);
+    assert_eq!(view, by_box(workspace), "the routes and a box see different files");
+    view
+}
+
+pub(crate) fn uploads_say_where_they_went(site: &Site) {
+    let shared = Shared::new(site);
+    let (ann, agent) = (&shared.ann, &shared.ann.agent);
+    let said = ann.caller.upload(&ann.skill_route("upload"), b"x.zip", &zips::skill("mine", "1")).success();
+    assert_eq!(said, format!("Upload successful: skill 'mine' to 'skill/overlay/{}/{agent}/mine'", ann.user));
+    let said = ann.caller.upload(&ann.skill_route("upload?scope=overlay"), b"x.zip", &zips::skill("mine", "2"));
+    said.success();
+    let said = shared.push_baseline(&base()).success();
+    assert_eq!(said, format!("Upload successful: skill 's' to 'skill/baseline/{agent}/s'"));
+    // The scope as a part of the form.
+    let parts = [word_part("scope", "baseline"), file_part(b"x.zip", &zips::skill("formed", "1"))];
+    let said = shared.operator.send_form(&ann.skill_route("upload"), &[&parts[0], &parts[1]]).success();
+    assert_eq!(said, format!("Upload successful: skill 'formed' to 'skill/baseline/{agent}/formed'"));
+    let two = zips::of(&[("one/SKILL.md", ""), ("two/SKILL.md", "")]);
+    let said = ann.caller.upload(&ann.skill_route("upload"), b"x.zip", &two).success();
+    let rest = said.as_str().unwrap().strip_prefix("Upload successful: ").unwrap().to_owned();
+    let mut skills: Vec<&str> = rest.split(", ").collect();
+    skills.sort_unstable();
+    let of = |name: &str| format!("skill '{name}' to 'skill/overlay/{}/{agent}/{name}'", ann.user);
+    assert_eq!(skills, [of("one"), of("two")]);
+    for scope in ["Baseline", "OVERLAY", "other", "", "baseline%20"] {
+        let route = ann.skill_route(&format!("upload?scope={scope}"));
+        shared.operator.upload(&route, b"x.zip", &base()).refused(400);
+    }
+    // Only operators and owners may.
+    let before = shared.on_disk();
+    for user in [ann, &shared.bob] {
+        user.caller.upload(&user.skill_route("upload?scope=baseline"), b"x.zip", &zips::skill("s", "no")).refused(403);
+    }
+    assert_eq!(shared.on_disk(), before);
+    let none = "Validation Error: No valid skill directory found in ZIP.";
+    assert_eq!(shared.push_baseline(&zips::of(&[("x", "")])).refused(400), none);
+    let missing = "Validation Error: Skill [bad] is missing required 'SKILL.md' at its root.";
+    assert_eq!(shared.push_baseline(&zips::of(&[("s/SKILL.md", "x"), ("bad/x", "")])).refused(400), missing);
+    assert_eq!(shared.on_disk(), before);
+}
+
+pub(crate) fn a_baseline_shows_through(site: &Site) {
+    let shared = Shared::new(site);
+    shared.push_baseline(&base()).success();
+    for user in [&shared.ann, &shared.bob] {
+        let listed = user.caller.get(&user.skill_route("list")).success();
+        assert_eq!(listed[0]["name"], "s");
+        assert_eq!(listed[0]["description"], "of all");
+        assert_eq!(view(user).keys().collect::<Vec<_>>(), ["SKILL.md", "data", "lib/a.txt", "lib/b.txt", "main.py"]);
+        // And in the routes of the other contract.
+        assert_eq!(user.skills(), listed);
+        assert_eq!(user.text("skills/s/lib/a.txt"), "a\n");
+        let ran = Ran::read(&user.argv(&user.skill_route("s"), "python3", &["main.py"]).success());
+        assert_eq!(ran.stdout, "base\n");
+    }
+    // Over it, somebody's own.
+    let ann = &shared.ann;
+    ann.push(&zips::skill("mine", "1")).success();
+    let names = |user: &Workspace| -> Vec<Value> {
+        let listed = user.caller.get(&user.skill_route("list")).success();
+        listed.as_array().unwrap().iter().map(|skill| skill["name"].clone()).collect()
+    };
+    assert_eq!(names(ann), ["mine", "s"]);
+    assert_eq!(names(&shared.bob), ["s"]);
+    let own = zips::of(&[("s/SKILL.md", "---\nname: s\ndescription: of ann\n---\n"), ("s/main.py", "print('ann')\n")]);
+    ann.push(&own).success();
+    assert_eq!(ann.skills()[1]["description"], "of ann");
+    assert_eq!(shared.bob.skills()[0]["description"], "of all");
+    let seen = view(ann);
+    assert_eq!(seen["main.py"], "print('ann')\n");
+    assert_eq!(seen.keys().collect::<Vec<_>>(), ["SKILL.md", "data", "lib/a.txt", "lib/b.txt", "main.py"]);
+    assert_eq!(view(&shared.bob)["main.py"], "print('base')\n");
+}
+
+pub(crate) fn edits_are_the_users_own(site: &Site) {
+    let shared = Shared::new(site);
+    shared.push_baseline(&base()).success();
+    let (ann, bob) = (&shared.ann, &shared.bob);
+    let (before, of_bob) = (shared.on_disk(), view(bob));
+    let edit = |words: &str, text: &str| ann.caller.put(&ann.skill_route(&format!("s/edit?{words}")), text).success();
+    assert_eq!(edit("path=main.py", "print('ann')\n"), "Skill file updated successfully.");
+    edit("path=data&start=2&end=2", "two");
+    edit("path=new%2Ffile.txt", "new");
+    ann.write("skills/s/lib/a.txt", "written").success();
+    ann.edit("skills/s/lib/b.txt", "b", "edited", None).success();
+    let expected = json!({
+        "SKILL.md": "---\nname: s\ndescription: of all\n---\n", "main.py": "print('ann')\n", "data": "1\ntwo\n3\n",
+        "new/file.txt": "new", "lib/a.txt": "written", "lib/b.txt": "edited\n",
+    });
+    assert_eq!(json!(view(ann)), expected);
+    assert_eq!(view(bob), of_bob);
+    assert_eq!(shared.on_disk(), before, "the baseline changed");
+    let range = ann.caller.get(&ann.skill_route("s/content?path=data&start=2&end=3")).success();
+    assert_eq!(range, json!({ "content": ["two", "3"] }));
+    ann.delete("skills/s/lib").success();
+    assert_eq!(view(ann).keys().collect::<Vec<_>>(), ["SKILL.md", "data", "main.py", "new/file.txt"]);
+    assert_eq!(view(bob), of_bob);
+    assert_eq!(shared.on_disk(), before, "the baseline changed");
+    // A whole skill is deleted for one user alone, and comes back when that user uploads it.
+    assert_eq!(ann.delete_skill("s").success(), "Successfully deleted skill: s");
+    assert_eq!(ann.skills(), json!([]));
+    ann.caller.get(&ann.skill_route("s/files")).refused(404);
+    assert_eq!(bob.skill_names(), ["s"]);
+    assert_eq!(shared.on_disk(), before, "the baseline changed");
+    ann.push(&zips::skill("s", "back")).success();
+    assert_eq!(view(ann)["main.py"], "back");
+}
+
+/// Whatever a box does to the files of a baseline happens to its user's alone, and stays.
+pub(crate) fn what_a_box_changes_is_the_users_own(site: &Site) {
+    let shared = Shared::new(site);
+    shared.push_baseline(&base()).success();
+    let (ann, bob) = (&shared.ann, &shared.bob);
+    let (before, of_bob) = (shared.on_disk(), view(bob));
+    let acts = [
+        ("echo replaced > main.py", "main.py", Some("replaced\n")),
+        ("echo 4 >> data", "data", Some("1\n2\n3\n4\n")),
+        ("rm lib/a.txt", "lib/a.txt", None),
+        ("mv lib/b.txt moved.txt", "moved.txt", Some("b\n")),
+        ("test ! -e lib/b.txt", "lib/b.txt", None),
+        ("chmod 777 main.py; truncate -s 3 main.py", "main.py", Some("rep")),
+        ("ln data second; echo 5 >> second", "data", Some("1\n2\n3\n4\n5\n")),
+        ("mv lib old; mkdir lib; echo new > lib/a.txt", "lib/a.txt", Some("new\n")),
+        (
+            "python3 -c 'import mmap; f = open(\"data\", \"r+b\"); m = mmap.mmap(f.fileno(), 0); m[0] = 57; m.flush()'",
+            "data",
+            Some("9\n2\n3\n4\n5\n"),
+        ),
+        ("rm -rf moved.txt lib old second", "lib/a.txt", None),
+    ];
+    for (script, path, expected) in acts {
+        let ran = Ran::read(&ann.argv(&ann.skill_route("s"), "bash", &["-c", script]).success());
+        assert_eq!(ran.code, 0, "{script}: {ran:?}");
+        assert_eq!(view(ann).get(path).map(String::as_str), expected, "{script}");
+        assert_eq!(shared.on_disk(), before, "{script} changed the baseline");
+    }
+    assert_eq!(view(ann).keys().collect::<Vec<_>>(), ["SKILL.md", "data", "main.py"]);
+    assert_eq!(view(bob), of_bob, "another user is affected");
+    let ran = bob.run("rm -rf skills/s; mkdir -p skills/t; echo 'name: t' > skills/t/SKILL.md");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(bob.skill_names(), ["t"]);
+    assert_eq!(view(ann).len(), 3);
+    assert_eq!(shared.on_disk(), before, "the baseline changed");
+}
+
+/// A new version reaches what a user has not touched, and nothing else.
+pub(crate) fn a_new_version_respects_what_users_did(site: &Site) {
+    let shared = Shared::new(site);
+    shared.push_baseline(&base()).success();
+    let (ann, bob) = (&shared.ann, &shared.bob);
+    view(bob);
+    ann.write("skills/s/main.py", "print('ann')\n").success();
+    ann.delete("skills/s/lib/a.txt").success();
+    ann.run("echo boxed > skills/s/data");
+    let next = zips::of(&[
+        ("s/SKILL.md", "---\nname: s\ndescription: second\n---\n"),
+        ("s/main.py", "print('second')\n"),
+        ("s/lib/a.txt", "a2\n"),
+        ("s/data", "second\n"),
+        ("s/added", "added\n"),
+    ]);
+    shared.push_baseline(&next).success();
+    let expected = json!({
+        "SKILL.md": "---\nname: s\ndescription: second\n---\n", "main.py": "print('ann')\n", "data": "boxed\n",
+        "added": "added\n",
+    });
+    assert_eq!(json!(view(ann)), expected, "lib/a.txt stays deleted, lib/b.txt is gone from the baseline");
+    let expected = json!({
+        "SKILL.md": "---\nname: s\ndescription: second\n---\n", "main.py": "print('second')\n", "lib/a.txt": "a2\n",
+        "data": "second\n", "added": "added\n",
+    });
+    assert_eq!(json!(view(bob)), expected);
+    // Somebody who comes later sees the newest, and so does everybody after a restart.
+    let carol = workspace_of(&shared.server, &new_name("carol"), &ann.agent);
+    assert_eq!(view(&carol), view(bob));
+}
+
+/// Uploads of one agent's baseline come one after the other, whole; users who look meanwhile see one of them.
+pub(crate) fn baselines_change_as_a_whole(site: &Site) {
+    let shared = Shared::new(site);
+    let version = |number: usize| {
+        let names: Vec<String> = (0..20).map(|file| format!("s/{file}")).collect();
+        let text = format!("version {number}");
+        let mut files = vec![("s/SKILL.md", "name: s\n")];
+        files.extend(names.iter().map(|name| (name.as_str(), text.as_str())));
+        zips::of(&files)
+    };
+    shared.push_baseline(&version(0)).success();
+    view(&shared.ann);
+    std::thread::scope(|scope| {
+        let uploads: Vec<_> = (1..=6)
+            .map(|number| {
+                let (shared, version) = (&shared, &version);
+                scope.spawn(move || shared.push_baseline(&version(number)).success())
+            })
+            .collect();
+        for user in [&shared.ann, &shared.bob] {
+            scope.spawn(move || {
+                for _ in 0..10 {
+                    let mut seen = by_box(user);
+                    seen.remove("SKILL.md");
+                    assert_eq!(seen.len(), 20);
+                    let versions: BTreeSet<String> = seen.into_values().collect();
+                    assert_eq!(versions.len(), 1, "two versions at once");
+                }
+            });
+        }
+        for upload in uploads {
+            upload.join().unwrap();
+        }
+    });
+    assert_eq!(view(&shared.ann), view(&shared.bob));
+}

@@ -1,0 +1,215 @@
+//! A server is killed in the middle of writes, uploads and swaps, again and again. The next one has the old or the new,
+//! whole, never less than what was acknowledged, and nothing stray.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tests::support::server::Server;
+
+use crate::caller::{Body, Caller, file_part, form};
+use crate::site::Site;
+use crate::workspace::Workspace;
+use crate::zips;
+
+const AGENTS: usize = 2;
+const FILES: usize = 12;
+/// What may lie beside files/ and skills/ in a workspace, all of it the server's.
+const BESIDE: [&str; 6] = ["files", "skills", "projects", "sessions", ".baseline", ".staging"];
+const LONGEST_LIFE: u64 = 400;
+
+/// What one agent's things were last acknowledged to be. Versions only grow.
+#[derive(Debug, Default)]
+struct Acknowledged {
+    written: AtomicU64,
+    uploaded: AtomicU64,
+    skill: AtomicU64,
+    baseline: AtomicU64,
+    edited: AtomicU64,
+}
+
+/// A content of several pages, that shows whether it is whole.
+fn version(number: u64) -> String {
+    format!("{number:08}\n").repeat(4000)
+}
+
+/// The number of a version that is whole.
+fn number_of(content: &str, what: &str) -> u64 {
+    let number = content.get(..8).unwrap_or_else(|| panic!("{what}: {content:?}"));
+    assert_eq!(content.len(), 9 * 4000, "{what}: not whole");
+    assert!(content.lines().all(|line| line == number), "{what}: two versions in one");
+    number.parse().unwrap()
+}
+
+fn skill(name: &str, number: u64) -> Vec<u8> {
+    let text = number.to_string();
+    let names: Vec<String> = (0..FILES).map(|file| format!("{name}/d{}/{file}", file % 3)).collect();
+    let head = format!("{name}/SKILL.md");
+    let mut files = vec![(head.as_str(), "name: x\n")];
+    files.extend(names.iter().map(|name| (name.as_str(), text.as_str())));
+    zips::of(&files)
+}
+
+/// Acts in ever new versions until nobody answers.
+fn act(acknowledged: &AtomicU64, mut ask: impl FnMut(u64) -> Option<bool>) {
+    let mut number = acknowledged.load(Ordering::SeqCst);
+    loop {
+        // A version that was not acknowledged may be there all the same, so its number is not used again.
+        number += 1;
+        match ask(number) {
+            Some(true) => acknowledged.store(number, Ordering::SeqCst),
+            Some(false) => {}
+            None => return,
+        }
+    }
+}
+
+fn try_upload(caller: &Caller, path: &str, name: &str, bytes: &[u8]) -> Option<bool> {
+    let (kind, bytes) = form(&[&file_part(name.as_bytes(), bytes)]);
+    let said = caller.try_ask("POST", path, Body::Other { kind: &kind, bytes: &bytes }).ok()?;
+    assert!(matches!(said.status, 200 | 503), "{path}: {said:?}");
+    Some(said.status == 200)
+}
+
+fn try_json(caller: &Caller, path: &str, body: &Value) -> Option<bool> {
+    let said = caller.try_ask("POST", path, Body::Json(body)).ok()?;
+    assert!(matches!(said.status, 200 | 503), "{path}: {said:?}");
+    Some(said.status == 200)
+}
+
+fn workspaces(server: &Server) -> Vec<Workspace> {
+    let owner = Caller::of(server, &server.token);
+    (0..AGENTS).map(|number| Workspace::new(owner.clone(), "default", &format!("agent{number}"))).collect()
+}
+
+pub(crate) fn killed_in_the_middle(site: &Site) {
+    let kills = if std::env::var("RINGWALL_SOAK").is_ok_and(|value| value == "1") { 150 } else { 10 };
+    let state: Vec<Acknowledged> = (0..AGENTS).map(|_| Acknowledged::default()).collect();
+    let mut server = site.start();
+    for workspace in workspaces(&server) {
+        workspace.put("files/written", &version(0));
+        workspace.put("files/edited", &format!("number {}\n{}", 0, "line\n".repeat(20_000)));
+        workspace.upload("uploaded", version(0).as_bytes()).success();
+        workspace.push(&skill("own", 0)).success();
+        let route = workspace.skill_route("upload?scope=baseline");
+        workspace.caller.upload(&route, b"x.zip", &skill("shared", 0)).success();
+    }
+    for life in 0..kills {
+        live_and_die(&mut server, &state, life);
+        server = site.start_in(server.leave());
+        for (workspace, acknowledged) in workspaces(&server).iter().zip(&state) {
+            check(workspace, acknowledged);
+        }
+    }
+    let last = |of: fn(&Acknowledged) -> &AtomicU64| of(&state[0]).load(Ordering::SeqCst);
+    let counts =
+        [last(|one| &one.written), last(|one| &one.uploaded), last(|one| &one.skill), last(|one| &one.baseline)];
+    println!("{kills} kills; the first agent's last versions: {counts:?}");
+    assert!(counts.iter().all(|count| *count > 0), "nothing was acknowledged: {counts:?}");
+}
+
+fn live_and_die(server: &mut Server, state: &[Acknowledged], life: u64) {
+    let workspaces = workspaces(server);
+    std::thread::scope(|scope| {
+        for (workspace, acknowledged) in workspaces.iter().zip(state) {
+            let (caller, agent) = (&workspace.caller, &workspace.agent);
+            scope.spawn(move || {
+                act(&acknowledged.written, |number| {
+                    let body = json!({ "file_path": "files/written", "content": version(number) });
+                    try_json(caller, &format!("/v1/{agent}/write"), &body)
+                });
+            });
+            scope.spawn(move || {
+                let path = format!("/v1/files/{agent}/upload");
+                act(&acknowledged.uploaded, |number| try_upload(caller, &path, "uploaded", version(number).as_bytes()));
+            });
+            scope.spawn(move || {
+                let path = format!("/v1/skills/{agent}/upload");
+                act(&acknowledged.skill, |number| try_upload(caller, &path, "x.zip", &skill("own", number)));
+            });
+            scope.spawn(move || {
+                let path = workspace.skill_route("upload?scope=baseline");
+                act(&acknowledged.baseline, |number| try_upload(caller, &path, "x.zip", &skill("shared", number)));
+            });
+            scope.spawn(move || {
+                act(&acknowledged.edited, |number| {
+                    let path = workspace.sandbox_route("edit?path=edited&start=1&end=1");
+                    let said = caller.try_ask("PUT", &path, Body::Text(&format!("number {number}"))).ok()?;
+                    assert!(matches!(said.status, 200 | 503), "{said:?}");
+                    Some(said.status == 200)
+                });
+            });
+            scope.spawn(move || {
+                // Readers and boxes, who must see nothing that is not whole either.
+                loop {
+                    let path = format!("/v1/{agent}/content?path=files/written");
+                    let Ok(said) = caller.try_ask("GET", &path, Body::None) else { return };
+                    if said.status == 200 {
+                        number_of(said.data["content"].as_str().unwrap(), "read while others write");
+                    }
+                    let body = json!({ "command": "rm -f files/boxed; echo x > files/boxed" });
+                    if caller.try_ask("POST", &format!("/v1/{agent}/execute"), Body::Json(&body)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        // Every moment must be a good one to be killed in; these are spread over a life by the golden ratio.
+        std::thread::sleep(Duration::from_millis(20 + life * 618 % LONGEST_LIFE));
+        server.signal(Signal::KILL);
+        server.ended();
+    });
+}
+
+fn check(workspace: &Workspace, acknowledged: &Acknowledged) {
+    let at_least = |found: u64, of: &AtomicU64, what: &str| {
+        let told = of.load(Ordering::SeqCst);
+        assert!(found >= told, "{what}: version {found}, but {told} was acknowledged");
+        // One that was never acknowledged may have got there; the next life goes on from it.
+        of.fetch_max(found, Ordering::SeqCst);
+    };
+    at_least(number_of(&workspace.text("files/written"), "written"), &acknowledged.written, "written");
+    at_least(number_of(&workspace.text("files/uploaded"), "uploaded"), &acknowledged.uploaded, "uploaded");
+    let edited = workspace.text("files/edited");
+    let (first, rest) = edited.split_once('\n').unwrap();
+    assert_eq!(rest, "line\n".repeat(20_000), "edited: not whole");
+    at_least(first.strip_prefix("number ").unwrap().parse().unwrap(), &acknowledged.edited, "edited");
+    for (name, of) in [("own", &acknowledged.skill), ("shared", &acknowledged.baseline)] {
+        let files = workspace.listed(&format!("skills/{name}"));
+        assert_eq!(files.len(), FILES + 1, "{name}: {files:?}");
+        let contents: BTreeSet<String> =
+            files.iter().filter(|file| !file.ends_with("SKILL.md")).map(|file| workspace.text(file)).collect();
+        assert_eq!(contents.len(), 1, "{name} is of several versions: {contents:?}");
+        at_least(contents.first().unwrap().parse().unwrap(), of, name);
+    }
+    let mut names = workspace.listed("files");
+    names.retain(|name| name != "files/boxed");
+    assert_eq!(names, ["files/edited", "files/uploaded", "files/written"]);
+    assert_eq!(workspace.listed("skills").len(), 2 * (FILES + 1));
+    assert_nothing_stray(workspace);
+}
+
+/// On disk: only names that are known, nothing on its way, and one version of each baseline.
+fn assert_nothing_stray(workspace: &Workspace) {
+    let names = |path: &std::path::Path| -> Vec<String> {
+        let entries = fs::read_dir(path).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+    };
+    for name in names(&workspace.on_disk("")) {
+        assert!(BESIDE.contains(&name.as_str()), "{name} is in the workspace");
+    }
+    let mut staged = names(&workspace.on_disk(".staging"));
+    // One directory is kept for the next box.
+    staged.retain(|name| name != "spare");
+    assert_eq!(staged, [""; 0], "left on its way");
+    let skills: BTreeSet<String> = names(&workspace.on_disk("skills")).into_iter().collect();
+    assert_eq!(skills, ["own", "shared"].map(str::to_owned).into());
+    let baselines = workspace.caller.data().join("baselines").join(&workspace.agent);
+    let mut versions = names(&baselines.join("shared"));
+    versions.retain(|name| name != "current");
+    assert_eq!(versions.len(), 1, "old versions are kept: {versions:?}");
+    assert_eq!(names(&baselines), ["shared"]);
+}

@@ -1,0 +1,192 @@
+//! The rules about paths, on every route that takes one: where a path may lead, and with which words it is refused.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::caller::{Said, encode, encode_bytes};
+use crate::site::Site;
+use crate::workspace::{Workspace, snapshot};
+
+const RESERVED: &str = "Security Error: 'SKILL.md' is a system reserved file. You can only create/edit it at the root \
+                        of a skill (e.g., skills/my_skill/SKILL.md).";
+
+/// What every route that takes a path says to it.
+fn everywhere(agent: &Workspace, path: &str) -> Vec<(&'static str, Said)> {
+    vec![
+        ("files", agent.list(path)),
+        ("content", agent.content(path)),
+        ("page", agent.page(path, "&offset=1&limit=1")),
+        ("write", agent.write(path, "hostile")),
+        ("edit", agent.edit(path, "a", "b", None)),
+        ("delete", agent.delete(path)),
+        ("download", agent.caller.get(&format!("/v1/{}/download?path={}", agent.agent, encode(path)))),
+    ]
+}
+
+/// The same for the routes whose paths are relative to a skill or to the sandbox.
+fn everywhere_relative(agent: &Workspace, path: &str) -> Vec<(String, Said)> {
+    let mut said = Vec::new();
+    for base in [agent.skill_route("s"), agent.sandbox()] {
+        let query = format!("path={}", encode(path));
+        said.push((format!("{base} content"), agent.caller.get(&format!("{base}/content?{query}"))));
+        said.push((format!("{base} range"), agent.caller.get(&format!("{base}/content?{query}&start=1&end=2"))));
+        said.push((format!("{base} edit"), agent.caller.put(&format!("{base}/edit?{query}"), "hostile")));
+        said.push((format!("{base} lines"), agent.caller.put(&format!("{base}/edit?{query}&start=1"), "hostile")));
+    }
+    said
+}
+
+/// A workspace with something in it that must stay as it is.
+fn furnished(site: &Site) -> Workspace {
+    let agent = site.workspace();
+    agent.put("files/a", "a");
+    agent.put("skills/s/SKILL.md", "name: s\n");
+    agent.put("skills/s/a", "a");
+    agent
+}
+
+pub(crate) fn a_path_begins_with_its_section(site: &Site) {
+    let agent = furnished(site);
+    let before = snapshot(&agent.on_disk(""));
+    for path in ["other/x", "x", "filesx/y", "Files/x", "skill/x", "workspace/files/x", "projects/p/work/x"] {
+        for (route, said) in everywhere(&agent, path) {
+            let expected = format!("Security Error: Path must start with 'skills/' or 'files/'. Current path: {path}");
+            assert_eq!(said.refused(403), expected, "{route} {path}");
+        }
+    }
+    assert_eq!(snapshot(&agent.on_disk("")), before);
+}
+
+pub(crate) fn no_path_leads_out(site: &Site) {
+    let agent = furnished(site);
+    let before = snapshot(&agent.on_disk(""));
+    for path in [
+        "files/../x",
+        "files/..",
+        "skills/..",
+        "skills/../files/a",
+        "files/a/../../x",
+        "files/./../x",
+        "files/x/../../../../../../etc/passwd",
+        "skills/s/../../../x",
+    ] {
+        for (route, said) in everywhere(&agent, path) {
+            let expected = format!("Security Error: Access out of scope. Path: {path}");
+            assert_eq!(said.refused(403), expected, "{route} {path}");
+        }
+    }
+    // Which of the two rules is named first is open; that one is, is not.
+    for path in
+        ["/etc/passwd", "//etc/passwd", "../x", "/files/a", "..", "/", ".", "", "./.", "C:\\x", "\\\\host\\share"]
+    {
+        for (route, said) in everywhere(&agent, path) {
+            let message = said.refused(403);
+            assert!(message.starts_with("Security Error: ") && message.ends_with(path), "{route} {path}: {message}");
+        }
+    }
+    for path in ["files\\..\\x", "files/a\\..\\..\\b", "files//etc/passwd", "files/./.", "files/C:\\x"] {
+        for (route, said) in everywhere(&agent, path) {
+            let is_literal = path != "files\\..\\x" && (said.status == 404 || said.status == 200);
+            assert!(is_literal || (400..500).contains(&said.status), "{route} {path}: {said:?}");
+        }
+        // As one literal name it may be there now.
+        agent.delete(path);
+    }
+    agent.delete("files/etc");
+    assert_eq!(snapshot(&agent.on_disk("")), before);
+}
+
+pub(crate) fn relative_paths_stay_beneath(site: &Site) {
+    let agent = furnished(site);
+    let before = snapshot(&agent.on_disk(""));
+    for path in ["../x", "..", "a/../../x", "/etc/passwd", "../../files/a", "../s/a", "x/../../y"] {
+        for (route, said) in everywhere_relative(&agent, path) {
+            let message = said.refused(403);
+            assert!(message.starts_with("Security Error: "), "{route} {path}: {message}");
+        }
+    }
+    for path in ["", ".", "./"] {
+        for (route, said) in everywhere_relative(&agent, path) {
+            assert!((400..500).contains(&said.status), "{route} {path:?}: {said:?}");
+        }
+    }
+    for skill in ["..", ".", "%2e%2e", "a%2fb", "%2e%2e%2ffiles", "s%00"] {
+        for rest in ["files", "content?path=a"] {
+            let said = agent.caller.get(&agent.skill_route(&format!("{skill}/{rest}")));
+            assert!((400..500).contains(&said.status), "{skill} {rest}: {said:?}");
+        }
+        let said = agent.caller.put(&agent.skill_route(&format!("{skill}/edit?path=hostile")), "hostile");
+        assert!((400..500).contains(&said.status), "{skill}: {said:?}");
+    }
+    assert_eq!(snapshot(&agent.on_disk("")), before);
+}
+
+pub(crate) fn odd_bytes_and_lengths_are_bad_input(site: &Site) {
+    let agent = furnished(site);
+    let before = snapshot(&agent.on_disk(""));
+    for path in ["files/a\0", "files/\0", "files/a\0/../../x", "\0"] {
+        for (route, said) in everywhere(&agent, path) {
+            assert!(said.status == 400, "{route}: {said:?}");
+        }
+    }
+    let name = "n".repeat(256);
+    let long = format!("files/{}", "d/".repeat(2100));
+    for path in [format!("files/{name}"), format!("files/{name}/x"), long] {
+        for (route, said) in everywhere(&agent, &path) {
+            assert!(said.status == 400, "{route}: {said:?}");
+        }
+    }
+    // Bytes that are no text at all.
+    for bytes in [&b"files/\xff"[..], b"\xc0\xaf", b"files/\xed\xa0\x80"] {
+        let said = agent.caller.get(&format!("/v1/{}/content?path={}", agent.agent, encode_bytes(bytes)));
+        assert!(matches!(said.status, 400 | 404), "{said:?}");
+    }
+    assert_eq!(snapshot(&agent.on_disk("")), before);
+}
+
+pub(crate) fn ids_are_plain_names(site: &Site) {
+    let agent = site.workspace();
+    let long = "a".repeat(129);
+    let bad = ["skills", "files", "sandbox", "..", "a..b", ".a", "-a", "_a", "a%2fb", "a%20b", "%00", "文件", &long];
+    for id in bad {
+        for path in [format!("/v1/{id}/files?path=files"), format!("/v1/{id}/content?path=files/x")] {
+            agent.caller.get(&path).refused(400);
+        }
+        agent.caller.post(&format!("/v1/{id}/write"), &json!({ "file_path": "files/x", "content": "" })).refused(400);
+        agent.caller.post(&format!("/v1/{id}/execute"), &json!({ "command": "ls" })).refused(400);
+        agent.caller.get(&format!("/v1/skills/{id}/list")).refused(400);
+        agent.caller.get(&format!("/v1/sandbox/{}/{id}/files", agent.user)).refused(400);
+    }
+    for good in ["A", "0", "a.b-c_d", &"a".repeat(128)] {
+        assert_eq!(agent.caller.get(&format!("/v1/{good}/files?path=files")).success(), json!([]), "{good}");
+    }
+}
+
+pub(crate) fn skill_md_is_reserved(site: &Site) {
+    let agent = furnished(site);
+    let before = snapshot(&agent.on_disk(""));
+    for path in
+        ["skills/SKILL.md", "skills/s/b/SKILL.md", "skills/s/b/skill.md", "skills/s/b/c/Skill.MD", "skills/skill.md"]
+    {
+        assert_eq!(agent.write(path, "x").refused(403), RESERVED, "{path}");
+        assert_eq!(agent.edit(path, "a", "b", None).refused(403), RESERVED, "{path}");
+    }
+    for path in ["b/SKILL.md", "b/c/skill.md"] {
+        for words in ["", "&start=1"] {
+            let route = agent.skill_route(&format!("s/edit?path={path}{words}"));
+            assert_eq!(agent.caller.put(&route, "x").refused(403), RESERVED, "{path}{words}");
+        }
+    }
+    assert_eq!(snapshot(&agent.on_disk("")), before);
+    agent.put("skills/s/SKILL.md", "name: other\n");
+    agent.edit("skills/s/SKILL.md", "other", "again", None).success();
+    agent.caller.put(&agent.skill_route("s/edit?path=SKILL.md&start=1"), "name: third").success();
+    assert_eq!(agent.text("skills/s/SKILL.md"), "name: third\n");
+    // An ordinary file everywhere else.
+    for path in ["files/SKILL.md", "files/a.d/SKILL.md", "skills/s/b/MY_SKILL.md", "skills/s/SKILL.md.txt"] {
+        agent.put(path, "x");
+    }
+    agent.caller.put(&agent.sandbox_route("edit?path=x/SKILL.md"), "x").success();
+    assert_eq!(fs::read(agent.on_disk("files/x/SKILL.md")).unwrap(), b"x");
+}

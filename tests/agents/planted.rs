@@ -1,0 +1,257 @@
+//! What a box, or somebody with the host's rights, plants in a workspace: links, pipes, devices, second names of foreign
+//! files. The routes neither follow nor wait, and what lies outside stays as it was. Each attack has a control that shows
+//! that the plant is where it should be.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rustix::fs::{CWD, FileType, Mode as Bits, RenameFlags, makedev, mknodat, renameat_with};
+use tests::support::actor::{Mode, tester_is_root};
+use tests::support::canary::Canary;
+use tests::support::scratch::Scratch;
+
+use crate::caller::encode;
+use crate::site::Site;
+use crate::workspace::{Workspace, snapshot};
+
+fn out_of_scope(path: &str) -> String {
+    format!("Security Error: Access out of scope. Path: {path}")
+}
+
+/// Reading through `path` is refused on every route, with the contract's words.
+fn assert_unread(agent: &Workspace, path: &str) {
+    assert_eq!(agent.content(path).refused(403), out_of_scope(path));
+    assert_eq!(agent.page(path, "&offset=1").refused(403), out_of_scope(path));
+    let route = format!("/v1/{}/download?path={}", agent.agent, encode(path));
+    assert_eq!(agent.caller.get(&route).refused(403), out_of_scope(path));
+    assert_eq!(agent.edit(path, "canary", "x", None).refused(403), out_of_scope(path));
+    if let Some(rest) = path.strip_prefix("files/") {
+        let route = agent.sandbox_route(&format!("content?path={}", encode(rest)));
+        assert!(agent.caller.get(&route).refused(403).starts_with("Security Error: "));
+        let route = agent.sandbox_route(&format!("edit?path={}&start=1", encode(rest)));
+        assert!(agent.caller.put(&route, "x").refused(403).starts_with("Security Error: "));
+    }
+}
+
+pub(crate) fn links_that_leave_are_refused(site: &Site) {
+    let agent = site.workspace();
+    let scratch = Scratch::new(site.mode().identity()).unwrap();
+    let canary = Canary::plant(&scratch, "canary").unwrap();
+    let outside = canary.text();
+    agent.put("files/a", "a");
+    // Planted from inside a box, where the server's paths are only words.
+    agent.script(&format!(
+        "cd files; ln -s {outside} absolute; ln -s ../../../../../../../../{outside} relative; ln -s {} parent; \
+         ln -s absolute chained; ln -s ../../../.. up; ln -s /proc/self/root root; ln -s .. above",
+        scratch.path().display()
+    ));
+    assert!(fs::read(agent.on_disk("files/absolute")).is_ok(), "the control: the link leads to the canary");
+    for path in ["files/absolute", "files/relative", "files/chained", "files/parent/canary", "files/up/x"] {
+        assert_unread(&agent, path);
+    }
+    assert_unread(&agent, &format!("files/root{outside}"));
+    for path in ["files/parent/new", "files/parent/canary", "files/parent/new/deep", "files/above/x"] {
+        assert_eq!(agent.write(path, "x").refused(403), out_of_scope(path));
+    }
+    for path in ["files/parent/canary", "files/above/files"] {
+        assert_eq!(agent.delete(path).refused(403), out_of_scope(path));
+    }
+    for path in ["files/parent", "files/up", "files/above"] {
+        let listed = agent.list(path);
+        assert!(listed.status == 403 || listed.data == serde_json::json!([]), "{path}: {listed:?}");
+    }
+    assert_eq!(agent.listed("files"), ["files/a"]);
+    assert_eq!(canary.changed(), None);
+    // A link itself may be deleted, and a whole-file write replaces the link and never what it names.
+    agent.delete("files/parent").success();
+    let said = agent.write("files/absolute", "mine");
+    if said.status == 200 {
+        assert!(fs::symlink_metadata(agent.on_disk("files/absolute")).unwrap().is_file());
+        assert_eq!(agent.text("files/absolute"), "mine");
+    } else {
+        said.refused(403);
+    }
+    let said = agent.upload("relative", b"mine");
+    if said.status == 200 {
+        assert!(fs::symlink_metadata(agent.on_disk("files/relative")).unwrap().is_file());
+    } else {
+        said.refused(403);
+    }
+    assert_eq!(canary.changed(), None);
+}
+
+pub(crate) fn links_that_stay_may_be_read(site: &Site) {
+    let agent = site.workspace();
+    agent.put("files/d/target", "inside");
+    agent.put("skills/s/SKILL.md", "name: s\n");
+    agent.script("cd files; ln -s d/target link; ln -s d into; ln -s loop loop; ln -s nowhere dangling");
+    assert_eq!(agent.text("files/link"), "inside");
+    assert_eq!(agent.text("files/into/target"), "inside");
+    for path in ["files/loop", "files/dangling"] {
+        agent.content(path).refused_with_one_of(&[400, 403, 404]);
+    }
+    // Nothing is written through a link, not even one that stays.
+    for path in ["files/into/new", "files/into/target"] {
+        assert_eq!(agent.write(path, "x").refused(403), out_of_scope(path));
+    }
+    assert_eq!(agent.edit("files/link", "inside", "x", None).refused(403), out_of_scope("files/link"));
+    assert_eq!(agent.text("files/d/target"), "inside");
+    // Deleting a link deletes the link.
+    agent.delete("files/into").success();
+    agent.delete("files/dangling").success();
+    agent.delete("files/loop").success();
+    assert_eq!(agent.listed("files"), ["files/d/target"]);
+}
+
+pub(crate) fn second_names_of_foreign_files_are_refused(site: &Site) {
+    let agent = site.workspace();
+    agent.put("files/a", "a");
+    agent.script("cd files; ln a b");
+    // Both names are in the workspace.
+    assert_eq!(agent.text("files/b"), "a");
+    // Only the host can make this one, on the same file system and as the workspace's own.
+    let about = fs::metadata(agent.on_disk("files/a")).unwrap();
+    let elsewhere = agent.caller.data().join("workspaces").join(format!("canary-of-{}", agent.user));
+    let canary = Canary::plant_at(elsewhere, (about.uid(), about.gid())).unwrap();
+    fs::hard_link(canary.path(), agent.on_disk("files/second")).unwrap();
+    let before = fs::read(canary.path()).unwrap();
+    for said in [
+        agent.content("files/second"),
+        agent.page("files/second", "&offset=1"),
+        agent.caller.get(&format!("/v1/{}/download?path=files/second", agent.agent)),
+        agent.edit("files/second", "canary", "x", None),
+        agent.caller.get(&agent.sandbox_route("content?path=second")),
+        agent.caller.put(&agent.sandbox_route("edit?path=second&start=1"), "x"),
+    ] {
+        assert!(said.refused(403).starts_with("Security Error: "));
+    }
+    agent.write("files/second", "mine");
+    assert_eq!(fs::read(canary.path()).unwrap(), before);
+    let _ = agent.delete("files/second");
+    fs::remove_file(canary.path()).unwrap();
+}
+
+pub(crate) fn what_is_no_file_is_not_waited_for(site: &Site) {
+    let agent = site.workspace();
+    agent.script("cd files; mkfifo pipe; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"socket\")'");
+    assert!(fs::symlink_metadata(agent.on_disk("files/pipe")).unwrap().file_type().is_fifo(), "the control");
+    let mut planted = vec!["files/pipe", "files/socket"];
+    if tester_is_root() {
+        // The terminal of nobody: reading it would wait, and the memory of the machine would be worth something.
+        for (name, major, minor) in [("device", 1, 5), ("memory", 1, 1)] {
+            let bits = Bits::from_raw_mode(0o666);
+            let path = agent.on_disk("files").join(name);
+            mknodat(CWD, &path, FileType::CharacterDevice, bits, makedev(major, minor)).unwrap();
+            own(&agent, &path);
+        }
+        planted.extend(["files/device", "files/memory"]);
+    }
+    for path in planted {
+        agent.content(path).refused_with_one_of(&[400, 403]);
+        agent.page(path, "&offset=1&limit=1").refused_with_one_of(&[400, 403]);
+        agent.edit(path, "a", "b", None).refused_with_one_of(&[400, 403]);
+        agent.caller.get(&format!("/v1/{}/download?path={path}", agent.agent)).refused_with_one_of(&[400, 403]);
+        let name = path.strip_prefix("files/").unwrap();
+        agent.caller.get(&agent.sandbox_route(&format!("content?path={name}"))).refused_with_one_of(&[400, 403]);
+        agent
+            .caller
+            .put(&agent.sandbox_route(&format!("edit?path={name}&start=1")), "x")
+            .refused_with_one_of(&[400, 403]);
+    }
+    assert_eq!(agent.listed("files"), [""; 0]);
+    agent.delete("files/pipe").success();
+    agent.delete("files/socket").success();
+}
+
+/// A directory and a link to elsewhere change places as fast as they can while the routes use them.
+pub(crate) fn nothing_leaks_while_links_are_swapped(site: &Site) {
+    let agent = site.workspace();
+    let scratch = Scratch::new(site.mode().identity()).unwrap();
+    let canary = Canary::plant(&scratch, "inside").unwrap();
+    agent.put("files/d/inside", "mine");
+    agent.put("files/d/sub/x", "x");
+    let (directory, link) = (agent.on_disk("files/d"), agent.on_disk("files/swapped"));
+    symlink(scratch.path(), &link).unwrap();
+    let (is_over, swaps) = (AtomicBool::new(false), AtomicU64::new(0));
+    let rounds = if is_soak() { 20_000 } else { 400 };
+    let before = snapshot(scratch.path());
+    let (mut read, mut refused) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                // A deleted one is put back, so that there is always something to swap.
+                if renameat_with(CWD, &directory, CWD, &link, RenameFlags::EXCHANGE).is_err() {
+                    let _ = fs::create_dir(&directory);
+                    own(&agent, &directory);
+                    let _ = symlink(scratch.path(), &link);
+                }
+                swaps.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        for round in 0..rounds {
+            for path in ["files/d/inside", "files/swapped/inside"] {
+                let said = agent.content(path);
+                match said.status {
+                    200 => {
+                        read += 1;
+                        assert!(!said.data.to_string().contains("canary"), "{said:?}");
+                    }
+                    403 | 404 => refused += 1,
+                    _ => panic!("{said:?}"),
+                }
+            }
+            let path = format!("files/d/new{}", round % 8);
+            let said = agent.write(&path, "mine");
+            assert!(matches!(said.status, 200 | 400 | 403 | 404 | 409), "{said:?}");
+            if round % 8 == 0 {
+                agent.delete("files/d/sub");
+                agent.write("files/d/inside", "mine");
+                let listed = agent.list("files/d");
+                assert!(!listed.data.to_string().contains("canary"), "{listed:?}");
+            }
+            if round % 32 == 0 {
+                agent.delete(if round % 64 == 0 { "files/d" } else { "files/swapped" });
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    println!("{} swaps, {read} reads and {refused} refusals, nothing leaked", swaps.load(Ordering::Relaxed));
+    assert_eq!(snapshot(scratch.path()), before);
+    assert_eq!(canary.changed(), None);
+}
+
+/// As root every workspace has a uid of its own, and everything in it is that uid's.
+pub(crate) fn everything_is_its_owners(site: &Site) {
+    let (one, two) = (site.workspace(), site.workspace());
+    for agent in [&one, &two] {
+        agent.put("files/d/x", "x");
+        agent.upload("y", b"y").success();
+        agent.push(&crate::zips::skill("s", "1")).success();
+        agent.script("echo inside > files/z; echo more >> files/d/x; echo more >> files/y; echo 2 > skills/s/main.py");
+        agent.edit("files/z", "inside", "outside", None).success();
+        assert_eq!(agent.text("files/d/x"), "xmore\n");
+        assert_eq!(agent.text("files/z"), "outside\n");
+        let owners: std::collections::BTreeSet<u32> =
+            ["files/d", "files/d/x", "files/y", "files/z", "skills/s", "skills/s/main.py", "skills/s/SKILL.md"]
+                .map(|path| fs::symlink_metadata(agent.on_disk(path)).unwrap().uid())
+                .into();
+        assert_eq!(owners.len(), 1, "{owners:?}");
+    }
+    let uid = |agent: &Workspace| fs::metadata(agent.on_disk("files/z")).unwrap().uid();
+    match site.mode() {
+        Mode::Root => assert!(uid(&one) != uid(&two) && uid(&one) != 0),
+        Mode::Rootless => assert_eq!(uid(&one), site.mode().identity().id().0),
+    }
+}
+
+/// Makes the workspace's owner the owner of what the tester planted, so that only its kind is in question.
+fn own(agent: &Workspace, path: &Path) {
+    let about = fs::metadata(agent.on_disk("files")).unwrap();
+    let _ = std::os::unix::fs::lchown(path, Some(about.uid()), Some(about.gid()));
+}
+
+fn is_soak() -> bool {
+    std::env::var("RINGWALL_SOAK").is_ok_and(|value| value == "1")
+}

@@ -1,0 +1,155 @@
+//! The general sandbox of contract 001: files by ranges of lines, and commands as words instead of a line.
+
+use serde_json::{Value, json};
+
+use crate::caller::{Body, encode};
+use crate::site::Site;
+use crate::workspace::{Ran, Workspace};
+
+fn edit(agent: &Workspace, words: &str, text: &str) -> crate::caller::Said {
+    agent.caller.put(&agent.sandbox_route(&format!("edit?path=x{words}")), text)
+}
+
+fn content(agent: &Workspace, words: &str) -> Value {
+    agent.caller.get(&agent.sandbox_route(&format!("content?path=x{words}"))).success()["content"].clone()
+}
+
+pub(crate) fn files_are_those_of_the_other_contract(site: &Site) {
+    let agent = site.workspace();
+    assert_eq!(agent.caller.get(&agent.sandbox_route("files")).success(), json!([]));
+    let said = agent.caller.put(&agent.sandbox_route("edit?path=d%2Fx.txt"), "Hello General Sandbox").success();
+    assert_eq!(said, "Sandbox file updated successfully.");
+    assert_eq!(agent.text("files/d/x.txt"), "Hello General Sandbox");
+    agent.put("files/a", "1");
+    assert_eq!(agent.caller.get(&agent.sandbox_route("files")).success(), json!(["a", "d/x.txt"]));
+    let said = agent.caller.get(&agent.sandbox_route("content?path=a")).success();
+    assert_eq!(said, json!({ "content": "1" }));
+    agent.caller.get(&agent.sandbox_route("content?path=none")).refused(404);
+    agent.caller.get(&agent.sandbox_route("content?path=none&start=1&end=2")).refused(404);
+    agent.caller.put(&agent.sandbox_route("edit?path=d"), "x").refused_with_one_of(&[400, 409]);
+    let empty = agent.caller.put(&agent.sandbox_route("edit?path=empty"), "");
+    empty.success();
+    assert_eq!(agent.text("files/empty"), "");
+}
+
+pub(crate) fn ranges_are_read_inclusively(site: &Site) {
+    let agent = site.workspace();
+    edit(&agent, "", "a\nb\nc\n").success();
+    for (words, lines) in [
+        ("&start=1&end=2", json!(["a", "b"])),
+        ("&start=2&end=2", json!(["b"])),
+        ("&start=2", json!(["b", "c"])),
+        ("&end=2", json!(["a", "b"])),
+        ("&start=3&end=99", json!(["c"])),
+        ("&start=4", json!([])),
+        ("&start=99&end=100", json!([])),
+    ] {
+        assert_eq!(content(&agent, words), lines, "{words}");
+    }
+    for words in ["&start=0", "&end=0", "&start=2&end=1", "&start=-1", "&start=x", "&start=1&end=x", "&start="] {
+        agent.caller.get(&agent.sandbox_route(&format!("content?path=x{words}"))).refused(400);
+    }
+}
+
+pub(crate) fn ranges_replace_their_lines_and_no_other_byte(site: &Site) {
+    let agent = site.workspace();
+    for (before, words, body, after) in [
+        ("a\nb\nc\n", "&start=2&end=2", "B", "a\nB\nc\n"),
+        ("a\nb\nc\n", "&start=2&end=2", "B\n", "a\nB\nc\n"),
+        ("a\nb\nc\n", "&start=2&end=3", "X", "a\nX\n"),
+        ("a\nb\nc\n", "&start=2", "X\nY", "a\nX\nY\n"),
+        ("a\nb\nc\n", "&end=2", "X", "X\nc\n"),
+        ("a\nb\nc", "&start=3&end=3", "C", "a\nb\nC"),
+        ("a\nb\nc", "&start=2", "X", "a\nX"),
+        ("a\nb\nc", "&start=1&end=1", "X\nY\n", "X\nY\nb\nc"),
+        ("a\r\nb\r\nc\r\n", "&start=2&end=2", "B\r\n", "a\r\nB\r\nc\r\n"),
+        ("a\nb\nc\n", "&start=2&end=2", "", "a\nc\n"),
+        ("a\nb\nc\n", "&start=3", "", "a\nb\n"),
+        ("a\nb\nc\n", "&start=1&end=99", "X", "X\n"),
+        ("a\nb\n", "&start=3", "c", "a\nb\nc\n"),
+        ("a\n\n\nb\n", "&start=2&end=3", "x", "a\nx\nb\n"),
+    ] {
+        edit(&agent, "", before).success();
+        assert_eq!(edit(&agent, words, body).success(), "Sandbox file updated successfully.");
+        assert_eq!(agent.text("files/x"), after, "{before:?} {words} {body:?}");
+    }
+    edit(&agent, "", "a\nb\n").success();
+    for words in ["&start=2&end=1", "&start=0", "&end=0", "&start=4", "&start=4&end=9", "&start=x", "&start=-1"] {
+        edit(&agent, words, "X").refused(400);
+        assert_eq!(agent.text("files/x"), "a\nb\n", "{words}");
+    }
+}
+
+fn run(agent: &Workspace, command: &str, arguments: &[&str]) -> crate::caller::Said {
+    agent.argv(&agent.sandbox(), command, arguments)
+}
+
+pub(crate) fn commands_are_words(site: &Site) {
+    let agent = site.workspace();
+    agent.put("files/main.py", "import os, sys; print(os.getcwd(), sys.argv[1:])");
+    let said = run(&agent, "python3", &["main.py", "--city", "Beijing & 'x' $HOME"]).success();
+    let expected = "/workspace/files ['--city', \"Beijing & 'x' $HOME\"]\n";
+    assert_eq!(said, json!({ "stdout": expected, "stderror": "", "exit_code": 0 }));
+    assert_eq!(Ran::read(&run(&agent, "echo", &["a;", "b", "|", "c", "> d"]).success()).stdout, "a; b | c > d\n");
+    assert_eq!(Ran::read(&run(&agent, "ls", &["none"]).success()).code, 2);
+    assert_eq!(Ran::read(&run(&agent, "bash", &["-c", "echo $0 $1", "zero", "one"]).success()).stdout, "zero one\n");
+    let without = agent.caller.ask("POST", &agent.sandbox_route("execute?command=ls"), Body::None).success();
+    assert_eq!(Ran::read(&without).stdout, "main.py\n");
+    let ran = Ran::read(&run(&agent, "python3", &["-c", "import os; print(os.environ['PATH'])"]).success());
+    assert_eq!(ran.stdout, "/usr/local/bin:/usr/bin:/bin\n");
+    assert_eq!(agent.listed("files"), ["files/main.py"]);
+}
+
+pub(crate) fn words_have_their_rules(site: &Site) {
+    let agent = site.workspace();
+    for command in ["perl", "wget", "sudo", "/bin/ls", "./x", "ls -la", "LS", "env", "sort"] {
+        let message = run(&agent, command, &[]).refused(403);
+        assert_eq!(message, format!("Security Error: Command '{command}' is not allowed."));
+    }
+    for command in ["", " "] {
+        run(&agent, command, &[]).refused(400);
+    }
+    for argument in ["..", "../x", "a/../b", "a/..", "--file=../x", "/workspace/../etc/passwd"] {
+        let message = run(&agent, "cat", &["ok", argument]).refused(403);
+        assert_eq!(message, "Security Error: Path traversal '..' is strictly forbidden.", "{argument}");
+    }
+    for argument in
+        ["/etc/passwd", "/", "/proc/self/environ", "--file=/etc/passwd", "/workspacex/y", "/dev/sda", "/tmpx"]
+    {
+        let message = run(&agent, "cat", &[argument]).refused(403);
+        assert_eq!(message, "Security Error: Forbidden access to system paths in arguments.", "{argument}");
+    }
+    for argument in [
+        "a..b",
+        "...",
+        "x..",
+        "/workspace/files/none",
+        "/tmp/none",
+        "/dev/null",
+        "--file=/tmp/x",
+        "1..2",
+        "a=b",
+        "s/a/b/",
+    ] {
+        let ran = Ran::read(&run(&agent, "echo", &[argument]).success());
+        assert_eq!((ran.stdout, ran.code), (format!("{argument}\n"), 0));
+    }
+    run(&agent, "echo", &["a\0b"]).refused(400);
+}
+
+pub(crate) fn skill_ids_are_any_one_name(site: &Site) {
+    let agent = site.workspace();
+    agent
+        .push(&crate::zips::of(&[("天气 查询/SKILL.md", "name: x\n"), ("天气 查询/main.py", "print('ok')")]))
+        .success();
+    let route = agent.skill_route(&encode("天气 查询"));
+    assert_eq!(agent.caller.get(&format!("{route}/files")).success(), json!(["SKILL.md", "main.py"]));
+    assert_eq!(Ran::read(&agent.argv(&route, "python3", &["main.py"]).success()).stdout, "ok\n");
+    agent.caller.put(&format!("{route}/edit?path=main.py"), "print('new')").success();
+    let ran = Ran::read(&agent.argv(&route, "bash", &["-c", "pwd; python3 main.py"]).success());
+    assert_eq!(ran.stdout, "/workspace/skills/天气 查询\nnew\n");
+    let none = agent.skill_route("none");
+    agent.caller.get(&format!("{none}/files")).refused(404);
+    agent.caller.get(&format!("{none}/content?path=x")).refused(404);
+    agent.argv(&none, "ls", &[]).refused(404);
+}

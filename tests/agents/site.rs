@@ -1,0 +1,93 @@
+//! Where the trials act: one server for each way in which the product is run, and workspaces that no other trial has.
+//!
+//! A trial that changes settings or kills its server starts one of its own.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::support::actor::Mode;
+use tests::support::server::{Server, Starter};
+
+use crate::caller::Caller;
+use crate::workspace::Workspace;
+
+/// One way in which the product is run.
+#[derive(Debug)]
+pub(crate) struct Site {
+    mode: Mode,
+    binary: PathBuf,
+    /// Started with the first trial that asks for it.
+    server: Mutex<Option<Arc<Server>>>,
+}
+
+static NEXT: AtomicU32 = AtomicU32::new(1);
+
+impl Site {
+    pub(crate) fn new(mode: Mode, binary: PathBuf) -> Self {
+        Self { mode, binary, server: Mutex::new(None) }
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The server that trials share.
+    pub(crate) fn server(&self) -> Arc<Server> {
+        let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let started = server.get_or_insert_with(|| {
+            let server = self.start();
+            let sandbox = json!({ "max_concurrent_execs": 16, "max_concurrent_execs_per_user": 16 });
+            set(&server, &json!({ "sandbox": sandbox }));
+            Arc::new(server)
+        });
+        Arc::clone(started)
+    }
+
+    /// A server of one's own.
+    pub(crate) fn start(&self) -> Server {
+        self.start_in(TempDir::with_prefix("rw-agents-").unwrap())
+    }
+
+    /// The next server on a directory that another has left.
+    pub(crate) fn start_in(&self, data: TempDir) -> Server {
+        Server::start_as(&self.starter(), data, &[])
+    }
+
+    pub(crate) fn starter(&self) -> Starter {
+        Starter { identity: self.mode.identity(), binary: self.binary.clone() }
+    }
+
+    /// A workspace of a new user on the shared server, acted on with that user's own token.
+    pub(crate) fn workspace(&self) -> Workspace {
+        workspace_on(&self.server())
+    }
+
+    /// Stops the shared server.
+    pub(crate) fn close(&self) {
+        drop(self.server.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// A name that nobody has had.
+pub(crate) fn new_name(of: &str) -> String {
+    format!("{of}{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A workspace of a new user on this server.
+pub(crate) fn workspace_on(server: &Server) -> Workspace {
+    workspace_of(server, &new_name("user"), &new_name("agent"))
+}
+
+/// This workspace, acted on with a new token of its user.
+pub(crate) fn workspace_of(server: &Server, user: &str, agent: &str) -> Workspace {
+    let token = server.make_token(&["--role", "user", "--user", user]);
+    Workspace::new(Caller::of(server, &token), user, agent)
+}
+
+/// Changes settings as the owner.
+pub(crate) fn set(server: &Server, settings: &Value) {
+    server.ask("PUT", "/settings", Some(settings)).expect(200);
+}

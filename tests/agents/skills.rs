@@ -1,0 +1,220 @@
+//! Skills by contract 000: uploading, listing with what their heads say, healing, deleting.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::site::Site;
+use crate::workspace::{Workspace, snapshot};
+use crate::zips::{self, Entry, zip};
+
+pub(crate) fn an_upload_names_every_skill(site: &Site) {
+    let agent = site.workspace();
+    let said = agent.push(&zips::skill("one", "print(1)")).success();
+    assert_eq!(said, "Upload successful. Details:\n- Skill [one] uploaded to [skills/one], Status: [Success]");
+    assert_eq!(agent.listed("skills"), ["skills/one/SKILL.md", "skills/one/main.py"]);
+    assert_eq!(agent.text("skills/one/main.py"), "print(1)");
+    let two = zips::of(&[("b/SKILL.md", "x"), ("a/SKILL.md", "x"), ("a/lib/deep/x.txt", "deep"), ("b/x", "")]);
+    let said = agent.push(&two).success();
+    let mut lines: Vec<&str> = said.as_str().unwrap().lines().collect();
+    assert_eq!(lines.remove(0), "Upload successful. Details:");
+    lines.sort_unstable();
+    let line = |name: &str| format!("- Skill [{name}] uploaded to [skills/{name}], Status: [Success]");
+    assert_eq!(lines, [line("a"), line("b")]);
+    assert_eq!(agent.text("skills/a/lib/deep/x.txt"), "deep");
+}
+
+pub(crate) fn a_new_version_replaces_the_old_whole(site: &Site) {
+    let agent = site.workspace();
+    agent.push(&zips::of(&[("s/SKILL.md", "name: s"), ("s/old.py", "old"), ("s/both", "old")])).success();
+    agent.push(&zips::skill("other", "kept")).success();
+    agent.push(&zips::of(&[("s/SKILL.md", "name: s"), ("s/new.py", "new"), ("s/both", "new")])).success();
+    assert_eq!(agent.listed("skills/s"), ["skills/s/SKILL.md", "skills/s/both", "skills/s/new.py"]);
+    assert_eq!(agent.text("skills/s/both"), "new");
+    assert_eq!(agent.text("skills/other/main.py"), "kept");
+    // All or nothing: the second skill of this one is not good, so the first is not taken either.
+    let before = snapshot(&agent.on_disk(""));
+    let half = zips::of(&[("s/SKILL.md", "name: s"), ("s/newest", "x"), ("bad/x", "no SKILL.md")]);
+    assert_eq!(
+        agent.push(&half).refused(400),
+        "Validation Error: Skill [bad] is missing required 'SKILL.md' at its root."
+    );
+    assert_eq!(snapshot(&agent.on_disk("")), before);
+}
+
+pub(crate) fn what_is_no_skill_is_refused(site: &Site) {
+    let agent = site.workspace();
+    agent.push(&zips::skill("s", "old")).success();
+    let before = snapshot(&agent.on_disk(""));
+    let none = "Validation Error: No valid skill directory found in ZIP.";
+    let missing = |name: &str| format!("Validation Error: Skill [{name}] is missing required 'SKILL.md' at its root.");
+    assert_eq!(agent.push(&zips::of(&[])).refused(400), none);
+    assert_eq!(agent.push(&zips::of(&[("SKILL.md", "x")])).refused(400), none);
+    assert_eq!(agent.push(&zips::of(&[("readme.txt", "x")])).refused(400), none);
+    assert_eq!(agent.push(&zips::of(&[("__MACOSX/s/SKILL.md", "x"), (".DS_Store", "")])).refused(400), none);
+    assert_eq!(agent.push(&zips::of(&[("s/main.py", "x")])).refused(400), missing("s"));
+    assert_eq!(agent.push(&zips::of(&[("s/deep/SKILL.md", "x")])).refused(400), missing("s"));
+    agent.push(&zips::of(&[("s/SKILL.md", "x"), ("stray.txt", "x")])).refused(400);
+    for odd in [&b""[..], b"PK", b"no archive", &zips::skill("s", "new")[..60]] {
+        agent.push(odd).refused(400);
+    }
+    let route = format!("/v1/skills/{}/upload", agent.agent);
+    agent.caller.send_form(&route, &[]).refused(400);
+    assert_eq!(snapshot(&agent.on_disk("")), before);
+}
+
+pub(crate) fn what_other_systems_add_is_left_out(site: &Site) {
+    let agent = site.workspace();
+    let files = [
+        ("s/SKILL.md", "x"),
+        ("__MACOSX/s/._SKILL.md", "junk"),
+        ("__MACOSX/._s", "junk"),
+        (".DS_Store", "junk"),
+        ("s/.DS_Store", "junk"),
+        ("s/sub/.DS_Store", "junk"),
+        ("s/sub/x", "x"),
+    ];
+    agent.push(&zips::of(&files)).success();
+    assert_eq!(agent.listed("skills"), ["skills/s/SKILL.md", "skills/s/sub/x"]);
+}
+
+pub(crate) fn names_may_be_utf8_or_gbk(site: &Site) {
+    let agent = site.workspace();
+    agent.push(&zips::of(&[("天气/SKILL.md", "name: 天气查询\n"), ("天气/工具.py", "1")])).success();
+    // The same in GBK, without the flag: 技能/SKILL.md and 技能/说明.txt.
+    let gbk = [
+        Entry::file("", b"name: x\n").named(b"\xbc\xbc\xc4\xdc/SKILL.md"),
+        Entry::file("", b"text").named(b"\xbc\xbc\xc4\xdc/\xcb\xb5\xc3\xf7.txt"),
+    ];
+    let said = agent.push(&zip(&gbk)).success();
+    assert_eq!(said, "Upload successful. Details:\n- Skill [技能] uploaded to [skills/技能], Status: [Success]");
+    let expected = ["skills/天气/SKILL.md", "skills/天气/工具.py", "skills/技能/SKILL.md", "skills/技能/说明.txt"];
+    assert_eq!(agent.listed("skills"), expected);
+    assert_eq!(agent.text("skills/技能/说明.txt"), "text");
+    // UTF-8 without the flag is UTF-8 all the same.
+    let unflagged = [Entry::file("", b"name: y\n").named("技/SKILL.md".as_bytes())];
+    agent.push(&zip(&unflagged)).success();
+    assert_eq!(agent.listed("skills/技"), ["skills/技/SKILL.md"]);
+    // A name in GBK that decodes to a step upwards, or holds a separator in its second byte, leads nowhere.
+    let before = snapshot(&agent.on_disk(""));
+    let hostile = [Entry::file("", b"x").named(b"\xbc\xbc/SKILL.md"), Entry::file("", b"x").named(b"\xbc\xbc/../../x")];
+    agent.push(&zip(&hostile)).refused(400);
+    assert_eq!(snapshot(&agent.on_disk("")), before);
+}
+
+/// What `list` says about a skill with this head.
+fn told(agent: &Workspace, head: &str) -> Value {
+    agent.put("skills/told/SKILL.md", head);
+    let skills = agent.skills();
+    assert_eq!(skills.as_array().unwrap().len(), 1, "{skills}");
+    let mut skill = skills[0].clone();
+    skill.as_object_mut().unwrap().remove("warnings");
+    skill
+}
+
+pub(crate) fn a_list_tells_names_and_descriptions(site: &Site) {
+    let agent = site.workspace();
+    assert_eq!(agent.skills(), json!([]));
+    for (head, name, description) in [
+        ("---\nname: front\ndescription: matter\n---\n# x\n", "front", "matter"),
+        ("---\nname: 'quoted: yes'\ndescription: >\n  folded\n  text\n---\n", "quoted: yes", "folded text\n"),
+        ("---\r\nname: windows\r\ndescription: lines\r\n---\r\n", "windows", "lines"),
+        ("\u{feff}---\nname: marked\ndescription: by a mark\n---\n", "marked", "by a mark"),
+        ("# Title\nname: plain\ndescription: lines\n", "plain", "lines"),
+        ("Name: any\nDESCRIPTION: case\n", "any", "case"),
+        ("name：全角\ndescription：冒号\n", "全角", "冒号"),
+        ("nothing of the kind\n", "told", "No description available."),
+        ("", "told", "No description available."),
+        ("---\ndescription: only this\n---\n", "told", "only this"),
+        ("---\nname: only that\n---\n", "only that", "No description available."),
+    ] {
+        let found = told(&agent, head);
+        let said = found["description"].as_str().unwrap().trim_end();
+        assert_eq!((found["name"].as_str().unwrap(), said), (name, description.trim_end()), "{head:?}");
+        assert_eq!(found.as_object().unwrap().len(), 2, "{found}");
+    }
+    // Heads that are meant to hurt whoever reads them: an answer, and soon.
+    let bomb = "---\na: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n\
+        d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n\
+        g: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\nname: [*g,*g,*g,*g,*g,*g,*g,*g,*g]\n---\n";
+    let deep = format!("---\nname: {}\n---\n", "[".repeat(50_000));
+    let long = format!("---\nname: x\ndescription: {}\n---\n", "y".repeat(3_000_000));
+    for head in [bomb, &deep, &long, "---\nname: [a\n---\n", "---\nname: {a: 1}\n---\n", "---\nnever closed"] {
+        let found = told(&agent, head);
+        assert!(found["name"].is_string() && found["description"].is_string(), "{found}");
+    }
+    agent.script("printf '\\xff\\xfe' > skills/told/SKILL.md");
+    assert_eq!(agent.skills()[0]["name"], "told");
+}
+
+pub(crate) fn a_list_has_only_folders_with_a_head(site: &Site) {
+    let agent = site.workspace();
+    agent.push(&zips::of(&[("b/SKILL.md", "name: b"), ("a/SKILL.md", "name: a")])).success();
+    agent.script(
+        "cd skills; mkdir empty; echo x > stray; mkdir code; echo x > code/main.py; ln -s a link; ln -s /etc out; \
+         mkdir linked; ln -s ../a/SKILL.md linked/SKILL.md; mkdir piped; mkfifo piped/SKILL.md",
+    );
+    assert_eq!(agent.skill_names(), ["a", "b"]);
+}
+
+pub(crate) fn heads_are_pulled_up(site: &Site) {
+    let agent = site.workspace();
+    // By a list.
+    agent.script(
+        "mkdir -p skills/a/b/c skills/a/x; echo 'name: deep' > skills/a/b/c/SKILL.md; \
+         echo 'name: shallow' > skills/a/x/SKILL.md; echo code > skills/a/x/main.py",
+    );
+    assert_eq!(agent.skill_names(), ["shallow"]);
+    let expected = ["skills/a/SKILL.md", "skills/a/b/c/SKILL.md", "skills/a/x/main.py"];
+    assert_eq!(agent.listed("skills"), expected, "only that file moves");
+    // By reading it where it is missing; of two that are as deep, the first by name.
+    agent.script(
+        "mkdir -p skills/r/b skills/r/a; echo 'name: second' > skills/r/b/SKILL.md; \
+         echo 'name: first' > skills/r/a/SKILL.md",
+    );
+    assert_eq!(agent.text("skills/r/SKILL.md"), "name: first\n");
+    assert_eq!(agent.listed("skills/r"), ["skills/r/SKILL.md", "skills/r/b/SKILL.md"]);
+    // Never through a link, and never out of the skill.
+    agent.put("files/d/SKILL.md", "name: foreign\n");
+    agent.script("mkdir skills/l; ln -s ../../files/d skills/l/d; ln -s ../../files/d/SKILL.md skills/l/SKILL.md.d");
+    assert_eq!(agent.content("skills/l/SKILL.md").refused(404), "Path not found: skills/l/SKILL.md");
+    assert_eq!(agent.text("files/d/SKILL.md"), "name: foreign\n");
+    assert_eq!(agent.skill_names(), ["shallow", "first"]);
+    assert_eq!(agent.content("skills/none/SKILL.md").refused(404), "Path not found: skills/none/SKILL.md");
+    // One that has its head keeps it; what is deeper is left alone and reported.
+    agent.script("mkdir -p skills/a/n; echo 'name: planted' > skills/a/n/SKILL.md");
+    let skills = agent.skills();
+    let warned = skills.as_array().unwrap().iter().find(|skill| skill["name"] == "shallow").unwrap();
+    assert!(warned["warnings"].to_string().contains("SKILL.md"), "{skills}");
+    assert_eq!(fs::read(agent.on_disk("skills/a/n/SKILL.md")).unwrap(), b"name: planted\n");
+}
+
+pub(crate) fn a_skill_is_deleted_by_its_folder(site: &Site) {
+    let agent = site.workspace();
+    agent.push(&zips::of(&[("a/SKILL.md", "name: other"), ("a/x/y", ""), ("b/SKILL.md", "")])).success();
+    assert_eq!(agent.delete_skill("a").success(), "Successfully deleted skill: a");
+    assert_eq!(agent.listed("skills"), ["skills/b/SKILL.md"]);
+    agent.delete_skill("a").refused(404);
+    let before = snapshot(&agent.on_disk(""));
+    for name in ["..", ".", "", "b/..", "../files", "b/SKILL.md", "/etc", "b\0", "a/b"] {
+        agent.delete_skill(name).refused_with_one_of(&[400, 403]);
+    }
+    assert_eq!(snapshot(&agent.on_disk("")), before);
+}
+
+/// Names and descriptions that break the rules of agent skills are told, and are no reason to refuse anything.
+pub(crate) fn loose_heads_are_warned_about(site: &Site) {
+    let agent = site.workspace();
+    agent.put("skills/good-name/SKILL.md", "---\nname: good-name\ndescription: It does one thing.\n---\n");
+    assert!(agent.skills()[0].get("warnings").is_none(), "{}", agent.skills());
+    for head in [
+        "---\nname: Bad Name\ndescription: x\n---\n",
+        "---\nname: other-than-its-folder\ndescription: x\n---\n",
+        "---\nname: good-name\n---\n",
+        "no head at all\n",
+    ] {
+        agent.put("skills/good-name/SKILL.md", head);
+        let warnings = agent.skills()[0]["warnings"].clone();
+        assert!(warnings.as_array().is_some_and(|list| !list.is_empty()), "{head}: {warnings}");
+    }
+}

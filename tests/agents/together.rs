@@ -1,0 +1,214 @@
+//! Many at once: on one file, on one workspace, on two, and with a box that writes what the routes write.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::Barrier;
+
+use crate::site::{Site, workspace_on};
+use crate::workspace::Workspace;
+use crate::zips;
+
+const MANY: usize = 50;
+/// Longer than anything that is written in one piece by chance.
+const LINES: usize = 3000;
+
+/// A content that shows whether it is whole: a name on every line, and how many lines there are.
+fn version(name: &str) -> String {
+    format!("{name}\n").repeat(LINES)
+}
+
+/// The name of a version that is whole.
+fn name_of(content: &str) -> &str {
+    let name = content.lines().next().unwrap_or_default();
+    assert!(content.len() == (name.len() + 1) * LINES, "not whole: {} bytes of {name}", content.len());
+    assert!(content.lines().all(|line| line == name), "two versions in one");
+    name
+}
+
+pub(crate) fn fifty_writers_and_fifty_readers(site: &Site) {
+    let agent = site.workspace();
+    agent.put("files/x", &version("first"));
+    let rounds = if is_soak() { 40 } else { 3 };
+    let begin = Barrier::new(2 * MANY);
+    let seen: BTreeSet<String> = std::thread::scope(|scope| {
+        let (agent, begin) = (&agent, &begin);
+        for writer in 0..MANY {
+            scope.spawn(move || {
+                begin.wait();
+                for round in 0..rounds {
+                    agent.write("files/x", &version(&format!("w{writer}-{round}"))).success();
+                }
+            });
+        }
+        let readers: Vec<_> = (0..MANY)
+            .map(|reader| {
+                scope.spawn(move || {
+                    begin.wait();
+                    let mut seen = BTreeSet::new();
+                    for round in 0..rounds {
+                        // Whole, and by pages, of which each is one version's too.
+                        let content = agent.text("files/x");
+                        seen.insert(name_of(&content).to_owned());
+                        if (reader + round) % 5 == 0 {
+                            let page = agent.page("files/x", "&offset=100&limit=2000").success();
+                            let lines: BTreeSet<&str> =
+                                page["lines"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+                            assert_eq!(lines.len(), 1, "{lines:?}");
+                        }
+                    }
+                    seen
+                })
+            })
+            .collect();
+        readers.into_iter().flat_map(|reader| reader.join().unwrap()).collect()
+    });
+    println!("{} versions were seen", seen.len());
+    name_of(&agent.text("files/x"));
+    assert_eq!(agent.listed("files"), ["files/x"]);
+}
+
+/// An edit reads and writes in one: none is lost, whoever else edits.
+pub(crate) fn no_edit_is_lost(site: &Site) {
+    let agent = site.workspace();
+    let names: Vec<String> = (0..20).map(|number| format!("<{number}>")).collect();
+    agent.put("files/x", &names.concat());
+    agent.put("files/lines", &"line\n".repeat(20));
+    std::thread::scope(|scope| {
+        for (number, name) in names.iter().enumerate() {
+            let agent = &agent;
+            scope.spawn(move || {
+                agent.edit("files/x", name, "done ", None).success();
+                let route = agent.sandbox_route(&format!("edit?path=lines&start={0}&end={0}", number + 1));
+                agent.caller.put(&route, "done").success();
+            });
+        }
+    });
+    assert_eq!(agent.text("files/x"), "done ".repeat(20));
+    assert_eq!(agent.text("files/lines"), "done\n".repeat(20));
+}
+
+/// A body that does not come holds nobody: neither another agent nor the same one.
+pub(crate) fn a_stalled_upload_holds_nobody(site: &Site) {
+    let server = site.start();
+    let (ann, bob) = (workspace_on(&server), workspace_on(&server));
+    ann.put("files/x", "old");
+    ann.push(&zips::skill("s", "old")).success();
+    let token = server.make_token(&["--role", "user", "--user", &ann.user]);
+    let mut stalled = Vec::new();
+    for path in [
+        format!("/v1/files/{}/upload", ann.agent),
+        format!("/v1/skills/{}/upload", ann.agent),
+        format!("/v1/{}/write", ann.agent),
+    ] {
+        for _ in 0..5 {
+            let mut stream = server.connect();
+            let head = format!(
+                "POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Length: 100000\r\n\
+                 Content-Type: multipart/form-data; boundary=b\r\n\r\n--b\r\n\
+                 Content-Disposition: form-data; name=\"file\"; filename=\"x\"\r\n\r\nhalf"
+            );
+            stream.write_all(head.as_bytes()).unwrap();
+            stalled.push(stream);
+        }
+    }
+    for agent in [&bob, &ann] {
+        agent.put("files/x", "new");
+        assert_eq!(agent.text("files/x"), "new");
+        agent.push(&zips::skill("s", "new")).success();
+        assert_eq!(agent.run("cat files/x skills/s/main.py").stdout, "newnew");
+    }
+    drop(stalled);
+    assert_eq!(ann.text("files/x"), "new");
+}
+
+/// Agents that are busy with themselves, all at once: every answer is a success, and nobody sees anything of another.
+pub(crate) fn agents_do_not_meet(site: &Site) {
+    let agents: Vec<Workspace> = (0..6).map(|_| site.workspace()).collect();
+    std::thread::scope(|scope| {
+        for (number, agent) in agents.iter().enumerate() {
+            scope.spawn(move || {
+                for round in 0..15 {
+                    let text = format!("{number}-{round}");
+                    agent.put("files/x", &text);
+                    agent.push(&zips::skill("s", &text)).success();
+                    assert_eq!(agent.run("cat files/x").stdout, text);
+                    assert_eq!(agent.text("skills/s/main.py"), text);
+                    agent.edit("files/x", &text, "edited", None).success();
+                    assert_eq!(agent.listed("files"), ["files/x"]);
+                }
+            });
+        }
+    });
+}
+
+/// A skill is always one version of it, from the routes and from a box, while others come.
+pub(crate) fn a_skill_is_swapped_whole(site: &Site) {
+    let agent = site.workspace();
+    let archive = |number: usize| {
+        let text = format!("{number}");
+        let names: Vec<String> = (0..30).map(|file| format!("s/d{}/{file}", file % 3)).collect();
+        let mut files = vec![("s/SKILL.md", "name: s\n")];
+        files.extend(names.iter().map(|name| (name.as_str(), text.as_str())));
+        zips::of(&files)
+    };
+    agent.push(&archive(0)).success();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 1..30 {
+                agent.push(&archive(number)).success();
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+            // One look of a box from within: a directory that it has entered is one version.
+            let ran = agent.run("cd skills/s && cat d0/* d1/* d2/*");
+            let is_gone = ran.code != 0 && ran.stderr.contains("No such file");
+            assert!(is_gone || is_one_version(&ran.stdout), "{ran:?}");
+            assert_eq!(agent.listed("skills").len(), 31);
+            assert_eq!(agent.skill_names(), ["s"]);
+        }
+    });
+    assert_eq!(agent.text("skills/s/d2/29"), "29");
+}
+
+/// Thirty times the same number.
+fn is_one_version(text: &str) -> bool {
+    let length = text.len() / 30;
+    text.len() == 30 * length && text.as_bytes().chunks(length).all(|piece| piece == &text.as_bytes()[..length])
+}
+
+/// A box and the routes write the same files; each version is whole whoever wrote it, because both replace by a rename.
+pub(crate) fn a_box_and_the_routes_write_the_same(site: &Site) {
+    let agent = site.workspace();
+    agent.put("files/x", &version("first"));
+    agent.put(
+        "files/writer.py",
+        "import os, sys\nfor n in range(200):\n    t = 'files/.t%s' % sys.argv[1]\n    \
+         open(t, 'w').write(('b%s-%d\\n' % (sys.argv[1], n)) * 3000)\n    os.rename(t, 'files/x')\n",
+    );
+    std::thread::scope(|scope| {
+        let agent = &agent;
+        let boxes: Vec<_> =
+            (0..2).map(|number| scope.spawn(move || agent.run(&format!("python3 files/writer.py {number}")))).collect();
+        let routes = scope.spawn(move || {
+            for round in 0..40 {
+                agent.put("files/x", &version(&format!("r-{round}")));
+                name_of(&agent.text("files/x"));
+                // The other's name may be gone by the time that it is edited; nothing else may happen.
+                let said = agent.edit("files/x", &format!("r-{round}\n"), "", Some(LINES as u64 + 1));
+                assert_eq!(said.status, 409, "{said:?}");
+            }
+        });
+        for ran in boxes {
+            assert_eq!(ran.join().unwrap().code, 0);
+        }
+        routes.join().unwrap();
+    });
+    name_of(&agent.text("files/x"));
+    assert_eq!(agent.listed("files"), ["files/writer.py", "files/x"]);
+}
+
+fn is_soak() -> bool {
+    std::env::var("RINGWALL_SOAK").is_ok_and(|value| value == "1")
+}

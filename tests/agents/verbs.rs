@@ -1,0 +1,240 @@
+//! The command line around files and skills: `ringwall files` and `ringwall skills`, as whoever runs the server.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tests::support::scratch::{Scratch, give};
+use tests::support::server::Server;
+
+use crate::site::{Site, new_name, workspace_of};
+use crate::zips::{self, Entry, zip};
+
+/// Exit code, standard output, standard error.
+type Spoken = (Option<i32>, String, String);
+
+/// Says something at the command line, with this on standard input.
+fn say(server: &Server, url: &str, words: &[&str], input: &[u8]) -> Spoken {
+    let mut command = server.command();
+    // The place of --url is after the verb and its own verb.
+    command.args(&words[..2]).args(["--url", url]).args(&words[2..]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // A verb that reads nothing may have ended.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+fn good(spoken: Spoken) -> String {
+    let (code, stdout, stderr) = spoken;
+    assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
+    stdout
+}
+
+pub(crate) fn files_come_and_go(site: &Site) {
+    let server = site.server();
+    let url = format!("http://{}", server.address);
+    let scratch = Scratch::new(site.mode().identity()).unwrap();
+    let (user, agent) = (new_name("user"), new_name("agent"));
+    let token = server.make_token(&["--role", "user", "--user", &user]);
+    let run = |words: &[&str], input: &[u8]| {
+        let words = [&words[..2], &["--agent", &agent, "--token", &token], &words[2..]].concat();
+        say(&server, &url, &words, input)
+    };
+    let workspace = workspace_of(&server, &user, &agent);
+    let bytes: Vec<u8> = (0..=255).cycle().take(5_000_000).collect();
+    let local = scratch.file("raw.bin", &bytes, 0o644).unwrap();
+    let local = local.to_str().unwrap();
+    assert_eq!(good(run(&["files", "put", local], b"")), "File uploaded successfully: files/raw.bin\n");
+    assert_eq!(fs::read(workspace.on_disk("files/raw.bin")).unwrap(), bytes);
+    assert_eq!(
+        good(run(&["files", "put", "-", "files/notes.txt"], b"one\ntwo\nthree\n")),
+        "File uploaded successfully: files/notes.txt\n"
+    );
+    assert_eq!(
+        good(run(&["files", "put", "-", "files/d/deep.txt"], b"deep\n")),
+        "Successfully created or overwritten file: files/d/deep.txt\n"
+    );
+    assert_eq!(good(run(&["files", "ls"], b"")), "files/d/deep.txt\nfiles/notes.txt\nfiles/raw.bin\n");
+    assert_eq!(good(run(&["files", "ls", "files/d"], b"")), "files/d/deep.txt\n");
+    assert_eq!(good(run(&["files", "ls", "--json", "files/d"], b"")), "[\"files/d/deep.txt\"]\n");
+    assert_eq!(good(run(&["files", "ls", "skills"], b"")), "");
+    assert_eq!(good(run(&["files", "cat", "files/notes.txt"], b"")), "one\ntwo\nthree\n");
+    assert_eq!(good(run(&["files", "cat", "files/notes.txt", "--offset", "2", "--limit", "1"], b"")), "two\n");
+    assert_eq!(
+        good(run(&["files", "edit", "files/notes.txt", "two", "2"], b"")),
+        "Successfully edited file: files/notes.txt\n"
+    );
+    assert_eq!(good(run(&["files", "cat", "files/notes.txt"], b"")), "one\n2\nthree\n");
+    let target = scratch.join("back.bin");
+    let target = target.to_str().unwrap();
+    assert_eq!(good(run(&["files", "get", "files/raw.bin", target], b"")), format!("files/raw.bin -> {target}\n"));
+    assert_eq!(fs::read(target).unwrap(), bytes);
+    let folder = scratch.join("folder");
+    let told = good(run(&["files", "get", "--json", "files", folder.to_str().unwrap()], b""));
+    assert_eq!(serde_json::from_str::<Value>(&told).unwrap()["files"], 3);
+    assert_eq!(fs::read(folder.join("d/deep.txt")).unwrap(), b"deep\n");
+    assert_eq!(fs::read(folder.join("raw.bin")).unwrap(), bytes);
+    let again = run(&["files", "get", "files", folder.to_str().unwrap()], b"");
+    assert!(again.0 == Some(2) && again.2.contains("there already") && again.2.contains("hint"), "{again:?}");
+    assert_eq!(good(run(&["files", "get", "files/notes.txt", "-"], b"")), "one\n2\nthree\n");
+    assert_eq!(good(run(&["files", "rm", "files/d"], b"")), "Successfully deleted path: files/d\n");
+    assert_eq!(workspace.listed("files"), ["files/notes.txt", "files/raw.bin"]);
+    // The owner's token is found by itself, and acts for whom it says.
+    let words = ["files", "ls", "--agent", &agent, "--user", &user];
+    assert_eq!(good(say(&server, &url, &words, b"")), "files/notes.txt\nfiles/raw.bin\n");
+    assert_eq!(good(say(&server, &url, &["files", "ls", "--agent", &agent], b"")), "");
+    // A name that would steer a terminal is shown and not sent.
+    workspace.put("files/\u{1b}[2Jx", "");
+    assert!(good(run(&["files", "ls"], b"")).contains("files/\\u{1b}[2Jx"));
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 3, "something is left on its way");
+}
+
+pub(crate) fn skills_are_pushed_and_pulled(site: &Site) {
+    let server = site.server();
+    let url = format!("http://{}", server.address);
+    let scratch = Scratch::new(site.mode().identity()).unwrap();
+    let (user, agent) = (new_name("user"), new_name("agent"));
+    let run = |words: &[&str]| {
+        let words = [&words[..2], &["--agent", &agent, "--user", &user], &words[2..]].concat();
+        say(&server, &url, &words, b"")
+    };
+    let folder = scratch.directory("weather").unwrap();
+    let head = "---\nname: weather\ndescription: Tells the weather.\n---\n";
+    scratch.file("weather/SKILL.md", head.as_bytes(), 0o644).unwrap();
+    scratch.directory("weather/lib").unwrap();
+    scratch.file("weather/lib/run.sh", b"#!/bin/sh\necho sunny\n", 0o755).unwrap();
+    // More than any buffer on the way holds.
+    let noise: Vec<u8> = (0..3_000_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    scratch.file("weather/lib/noise", &noise, 0o644).unwrap();
+    let told = good(run(&["skills", "push", folder.to_str().unwrap()]));
+    let line = "- Skill [weather] uploaded to [skills/weather], Status: [Success]\n";
+    assert_eq!(told, format!("Upload successful. Details:\n{line}"));
+    let archive = scratch.file("two.zip", &zips::skill("two", "1"), 0o644).unwrap();
+    good(run(&["skills", "push", archive.to_str().unwrap()]));
+    let listed = good(run(&["skills", "ls"]));
+    assert_eq!(listed, "NAME     DESCRIPTION\ntwo      about two\nweather  Tells the weather.\n");
+    let listed: Value = serde_json::from_str(&good(run(&["skills", "ls", "--json"]))).unwrap();
+    assert_eq!(listed[1], json!({ "name": "weather", "description": "Tells the weather." }));
+    let workspace = workspace_of(&server, &user, &agent);
+    assert_eq!(workspace.run("skills/weather/lib/run.sh").code, 0);
+    let target = scratch.join("pulled");
+    assert_eq!(
+        good(run(&["skills", "pull", "weather", target.to_str().unwrap()])),
+        format!("skills/weather -> {}\n", target.display())
+    );
+    assert_eq!(fs::read(target.join("lib/noise")).unwrap(), noise);
+    assert_eq!(fs::read(target.join("SKILL.md")).unwrap(), head.as_bytes());
+    assert_eq!(good(run(&["skills", "rm", "two"])), "Successfully deleted skill: two\n");
+    assert_eq!(workspace.skill_names(), ["weather"]);
+    let told = good(run(&["skills", "push", "--baseline", archive.to_str().unwrap()]));
+    assert_eq!(told, format!("Upload successful: skill 'two' to 'skill/baseline/{agent}/two'\n"));
+    let other = workspace_of(&server, &new_name("other"), &agent);
+    assert_eq!(other.skill_names(), ["two"]);
+    // What cannot be sent says which file it is, and changes nothing.
+    std::os::unix::fs::symlink("/etc/passwd", folder.join("link")).unwrap();
+    let refused = run(&["skills", "push", folder.to_str().unwrap()]);
+    assert!(refused.0 == Some(2) && refused.2.contains("link") && refused.2.contains("symbolic"), "{refused:?}");
+    let nothing = scratch.directory("empty").unwrap();
+    let refused = run(&["skills", "push", nothing.to_str().unwrap()]);
+    let told = "ringwall: Validation Error: Skill [empty] is missing required 'SKILL.md' at its root.\n";
+    let none = "ringwall: Validation Error: No valid skill directory found in ZIP.\n";
+    assert!(refused.0 == Some(2) && [told, none].contains(&refused.2.as_str()), "{refused:?}");
+    assert_eq!(workspace.skill_names(), ["two", "weather"]);
+}
+
+/// A server that is somebody else's sends archives that would write elsewhere.
+pub(crate) fn hostile_answers_are_not_unpacked(site: &Site) {
+    let server = site.server();
+    let scratch = Scratch::new(site.mode().identity()).unwrap();
+    let home = scratch.directory("home").unwrap();
+    for entry in [
+        Entry::file("../planted", b"x"),
+        Entry::file("s/../../planted", b"x"),
+        Entry::file("/tmp/rw-planted", b"x"),
+        Entry::link("s/link", "/etc/passwd"),
+        Entry::file("s\\..\\planted", b"x"),
+    ] {
+        let archive = zip(&[Entry::file("s/good", b"x"), entry.clone()]);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let target = home.join("s");
+        let spoken = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut buffer = [0; 4096];
+                let _ = stream.read(&mut buffer).unwrap();
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: application/zip\r\nConnection: close\r\nContent-Length:";
+                stream.write_all(format!("{head} {}\r\n\r\n", archive.len()).as_bytes()).unwrap();
+                stream.write_all(&archive).unwrap();
+            });
+            say(&server, &url, &["skills", "pull", "s", target.to_str().unwrap()], b"")
+        });
+        assert!(spoken.0 == Some(2) && spoken.2.contains("cannot be unpacked"), "{entry:?}: {spoken:?}");
+        assert_eq!(fs::read_dir(&home).unwrap().count(), 0, "{entry:?} left something");
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1, "{entry:?} left something");
+    }
+}
+
+pub(crate) fn refusals_are_told_with_a_hint(site: &Site) {
+    let server = site.server();
+    let url = format!("http://{}", server.address);
+    let scratch = Scratch::new(site.mode().identity()).unwrap();
+    let agent = new_name("agent");
+    let run = |words: &[&str]| say(&server, &url, &[&words[..2], &["--agent", &agent], &words[2..]].concat(), b"");
+    for (words, told) in [
+        (&["files", "cat", "files/none"][..], "ringwall: Path not found: files/none\n"),
+        (&["files", "get", "files/none", "-"], "ringwall: Path not found: files/none\n"),
+        (&["files", "rm", "files/none"], "ringwall: Path not found: files/none\n"),
+        (
+            &["files", "ls", "other"],
+            "ringwall: Security Error: Path must start with 'skills/' or 'files/'. Current path: other\n",
+        ),
+        (&["files", "rm", "files/../x"], "ringwall: Security Error: Access out of scope. Path: files/../x\n"),
+    ] {
+        let spoken = run(words);
+        assert_eq!((spoken.0, spoken.1.as_str(), spoken.2.as_str()), (Some(2), "", told), "{words:?}");
+    }
+    let spoken = run(&["files", "cat", "--json", "files/none"]);
+    let error: Value = serde_json::from_str(&spoken.1).unwrap();
+    assert_eq!((spoken.0, &error["error"]["message"]), (Some(2), &json!("Path not found: files/none")));
+    let wrong = run(&["skills", "ls", "--token", "wrong"]);
+    assert!(wrong.0 == Some(2) && wrong.2.contains("hint: give a token"), "{wrong:?}");
+    let zip = scratch.file("x.zip", &zips::skill("s", "1"), 0o644).unwrap();
+    let wrong = run(&["skills", "push", "--token", "wrong", zip.to_str().unwrap()]);
+    assert!(wrong.0 == Some(2) && wrong.2.contains("hint: give a token"), "{wrong:?}");
+    let nobody = say(&server, "http://127.0.0.1:1", &["files", "ls"], b"");
+    assert!(nobody.0 == Some(2) && nobody.2.contains("ringwall serve"), "{nobody:?}");
+    let none = run(&["files", "put", "/nonexistent"]);
+    assert!(none.0 == Some(2) && none.2.contains("/nonexistent"), "{none:?}");
+    // Larger than the server takes: refused before it is sent, or while; told in either case.
+    let large = scratch.join("large");
+    fs::File::create(&large).unwrap().set_len(60 << 20).unwrap();
+    give(&large, site.mode().identity()).unwrap();
+    let spoken = run(&["files", "put", large.to_str().unwrap()]);
+    assert!(spoken.0 == Some(2) && !spoken.2.contains("could not reach"), "{spoken:?}");
+}
+
+pub(crate) fn help_says_what_there_is(site: &Site) {
+    let server = site.server();
+    let help = |words: &[&str]| {
+        let output = server.command().args(words).arg("--help").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (words, expected) in [
+        (&["files"][..], &["ls", "cat", "put", "get", "edit", "rm"][..]),
+        (&["skills"], &["push", "ls", "rm", "pull"]),
+        (&["files", "put"], &["--agent", "--user", "--json", "--url", "--token", "standard input"]),
+        (&["skills", "push"], &["--agent", "--user", "--json", "--baseline", "SKILL.md"]),
+        (&[], &["files", "skills"]),
+    ] {
+        let text = help(words);
+        for word in expected {
+            assert!(text.contains(word), "{words:?} does not say {word}:\n{text}");
+        }
+    }
+}
