@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 pub(crate) const USAGE: &str =
-    "usage: bench [--rounds N] [--runs N] [--docker-rounds N] [--execs N] [--records N] [--json FILE] [--strict]
+    "usage: bench [--rounds N] [--runs N] [--docker-rounds N] [--execs N] [--reads N] [--records N] [--json FILE] [--strict]
   --rounds N         turns that each contestant gets for latency (200)
   --runs N           runs of each contestant for throughput (400)
   --docker-rounds N  turns for docker, which takes a third of a second each (10); 0 leaves docker out
   --execs N          execs in a row on one server (10000)
+  --reads N          reads of a small file for each contestant (40000)
   --records N        execs in the record when it is asked questions (1000000)
   --json FILE        also write everything that was measured
   --strict           exit with 1 when a bar was missed";
@@ -18,6 +19,7 @@ pub(crate) struct Arguments {
     pub(crate) runs: usize,
     pub(crate) docker_rounds: usize,
     pub(crate) execs: usize,
+    pub(crate) reads: usize,
     pub(crate) records: usize,
     pub(crate) json: Option<PathBuf>,
     pub(crate) strict: bool,
@@ -31,6 +33,7 @@ impl Arguments {
             runs: 400,
             docker_rounds: 10,
             execs: 10_000,
+            reads: 40_000,
             records: 1_000_000,
             json: None,
             strict: false,
@@ -42,6 +45,7 @@ impl Arguments {
                 "--runs" => arguments.runs = number(&word, &value()?, 1)?,
                 "--docker-rounds" => arguments.docker_rounds = number(&word, &value()?, 0)?,
                 "--execs" => arguments.execs = number(&word, &value()?, 1)?,
+                "--reads" => arguments.reads = number(&word, &value()?, 1)?,
                 "--records" => arguments.records = number(&word, &value()?, 1)?,
                 "--json" => arguments.json = Some(value()?.into()),
                 "--strict" => arguments.strict = true,
@@ -74,10 +78,11 @@ mod tests {
 
     #[test]
     fn every_option_is_read() {
-        let numbers = ["--rounds", "3", "--runs", "8", "--docker-rounds", "0", "--execs", "5", "--records", "6"];
-        let words = [&numbers[..], &["--json", "out.json", "--strict"]].concat();
+        let numbers = ["--rounds", "3", "--runs", "8", "--docker-rounds", "0", "--execs", "5", "--reads", "7"];
+        let words = [&numbers[..], &["--records", "6", "--json", "out.json", "--strict"]].concat();
         let json = Some("out.json".into());
-        let given = Arguments { rounds: 3, runs: 8, docker_rounds: 0, execs: 5, records: 6, json, strict: true };
+        let given =
+            Arguments { rounds: 3, runs: 8, docker_rounds: 0, execs: 5, reads: 7, records: 6, json, strict: true };
         assert_eq!(read(&words), Ok(given));
     }
 

@@ -66,7 +66,7 @@ impl Bar {
 
 /// Every bar, in the order of docs/promises.md.
 pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
-    let Measured { latency, throughput, memory, serving, records, docker, .. } = measured;
+    let Measured { latency, throughput, memory, serving, files, records, docker, .. } = measured;
     let docker = docker.as_ref().ok();
     use Contestant::{Bare, BoxAlone, Bubblewrap, RingwallRun};
     use Task::{Python, True};
@@ -80,7 +80,7 @@ pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
     let endurance = &serving.endurance;
     let slowest = records.questions.iter().map(|(_, samples)| milliseconds(samples.p95())).fold(0.0, f64::max);
     let rate = throughput.of(BoxAlone) / throughput.of(Bubblewrap);
-    vec![
+    let mut bars = vec![
         bar("true: the box alone ÷ bwrap", compare(BoxAlone, Bubblewrap, True), Bound::AtMost(0.7)),
         bar("true: the box alone ÷ bare", compare(BoxAlone, Bare, True), Bound::AtMost(3.0)),
         bar("python: the box alone ÷ bare", compare(BoxAlone, Bare, Python), Bound::AtMost(1.25)),
@@ -119,7 +119,13 @@ pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
             Bound::AtMost(GROWTH),
         ),
         bar(&format!("slowest question to {} records, p95 ms", records.execs), Some(slowest), Bound::AtMost(5.0)),
-    ]
+        bar("reads of a 4 KiB file a second ÷ bare axum", Some(files.reads / files.static_reads), Bound::AtLeast(0.5)),
+    ];
+    bars.extend(files.pairs.iter().map(|pair| {
+        let measured = ratio(pair.server_samples.median(), pair.tool_samples.median());
+        bar(&format!("{} ÷ {}", pair.name, pair.tool), Some(measured), Bound::AtMost(2.0))
+    }));
+    bars
 }
 
 #[cfg(test)]

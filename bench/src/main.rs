@@ -6,6 +6,7 @@
 //!
 //! Like the product's own binary, this one becomes a jail when it is started under the jail's name.
 
+mod agent_files;
 mod arguments;
 mod bars;
 mod boxes;
@@ -32,6 +33,8 @@ use crate::error::Error;
 use crate::report::{Measured, Report};
 
 const BAD_INPUT: u8 = 2;
+/// Each takes some tenths of a second.
+const FILE_ROUNDS: usize = 10;
 
 fn main() -> ExitCode {
     if std::env::args_os().next().is_some_and(|name| name == jail::PROCESS_NAME) {
@@ -68,12 +71,15 @@ fn measure(arguments: &Arguments) -> Result<Report, Error> {
     let memory = memory::measure(contestants.ringwall()).map_err(|error| error::chain(&error));
     tell(&format!("server: {} rounds, then {} execs in a row", arguments.rounds, arguments.execs));
     let serving = serving::measure(&contestants, arguments.rounds, arguments.runs, arguments.execs)?;
+    tell(&format!("files: {} reads, {} rounds of lists and zips", arguments.reads, FILE_ROUNDS));
+    let files = agent_files::measure(contestants.ringwall(), arguments.reads, FILE_ROUNDS)?;
     tell(&format!("records: {} execs", arguments.records));
     let records = records::measure(arguments.records)?;
     tell("docker: starting a daemon of our own");
     let docker = docker::measure(&contestants, arguments.docker_rounds);
     let no_cgroups = contestants.boxes.no_cgroups.clone();
-    let report = Report::new(Measured { machine, latency, throughput, memory, serving, records, docker, no_cgroups });
+    let report =
+        Report::new(Measured { machine, latency, throughput, memory, serving, files, records, docker, no_cgroups });
     if let Some(file) = &arguments.json {
         let json = format!("{:#}\n", report.to_json());
         std::fs::write(file, json).map_err(|source| Error::WriteReport { file: file.clone(), source })?;

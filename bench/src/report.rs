@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
+use crate::agent_files::AgentFiles;
 use crate::bars::{self, Bar, Held};
 use crate::contestant::{Contestant, Task};
 use crate::docker::Docker;
@@ -27,6 +28,7 @@ pub(crate) struct Measured {
     pub(crate) throughput: Throughput,
     pub(crate) memory: Perhaps<Memory>,
     pub(crate) serving: Serving,
+    pub(crate) files: AgentFiles,
     pub(crate) records: Records,
     pub(crate) docker: Perhaps<Docker>,
     pub(crate) no_cgroups: Option<String>,
@@ -57,6 +59,7 @@ impl Report {
             ("Throughput", self.throughput_text()),
             ("Memory beside the command", self.memory_text()),
             ("An exec over HTTP", self.serving_text()),
+            ("Files and skills of an agent", self.files_text()),
             ("The record", self.records_text()),
             ("Where the time of the box alone goes (true)", self.steps_text()),
         ];
@@ -191,6 +194,24 @@ impl Report {
         format!("{}\n{}\n{}", table.to_text(), rates.to_text(), growth.to_text())
     }
 
+    fn files_text(&self) -> String {
+        let AgentFiles { reads, static_reads, pairs } = &self.measured.files;
+        let heading = format!("a file of 4 KiB, {CONCURRENCY} at a time");
+        let mut rates = Table::new([heading.as_str(), "reads a second", "÷ bare axum"]);
+        for (name, rate) in [("over the interface", reads), ("bare axum, a static file", static_reads)] {
+            rates.add([name.to_owned(), format!("{rate:.0}"), format!("{:.2}", rate / static_reads)]);
+        }
+        let mut table = Table::new(["", "median ms", "p95 ms", "÷ the tool"]);
+        for pair in pairs {
+            for (name, samples) in [(pair.name, &pair.server_samples), (pair.tool, &pair.tool_samples)] {
+                let [half, most] = figures(samples);
+                let to_tool = ratio(samples.median(), pair.tool_samples.median());
+                table.add([name.to_owned(), half, most, format!("{to_tool:.2}")]);
+            }
+        }
+        format!("{}\n{}", rates.to_text(), table.to_text())
+    }
+
     fn records_text(&self) -> String {
         let Records { execs, filled_per_second, questions } = &self.measured.records;
         let mut table = Table::new([format!("among {execs} execs").as_str(), "median ms", "p95 ms"]);
@@ -258,6 +279,16 @@ impl Report {
                 "bwrap_from_a_shell": sampled(&self.measured.serving.shell_bwrap),
                 "bwrap_with_a_shell": sampled(&self.measured.serving.bwrap_shell),
                 "execs_per_second": self.measured.serving.rate, "bwrap_per_second": self.measured.serving.bwrap_rate,
+            },
+            "files": {
+                "reads_per_second": self.measured.files.reads,
+                "static_reads_per_second": self.measured.files.static_reads,
+                "pairs": self.measured.files.pairs.iter().map(|pair| json!({
+                    "name": pair.name,
+                    "tool": pair.tool,
+                    "server_median_ms": milliseconds(pair.server_samples.median()),
+                    "tool_median_ms": milliseconds(pair.tool_samples.median()),
+                })).collect::<Vec<_>>(),
             },
             "records": self.measured.records.questions.iter().map(|(name, samples)| json!({
                 "question": name, "time": sampled(samples),

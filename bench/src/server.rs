@@ -5,7 +5,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ pub(crate) struct Server {
     process: Child,
     address: String,
     token: String,
-    _data: TempDir,
+    data: TempDir,
 }
 
 /// What a process of the server's has of the machine.
@@ -57,7 +57,7 @@ impl Server {
         let address = line.trim().split_once("http://").map(|(_, address)| address.to_owned());
         let token = std::fs::read_to_string(data.path().join("owner.token")).map_err(Error::Scratch)?;
         let address = address.ok_or(Error::ServerSilent(line))?;
-        let server = Server { process, address, token: token.trim().to_owned(), _data: data };
+        let server = Server { process, address, token: token.trim().to_owned(), data };
         let places = json!({ "sandbox": {
             "max_concurrent_execs": CONCURRENCY, "max_concurrent_execs_per_user": CONCURRENCY,
         } });
@@ -66,10 +66,7 @@ impl Server {
     }
 
     pub(crate) fn connect(&self) -> Result<Connection, Error> {
-        let stream = TcpStream::connect(&self.address).map_err(Error::Speaking)?;
-        stream.set_nodelay(true).map_err(Error::Speaking)?;
-        let reader = BufReader::new(stream.try_clone().map_err(Error::Speaking)?);
-        Ok(Connection { stream, reader })
+        Connection::to(&self.address)
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -88,16 +85,28 @@ impl Server {
         self.connect()?.exchange(request.as_bytes()).map(drop)
     }
 
-    fn request(&self, method: &str, path: &str, body: &Value) -> Vec<u8> {
-        let body = body.to_string();
-        format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\n\r\n{body}",
-            self.address,
-            self.token,
-            body.len()
-        )
-        .into_bytes()
+    pub(crate) fn request(&self, method: &str, path: &str, body: &Value) -> Vec<u8> {
+        self.request_of(method, path, "application/json", body.to_string().as_bytes())
+    }
+
+    pub(crate) fn request_of(&self, method: &str, path: &str, content_type: &str, body: &[u8]) -> Vec<u8> {
+        let length = body.len();
+        let fields = format!("Content-Type: {content_type}\r\nContent-Length: {length}\r\n");
+        [self.head(method, path, &fields).as_bytes(), body].concat()
+    }
+
+    pub(crate) fn request_without_body(&self, method: &str, path: &str) -> Vec<u8> {
+        self.head(method, path, "").into_bytes()
+    }
+
+    fn head(&self, method: &str, path: &str, fields: &str) -> String {
+        let Server { address, token, .. } = self;
+        format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n{fields}\r\n")
+    }
+
+    /// Where an agent's files are on this disk.
+    pub(crate) fn workspace(&self, agent: &str) -> PathBuf {
+        self.data.path().join("workspaces/default").join(agent)
     }
 
     pub(crate) fn holdings(&self) -> Result<Holdings, Error> {
@@ -136,6 +145,13 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    pub(crate) fn to(address: &str) -> Result<Self, Error> {
+        let stream = TcpStream::connect(address).map_err(Error::Speaking)?;
+        stream.set_nodelay(true).map_err(Error::Speaking)?;
+        let reader = BufReader::new(stream.try_clone().map_err(Error::Speaking)?);
+        Ok(Connection { stream, reader })
+    }
+
     /// How long an exec took, from its request to the end of its answer, which must say that it succeeded.
     pub(crate) fn run(&mut self, exec: &[u8]) -> Result<Duration, Error> {
         let began = Instant::now();
@@ -144,7 +160,12 @@ impl Connection {
         if answer["status"] == "SUCCEEDED" { Ok(total) } else { Err(Error::ExecEnded(answer.to_string())) }
     }
 
-    fn exchange(&mut self, request: &[u8]) -> Result<Value, Error> {
+    pub(crate) fn exchange(&mut self, request: &[u8]) -> Result<Value, Error> {
+        serde_json::from_slice(&self.fetch(request)?).map_err(|error| Error::Speaking(error.into()))
+    }
+
+    /// The body of the answer.
+    pub(crate) fn fetch(&mut self, request: &[u8]) -> Result<Vec<u8>, Error> {
         self.stream.write_all(request).map_err(Error::Speaking)?;
         let mut length = 0;
         loop {
@@ -163,6 +184,6 @@ impl Connection {
         }
         let mut body = vec![0; length];
         self.reader.read_exact(&mut body).map_err(Error::Speaking)?;
-        serde_json::from_slice(&body).map_err(|error| Error::Speaking(error.into()))
+        Ok(body)
     }
 }
