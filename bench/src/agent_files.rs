@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::serve::ListenerExt;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower_http::services::ServeFile;
@@ -90,7 +91,10 @@ fn serve_statically(file: &Path) -> Result<String, Error> {
     let runtime = runtime.map_err(Error::Speaking)?;
     std::thread::spawn(move || {
         runtime.block_on(async {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
+            // Without this the head and the body of an answer wait for each other's acknowledgement.
+            let listener = tokio::net::TcpListener::from_std(listener)?.tap_io(|stream| {
+                let _ = stream.set_nodelay(true);
+            });
             axum::serve(listener, app).await
         })
     });
