@@ -29,8 +29,9 @@ pub struct Swept {
 }
 
 impl Workspaces {
-    /// Removes the leftovers of every exec that does not run. Meant for the server's start, and right at any time if an
-    /// exec counts as running from before its inputs are written: everything staged carries the id of its exec.
+    /// Removes the leftovers of every exec that does not run, and of whatever was uploaded, written or removed. Meant for
+    /// the server's start: nobody may be doing any of these meanwhile, and an exec counts as running from before its inputs
+    /// are written.
     pub fn sweep(&self, is_running: impl Fn(&ExecId) -> bool) -> Swept {
         let mut swept = Swept::default();
         swept.each_name(&self.root, |swept, user| {
