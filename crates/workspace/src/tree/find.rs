@@ -135,7 +135,7 @@ impl Tree {
 }
 
 /// Lets the owner of a directory list, enter and change it. What cannot be done here fails where it is needed.
-pub(super) fn restore(directory: impl AsFd) {
+pub(crate) fn restore(directory: impl AsFd) {
     if let Ok(status) = rustix::fs::fstat(&directory) {
         let mode = Mode::from_raw_mode(status.st_mode);
         if !mode.contains(PRIVATE_DIRECTORY) {

@@ -27,4 +27,5 @@ mod removing;
 mod skills;
 mod spare;
 mod texts;
+mod usage;
 mod zips;
