@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::principal::Principal;
 use crate::service::Service;
 
+use super::files::detached;
 use super::open::{Address, Agent};
 
 const MIB: u64 = 1024 * 1024;
@@ -43,12 +44,6 @@ impl Write for SkillUpload {
     }
 }
 
-impl SkillUpload {
-    pub fn user(&self) -> &str {
-        self.agent.user.as_str()
-    }
-}
-
 impl Service {
     /// How much an upload may hold, and any other body that concerns an agent's files.
     pub fn upload_max_bytes(&self) -> u64 {
@@ -77,13 +72,13 @@ impl Service {
         match layer {
             SkillLayer::Baseline => {
                 by.require_operator("upload to the baseline")?;
-                on_a_thread(move || Ok(baselines.upload(&id, file, limits)?)).await
+                detached(move || Ok(baselines.upload(&id, file, limits)?)).await
             }
             SkillLayer::Overlay => {
                 let tree = agent.tree.clone();
-                let staged = on_a_thread(move || Ok(tree.unpack_skills(file, limits)?)).await?;
+                let staged = detached(move || Ok(tree.unpack_skills(file, limits)?)).await?;
                 let writing = self.inner.agent_locks.write(&agent.user, &agent.agent).await?;
-                on_a_thread(move || {
+                detached(move || {
                     baselines.install(&id, &staged)?;
                     drop(writing);
                     Ok(staged.names().cloned().collect())
@@ -97,7 +92,7 @@ impl Service {
     /// which any number may try at once.
     pub async fn agent_skills(&self, by: &Principal, address: &Address) -> Result<Vec<SkillSummary>, Error> {
         let (agent, reading) = self.read_agent(by, address).await?;
-        on_a_thread(move || {
+        detached(move || {
             let _reading = reading;
             Ok(agent.tree.list_skills()?)
         })
@@ -110,7 +105,7 @@ impl Service {
         let (agent, writing) = self.change_agent(by, address).await?;
         let id = agent.agent.as_str().parse::<workspace::AgentId>()?;
         let baselines = self.inner.baselines.clone();
-        on_a_thread(move || {
+        detached(move || {
             let deleted = baselines.delete(&id, &agent.tree, &skill)?;
             drop(writing);
             // Taking it apart needs no lock: nobody sees it any more.
@@ -122,34 +117,21 @@ impl Service {
 
     fn archive_limits(&self) -> ArchiveLimits {
         let skills = &self.settings_now().skills;
-        ArchiveLimits {
-            bytes: u64::from(skills.unpacked_max_mb.get()) * MIB,
-            entries: skills.entries_max.get().into(),
-        }
+        ArchiveLimits { bytes: u64::from(skills.unpacked_max_mb.get()) * MIB, entries: skills.entries_max.get().into() }
     }
 
     /// Brings what an agent shares with others into a workspace, if there is something that it does not have yet.
     pub(crate) async fn sync_agent(&self, agent: &Agent) -> Result<(), Error> {
         let id = agent.agent.as_str().parse::<workspace::AgentId>()?;
-        if self.inner.baselines.is_synced(&id, agent.tree.workspace())? {
+        if Self::blocking(|| Ok(self.inner.baselines.is_synced(&id, agent.tree.workspace())?)).await? {
             return Ok(());
         }
         let writing = self.inner.agent_locks.write(&agent.user, &agent.agent).await?;
         let (baselines, tree) = (self.inner.baselines.clone(), agent.tree.clone());
-        on_a_thread(move || {
+        detached(move || {
             let _writing = writing;
             Ok(baselines.sync(&id, &tree)?)
         })
         .await
-    }
-}
-
-/// Does what may take long where nobody waits for the thread.
-pub(super) async fn on_a_thread<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(outcome) => outcome,
-        Err(error) => Err(Error::runtime("finish what was begun", &error)),
     }
 }

@@ -25,7 +25,7 @@ use crate::http::problem::Problem;
 #[serde(deny_unknown_fields)]
 pub(crate) struct UserWord {
     /// For an owner or operator: whose agent; `default` unless said
-    user: Option<String>,
+    pub(super) user: Option<String>,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

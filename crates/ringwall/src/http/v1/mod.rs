@@ -8,3 +8,4 @@ mod upload;
 pub(super) mod files;
 pub(super) mod sandbox;
 pub(super) mod skill_files;
+pub(super) mod skills;
