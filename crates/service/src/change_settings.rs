@@ -18,6 +18,7 @@ pub struct SettingsView {
     sandbox: SandboxView,
     files: FilesView,
     skills: SkillsView,
+    workspace: WorkspaceView,
     retention: RetentionView,
     /// Keys that were fixed when the server started, by its environment, flags or file. They cannot be changed here.
     fixed: Vec<String>,
@@ -60,6 +61,14 @@ struct SkillsView {
     entries_max: u32,
 }
 
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct WorkspaceView {
+    /// How many MiB of the disk a workspace takes at most; artifacts do not count
+    quota_mb: u32,
+    /// How many files, directories and other names it has at most
+    quota_files: u32,
+}
+
 /// For ever where it is null.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct RetentionView {
@@ -67,6 +76,8 @@ struct RetentionView {
     execs_days: Option<u32>,
     /// How many days an entry stays in the audit chain
     audit_days: Option<u32>,
+    /// How many hours a session's files stay after they were last used
+    sessions_hours: u32,
 }
 
 impl SettingsView {
@@ -95,9 +106,14 @@ impl SettingsView {
                 unpacked_max_mb: settings.skills.unpacked_max_mb.get(),
                 entries_max: settings.skills.entries_max.get(),
             },
+            workspace: WorkspaceView {
+                quota_mb: settings.workspace.quota_mb.get(),
+                quota_files: settings.workspace.quota_files.get(),
+            },
             retention: RetentionView {
                 execs_days: settings.retention.execs_days.map(policy::ExecsKeptDays::get),
                 audit_days: settings.retention.audit_days.map(policy::AuditKeptDays::get),
+                sessions_hours: settings.retention.sessions_hours.get(),
             },
             fixed: fixed.keys().map(str::to_owned).collect(),
         })

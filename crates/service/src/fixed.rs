@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 
 use policy::{
-    AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, Field, QueuedExecs, SkillEntriesMax,
-    UnpackedMaxMb, UploadMaxMb,
+    AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, Field, QueuedExecs, QuotaFiles, QuotaMb,
+    SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb,
 };
 use serde_json::{Map, Value};
 
@@ -25,7 +25,7 @@ const TEXTS: [&str; 7] = [
     "sandbox.docker.image",
     "skills.root",
 ];
-const COUNTS: [&str; 8] = [
+const COUNTS: [&str; 11] = [
     ConcurrentExecs::KEY,
     ConcurrentExecsPerUser::KEY,
     QueuedExecs::KEY,
@@ -34,6 +34,9 @@ const COUNTS: [&str; 8] = [
     UploadMaxMb::KEY,
     UnpackedMaxMb::KEY,
     SkillEntriesMax::KEY,
+    QuotaMb::KEY,
+    QuotaFiles::KEY,
+    SessionsKeptHours::KEY,
 ];
 
 /// Every key that settings have, with dots.

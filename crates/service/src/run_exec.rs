@@ -11,8 +11,9 @@ use policy::{Grant, Limits, Verdict};
 use record::{Intent, Kept, NewExec, Start, Status};
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
-use workspace::{ExecFiles, Input, Owner, Project, Stream};
+use workspace::{ExecFiles, Input, Owner, Project, Stream, Usage};
 
+use crate::agents::Disk;
 use crate::backend::{Reins, Started};
 use crate::capture::capture;
 use crate::error::{Error, causes};
@@ -34,7 +35,7 @@ pub(crate) struct Exec {
     pub(crate) limits: Limits,
 }
 
-type Prepared = Result<(Project, ExecFiles), Told>;
+type Prepared = Result<(Project, ExecFiles, Disk), Told>;
 
 /// What was made before the intent was on record, if anything.
 type Early = Option<Prepared>;
@@ -152,15 +153,17 @@ impl Exec {
                 self.prepare(inputs).await
             }
         };
-        let (project, files) = match prepared {
+        let (project, files, disk) = match prepared {
             Ok(prepared) => prepared,
             Err(told) => return Ran::never(told),
         };
         let ran = match self.grant(&project, &files) {
-            Ok(grant) => self.run_box(grant, &files).await,
+            Ok(grant) => self.run_box(grant, &files, &disk).await,
             Err(told) => Ran::never(told),
         };
-        self.collect(files, ran).await
+        let ran = self.collect(files, ran).await;
+        disk.measure_later();
+        ran
     }
 
     async fn prepare(&self, inputs: Vec<Input>) -> Prepared {
@@ -171,14 +174,19 @@ impl Exec {
         let prepared = Service::blocking(move || {
             let exec_id: workspace::ExecId = exec_id.parse()?;
             let workspace = workspaces.workspace(&user.parse()?, &agent.parse()?, owner)?;
+            let disk = self.service.disk(&self.intent.user_id, &self.intent.agent_id, &workspace);
+            let sizes = inputs.iter().map(|input| Usage::of_file(input.content.len() as u64));
+            let more = sizes.fold(Usage::default(), Usage::plus);
+            disk.require(more)?;
             let project = workspace.project(&project)?;
             project.write_inputs(&exec_id, &inputs)?;
+            disk.add(more);
             let files = project.begin(&exec_id)?;
-            Ok((project, files))
+            Ok((project, files, disk))
         });
-        let (project, files) = prepared.await.map_err(|error| Told::failed(error.code(), error.to_string()))?;
+        let (project, files, disk) = prepared.await.map_err(|error| Told::failed(error.code(), error.to_string()))?;
         self.live.set_output(files.output(Stream::Stdout).clone(), files.output(Stream::Stderr).clone());
-        Ok((project, files))
+        Ok((project, files, disk))
     }
 
     /// Asked again, now with the directories that were opened.
@@ -197,7 +205,7 @@ impl Exec {
         }
     }
 
-    async fn run_box(&self, grant: Grant, files: &ExecFiles) -> Ran {
+    async fn run_box(&self, grant: Grant, files: &ExecFiles, disk: &Disk) -> Ran {
         let began = Instant::now();
         // Not broken off when the exec is cancelled meanwhile: a box that is up is ended and waited for like any other, and
         // one that does not come up is given up soon. What it left is looked at afterwards.
@@ -218,21 +226,23 @@ impl Exec {
         drop(stdin);
         let (tell, over) = watch::channel(false);
         let wait = async {
-            let outcome = self.wait(started).await;
+            let ended = self.wait(started, disk).await;
             tell.send_replace(true);
-            outcome
+            ended
         };
         let capture = |pipe, stream: Stream, limit, over| {
             capture(pipe, stream, files.output(stream).clone(), limit, &self.live, over)
         };
-        let (outcome, stdout, stderr) = tokio::join!(
+        let ((outcome, full), stdout, stderr) = tokio::join!(
             wait,
             capture(stdout, Stream::Stdout, self.limits.stdout_bytes, over.clone()),
             capture(stderr, Stream::Stderr, self.limits.stderr_bytes, over),
         );
         let told = match (self.live.cancellation(), &outcome) {
             (Some(by), _) => Told::cancelled(by),
-            (None, Ok(outcome)) => Told::of_outcome(outcome, self.limits.timeout_ms, self.limits.memory_mb),
+            (None, Ok(outcome)) => {
+                Told::of_outcome(outcome, self.limits.timeout_ms, self.limits.memory_mb).with_full_disk(full)
+            }
             (None, Err(error)) => self.explain(error),
         };
         let outcome = outcome.ok();
@@ -247,15 +257,19 @@ impl Exec {
         }
     }
 
-    /// Waits for the end of the box, or brings it about.
-    async fn wait(&self, started: Started) -> Result<Outcome, executor::Error> {
+    /// Waits for the end of the box, or brings it about. With words, if that is because the disk is full.
+    async fn wait(&self, started: Started, disk: &Disk) -> (Result<Outcome, executor::Error>, Option<String>) {
         let reins: Reins = started.reins();
         let over = started.wait();
         tokio::pin!(over);
         let by = tokio::select! {
             biased;
-            outcome = &mut over => return outcome,
+            outcome = &mut over => return (outcome, None),
             by = self.live.cancelled() => by,
+            full = disk.watch() => {
+                reins.kill();
+                return (over.await, Some(full));
+            }
         };
         let stop = async {
             match by {
@@ -266,7 +280,7 @@ impl Exec {
         };
         tokio::select! {
             biased;
-            outcome = &mut over => outcome,
+            outcome = &mut over => (outcome, None),
             never = stop => never,
         }
     }
@@ -282,7 +296,7 @@ impl Exec {
 
 /// Takes back what was made for an exec that is not to be.
 async fn discard(early: Early) {
-    if let Some(Ok((project, files))) = early {
+    if let Some(Ok((project, files, _))) = early {
         // A failure is logged where it becomes an error; nothing is lost by it but an empty directory.
         let _ = Service::blocking(move || Ok(project.remove_artifacts(files.exec())?)).await;
     }

@@ -29,6 +29,7 @@ mod artifacts;
 mod audit;
 mod events;
 mod execs;
+mod gc;
 mod metrics;
 mod openapi;
 mod settings;

@@ -14,7 +14,7 @@ use utoipa::OpenApi;
 use super::access::Access;
 use super::problem::{DETAILED, ENVELOPED, is_within};
 use super::routes::ROUTES;
-use super::{artifacts, audit, events, execs, metrics, settings, skills, tokens, v1};
+use super::{artifacts, audit, events, execs, gc, metrics, settings, skills, tokens, v1};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -39,6 +39,7 @@ use super::{artifacts, audit, events, execs, metrics, settings, skills, tokens, 
         v1::skills::delete,
         settings::show,
         settings::change,
+        gc::collect,
         tokens::list,
         tokens::create,
         tokens::revoke,

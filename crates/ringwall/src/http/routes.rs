@@ -7,7 +7,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::access::{Access, admit};
-use super::{Door, artifacts, audit, events, execs, metrics, openapi, settings, skills, tokens, v1};
+use super::{Door, artifacts, audit, events, execs, gc, metrics, openapi, settings, skills, tokens, v1};
 
 pub(crate) struct Route {
     pub(crate) method: Method,
@@ -45,6 +45,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/v1/skills/{user}/{agent}/list", Access::Agent, || get(v1::skills::list)),
     route(Method::GET, "/settings", Access::Operator, || get(settings::show)),
     route(Method::PUT, "/settings", Access::Operator, || put(settings::change)),
+    route(Method::POST, "/api/gc", Access::Operator, || post(gc::collect)),
     route(Method::GET, "/api/tokens", Access::Operator, || get(tokens::list)),
     route(Method::POST, "/api/tokens", Access::Operator, || post(tokens::create)),
     route(Method::DELETE, "/api/tokens/{id}", Access::Owner, || delete(tokens::revoke)),

@@ -8,6 +8,7 @@
 
 mod crash;
 mod denials;
+mod disk;
 mod endings;
 mod faults;
 mod files;
@@ -49,6 +50,13 @@ fn main() -> ExitCode {
         ("inputs", files::bad_inputs_write_nothing),
         ("artifacts", files::artifacts_are_listed_and_limited),
         ("secrets", files::no_value_of_the_environment_is_stored),
+        ("disk, filled", disk::a_filler_is_stopped_and_told_so),
+        ("disk, filled with names", disk::a_filler_of_names_is_stopped_too),
+        ("disk, on its way", disk::what_is_on_its_way_counts),
+        ("disk, inputs", disk::inputs_need_room),
+        ("disk, afterwards", disk::a_workspace_is_measured_after_its_execs),
+        ("disk, files of an agent", disk::the_files_of_an_agent_need_room),
+        ("disk, given back", disk::idle_sessions_and_strays_are_given_back),
         ("following", following::any_reconnects_give_the_exact_bytes),
         ("following live", following::a_follower_sees_output_before_the_end),
         ("once", idempotency::one_key_is_one_exec),
