@@ -160,7 +160,7 @@ fn links_are_read_within_and_never_without() {
     lab.check();
     // A link itself is replaced by a whole write, and deleted as what it is.
     tree.write(&at("files/out"), b"replaced").unwrap();
-    assert_eq!(fs::symlink_metadata(lab.host("files/out")).unwrap().file_type().is_file(), true);
+    assert!(fs::symlink_metadata(lab.host("files/out")).unwrap().file_type().is_file());
     delete(&tree, "files/out_directory").unwrap();
     delete(&tree, "files/middle").unwrap();
     assert_eq!(read(&tree, "files/d/real").unwrap(), "inside");
@@ -220,7 +220,7 @@ fn a_box_cannot_lock_the_api_out() {
     for path in ["files/a/b/file", "files/a/other", "files/gone/file"] {
         tree.write(&at(path), b"x").unwrap();
     }
-    let close = |place: &str| fs::set_permissions(lab.host(place), fs::Permissions::from_mode(0)).unwrap();
+    let close = |place: &str| fs::set_permissions(lab.host(place), fs::Permissions::from_mode(0o000)).unwrap();
     for place in ["files/a/b/file", "files/a/b", "files/a", "files/gone"] {
         close(place);
     }
