@@ -1,7 +1,9 @@
 //! Seeing and changing the settings while the server runs. A change is merged into what is stored, saved, and then applied.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
+use policy::CommandName;
 use record::Saved;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -16,6 +18,7 @@ use crate::settings::{Settings, merge};
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 pub struct SettingsView {
     sandbox: SandboxView,
+    commands: CommandsView,
     files: FilesView,
     skills: SkillsView,
     workspace: WorkspaceView,
@@ -44,6 +47,28 @@ struct DockerView {
     context: Option<String>,
     /// What docker execs run on unless a skill names another
     image: String,
+}
+
+/// Which commands may be named; a list that is given replaces the one before, and an empty one allows nothing.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct CommandsView {
+    /// In lines for a shell
+    allowed: Vec<String>,
+    /// In lines for a shell too: what reads and prints
+    allowed_filters: Vec<String>,
+    /// Without a shell
+    allowed_argv: Vec<String>,
+}
+
+impl CommandsView {
+    fn new(lists: &policy::CommandLists) -> Self {
+        let names = |list: &BTreeSet<CommandName>| list.iter().map(CommandName::to_string).collect();
+        Self {
+            allowed: names(&lists.allowed),
+            allowed_filters: names(&lists.allowed_filters),
+            allowed_argv: names(&lists.allowed_argv),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
@@ -82,7 +107,7 @@ struct RetentionView {
 
 impl SettingsView {
     fn new(settings: &Settings, fixed: &Fixed) -> Result<Self, Error> {
-        let layers = crate::order::layers(settings.operator.clone(), vec![]);
+        let layers = crate::order::layers(policy::profile::EXECS, settings.operator.clone(), vec![]);
         let effective = policy::merge(&layers).map_err(|denial| Error::invalid(denial.message))?;
         let sandbox = &settings.sandbox;
         Ok(Self {
@@ -100,6 +125,7 @@ impl SettingsView {
                 max_concurrent_execs_per_user: sandbox.max_concurrent_execs_per_user.get(),
                 max_queued_execs: sandbox.max_queued_execs.get(),
             },
+            commands: CommandsView::new(&settings.commands),
             files: FilesView { upload_max_mb: settings.files.upload_max_mb.get() },
             skills: SkillsView {
                 root: settings.skills.root.clone(),
@@ -177,8 +203,6 @@ fn change(current: &Settings, patch: &Value, fixed: &Fixed) -> Result<(Value, i6
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
     use crate::fixed::setting_keys;
 

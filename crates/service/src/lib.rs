@@ -55,7 +55,9 @@ mod health;
 mod invoke;
 mod metrics;
 
-pub use agents::{Address, AgentProblem, Edit, Freed, ProblemKind, SkillLayer, SkillUpload, Upload};
+pub use agents::{
+    Address, AgentProblem, Edit, Executed, Execution, Freed, ProblemKind, SkillLayer, SkillUpload, Upload,
+};
 pub use artifacts::{Artifacts, Observation, OutputPart};
 pub use change_settings::SettingsView;
 pub use error::Error;

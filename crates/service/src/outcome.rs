@@ -106,6 +106,17 @@ impl Told {
         }
     }
 
+    /// A failure of what wanted a network that no box has says so.
+    pub(crate) fn without_network(self) -> Self {
+        match (self.status, &self.reason) {
+            (EndedAs::Failed, None) => {
+                let message = "it failed, and it names a program that needs a network, which boxes do not have";
+                Self { reason: Some(reason("NO_NETWORK", message)), ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// Too many artifacts make a failure of what ended by itself.
     pub(crate) fn with_extent(self, extent: Extent, bytes_max: u64) -> Self {
         let message = match extent {

@@ -11,14 +11,14 @@ use policy::{Grant, Limits, Verdict};
 use record::{Intent, Kept, NewExec, Start, Status};
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
-use workspace::{ExecFiles, Input, Owner, Project, Stream, Usage};
+use workspace::{ExecFiles, Input, Owner, Project, Section, Stream, Tree, Usage};
 
 use crate::agents::Disk;
 use crate::backend::{Reins, Started};
 use crate::capture::capture;
 use crate::error::{Error, causes};
 use crate::live::{Cancellation, Live, Registration, Stage};
-use crate::order::{Order, Places};
+use crate::order::{Ground, Needs, Order, Places};
 use crate::outcome::{RUNTIME_ERROR, Told};
 use crate::queue::{Admission, Slot};
 use crate::service::{Service, now};
@@ -35,7 +35,17 @@ pub(crate) struct Exec {
     pub(crate) limits: Limits,
 }
 
-type Prepared = Result<(Project, ExecFiles, Disk), Told>;
+/// What an exec has on the disk before its box is made.
+#[derive(Debug)]
+struct Ready {
+    project: Project,
+    /// Where it works on the agent's own.
+    tree: Option<Tree>,
+    files: ExecFiles,
+    disk: Disk,
+}
+
+type Prepared = Result<Ready, Told>;
 
 /// What was made before the intent was on record, if anything.
 type Early = Option<Prepared>;
@@ -112,7 +122,7 @@ impl Exec {
     async fn intend(&self, admission: &Admission) -> (Result<Intent, record::Error>, Early) {
         let intending = self.service.inner.store.intend(self.intent.clone());
         match admission {
-            Admission::Now(_) if self.order.inputs.is_empty() && self.order.idempotency.is_none() => {
+            Admission::Now(_) if !self.order.has_inputs() && self.order.idempotency.is_none() => {
                 let (intended, prepared) = tokio::join!(intending, self.prepare(Vec::new()));
                 (intended, Some(prepared))
             }
@@ -149,21 +159,40 @@ impl Exec {
         let prepared = match early {
             Some(prepared) => prepared,
             None => {
-                let inputs = std::mem::take(&mut self.order.inputs);
+                let inputs = self.order.take_inputs();
                 self.prepare(inputs).await
             }
         };
-        let (project, files, disk) = match prepared {
-            Ok(prepared) => prepared,
+        let ready = match prepared {
+            Ok(ready) => ready,
             Err(told) => return Ran::never(told),
         };
-        let ran = match self.grant(&project, &files) {
-            Ok(grant) => self.run_box(grant, &files, &disk).await,
+        let mut ran = match self.grant(&ready) {
+            Ok(grant) => self.run_box(grant, &ready.files, &ready.disk).await,
             Err(told) => Ran::never(told),
         };
-        let ran = self.collect(files, ran).await;
-        disk.measure_later();
+        if let Ground::Agent { needs: Needs::Network } = self.order.ground {
+            ran.told = ran.told.without_network();
+        }
+        let ran = self.collect(ready.files, ran).await;
+        if let Some(tree) = ready.tree {
+            self.heal(tree).await;
+        }
+        ready.disk.measure_later();
         ran
+    }
+
+    /// Whatever a script did, a skill's own file is where it belongs when the exec is over.
+    async fn heal(&self, tree: Tree) {
+        let (user, agent) = (&self.order.user_id, &self.order.agent_id);
+        let healed = match self.service.inner.agent_locks.read(user, agent).await {
+            Ok(_reading) => Service::blocking(|| Ok(tree.heal_skills()?)).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = healed {
+            // Whoever lists the skills heals them too.
+            tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not look after the skills");
+        }
     }
 
     async fn prepare(&self, inputs: Vec<Input>) -> Prepared {
@@ -171,6 +200,7 @@ impl Exec {
         let (user, agent) = (self.intent.user_id.as_str().to_owned(), self.intent.agent_id.as_str().to_owned());
         let (project, owner) = (self.order.project_id.clone(), self.owner);
         let exec_id = self.intent.exec_id.as_str().to_owned();
+        let is_agents = matches!(self.order.ground, Ground::Agent { .. });
         let prepared = Service::blocking(move || {
             let exec_id: workspace::ExecId = exec_id.parse()?;
             let workspace = workspaces.workspace(&user.parse()?, &agent.parse()?, owner)?;
@@ -178,29 +208,39 @@ impl Exec {
             let sizes = inputs.iter().map(|input| Usage::of_file(input.content.len() as u64));
             let more = sizes.fold(Usage::default(), Usage::plus);
             disk.require(more)?;
+            let tree = is_agents.then(|| workspace.tree()).transpose()?;
             let project = workspace.project(&project)?;
             project.write_inputs(&exec_id, &inputs)?;
             disk.add(more);
             let files = project.begin(&exec_id)?;
-            Ok((project, files, disk))
+            Ok(Ready { project, tree, files, disk })
         });
-        let (project, files, disk) = prepared.await.map_err(|error| Told::failed(error.code(), error.to_string()))?;
-        self.live.set_output(files.output(Stream::Stdout).clone(), files.output(Stream::Stderr).clone());
-        Ok((project, files, disk))
+        let ready = prepared.await.map_err(|error| Told::failed(error.code(), error.to_string()))?;
+        let [stdout, stderr] = [Stream::Stdout, Stream::Stderr].map(|stream| ready.files.output(stream).clone());
+        self.live.set_output(stdout, stderr);
+        Ok(ready)
     }
 
     /// Asked again, now with the directories that were opened.
-    fn grant(&self, project: &Project, files: &ExecFiles) -> Result<Grant, Told> {
-        let places = Places {
-            inputs: project.inputs().path(),
-            work: project.work().path(),
-            artifacts: files.artifacts().path(),
+    fn grant(&self, ready: &Ready) -> Result<Grant, Told> {
+        let places = match (&self.order.ground, &ready.tree) {
+            (Ground::Project { access, .. }, _) => Places::Project {
+                inputs: ready.project.inputs().path(),
+                work: ready.project.work().path(),
+                artifacts: ready.files.artifacts().path(),
+                access: *access,
+            },
+            (Ground::Agent { .. }, Some(tree)) => Places::Agent {
+                files: tree.section(Section::Files).path(),
+                skills: tree.section(Section::Skills).path(),
+            },
+            (Ground::Agent { .. }, None) => return Err(Told::failed(RUNTIME_ERROR, "the agent's files are not open")),
         };
         match self.order.decide(&places, self.owner) {
             Ok(Verdict::Allow(grant)) => Ok(grant),
             Ok(Verdict::Ask(_) | Verdict::Deny(_)) | Err(_) => {
-                tracing::error!(exec_id = %self.intent.exec_id, "the directories of a project are not allowed in a box");
-                Err(Told::failed(RUNTIME_ERROR, "the project's directories cannot be shown to a box"))
+                tracing::error!(exec_id = %self.intent.exec_id, "the directories of an exec are not allowed in a box");
+                Err(Told::failed(RUNTIME_ERROR, "its directories cannot be shown to a box"))
             }
         }
     }
@@ -296,7 +336,7 @@ impl Exec {
 
 /// Takes back what was made for an exec that is not to be.
 async fn discard(early: Early) {
-    if let Some(Ok((project, files, _))) = early {
+    if let Some(Ok(Ready { project, files, .. })) = early {
         // A failure is logged where it becomes an error; nothing is lost by it but an empty directory.
         let _ = Service::blocking(move || Ok(project.remove_artifacts(files.exec())?)).await;
     }

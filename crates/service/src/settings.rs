@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use executor::docker::paths::{self, Platform, Roots, RuntimeMode, WorkspaceRoot};
 use policy::{
-    AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays, Layer, LayerName, QueuedExecs,
-    QuotaFiles, QuotaMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb, check_settings,
+    AuditKeptDays, CommandLists, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays, Layer, LayerName,
+    QueuedExecs, QuotaFiles, QuotaMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb, check_settings,
 };
 use record::Store;
 use serde::Deserialize;
@@ -31,6 +31,7 @@ pub(crate) struct Settings {
     pub(crate) document: Value,
     pub(crate) operator: Layer,
     pub(crate) sandbox: Sandbox,
+    pub(crate) commands: CommandLists,
     pub(crate) files: FilesPart,
     pub(crate) skills: SkillsPart,
     pub(crate) workspace: WorkspacePart,
@@ -42,6 +43,7 @@ pub(crate) struct Settings {
 #[serde(deny_unknown_fields, default)]
 struct Document {
     sandbox: Sandbox,
+    commands: CommandLists,
     files: FilesPart,
     skills: SkillsPart,
     workspace: WorkspacePart,
@@ -130,8 +132,8 @@ impl Settings {
         // A root that no server could start with is not saved.
         read.sandbox.root(UNKNOWN).map_err(|error| Error::invalid(error.to_string()))?;
         let image = read.sandbox.docker.image.as_deref().unwrap_or(executor::docker::DEFAULT_IMAGE).parse()?;
-        let Document { sandbox, files, skills, workspace, retention } = read;
-        Ok(Self { version, document, operator, files, skills, workspace, sandbox, retention, image })
+        let Document { sandbox, commands, files, skills, workspace, retention } = read;
+        Ok(Self { version, document, operator, commands, files, skills, workspace, sandbox, retention, image })
     }
 
     pub(crate) fn bounds(&self) -> Bounds {
@@ -214,6 +216,9 @@ mod tests {
             json!({"retention": {"sessions_hours": 0}}),
             json!({"workspace": {"quota_mb": 0}}),
             json!({"workspace": {"quota": 1}}),
+            json!({"commands": {"allow": []}}),
+            json!({"commands": {"allowed": ["a b"]}}),
+            json!({"commands": {"allowed": "ls"}}),
         ] {
             let read = Settings::read(0, wrong, &Fixed::default());
             assert!(matches!(read, Err(Error::InvalidArgument { .. })));

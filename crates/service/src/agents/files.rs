@@ -165,7 +165,7 @@ impl Service {
     }
 }
 
-fn require_skill(agent: &Agent, directory: &AgentPath) -> Result<(), Error> {
+pub(super) fn require_skill(agent: &Agent, directory: &AgentPath) -> Result<(), Error> {
     if agent.tree.has_directory(directory)? {
         return Ok(());
     }

@@ -11,10 +11,12 @@ mod gc;
 mod quota;
 mod watch;
 
+mod execute;
 mod files;
 mod skills;
 mod upload;
 
+pub use execute::{Executed, Execution};
 pub use files::Edit;
 pub use gc::Freed;
 pub(crate) use locks::Locks;

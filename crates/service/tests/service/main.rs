@@ -10,6 +10,7 @@ mod crash;
 mod denials;
 mod disk;
 mod endings;
+mod executing;
 mod faults;
 mod files;
 mod following;
@@ -47,6 +48,12 @@ fn main() -> ExitCode {
         ("denials", denials::denials_are_recorded),
         ("malformed", denials::what_is_malformed_leaves_no_trace),
         ("settings", denials::settings_are_the_operators_layer),
+        ("lines on files", executing::a_line_runs_on_the_agents_files),
+        ("programs on files", executing::a_program_runs_in_its_directory),
+        ("denials on files", executing::what_is_not_allowed_is_on_record),
+        ("timeouts on files", executing::time_is_up_in_the_words_of_each_contract),
+        ("output on files", executing::output_is_cut_between_characters),
+        ("files afterwards", executing::skills_are_healed_and_failures_without_a_network_explained),
         ("inputs", files::bad_inputs_write_nothing),
         ("artifacts", files::artifacts_are_listed_and_limited),
         ("secrets", files::no_value_of_the_environment_is_stored),

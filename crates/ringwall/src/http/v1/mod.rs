@@ -5,6 +5,7 @@
 mod envelope;
 mod upload;
 
+pub(super) mod execute;
 pub(super) mod files;
 pub(super) mod sandbox;
 pub(super) mod skill_files;
