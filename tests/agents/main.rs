@@ -14,6 +14,7 @@ mod workspace;
 mod zips;
 
 mod access;
+mod disk;
 mod execute;
 mod files;
 mod forms;
@@ -95,6 +96,10 @@ const TRIALS: &[(&str, Try)] = trials! {
         a_skill_is_swapped_whole, a_box_and_the_routes_write_the_same,
     }
     lives::{ killed_in_the_middle }
+    disk::{
+        writes_need_room, names_need_room, boxes_that_fill_the_disk_are_ended, inputs_need_room,
+        baselines_wait_for_room, room_is_given_back,
+    }
     verbs::{
         files_come_and_go, skills_are_pushed_and_pulled, hostile_answers_are_not_unpacked,
         refusals_are_told_with_a_hint, help_says_what_there_is,

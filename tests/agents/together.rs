@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Barrier;
 
+use serde_json::Value;
+
+use crate::caller::Said;
 use crate::site::{Site, workspace_on};
 use crate::workspace::Workspace;
 use crate::zips;
@@ -25,6 +28,20 @@ fn name_of(content: &str) -> &str {
     name
 }
 
+/// Asks again when the lock was not had in time, which a slow machine may take at its word.
+fn patiently(ask: impl Fn() -> Said) -> Value {
+    loop {
+        let said = ask();
+        if said.status != 503 {
+            return said.success();
+        }
+        let message = said.refused(503);
+        let operations = ["Read", "Update"];
+        let told = operations.map(|one| format!("Server busy: {one} operation timed out. Please try again."));
+        assert!(told.contains(&message), "{message}");
+    }
+}
+
 pub(crate) fn fifty_writers_and_fifty_readers(site: &Site) {
     let agent = site.workspace();
     agent.put("files/x", &version("first"));
@@ -36,7 +53,7 @@ pub(crate) fn fifty_writers_and_fifty_readers(site: &Site) {
             scope.spawn(move || {
                 begin.wait();
                 for round in 0..rounds {
-                    agent.write("files/x", &version(&format!("w{writer}-{round}"))).success();
+                    patiently(|| agent.write("files/x", &version(&format!("w{writer}-{round}"))));
                 }
             });
         }
@@ -47,10 +64,10 @@ pub(crate) fn fifty_writers_and_fifty_readers(site: &Site) {
                     let mut seen = BTreeSet::new();
                     for round in 0..rounds {
                         // Whole, and by pages, of which each is one version's too.
-                        let content = agent.text("files/x");
-                        seen.insert(name_of(&content).to_owned());
+                        let found = patiently(|| agent.content("files/x"));
+                        seen.insert(name_of(found["content"].as_str().unwrap()).to_owned());
                         if (reader + round) % 5 == 0 {
-                            let page = agent.page("files/x", "&offset=100&limit=2000").success();
+                            let page = patiently(|| agent.page("files/x", "&offset=100&limit=2000"));
                             let lines: BTreeSet<&str> =
                                 page["lines"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
                             assert_eq!(lines.len(), 1, "{lines:?}");
@@ -77,9 +94,9 @@ pub(crate) fn no_edit_is_lost(site: &Site) {
         for (number, name) in names.iter().enumerate() {
             let agent = &agent;
             scope.spawn(move || {
-                agent.edit("files/x", name, "done ", None).success();
+                patiently(|| agent.edit("files/x", name, "done ", None));
                 let route = agent.sandbox_route(&format!("edit?path=lines&start={0}&end={0}", number + 1));
-                agent.caller.put(&route, "done").success();
+                patiently(|| agent.caller.put(&route, "done"));
             });
         }
     });
@@ -145,7 +162,7 @@ pub(crate) fn agents_do_not_meet(site: &Site) {
 pub(crate) fn a_skill_is_swapped_whole(site: &Site) {
     let agent = site.workspace();
     let archive = |number: usize| {
-        let text = format!("{number}");
+        let text = format!("{number:04}");
         let names: Vec<String> = (0..30).map(|file| format!("s/d{}/{file}", file % 3)).collect();
         let mut files = vec![("s/SKILL.md", "name: s\n")];
         files.extend(names.iter().map(|name| (name.as_str(), text.as_str())));
@@ -163,19 +180,15 @@ pub(crate) fn a_skill_is_swapped_whole(site: &Site) {
         while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
             // One look of a box from within: a directory that it has entered is one version.
             let ran = agent.run("cd skills/s && cat d0/* d1/* d2/*");
-            let is_gone = ran.code != 0 && ran.stderr.contains("No such file");
-            assert!(is_gone || is_one_version(&ran.stdout), "{ran:?}");
+            // One that is being erased under the box may end early, and is still never mixed with another.
+            assert!(ran.code != 0 || ran.stdout.len() == 30 * 4, "{ran:?}");
+            let pieces: BTreeSet<&[u8]> = ran.stdout.as_bytes().chunks(4).collect();
+            assert!(pieces.len() <= 1, "{ran:?}");
             assert_eq!(agent.listed("skills").len(), 31);
             assert_eq!(agent.skill_names(), ["s"]);
         }
     });
-    assert_eq!(agent.text("skills/s/d2/29"), "29");
-}
-
-/// Thirty times the same number.
-fn is_one_version(text: &str) -> bool {
-    let length = text.len() / 30;
-    text.len() == 30 * length && text.as_bytes().chunks(length).all(|piece| piece == &text.as_bytes()[..length])
+    assert_eq!(agent.text("skills/s/d2/29"), "0029");
 }
 
 /// A box and the routes write the same files; each version is whole whoever wrote it, because both replace by a rename.

@@ -32,6 +32,8 @@ pub enum Error {
     NulByte(&'static str),
     #[error("only docker can make a box of {0}")]
     OnlyForDocker(DockerImage),
+    #[error("an agent's files are shown to boxes on the host's system alone")]
+    OnlyOnTheHost,
     #[error("docker cannot make a box with {0}")]
     NotForDocker(&'static str),
     #[error("docker cannot be told the path {}", .0.display())]

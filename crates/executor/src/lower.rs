@@ -12,13 +12,13 @@ use jail::plan::{
     ResourceLimit, RootKind, ScratchPlace, Source, WindowSize,
 };
 use jail::report::Step;
-use policy::{Field, Grant};
+use policy::{Field, Grant, Workspace};
 
 use crate::error::{Error, protection_of};
 use crate::etc;
 use crate::host::{Host, SystemKind};
 use crate::limits;
-use crate::sources::{Opened, ProjectPlace, Sources};
+use crate::sources::{AGENT_FILES, Opened, ProjectPlace, Sources};
 
 const MIB: u64 = 1024 * 1024;
 /// What the root needs for its own directories, links and small files, beside the box's private ones. Their few
@@ -32,6 +32,9 @@ const PLACES: [(&str, u32); 5] =
     [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777), (etc::HOME, 0o755), (WORKSPACE, 0o755)];
 /// Where a project's directories are.
 const PROJECT: [&str; 3] = ["/workspace/inputs", "/workspace/work", "/workspace/artifacts"];
+/// A directory with nothing but places for an agent's files, to cover `/workspace` with.
+const AGENT_FRAME: &str = "/var/agent";
+const AGENT_PLACES: [&str; 2] = ["/var/agent/files", "/var/agent/skills"];
 /// An empty directory, to cover others with.
 const EMPTY: &str = "/var/empty";
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -50,6 +53,7 @@ const MASKED_FILES: [&str; 5] = ["kallsyms", "interrupts", "softirqs", "sched_de
 const MASKED_FROM_USERS: [&str; 4] = ["kcore", "keys", "key-users", "timer_list"];
 const MASKED_DIRECTORIES: [&str; 3] = ["acpi", "asound", "scsi"];
 pub(crate) const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const AGENT_SEARCH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Hosts allow far more; a box that needs more than this is leaking them.
 const OPEN_FILES: u64 = 16_384;
 const LOCKED_MEMORY: u64 = 8 * MIB;
@@ -175,6 +179,7 @@ pub(crate) fn skeleton(host: &Host) -> Vec<Operation> {
     operations.extend(PLACES.map(|(at, _)| directory(at)));
     operations.extend(["/dev/pts", EMPTY].map(directory));
     operations.extend(PROJECT.map(directory));
+    operations.extend(AGENT_PLACES.map(directory));
     operations.push(Operation::Bind {
         source: Source { path: literal("/proc"), identity: None, owner: None },
         at: literal("/proc"),
@@ -197,12 +202,17 @@ fn additions(sources: &Sources, scratch: u64, identity: &Identity, hidden: Optio
         Operation::Pts { at: literal("/dev/pts") },
     ];
     operations.extend(processes(identity.privilege, &Cover::Directory(literal(EMPTY))));
+    if sources.project.iter().any(|place| place.at == AGENT_FILES) {
+        // The skeleton's own has the places of a project.
+        let cover = Cover::Directory(literal(AGENT_FRAME));
+        operations.push(Operation::Mask { at: literal(WORKSPACE), cover });
+    }
     operations.extend(workspace(sources, identity));
     operations.extend(hidden.into_iter().flat_map(|hidden| cover(hidden, sources)));
     operations
 }
 
-/// One directory, or those of a project.
+/// One directory, or those of a project or of an agent's files.
 fn workspace(sources: &Sources, identity: &Identity) -> Vec<Operation> {
     let whole = sources.workspace.iter();
     let whole = whole.map(|directory| bind(directory, WORKSPACE.as_bytes(), MountAccess::ReadWrite, identity));
@@ -395,11 +405,20 @@ fn command(grant: &Grant, sources: &Sources, on_terminal: bool) -> Result<Comman
     let mut environment = std::collections::BTreeMap::from([
         ("HOME", OsStr::new(home)),
         ("LANG", OsStr::new("C.UTF-8")),
-        ("LOGNAME", OsStr::new(etc::USER)),
         ("PATH", OsStr::new(SEARCH)),
-        ("SHELL", OsStr::new("/bin/sh")),
         ("USER", OsStr::new(etc::USER)),
     ]);
+    match grant.workspace() {
+        // Five variables are promised there, and no others.
+        Workspace::Agent(_) => {
+            environment.insert("PATH", OsStr::new(AGENT_SEARCH));
+            environment.insert("PWD", grant.cwd().as_os_str());
+        }
+        Workspace::Private | Workspace::Directory(_) | Workspace::Project(_) => {
+            environment.insert("LOGNAME", OsStr::new(etc::USER));
+            environment.insert("SHELL", OsStr::new("/bin/sh"));
+        }
+    }
     if on_terminal {
         environment.insert("TERM", OsStr::new("xterm-256color"));
     }

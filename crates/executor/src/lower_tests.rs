@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use jail::plan::{CgroupVersion, FileKind, MountAccess, Plan, Privilege, RootKind, WindowSize};
 use policy::{
-    Access, Ceilings, Field, Grant, Layer, LayerName, Layers, Mounts, Owner, ProjectMounts, Request, Requirement, Root,
-    Secret, Verdict, Workspace,
+    Access, AgentMounts, Ceilings, Field, Grant, Layer, LayerName, Layers, Mounts, Owner, ProjectMounts, Request,
+    Requirement, Root, Secret, Verdict, Workspace,
 };
 
 use super::{Birthplace, Particulars, lower, skeleton};
@@ -188,6 +188,31 @@ fn narrow_project_on_an_image() {
     let sources = Sources { project: places(&["work"], &["artifacts"]), ..sources(None, image) };
     let plan = lower(&grant, &host, &sources, &particulars(None, None)).unwrap();
     check("narrow_project_on_an_image", &plan);
+}
+
+/// Both directories can be written to, and what they lie in cannot: neither by its mount nor by Landlock.
+#[test]
+fn an_agents_files() {
+    let host = host(Privilege::Root, version_1());
+    let mounts = AgentMounts {
+        files: "/data/w/files".into(),
+        skills: "/data/w/skills".into(),
+        owner: Owner::new(2001, 2002).unwrap(),
+    };
+    let grant = grant(Workspace::Agent(Box::new(mounts)), Root::Host, &[], &[]);
+    let place = |at: &'static str, path: &str| {
+        let mut opened = Opened::pretend(&text(path), 2001);
+        opened.owner.gid = 2002;
+        ProjectPlace { at, content: Some((opened, MountAccess::ReadWrite)) }
+    };
+    let places = vec![place("/workspace/files", "/data/w/files"), place("/workspace/skills", "/data/w/skills")];
+    let sources = Sources { project: places, ..sources(None, None) };
+    let particulars = Particulars { host_uid: 2001, host_gid: 2002, ..particulars(None, Some("/data")) };
+    check("agents_files", &lower(&grant, &host, &sources, &particulars).unwrap());
+    let born = Particulars { birthplace: Birthplace::Skeleton, ..particulars };
+    let plan = lower(&grant, &host, &sources, &born).unwrap();
+    assert!(!plan.access.iter().any(|access| access.beneath.as_c_str() == c"/workspace"));
+    check("agents_files_in_a_skeleton", &plan);
 }
 
 /// Most of a box is the same for all: the spawner makes it once, and a box adds the rest.

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use jail::plan::{FileIdentity, MountAccess, Owner};
-use policy::{Access, Grant, ProjectMounts, Root, Workspace};
+use policy::{Access, AgentMounts, Grant, ProjectMounts, Root, Workspace};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
@@ -17,11 +17,15 @@ use crate::error::Error;
 use crate::image::{HeldImage, Store};
 use crate::python::Python;
 
+/// Where the directories of an agent's files are.
+pub(crate) const AGENT_FILES: &str = "/workspace/files";
+pub(crate) const AGENT_SKILLS: &str = "/workspace/skills";
+
 /// Everything that a plan mounts from outside the system directories.
 #[derive(Debug)]
 pub(crate) struct Sources {
     pub(crate) workspace: Option<Opened>,
-    /// The places of a project; none where the workspace is one directory.
+    /// The places of a project, or of an agent's files; none where the workspace is one directory.
     pub(crate) project: Vec<ProjectPlace>,
     pub(crate) read_only: Vec<Opened>,
     pub(crate) image: Option<Opened>,
@@ -96,9 +100,11 @@ impl Sources {
             Workspace::Private => (None, Vec::new()),
             Workspace::Directory(path) => (Some(open(path)?), Vec::new()),
             Workspace::Project(mounts) => (None, open_project(mounts, data)?),
+            Workspace::Agent(mounts) => (None, open_agent(mounts, data)?),
         };
         let image = match grant.root() {
             Root::Host => None,
+            Root::Image(_) if matches!(grant.workspace(), Workspace::Agent(_)) => return Err(Error::OnlyOnTheHost),
             Root::Image(name) => Some(open_image(images, name)?),
             Root::Docker(image) => return Err(Error::OnlyForDocker(image.clone())),
         };
@@ -115,10 +121,7 @@ pub(crate) fn open_project(mounts: &ProjectMounts, data: Option<&Path>) -> Resul
         ("/workspace/work", &mounts.work, mounts.access.work),
         ("/workspace/artifacts", &mounts.artifacts, mounts.access.artifacts),
     ];
-    let open = |path: &PathBuf| match data {
-        Some(data) if data.starts_with(path) => Err(Error::OwnData(path.clone())),
-        _ => open(path),
-    };
+    let open = |path: &PathBuf| open_own(path, data);
     let places = directories.into_iter().map(|(at, path, access)| {
         let content = match access {
             Access::Empty => None,
@@ -128,6 +131,21 @@ pub(crate) fn open_project(mounts: &ProjectMounts, data: Option<&Path>) -> Resul
         Ok(ProjectPlace { at, content })
     });
     places.collect()
+}
+
+/// Both can be written to; the directory that they lie in cannot, because it is not of theirs.
+fn open_agent(mounts: &AgentMounts, data: Option<&Path>) -> Result<Vec<ProjectPlace>, Error> {
+    let places = [(AGENT_FILES, &mounts.files), (AGENT_SKILLS, &mounts.skills)].into_iter();
+    places
+        .map(|(at, path)| Ok(ProjectPlace { at, content: Some((open_own(path, data)?, MountAccess::ReadWrite)) }))
+        .collect()
+}
+
+fn open_own(path: &Path, data: Option<&Path>) -> Result<Opened, Error> {
+    match data {
+        Some(data) if data.starts_with(path) => Err(Error::OwnData(path.to_owned())),
+        _ => open(path),
+    }
 }
 
 /// An image is held, so that it cannot be removed while the box is being made.

@@ -366,9 +366,11 @@ struct Belongings {
 /// Whose files the box works on, where that says who it is.
 fn owner(grant: &Grant) -> Option<Owner> {
     match grant.workspace() {
-        policy::Workspace::Project(mounts) => Some(Owner { uid: mounts.owner.uid(), gid: mounts.owner.gid() }),
+        policy::Workspace::Project(mounts) => Some(mounts.owner),
+        policy::Workspace::Agent(mounts) => Some(mounts.owner),
         policy::Workspace::Private | policy::Workspace::Directory(_) => None,
     }
+    .map(|owner| Owner { uid: owner.uid(), gid: owner.gid() })
 }
 
 /// A PID 1 that is gone already has said why, and that is read next.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::arguments::check_arguments;
 use crate::merge::{Effective, Layers, merge};
-use crate::paths::{check_project, check_read_only, check_working_directory, check_workspace};
+use crate::paths::{check_agent, check_project, check_read_only, check_working_directory, check_workspace};
 use crate::request::{Request, Root, Secret, Workspace};
 use crate::verdict::{Denial, Verdict};
 
@@ -52,6 +52,7 @@ fn grant(request: &Request, layers: &Layers) -> Result<Grant, Denial> {
         Workspace::Private => Workspace::Private,
         Workspace::Directory(path) => Workspace::Directory(check_workspace(path)?),
         Workspace::Project(mounts) => Workspace::Project(Box::new(check_project(mounts)?)),
+        Workspace::Agent(mounts) => Workspace::Agent(Box::new(check_agent(mounts)?)),
     };
     let read_only = request.read_only.iter().map(|path| check_read_only(path)).collect::<Result<BTreeSet<_>, _>>()?;
     Ok(Grant {
@@ -149,7 +150,7 @@ mod tests {
     use crate::merge::Ceilings;
     use crate::permission::{Access, Mounts};
     use crate::profile;
-    use crate::request::{Owner, ProjectMounts};
+    use crate::request::{AgentMounts, Owner, ProjectMounts};
     use crate::verdict::{DenialCode, Strictness};
 
     fn request() -> Request {
@@ -268,6 +269,34 @@ mod tests {
             asked.workspace = project(work);
             assert_eq!(denied(&asked, &layers()), code, "{work}");
         }
+    }
+
+    #[test]
+    fn an_agents_files_are_worked_on_from_above_them() -> Result<(), Denial> {
+        let agent = |skills: &str| {
+            let owner = Owner::new(2001, 2002).expect("an ordinary user");
+            Workspace::Agent(Box::new(AgentMounts { files: "/data//w/files/".into(), skills: skills.into(), owner }))
+        };
+        let mut asked = request();
+        asked.workspace = agent("/data/w/skills");
+        assert_eq!(grant(&asked, &layers())?.cwd(), Path::new("/workspace"));
+        for (cwd, code) in [
+            ("/workspace/", None),
+            ("/workspace/files", None),
+            ("/workspace/skills/a/b", None),
+            ("/workspace/work", Some(DenialCode::WorkingDirectory)),
+            ("/workspace/skills/../..", Some(DenialCode::PathMalformed)),
+            ("/tmp", Some(DenialCode::WorkingDirectory)),
+        ] {
+            asked.cwd = Some(cwd.into());
+            assert_eq!(denied(&asked, &layers()), code, "{cwd}");
+        }
+        asked.cwd = None;
+        for skills in ["/data/w/files", "/data/w/files/x", "/data", "/etc"] {
+            asked.workspace = agent(skills);
+            assert_eq!(denied(&asked, &layers()), Some(DenialCode::PathForbidden), "{skills}");
+        }
+        Ok(())
     }
 
     #[test]

@@ -46,6 +46,24 @@ pub enum Error {
     #[error("cwd {given} {wrong}; name a directory under work/ or inputs/, for example work/build")]
     CwdMalformed { given: String, wrong: &'static str },
 
+    #[error("Command cannot be empty.")]
+    CommandEmpty,
+
+    #[error("Command is {length} bytes long, but at most {longest} can be given to a shell; put it into a script")]
+    CommandTooLong { length: usize, longest: usize },
+
+    #[error("Command cannot be read as a line of bash: line {line}, column {column}, near {near}")]
+    CommandMalformed { line: usize, column: usize, near: String },
+
+    #[error("Command contains a NUL byte, which would cut it short")]
+    CommandNul,
+
+    #[error("Command is too complex to be checked; put it into a script")]
+    CommandTooComplex,
+
+    #[error("{given} is not a command's name: it takes 1 to 255 letters, digits and '.', '_', '+', '-', '/'")]
+    CommandNameMalformed { given: String },
+
     #[error("{key} must be a whole number from 1 to {largest}, not {given}")]
     CountOutOfRange { key: &'static str, largest: u32, given: String },
 }

@@ -22,6 +22,7 @@ mod settings;
 mod snapshot;
 
 mod arguments;
+mod command;
 mod cwd;
 mod docker_image;
 mod kind;
@@ -32,6 +33,7 @@ mod request;
 mod decide;
 mod verdict;
 
+pub use command::{ArgvCommand, CommandLine, CommandLists, CommandName};
 pub use cwd::check_cwd;
 pub use decide::{Grant, decide};
 pub use docker_image::DockerImage;
@@ -42,9 +44,9 @@ pub use layer::{Layer, LayerName, NetMode, Requirement};
 pub use limits::{Limits, Quantity, UNLIMITED};
 pub use merge::{Ceilings, Effective, Layers, merge};
 pub use permission::{Access, FilePermissions, Mounts, Place};
-pub use request::{ImageName, Owner, ProjectMounts, Request, Root, Secret, Workspace};
+pub use request::{AgentMounts, ImageName, Owner, ProjectMounts, Request, Root, Secret, Workspace};
 pub use settings::{
-    AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, QueuedExecs, SkillEntriesMax, UnpackedMaxMb,
-    UploadMaxMb, check_settings,
+    AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, QueuedExecs, QuotaFiles, QuotaMb,
+    SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb, check_settings,
 };
 pub use verdict::{Ask, Denial, DenialCode, Strictness, Verdict};

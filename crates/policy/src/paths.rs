@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::error::quote;
 use crate::permission::{Access, Mounts};
-use crate::request::{ProjectMounts, Workspace};
+use crate::request::{AgentMounts, ProjectMounts, Workspace};
 use crate::verdict::{Denial, DenialCode};
 
 /// Where the workspace is in every box, and where commands start unless they say otherwise.
@@ -17,6 +17,9 @@ pub(crate) const WORKSPACE: &str = "/workspace";
 /// Where the directories of a project are, and in which of them commands start.
 const PROJECT_DIRECTORIES: [&str; 3] = ["/workspace/inputs", PROJECT_WORK, "/workspace/artifacts"];
 const PROJECT_WORK: &str = "/workspace/work";
+
+/// Where the directories of an agent's files are.
+const AGENT_DIRECTORIES: [&str; 2] = ["/workspace/files", "/workspace/skills"];
 
 /// Windows into the running machine: no part of them is plain files.
 const FORBIDDEN_TREES: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
@@ -81,16 +84,25 @@ pub(crate) fn check_project(mounts: &ProjectMounts) -> Result<ProjectMounts, Den
     let work = check_workspace(&mounts.work)?;
     let artifacts = check_workspace(&mounts.artifacts)?;
     for (one, other) in [(&inputs, &work), (&inputs, &artifacts), (&work, &artifacts)] {
-        if one.starts_with(other) || other.starts_with(one) {
-            return Err(Denial::new(
-                DenialCode::PathForbidden,
-                format!("the project's directories {} and {} lie in each other", show(one), show(other)),
-            )
-            .with_hint("inputs, work and artifacts are three directories side by side"));
-        }
+        check_apart("the project's directories", one, other)?;
     }
     let access = Mounts { inputs: mounts.access.inputs.min(Access::ReadOnly), ..mounts.access };
     Ok(ProjectMounts { inputs, work, artifacts, access, owner: mounts.owner })
+}
+
+/// Checks the two directories of an agent's files.
+pub(crate) fn check_agent(mounts: &AgentMounts) -> Result<AgentMounts, Denial> {
+    let (files, skills) = (check_workspace(&mounts.files)?, check_workspace(&mounts.skills)?);
+    check_apart("the agent's directories", &files, &skills)?;
+    Ok(AgentMounts { files, skills, owner: mounts.owner })
+}
+
+fn check_apart(subject: &str, one: &Path, other: &Path) -> Result<(), Denial> {
+    if !one.starts_with(other) && !other.starts_with(one) {
+        return Ok(());
+    }
+    let message = format!("{subject} {} and {} lie in each other", show(one), show(other));
+    Err(Denial::new(DenialCode::PathForbidden, message).with_hint("they are directories side by side"))
 }
 
 /// Checks the directory, inside the box, in which the command starts.
@@ -102,10 +114,13 @@ pub(crate) fn check_working_directory(asked: Option<&Path>, workspace: &Workspac
         Workspace::Project(_) => {
             (PROJECT_WORK, &PROJECT_DIRECTORIES[..], "inputs, work and artifacts appear in /workspace inside the box")
         }
+        Workspace::Agent(_) => {
+            (WORKSPACE, &AGENT_DIRECTORIES[..], "files and skills appear in /workspace inside the box")
+        }
     };
     let Some(path) = asked else { return Ok(PathBuf::from(usual)) };
     let path = plain("the working directory", path)?;
-    if allowed.iter().any(|directory| path.starts_with(directory)) {
+    if path == Path::new(usual) || allowed.iter().any(|directory| path.starts_with(directory)) {
         return Ok(path);
     }
     let (last, first) = allowed.split_last().unwrap_or((&usual, &[]));

@@ -21,6 +21,9 @@ pub const EXECS: Limits = Limits {
     scratch_mb: 256,
 };
 
+/// Defaults for what is run on an agent's files: all the time and all the output that there may be.
+pub const FILES: Limits = Limits { timeout_ms: 300_000, stdout_bytes: 10 * MIB, stderr_bytes: 10 * MIB, ..EXECS };
+
 /// Defaults for a local `ringwall run`: somebody sits before it and can interrupt it, so it has no timeout. The bounds
 /// on output concern output that is captured; what is passed through is not counted.
 pub const RUN: Limits = Limits { timeout_ms: UNLIMITED, ..EXECS };

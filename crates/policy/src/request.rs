@@ -46,6 +46,9 @@ pub enum Workspace {
     Directory(PathBuf),
     /// Three directories of the host, at `/workspace/inputs`, `/workspace/work` and `/workspace/artifacts`.
     Project(Box<ProjectMounts>),
+    /// Two directories of the host, at `/workspace/files` and `/workspace/skills`, to read and write. `/workspace` itself
+    /// cannot be written to.
+    Agent(Box<AgentMounts>),
 }
 
 /// The directories of a project on the host, and what a box may do in each.
@@ -56,6 +59,15 @@ pub struct ProjectMounts {
     /// This exec's own.
     pub artifacts: PathBuf,
     pub access: Mounts,
+    /// To whom the files belong, and so who the box is to the host.
+    pub owner: Owner,
+}
+
+/// The directories of an agent's files on the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentMounts {
+    pub files: PathBuf,
+    pub skills: PathBuf,
     /// To whom the files belong, and so who the box is to the host.
     pub owner: Owner,
 }

@@ -1,5 +1,5 @@
 //! What an operator's settings may say: limits of execs, how many run or wait at once, how long they are kept, and how
-//! much an upload may hold.
+//! much an upload and a workspace may hold.
 //!
 //! Limits form the operator's layer and are held to the ceilings of a server when they are *saved*, so that a document
 //! which no exec could run under is never stored. Counts are not limits of one exec, and no later layer touches them.
@@ -106,6 +106,21 @@ count! {
 count! {
     /// How many entries an uploaded archive of skills has at most.
     SkillEntriesMax, "skills.entries_max", default 20_000, at most 1_000_000
+}
+
+count! {
+    /// How many MiB a workspace takes at most.
+    QuotaMb, "workspace.quota_mb", default 1024, at most 1_073_741_824
+}
+
+count! {
+    /// How many names a workspace has at most: files, directories and anything else.
+    QuotaFiles, "workspace.quota_files", default 200_000, at most 100_000_000
+}
+
+count! {
+    /// How many hours a session's files stay after they were last used.
+    SessionsKeptHours, "retention.sessions_hours", default 24, at most 876_000
 }
 
 struct CountVisitor {

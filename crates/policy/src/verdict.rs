@@ -98,6 +98,12 @@ pub enum DenialCode {
     CommandEmpty,
     /// A command line that its kind does not have.
     CommandKind,
+    /// A command whose name is in no list.
+    CommandNotAllowed,
+    /// A file of the system's where none may be.
+    FileReserved,
+    /// An argument that goes up.
+    PathTraversal,
     /// A NUL byte where the kernel ends a string.
     NulByte,
     /// A name that no environment variable can have.
@@ -125,6 +131,9 @@ impl DenialCode {
         match self {
             Self::CommandEmpty => "command_empty",
             Self::CommandKind => "command_kind",
+            Self::CommandNotAllowed => "command_not_allowed",
+            Self::FileReserved => "file_reserved",
+            Self::PathTraversal => "path_traversal",
             Self::NulByte => "nul_byte",
             Self::EnvironmentKey => "environment_key",
             Self::ArgumentTooLong => "argument_too_long",

@@ -13,6 +13,7 @@ mod environment;
 mod exec;
 mod files;
 mod folder;
+mod gc;
 mod http;
 mod image;
 mod image_docker;
@@ -62,6 +63,8 @@ enum Verb {
     /// The skills of an agent on a server
     #[command(subcommand)]
     Skills(skills::SkillsCommand),
+    /// Have a server give back the room that nobody uses
+    Gc(gc::GcArguments),
     /// Who may ask a server for what
     #[command(subcommand)]
     Token(token::TokenCommand),
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Verb::Exec(arguments) => Ok(exec::run(&arguments, &data)),
         Verb::Files(command) => Ok(files::run(&command, &data)),
         Verb::Skills(command) => Ok(skills::run(&command, &data)),
+        Verb::Gc(arguments) => gc::run(&arguments, &data),
         Verb::Token(command) => token::run(command, &data),
         Verb::Audit(command) => audit::run(command, &data),
         Verb::Backup { database, file } => audit::back_up(&file, &database, &data),

@@ -1,7 +1,9 @@
 //! Seeing and changing the settings while the server runs. A change is merged into what is stored, saved, and then applied.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
+use policy::CommandName;
 use record::Saved;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -16,8 +18,10 @@ use crate::settings::{Settings, merge};
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 pub struct SettingsView {
     sandbox: SandboxView,
+    commands: CommandsView,
     files: FilesView,
     skills: SkillsView,
+    workspace: WorkspaceView,
     retention: RetentionView,
     /// Keys that were fixed when the server started, by its environment, flags or file. They cannot be changed here.
     fixed: Vec<String>,
@@ -45,6 +49,28 @@ struct DockerView {
     image: String,
 }
 
+/// Which commands may be named; a list that is given replaces the one before, and an empty one allows nothing.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct CommandsView {
+    /// In lines for a shell
+    allowed: Vec<String>,
+    /// In lines for a shell too: what reads and prints
+    allowed_filters: Vec<String>,
+    /// Without a shell
+    allowed_argv: Vec<String>,
+}
+
+impl CommandsView {
+    fn new(lists: &policy::CommandLists) -> Self {
+        let names = |list: &BTreeSet<CommandName>| list.iter().map(CommandName::to_string).collect();
+        Self {
+            allowed: names(&lists.allowed),
+            allowed_filters: names(&lists.allowed_filters),
+            allowed_argv: names(&lists.allowed_argv),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct FilesView {
     /// How many MiB an upload has at most, and any other body under `/v1`
@@ -60,6 +86,14 @@ struct SkillsView {
     entries_max: u32,
 }
 
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct WorkspaceView {
+    /// How many MiB of the disk a workspace takes at most; artifacts do not count
+    quota_mb: u32,
+    /// How many files, directories and other names it has at most
+    quota_files: u32,
+}
+
 /// For ever where it is null.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct RetentionView {
@@ -67,11 +101,13 @@ struct RetentionView {
     execs_days: Option<u32>,
     /// How many days an entry stays in the audit chain
     audit_days: Option<u32>,
+    /// How many hours a session's files stay after they were last used
+    sessions_hours: u32,
 }
 
 impl SettingsView {
     fn new(settings: &Settings, fixed: &Fixed) -> Result<Self, Error> {
-        let layers = crate::order::layers(settings.operator.clone(), vec![]);
+        let layers = crate::order::layers(policy::profile::EXECS, settings.operator.clone(), vec![]);
         let effective = policy::merge(&layers).map_err(|denial| Error::invalid(denial.message))?;
         let sandbox = &settings.sandbox;
         Ok(Self {
@@ -89,15 +125,21 @@ impl SettingsView {
                 max_concurrent_execs_per_user: sandbox.max_concurrent_execs_per_user.get(),
                 max_queued_execs: sandbox.max_queued_execs.get(),
             },
+            commands: CommandsView::new(&settings.commands),
             files: FilesView { upload_max_mb: settings.files.upload_max_mb.get() },
             skills: SkillsView {
                 root: settings.skills.root.clone(),
                 unpacked_max_mb: settings.skills.unpacked_max_mb.get(),
                 entries_max: settings.skills.entries_max.get(),
             },
+            workspace: WorkspaceView {
+                quota_mb: settings.workspace.quota_mb.get(),
+                quota_files: settings.workspace.quota_files.get(),
+            },
             retention: RetentionView {
                 execs_days: settings.retention.execs_days.map(policy::ExecsKeptDays::get),
                 audit_days: settings.retention.audit_days.map(policy::AuditKeptDays::get),
+                sessions_hours: settings.retention.sessions_hours.get(),
             },
             fixed: fixed.keys().map(str::to_owned).collect(),
         })
@@ -161,8 +203,6 @@ fn change(current: &Settings, patch: &Value, fixed: &Fixed) -> Result<(Value, i6
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
     use crate::fixed::setting_keys;
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use workspace::{ExecFiles, Processes};
 
 use crate::backend::Backend;
+use crate::order::Ground;
 use crate::outcome::{RUNTIME_ERROR, Told};
 use crate::run_exec::{Exec, Ran};
 use crate::service::{Service, milliseconds};
@@ -56,14 +57,20 @@ impl Exec {
             Access::ReadOnly => "ro",
             Access::ReadWrite => "rw",
         };
-        let mount = |name: &str, access| {
-            let source = match name {
-                "artifacts" => self.intent.artifacts_path.clone(),
-                name => format!("projects/{}/{name}", self.order.project_id),
-            };
-            json!({ "source": source, "target": format!("/workspace/{name}"), "mode": mode(access) })
+        let mount = |source: String, name: &str, access| json!({ "source": source, "target": format!("/workspace/{name}"), "mode": mode(access) });
+        let mounts = match &self.order.ground {
+            Ground::Project { access, .. } => {
+                let within = |name: &str| format!("projects/{}/{name}", self.order.project_id);
+                vec![
+                    mount(within("inputs"), "inputs", access.inputs),
+                    mount(within("work"), "work", access.work),
+                    mount(self.intent.artifacts_path.clone(), "artifacts", access.artifacts),
+                ]
+            }
+            Ground::Agent { .. } => {
+                ["files", "skills"].map(|name| mount(name.to_owned(), name, Access::ReadWrite)).into()
+            }
         };
-        let access = self.order.access;
         json!({
             "exec_id": self.intent.exec_id,
             "project_id": self.intent.project_id,
@@ -74,9 +81,7 @@ impl Exec {
             "duration_ms": ran.duration.map(milliseconds),
             "stdout_truncated": ran.stdout == Kept::Truncated,
             "stderr_truncated": ran.stderr == Kept::Truncated,
-            "docker_mounts": [
-                mount("inputs", access.inputs), mount("work", access.work), mount("artifacts", access.artifacts),
-            ],
+            "docker_mounts": mounts,
         })
     }
 }

@@ -6,6 +6,7 @@
 use record::ExecId;
 
 use crate::agents::AgentProblem;
+use crate::outcome::DISK_QUOTA;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -28,6 +29,9 @@ pub enum Error {
     AlreadyEnded(ExecId),
     #[error("too many execs are waiting")]
     QueueFull,
+    /// A workspace takes all of the disk that it may, or would.
+    #[error("{message}")]
+    DiskQuota { message: String },
     #[error("the {backend} backend is not available: {why}")]
     BackendUnavailable { backend: String, why: String },
     #[error("the server is stopping")]
@@ -64,6 +68,7 @@ impl Error {
             Error::Denied { .. } => "POLICY_DENIED",
             Error::Conflict { .. } | Error::AlreadyEnded(_) => "CONFLICT",
             Error::QueueFull => "QUEUE_FULL",
+            Error::DiskQuota { .. } => DISK_QUOTA,
             Error::BackendUnavailable { .. } => "BACKEND_UNAVAILABLE",
             Error::Stopping => "STOPPING",
             Error::Busy(_) => "BUSY",

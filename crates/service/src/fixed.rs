@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 
 use policy::{
-    AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, Field, QueuedExecs, SkillEntriesMax,
-    UnpackedMaxMb, UploadMaxMb,
+    AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, Field, QueuedExecs, QuotaFiles, QuotaMb,
+    SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb,
 };
 use serde_json::{Map, Value};
 
@@ -25,7 +25,7 @@ const TEXTS: [&str; 7] = [
     "sandbox.docker.image",
     "skills.root",
 ];
-const COUNTS: [&str; 8] = [
+const COUNTS: [&str; 11] = [
     ConcurrentExecs::KEY,
     ConcurrentExecsPerUser::KEY,
     QueuedExecs::KEY,
@@ -34,12 +34,18 @@ const COUNTS: [&str; 8] = [
     UploadMaxMb::KEY,
     UnpackedMaxMb::KEY,
     SkillEntriesMax::KEY,
+    QuotaMb::KEY,
+    QuotaFiles::KEY,
+    SessionsKeptHours::KEY,
 ];
+
+/// Names, parted by blanks or commas.
+const LISTS: [&str; 3] = ["commands.allowed", "commands.allowed_filters", "commands.allowed_argv"];
 
 /// Every key that settings have, with dots.
 pub fn setting_keys() -> impl Iterator<Item = String> {
     let limits = Field::ALL.into_iter().map(|field| format!("{LIMITS}.{}", field.key()));
-    TEXTS.into_iter().chain(COUNTS).map(str::to_owned).chain(limits)
+    TEXTS.into_iter().chain(LISTS).chain(COUNTS).map(str::to_owned).chain(limits)
 }
 
 #[derive(Debug, Clone, Default)]
@@ -57,6 +63,10 @@ impl Fixed {
         }
         let value = match serde_json::from_str(text) {
             _ if TEXTS.contains(&key) => Value::from(text),
+            _ if LISTS.contains(&key) => {
+                let parted = text.split([' ', ',']).filter(|name| !name.is_empty());
+                parted.collect::<Vec<_>>().into()
+            }
             _ if !setting_keys().any(|known| known == key) => return Err(wrong("there is no such setting".to_owned())),
             Ok(number @ Value::Number(_)) => number,
             Ok(_) | Err(_) => return Err(wrong(format!("{text:?} is not a number"))),
@@ -116,6 +126,7 @@ mod tests {
         fixed.set("sandbox.docker.image", "tools:1").unwrap();
         // A text stays one, also where it looks like a number.
         fixed.set("sandbox.docker.context", "7").unwrap();
+        fixed.set("commands.allowed", "ls, git cat").unwrap();
         for (key, text) in [
             ("sandbox.limits.timeout_ms", "300001"),
             ("sandbox.limits.timeout_ms", "null"),
@@ -125,6 +136,7 @@ mod tests {
             ("sandbox.max_queued_execs", "many"),
             ("sandbox.runtime_mode", "mac"),
             ("sandbox.docker.cli_path", ""),
+            ("commands.allowed", "ls $X"),
             ("sandbox.limits", "{}"),
             ("sandbox", "1"),
         ] {
@@ -133,9 +145,9 @@ mod tests {
         }
         let expected = json!({"sandbox": {
             "limits": {"cpu_cores": 0.5}, "max_queued_execs": 7, "docker": {"image": "tools:1", "context": "7"},
-        }});
+        }, "commands": {"allowed": ["ls", "git", "cat"]}});
         assert_eq!(fixed.document(), expected, "what was refused left nothing");
-        assert_eq!(fixed.keys().count(), 4);
+        assert_eq!(fixed.keys().count(), 5);
     }
 
     #[test]

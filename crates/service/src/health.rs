@@ -259,7 +259,7 @@ fn grant(root: Root, workspace: policy::Workspace) -> Result<policy::Grant, Tria
         workspace,
         read_only: Vec::new(),
     };
-    match decide(&request, &crate::order::layers(Layer::new(LayerName::Settings), Vec::new())) {
+    match decide(&request, &crate::order::layers(policy::profile::EXECS, Layer::new(LayerName::Settings), Vec::new())) {
         Verdict::Allow(grant) => Ok(grant),
         Verdict::Deny(denial) => Err(TrialError::Refused(denial.message)),
         Verdict::Ask(_) => Err(TrialError::Refused("it asks for approval".to_owned())),

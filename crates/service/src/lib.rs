@@ -55,7 +55,9 @@ mod health;
 mod invoke;
 mod metrics;
 
-pub use agents::{Address, AgentProblem, Edit, ProblemKind, SkillLayer, SkillUpload, Upload};
+pub use agents::{
+    Address, AgentProblem, Edit, Executed, Execution, Freed, ProblemKind, SkillLayer, SkillUpload, Upload,
+};
 pub use artifacts::{Artifacts, Observation, OutputPart};
 pub use change_settings::SettingsView;
 pub use error::Error;
@@ -78,5 +80,5 @@ pub use submit::Submitted;
 pub use token::{NewToken, create_token_offline};
 pub use view::{ExecView, Usage};
 pub use workspace::{
-    AgentPath, Archive, ArtifactFile, Download, Lines, Listing, SkillName, SkillSummary, Stream, Text,
+    AgentPath, Archive, ArtifactFile, Doing, Download, Lines, Listing, SkillName, SkillSummary, Stream, Text,
 };

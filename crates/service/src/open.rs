@@ -15,7 +15,7 @@ use record::{Database, Store};
 use rustix::fs::FlockOperation;
 use workspace::{Baselines, Workspaces};
 
-use crate::agents::Locks;
+use crate::agents::{Locks, Quotas};
 use crate::digest_key::DigestKey;
 use crate::error::{Error, causes};
 use crate::fixed::Fixed;
@@ -125,6 +125,7 @@ impl Service {
             registry: Arc::new(Registry::default()),
             counters: Counters::default(),
             agent_locks: Locks::default(),
+            quotas: Quotas::default(),
             looked: tokio::sync::Mutex::default(),
             uids: Mutex::new(HashMap::new()),
             pruner: Mutex::new(None),

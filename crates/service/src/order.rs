@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use policy::{
-    Ceilings, Denial, DockerImage, Kind, Layer, LayerName, Layers, Mounts, ProjectMounts, Request, Root, Secret,
-    Verdict, check_cwd, check_kind, decide, profile,
+    AgentMounts, Ceilings, Denial, DockerImage, Kind, Layer, LayerName, Layers, Limits, Mounts, ProjectMounts, Request,
+    Root, Secret, Verdict, Workspace, check_cwd, check_kind, decide, profile,
 };
 use record::{AgentId, UserId};
 use serde::Deserialize;
@@ -40,17 +40,31 @@ pub(crate) struct Order {
     pub(crate) argv: Result<Vec<OsString>, Denial>,
     pub(crate) cwd: PathBuf,
     pub(crate) env: BTreeMap<String, Secret>,
-    pub(crate) inputs: Vec<Input>,
     pub(crate) layers: Layers,
-    pub(crate) access: Mounts,
+    pub(crate) ground: Ground,
 }
 
-/// Where on the host the parts of a project are.
+/// What an exec works on.
 #[derive(Debug)]
-pub(crate) struct Places<'a> {
-    pub(crate) inputs: &'a Path,
-    pub(crate) work: &'a Path,
-    pub(crate) artifacts: &'a Path,
+pub(crate) enum Ground {
+    /// The directories of its project.
+    Project { inputs: Vec<Input>, access: Mounts },
+    /// The agent's own files. Its project only keeps what it prints.
+    Agent { needs: Needs },
+}
+
+/// What a command is of no use without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    Nothing,
+    Network,
+}
+
+/// Where on the host the parts of its ground are.
+#[derive(Debug)]
+pub(crate) enum Places<'a> {
+    Project { inputs: &'a Path, work: &'a Path, artifacts: &'a Path, access: Mounts },
+    Agent { files: &'a Path, skills: &'a Path },
 }
 
 impl Order {
@@ -94,31 +108,45 @@ impl Order {
             argv,
             cwd,
             env: request.env,
-            inputs,
-            layers: layers(settings.operator.clone(), narrowing),
-            access: skill.map_or(Mounts::WIDEST, |skill| skill.mounts()),
+            layers: layers(profile::EXECS, settings.operator.clone(), narrowing),
+            ground: Ground::Project { inputs, access: skill.map_or(Mounts::WIDEST, |skill| skill.mounts()) },
         })
     }
 
-    /// The verdict on this order with the project's parts in these places.
+    pub(crate) fn has_inputs(&self) -> bool {
+        matches!(&self.ground, Ground::Project { inputs, .. } if !inputs.is_empty())
+    }
+
+    pub(crate) fn take_inputs(&mut self) -> Vec<Input> {
+        match &mut self.ground {
+            Ground::Project { inputs, .. } => std::mem::take(inputs),
+            Ground::Agent { .. } => Vec::new(),
+        }
+    }
+
+    /// The verdict on this order with the parts of its ground in these places.
     pub(crate) fn decide(&self, places: &Places<'_>, owner: Owner) -> Result<Verdict, Error> {
         let argv = match &self.argv {
             Ok(argv) => argv.clone(),
             Err(denial) => return Ok(Verdict::Deny(denial.clone())),
         };
-        let mounts = ProjectMounts {
-            inputs: places.inputs.to_owned(),
-            work: places.work.to_owned(),
-            artifacts: places.artifacts.to_owned(),
-            access: self.access,
-            owner: policy::Owner::new(owner.uid, owner.gid)?,
+        let owner = policy::Owner::new(owner.uid, owner.gid)?;
+        let workspace = match *places {
+            Places::Project { inputs, work, artifacts, access } => {
+                let (inputs, work, artifacts) = (inputs.to_owned(), work.to_owned(), artifacts.to_owned());
+                Workspace::Project(Box::new(ProjectMounts { inputs, work, artifacts, access, owner }))
+            }
+            Places::Agent { files, skills } => {
+                let (files, skills) = (files.to_owned(), skills.to_owned());
+                Workspace::Agent(Box::new(AgentMounts { files, skills, owner }))
+            }
         };
         let request = Request {
             argv,
             env: self.env.clone(),
             cwd: Some(self.cwd.clone()),
             root: self.image.clone().map_or(Root::Host, Root::Docker),
-            workspace: policy::Workspace::Project(Box::new(mounts)),
+            workspace,
             read_only: Vec::new(),
         };
         Ok(decide(&request, &self.layers))
@@ -126,9 +154,9 @@ impl Order {
 }
 
 /// Everybody's say in an exec of a server.
-pub(crate) fn layers(operator: Layer, narrowing: Vec<Layer>) -> Layers {
+pub(crate) fn layers(system: Limits, operator: Layer, narrowing: Vec<Layer>) -> Layers {
     let ceilings = Ceilings { limits: profile::SERVICE_CEILINGS, set_by: LayerName::System };
-    Layers { system: profile::EXECS, ceilings, operator, narrowing }
+    Layers { system, ceilings, operator, narrowing }
 }
 
 fn project(project: Option<&str>, conversation: Option<&str>) -> Result<ProjectId, Error> {

@@ -11,6 +11,7 @@ use crate::live::Cancellation;
 
 pub(crate) const BACKEND_UNAVAILABLE: &str = "BACKEND_UNAVAILABLE";
 pub(crate) const RUNTIME_ERROR: &str = "RUNTIME_ERROR";
+pub(crate) const DISK_QUOTA: &str = "DISK_QUOTA";
 pub(crate) const INVALID_ARGUMENT: &str = "INVALID_ARGUMENT";
 const ENOENT: i32 = 2;
 const EACCES: i32 = 13;
@@ -59,6 +60,17 @@ impl Told {
         }
     }
 
+    /// It was ended because of what its workspace takes, unless it was over in the same moment.
+    pub(crate) fn with_full_disk(self, full: Option<String>) -> Self {
+        match full {
+            Some(words) if self.status == EndedAs::Failed => {
+                let message = format!("the box was ended, because its workspace took too much of the disk. {words}");
+                Self { reason: Some(reason(DISK_QUOTA, message)), ..self }
+            }
+            Some(_) | None => self,
+        }
+    }
+
     /// What went wrong with the box, without a path of the host.
     pub(crate) fn of_error(error: &executor::Error) -> Self {
         use executor::Error as Of;
@@ -91,6 +103,17 @@ impl Told {
             }
             Of::NoAnswer { .. } => Self::failed(RUNTIME_ERROR, format!("{error}; try again")),
             _ => Self::failed(RUNTIME_ERROR, "the box could not be made; the server's log says why"),
+        }
+    }
+
+    /// A failure of what wanted a network that no box has says so.
+    pub(crate) fn without_network(self) -> Self {
+        match (self.status, &self.reason) {
+            (EndedAs::Failed, None) => {
+                let message = "it failed, and it names a program that needs a network, which boxes do not have";
+                Self { reason: Some(reason("NO_NETWORK", message)), ..self }
+            }
+            _ => self,
         }
     }
 
@@ -157,6 +180,18 @@ mod tests {
         assert_eq!(code(&told(Ending::TimedOut)), "TIMEOUT");
         let within = Told::of_outcome(&outcome(Ending::Exited(0), false), 1, 1);
         assert_eq!(within.clone().with_extent(Extent::Within, 10), within);
+    }
+
+    #[test]
+    fn a_full_disk_explains_what_failed() {
+        let told = |ending| {
+            let told = Told::of_outcome(&outcome(ending, false), 1000, 64);
+            told.with_full_disk(Some("Full.".to_owned()))
+        };
+        let ended = told(Ending::Stopped(9));
+        assert_eq!((ended.status, ended.exit_code, code(&ended)), (EndedAs::Failed, Some(137), DISK_QUOTA));
+        assert_eq!(code(&told(Ending::Exited(0))), "");
+        assert_eq!(code(&told(Ending::TimedOut)), "TIMEOUT");
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub struct Pruned {
 }
 
 impl Service {
-    /// Removes what the settings no longer keep at this moment.
+    /// Removes what the settings no longer keep at this moment, and gives back room that nobody uses.
     pub async fn prune(&self, at: Timestamp) -> Result<Pruned, Error> {
         let retention = self.settings_now().retention;
         let mut pruned = Pruned::default();
@@ -35,6 +35,11 @@ impl Service {
         }
         if let Some(kept) = retention.audit() {
             pruned.entries = self.inner.store.prune_audit(Keep::Since(before(at, kept)), at, BY).await?;
+        }
+        let freed = self.remove_garbage(at, workspace::Doing::Removing).await?;
+        if freed.files > 0 {
+            let crate::agents::Freed { sessions, strays, baseline_versions, bytes, .. } = freed;
+            tracing::info!(sessions, strays, baseline_versions, bytes, "gave back room that nobody used");
         }
         Ok(pruned)
     }

@@ -11,13 +11,14 @@ use policy::{Grant, Limits, Verdict};
 use record::{Intent, Kept, NewExec, Start, Status};
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
-use workspace::{ExecFiles, Input, Owner, Project, Stream};
+use workspace::{ExecFiles, Input, Owner, Project, Section, Stream, Tree, Usage};
 
+use crate::agents::Disk;
 use crate::backend::{Reins, Started};
 use crate::capture::capture;
 use crate::error::{Error, causes};
 use crate::live::{Cancellation, Live, Registration, Stage};
-use crate::order::{Order, Places};
+use crate::order::{Ground, Needs, Order, Places};
 use crate::outcome::{RUNTIME_ERROR, Told};
 use crate::queue::{Admission, Slot};
 use crate::service::{Service, now};
@@ -34,7 +35,17 @@ pub(crate) struct Exec {
     pub(crate) limits: Limits,
 }
 
-type Prepared = Result<(Project, ExecFiles), Told>;
+/// What an exec has on the disk before its box is made.
+#[derive(Debug)]
+struct Ready {
+    project: Project,
+    /// Where it works on the agent's own.
+    tree: Option<Tree>,
+    files: ExecFiles,
+    disk: Disk,
+}
+
+type Prepared = Result<Ready, Told>;
 
 /// What was made before the intent was on record, if anything.
 type Early = Option<Prepared>;
@@ -111,7 +122,7 @@ impl Exec {
     async fn intend(&self, admission: &Admission) -> (Result<Intent, record::Error>, Early) {
         let intending = self.service.inner.store.intend(self.intent.clone());
         match admission {
-            Admission::Now(_) if self.order.inputs.is_empty() && self.order.idempotency.is_none() => {
+            Admission::Now(_) if !self.order.has_inputs() && self.order.idempotency.is_none() => {
                 let (intended, prepared) = tokio::join!(intending, self.prepare(Vec::new()));
                 (intended, Some(prepared))
             }
@@ -148,19 +159,40 @@ impl Exec {
         let prepared = match early {
             Some(prepared) => prepared,
             None => {
-                let inputs = std::mem::take(&mut self.order.inputs);
+                let inputs = self.order.take_inputs();
                 self.prepare(inputs).await
             }
         };
-        let (project, files) = match prepared {
-            Ok(prepared) => prepared,
+        let ready = match prepared {
+            Ok(ready) => ready,
             Err(told) => return Ran::never(told),
         };
-        let ran = match self.grant(&project, &files) {
-            Ok(grant) => self.run_box(grant, &files).await,
+        let mut ran = match self.grant(&ready) {
+            Ok(grant) => self.run_box(grant, &ready.files, &ready.disk).await,
             Err(told) => Ran::never(told),
         };
-        self.collect(files, ran).await
+        if let Ground::Agent { needs: Needs::Network } = self.order.ground {
+            ran.told = ran.told.without_network();
+        }
+        let ran = self.collect(ready.files, ran).await;
+        if let Some(tree) = ready.tree {
+            self.heal(tree).await;
+        }
+        ready.disk.measure_later();
+        ran
+    }
+
+    /// Whatever a script did, a skill's own file is where it belongs when the exec is over.
+    async fn heal(&self, tree: Tree) {
+        let (user, agent) = (&self.order.user_id, &self.order.agent_id);
+        let healed = match self.service.inner.agent_locks.read(user, agent).await {
+            Ok(_reading) => Service::blocking(|| Ok(tree.heal_skills()?)).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = healed {
+            // Whoever lists the skills heals them too.
+            tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not look after the skills");
+        }
     }
 
     async fn prepare(&self, inputs: Vec<Input>) -> Prepared {
@@ -168,36 +200,52 @@ impl Exec {
         let (user, agent) = (self.intent.user_id.as_str().to_owned(), self.intent.agent_id.as_str().to_owned());
         let (project, owner) = (self.order.project_id.clone(), self.owner);
         let exec_id = self.intent.exec_id.as_str().to_owned();
+        let is_agents = matches!(self.order.ground, Ground::Agent { .. });
         let prepared = Service::blocking(move || {
             let exec_id: workspace::ExecId = exec_id.parse()?;
             let workspace = workspaces.workspace(&user.parse()?, &agent.parse()?, owner)?;
+            let disk = self.service.disk(&self.intent.user_id, &self.intent.agent_id, &workspace);
+            let sizes = inputs.iter().map(|input| Usage::of_file(input.content.len() as u64));
+            let more = sizes.fold(Usage::default(), Usage::plus);
+            disk.require(more)?;
+            let tree = is_agents.then(|| workspace.tree()).transpose()?;
             let project = workspace.project(&project)?;
             project.write_inputs(&exec_id, &inputs)?;
+            disk.add(more);
             let files = project.begin(&exec_id)?;
-            Ok((project, files))
+            Ok(Ready { project, tree, files, disk })
         });
-        let (project, files) = prepared.await.map_err(|error| Told::failed(error.code(), error.to_string()))?;
-        self.live.set_output(files.output(Stream::Stdout).clone(), files.output(Stream::Stderr).clone());
-        Ok((project, files))
+        let ready = prepared.await.map_err(|error| Told::failed(error.code(), error.to_string()))?;
+        let [stdout, stderr] = [Stream::Stdout, Stream::Stderr].map(|stream| ready.files.output(stream).clone());
+        self.live.set_output(stdout, stderr);
+        Ok(ready)
     }
 
     /// Asked again, now with the directories that were opened.
-    fn grant(&self, project: &Project, files: &ExecFiles) -> Result<Grant, Told> {
-        let places = Places {
-            inputs: project.inputs().path(),
-            work: project.work().path(),
-            artifacts: files.artifacts().path(),
+    fn grant(&self, ready: &Ready) -> Result<Grant, Told> {
+        let places = match (&self.order.ground, &ready.tree) {
+            (Ground::Project { access, .. }, _) => Places::Project {
+                inputs: ready.project.inputs().path(),
+                work: ready.project.work().path(),
+                artifacts: ready.files.artifacts().path(),
+                access: *access,
+            },
+            (Ground::Agent { .. }, Some(tree)) => Places::Agent {
+                files: tree.section(Section::Files).path(),
+                skills: tree.section(Section::Skills).path(),
+            },
+            (Ground::Agent { .. }, None) => return Err(Told::failed(RUNTIME_ERROR, "the agent's files are not open")),
         };
         match self.order.decide(&places, self.owner) {
             Ok(Verdict::Allow(grant)) => Ok(grant),
             Ok(Verdict::Ask(_) | Verdict::Deny(_)) | Err(_) => {
-                tracing::error!(exec_id = %self.intent.exec_id, "the directories of a project are not allowed in a box");
-                Err(Told::failed(RUNTIME_ERROR, "the project's directories cannot be shown to a box"))
+                tracing::error!(exec_id = %self.intent.exec_id, "the directories of an exec are not allowed in a box");
+                Err(Told::failed(RUNTIME_ERROR, "its directories cannot be shown to a box"))
             }
         }
     }
 
-    async fn run_box(&self, grant: Grant, files: &ExecFiles) -> Ran {
+    async fn run_box(&self, grant: Grant, files: &ExecFiles, disk: &Disk) -> Ran {
         let began = Instant::now();
         // Not broken off when the exec is cancelled meanwhile: a box that is up is ended and waited for like any other, and
         // one that does not come up is given up soon. What it left is looked at afterwards.
@@ -218,21 +266,23 @@ impl Exec {
         drop(stdin);
         let (tell, over) = watch::channel(false);
         let wait = async {
-            let outcome = self.wait(started).await;
+            let ended = self.wait(started, disk).await;
             tell.send_replace(true);
-            outcome
+            ended
         };
         let capture = |pipe, stream: Stream, limit, over| {
             capture(pipe, stream, files.output(stream).clone(), limit, &self.live, over)
         };
-        let (outcome, stdout, stderr) = tokio::join!(
+        let ((outcome, full), stdout, stderr) = tokio::join!(
             wait,
             capture(stdout, Stream::Stdout, self.limits.stdout_bytes, over.clone()),
             capture(stderr, Stream::Stderr, self.limits.stderr_bytes, over),
         );
         let told = match (self.live.cancellation(), &outcome) {
             (Some(by), _) => Told::cancelled(by),
-            (None, Ok(outcome)) => Told::of_outcome(outcome, self.limits.timeout_ms, self.limits.memory_mb),
+            (None, Ok(outcome)) => {
+                Told::of_outcome(outcome, self.limits.timeout_ms, self.limits.memory_mb).with_full_disk(full)
+            }
             (None, Err(error)) => self.explain(error),
         };
         let outcome = outcome.ok();
@@ -247,15 +297,19 @@ impl Exec {
         }
     }
 
-    /// Waits for the end of the box, or brings it about.
-    async fn wait(&self, started: Started) -> Result<Outcome, executor::Error> {
+    /// Waits for the end of the box, or brings it about. With words, if that is because the disk is full.
+    async fn wait(&self, started: Started, disk: &Disk) -> (Result<Outcome, executor::Error>, Option<String>) {
         let reins: Reins = started.reins();
         let over = started.wait();
         tokio::pin!(over);
         let by = tokio::select! {
             biased;
-            outcome = &mut over => return outcome,
+            outcome = &mut over => return (outcome, None),
             by = self.live.cancelled() => by,
+            full = disk.watch() => {
+                reins.kill();
+                return (over.await, Some(full));
+            }
         };
         let stop = async {
             match by {
@@ -266,7 +320,7 @@ impl Exec {
         };
         tokio::select! {
             biased;
-            outcome = &mut over => outcome,
+            outcome = &mut over => (outcome, None),
             never = stop => never,
         }
     }
@@ -282,7 +336,7 @@ impl Exec {
 
 /// Takes back what was made for an exec that is not to be.
 async fn discard(early: Early) {
-    if let Some(Ok((project, files))) = early {
+    if let Some(Ok(Ready { project, files, .. })) = early {
         // A failure is logged where it becomes an error; nothing is lost by it but an empty directory.
         let _ = Service::blocking(move || Ok(project.remove_artifacts(files.exec())?)).await;
     }

@@ -14,7 +14,7 @@ use record::{AgentId, Exec, ExecId, Store, Timestamp, UserId};
 use tokio::task::JoinHandle;
 use workspace::{Baselines, Owner, Workspaces};
 
-use crate::agents::Locks;
+use crate::agents::{Locks, Quotas};
 use crate::digest_key::DigestKey;
 use crate::error::Error;
 use crate::fixed::Fixed;
@@ -53,6 +53,7 @@ pub(crate) struct Inner {
     pub(crate) registry: Arc<Registry>,
     pub(crate) counters: Counters,
     pub(crate) agent_locks: Locks,
+    pub(crate) quotas: Quotas,
     pub(crate) looked: tokio::sync::Mutex<Option<Looked>>,
     pub(crate) uids: Mutex<HashMap<(UserId, AgentId), u32>>,
     /// The task that removes what is old.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use executor::docker::paths::{self, Platform, Roots, RuntimeMode, WorkspaceRoot};
 use policy::{
-    AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays, Layer, LayerName, QueuedExecs,
-    SkillEntriesMax, UnpackedMaxMb, UploadMaxMb, check_settings,
+    AuditKeptDays, CommandLists, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays, Layer, LayerName,
+    QueuedExecs, QuotaFiles, QuotaMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb, check_settings,
 };
 use record::Store;
 use serde::Deserialize;
@@ -20,6 +20,7 @@ use crate::queue::Bounds;
 
 /// Stands for the usual root where that is not known.
 const UNKNOWN: &str = "/workspaces";
+const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The settings in force.
@@ -30,8 +31,10 @@ pub(crate) struct Settings {
     pub(crate) document: Value,
     pub(crate) operator: Layer,
     pub(crate) sandbox: Sandbox,
+    pub(crate) commands: CommandLists,
     pub(crate) files: FilesPart,
     pub(crate) skills: SkillsPart,
+    pub(crate) workspace: WorkspacePart,
     pub(crate) retention: Retention,
     pub(crate) image: DockerImage,
 }
@@ -40,8 +43,10 @@ pub(crate) struct Settings {
 #[serde(deny_unknown_fields, default)]
 struct Document {
     sandbox: Sandbox,
+    commands: CommandLists,
     files: FilesPart,
     skills: SkillsPart,
+    workspace: WorkspacePart,
     retention: Retention,
 }
 
@@ -80,12 +85,20 @@ pub(crate) struct FilesPart {
     pub(crate) upload_max_mb: UploadMaxMb,
 }
 
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct WorkspacePart {
+    pub(crate) quota_mb: QuotaMb,
+    pub(crate) quota_files: QuotaFiles,
+}
+
 /// How long what is over is kept; for ever where nothing is said.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Retention {
     pub(crate) execs_days: Option<ExecsKeptDays>,
     pub(crate) audit_days: Option<AuditKeptDays>,
+    pub(crate) sessions_hours: SessionsKeptHours,
 }
 
 impl Retention {
@@ -95,6 +108,10 @@ impl Retention {
 
     pub(crate) fn audit(self) -> Option<Duration> {
         self.audit_days.map(|days| DAY * days.get())
+    }
+
+    pub(crate) fn sessions(self) -> Duration {
+        HOUR * self.sessions_hours.get()
     }
 }
 
@@ -115,8 +132,8 @@ impl Settings {
         // A root that no server could start with is not saved.
         read.sandbox.root(UNKNOWN).map_err(|error| Error::invalid(error.to_string()))?;
         let image = read.sandbox.docker.image.as_deref().unwrap_or(executor::docker::DEFAULT_IMAGE).parse()?;
-        let Document { sandbox, files, skills, retention } = read;
-        Ok(Self { version, document, operator, files, skills, sandbox, retention, image })
+        let Document { sandbox, commands, files, skills, workspace, retention } = read;
+        Ok(Self { version, document, operator, commands, files, skills, workspace, sandbox, retention, image })
     }
 
     pub(crate) fn bounds(&self) -> Bounds {
@@ -196,6 +213,12 @@ mod tests {
             json!({"sandbox": 1}),
             json!({"retention": {"execs_days": 0}}),
             json!({"retention": {"days": 1}}),
+            json!({"retention": {"sessions_hours": 0}}),
+            json!({"workspace": {"quota_mb": 0}}),
+            json!({"workspace": {"quota": 1}}),
+            json!({"commands": {"allow": []}}),
+            json!({"commands": {"allowed": ["a b"]}}),
+            json!({"commands": {"allowed": "ls"}}),
         ] {
             let read = Settings::read(0, wrong, &Fixed::default());
             assert!(matches!(read, Err(Error::InvalidArgument { .. })));

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::error::Error;
 use crate::live::Live;
-use crate::order::{Order, Places};
+use crate::order::{Ground, Order, Places};
 use crate::principal::Principal;
 use crate::queue::Admission;
 use crate::request::ExecRequest;
@@ -48,13 +48,22 @@ impl Service {
         self.inner.registry.check_open()?;
         let owner = self.owner_of(&order.user_id, &order.agent_id).await?;
         let exec_id: ExecId = workspace::ExecId::random()?.as_str().parse()?;
-        // The project is opened after the intent is recorded. Until then the question is asked with where it will be,
-        // and it is asked again with what was opened.
-        let project = self.inner.workspaces_path.join(order.user_id.as_str()).join(order.agent_id.as_str());
-        let project = project.join("projects").join(order.project_id.as_str());
-        let (inputs, work, artifacts) = (project.join("inputs"), project.join("work"), project.join("artifacts"));
-        let places = Places { inputs: &inputs, work: &work, artifacts: &artifacts };
-        let effective = match order.decide(&places, owner)? {
+        // What it works on is opened after the intent is recorded. Until then the question is asked with where that will
+        // be, and it is asked again with what was opened.
+        let workspace = self.inner.workspaces_path.join(order.user_id.as_str()).join(order.agent_id.as_str());
+        let verdict = match &order.ground {
+            Ground::Project { access, .. } => {
+                let project = workspace.join("projects").join(order.project_id.as_str());
+                let [inputs, work, artifacts] = ["inputs", "work", "artifacts"].map(|name| project.join(name));
+                let places = Places::Project { inputs: &inputs, work: &work, artifacts: &artifacts, access: *access };
+                order.decide(&places, owner)?
+            }
+            Ground::Agent { .. } => {
+                let [files, skills] = ["files", "skills"].map(|name| workspace.join(name));
+                order.decide(&Places::Agent { files: &files, skills: &skills }, owner)?
+            }
+        };
+        let effective = match verdict {
             Verdict::Allow(grant) => grant.effective().clone(),
             Verdict::Deny(denial) => return self.deny(&order, exec_id, denial).await,
             // No rule asks yet, and what nobody can answer must not run.

@@ -6,7 +6,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::error::Error;
-use crate::outcome::{BACKEND_UNAVAILABLE, INVALID_ARGUMENT, RUNTIME_ERROR};
+use crate::outcome::{BACKEND_UNAVAILABLE, DISK_QUOTA, INVALID_ARGUMENT, RUNTIME_ERROR};
 
 /// Everything that callers can know of one exec.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
@@ -39,14 +39,15 @@ pub struct Usage {
 }
 
 impl ExecView {
-    /// The error that an exec amounts to whose command never ran: its backend was not there, its box could not be made, or
-    /// its inputs or directory turned out to be wrong. The exec is on record as FAILED.
+    /// The error that an exec amounts to whose command never ran: its backend was not there, its box could not be made, there
+    /// was no room for it on the disk, or its inputs or directory turned out to be wrong. The exec is on record as FAILED.
     pub fn failure(&self) -> Option<Error> {
         let reason = self.error_reason.as_ref().filter(|_| self.summary.exit_code.is_none())?;
         match reason.code.as_str() {
             BACKEND_UNAVAILABLE => {
                 Some(Error::BackendUnavailable { backend: self.summary.backend.clone(), why: reason.message.clone() })
             }
+            DISK_QUOTA => Some(Error::DiskQuota { message: reason.message.clone() }),
             INVALID_ARGUMENT => Some(Error::invalid(reason.message.clone())),
             RUNTIME_ERROR => Some(Error::Runtime { message: reason.message.clone() }),
             _ => None,

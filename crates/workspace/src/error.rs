@@ -142,6 +142,8 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    #[error("could not measure a workspace")]
+    Measure(#[source] io::Error),
     #[error("could not remove {subject}")]
     Remove {
         subject: String,

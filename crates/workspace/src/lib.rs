@@ -8,6 +8,7 @@
 //! <root>/<user>/<agent>/                     the server's; a box never sees these directories themselves
 //!   .baseline/index.json                     the server's: what in skills/ is a copy of a baseline
 //!   files/, skills/                          the workspace's own; the box's /workspace/files and /workspace/skills
+//!   sessions/<id>/                           the server's, with the file `.used`: what a session has; see `garbage`
 //!   .staging/<exec_id>/                      the box's while it runs: its /workspace/artifacts
 //!   .staging/spare/                          one that its box left as it was, for the next exec
 //!   projects/<project_id>/inputs/            the server's; the box's /workspace/inputs, read-only
@@ -46,6 +47,10 @@ mod artifacts;
 mod remove;
 mod sweep;
 
+mod garbage;
+mod meter;
+mod usage;
+
 mod baselines;
 mod skills;
 mod tree;
@@ -57,6 +62,7 @@ pub use collect::{Collected, Extent, Processes};
 pub use error::Error;
 pub use exec_id::ExecId;
 pub use finish::ArtifactFile;
+pub use garbage::{Doing, Found, Garbage};
 pub use inputs::Input;
 pub use name::{AgentId, ProjectId, UserId};
 pub use output::{OutputFile, Stream};
@@ -68,4 +74,5 @@ pub use sweep::Swept;
 pub use tree::{
     AgentPath, Archive, Download, Lines, Listing, Refusal, RefusalKind, Removed, Section, StagedFile, Text, Tree,
 };
+pub use usage::Usage;
 pub use workspaces::{Owner, Workspace, Workspaces};

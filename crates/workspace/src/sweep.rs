@@ -29,8 +29,9 @@ pub struct Swept {
 }
 
 impl Workspaces {
-    /// Removes the leftovers of every exec that does not run. Meant for the server's start, and right at any time if an
-    /// exec counts as running from before its inputs are written: everything staged carries the id of its exec.
+    /// Removes the leftovers of every exec that does not run, and of whatever was uploaded, written or removed. Meant for
+    /// the server's start: nobody may be doing any of these meanwhile, and an exec counts as running from before its inputs
+    /// are written.
     pub fn sweep(&self, is_running: impl Fn(&ExecId) -> bool) -> Swept {
         let mut swept = Swept::default();
         swept.each_name(&self.root, |swept, user| {
@@ -73,7 +74,7 @@ impl Swept {
         self.note(name, removed);
     }
 
-    fn each_name(&mut self, directory: &OwnedFd, mut act: impl FnMut(&mut Self, &str)) {
+    pub(crate) fn each_name(&mut self, directory: &OwnedFd, mut act: impl FnMut(&mut Self, &str)) {
         let names = Dir::read_from(directory);
         let Some(mut names) = self.note("the names of a directory", names) else {
             return;
@@ -90,14 +91,14 @@ impl Swept {
     }
 
     /// A directory; anything else of that name is not the server's.
-    fn open(&mut self, parent: &OwnedFd, name: &str) -> Option<OwnedFd> {
+    pub(crate) fn open(&mut self, parent: &OwnedFd, name: &str) -> Option<OwnedFd> {
         match beneath::open_directory(parent, name) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => None,
             outcome => self.note(name, outcome),
         }
     }
 
-    fn note<T>(&mut self, subject: &str, outcome: rustix::io::Result<T>) -> Option<T> {
+    pub(crate) fn note<T>(&mut self, subject: &str, outcome: rustix::io::Result<T>) -> Option<T> {
         match outcome {
             Ok(value) => Some(value),
             Err(errno) => {
@@ -111,7 +112,7 @@ impl Swept {
 }
 
 /// Whether a staged name belongs to an exec that is over, or to nobody.
-fn is_leftover(name: &str, is_running: impl Fn(&ExecId) -> bool) -> bool {
+pub(crate) fn is_leftover(name: &str, is_running: impl Fn(&ExecId) -> bool) -> bool {
     let owner = name.split_once('.').map_or(name, |(owner, _)| owner);
     match owner.parse::<ExecId>() {
         Ok(exec) => !is_running(&exec),

@@ -27,8 +27,20 @@ pub(crate) async fn read_json(body: Body, largest: usize) -> Result<Value, Probl
 
 /// The same where another setting says how large a body may be.
 pub(crate) async fn read_json_within(body: Body, largest: usize, setting: &str) -> Result<Value, Problem> {
-    let bytes = read_bytes(body, largest, setting).await?;
-    json::read(&bytes).map_err(|error| Problem::invalid(format!("the body is not JSON: {error}")))
+    parse(&read_bytes(body, largest, setting).await?)
+}
+
+fn parse(bytes: &[u8]) -> Result<Value, Problem> {
+    json::read(bytes).map_err(|error| Problem::invalid(format!("the body is not JSON: {error}")))
+}
+
+/// The same where there need not be a body.
+pub(crate) async fn read_optional_json(body: Body, largest: usize) -> Result<Option<Value>, Problem> {
+    let bytes = read_bytes(body, largest, "server.max_body_bytes").await?;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    parse(&bytes).map(Some)
 }
 
 /// Reads a whole body as text.

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::host_check::Hosts;
 use super::problem::{self, Problem};
+use super::rest;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const LONGEST_ID: usize = 64;
@@ -22,7 +23,14 @@ pub(crate) async fn pass(State(hosts): State<Arc<Hosts>>, request: Request, next
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let (parts, body) = request.into_parts();
     let response = match hosts.check(&parts) {
-        Ok(()) => next.run(Request::from_parts(parts, body)).await,
+        Ok(()) => {
+            let (body, rest) = rest::share(&parts.headers, body);
+            let response = next.run(Request::from_parts(parts, body)).await;
+            if let Some(rest) = rest.filter(|_| response.status().is_client_error()) {
+                rest.throw_away().await;
+            }
+            response
+        }
         Err(problem) => problem.into_response(),
     };
     let code = response.extensions().get::<Problem>().map(Problem::code);

@@ -3,7 +3,7 @@
 //! Every request passes the gate (its id, the host and origin check, the log), then, by the table of routes, the question
 //! who is asking, then one handler. Reading order: what arrives (`connections`, `places`, `gate`, `host_check`), who may
 //! (`routes`, `access`), how long answers may last (`attended`, `long_answers`), what requests bring and how problems are
-//! told (`body`, `json`, `range`, `problem`), how files are sent (`file_answer`, `archive_answer`), then one file per family.
+//! told (`body`, `rest`, `json`, `range`, `problem`), how files are sent (`file_answer`, `archive_answer`), then one file per family.
 
 mod connections;
 mod gate;
@@ -20,6 +20,7 @@ mod body;
 mod json;
 mod problem;
 mod range;
+mod rest;
 
 mod archive_answer;
 mod file_answer;
@@ -28,6 +29,7 @@ mod artifacts;
 mod audit;
 mod events;
 mod execs;
+mod gc;
 mod metrics;
 mod openapi;
 mod settings;

@@ -14,7 +14,7 @@ use utoipa::OpenApi;
 use super::access::Access;
 use super::problem::{DETAILED, ENVELOPED, is_within};
 use super::routes::ROUTES;
-use super::{artifacts, audit, events, execs, metrics, settings, skills, tokens, v1};
+use super::{artifacts, audit, events, execs, gc, metrics, settings, skills, tokens, v1};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -32,8 +32,14 @@ use super::{artifacts, audit, events, execs, metrics, settings, skills, tokens, 
         events::follow,
         skills::list,
         skills::invoke,
+        v1::skills::upload_own,
+        v1::skills::upload,
+        v1::skills::list_own,
+        v1::skills::list,
+        v1::skills::delete,
         settings::show,
         settings::change,
+        gc::collect,
         tokens::list,
         tokens::create,
         tokens::revoke,
@@ -43,6 +49,9 @@ use super::{artifacts, audit, events, execs, metrics, settings, skills, tokens, 
         metrics::healthz,
         metrics::health,
         metrics::metrics,
+        v1::execute::line,
+        v1::execute::skill,
+        v1::execute::sandbox,
         v1::files::upload,
         v1::files::list,
         v1::files::content,

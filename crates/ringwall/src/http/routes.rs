@@ -7,7 +7,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::access::{Access, admit};
-use super::{Door, artifacts, audit, events, execs, metrics, openapi, settings, skills, tokens, v1};
+use super::{Door, artifacts, audit, events, execs, gc, metrics, openapi, settings, skills, tokens, v1};
 
 pub(crate) struct Route {
     pub(crate) method: Method,
@@ -38,14 +38,23 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/sandbox/health", Access::Agent, || get(metrics::health)),
     route(Method::GET, "/skills", Access::Agent, || get(skills::list)),
     route(Method::POST, "/skills/{id}/invoke", Access::Agent, || post(skills::invoke)),
+    route(Method::POST, "/v1/skills/{agent}/upload", Access::Agent, || post(v1::skills::upload_own)),
+    route(Method::GET, "/v1/skills/{agent}/list", Access::Agent, || get(v1::skills::list_own)),
+    route(Method::DELETE, "/v1/skills/{agent}/delete", Access::Agent, || delete(v1::skills::delete)),
+    route(Method::POST, "/v1/skills/{user}/{agent}/upload", Access::Agent, || post(v1::skills::upload)),
+    route(Method::GET, "/v1/skills/{user}/{agent}/list", Access::Agent, || get(v1::skills::list)),
     route(Method::GET, "/settings", Access::Operator, || get(settings::show)),
     route(Method::PUT, "/settings", Access::Operator, || put(settings::change)),
+    route(Method::POST, "/api/gc", Access::Operator, || post(gc::collect)),
     route(Method::GET, "/api/tokens", Access::Operator, || get(tokens::list)),
     route(Method::POST, "/api/tokens", Access::Operator, || post(tokens::create)),
     route(Method::DELETE, "/api/tokens/{id}", Access::Owner, || delete(tokens::revoke)),
     route(Method::GET, "/api/audit", Access::Agent, || get(audit::list)),
     route(Method::POST, "/api/audit/verify", Access::Operator, || post(audit::verify)),
     route(Method::GET, "/api/audit/export", Access::Operator, || get(audit::export)),
+    route(Method::POST, "/v1/{agent}/execute", Access::Agent, || post(v1::execute::line)),
+    route(Method::POST, "/v1/skills/{user}/{agent}/{skill}/execute", Access::Agent, || post(v1::execute::skill)),
+    route(Method::POST, "/v1/sandbox/{user}/{agent}/execute", Access::Agent, || post(v1::execute::sandbox)),
     route(Method::POST, "/v1/files/{agent}/upload", Access::Agent, || post(v1::files::upload)),
     route(Method::GET, "/v1/{agent}/files", Access::Agent, || get(v1::files::list)),
     route(Method::GET, "/v1/{agent}/content", Access::Agent, || get(v1::files::content)),

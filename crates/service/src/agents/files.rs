@@ -4,7 +4,7 @@
 //! is let in before the work is done. A deleted tree is taken apart after the lock is given back, because nobody can see
 //! it any more.
 
-use workspace::{AgentPath, Download, Lines, Listing, Refusal, SkillName, Text};
+use workspace::{AgentPath, Download, Lines, Listing, Refusal, SkillName, Text, Usage};
 
 use crate::error::{Error, causes};
 use crate::principal::Principal;
@@ -18,6 +18,14 @@ pub struct Edit {
     pub old: String,
     pub new: String,
     pub expected: u64,
+}
+
+impl Edit {
+    /// By how much the file gets longer.
+    fn growth(&self) -> Usage {
+        let longer = self.new.len().saturating_sub(self.old.len()) as u64;
+        Usage { bytes: longer.saturating_mul(self.expected), files: 0 }
+    }
 }
 
 impl Service {
@@ -63,7 +71,8 @@ impl Service {
         content: &str,
     ) -> Result<(), Error> {
         let (agent, _writing) = self.change_agent(by, address).await?;
-        Self::blocking(|| Ok(agent.tree.write(path, content.as_bytes())?)).await
+        let (disk, more) = (self.disk_of(&agent), Usage::of_file(content.len() as u64));
+        Self::blocking(|| disk.adding(more, || Ok(agent.tree.write(path, content.as_bytes())?))).await
     }
 
     pub async fn edit_file(
@@ -74,7 +83,13 @@ impl Service {
         edit: &Edit,
     ) -> Result<(), Error> {
         let (agent, _writing) = self.change_agent(by, address).await?;
-        Self::blocking(|| Ok(agent.tree.edit(path, &edit.old, &edit.new, edit.expected)?)).await
+        let (disk, growth) = (self.disk_of(&agent), edit.growth());
+        let work = || Ok(agent.tree.edit(path, &edit.old, &edit.new, edit.expected)?);
+        // What does not grow needs no room, also where there is none.
+        Self::blocking(
+            || if growth.bytes == 0 { work().inspect(|()| disk.shrink()) } else { disk.adding(growth, work) },
+        )
+        .await
     }
 
     /// Replaces lines of a file, or all of it, which makes it if it is missing.
@@ -87,7 +102,8 @@ impl Service {
         body: &str,
     ) -> Result<(), Error> {
         let (agent, _writing) = self.change_agent(by, address).await?;
-        Self::blocking(|| Ok(agent.tree.replace_lines(path, lines, body.as_bytes())?)).await
+        let (disk, more) = (self.disk_of(&agent), Usage::of_file(body.len() as u64));
+        Self::blocking(|| disk.adding(more, || Ok(agent.tree.replace_lines(path, lines, body.as_bytes())?))).await
     }
 
     /// The same in a skill that is there; a file does not make one.
@@ -102,9 +118,10 @@ impl Service {
     ) -> Result<(), Error> {
         let directory = AgentPath::skill(skill)?;
         let (agent, _writing) = self.change_agent(by, address).await?;
+        let (disk, more) = (self.disk_of(&agent), Usage::of_file(body.len() as u64));
         Self::blocking(|| {
             require_skill(&agent, &directory)?;
-            Ok(agent.tree.replace_lines(path, lines, body.as_bytes())?)
+            disk.adding(more, || Ok(agent.tree.replace_lines(path, lines, body.as_bytes())?))
         })
         .await
     }
@@ -126,11 +143,13 @@ impl Service {
         let (agent, writing) = self.change_agent(by, address).await?;
         let removed = Self::blocking(|| Ok(agent.tree.delete(path)?)).await?;
         drop(writing);
+        let disk = self.disk_of(&agent);
         let erased = detached(move || Ok(removed.erase()?)).await;
         if let Err(error) = erased {
             // It is deleted all the same; the room that it takes is given back at the next start.
             tracing::warn!(error = %causes(&error), "could not erase what was deleted");
         }
+        disk.shrink();
         Ok(())
     }
 
@@ -146,7 +165,7 @@ impl Service {
     }
 }
 
-fn require_skill(agent: &Agent, directory: &AgentPath) -> Result<(), Error> {
+pub(super) fn require_skill(agent: &Agent, directory: &AgentPath) -> Result<(), Error> {
     if agent.tree.has_directory(directory)? {
         return Ok(());
     }

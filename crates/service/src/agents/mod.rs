@@ -7,13 +7,21 @@ mod locks;
 mod open;
 mod problem;
 
+mod gc;
+mod quota;
+mod watch;
+
+mod execute;
 mod files;
 mod skills;
 mod upload;
 
+pub use execute::{Executed, Execution};
 pub use files::Edit;
+pub use gc::Freed;
 pub(crate) use locks::Locks;
 pub use open::Address;
 pub use problem::{AgentProblem, ProblemKind};
+pub(crate) use quota::{Disk, Quotas};
 pub use skills::{SkillLayer, SkillUpload};
 pub use upload::Upload;

@@ -6,13 +6,15 @@
 use std::fs::File;
 use std::io::{self, Seek, Write};
 
-use workspace::{ArchiveLimits, SkillName, SkillSummary};
+use workspace::{ArchiveLimits, ArchiveRefusal, Refusal, SkillName, SkillSummary, StagedSkills, Tree, Usage};
 
 use crate::error::Error;
 use crate::principal::Principal;
 use crate::service::Service;
 
+use super::files::detached;
 use super::open::{Address, Agent};
+use super::quota::Disk;
 
 const MIB: u64 = 1024 * 1024;
 
@@ -40,12 +42,6 @@ impl Write for SkillUpload {
 
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
-    }
-}
-
-impl SkillUpload {
-    pub fn user(&self) -> &str {
-        self.agent.user.as_str()
     }
 }
 
@@ -77,16 +73,21 @@ impl Service {
         match layer {
             SkillLayer::Baseline => {
                 by.require_operator("upload to the baseline")?;
-                on_a_thread(move || Ok(baselines.upload(&id, file, limits)?)).await
+                detached(move || Ok(baselines.upload(&id, file, limits)?)).await
             }
             SkillLayer::Overlay => {
-                let tree = agent.tree.clone();
-                let staged = on_a_thread(move || Ok(tree.unpack_skills(file, limits)?)).await?;
+                let (tree, disk) = (agent.tree.clone(), self.disk_of(&agent));
+                let staged = detached(move || unpack(&tree, file, limits, &disk)).await?;
+                let disk = self.disk_of(&agent);
                 let writing = self.inner.agent_locks.write(&agent.user, &agent.agent).await?;
-                on_a_thread(move || {
+                detached(move || {
                     baselines.install(&id, &staged)?;
                     drop(writing);
-                    Ok(staged.names().cloned().collect())
+                    let names = staged.names().cloned().collect();
+                    // The old ones go with it.
+                    drop(staged);
+                    disk.shrink();
+                    Ok(names)
                 })
                 .await
             }
@@ -97,7 +98,9 @@ impl Service {
     /// which any number may try at once.
     pub async fn agent_skills(&self, by: &Principal, address: &Address) -> Result<Vec<SkillSummary>, Error> {
         let (agent, reading) = self.read_agent(by, address).await?;
-        on_a_thread(move || {
+        // Without room for what the agent shares with others, this would not be the list.
+        self.require_sync(&agent).await?;
+        detached(move || {
             let _reading = reading;
             Ok(agent.tree.list_skills()?)
         })
@@ -109,12 +112,13 @@ impl Service {
         let skill: SkillName = name.parse()?;
         let (agent, writing) = self.change_agent(by, address).await?;
         let id = agent.agent.as_str().parse::<workspace::AgentId>()?;
-        let baselines = self.inner.baselines.clone();
-        on_a_thread(move || {
+        let (baselines, disk) = (self.inner.baselines.clone(), self.disk_of(&agent));
+        detached(move || {
             let deleted = baselines.delete(&id, &agent.tree, &skill)?;
             drop(writing);
             // Taking it apart needs no lock: nobody sees it any more.
             drop(deleted);
+            disk.shrink();
             Ok(())
         })
         .await
@@ -122,34 +126,62 @@ impl Service {
 
     fn archive_limits(&self) -> ArchiveLimits {
         let skills = &self.settings_now().skills;
-        ArchiveLimits {
-            bytes: u64::from(skills.unpacked_max_mb.get()) * MIB,
-            entries: skills.entries_max.get().into(),
-        }
+        ArchiveLimits { bytes: u64::from(skills.unpacked_max_mb.get()) * MIB, entries: skills.entries_max.get().into() }
     }
 
     /// Brings what an agent shares with others into a workspace, if there is something that it does not have yet.
     pub(crate) async fn sync_agent(&self, agent: &Agent) -> Result<(), Error> {
         let id = agent.agent.as_str().parse::<workspace::AgentId>()?;
-        if self.inner.baselines.is_synced(&id, agent.tree.workspace())? {
+        if Self::blocking(|| Ok(self.inner.baselines.is_synced(&id, agent.tree.workspace())?)).await? {
             return Ok(());
         }
         let writing = self.inner.agent_locks.write(&agent.user, &agent.agent).await?;
-        let (baselines, tree) = (self.inner.baselines.clone(), agent.tree.clone());
-        on_a_thread(move || {
+        let (baselines, tree, disk) = (self.inner.baselines.clone(), agent.tree.clone(), self.disk_of(agent));
+        detached(move || {
             let _writing = writing;
-            Ok(baselines.sync(&id, &tree)?)
+            let more = baselines.growth(&id, tree.workspace())?;
+            match disk.adding(more, || Ok(baselines.sync(&id, &tree)?)) {
+                // Reading and deleting must go on, or nobody could make room.
+                Err(Error::DiskQuota { message }) => {
+                    tracing::warn!(agent = %id, message, "baselines wait for room in a workspace");
+                    Ok(())
+                }
+                outcome => outcome,
+            }
+        })
+        .await
+    }
+
+    /// Says so where baselines wait for room.
+    async fn require_sync(&self, agent: &Agent) -> Result<(), Error> {
+        let id = agent.agent.as_str().parse::<workspace::AgentId>()?;
+        let (baselines, disk) = (&self.inner.baselines, self.disk_of(agent));
+        Self::blocking(|| {
+            let workspace = agent.tree.workspace();
+            if baselines.is_synced(&id, workspace)? { Ok(()) } else { disk.require(baselines.growth(&id, workspace)?) }
         })
         .await
     }
 }
 
-/// Does what may take long where nobody waits for the thread.
-pub(super) async fn on_a_thread<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(outcome) => outcome,
-        Err(error) => Err(Error::runtime("finish what was begun", &error)),
-    }
+/// Unpacks as much as there is room for. Several uploads may have room while they come and not all of them in the end, so
+/// what is there is looked at before any of it takes its place.
+fn unpack(tree: &Tree, archive: File, limits: ArchiveLimits, disk: &Disk) -> Result<StagedSkills, Error> {
+    let left = disk.left()?;
+    let room = ArchiveLimits { bytes: limits.bytes.min(left.bytes), entries: limits.entries.min(left.files) };
+    let staged = match tree.unpack_skills(archive, room) {
+        Err(workspace::Error::Refused(Refusal::Archive(ArchiveRefusal::Bytes(_)))) if room.bytes < limits.bytes => {
+            let message = disk.refuse(Usage { bytes: room.bytes.saturating_add(1), files: 0 });
+            return Err(Error::DiskQuota { message });
+        }
+        Err(workspace::Error::Refused(Refusal::Archive(ArchiveRefusal::Entries(_))))
+            if room.entries < limits.entries =>
+        {
+            let message = disk.refuse(Usage { bytes: 0, files: room.entries.saturating_add(1) });
+            return Err(Error::DiskQuota { message });
+        }
+        outcome => outcome?,
+    };
+    disk.require_measured()?;
+    Ok(staged)
 }

@@ -4,7 +4,7 @@
 
 use std::io::{self, Write};
 
-use workspace::{AgentPath, StagedFile};
+use workspace::{AgentPath, StagedFile, Usage};
 
 use crate::error::Error;
 use crate::principal::Principal;
@@ -12,33 +12,60 @@ use crate::service::Service;
 
 use super::open::{Address, Agent};
 use super::problem::ProblemKind;
+use super::quota::Disk;
 
 #[derive(Debug)]
 pub struct Upload {
     agent: Agent,
+    disk: Disk,
     staged: StagedFile,
+    written: u64,
+    /// For how much there was room when it began.
+    room: u64,
 }
 
 impl Service {
     pub async fn begin_upload(&self, by: &Principal, address: &Address) -> Result<Upload, Error> {
         let agent = self.open_agent(by, address).await?;
-        let staged = Self::blocking(|| Ok(agent.tree.workspace().stage()?)).await?;
-        Ok(Upload { agent, staged })
+        let disk = self.disk_of(&agent);
+        Self::blocking(|| {
+            disk.require(Usage::of_file(0))?;
+            let room = disk.left()?.bytes;
+            let staged = agent.tree.workspace().stage()?;
+            Ok(Upload { agent, disk: disk.clone(), staged, written: 0, room })
+        })
+        .await
     }
 
     /// Gives the file its name in `files/`, of which only the last part counts. Where it is then.
     pub async fn finish_upload(&self, upload: Upload, file_name: &str) -> Result<String, Error> {
         let path = place(file_name)?;
-        let Upload { agent, staged } = upload;
+        let Upload { agent, disk, staged, written, .. } = upload;
         let _writing = self.inner.agent_locks.write(&agent.user, &agent.agent).await?;
-        Self::blocking(|| Ok(agent.tree.place(staged, &path)?)).await?;
+        Self::blocking(|| {
+            // It is on the disk already, and whoever looks there sees it: so it is added first and then judged.
+            disk.add(Usage::of_file(written));
+            let placed = disk.require(Usage::default()).and_then(|()| Ok(agent.tree.place(staged, &path)?));
+            if placed.is_err() {
+                disk.shrink();
+            }
+            placed
+        })
+        .await?;
         Ok(path.plain())
     }
 }
 
 impl Write for Upload {
+    /// What there is no room for is an error of the kind `QuotaExceeded`, in words for whoever sends it.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.staged.write(bytes)
+        let more = self.written.saturating_add(bytes.len() as u64);
+        if more > self.room {
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, self.disk.refuse(Usage::of_file(more))));
+        }
+        let count = self.staged.write(bytes)?;
+        self.written += count as u64;
+        Ok(count)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -8,7 +8,9 @@
 
 mod crash;
 mod denials;
+mod disk;
 mod endings;
+mod executing;
 mod faults;
 mod files;
 mod following;
@@ -46,9 +48,22 @@ fn main() -> ExitCode {
         ("denials", denials::denials_are_recorded),
         ("malformed", denials::what_is_malformed_leaves_no_trace),
         ("settings", denials::settings_are_the_operators_layer),
+        ("lines on files", executing::a_line_runs_on_the_agents_files),
+        ("programs on files", executing::a_program_runs_in_its_directory),
+        ("denials on files", executing::what_is_not_allowed_is_on_record),
+        ("timeouts on files", executing::time_is_up_in_the_words_of_each_contract),
+        ("output on files", executing::output_is_cut_between_characters),
+        ("files afterwards", executing::skills_are_healed_and_failures_without_a_network_explained),
         ("inputs", files::bad_inputs_write_nothing),
         ("artifacts", files::artifacts_are_listed_and_limited),
         ("secrets", files::no_value_of_the_environment_is_stored),
+        ("disk, filled", disk::a_filler_is_stopped_and_told_so),
+        ("disk, filled with names", disk::a_filler_of_names_is_stopped_too),
+        ("disk, on its way", disk::what_is_on_its_way_counts),
+        ("disk, inputs", disk::inputs_need_room),
+        ("disk, afterwards", disk::a_workspace_is_measured_after_its_execs),
+        ("disk, files of an agent", disk::the_files_of_an_agent_need_room),
+        ("disk, given back", disk::idle_sessions_and_strays_are_given_back),
         ("following", following::any_reconnects_give_the_exact_bytes),
         ("following live", following::a_follower_sees_output_before_the_end),
         ("once", idempotency::one_key_is_one_exec),

@@ -67,6 +67,10 @@ impl Default for IndexedSkill {
 }
 
 impl Index {
+    pub(crate) fn is_there(workspace: &Workspace) -> bool {
+        beneath::locate(workspace.directory(), format!("{DIRECTORY}/{FILE}").as_str()).is_ok()
+    }
+
     /// An empty one where there is none.
     pub(crate) fn load(workspace: &Workspace) -> Result<Self, Error> {
         let read = || -> std::io::Result<Self> {

@@ -27,6 +27,7 @@ mod index;
 mod rule;
 
 mod checkout;
+mod growth;
 mod install;
 mod sync;
 

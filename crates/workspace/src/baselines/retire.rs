@@ -9,8 +9,10 @@ use crate::baselines::store::{Baselines, CURRENT};
 use crate::beneath;
 use crate::erase::erase;
 use crate::error::Error;
+use crate::garbage::Doing;
 use crate::name::AgentId;
 use crate::skills::SkillName;
+use crate::usage::{Usage, measure_name};
 use crate::workspaces::STAGING;
 
 /// A version that another one has replaced.
@@ -26,6 +28,23 @@ impl Baselines {
         let place = format!("{agent}/{skill}");
         let retired = Retired { place, number: version.number, version: Arc::downgrade(version) };
         self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(retired);
+    }
+
+    /// What nobody holds any more: how many versions, and what they take. Removed, if that is asked for.
+    pub fn collect_garbage(&self, doing: Doing) -> (u64, Usage) {
+        let mut found = (0, Usage::default());
+        for retired in self.retired.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            if retired.version.strong_count() == 0
+                && let Ok(directory) = beneath::open_directory(&self.root, retired.place.as_str())
+                && let Ok(usage) = measure_name(&directory, &retired.number.to_string())
+            {
+                found = (found.0 + 1, found.1.plus(usage));
+            }
+        }
+        if doing == Doing::Removing {
+            self.remove_retired();
+        }
+        found
     }
 
     /// Removes what nobody holds any more. What cannot be removed is swept when the server starts again.

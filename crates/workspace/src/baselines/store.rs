@@ -84,15 +84,17 @@ impl Baselines {
     }
 
     pub(crate) fn shared(&self, agent: &AgentId) -> Result<Arc<Shared>, Error> {
-        let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(shared) = agents.get(agent) {
+        if let Some(shared) = self.agents().get(agent) {
             return Ok(Arc::clone(shared));
         }
-        // Read under the mutex, and once: two that read it at the same time would be two that publish.
+        // Read without holding anybody up. Of two that read it at the same time the first counts, for both.
         let snapshot = RwLock::new(Arc::new(self.load(agent)?));
-        let shared = Arc::new(Shared { publishing: Mutex::default(), snapshot });
-        agents.insert(agent.clone(), Arc::clone(&shared));
-        Ok(shared)
+        let read = Arc::new(Shared { publishing: Mutex::default(), snapshot });
+        Ok(Arc::clone(self.agents().entry(agent.clone()).or_insert(read)))
+    }
+
+    fn agents(&self) -> MutexGuard<'_, HashMap<AgentId, Arc<Shared>>> {
+        self.agents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn synced(&self) -> MutexGuard<'_, HashMap<PathBuf, u64>> {

@@ -36,7 +36,12 @@ impl Baselines {
     /// Whether a workspace has nothing to catch up with. Cheap: nothing is read but, once for an agent, its baselines.
     pub fn is_synced(&self, agent: &AgentId, workspace: &Workspace) -> Result<bool, Error> {
         let generation = self.snapshot(agent)?.generation;
-        Ok(generation == 0 || self.synced().get(workspace.path()) == Some(&generation))
+        if generation == 0 {
+            return Ok(true);
+        }
+        let is_remembered = self.synced().get(workspace.path()) == Some(&generation);
+        // A workspace that was removed and made again has nothing, whatever is remembered of the one before it.
+        Ok(is_remembered && Index::is_there(workspace))
     }
 
     /// Brings a workspace in step. Nobody else may change it through the API meanwhile; boxes may.

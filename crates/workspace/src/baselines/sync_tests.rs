@@ -1,5 +1,7 @@
 //! Checkouts of baselines on the real file system: against a model of the rule, beside boxes, and cut off half-way.
 
+#![expect(clippy::disallowed_methods, reason = "the tests do to their directories what a box or an operator might")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Cursor, Seek, Write};
@@ -315,6 +317,18 @@ fn a_start_goes_on_where_the_last_server_was_killed() {
     lab.publish(&[("s/SKILL.md", "2")]);
     lab.sync(&tree);
     assert_eq!(contents(&lab.skills("one")), texts(&[("s/SKILL.md", "2")]));
+}
+
+#[test]
+fn a_workspace_that_is_made_again_gets_everything_again() {
+    let lab = Lab::new();
+    lab.publish(&[("s/SKILL.md", "1")]);
+    lab.sync(&lab.tree("one"));
+    fs::remove_dir_all(lab.directory.path().join("workspaces/one")).unwrap();
+    let tree = lab.tree("one");
+    assert!(!lab.baselines.is_synced(&agent(), tree.workspace()).unwrap());
+    lab.sync(&tree);
+    assert_eq!(contents(&lab.skills("one")), texts(&[("s/SKILL.md", "1")]));
 }
 
 #[test]

@@ -87,7 +87,7 @@ impl Archive {
             let encoding = encoding_of(&file, &entry)?;
             sorting.take(index, &entry, encoding)?;
         }
-        let (skills, directories, files) = sorting.finish()?;
+        let Sorted { skills, directories, files } = sorting.finish()?;
         let declared = files.iter().try_fold(0_u64, |sum, entry| sum.checked_add(entry.size));
         if declared.is_none_or(|declared| declared > limits.bytes) {
             return Err(ArchiveRefusal::Bytes(limits.bytes).into());
@@ -100,6 +100,12 @@ impl Archive {
 #[derive(Default)]
 struct Sorting {
     kinds: BTreeMap<RelativePath, NameKind>,
+    files: Vec<Entry>,
+}
+
+struct Sorted {
+    skills: BTreeSet<SkillName>,
+    directories: BTreeSet<RelativePath>,
     files: Vec<Entry>,
 }
 
@@ -142,7 +148,7 @@ impl Sorting {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<(BTreeSet<SkillName>, BTreeSet<RelativePath>, Vec<Entry>), Error> {
+    fn finish(mut self) -> Result<Sorted, Error> {
         let paths: Vec<RelativePath> = self.kinds.keys().cloned().collect();
         for path in &paths {
             for (end, _) in path.as_str().match_indices('/') {
@@ -160,7 +166,7 @@ impl Sorting {
         let skills = directories.iter().filter(|path| !path.as_str().contains('/'));
         let skills = skills.map(|path| path.as_str().parse()).collect::<Result<BTreeSet<SkillName>, _>>()?;
         self.check_skills(&skills)?;
-        Ok((skills, directories, self.files))
+        Ok(Sorted { skills, directories, files: self.files })
     }
 
     fn check_skills(&self, skills: &BTreeSet<SkillName>) -> Result<(), Refusal> {

@@ -4,12 +4,12 @@
 //! meanwhile: directories are opened beneath the skill's own through no link, and a rename moves whatever has the name then,
 //! from inside the skill to inside the skill.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::{Errno, Result};
 
-use crate::beneath;
+use crate::beneath::{self, PRIVATE_DIRECTORY};
 use crate::error::Error;
 use crate::listing::{NAMES_MAX, Walk};
 use crate::skills::SkillName;
@@ -53,13 +53,25 @@ impl Tree {
 
     /// The directory of a skill; anything else of that name is none.
     pub(crate) fn open_skill(&self, name: &str) -> Result<Option<OwnedFd>> {
-        match beneath::open_directory(self.section(Section::Skills), name) {
+        let skills = self.section(Section::Skills);
+        let opened = match beneath::open_directory(skills, name) {
+            // A box may close its own directories, even to a server that is the same user and has no rights beyond.
+            Err(Errno::ACCESS) => reopen(skills, name),
+            outcome => outcome,
+        };
+        match opened {
             Ok(directory) => Ok(Some(directory)),
-            // A box may close its own directories to a server without rights.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => Ok(None),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::PERM) => Ok(None),
             Err(errno) => Err(errno),
         }
     }
+}
+
+fn reopen(skills: impl AsFd, name: &str) -> Result<OwnedFd> {
+    let located = beneath::look_up(&skills, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(&located)?.st_mode);
+    beneath::set_mode(&located, mode | PRIVATE_DIRECTORY)?;
+    beneath::open_directory(&skills, name)
 }
 
 pub(crate) fn heal(skill: &OwnedFd) -> Result<Healing> {
@@ -98,7 +110,7 @@ pub(crate) fn misplaced(skill: &OwnedFd, most: usize) -> Result<Vec<Vec<u8>>> {
         let mut deeper = Vec::new();
         for path in level {
             let opened = match path.as_slice() {
-                [] => rustix::fs::openat(skill, c".", OFlags::DIRECTORY | OFlags::CLOEXEC, rustix::fs::Mode::empty()),
+                [] => rustix::fs::openat(skill, c".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()),
                 path => beneath::open_directory(skill, path),
             };
             // Swapped or closed since it was listed.

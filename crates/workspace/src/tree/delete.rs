@@ -50,6 +50,7 @@ impl Tree {
                 self.unlock(path);
                 hide()
             }
+            Err(Errno::NOTDIR) if self.meets_link(path) => Err(Errno::LOOP),
             outcome => outcome,
         };
         hidden_or_not.map_err(|errno| explain(path, errno))?;

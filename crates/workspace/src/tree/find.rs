@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::beneath::{self, PRIVATE_DIRECTORY};
 use crate::error::Error;
-use crate::relative_path::PathProblem;
+use crate::relative_path::{PathProblem, RelativePath};
 use crate::workspaces::Owner;
 
 use super::open::Tree;
@@ -106,14 +106,24 @@ impl Tree {
         Ok(false)
     }
 
+    /// Whether a link is in the place of a directory on the way to a path. The kernel says no more than that something
+    /// there is no directory.
+    pub(super) fn meets_link(&self, path: &AgentPath) -> bool {
+        let Some((Some(parent), _)) = path.inner().map(RelativePath::split) else { return false };
+        match beneath::locate(self.section(path.section()), parent) {
+            Ok((_, status)) => kind_of(&status) == FileType::Symlink,
+            Err(errno) => errno == Errno::LOOP,
+        }
+    }
+
     /// Gives the directories on the way to a path, and the section itself, the rights back that their owner took away:
     /// a server without privileges could not pass otherwise, and one with them does not need to ask.
     pub(super) fn unlock(&self, path: &AgentPath) {
         let section = self.section(path.section());
+        restore(section);
         let Ok(mut handle) = beneath::look_up(section, ".", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) else {
             return;
         };
-        restore(&handle);
         for name in path.inner().map_or("", |inner| inner.as_str()).split('/').filter(|name| !name.is_empty()) {
             match beneath::look_up(&handle, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) {
                 Ok(next) => handle = next,
@@ -125,7 +135,7 @@ impl Tree {
 }
 
 /// Lets the owner of a directory list, enter and change it. What cannot be done here fails where it is needed.
-pub(super) fn restore(directory: impl AsFd) {
+pub(crate) fn restore(directory: impl AsFd) {
     if let Ok(status) = rustix::fs::fstat(&directory) {
         let mode = Mode::from_raw_mode(status.st_mode);
         if !mode.contains(PRIVATE_DIRECTORY) {

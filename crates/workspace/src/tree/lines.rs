@@ -22,8 +22,10 @@ const TICK: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LineIndexes {
     // The one used last at the end.
-    kept: Arc<Mutex<Vec<(Identity, Arc<Vec<u64>>)>>>,
+    kept: Arc<Mutex<Vec<Kept>>>,
 }
+
+type Kept = (Identity, Arc<Vec<u64>>);
 
 /// What changes whenever a file does: device, inode, size, the times of its last changes.
 type Identity = (u64, u64, i64, (i64, u64), (i64, u64));

@@ -26,6 +26,7 @@ mod write;
 
 pub use delete::Removed;
 pub use download::{Archive, Download};
+pub(crate) use find::restore;
 pub(crate) use lines::LineIndexes;
 pub use list::Listing;
 pub use open::Tree;

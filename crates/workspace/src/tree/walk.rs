@@ -118,6 +118,7 @@ fn open(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
     match rustix::fs::openat(parent, name, OPENED | OFlags::RDONLY, Mode::empty()) {
         // Only an owner without privileges gets here, and may list what is its own.
         Err(Errno::ACCESS) => {
+            restore(parent);
             restore(beneath::look_up(parent, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?);
             rustix::fs::openat(parent, name, OPENED | OFlags::RDONLY, Mode::empty())
         }

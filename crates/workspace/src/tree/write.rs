@@ -94,6 +94,7 @@ impl Tree {
                     self.unlock(path);
                     left -= 1;
                 }
+                Err(Errno::NOTDIR) if self.meets_link(path) => return Err(explain(path, Errno::LOOP)),
                 Err(Errno::NOTDIR) => return Err(Refusal::BelowFile(path.given().to_owned()).into()),
                 outcome => return outcome.map_err(|errno| explain(path, errno)),
             }

@@ -5,6 +5,7 @@
 
 #![expect(
     clippy::unwrap_used,
+    clippy::panic,
     clippy::disallowed_methods,
     reason = "a failed assumption is a failed test; the tests look at the disk by name and run themselves as others"
 )]
@@ -26,4 +27,5 @@ mod removing;
 mod skills;
 mod spare;
 mod texts;
+mod usage;
 mod zips;

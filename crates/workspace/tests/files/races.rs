@@ -14,7 +14,7 @@ use workspace::Processes;
 use crate::lab::{CANARY, Lab, MIB, path, surrender};
 
 /// Plants `d`, a directory with a file in it, and `l`, a link to where the canary is under the same name.
-fn plant(directory: &Path, outside: &Path) {
+pub fn plant(directory: &Path, outside: &Path) {
     fs::create_dir(directory.join("d")).unwrap();
     fs::write(directory.join("d/canary"), "inside").unwrap();
     symlink(outside, directory.join("l")).unwrap();
@@ -25,7 +25,7 @@ fn swap(directory: &Path) -> rustix::io::Result<()> {
 }
 
 /// Runs `act` while another thread swaps as fast as it can; how often it did.
-fn swapping(directory: &Path, act: impl FnOnce()) -> u64 {
+pub fn swapping(directory: &Path, act: impl FnOnce()) -> u64 {
     let (over, swaps, begun) = (AtomicBool::new(false), AtomicU64::new(0), Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(|| {

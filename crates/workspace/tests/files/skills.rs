@@ -205,10 +205,12 @@ fn skills_are_listed_as_they_describe_themselves() {
     }
     fs::write(skills.join("d-bytes/SKILL.md"), b"name: \xff\xfe\n").unwrap();
     fs::create_dir_all(skills.join("a-good/sub")).unwrap();
+    fs::set_permissions(skills.join("b-bare/SKILL.md"), Permissions::from_mode(0o000)).unwrap();
     fs::create_dir(skills.join("e-empty")).unwrap();
     fs::write(skills.join("f-file"), "x").unwrap();
     symlink(lab.outside(), skills.join("g-link")).unwrap();
     surrender(&skills);
+    fs::set_permissions(skills.join("b-bare"), Permissions::from_mode(0o000)).unwrap();
     let summary = |name: &str, description: &str| (name.to_owned(), description.to_owned());
     let listed = tree.list_skills().unwrap();
     let said: Vec<_> = listed.iter().map(|skill| (skill.name.clone(), skill.description.clone())).collect();

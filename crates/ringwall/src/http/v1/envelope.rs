@@ -11,6 +11,14 @@ pub(crate) struct Envelope<T> {
     data: T,
 }
 
+/// From here on it takes so long to write an answer that others should not wait for this thread.
+const LARGE: usize = 1 << 20;
+
+/// Writes an answer about so many bytes.
+pub(super) fn spacious<T>(size: usize, write: impl FnOnce() -> T) -> T {
+    if size < LARGE { write() } else { tokio::task::block_in_place(write) }
+}
+
 /// An answer that says yes.
 pub(crate) fn success<T: Serialize>(data: T) -> Json<Envelope<T>> {
     Json(Envelope { status: "success", data })

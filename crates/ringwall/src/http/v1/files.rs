@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use service::{Address, AgentPath, Download, Edit, Lines, Principal, Text};
 use utoipa::{IntoParams, ToSchema};
 
-use super::envelope::{Envelope, success};
+use super::envelope::{Envelope, spacious, success};
 use super::upload::{SETTING, receive};
 use crate::http::Door;
 use crate::http::archive_answer::send_archive;
@@ -25,7 +25,7 @@ use crate::http::problem::Problem;
 #[serde(deny_unknown_fields)]
 pub(crate) struct UserWord {
     /// For an owner or operator: whose agent; `default` unless said
-    user: Option<String>,
+    pub(super) user: Option<String>,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -152,8 +152,7 @@ pub(crate) async fn content(
 ) -> Result<Response, Problem> {
     let lines = Lines::page(offset, limit).map_err(service::Error::from)?;
     let text = door.service.read_file(&principal, &Address { user, agent }, &parse(&path)?, lines).await?;
-    // Megabytes take a while to become JSON.
-    Ok(tokio::task::block_in_place(|| success(Content(text)).into_response()))
+    Ok(spacious(text.content().len(), || success(Content(text)).into_response()))
 }
 
 #[utoipa::path(post, path = "/v1/{agent}/write", tag = "files", params(("agent" = String, Path), UserWord),

@@ -5,6 +5,8 @@
 mod envelope;
 mod upload;
 
+pub(super) mod execute;
 pub(super) mod files;
 pub(super) mod sandbox;
 pub(super) mod skill_files;
+pub(super) mod skills;

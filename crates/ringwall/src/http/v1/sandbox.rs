@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use service::{Address, AgentPath, Lines, Principal, Text};
 use utoipa::{IntoParams, ToSchema};
 
-use super::envelope::{Envelope, success};
+use super::envelope::{Envelope, spacious, success};
 use super::files::largest;
 use super::upload::SETTING;
 use crate::http::Door;
@@ -70,9 +70,9 @@ impl Serialize for Part {
 
 /// The answer to a question for some lines, or for all.
 pub(super) fn ranged(text: Text, lines: Option<Lines>) -> Response {
+    let size = text.content().len();
     let content = if lines.is_some() { Part::Lines(text) } else { Part::Whole(text) };
-    // Megabytes take a while to become JSON.
-    tokio::task::block_in_place(|| success(Ranged { content }).into_response())
+    spacious(size, || success(Ranged { content }).into_response())
 }
 
 /// Reads a file by range, wherever it is.

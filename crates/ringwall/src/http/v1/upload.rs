@@ -125,6 +125,9 @@ fn explain(error: &multer::Error, largest: u64) -> Problem {
 
 /// The disk's fault, or its being full: the log learns which.
 fn unwritten(error: io::Error) -> Problem {
+    if error.kind() == io::ErrorKind::QuotaExceeded && error.raw_os_error().is_none() {
+        return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "DISK_QUOTA", error.to_string());
+    }
     tracing::error!(%error, "could not write an upload");
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", "The upload could not be written. Please try again.")
 }

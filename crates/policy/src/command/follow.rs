@@ -1,0 +1,239 @@
+//! Where a command leads that runs others: their words, or a text for a shell.
+//!
+//! Only what stands in the arguments is known. What comes by a pipe, from a file or out of a variable is not followed;
+//! where a name would be such a thing, it stays in the name, and no list has it.
+
+use super::lists::plain_name;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Words(Vec<String>),
+    /// A text for the shell that the command stands in.
+    Text(String),
+    /// A text for a shell of its own.
+    OtherShell(String),
+}
+
+/// The options of a command that stand before the words of another one.
+struct Options {
+    /// Letters that take a value, in the same word or as the next one.
+    letters: &'static str,
+    /// Long names that take the next word as their value.
+    names: &'static [&'static str],
+}
+
+const PLAIN: Options = Options { letters: "", names: &[] };
+const XARGS: Options = Options {
+    letters: "adEILnPs",
+    names: &["arg-file", "delimiter", "max-args", "max-chars", "max-procs", "process-slot-var"],
+};
+
+pub(super) fn follow(name: &str, arguments: &[String]) -> Vec<Next> {
+    let after = |options: &Options| words(arguments.get(operand(arguments, options)..).unwrap_or_default());
+    match plain_name(name) {
+        "bash" | "sh" | "dash" => shell(arguments),
+        "xargs" => xargs(arguments),
+        "find" => find(arguments),
+        "eval" => text(arguments.strip_prefix(&["--".to_owned()]).unwrap_or(arguments).join(" ")),
+        "trap" => trap(arguments),
+        "command" if is_question(arguments) => Vec::new(),
+        "command" | "builtin" | "nohup" | "setsid" => after(&PLAIN),
+        "exec" => after(&Options { letters: "a", names: &[] }),
+        "nice" => after(&Options { letters: "n", names: &["adjustment"] }),
+        "stdbuf" => after(&Options { letters: "ioe", names: &["input", "output", "error"] }),
+        "timeout" => {
+            let first = operand(arguments, &Options { letters: "ks", names: &["kill-after", "signal"] });
+            words(arguments.get(first + 1..).unwrap_or_default())
+        }
+        "env" => env(arguments),
+        _ => Vec::new(),
+    }
+}
+
+fn words(words: &[String]) -> Vec<Next> {
+    if words.is_empty() { Vec::new() } else { vec![Next::Words(words.to_vec())] }
+}
+
+fn text(text: String) -> Vec<Next> {
+    if text.trim().is_empty() { Vec::new() } else { vec![Next::Text(text)] }
+}
+
+/// The first word that is neither an option nor the value of one.
+fn operand(arguments: &[String], options: &Options) -> usize {
+    let mut at = 0;
+    while let Some(argument) = arguments.get(at) {
+        at += 1;
+        if argument == "--" {
+            return at;
+        }
+        if let Some(long) = argument.strip_prefix("--") {
+            // A long name may be cut short.
+            let takes_next = options.names.iter().any(|name| name.starts_with(long));
+            at += usize::from(takes_next);
+        } else if let Some(letters) = argument.strip_prefix('-').filter(|letters| !letters.is_empty()) {
+            let valued = letters.char_indices().find(|(_, letter)| options.letters.contains(*letter));
+            let takes_next = valued.is_some_and(|(index, letter)| index + letter.len_utf8() == letters.len());
+            at += usize::from(takes_next);
+        } else {
+            return at - 1;
+        }
+    }
+    arguments.len()
+}
+
+/// `bash -c TEXT`, with whatever options before the text.
+fn shell(arguments: &[String]) -> Vec<Next> {
+    let mut reads_text = false;
+    let mut at = 0;
+    while let Some(argument) = arguments.get(at) {
+        at += 1;
+        let letters = argument.strip_prefix(['-', '+']).filter(|letters| !letters.is_empty());
+        match letters {
+            None if argument == "-" => break,
+            None => {
+                at -= 1;
+                break;
+            }
+            Some("-") => break,
+            Some("-rcfile" | "-init-file") => at += 1,
+            Some(long) if long.starts_with('-') => {}
+            Some(letters) => {
+                reads_text |= argument.starts_with('-') && letters.contains('c');
+                at += letters.matches(['o', 'O']).count();
+            }
+        }
+    }
+    match arguments.get(at).filter(|text| reads_text && !text.trim().is_empty()) {
+        Some(text) => vec![Next::OtherShell(text.clone())],
+        None => Vec::new(),
+    }
+}
+
+fn xargs(arguments: &[String]) -> Vec<Next> {
+    let at = operand(arguments, &XARGS);
+    let (options, command) = arguments.split_at(at.min(arguments.len()));
+    let mut command = command.to_vec();
+    if let Some(name) = command.first_mut()
+        && replaced(options).is_some_and(|mark| !mark.is_empty() && name.contains(&mark))
+    {
+        // What is put in its place comes by the pipe.
+        "{}".clone_into(name);
+    }
+    words(&command)
+}
+
+/// What `xargs` replaces in the words, where it replaces anything.
+fn replaced(options: &[String]) -> Option<String> {
+    let mut options = options.iter();
+    let mut mark = None;
+    while let Some(option) = options.next() {
+        if option == "-I" {
+            mark = options.next().cloned();
+        } else if option == "-i" || option == "--replace" {
+            mark = Some("{}".to_owned());
+        } else if let Some(given) = ["-I", "-i", "--replace="].iter().find_map(|prefix| option.strip_prefix(prefix)) {
+            mark = Some(given.to_owned());
+        }
+    }
+    mark
+}
+
+fn find(arguments: &[String]) -> Vec<Next> {
+    let runs = |word: &String| matches!(word.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir");
+    let starts = arguments.iter().enumerate().filter(|(_, word)| runs(word)).map(|(index, _)| index + 1);
+    let command = |start: usize| {
+        let rest = arguments.get(start..).unwrap_or_default();
+        let end = rest.iter().position(|word| word == ";" || word == "+").unwrap_or(rest.len());
+        words(&rest[..end])
+    };
+    starts.flat_map(command).collect()
+}
+
+fn trap(arguments: &[String]) -> Vec<Next> {
+    let arguments = arguments.strip_prefix(&["--".to_owned()]).unwrap_or(arguments);
+    match arguments {
+        [action, _, ..] if !matches!(action.as_str(), "-" | "-l" | "-p") => text(action.clone()),
+        _ => Vec::new(),
+    }
+}
+
+/// `command -v NAME` asks where a command is, and runs none.
+fn is_question(arguments: &[String]) -> bool {
+    let is_one = |word: &String| word.starts_with('-') && word.contains(['v', 'V']);
+    arguments.iter().take_while(|word| word.starts_with('-')).any(is_one)
+}
+
+fn env(arguments: &[String]) -> Vec<Next> {
+    if let Some(at) = arguments.iter().position(|word| word.starts_with("-S") || word.starts_with("--split-string")) {
+        let given = arguments[at].trim_start_matches("-S").trim_start_matches("--split-string").trim_start_matches('=');
+        let rest = arguments.get(at + 1..).unwrap_or_default().join(" ");
+        return text(format!("{given} {rest}"));
+    }
+    let at = operand(arguments, &Options { letters: "uC", names: &["unset", "chdir"] });
+    let rest = arguments.get(at..).unwrap_or_default();
+    let assigned = rest.iter().take_while(|word| word.contains('=')).count();
+    words(&rest[assigned..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn led(line: &str) -> Vec<String> {
+        // Words are parted by one blank; `_` stands for one inside a word.
+        let words: Vec<String> = line.split(' ').map(|word| word.replace('_', " ")).collect();
+        let show = |next| match next {
+            Next::Words(words) => words.join(" "),
+            Next::Text(text) => format!("text {text}"),
+            Next::OtherShell(text) => format!("shell {text}"),
+        };
+        follow(&words[0], &words[1..]).into_iter().map(show).collect()
+    }
+
+    #[test]
+    fn commands_lead_where_their_words_say() {
+        let table: [(&str, &[&str]); 38] = [
+            ("ls nc", &[]),
+            ("bash -c nc_x", &["shell nc x"]),
+            ("/bin/sh -ec nc", &["shell nc"]),
+            ("bash -lc nc a b", &["shell nc"]),
+            ("bash -o pipefail -c nc", &["shell nc"]),
+            ("bash -eo pipefail -c nc", &["shell nc"]),
+            ("bash +x --norc -c nc", &["shell nc"]),
+            ("bash --rcfile x -c nc", &["shell nc"]),
+            ("bash -c -e nc", &["shell nc"]),
+            ("bash -- -c nc", &[]),
+            ("bash script -c nc", &[]),
+            ("bash -c", &[]),
+            ("xargs nc a", &["nc a"]),
+            ("xargs", &[]),
+            ("xargs -0 -n 1 -P4 nc", &["nc"]),
+            ("xargs -I {} cp {} x", &["cp {} x"]),
+            ("xargs -I{} -r -t cp {}", &["cp {}"]),
+            ("xargs -I ls ls", &["{}"]),
+            ("xargs -i {}", &["{}"]),
+            ("xargs --max-args 2 --null nc", &["nc"]),
+            ("xargs --max-args=2 nc", &["nc"]),
+            ("xargs --max-a 2 nc", &["nc"]),
+            ("xargs -d , -- nc", &["nc"]),
+            ("xargs sh -c nc", &["sh -c nc"]),
+            ("find . -name x -exec nc {} ; -o -execdir cat {} +", &["nc {}", "cat {}"]),
+            ("find . -ok nc", &["nc"]),
+            ("find . -exec", &[]),
+            ("eval nc x", &["text nc x"]),
+            ("trap nc EXIT", &["text nc"]),
+            ("trap - EXIT", &[]),
+            ("command -v nc", &[]),
+            ("command -p nc", &["nc"]),
+            ("exec -a name nc", &["nc"]),
+            ("exec", &[]),
+            ("env -i -u A B=c nc x", &["nc x"]),
+            ("env -Snc_x y", &["text nc x y"]),
+            ("timeout -k 1 5 nc", &["nc"]),
+            ("nice -n 5 nohup nc", &["nohup nc"]),
+        ];
+        for (line, expected) in table {
+            assert_eq!(led(line), expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Text becomes a tree, or the place where it stops being a command line.
+//!
+//! The parser is bounded by the length of what it is given and by the steps that it may take, not by a clock: the same
+//! line always has the same answer. Trees are only ever walked by a cursor; no depth of a line is a depth of our stack.
+
+use std::ops::ControlFlow;
+
+use tree_sitter::{Node, ParseOptions, ParseState, Parser, Point, Tree};
+
+use crate::error::{Error, quote};
+
+/// What the kernel takes as one argument, which a line for `bash -c` is.
+pub(super) const LONGEST: usize = 128 * 1024 - 1;
+/// How much the parser may do. It reports every hundred steps, and in the worst case each of them looks at the whole text:
+/// so a report costs the text's length. Sixteen kilobytes may take 12,000 steps, hundreds of commands; the longest text,
+/// which is one large word among few, 1500. Without the bound there are lines that need minutes.
+const MOST_WORK: usize = 2_000_000;
+/// How much may be read for one line, with everything in it that is read once more as a line of its own.
+const MOST_BYTES: usize = 1024 * 1024;
+
+/// What is left of the bounds for one line.
+#[derive(Debug)]
+pub(super) struct Budget {
+    work: usize,
+    bytes: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { work: MOST_WORK, bytes: MOST_BYTES }
+    }
+}
+
+pub(super) fn parse(text: &str, budget: &mut Budget) -> Result<Tree, Error> {
+    if text.len() > LONGEST {
+        return Err(Error::CommandTooLong { length: text.len(), longest: LONGEST });
+    }
+    // The lexer takes it for the end of the text.
+    if text.contains('\0') {
+        return Err(Error::CommandNul);
+    }
+    budget.bytes = budget.bytes.checked_sub(text.len()).ok_or(Error::CommandTooComplex)?;
+    let mut parser = Parser::new();
+    parser.set_language(&tree_sitter_bash::LANGUAGE.into()).map_err(|_| Error::CommandTooComplex)?;
+    let mut count = |_: &ParseState| match budget.work.checked_sub(text.len()) {
+        Some(left) => {
+            budget.work = left;
+            ControlFlow::Continue(())
+        }
+        None => ControlFlow::Break(()),
+    };
+    let bytes = text.as_bytes();
+    let mut from = |at: usize, _: Point| bytes.get(at..).unwrap_or_default();
+    let options = ParseOptions::new().progress_callback(&mut count);
+    let tree = parser.parse_with_options(&mut from, None, Some(options)).ok_or(Error::CommandTooComplex)?;
+    match find_fault(&tree) {
+        None => Ok(tree),
+        Some(fault) => Err(malformed(text, fault.start_byte(), fault.start_position())),
+    }
+}
+
+/// The first place that is no shell.
+fn find_fault(tree: &Tree) -> Option<Node<'_>> {
+    if !tree.root_node().has_error() {
+        return None;
+    }
+    let mut cursor = tree.walk();
+    loop {
+        let node = cursor.node();
+        if node.is_error() || node.is_missing() {
+            return Some(node);
+        }
+        if node.has_error() && cursor.goto_first_child() {
+            continue;
+        }
+        while !cursor.goto_next_sibling() {
+            if !cursor.goto_parent() {
+                return Some(tree.root_node());
+            }
+        }
+    }
+}
+
+fn malformed(text: &str, at: usize, position: Point) -> Error {
+    let near = text.get(at..).unwrap_or_default().lines().next().unwrap_or_default();
+    Error::CommandMalformed { line: position.row + 1, column: position.column + 1, near: quote(near) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_is_named_with_its_place() {
+        let fault = |text| parse(text, &mut Budget::default()).map(drop).map_err(|error| error.to_string());
+        assert_eq!(fault("ls | cat"), Ok(()));
+        let said = fault("ls\necho a | | cat").expect_err("two pipes");
+        assert!(said.contains("line 2") && said.contains("| cat"), "{said}");
+        for bad in ["ls )", "echo \"open", "echo 'open", "if ls", "echo $(ls", "&& ls", "ls &&", "a\0b", "for x in"] {
+            assert!(fault(bad).is_err(), "{bad}");
+        }
+        let long = "a".repeat(LONGEST);
+        assert_eq!(fault(&long), Ok(()));
+        assert!(fault(&format!("{long}a")).expect_err("one byte more").contains("131071"));
+    }
+
+    #[test]
+    fn hostile_shapes_end() {
+        let shapes = [
+            "(",
+            "$(",
+            "\"$(",
+            "`",
+            "cat <<A\n",
+            "<<A ",
+            "<<-A\n",
+            "<<<",
+            "{ ",
+            "if ",
+            "ls | ",
+            "ls;",
+            "a && ",
+            "${a:-",
+            "${a#",
+            "$[",
+            "a=(",
+            "for ((",
+            "case a in ",
+            "[[ ",
+            "[[ a =~ (",
+            "<(",
+            "$((",
+            "f() { ",
+        ];
+        for shape in shapes {
+            // Whatever is said of it is said soon: without the bound this test takes minutes.
+            let _ = parse(&shape.repeat(LONGEST / shape.len()), &mut Budget::default());
+        }
+        let deep = format!("{}ls{}", "(".repeat(1000), ")".repeat(1000));
+        assert!(parse(&deep, &mut Budget::default()).is_ok());
+        let mut spent = Budget { work: 10_000, ..Budget::default() };
+        assert_eq!(parse(&deep, &mut spent).map(drop), Err(Error::CommandTooComplex));
+        let mut spent = Budget { bytes: 3, ..Budget::default() };
+        assert_eq!(parse("true", &mut spent).map(drop), Err(Error::CommandTooComplex));
+    }
+}

@@ -1,0 +1,187 @@
+//! Which commands may be named, as data: an operator's settings replace each list as a whole.
+//!
+//! An empty list allows nothing. Builtins that change nothing but the shell itself are no matter of settings: what a
+//! shell does to itself ends with it.
+
+use std::borrow::Borrow;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+use crate::error::{Error, quote};
+
+const ALLOWED: [&str; 20] = [
+    "python", "python3", "bash", "sh", "cmd", "ls", "cat", "echo", "grep", "sed", "mkdir", "touch", "cp", "mv", "rm",
+    "tee", "find", "chmod", "xargs", "curl",
+];
+const FILTERS: [&str; 17] = [
+    "wc", "head", "tail", "sort", "uniq", "cut", "tr", "awk", "diff", "printf", "date", "pwd", "basename", "dirname",
+    "stat", "seq", "sleep",
+];
+const ARGV: [&str; 22] = [
+    "python3", "python", "pip", "pip3", "bash", "sh", "ls", "cat", "grep", "sed", "awk", "echo", "cp", "mv", "rm",
+    "mkdir", "find", "curl", "touch", "tee", "chmod", "xargs",
+];
+/// `eval`, `exec`, `command`, `builtin` and `trap` are here because what they lead to is looked at by itself; `source`
+/// reads a script, as `bash` does.
+const BUILTINS: [&str; 46] = [
+    ".",
+    ":",
+    "[",
+    "bg",
+    "break",
+    "builtin",
+    "caller",
+    "cd",
+    "command",
+    "continue",
+    "declare",
+    "dirs",
+    "disown",
+    "eval",
+    "exec",
+    "exit",
+    "export",
+    "false",
+    "fg",
+    "getopts",
+    "jobs",
+    "let",
+    "local",
+    "mapfile",
+    "popd",
+    "pushd",
+    "read",
+    "readarray",
+    "readonly",
+    "return",
+    "set",
+    "shift",
+    "shopt",
+    "source",
+    "test",
+    "times",
+    "trap",
+    "true",
+    "type",
+    "typeset",
+    "ulimit",
+    "umask",
+    "unset",
+    "unsetenv",
+    "wait",
+    "time",
+];
+/// Where a box looks programs up; nothing in it can write there.
+const PROGRAM_DIRECTORIES: [&str; 3] = ["/usr/local/bin/", "/usr/bin/", "/bin/"];
+const LONGEST: usize = 255;
+
+/// A name in a list: letters, digits and `. _ + - /`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct CommandName(String);
+
+impl FromStr for CommandName {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-/".contains(&byte);
+        let well_formed = (1..=LONGEST).contains(&text.len()) && !text.starts_with('-') && text.bytes().all(is_plain);
+        match well_formed {
+            true => Ok(Self(text.to_owned())),
+            false => Err(Error::CommandNameMalformed { given: quote(text) }),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for CommandName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl Borrow<str> for CommandName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for CommandName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// The lists of one server.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CommandLists {
+    /// May stand in a line; where none may, no line may.
+    pub allowed: BTreeSet<CommandName>,
+    /// May stand in it too: what only reads and prints.
+    pub allowed_filters: BTreeSet<CommandName>,
+    /// May be run without a shell.
+    pub allowed_argv: BTreeSet<CommandName>,
+}
+
+impl Default for CommandLists {
+    fn default() -> Self {
+        let list = |names: &[&str]| names.iter().map(|name| CommandName((*name).to_owned())).collect();
+        Self { allowed: list(&ALLOWED), allowed_filters: list(&FILTERS), allowed_argv: list(&ARGV) }
+    }
+}
+
+impl CommandLists {
+    /// In a line.
+    pub(super) fn may_stand(&self, name: &str) -> bool {
+        let plain = plain_name(name);
+        let is_listed = |list: &BTreeSet<CommandName>| list.contains(plain);
+        is_listed(&self.allowed)
+            || !self.allowed.is_empty() && (is_listed(&self.allowed_filters) || BUILTINS.contains(&name))
+    }
+
+    /// Without a shell.
+    pub(super) fn may_run(&self, name: &str) -> bool {
+        self.allowed_argv.contains(name)
+    }
+}
+
+/// A program of the system by its name alone, however it is spelled. A path to anywhere else stays a path.
+pub(super) fn plain_name(name: &str) -> &str {
+    let stripped = PROGRAM_DIRECTORIES.iter().find_map(|directory| name.strip_prefix(directory));
+    stripped.filter(|name| !name.contains('/')).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_list_allows_nothing() {
+        let none: CommandLists = serde_json::from_str(r#"{"allowed":[],"allowed_argv":[]}"#).expect("two lists");
+        for name in ["ls", "wc", "cd"] {
+            assert!(!none.may_stand(name) && !none.may_run(name), "{name}");
+        }
+        let few: CommandLists = serde_json::from_str(r#"{"allowed":["git"]}"#).expect("a list");
+        assert!(few.may_stand("git") && !few.may_stand("ls"));
+        assert!(few.may_stand("wc") && few.may_run("ls"), "a list that was not named is as it was");
+        assert!(serde_json::from_str::<CommandLists>(r#"{"allow":[]}"#).is_err());
+        for bad in ["", "a b", "$X", "a;b", "-x", "ä", "\n"] {
+            assert!(bad.parse::<CommandName>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_is_known_where_the_system_has_it_and_nowhere_else() {
+        let lists = CommandLists::default();
+        for good in ["ls", "/bin/ls", "/usr/bin/python3", "/usr/local/bin/python3", "wc", "cd", "[", "export", "true"] {
+            assert!(lists.may_stand(good), "{good}");
+        }
+        for bad in ["./ls", "files/ls", "/tmp/ls", "/bin/../tmp/ls", "/workspace/files/python3", "/bin/cd", "nc", ""] {
+            assert!(!lists.may_stand(bad), "{bad}");
+        }
+        assert!(lists.may_run("pip") && lists.may_run("xargs") && !lists.may_run("wc") && !lists.may_run("/bin/ls"));
+    }
+}

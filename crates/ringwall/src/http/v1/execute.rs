@@ -1,0 +1,98 @@
+//! What is run on an agent's files: a line for a shell, or a program with its arguments in a skill or in the sandbox.
+//!
+//! The answer comes when it has ended. A client that goes away meanwhile loses the answer and nothing else: the exec goes on
+//! to its ending, and is on record.
+
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use service::{Address, Executed, Execution, Principal};
+use utoipa::{IntoParams, ToSchema};
+
+use super::envelope::{Envelope, success};
+use super::files::UserWord;
+use crate::http::Door;
+use crate::http::body::{Named, Words, read_json, read_optional_json, shape};
+use crate::http::problem::Problem;
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewLine {
+    /// A line of bash, which runs in the workspace
+    command: String,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CommandWords {
+    /// The program, by its name
+    command: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Executed)]
+pub(crate) struct Told {
+    stdout: String,
+    stderror: String,
+    exit_code: i32,
+}
+
+async fn answer(door: &Door, principal: &Principal, address: &Address, what: Execution) -> Result<Response, Problem> {
+    let Executed { stdout, stderr, exit_code } = door.service.execute(principal, address, what).await?;
+    // Megabytes take a while to become JSON.
+    Ok(tokio::task::block_in_place(|| success(Told { stdout, stderror: stderr, exit_code }).into_response()))
+}
+
+/// A list of texts, or nothing.
+fn arguments(body: Option<Value>) -> Result<Vec<String>, Problem> {
+    let wrong = || Problem::invalid("the body is malformed: it must be a JSON array of texts, the arguments");
+    body.map_or(Ok(Vec::new()), |body| serde_json::from_value(body).map_err(|_| wrong()))
+}
+
+#[utoipa::path(post, path = "/v1/{agent}/execute", tag = "files", params(("agent" = String, Path), UserWord),
+    request_body = NewLine,
+    responses((status = 200, description = "it ended", body = Envelope<Told>), (status = 403, description = "a command of it is not allowed"), (status = 408, description = "it took too long")))]
+pub(crate) async fn line(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(agent): Named<String>,
+    Words(UserWord { user }): Words<UserWord>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let body: NewLine = shape(read_json(body, door.largest_body).await?)?;
+    answer(&door, &principal, &Address { user, agent }, Execution::Line(body.command)).await
+}
+
+#[utoipa::path(post, path = "/v1/skills/{user}/{agent}/{skill}/execute", tag = "agent skills",
+    params(("user" = String, Path), ("agent" = String, Path), ("skill" = String, Path), CommandWords),
+    request_body = Option<Vec<String>>,
+    responses((status = 200, description = "it ended", body = Envelope<Told>), (status = 403, description = "it is not allowed"), (status = 408, description = "it took too long")))]
+pub(crate) async fn skill(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named((user, agent, skill)): Named<(String, String, String)>,
+    Words(CommandWords { command }): Words<CommandWords>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let arguments = arguments(read_optional_json(body, door.largest_body).await?)?;
+    let address = Address { user: Some(user), agent };
+    answer(&door, &principal, &address, Execution::Skill { skill, command, arguments }).await
+}
+
+#[utoipa::path(post, path = "/v1/sandbox/{user}/{agent}/execute", tag = "sandbox",
+    params(("user" = String, Path), ("agent" = String, Path), CommandWords),
+    request_body = Option<Vec<String>>,
+    responses((status = 200, description = "it ended", body = Envelope<Told>), (status = 403, description = "it is not allowed"), (status = 408, description = "it took too long")))]
+pub(crate) async fn sandbox(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named((user, agent)): Named<(String, String)>,
+    Words(CommandWords { command }): Words<CommandWords>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let arguments = arguments(read_optional_json(body, door.largest_body).await?)?;
+    let address = Address { user: Some(user), agent };
+    answer(&door, &principal, &address, Execution::Sandbox { command, arguments }).await
+}

@@ -1,0 +1,175 @@
+//! `/v1/skills`: the skills of an agent, named by the agent alone (the caller's own) or by user and agent.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::HeaderMap;
+use serde::Deserialize;
+use service::{Address, Principal, SkillLayer, SkillName, SkillSummary, SkillUpload};
+use utoipa::{IntoParams, ToSchema};
+
+use super::envelope::{Envelope, success};
+use super::files::UserWord;
+use super::upload::receive;
+use crate::http::Door;
+use crate::http::body::{Named, Words};
+use crate::http::problem::Problem;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SkillWords {
+    /// the skill's directory
+    name: String,
+    /// For an owner or operator: whose agent; `default` unless said
+    user: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ScopeWords {
+    /// `overlay`, the user's own, or `baseline`, shared by all users of the agent; a form field says the same
+    scope: Option<String>,
+}
+
+/// What an upload is sent as.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "it describes a form that is read piece by piece")]
+pub(crate) struct SkillForm {
+    /// a zip of one directory for each skill, with its SKILL.md
+    #[schema(format = Binary)]
+    file: String,
+    /// `overlay` or `baseline`, where the route knows layers
+    scope: Option<String>,
+}
+
+#[utoipa::path(post, path = "/v1/skills/{agent}/upload", tag = "agent skills", operation_id = "upload_own",
+    params(("agent" = String, Path), UserWord), request_body(content = SkillForm, content_type = "multipart/form-data"),
+    responses((status = 200, description = "a line for each skill that was taken", body = Envelope<String>)))]
+pub(crate) async fn upload_own(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(agent): Named<String>,
+    Words(UserWord { user }): Words<UserWord>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Envelope<String>>, Problem> {
+    let address = Address { user, agent };
+    let (upload, _) = take_in(&door, &principal, &address, &headers, body).await?;
+    let skills = door.service.finish_skill_upload(&principal, upload, SkillLayer::Overlay).await?;
+    let lines =
+        skills.iter().map(|skill| format!("\n- Skill [{skill}] uploaded to [skills/{skill}], Status: [Success]"));
+    Ok(success(format!("Upload successful. Details:{}", lines.collect::<String>())))
+}
+
+#[utoipa::path(post, path = "/v1/skills/{user}/{agent}/upload", tag = "agent skills",
+    params(("user" = String, Path), ("agent" = String, Path), ScopeWords),
+    request_body(content = SkillForm, content_type = "multipart/form-data"),
+    responses((status = 200, description = "the skills that were taken, and where they are", body = Envelope<String>)))]
+pub(crate) async fn upload(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named((user, agent)): Named<(String, String)>,
+    Words(ScopeWords { scope }): Words<ScopeWords>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Envelope<String>>, Problem> {
+    // Said wrongly in the query, it is wrong whatever else is sent.
+    layer(scope.as_deref(), None)?;
+    let address = Address { user: Some(user.clone()), agent: agent.clone() };
+    let (upload, said) = take_in(&door, &principal, &address, &headers, body).await?;
+    let layer = layer(scope.as_deref(), said.as_deref())?;
+    let skills = door.service.finish_skill_upload(&principal, upload, layer).await?;
+    let place = match layer {
+        SkillLayer::Overlay => format!("skill/overlay/{user}/{agent}"),
+        SkillLayer::Baseline => format!("skill/baseline/{agent}"),
+    };
+    let named = |skill: &SkillName| format!("skill '{skill}' to '{place}/{skill}'");
+    Ok(success(format!("Upload successful: {}", skills.iter().map(named).collect::<Vec<_>>().join(", "))))
+}
+
+#[utoipa::path(get, path = "/v1/skills/{agent}/list", tag = "agent skills", operation_id = "list_own",
+    params(("agent" = String, Path), UserWord),
+    responses((status = 200, description = "the skills, shared ones too", body = Envelope<Vec<SkillSummary>>)))]
+pub(crate) async fn list_own(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(agent): Named<String>,
+    Words(UserWord { user }): Words<UserWord>,
+) -> Result<Json<Envelope<Vec<SkillSummary>>>, Problem> {
+    Ok(success(door.service.agent_skills(&principal, &Address { user, agent }).await?))
+}
+
+#[utoipa::path(get, path = "/v1/skills/{user}/{agent}/list", tag = "agent skills",
+    params(("user" = String, Path), ("agent" = String, Path)),
+    responses((status = 200, description = "the skills, shared ones too", body = Envelope<Vec<SkillSummary>>)))]
+pub(crate) async fn list(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named((user, agent)): Named<(String, String)>,
+) -> Result<Json<Envelope<Vec<SkillSummary>>>, Problem> {
+    Ok(success(door.service.agent_skills(&principal, &Address { user: Some(user), agent }).await?))
+}
+
+#[utoipa::path(delete, path = "/v1/skills/{agent}/delete", tag = "agent skills",
+    params(("agent" = String, Path), SkillWords),
+    responses((status = 200, description = "it is gone for this user", body = Envelope<String>)))]
+pub(crate) async fn delete(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(agent): Named<String>,
+    Words(SkillWords { name, user }): Words<SkillWords>,
+) -> Result<Json<Envelope<String>>, Problem> {
+    door.service.delete_skill(&principal, &Address { user, agent }, &name).await?;
+    Ok(success(format!("Successfully deleted skill: {name}")))
+}
+
+/// Receives the file of a form, and what the form says of its scope.
+async fn take_in(
+    door: &Door,
+    principal: &Principal,
+    address: &Address,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(SkillUpload, Option<String>), Problem> {
+    let mut upload = door.service.begin_skill_upload(principal, address).await?;
+    let received = receive(headers, body, door.service.upload_max_bytes(), &mut upload).await?;
+    Ok((upload, received.scope))
+}
+
+/// The layer that a query and a form agree on.
+fn layer(query: Option<&str>, form: Option<&str>) -> Result<SkillLayer, Problem> {
+    let said = match (query, form) {
+        (Some(query), Some(form)) if query != form => {
+            return Err(Problem::invalid("scope: the query and the form say different things"));
+        }
+        (query, form) => query.or(form),
+    };
+    match said {
+        None | Some("overlay") => Ok(SkillLayer::Overlay),
+        Some("baseline") => Ok(SkillLayer::Baseline),
+        Some(_) => Err(Problem::invalid("scope: it is `overlay` or `baseline`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_is_one_of_two_words() {
+        let found = |query, form| layer(query, form).ok();
+        assert_eq!(found(None, None), Some(SkillLayer::Overlay));
+        assert_eq!(found(Some("overlay"), None), Some(SkillLayer::Overlay));
+        assert_eq!(found(None, Some("baseline")), Some(SkillLayer::Baseline));
+        assert_eq!(found(Some("baseline"), Some("baseline")), Some(SkillLayer::Baseline));
+        for (query, form) in [
+            (Some("Baseline"), None),
+            (None, Some("")),
+            (Some(""), None),
+            (Some("overlay"), Some("baseline")),
+            (Some("x"), Some("x")),
+        ] {
+            assert_eq!(found(query, form), None, "{query:?} {form:?}");
+        }
+    }
+}

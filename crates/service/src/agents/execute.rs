@@ -1,0 +1,224 @@
+//! Running something on an agent's files: a line for a shell, or a program in a skill or in the sandbox.
+//!
+//! The words are checked and become an order like any other; from there on it is an exec as all are, on record, in line,
+//! and to be asked about. Whoever asked waits for its ending and is told in the contract's words. No lock is held
+//! meanwhile.
+
+use std::path::PathBuf;
+
+use policy::{ArgvCommand, CommandLine, CommandLists, Denial, Secret, profile};
+use record::{ExecId, Status};
+use workspace::{AgentPath, ProjectId, Stream};
+
+use crate::artifacts::OutputPart;
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::order::{Ground, Needs, Order, layers};
+use crate::principal::Principal;
+use crate::service::Service;
+use crate::settings::Settings;
+use crate::view::ExecView;
+
+use super::files::require_skill;
+use super::open::{Address, Agent};
+use super::problem::ProblemKind;
+
+/// Keeps what execs on an agent's files print.
+const PROJECT: &str = "workspace";
+const WORKSPACE: &str = "/workspace";
+/// Of each stream, in an answer.
+const SHOWN: u64 = 10 * 1024 * 1024;
+/// A function of the shell's that stands in where a system has no `python` of its own.
+const PYTHON: (&str, &str) = (
+    "BASH_FUNC_python%%",
+    "() { if type -P python >/dev/null; then command python \"$@\"; else command python3 \"$@\"; fi; }",
+);
+
+/// What is to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Execution {
+    /// By a shell, in the workspace.
+    Line(String),
+    /// In a skill.
+    Skill { skill: String, command: String, arguments: Vec<String> },
+    /// In `files`.
+    Sandbox { command: String, arguments: Vec<String> },
+}
+
+/// What it printed, as text, and how it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Executed {
+    pub stdout: String,
+    pub stderr: String,
+    pub exit_code: i32,
+}
+
+impl Service {
+    /// Runs it and waits for its ending. It goes on when whoever asked is gone.
+    pub async fn execute(&self, by: &Principal, address: &Address, what: Execution) -> Result<Executed, Error> {
+        let agent = self.open_agent(by, address).await?;
+        let is_line = matches!(what, Execution::Line(_));
+        let settings = self.settings_now();
+        let order = Self::blocking(|| order(by, &agent, what, &settings)).await?;
+        let submitted = self.admit(order).await.map_err(|error| match error {
+            Error::QueueFull => {
+                Error::agent(ProblemKind::Busy, "Server busy: Too many executions are waiting. Please try again.")
+            }
+            other => other,
+        })?;
+        let view = self.finished(by, &submitted.exec_id).await?;
+        match view.summary.status {
+            Status::Timeout => return Err(timed_out(&view, is_line)),
+            Status::Cancelled if is_stopped(&view) => return Err(Error::Stopping),
+            Status::Cancelled => return Err(Error::agent(ProblemKind::Mismatch, "Execution was cancelled.")),
+            _ => {}
+        }
+        if let Some(failure) = view.failure() {
+            return Err(failure);
+        }
+        self.tell(by, &submitted.exec_id, &view).await
+    }
+
+    async fn tell(&self, by: &Principal, exec_id: &ExecId, view: &ExecView) -> Result<Executed, Error> {
+        let Some(exit_code) = view.summary.exit_code else {
+            return Err(Error::Runtime { message: format!("the exec {exec_id} has no ending that can be told") });
+        };
+        let stdout = self.output(by, exec_id, Stream::Stdout, 0, SHOWN).await?;
+        let stderr = self.output(by, exec_id, Stream::Stderr, 0, SHOWN).await?;
+        let (stdout, mut stderr) = (text(stdout), text(stderr));
+        // Where the program could not be started nobody but us can say so.
+        if let Some(reason) = &view.error_reason
+            && ["COMMAND_NOT_FOUND", "COMMAND_NOT_EXECUTABLE"].contains(&reason.code.as_str())
+        {
+            stderr = format!("{}\n", reason.message);
+        }
+        Ok(Executed { stdout, stderr, exit_code })
+    }
+}
+
+/// Reads and checks what is to run. What is not allowed stays in the order, to go on record.
+fn order(by: &Principal, agent: &Agent, what: Execution, settings: &Settings) -> Result<Order, Error> {
+    let lists = &settings.commands;
+    match what {
+        Execution::Line(line) => {
+            let read = CommandLine::read(&line)?;
+            let checked = read.check(lists);
+            let words = vec!["bash".to_owned(), "-c".to_owned(), line];
+            let needs = needs(read.wants_network());
+            let mut order = plain(by, agent, words, checked, needs, WORKSPACE.into(), settings)?;
+            if read.names("python") {
+                order.env.insert(PYTHON.0.to_owned(), Secret::new(PYTHON.1));
+            }
+            Ok(order)
+        }
+        Execution::Skill { skill, command, arguments } => {
+            let directory = AgentPath::skill(&skill)?;
+            require_skill(agent, &directory)?;
+            let mut order = run(by, agent, &command, arguments, &format!("skills/{skill}"), lists, settings)?;
+            order.skill_id = Some(skill);
+            Ok(order)
+        }
+        Execution::Sandbox { command, arguments } => run(by, agent, &command, arguments, "files", lists, settings),
+    }
+}
+
+/// A program that runs in a directory of the workspace, without a shell.
+fn run(
+    by: &Principal,
+    agent: &Agent,
+    command: &str,
+    arguments: Vec<String>,
+    directory: &str,
+    lists: &CommandLists,
+    settings: &Settings,
+) -> Result<Order, Error> {
+    let words = std::iter::once(command.to_owned()).chain(arguments.iter().cloned()).collect();
+    let read = ArgvCommand::read(command, arguments)?;
+    let cwd = PathBuf::from(WORKSPACE).join(directory);
+    plain(by, agent, words, read.check(directory, lists), needs(read.wants_network()), cwd, settings)
+}
+
+fn plain(
+    by: &Principal,
+    agent: &Agent,
+    words: Vec<String>,
+    checked: Result<(), Denial>,
+    needs: Needs,
+    cwd: PathBuf,
+    settings: &Settings,
+) -> Result<Order, Error> {
+    Ok(Order {
+        caller: by.caller().to_owned(),
+        idempotency: None,
+        user_id: agent.user.clone(),
+        agent_id: agent.agent.clone(),
+        project_id: PROJECT.parse::<ProjectId>()?,
+        task_id: None,
+        conversation_id: None,
+        skill_id: None,
+        backend: Backend::Native,
+        image: None,
+        argv: checked.map(|()| words.iter().map(Into::into).collect()),
+        words,
+        cwd,
+        env: Default::default(),
+        layers: layers(profile::FILES, settings.operator.clone(), Vec::new()),
+        ground: Ground::Agent { needs },
+    })
+}
+
+fn needs(network: bool) -> Needs {
+    if network { Needs::Network } else { Needs::Nothing }
+}
+
+fn is_stopped(view: &ExecView) -> bool {
+    view.error_reason.as_ref().is_some_and(|reason| reason.code == "SERVER_STOPPED")
+}
+
+/// In the words of the contract that the route belongs to.
+fn timed_out(view: &ExecView, is_line: bool) -> Error {
+    let seconds = view.policy_snapshot["limits"]["timeout_ms"].as_u64().unwrap_or(profile::FILES.timeout_ms) / 1000;
+    let message = match (is_line, seconds % 60) {
+        (true, _) => format!("Execution Timeout: Process killed after {seconds} seconds."),
+        (false, 0) => format!("Execution timed out after {} minutes.", seconds / 60),
+        (false, _) => format!("Execution timed out after {seconds} seconds."),
+    };
+    Error::agent(ProblemKind::Timeout, message)
+}
+
+/// What is no UTF-8 is shown as such; a character that the limit cut through is not shown at all.
+fn text(part: OutputPart) -> String {
+    let is_cut = part.truncated || part.total > part.bytes.len() as u64;
+    let mut bytes = part.bytes;
+    if is_cut && let Some(last) = bytes.utf8_chunks().last() {
+        let rest = last.invalid();
+        let is_begun = std::str::from_utf8(rest).is_err_and(|error| error.error_len().is_none());
+        let cut = if is_begun { rest.len() } else { 0 };
+        bytes.truncate(bytes.len() - cut);
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_is_cut_between_characters() {
+        let part = |bytes: &[u8], total: u64, truncated| {
+            text(OutputPart { bytes: bytes.to_vec(), total, truncated, ended: true })
+        };
+        let (crab, whole) = ("🦀".as_bytes(), "aé🦀".len() as u64);
+        for cut in 0..crab.len() {
+            let bytes = [b"a\xc3\xa9", &crab[..cut]].concat();
+            assert_eq!(part(&bytes, whole, false), "aé", "{cut} bytes");
+            assert_eq!(part(&bytes, bytes.len() as u64, true), "aé", "{cut} bytes");
+        }
+        assert_eq!(part(b"a\xf0\x9f", 3, false), "a\u{fffd}", "nothing was cut off");
+        assert_eq!(part(b"\xff\xfea", 3, true), "\u{fffd}\u{fffd}a");
+        assert_eq!(part(b"", 0, true), "");
+    }
+}

@@ -1,0 +1,73 @@
+//! Looking at what a workspace takes while a box runs in it, and once more afterwards.
+//!
+//! No exec waits for this. The first look comes after a moment, so that a short exec is never looked at while it runs; the
+//! longer looking takes, the rarer it is. In between the file system is asked what it has left, which costs nothing, and
+//! if it lost more than the workspace had left, the next look is early.
+
+use std::time::Duration;
+
+use crate::error::{Error, causes};
+
+use super::quota::{Disk, Figure, SHORTEST_REST, words};
+
+/// Of the time that a look takes: others who fill the disk shall not make us look all the time.
+const EARLIEST: u32 = 2;
+
+impl Disk {
+    /// Comes back when the workspace takes more than it may, with words that say so.
+    pub(crate) async fn watch(&self) -> String {
+        let mut rest = SHORTEST_REST;
+        loop {
+            tokio::time::sleep(rest).await;
+            match self.look().await {
+                Ok(figure) if !figure.usage.fits(self.most) => {
+                    return words(figure.usage, workspace::Usage::default(), self.most);
+                }
+                Ok(figure) => rest = self.wait(&figure).await,
+                Err(error) => {
+                    tracing::warn!(error = %causes(&error), "could not see what a workspace takes");
+                    rest = SHORTEST_REST;
+                }
+            }
+        }
+    }
+
+    /// Has the workspace measured again soon, because an exec has been there. Several within a moment are one.
+    pub(crate) fn measure_later(&self) {
+        let Some(rest) = self.plan() else { return };
+        let disk = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(rest).await;
+            // Who comes from here on is not seen by this look any more.
+            disk.unplan();
+            if let Err(error) = disk.look_now().await {
+                tracing::warn!(error = %causes(&error), "could not see what a workspace takes");
+            }
+        });
+    }
+
+    /// Waits until the next look is due. It is then due at once.
+    async fn wait(&self, figure: &Figure) -> Duration {
+        loop {
+            tokio::time::sleep(SHORTEST_REST).await;
+            let passed = figure.begun.elapsed();
+            let is_early = passed >= figure.took * (1 + EARLIEST) && self.is_doubtful(figure);
+            if passed >= figure.rest() || is_early {
+                return Duration::ZERO;
+            }
+        }
+    }
+
+    /// Somebody else's look will do, if it is fresh: several boxes may run in one workspace.
+    async fn look(&self) -> Result<Figure, Error> {
+        match self.known().filter(|figure| figure.begun.elapsed() < SHORTEST_REST) {
+            Some(figure) => Ok(figure),
+            None => self.look_now().await,
+        }
+    }
+
+    async fn look_now(&self) -> Result<Figure, Error> {
+        let disk = self.clone();
+        super::files::detached(move || disk.measure()).await
+    }
+}

@@ -1,0 +1,213 @@
+//! A workspace's share of the disk: whoever takes more is stopped and told so, and gets on when there is room again.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde_json::json;
+use service::{Address, AgentPath, Doing, Edit, ExecRequest, ExecView, Freed, Status, Stream};
+
+use crate::lab::{Lab, in_lab, reason, shell, shell_of};
+
+const MIB: usize = 1024 * 1024;
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+/// Ends only when somebody ends it.
+const FILLER: &str = "while :; do head -c 1000000 /dev/zero >> filler; done";
+
+fn assert_stopped(view: &ExecView, setting: &str) {
+    assert_eq!((view.summary.status, view.summary.exit_code), (Status::Failed, Some(137)), "{view:?}");
+    assert_eq!(reason(view), "DISK_QUOTA");
+    let message = &view.error_reason.as_ref().unwrap().message;
+    assert!(message.starts_with("the box was ended") && message.contains(setting), "{message}");
+    assert!(view.failure().is_none(), "it did run");
+}
+
+fn assert_not_started(view: &ExecView) {
+    assert_eq!((view.summary.status, view.summary.exit_code), (Status::Failed, None), "{view:?}");
+    let failure = view.failure().unwrap();
+    assert_eq!(failure.code(), "DISK_QUOTA");
+    assert!(failure.to_string().starts_with("The workspace is full"), "{failure}");
+    assert_eq!(view.summary.duration_ms, None);
+}
+
+async fn limit(lab: &Lab, quota_mb: u32, quota_files: u32) {
+    lab.set(json!({"workspace": {"quota_mb": quota_mb, "quota_files": quota_files}})).await;
+}
+
+pub fn a_filler_is_stopped_and_told_so() {
+    in_lab(async |lab| {
+        limit(lab, 8, 1000).await;
+        let view = lab.run_shell(&format!("echo begun; {FILLER}")).await;
+        assert_stopped(&view, "workspace.quota_mb");
+        assert_eq!(lab.text(&view, Stream::Stdout).await, "begun\n");
+        assert_not_started(&lab.run_shell("echo ran > ran").await);
+        assert!(!lab.project("default", "work").join("ran").exists());
+        // Nobody else is meant by it.
+        assert_eq!(lab.run(shell_of("other", "echo hi > hi")).await.summary.status, Status::Succeeded);
+        // More room, and it goes on.
+        limit(lab, 100_000, 1000).await;
+        assert_eq!(lab.run_shell("rm filler").await.summary.status, Status::Succeeded);
+        limit(lab, 8, 1000).await;
+        assert_eq!(lab.run_shell("true").await.summary.status, Status::Succeeded);
+    });
+}
+
+pub fn a_filler_of_names_is_stopped_too() {
+    in_lab(async |lab| {
+        limit(lab, 1000, 300).await;
+        let view = lab.run_shell("i=0; while :; do : > f$i; mkdir d$i; i=$((i+1)); done").await;
+        assert_stopped(&view, "workspace.quota_files");
+        assert_not_started(&lab.run_shell("true").await);
+    });
+}
+
+pub fn what_is_on_its_way_counts() {
+    in_lab(async |lab| {
+        limit(lab, 8, 1000).await;
+        let view = lab.run_shell(&format!("cd /workspace/artifacts; {FILLER}")).await;
+        assert_stopped(&view, "workspace.quota_mb");
+        // It was never the workspace's, and goes with its box.
+        assert_eq!(lab.run_shell("true").await.summary.status, Status::Succeeded);
+    });
+}
+
+pub fn inputs_need_room() {
+    in_lab(async |lab| {
+        limit(lab, 8, 1000).await;
+        let inputs = |size| vec![("data".to_owned(), vec![b'x'; size]), ("more".to_owned(), vec![b'x'; 10])];
+        let view = lab.run(ExecRequest { inputs: inputs(9 * MIB), ..shell("true") }).await;
+        assert_not_started(&view);
+        assert_eq!(std::fs::read_dir(lab.project("default", "inputs")).unwrap().count(), 0);
+        let view = lab.run(ExecRequest { inputs: inputs(5 * MIB), ..shell("true") }).await;
+        assert_eq!(view.summary.status, Status::Succeeded);
+        // There is room for the new before the old goes.
+        assert_not_started(&lab.run(ExecRequest { inputs: inputs(5 * MIB), ..shell("true") }).await);
+    });
+}
+
+/// An exec that is too short to be looked at is looked at afterwards.
+pub fn a_workspace_is_measured_after_its_execs() {
+    in_lab(async |lab| {
+        limit(lab, 8, 1000).await;
+        assert_eq!(lab.run_shell("true").await.summary.status, Status::Succeeded);
+        // Nobody tells the service of this one.
+        std::fs::write(lab.project("default", "work").join("large"), vec![1; 20 * MIB]).unwrap();
+        let refused = async {
+            loop {
+                let view = lab.run_shell("true").await;
+                if view.summary.status != Status::Succeeded {
+                    return view;
+                }
+            }
+        };
+        assert_not_started(&tokio::time::timeout(Duration::from_secs(60), refused).await.unwrap());
+    });
+}
+
+fn address() -> Address {
+    Address { user: None, agent: "a".to_owned() }
+}
+
+fn path(text: &str) -> AgentPath {
+    AgentPath::parse(text).unwrap()
+}
+
+pub fn the_files_of_an_agent_need_room() {
+    in_lab(async |lab| {
+        limit(lab, 4, 1000).await;
+        let (service, owner, here) = (&lab.service, &lab.owner, &address());
+        let (text, large) = ("x".repeat(3 * MIB), "x".repeat(2 * MIB));
+        let write = async |name: &str, text: &str| service.write_file(owner, here, &path(name), text).await;
+        write("files/a", &text).await.unwrap();
+        let refused = write("files/b", &large).await.unwrap_err();
+        assert_eq!(refused.code(), "DISK_QUOTA");
+        assert!(refused.to_string().contains("it takes 3.0 MiB of the 4.0 MiB"), "{refused}");
+        let replaced = service.replace_lines(owner, here, &path("files/c"), None, &large).await;
+        assert_eq!(replaced.unwrap_err().code(), "DISK_QUOTA");
+        let grow = Edit { old: "x".to_owned(), new: "yy".to_owned(), expected: 3 * MIB as u64 };
+        let grown = service.edit_file(owner, here, &path("files/a"), &grow).await;
+        assert_eq!(grown.unwrap_err().code(), "DISK_QUOTA");
+
+        let mut upload = service.begin_upload(owner, here).await.unwrap();
+        let sent = upload.write_all(large.as_bytes()).unwrap_err();
+        assert_eq!(sent.kind(), std::io::ErrorKind::QuotaExceeded);
+        assert!(sent.to_string().starts_with("The workspace is full"), "{sent}");
+        drop(upload);
+        // Two that had room when they began, but not both.
+        let mut uploads = Vec::new();
+        for _ in 0..2 {
+            let mut upload = service.begin_upload(owner, here).await.unwrap();
+            upload.write_all(&vec![1; 700 * 1024]).unwrap();
+            uploads.push(upload);
+        }
+        let mut refusals = Vec::new();
+        for upload in uploads {
+            refusals.extend(service.finish_upload(upload, "uploaded").await.err().map(|error| error.code()));
+        }
+        assert_eq!(refusals, ["DISK_QUOTA"], "whichever of them");
+        let listed = service.list_files(owner, here, path("files")).await.unwrap().relative();
+        assert_eq!(listed, ["a", "uploaded"]);
+        service.delete_path(owner, here, &path("files/a")).await.unwrap();
+        write("files/b", &large).await.unwrap();
+        // What makes less of it is not refused where there is no room at all.
+        lab.set(json!({"workspace": {"quota_mb": 1}})).await;
+        let shrink = Edit { old: "x".repeat(2 * MIB), new: "y".to_owned(), expected: 1 };
+        assert_eq!(write("files/d", "d").await.unwrap_err().code(), "DISK_QUOTA");
+        service.edit_file(owner, here, &path("files/b"), &shrink).await.unwrap();
+        write("files/d", "d").await.unwrap();
+    });
+}
+
+/// A directory that was last changed so long ago.
+fn age(path: &Path, hours: u32) {
+    let then = SystemTime::now() - HOUR * hours;
+    let file = std::fs::File::open(path).unwrap();
+    file.set_modified(then).unwrap();
+}
+
+fn session(lab: &Lab, id: &str, hours: u32) -> PathBuf {
+    let directory = lab.directory.path().join("workspaces/default/default/sessions").join(id);
+    std::fs::create_dir_all(directory.join("work")).unwrap();
+    std::fs::write(directory.join("work/file"), vec![1; 10_000]).unwrap();
+    std::fs::write(directory.join(".used"), "").unwrap();
+    age(&directory.join(".used"), hours);
+    age(&directory, hours);
+    directory
+}
+
+pub fn idle_sessions_and_strays_are_given_back() {
+    in_lab(async |lab| {
+        lab.run_shell("true").await;
+        let (old, fresh) = (session(lab, "old", 25), session(lab, "fresh", 23));
+        // Its directory is old, and somebody has used it since.
+        let used = session(lab, "used", 25);
+        age(&used.join(".used"), 1);
+        let staging = lab.directory.path().join("workspaces/default/default/.staging");
+        let exec_id = "e_0123456789abcdef0123456789abcdef";
+        for stray in [exec_id, "removed-0123", "arriving-0123", "somebody's"] {
+            std::fs::write(staging.join(stray), "x").unwrap();
+        }
+        let held = lab.service.submit(&lab.owner, shell(crate::lab::HELD)).await.unwrap().exec_id;
+
+        let looked = lab.service.collect_garbage(&lab.owner, Doing::Looking).await.unwrap();
+        assert_eq!((looked.dry_run, looked.sessions, looked.strays, looked.failed), (true, 1, 0, 0), "{looked:?}");
+        assert!(looked.files == 4 && looked.bytes >= 10_000, "{looked:?}");
+        assert!(old.exists());
+        let removed = lab.service.collect_garbage(&lab.owner, Doing::Removing).await.unwrap();
+        assert_eq!(removed, Freed { dry_run: false, ..looked });
+        assert!(!old.exists() && fresh.exists() && used.exists());
+
+        // Two days later, by retention's round: nobody can still be at what is on its way, but who runs.
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap() + HOUR * 48;
+        let later = service::Timestamp::from_milliseconds(i64::try_from(now.as_millis()).unwrap());
+        lab.service.prune(later).await.unwrap();
+        assert!(!fresh.exists() && !used.exists());
+        let mut left: Vec<_> = std::fs::read_dir(&staging).unwrap().map(|name| name.unwrap().file_name()).collect();
+        left.retain(|name| name != "spare");
+        left.sort();
+        assert_eq!(left, [held.as_str(), "somebody's"]);
+        lab.release("default");
+        assert_eq!(lab.service.finished(&lab.owner, &held).await.unwrap().summary.status, Status::Succeeded);
+    });
+}

@@ -1,0 +1,224 @@
+//! Counting what lies beneath a directory, whatever those who made it thought of.
+//!
+//! Memory and handles stay the same however wide or deep the tree is. A directory is read in portions: the names of some
+//! subdirectories are taken, these are walked, and then it goes on from where it was left; far down a portion is a single
+//! name. Only the last few directories on the way are held open. The others are found again through `..`, and only if that
+//! is the very directory that was left: somebody may have moved what was walked. What vanishes or is swapped meanwhile is
+//! passed over, no link is followed, and rights that an owner took from itself are given back.
+
+use std::collections::HashSet;
+use std::ffi::CString;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, Stat};
+use rustix::io::{Errno, Result};
+use rustix::path::Arg;
+
+use crate::project::ARTIFACTS;
+use crate::tree::restore;
+use crate::usage::Usage;
+
+const OPENED: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
+/// In units of the file system's interface, whatever the blocks on the disk are.
+const BLOCK_UNIT: u64 = 512;
+/// How many directories on the way down are held open.
+const HELD: usize = 32;
+/// Above this depth trees are ordinary, and directories may be wide.
+const SHALLOW: usize = 64;
+const WIDE: Portion = Portion { listing: 32 * 1024, names: 32 * 1024 };
+/// A listing has room for the longest name there is.
+const NARROW: Portion = Portion { listing: 1024, names: 1 };
+
+/// How much is read of a directory at once, in bytes.
+struct Portion {
+    listing: usize,
+    /// Of the names of subdirectories.
+    names: usize,
+}
+
+/// What is not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Skip {
+    Nothing,
+    /// Of each directory beneath the first, the one with this name.
+    ArtifactsOfProjects,
+}
+
+pub(crate) struct Meter {
+    usage: Usage,
+    files_most: u64,
+    /// Files with several names, by device and inode.
+    seen: HashSet<Identity>,
+    buffer: Vec<MaybeUninit<u8>>,
+}
+
+type Identity = (u64, u64);
+
+/// A directory whose walk has begun.
+struct Level {
+    place: Place,
+    names: Vec<CString>,
+    next: Next,
+}
+
+enum Place {
+    Held(OwnedFd),
+    Left(Identity),
+}
+
+/// Where the reading of a directory goes on.
+#[derive(Clone, Copy)]
+enum Next {
+    At(u64),
+    End,
+}
+
+impl Level {
+    fn new(directory: OwnedFd) -> Self {
+        Self { place: Place::Held(directory), names: Vec::new(), next: Next::At(0) }
+    }
+}
+
+impl Meter {
+    pub(crate) fn new(files_most: u64) -> Self {
+        let buffer = vec![MaybeUninit::uninit(); WIDE.listing];
+        Self { usage: Usage::default(), files_most, seen: HashSet::new(), buffer }
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// Whether there are more names than it looks at.
+    pub(crate) fn is_over(&self) -> bool {
+        self.usage.files > self.files_most
+    }
+
+    pub(crate) fn count(&mut self, status: &Stat) {
+        self.usage.files += 1;
+        let is_directory = FileType::from_raw_mode(status.st_mode) == FileType::Directory;
+        if is_directory || status.st_nlink <= 1 || self.seen.insert((status.st_dev, status.st_ino)) {
+            let blocks = u64::try_from(status.st_blocks).unwrap_or(0);
+            self.usage.bytes = self.usage.bytes.saturating_add(blocks.saturating_mul(BLOCK_UNIT));
+        }
+    }
+
+    /// Counts everything beneath a directory that nobody else reads through this handle; not the directory itself.
+    pub(crate) fn walk(&mut self, top: OwnedFd, skip: Skip) -> Result<()> {
+        let mut levels = vec![Level::new(top)];
+        while let Some(depth) = levels.len().checked_sub(1) {
+            let level = &mut levels[depth];
+            let Place::Held(directory) = &level.place else { return Ok(()) };
+            if let Some(name) = level.names.pop() {
+                match open(directory, name.as_c_str()) {
+                    Ok(inner) => levels.push(Level::new(inner)),
+                    // Gone, swapped for something that is no directory, or not ours to enter.
+                    Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::PERM) => {}
+                    Err(errno) => return Err(errno),
+                }
+                leave_behind(&mut levels)?;
+                continue;
+            }
+            match level.next {
+                Next::At(position) => {
+                    let (names, next) = self.read(directory, depth, position, skip)?;
+                    (level.names, level.next) = (names, next);
+                    if self.is_over() {
+                        return Ok(());
+                    }
+                }
+                Next::End => climb(&mut levels)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a portion of a directory's names. The subdirectories in it, and where to go on.
+    fn read(&mut self, directory: &OwnedFd, depth: usize, from: u64, skip: Skip) -> Result<(Vec<CString>, Next)> {
+        let portion = if depth < SHALLOW { WIDE } else { NARROW };
+        if from > 0 {
+            rustix::fs::seek(directory, SeekFrom::Start(from))?;
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let (mut names, mut taken, mut next) = (Vec::new(), 0, Next::End);
+        let mut entries = RawDir::new(directory, &mut buffer[..portion.listing]);
+        while let Some(entry) = entries.next() {
+            let entry = match entry {
+                // A directory that was removed meanwhile has no names.
+                Err(Errno::NOENT) => break,
+                entry => entry?,
+            };
+            let name = entry.file_name();
+            let is_skipped = skip == Skip::ArtifactsOfProjects && depth == 1 && name.to_bytes() == ARTIFACTS.as_bytes();
+            if is_skipped || matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let Ok(status) = look(directory, name) else { continue };
+            self.count(&status);
+            if self.is_over() {
+                break;
+            }
+            if FileType::from_raw_mode(status.st_mode) == FileType::Directory {
+                taken += name.to_bytes().len();
+                names.push(name.to_owned());
+                if taken >= portion.names {
+                    next = Next::At(entry.next_entry_cookie());
+                    break;
+                }
+            }
+        }
+        self.buffer = buffer;
+        Ok((names, next))
+    }
+}
+
+/// Lets go of the handle that is too many. The first stays: there is no way to it through `..`.
+fn leave_behind(levels: &mut [Level]) -> Result<()> {
+    let Some(index) = levels.len().checked_sub(HELD + 1).filter(|index| *index > 0) else { return Ok(()) };
+    if let Place::Held(directory) = &levels[index].place {
+        levels[index].place = Place::Left(identify(directory)?);
+    }
+    Ok(())
+}
+
+/// Goes back to the directory above. If that was moved, all that is left of the way there is given up.
+fn climb(levels: &mut Vec<Level>) -> Result<()> {
+    let Some(Level { place: Place::Held(below), .. }) = levels.pop() else { return Ok(()) };
+    let Some(above) = levels.last_mut() else { return Ok(()) };
+    if let Place::Left(identity) = above.place {
+        match open(&below, c"..") {
+            Ok(found) if identify(&found)? == identity => above.place = Place::Held(found),
+            Ok(_) | Err(_) => levels.truncate(1),
+        }
+    }
+    Ok(())
+}
+
+fn identify(directory: &OwnedFd) -> Result<Identity> {
+    let status = rustix::fs::fstat(directory)?;
+    Ok((status.st_dev, status.st_ino))
+}
+
+fn look(directory: &OwnedFd, name: &std::ffi::CStr) -> Result<Stat> {
+    match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        // Readable, and not to be entered.
+        Err(Errno::ACCESS) => {
+            restore(directory);
+            rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+        }
+        outcome => outcome,
+    }
+}
+
+/// Opens a directory to list it, through no link, by a handle of its own.
+pub(crate) fn open(parent: impl AsFd, name: impl Arg + Copy) -> Result<OwnedFd> {
+    match rustix::fs::openat(&parent, name, OPENED | OFlags::RDONLY, Mode::empty()) {
+        // Only an owner without privileges gets here, and may list what is its own.
+        Err(Errno::ACCESS) => {
+            restore(rustix::fs::openat(&parent, name, OPENED | OFlags::PATH, Mode::empty())?);
+            rustix::fs::openat(&parent, name, OPENED | OFlags::RDONLY, Mode::empty())
+        }
+        outcome => outcome,
+    }
+}

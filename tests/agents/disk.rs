@@ -1,0 +1,183 @@
+//! A workspace's share of the disk, through the routes: whoever needs more is refused or stopped, is told how much there
+//! is and what to do, and gets on when there is room again. And room that nobody uses is given back.
+
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+use tests::support::scratch::give;
+use tests::support::server::Server;
+
+use crate::caller::Caller;
+use crate::site::{Site, set, workspace_on};
+use crate::workspace::Workspace;
+use crate::zips::{Entry, zip};
+
+const MIB: usize = 1024 * 1024;
+/// Ends only when somebody ends it.
+const FILLER: &str = "while :; do head -c 1000000 /dev/zero >> filler; done";
+
+fn limited(site: &Site, quota_mb: u64, quota_files: u64) -> Server {
+    let server = site.start();
+    limit(&server, quota_mb, quota_files);
+    server
+}
+
+fn limit(server: &Server, quota_mb: u64, quota_files: u64) {
+    set(server, &json!({ "workspace": { "quota_mb": quota_mb, "quota_files": quota_files } }));
+}
+
+/// Says how much is used, what may be, and what to do.
+fn assert_full(message: &str, setting: &str) {
+    assert!(message.contains("The workspace is full: it "), "{message}");
+    assert!(message.contains(" of the ") && message.contains("Delete ") && message.contains(setting), "{message}");
+}
+
+pub(crate) fn writes_need_room(site: &Site) {
+    let server = limited(site, 4, 200);
+    let workspace = workspace_on(&server);
+    workspace.put("files/a", &"x".repeat(3 * MIB));
+    let large = "x".repeat(2 * MIB);
+    let answers = [
+        workspace.write("files/b", &large),
+        workspace.upload("c", large.as_bytes()),
+        workspace.edit("files/a", "x", "yy", Some(3 * MIB as u64)),
+        workspace.caller.put(&workspace.sandbox_route("edit?path=d"), &large),
+        workspace
+            .push(&zip(&[Entry::file("s/SKILL.md", b"---\nname: s\n---\n"), Entry::file("s/data", large.as_bytes())])),
+    ];
+    for answer in answers {
+        assert_full(&answer.refused(413), "workspace.quota_mb");
+    }
+    assert_eq!(workspace.listed("files"), ["files/a"]);
+    assert_eq!(workspace.skill_names(), Vec::<String>::new());
+    assert_eq!(fs::read_dir(workspace.on_disk(".staging")).unwrap().count(), 0, "nothing stays of what was refused");
+    // Others have a share of their own, and reading and deleting need none.
+    workspace_on(&server).put("files/b", &large);
+    assert_eq!(workspace.text("files/a").len(), 3 * MIB);
+    workspace.delete("files/a").success();
+    workspace.put("files/b", &large);
+}
+
+pub(crate) fn names_need_room(site: &Site) {
+    let server = limited(site, 1000, 40);
+    let workspace = workspace_on(&server);
+    let written = (0..200).take_while(|number| workspace.write(&format!("files/{number}"), "").status == 200).count();
+    assert!((30..=40).contains(&written), "{written}");
+    assert_full(&workspace.write("files/one-more", "").refused(413), "workspace.quota_files");
+    let many: Vec<(String, Vec<u8>)> = (0..60).map(|number| (format!("s/{number}"), b"x".to_vec())).collect();
+    workspace.delete("files/0").success();
+    let mut entries = vec![Entry::file("s/SKILL.md", b"---\nname: s\n---\n")];
+    entries.extend(many.iter().map(|(name, bytes)| Entry::file(name, bytes)));
+    assert_full(&workspace.push(&zip(&entries)).refused(413), "workspace.quota_files");
+    workspace.put("files/one-more", "");
+}
+
+fn exec(server: &Server, workspace: &Workspace, script: &str, inputs: &Value) -> (u16, Value) {
+    let body = json!({ "project_id": "p", "user_id": workspace.user, "agent_id": workspace.agent, "inputs": inputs,
+        "exec": { "kind": "shell", "command": "bash", "args": ["-lc", script] } });
+    let answer = server.ask("POST", "/sandbox/execs", Some(&body));
+    (answer.status, answer.json())
+}
+
+pub(crate) fn boxes_that_fill_the_disk_are_ended(site: &Site) {
+    let server = limited(site, 8, 400);
+    for (script, setting) in
+        [(FILLER, "workspace.quota_mb"), ("i=0; while :; do mkdir d$i; i=$((i+1)); done", "workspace.quota_files")]
+    {
+        let workspace = workspace_on(&server);
+        let (status, ended) = exec(&server, &workspace, script, &json!([]));
+        assert_eq!((status, &ended["status"], &ended["exit_code"]), (200, &json!("FAILED"), &json!(137)), "{ended}");
+        assert_eq!(ended["error_reason"]["code"], "DISK_QUOTA");
+        assert_full(ended["error_reason"]["message"].as_str().unwrap(), setting);
+        // Nothing more runs, and that is on record.
+        let (status, refused) = exec(&server, &workspace, "true", &json!([]));
+        assert_eq!((status, &refused["detail"]["code"]), (413, &json!("DISK_QUOTA")), "{refused}");
+        assert_full(refused["detail"]["message"].as_str().unwrap(), setting);
+        let listed = server.ask("GET", "/sandbox/execs?project_id=p", None).expect(200);
+        assert_eq!((&listed[0]["status"], &listed[0]["exit_code"]), (&json!("FAILED"), &Value::Null), "{listed}");
+        limit(&server, 1_000_000, 10_000_000);
+        assert_eq!(exec(&server, &workspace, "rm -r *", &json!([])).1["status"], "SUCCEEDED");
+        limit(&server, 8, 400);
+        assert_eq!(exec(&server, &workspace, "true", &json!([])).1["status"], "SUCCEEDED");
+    }
+}
+
+pub(crate) fn inputs_need_room(site: &Site) {
+    let server = limited(site, 2, 400);
+    let workspace = workspace_on(&server);
+    let inputs = json!([{ "path": "small", "content": "x" }, { "path": "large", "content": "x".repeat(3 * MIB) }]);
+    let (status, refused) = exec(&server, &workspace, "true", &inputs);
+    assert_eq!((status, &refused["detail"]["code"]), (413, &json!("DISK_QUOTA")), "{refused}");
+    assert_full(refused["detail"]["message"].as_str().unwrap(), "workspace.quota_mb");
+    let (_, ran) = exec(&server, &workspace, "test -z \"$(ls /workspace/inputs)\"", &json!([]));
+    assert_eq!(ran["status"], "SUCCEEDED", "{ran}");
+}
+
+pub(crate) fn baselines_wait_for_room(site: &Site) {
+    let server = limited(site, 2, 400);
+    let workspace = workspace_on(&server);
+    workspace.put("files/a", "a");
+    let data = "x".repeat(3 * MIB);
+    let entries = [Entry::file("s/SKILL.md", b"---\nname: s\n---\n"), Entry::file("s/data", data.as_bytes())];
+    let operator = Caller::of(&server, &server.token);
+    operator.upload(&workspace.skill_route("upload?scope=baseline"), b"x.zip", &zip(&entries)).success();
+    let list = format!("/v1/skills/{}/list", workspace.agent);
+    for _ in 0..2 {
+        assert_full(&workspace.caller.get(&list).refused(413), "workspace.quota_mb");
+        // Everything else goes on, or nobody could make room.
+        assert_eq!(workspace.text("files/a"), "a");
+        workspace.put("files/b", "b");
+        workspace.delete("files/b").success();
+    }
+    limit(&server, 8, 400);
+    assert_eq!(workspace.skill_names(), ["s"]);
+    assert_eq!(fs::read(workspace.on_disk("skills/s/data")).unwrap(), data.as_bytes());
+    // A new version of the same size takes the place of the old one, although there is no room for both.
+    limit(&server, 5, 400);
+    let newer = "y".repeat(3 * MIB);
+    let entries = [Entry::file("s/SKILL.md", b"---\nname: s\n---\n"), Entry::file("s/data", newer.as_bytes())];
+    operator.upload(&workspace.skill_route("upload?scope=baseline"), b"x.zip", &zip(&entries)).success();
+    assert_eq!(workspace.skill_names(), ["s"]);
+    assert_eq!(fs::read(workspace.on_disk("skills/s/data")).unwrap(), newer.as_bytes());
+}
+
+/// With the verb, as whoever runs the server.
+pub(crate) fn room_is_given_back(site: &Site) {
+    let server = site.start();
+    let workspace = workspace_on(&server);
+    workspace.put("files/a", "a");
+    for (id, hours) in [("old", 30_u32), ("young", 1)] {
+        let session = workspace.on_disk("sessions").join(id);
+        fs::create_dir_all(session.join("work")).unwrap();
+        fs::write(session.join("work/file"), vec![1; MIB]).unwrap();
+        fs::write(session.join(".used"), "").unwrap();
+        let then = SystemTime::now() - Duration::from_secs(60 * 60) * hours;
+        for aged in [session.join(".used"), session.clone()] {
+            fs::File::open(aged).unwrap().set_modified(then).unwrap();
+        }
+        for own in ["work/file", "work", ".used", ""] {
+            give(&session.join(own), site.mode().identity()).unwrap();
+        }
+    }
+    give(&workspace.on_disk("sessions"), site.mode().identity()).unwrap();
+    let url = format!("http://{}", server.address);
+    let say = |words: &[&str]| {
+        let output = server.command().args(["gc", "--url", &url]).args(words).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let expected = "1.0 MiB in 4 files: 1 idle sessions, 0 strays, 0 old versions of baselines\n";
+    assert_eq!(say(&["--dry-run"]), format!("would free {expected}"));
+    assert!(workspace.on_disk("sessions/old").exists());
+    let told: Value = serde_json::from_str(&say(&["--dry-run", "--json"])).unwrap();
+    assert_eq!((&told["dry_run"], &told["sessions"], &told["failed"]), (&json!(true), &json!(1), &json!(0)), "{told}");
+    assert_eq!(say(&[]), format!("freed {expected}"));
+    assert!(!workspace.on_disk("sessions/old").exists() && workspace.on_disk("sessions/young").exists());
+    assert!(say(&["--json"]).contains("\"files\":0"));
+    assert_eq!(workspace.text("files/a"), "a");
+    // Only operators.
+    let token = server.make_token(&["--role", "user", "--user", &workspace.user]);
+    let (status, ..) = Caller::of(&server, &token).raw("POST", "/api/gc");
+    assert_eq!(status, 403);
+}
