@@ -80,10 +80,11 @@ impl Tree {
         self.place(staged, path)
     }
 
-    /// Gives a staged file its name.
+    /// Gives a staged file its name. Its bytes are on the disk before, or a power cut could leave the name without them.
     pub fn place(&self, staged: StagedFile, path: &AgentPath) -> Result<(), Error> {
         check_target(path)?;
         let inner = path.file()?;
+        staged.file.sync_data().map_err(Error::UseTree)?;
         let mut left = ATTEMPTS;
         loop {
             match self.try_to_place(&staged, path.section(), inner) {
