@@ -155,3 +155,64 @@ impl LineIndexes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of these lines, and what the kernel would say of it if its last change had been so many seconds ago.
+    fn file(line: &str, count: usize, seconds: i64) -> (File, Stat) {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(format!("{line}\n").repeat(count).as_bytes(), 0).unwrap();
+        let mut status = rustix::fs::fstat(&file).unwrap();
+        status.st_ctime -= seconds;
+        (file, status)
+    }
+
+    fn kept(indexes: &LineIndexes) -> usize {
+        indexes.kept.lock().unwrap().len()
+    }
+
+    #[test]
+    fn a_change_is_noticed_by_the_times_or_by_what_is_found() {
+        let indexes = LineIndexes::default();
+        let (file, status) = file("123", 300_000, 10);
+        let start = |status: &Stat| LineFinder::new(&file, status, &indexes).start_of(250_000).unwrap();
+        assert_eq!(start(&status), Some(1_000_000));
+        assert_eq!((start(&status), kept(&indexes)), (Some(1_000_000), 1), "found again in what was kept");
+        // The same size with other lines, as a box can write it in the file's place.
+        file.write_all_at("1\n".repeat(600_000).as_bytes(), 0).unwrap();
+        let mut changed = status;
+        changed.st_ctime += 1;
+        assert_eq!((start(&changed), kept(&indexes)), (Some(500_000), 2));
+        // Through a mapping, so that the kernel has nothing new to say.
+        file.write_all_at("12345678901\n".repeat(100_000).as_bytes(), 0).unwrap();
+        assert_eq!(start(&changed), None, "there are only 100,000 lines now");
+    }
+
+    #[test]
+    fn what_changed_just_now_is_not_kept() {
+        let indexes = LineIndexes::default();
+        // In the future, because this very tick may be over before it is looked at.
+        let (file, status) = file("123", 300_000, -10);
+        assert_eq!(LineFinder::new(&file, &status, &indexes).start_of(2).unwrap(), Some(8));
+        assert_eq!(kept(&indexes), 0);
+    }
+
+    #[test]
+    fn few_files_are_kept_those_used_last() {
+        let indexes = LineIndexes::default();
+        let (file, status) = file("123", 10, 10);
+        let mut ask = |inode: usize| {
+            let mut status = status;
+            status.st_ino = inode as u64;
+            LineFinder::new(&file, &status, &indexes).start_of(2).unwrap();
+        };
+        (0..FILES_KEPT).for_each(&mut ask);
+        ask(0);
+        ask(FILES_KEPT);
+        let kept: Vec<u64> = indexes.kept.lock().unwrap().iter().map(|(identity, _)| identity.1).collect();
+        assert_eq!(kept.len(), FILES_KEPT);
+        assert!(kept.contains(&0) && !kept.contains(&1), "{kept:?}");
+    }
+}
