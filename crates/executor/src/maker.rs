@@ -8,6 +8,7 @@ use jail::Undertaker;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions};
 
+use crate::docker::find_in_path;
 use crate::error::Error;
 use crate::host::Host;
 use crate::image::Store;
@@ -30,6 +31,8 @@ pub struct Executor {
     /// A PID 1 that is a child of this very process, and whoever removes its cgroups should this process be killed.
     pub(crate) own_child: Option<Pid>,
     pub(crate) undertaker: OnceLock<Undertaker>,
+    /// gVisor's program, where there is one.
+    pub(crate) runsc: Option<PathBuf>,
 }
 
 impl Executor {
@@ -37,6 +40,7 @@ impl Executor {
         let spawner = Spawner::new(&host)?;
         let mut executor = Self::with(host, data, spawner);
         executor.shelf = executor.spawner.keeps_groups().then(Arc::default);
+        executor.runsc = find_in_path("runsc");
         Ok(executor)
     }
 
@@ -61,6 +65,7 @@ impl Executor {
             shelf: None,
             own_child: None,
             undertaker: OnceLock::new(),
+            runsc: None,
         }
     }
 
