@@ -74,7 +74,7 @@ pub(crate) fn everything_that_is_known_is_told(site: &Site) {
     assert!(protections.len() > 3, "{view}");
     // Only a container has an image.
     match site.backend {
-        Backend::Native => assert_eq!(view["image"], Value::Null),
+        Backend::Native | Backend::Gvisor => assert_eq!(view["image"], Value::Null),
         Backend::Docker => assert_eq!(view["image"], "ringwall/sandbox:latest"),
     }
     assert!(!view.to_string().contains("hunter2"), "{view}");
@@ -94,7 +94,7 @@ pub(crate) fn the_environment_is_the_requests(site: &Site) {
     let mut body = server.request("echo \"$LINES_OF_TEXT\"");
     body["exec"]["env"] = json!({ "LINES_OF_TEXT": "one\ntwo" });
     match site.backend {
-        Backend::Native => assert_eq!(server.stdout(&server.run(&body)), "one\ntwo\n"),
+        Backend::Native | Backend::Gvisor => assert_eq!(server.stdout(&server.run(&body)), "one\ntwo\n"),
         // Docker's files of variables have no way to say a value of two lines, so it is refused and not garbled.
         Backend::Docker => {
             let detail = server.ask("POST", "/sandbox/execs", Some(&body)).expect(400)["detail"].clone();
@@ -132,8 +132,8 @@ pub(crate) fn the_working_directory_is_the_requests(site: &Site) {
             assert_eq!(server.stdout(&inner.expect(200)), "/workspace/work/a/b\n");
             assert_eq!(server.stdout(&outer.expect(200)), "/\n");
         }
-        // Runtimes have been led out of a container by a link here; it enters none.
-        Backend::Docker => {
+        // Runtimes have been led out of a container by a link here; they enter none.
+        Backend::Gvisor | Backend::Docker => {
             assert_eq!(inner.refused(400), "INVALID_ARGUMENT");
             assert_eq!(outer.refused(400), "INVALID_ARGUMENT");
         }

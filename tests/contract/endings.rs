@@ -4,7 +4,6 @@ use std::thread;
 
 use serde_json::{Value, json};
 use tests::support::docker_daemon::wait_until;
-use tests::support::host::marked;
 use tests::support::server::Server;
 
 use crate::site::Site;
@@ -98,11 +97,11 @@ pub(crate) fn what_is_left_in_the_box_ends_with_it(site: &Site) {
     let done = server.shell(&script);
     assert_eq!((server.stdout(&done).as_str(), &done["status"]), ("done\n", &json!("SUCCEEDED")), "{done}");
     // The answer comes when the record has the ending, and the box is gone before that.
-    assert_eq!(marked(&mark).unwrap(), [0_u32; 0], "something of the box outlives it");
-    // The control: while its exec runs, the mark is to be seen.
+    assert_eq!(site.boxed(&server, &mark), [0_u32; 0], "something of the box outlives it");
+    // The control: while its exec runs, it is to be seen.
     let id = server.begin(&format!("echo begun; sleep 600; : {mark}"));
     server.wait_for_output(&id);
-    assert!(!marked(&mark).unwrap().is_empty());
+    assert!(!site.boxed(&server, &mark).is_empty());
     server.ask("DELETE", &format!("/sandbox/execs/{id}"), None).expect(202);
-    wait_until("the cancelled exec's processes are gone", || marked(&mark).unwrap().is_empty());
+    wait_until("the cancelled exec's processes are gone", || site.boxed(&server, &mark).is_empty());
 }

@@ -1,6 +1,7 @@
 //! A docker that is missing, hangs or goes away, seen through the door: 503 within 10 s, and no other backend in silence.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::support::docker_daemon::Daemon;
 use tests::support::docker_image::{LITTLE, launch};
-use tests::support::server::{Answer, Server};
+use tests::support::server::{Answer, Server, command};
 
 use crate::site::start_on;
 
@@ -60,6 +61,38 @@ pub(crate) fn no_client() {
     assert_eq!(health["backends"]["docker"]["available"], false, "{health}");
     assert!(health["backends"]["docker"]["why"].as_str().is_some_and(|why| !why.is_empty()), "{health}");
     works_natively(&server);
+}
+
+/// The verb that makes the image asks the client that a server would ask, wherever that was said.
+pub(crate) fn the_client_that_is_set_makes_the_image() {
+    let data = TempDir::with_prefix("rw-serve-").unwrap();
+    let client = |name: &str| {
+        let path = data.path().join(name);
+        std::fs::write(&path, format!("#!/bin/sh\necho 'asked {name}' >&2\nexit 1\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (stored, filed, flagged) = (client("stored"), client("filed"), client("flagged"));
+    let build = |data: &Path, flags: &[&str]| {
+        let built = command(data).args(["image", "build-docker"]).args(flags).output().unwrap();
+        assert!(!built.status.success());
+        String::from_utf8(built.stderr).unwrap()
+    };
+    let server = Server::start();
+    let patch = json!({ "sandbox": { "docker": { "cli_path": stored } } });
+    server.ask("PUT", "/settings", Some(&patch)).expect(200);
+    // While it runs, and afterwards.
+    assert!(build(server.data(), &[]).contains("asked stored"));
+    server.signal(Signal::TERM);
+    let served = server.leave();
+    assert!(build(served.path(), &[]).contains("asked stored"));
+    std::fs::write(served.path().join("ringwall.toml"), format!("[docker]\ncli_path = '{filed}'\n")).unwrap();
+    assert!(build(served.path(), &[]).contains("asked filed"));
+    assert!(build(served.path(), &["--docker-cli-path", &flagged]).contains("asked flagged"));
+    // Without a record there is nothing stored, and none is made.
+    let empty = TempDir::with_prefix("rw-serve-").unwrap();
+    assert!(build(empty.path(), &["--docker-cli-path", &flagged]).contains("asked flagged"));
+    assert!(!empty.path().join("db.sqlite").exists());
 }
 
 pub(crate) fn no_daemon() {

@@ -120,7 +120,7 @@ pub(crate) fn the_two_files_of_an_exec(site: &Site) {
         assert_eq!(&meta[key], value, "{key}: {meta}");
     }
     match site.backend {
-        Backend::Native => assert_eq!(meta["image"], Value::Null),
+        Backend::Native | Backend::Gvisor => assert_eq!(meta["image"], Value::Null),
         Backend::Docker => assert_eq!(meta["image"], "ringwall/sandbox:latest"),
     }
     assert!(!meta.to_string().contains("hunter2"), "{meta}");

@@ -47,7 +47,7 @@ fn text(events: &[(String, String, Value)], stream: &str) -> String {
 
 pub(crate) fn to_the_end_and_taken_up_again(site: &Site) {
     let server = site.start();
-    let id = server.begin("mkfifo go; echo one; read x < go; echo zwölf; echo err >&2; exit 4");
+    let id = server.begin("touch go; echo one; until [ -s go ]; do sleep 0.01; done; echo zwölf; echo err >&2; exit 4");
     let path = format!("/sandbox/execs/{id}/events");
     let before = follow(&server, &path, None, |name| name == "stdout");
     assert_eq!(text(&before, "stdout"), "one\n");

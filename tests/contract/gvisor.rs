@@ -1,16 +1,63 @@
-//! The third backend: docker with gVisor's runtime, whose kernel says its own name.
+//! The third backend: gVisor, whose kernel says its own name, as a runtime of either of the others.
+//!
+//! Without an image it is `runsc` itself that is asked, where the server finds it; so a server that is to ask docker is not
+//! shown it here.
 
 use std::path::Path;
 
 use serde_json::json;
 use tempfile::TempDir;
+use tests::support::docker_daemon::Daemon;
 use tests::support::docker_image::{LITTLE, launch};
-
-use crate::site::start_on;
+use tests::support::server::Server;
 
 const RUNSC: &str = "/usr/bin/runsc";
 
+/// With a PATH in which there is docker's client and no `runsc`.
+fn start_on_docker(daemon: &Daemon, data: TempDir) -> Server {
+    let programs = data.path().join("programs");
+    std::fs::create_dir(&programs).unwrap();
+    let path = std::env::var_os("PATH").unwrap();
+    let docker = std::env::split_paths(&path).map(|directory| directory.join("docker")).find(|file| file.exists());
+    std::os::unix::fs::symlink(docker.unwrap(), programs.join("docker")).unwrap();
+    let (client, path) = (daemon.client(), programs.to_str().unwrap().to_owned());
+    Server::start_under(data, &["--docker-cli-path", client.to_str().unwrap()], &[("PATH", &path)]).on(Some("gvisor"))
+}
+
 /// As root `scripts/setup test` installs it, so one that is missing is a failure here and no skip.
+pub(crate) fn without_docker() {
+    assert!(Path::new(RUNSC).exists(), "{RUNSC} is missing: scripts/setup test");
+    let flags = ["--docker-cli-path", "/nonexistent/docker"];
+    let server = Server::start_with(&flags).on(Some("gvisor"));
+    let script = "dmesg; cat ../inputs/given; id -u; id -un; echo made > made; echo left > ../artifacts/left; \
+                  echo x > ../inputs/no || echo refused; echo x > /usr/no || echo refused; cat /proc/net/dev | wc -l; exit 4";
+    let mut body = server.request(script);
+    body["inputs"] = json!([{ "path": "given", "content": "given\n" }]);
+    let done = server.run(&body);
+    assert_eq!((&done["status"], &done["exit_code"]), (&json!("FAILED"), &json!(4)), "{done}");
+    let output = server.stdout(&done);
+    assert!(output.contains("gVisor"), "{output}");
+    let after = output.split_once("given\n").unwrap().1;
+    let lines: Vec<&str> = after.lines().collect();
+    assert_eq!(lines[1..4], ["sandbox", "refused", "refused"], "{output}");
+    // Two lines of heading and the loopback.
+    assert_eq!(lines[4].trim(), "3", "{output}");
+    let view = server.exec(done["exec_id"].as_str().unwrap());
+    assert_eq!((&view["backend"], &view["image"]), (&json!("gvisor"), &json!(null)), "{view}");
+    assert_eq!(view["protections"].as_array().unwrap().len(), 16, "{view}");
+    assert!(view["usage"]["max_rss_bytes"].is_u64() && view["usage"]["cpu_ms"].is_u64(), "{view}");
+    // The control: the same words natively know nothing of gVisor, work on the same files, and are the same user's.
+    let mut native = server.request("dmesg; cat made; stat -c %U made");
+    native["backend"] = "native".into();
+    let native = server.stdout(&server.run(&native));
+    assert!(!native.contains("gVisor") && native.ends_with("made\nsandbox\n"), "{native}");
+    let health = server.ask("GET", "/sandbox/health?probe=1", None).expect(200);
+    assert_eq!(health["backends"]["gvisor"], json!({ "available": true, "why": null }), "{health}");
+    assert_eq!(health["backends"]["docker"]["available"], false, "{health}");
+    let missing = server.ask("POST", "/sandbox/execs", Some(&server.request("exec /nonexistent/program"))).expect(200);
+    assert_eq!(missing["exit_code"], 127, "{missing}");
+}
+
 pub(crate) fn an_exec_behind_gvisor() {
     assert!(Path::new(RUNSC).exists(), "{RUNSC} is missing: scripts/setup test");
     let data = TempDir::with_prefix("rw-serve-").unwrap();
@@ -20,7 +67,7 @@ pub(crate) fn an_exec_behind_gvisor() {
     let runtimes = json!({ "runtimes": { "runsc": { "path": RUNSC, "runtimeArgs": arguments } } });
     std::fs::write(&settings, runtimes.to_string()).unwrap();
     let daemon = launch(&[format!("--config-file={}", settings.display())], LITTLE);
-    let server = start_on(&daemon, data, "gvisor");
+    let server = start_on_docker(&daemon, data);
     let mut body =
         server.request("dmesg; cat ../inputs/given; echo made > made; echo left > ../artifacts/left; exit 4");
     body["inputs"] = json!([{ "path": "given", "content": "given\n" }]);
@@ -46,7 +93,7 @@ pub(crate) fn an_exec_behind_gvisor() {
 
 pub(crate) fn without_gvisor() {
     let daemon = launch(&[], LITTLE);
-    let server = start_on(&daemon, TempDir::with_prefix("rw-serve-").unwrap(), "gvisor");
+    let server = start_on_docker(&daemon, TempDir::with_prefix("rw-serve-").unwrap());
     let refused = server.ask("POST", "/sandbox/execs", Some(&server.request("true")));
     assert_eq!(refused.refused(503), "BACKEND_UNAVAILABLE");
     let health = server.ask("GET", "/sandbox/health?probe=1", None).expect(200);

@@ -9,15 +9,18 @@ use serde_json::{Value, json};
 use tests::support::docker_daemon::wait_until;
 use tests::support::host::marked;
 use tests::support::server::Server;
+use tests::support::traces::cgroups_of;
 
-use crate::site::{Backend, Site};
+use crate::site::{Backend, Site, runs_gvisor};
 
 pub(crate) fn a_killed_server_leaves_nothing(site: &Site) {
     let mut server = site.start();
     let mark = tests::support::scratch::token().unwrap();
     let id = server.begin(&format!("echo begun; sleep 600; : {mark}"));
     server.wait_for_output(&id);
-    assert!(!marked(&mark).unwrap().is_empty(), "the control: the box's own process is visible from outside");
+    let processes = site.boxed(&server, &mark);
+    assert!(!processes.is_empty(), "the control: the box's own process is visible from outside");
+    let maker = server.id();
     server.signal(Signal::KILL);
     server.ended();
     let server = site.start_in(server.leave());
@@ -25,6 +28,13 @@ pub(crate) fn a_killed_server_leaves_nothing(site: &Site) {
     assert_eq!((&lost["status"], &lost["exit_code"]), (&json!("LOST"), &Value::Null), "{lost}");
     match site.backend {
         Backend::Native => assert_eq!(marked(&mark).unwrap(), [0_u32; 0], "a box outlives its server"),
+        // Its warden sees the server's end and takes everything along, the kernel of the box first.
+        Backend::Gvisor => {
+            wait_until("the box is gone", || !processes.iter().any(|one| runs_gvisor(*one)));
+            wait_until("its cgroups are gone", || cgroups_of(&[maker]).is_empty());
+            let left: Vec<_> = fs::read_dir(server.data()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+            assert!(!left.iter().any(|name| name.to_string_lossy().contains("gvisor")), "{left:?}");
+        }
         // A container belongs to the daemon; who removes it is at work, or the next server is.
         Backend::Docker => {
             wait_until("the box is gone", || marked(&mark).unwrap().is_empty());
@@ -37,12 +47,13 @@ pub(crate) fn a_killed_server_leaves_nothing(site: &Site) {
 
 pub(crate) fn a_stopped_server_waits(site: &Site) {
     let mut server = site.start();
-    let waiting = ask_and_wait(&server, "mkfifo go; echo begun; read line < go; echo ended");
+    let waiting = ask_and_wait(&server, "touch go; echo begun; until [ -s go ]; do sleep 0.01; done; echo ended");
     server.signal(Signal::TERM);
     while !server.log().contains("stopping") {
         thread::yield_now();
     }
-    // The exec waits for a line that only this test can send, so it ends after the server began to stop.
+    // The exec waits for a line that only this test can write, so it ends after the server began to stop. (In a file, because
+    // a pipe that is made behind gVisor is there alone.)
     fs::write(find(server.data(), "go").unwrap(), "on\n").unwrap();
     assert_eq!(waiting.join().unwrap()["status"], "SUCCEEDED");
     assert_eq!(server.ended().code(), Some(0), "{}", server.log());

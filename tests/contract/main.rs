@@ -65,8 +65,8 @@ const ON_EACH_DATABASE: &[(&str, Try)] = trials! {
 };
 
 const ALONE: &[(&str, fn())] = trials! {
-    faults::{ no_client, no_daemon, a_daemon_that_hangs, a_daemon_that_is_stopped }
-    gvisor::{ an_exec_behind_gvisor, without_gvisor }
+    faults::{ no_client, no_daemon, a_daemon_that_hangs, a_daemon_that_is_stopped, the_client_that_is_set_makes_the_image }
+    gvisor::{ without_docker, an_exec_behind_gvisor, without_gvisor }
     records::{ a_database_named_on_the_command_line }
 };
 
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        println!("skipped: all trials on docker and gvisor, because a docker daemon needs root");
+        println!("skipped: all trials on docker and gvisor, because a docker daemon and runsc need root");
     }
     // Started by this thread, because each is told to end with the thread that started it.
     let daemon = (is_root && !arguments.list).then(|| Arc::new(docker_image::launch(&[], docker_image::EVERYTHING)));
@@ -101,7 +101,7 @@ fn trials(daemon: Option<&Arc<Daemon>>, cluster: Option<&Arc<Cluster>>) -> Vec<T
             }));
         }
     };
-    let backends = if is_root { &[Backend::Native, Backend::Docker][..] } else { &[Backend::Native] };
+    let backends = if is_root { &[Backend::Native, Backend::Gvisor, Backend::Docker][..] } else { &[Backend::Native] };
     let databases = if is_soak { &[Database::Sqlite, Database::Postgres][..] } else { &[Database::Sqlite] };
     for backend in backends {
         for database in databases {

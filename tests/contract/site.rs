@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 use tests::support::docker_daemon::Daemon;
+use tests::support::host::{descendants, field, is_alive, marked};
 use tests::support::postgres_cluster::Cluster;
 use tests::support::server::Server;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backend {
     Native,
+    /// gVisor without docker.
+    Gvisor,
     Docker,
 }
 
@@ -32,6 +35,7 @@ impl Backend {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Backend::Native => "native",
+            Backend::Gvisor => "gvisor",
             Backend::Docker => "docker",
         }
     }
@@ -58,14 +62,31 @@ impl Site {
         self.start_in(data)
     }
 
+    /// The processes of a server's box in whose command this mark is. Those behind gVisor have no command line outside, so
+    /// all that there are of the server's are taken for its one box.
+    pub(crate) fn boxed(&self, server: &Server, mark: &str) -> Vec<u32> {
+        match self.backend {
+            Backend::Native | Backend::Docker => marked(mark).unwrap(),
+            Backend::Gvisor => {
+                descendants(server.id()).unwrap().into_iter().filter(|process| runs_gvisor(*process)).collect()
+            }
+        }
+    }
+
     /// The next server on a directory that another has left.
     pub(crate) fn start_in(&self, data: TempDir) -> Server {
         match (self.backend, &self.daemon) {
             (Backend::Native, _) => Server::start_in(data, &[]),
+            (Backend::Gvisor, _) => Server::start_in(data, &[]).on(Some("gvisor")),
             (Backend::Docker, None) => panic!("there is no daemon"),
             (Backend::Docker, Some(daemon)) => start_on(daemon, data, "docker"),
         }
     }
+}
+
+/// gVisor starts itself again and again, as `exe`.
+pub(crate) fn runs_gvisor(process: u32) -> bool {
+    is_alive(process) && field(process, "Name").is_some_and(|name| ["runsc", "exe"].contains(&name.as_str()))
 }
 
 /// A server whose execs name this backend of this daemon.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use jail::report::{Failure, ProtectionName, Step};
 use policy::DockerImage;
 
+use crate::gvisor;
 use crate::image::ImageError;
 use crate::spawner::PATIENCE;
 
@@ -40,6 +41,10 @@ pub enum Error {
     PathNotForDocker(PathBuf),
     #[error("docker cannot be given the environment variable {key}: {why}")]
     EnvironmentNotForDocker { key: String, why: &'static str },
+    #[error("gVisor cannot make a box with {0}")]
+    NotForGvisor(&'static str),
+    #[error("gVisor refused to make the box: {words}")]
+    GvisorRefused { words: String },
     #[error("could not write the command's environment")]
     WriteEnvironment(#[source] std::io::Error),
     #[error("{0:?} cannot name a container")]
@@ -114,12 +119,15 @@ impl Error {
             Error::DirectoryReplaced(_) => "somebody is changing this path; try again when they are done",
             Error::Image(error) => return Some(error.hint()),
             Error::OnlyForDocker(_) => "choose the docker backend, or an image that was imported with `ringwall image`",
-            Error::NotForDocker(_) => "the native backend can",
+            Error::NotForDocker(_) | Error::NotForGvisor(_) => "the native backend can",
             Error::PathNotForDocker(_) => "use a path of UTF-8 without control characters, or the native backend",
             Error::EnvironmentNotForDocker { .. } => {
                 "put the value into a file of the inputs, or use the native backend"
             }
             Error::InstanceFile { .. } => "the file holds a random id that docker's containers are labelled with",
+            Error::BackendUnavailable { backend: gvisor::BACKEND, .. } => {
+                "install runsc and run the server as root, or give the docker daemon a runtime of that name"
+            }
             Error::BackendUnavailable { .. } => {
                 "start the docker daemon, or use the native backend; `docker info` says what the client sees"
             }

@@ -2,10 +2,11 @@
 //!
 //! A grant is the only thing accepted; who asked and why is not known here. `host` learns what this machine
 //! offers, `sources` opens the directories that the grant names, `lower` turns both into a plan (pure), `start`
-//! hands the plan to a jail, `running` follows the box to its end. This process itself never forks, unshares or
-//! mounts.
+//! hands the plan to a jail that `prepare` began, `running` follows the box to its end. This process itself never
+//! forks, unshares or mounts.
 
 pub mod docker;
+pub mod gvisor;
 pub mod image;
 
 mod capture;
@@ -17,8 +18,12 @@ mod host;
 mod kernel_file;
 mod limits;
 mod lower;
+mod maker;
 mod outcome;
+mod prepare;
 mod program;
+mod protection;
+mod provide;
 mod python;
 mod running;
 mod shelf;
@@ -26,6 +31,7 @@ mod skeleton;
 mod sources;
 mod spawner;
 mod start;
+mod time_limit;
 
 pub use capture::{Captured, capture, pass_on};
 pub use cgroup::{CgroupLayout, CgroupSupport};
@@ -34,7 +40,9 @@ pub use host::Host;
 pub use jail::landlock_version;
 pub use jail::plan::{Privilege, WindowSize};
 pub use jail::report::{Protection, ProtectionName, ProtectionState, Step, StepTime};
+pub use maker::Executor;
 pub use outcome::{Ending, Outcome, Usage};
+pub use prepare::{Early, Prepared};
 pub use running::{Handle, Running, Streams};
 pub use sources::real_path;
-pub use start::{Early, Executor, Hold, Options, Prepared};
+pub use start::{Hold, Options};

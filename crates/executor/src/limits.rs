@@ -14,14 +14,21 @@ use crate::host::Host;
 
 /// PID 1 counts as a process of the box, but not against what the box was promised.
 pub(crate) const OUR_PROCESSES: u64 = 1;
+/// The threads of gVisor's own kernel, which ends when it gets no more.
+pub(crate) const GVISOR_THREADS: u64 = 128;
 const MIB: u64 = 1024 * 1024;
 /// The kernel takes a quota of at least 1 ms; a small share needs a long period to come out at that.
 const PERIOD_MICROSECONDS: u64 = 100_000;
 const LONG_PERIOD_MICROSECONDS: u64 = 1_000_000;
 const SMALL_SHARE_MILLIS: u64 = 10;
 
-/// The box's cgroups, and what is known about its limits before it exists.
-pub(crate) fn cgroups(limits: &Limits, host: &Host, name: &str) -> (Option<Cgroups>, Vec<Protection>) {
+/// The box's cgroups, and what is known about its limits before it exists. So many processes are not the box's own.
+pub(crate) fn cgroups(
+    limits: &Limits,
+    host: &Host,
+    name: &str,
+    not_its_own: u64,
+) -> (Option<Cgroups>, Vec<Protection>) {
     let layout = match &host.cgroups {
         Ok(layout) => layout,
         Err(why) => return (None, without(why)),
@@ -36,7 +43,7 @@ pub(crate) fn cgroups(limits: &Limits, host: &Host, name: &str) -> (Option<Cgrou
     for (controller, protects) in controllers {
         match controller {
             Some(controller) => {
-                let settings = settings(layout, controller, protects, limits);
+                let settings = settings(layout, controller, protects, limits, not_its_own);
                 directories.entry(&controller.parent).or_default().extend(settings);
             }
             None => protections.push(Protection::not_available(protects, "this cgroup has no such controller")),
@@ -54,11 +61,12 @@ fn settings(
     controller: &Controller,
     protects: ProtectionName,
     limits: &Limits,
+    not_its_own: u64,
 ) -> Vec<CgroupSetting> {
     let main = |file: &str, value: String| CgroupSetting { file: literal(file), value, protects: Some(protects) };
     let refine = |file: &str, value: String| CgroupSetting { file: literal(file), value, protects: None };
     let bytes = (limits.get(Field::MemoryMb) * MIB).to_string();
-    let pids = (limits.get(Field::Pids) + OUR_PROCESSES).to_string();
+    let pids = (limits.get(Field::Pids) + not_its_own).to_string();
     let (quota, period) = quota(limits.get(Field::CpuMillis));
     match (layout.version, protects) {
         (CgroupVersion::V1, ProtectionName::MemoryLimit) => {

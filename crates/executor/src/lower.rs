@@ -53,7 +53,7 @@ const MASKED_FILES: [&str; 5] = ["kallsyms", "interrupts", "softirqs", "sched_de
 const MASKED_FROM_USERS: [&str; 4] = ["kcore", "keys", "key-users", "timer_list"];
 const MASKED_DIRECTORIES: [&str; 3] = ["acpi", "asound", "scsi"];
 pub(crate) const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-const AGENT_SEARCH: &str = "/usr/local/bin:/usr/bin:/bin";
+pub(crate) const AGENT_SEARCH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Hosts allow far more; a box that needs more than this is leaking them.
 const OPEN_FILES: u64 = 16_384;
 const LOCKED_MEMORY: u64 = 8 * MIB;
@@ -94,7 +94,7 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
         host_uid: particulars.host_uid,
         host_gid: particulars.host_gid,
     };
-    let (cgroups, protections) = limits::cgroups(limits, host, &particulars.name);
+    let (cgroups, protections) = limits::cgroups(limits, host, &particulars.name, limits::OUR_PROCESSES);
     // The skeleton has no room for other roots, nor for directories at places of their own.
     let fits = sources.image.is_none() && sources.read_only.is_empty();
     let root = match particulars.birthplace {
@@ -221,7 +221,7 @@ fn workspace(sources: &Sources, identity: &Identity) -> Vec<Operation> {
 
 /// The files that we write ourselves.
 fn own_files() -> impl Iterator<Item = Operation> {
-    etc::files().into_iter().map(|(at, content)| Operation::File {
+    etc::files(etc::UID, etc::GID).into_iter().map(|(at, content)| Operation::File {
         at: literal(at),
         content: content.into_bytes(),
         mode: 0o644,
@@ -233,7 +233,7 @@ fn os_release() -> Operation {
 }
 
 /// The host's programs and libraries, read-only, and the parts of its /etc that they need.
-fn system(host: &Host) -> Vec<Operation> {
+pub(crate) fn system(host: &Host) -> Vec<Operation> {
     let plain = |path: &CString| Source { path: path.clone(), identity: None, owner: None };
     let directories = host.system.iter().map(|entry| match &entry.kind {
         SystemKind::Directory => Operation::Bind {
@@ -264,7 +264,7 @@ fn devices(on_image: bool) -> Vec<Operation> {
     operations
 }
 
-fn device_nodes() -> impl Iterator<Item = Operation> {
+pub(crate) fn device_nodes() -> impl Iterator<Item = Operation> {
     let nodes = DEVICES.map(|name| {
         let path = literal(&format!("/dev/{name}"));
         Operation::Device { source: path.clone(), at: path }
@@ -357,7 +357,7 @@ fn source(directory: &Opened, identity: &Identity) -> Source {
     Source { path: directory.path.clone(), identity: Some(directory.identity), owner }
 }
 
-fn resource_limits(pids: u64) -> Vec<ResourceLimit> {
+pub(crate) fn resource_limits(pids: u64) -> Vec<ResourceLimit> {
     [
         // One byte is too little for a core file, and unlike zero it also keeps the host's core handler from starting.
         (Resource::CoreSize, 1),
@@ -400,7 +400,7 @@ fn scratch_places(sources: &Sources) -> Vec<CString> {
 }
 
 /// The environment is built from nothing; what the grant names comes last and wins.
-fn command(grant: &Grant, sources: &Sources, on_terminal: bool) -> Result<Command, Error> {
+pub(crate) fn command(grant: &Grant, sources: &Sources, on_terminal: bool) -> Result<Command, Error> {
     let home = if private_places(sources).iter().any(|(place, _)| *place == etc::HOME) { etc::HOME } else { "/tmp" };
     let mut environment = std::collections::BTreeMap::from([
         ("HOME", OsStr::new(home)),
@@ -447,10 +447,10 @@ fn c_string(what: &'static str, bytes: &[u8]) -> Result<CString, Error> {
 }
 
 /// A constant of this file; none contains a NUL byte.
-fn literal(text: &str) -> CString {
+pub(crate) fn literal(text: &str) -> CString {
     CString::new(text).unwrap_or_default()
 }
 
 #[cfg(test)]
 #[path = "lower_tests.rs"]
-mod tests;
+pub(crate) mod tests;

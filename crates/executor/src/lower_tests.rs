@@ -20,7 +20,7 @@ fn text(text: &str) -> CString {
     CString::new(text).unwrap()
 }
 
-fn host(privilege: Privilege, cgroups: CgroupSupport) -> Host {
+pub(crate) fn host(privilege: Privilege, cgroups: CgroupSupport) -> Host {
     let link = |path: &str, target: &str| SystemEntry { path: text(path), kind: SystemKind::Symlink(text(target)) };
     Host {
         privilege,
@@ -42,7 +42,7 @@ fn host(privilege: Privilege, cgroups: CgroupSupport) -> Host {
     }
 }
 
-fn version_1() -> CgroupSupport {
+pub(crate) fn version_1() -> CgroupSupport {
     let controller = |name: &str, swap| Some(Controller { parent: text(&format!("/sys/fs/cgroup/{name}/mine")), swap });
     Ok(CgroupLayout {
         version: CgroupVersion::V1,
@@ -57,7 +57,7 @@ fn version_2() -> CgroupSupport {
     Ok(CgroupLayout { version: CgroupVersion::V2, memory: controller(), pids: controller(), cpu: None })
 }
 
-fn grant(workspace: Workspace, root: Root, read_only: &[&str], require: &[Requirement]) -> Grant {
+pub(crate) fn grant(workspace: Workspace, root: Root, read_only: &[&str], require: &[Requirement]) -> Grant {
     let request = Request {
         argv: vec!["make".into(), "test".into()],
         env: BTreeMap::from([("TOKEN".to_owned(), Secret::new("very-secret-value"))]),

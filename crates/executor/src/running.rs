@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::net::Shutdown;
 use rustix::process::{Signal, pidfd_send_signal};
 use rustix::time::Timespec;
+use serde::de::DeserializeOwned;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
@@ -23,9 +24,8 @@ use crate::kernel_file;
 use crate::outcome::{Ending, Outcome, Usage};
 use crate::shelf::Shelf;
 use crate::spawner::Parent;
+use crate::time_limit;
 
-/// How long a box may take to obey SIGTERM.
-const GRACE: Duration = Duration::from_secs(1);
 /// Between two looks at a box that was killed and is soon gone.
 const MOMENT: Duration = Duration::from_millis(1);
 const SIGTERM: i32 = 15;
@@ -78,7 +78,7 @@ impl Handle {
     /// Asks with a signal, and after a moment insists.
     pub async fn stop(&self, signal: i32) {
         self.signal(signal);
-        tokio::time::sleep(GRACE).await;
+        tokio::time::sleep(time_limit::GRACE).await;
         self.kill();
     }
 }
@@ -86,13 +86,12 @@ impl Handle {
 impl Running {
     pub(crate) fn new(
         control: UnixStream,
-        time_limit_ms: u64,
+        time_limit: Option<Duration>,
         groups: Groups,
         shelf: Option<Arc<Shelf>>,
         steps: Vec<StepTime>,
         parent: Option<Parent>,
     ) -> Self {
-        let time_limit = (time_limit_ms != policy::UNLIMITED).then(|| Duration::from_millis(time_limit_ms));
         Running {
             streams: None,
             handle: Handle { control: Arc::new(control), init: Arc::default() },
@@ -127,7 +126,7 @@ impl Running {
 
     /// Waits for the end of a box that was told to stop half-made.
     pub(crate) async fn hold(&self) {
-        while let Ok(Some(_)) = receive(self.control()).await {}
+        while let Ok(Some(_)) = receive::<Report>(self.control()).await {}
     }
 
     /// Gives up a box that is not up. When this returns, its command has not begun and never will, or is over: with the
@@ -153,10 +152,8 @@ impl Running {
     /// Waits until no process of the box is left. Its socket does not tell: a killed PID 1 closes that before the kernel
     /// has ended the others. Its handle does: the kernel says that PID 1 is over when all of its namespace are.
     async fn gone(&self) {
-        let Some(init) = self.handle.init.get() else { return };
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        while rustix::event::poll(&mut [PollFd::new(init, PollFlags::IN)], Some(&at_once)) != Ok(1) {
-            tokio::time::sleep(MOMENT).await;
+        if let Some(init) = self.handle.init.get() {
+            ended(init).await;
         }
     }
 
@@ -186,14 +183,7 @@ impl Running {
     pub async fn wait(mut self) -> Result<Outcome, Error> {
         let handle = self.handle();
         let deadline = self.time_limit.map(|limit| self.began + limit);
-        let limit = async {
-            match deadline {
-                Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-                None => std::future::pending().await,
-            }
-            handle.stop(SIGTERM).await;
-            std::future::pending::<std::convert::Infallible>().await
-        };
+        let limit = time_limit::keep(deadline, handle.stop(SIGTERM));
         tokio::pin!(limit);
         let (ending, usage, oom_kills) = loop {
             let report = tokio::select! {
@@ -267,9 +257,17 @@ impl Drop for Running {
     }
 }
 
+/// Waits for the end of a process and, of one that is the PID 1 of a namespace, of all that are in it.
+pub(crate) async fn ended(process: &OwnedFd) {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    while rustix::event::poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&at_once)) != Ok(1) {
+        tokio::time::sleep(MOMENT).await;
+    }
+}
+
 /// The jail's next report; `None` when it is gone. (The socket keeps message boundaries, which tokio's stream
 /// type neither knows nor minds: it only waits.)
-pub(crate) async fn receive(control: &UnixStream) -> Result<Option<(Report, Vec<OwnedFd>)>, Error> {
+pub(crate) async fn receive<T: DeserializeOwned>(control: &UnixStream) -> Result<Option<(T, Vec<OwnedFd>)>, Error> {
     loop {
         control.readable().await.map_err(Error::Talk)?;
         match control.try_io(Interest::READABLE, || Ok(wire::receive(control)?)) {

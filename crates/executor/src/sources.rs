@@ -148,6 +148,24 @@ fn open_own(path: &Path, data: Option<&Path>) -> Result<Opened, Error> {
     }
 }
 
+/// The directory to start in is there and reached through no link. Other
+/// makers would make a missing one, as root; and a link that a box has planted (`/proc/self/fd/7`) has led runtimes out of
+/// the container before.
+pub(crate) fn check_working_directory(grant: &Grant, project: &[ProjectPlace]) -> Result<(), Error> {
+    let inside = grant.cwd();
+    let below = project.iter().find_map(|place| Some((place, inside.strip_prefix(place.at).ok()?)));
+    let Some((place, rest)) = below else { return Err(Error::DirectoryMissing(inside.to_owned())) };
+    match &place.content {
+        _ if rest.as_os_str().is_empty() => Ok(()),
+        None => Err(Error::DirectoryMissing(inside.to_owned())),
+        Some((opened, _)) => opened.find_directory(rest).map_err(|errno| match errno {
+            Errno::LOOP => Error::DirectoryIsLink(inside.to_owned()),
+            Errno::NOTDIR => Error::NotADirectory(inside.to_owned()),
+            _ => Error::DirectoryMissing(inside.to_owned()),
+        }),
+    }
+}
+
 /// An image is held, so that it cannot be removed while the box is being made.
 fn open_image(images: &Store, name: &policy::ImageName) -> Result<Opened, Error> {
     let image = images.hold(name)?;

@@ -79,6 +79,11 @@ impl Spawner {
         Ok(Spawner { program, skeleton, groups: GroupPlaces::of(host), processes: Mutex::default() })
     }
 
+    /// Our own program, for whoever else has to start it.
+    pub(crate) fn program(&self) -> &Program {
+        &self.program
+    }
+
     /// The name of a box's cgroups.
     pub(crate) fn group_name(&self, number: u64) -> String {
         format!("{}{number}", self.groups.prefix)

@@ -248,7 +248,7 @@ fn reap_some(command: Pid) -> Reaped {
     Reaped::Some
 }
 
-fn how(status: WaitStatus) -> Ending {
+pub(crate) fn how(status: WaitStatus) -> Ending {
     match (status.exit_status(), status.terminating_signal()) {
         (_, Some(signal)) => Ending::Signalled(signal),
         (code, None) => Ending::Exited(code.unwrap_or(0)),

@@ -5,7 +5,8 @@
 //! from top to bottom, and whatever cannot be done ends it before the command runs.
 //!
 //! Read in this order: `plan` (what comes in), `spawner` (the parent of every box), `birth`, `init` (PID 1), `command`
-//! (what it starts), `report` (what goes back). The executor borrows `sources`, `cgroups` and `wire`.
+//! (what it starts), `report` (what goes back); `warden` is for boxes that another program makes. The executor borrows
+//! `sources`, `cgroups` and `wire`.
 
 pub mod cgroups;
 pub mod plan;
@@ -30,6 +31,7 @@ mod spawner;
 mod start;
 mod sys;
 mod undertaker;
+mod warden;
 mod watchdog;
 
 pub use birth::bear_alone;
@@ -37,6 +39,7 @@ pub use spawner::{Answer, NetworkSource, Removal, Request, main};
 pub use start::{send_limits, send_plan};
 pub use sys::landlock_version;
 pub use undertaker::{Undertaker, keep_watch};
+pub use warden::{Entrance, WardenOrder, WardenReport};
 
 /// The name under which the executor starts the jail.
 pub const PROCESS_NAME: &str = "ringwall-jail";

@@ -140,6 +140,49 @@ pub enum ProtectionName {
     CpuLimit,
 }
 
+impl ProtectionName {
+    pub const ALL: [Self; 16] = [
+        Self::UserNamespace,
+        Self::MountNamespace,
+        Self::PidNamespace,
+        Self::NetworkNamespace,
+        Self::IpcNamespace,
+        Self::UtsNamespace,
+        Self::CgroupNamespace,
+        Self::NoCapabilities,
+        Self::NoNewPrivileges,
+        Self::NoExtraGroups,
+        Self::Seccomp,
+        Self::Landlock,
+        Self::ResourceLimits,
+        Self::MemoryLimit,
+        Self::PidsLimit,
+        Self::CpuLimit,
+    ];
+
+    /// What reports, records and tables call it.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::UserNamespace => "user_namespace",
+            Self::MountNamespace => "mount_namespace",
+            Self::PidNamespace => "pid_namespace",
+            Self::NetworkNamespace => "network_namespace",
+            Self::IpcNamespace => "ipc_namespace",
+            Self::UtsNamespace => "uts_namespace",
+            Self::CgroupNamespace => "cgroup_namespace",
+            Self::NoCapabilities => "no_capabilities",
+            Self::NoNewPrivileges => "no_new_privileges",
+            Self::NoExtraGroups => "no_extra_groups",
+            Self::Seccomp => "seccomp",
+            Self::Landlock => "landlock",
+            Self::ResourceLimits => "resource_limits",
+            Self::MemoryLimit => "memory_limit",
+            Self::PidsLimit => "pids_limit",
+            Self::CpuLimit => "cpu_limit",
+        }
+    }
+}
+
 /// Whether a protection holds, and if not wholly, why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Protection {

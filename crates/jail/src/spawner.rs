@@ -26,7 +26,7 @@ use crate::networks::Networks;
 use crate::plan::{Identity, Operation, Owner};
 use crate::report::{Failure, Report, Step};
 use crate::sys::{self, BpfInstruction, Fork};
-use crate::{birth, identity, mounts, root, seccomp, sources, wire};
+use crate::{birth, identity, mounts, root, seccomp, sources, warden, wire};
 
 /// What the executor asks for.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,6 +42,8 @@ pub enum Request {
     /// A user namespace for a mount that shows the owner's files as the host user's. With it comes a socket for the
     /// [`Answer`].
     Mapping { owner: Owner, host: Owner },
+    /// Be no spawner but a warden, with this socket. With it come its packed room and the room's trees.
+    Warden,
 }
 
 /// Where a box's network namespace comes from.
@@ -117,6 +119,7 @@ fn serve(requests: &OwnedFd) -> ExitCode {
             continue;
         }
         match wire::receive(requests) {
+            Ok(Some((Request::Warden, descriptors))) => warden::become_warden(requests, descriptors),
             Ok(Some((request, descriptors))) => spawner.answer(request, descriptors),
             Ok(None) => break,
             Err(errno) => return complain(errno),
@@ -217,7 +220,7 @@ impl Spawner {
                 };
                 let _ = wire::send(&descriptors[0], &answer, &[]);
             }
-            Request::Skeleton => {}
+            Request::Skeleton | Request::Warden => {}
             Request::Mapping { owner, host } => {
                 let Some(reply) = descriptors.first() else { return };
                 let _ = match sources::mapping(owner, host) {

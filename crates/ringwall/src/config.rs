@@ -46,12 +46,8 @@ pub(crate) struct Overrides {
     pub(crate) max_body_bytes: Option<usize>,
     #[command(flatten)]
     pub(crate) database: DatabaseOverride,
-    /// The docker client [default: the first `docker` in PATH]
-    #[arg(long, value_name = "FILE", env = "RINGWALL_SANDBOX_DOCKER_CLI_PATH", hide_env = true)]
-    pub(crate) docker_cli_path: Option<String>,
-    /// The docker client's context
-    #[arg(long, value_name = "NAME", env = "RINGWALL_SANDBOX_DOCKER_CONTEXT", hide_env = true)]
-    pub(crate) docker_context: Option<String>,
+    #[command(flatten)]
+    pub(crate) docker: DockerOverride,
     /// Serve everyone as the owner; only on a loopback address
     #[arg(long)]
     pub(crate) no_auth: bool,
@@ -69,6 +65,17 @@ pub(crate) struct DatabaseOverride {
         hide_env_values = true
     )]
     pub(crate) database_url: Option<String>,
+}
+
+/// How docker is asked; also for the verb that makes its image without a server.
+#[derive(Debug, Default, Clone, Args)]
+pub(crate) struct DockerOverride {
+    /// The docker client [default: the first `docker` in PATH]
+    #[arg(long, value_name = "FILE", env = "RINGWALL_SANDBOX_DOCKER_CLI_PATH", hide_env = true)]
+    pub(crate) docker_cli_path: Option<String>,
+    /// The docker client's context
+    #[arg(long, value_name = "NAME", env = "RINGWALL_SANDBOX_DOCKER_CONTEXT", hide_env = true)]
+    pub(crate) docker_context: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -127,15 +134,7 @@ pub(crate) fn resolve(data: &Path, flags: Overrides, environment: &Environment) 
     let file = read(data, flags.config.as_deref())?;
     let mut fixed = Fixed::default();
     environment.fix(&mut fixed)?;
-    let docker = [
-        ("sandbox.docker.cli_path", flags.docker_cli_path.or(file.docker.cli_path)),
-        ("sandbox.docker.context", flags.docker_context.or(file.docker.context)),
-    ];
-    for (key, said) in docker {
-        if let Some(text) = said {
-            fixed.set(key, &text)?;
-        }
-    }
+    fix_docker(&mut fixed, flags.docker, file.docker)?;
     let hosts = flags.allowed_hosts.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>();
     let config = ServerConfig {
         listen: flags.listen.or(file.server.listen).unwrap_or(LISTEN),
@@ -167,6 +166,26 @@ pub(crate) fn database(data: &Path, flags: &DatabaseOverride) -> Result<Database
         None => read(data, None)?.database.url,
     };
     Ok(choose_database(data, url))
+}
+
+/// What a server with the same data directory would have fixed about docker. What an operator stored stands below it.
+pub(crate) fn docker(data: &Path, flags: DockerOverride) -> Result<Fixed, Message> {
+    let mut fixed = Fixed::default();
+    fix_docker(&mut fixed, flags, read(data, None)?.docker)?;
+    Ok(fixed)
+}
+
+fn fix_docker(fixed: &mut Fixed, flags: DockerOverride, file: Docker) -> Result<(), Message> {
+    let docker = [
+        ("sandbox.docker.cli_path", flags.docker_cli_path.or(file.cli_path)),
+        ("sandbox.docker.context", flags.docker_context.or(file.context)),
+    ];
+    for (key, said) in docker {
+        if let Some(text) = said {
+            fixed.set(key, &text)?;
+        }
+    }
+    Ok(())
 }
 
 fn choose_database(data: &Path, url: Option<String>) -> Database {

@@ -4,8 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use executor::docker::{ContainerHandle, RunningContainer, Runtime};
+use executor::gvisor::{GvisorHandle, RunningGvisor};
 use executor::{Handle, Options, Outcome, Protection, Running, Streams};
-use policy::Grant;
+use policy::{Grant, Root};
 
 use crate::error::Error;
 use crate::service::Inner;
@@ -26,9 +27,17 @@ impl Backend {
         match self {
             Self::Native => "native",
             Self::Docker => Runtime::Usual.backend(),
-            Self::Gvisor => Runtime::Gvisor.backend(),
+            Self::Gvisor => executor::gvisor::BACKEND,
         }
     }
+}
+
+/// Who runs, behind gVisor, what asks for no image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GvisorHome {
+    /// This server, with the `runsc` that it has found.
+    Host,
+    Docker,
 }
 
 impl fmt::Display for Backend {
@@ -50,16 +59,25 @@ impl FromStr for Backend {
 #[derive(Debug)]
 pub(crate) enum Started {
     Native(Box<Running>),
+    Gvisor(Box<RunningGvisor>),
     Docker(Box<RunningContainer>),
 }
 
 #[derive(Debug)]
 pub(crate) enum Reins {
     Native(Handle),
+    Gvisor(GvisorHandle),
     Docker(ContainerHandle),
 }
 
 impl Inner {
+    pub(crate) fn gvisor_home(&self) -> GvisorHome {
+        match self.executor.gvisor() {
+            Ok(_) => GvisorHome::Host,
+            Err(_) => GvisorHome::Docker,
+        }
+    }
+
     pub(crate) async fn start(
         &self,
         backend: Backend,
@@ -71,9 +89,15 @@ impl Inner {
             Backend::Docker => {
                 self.docker.start(grant, exec_id, Runtime::Usual).await.map(Box::new).map(Started::Docker)
             }
-            Backend::Gvisor => {
-                self.docker.start(grant, exec_id, Runtime::Gvisor).await.map(Box::new).map(Started::Docker)
-            }
+            // gVisor is a runtime of either: an image of docker's is docker's to run.
+            Backend::Gvisor => match grant.root() {
+                Root::Docker(_) => {
+                    self.docker.start(grant, exec_id, Runtime::Gvisor).await.map(Box::new).map(Started::Docker)
+                }
+                Root::Host | Root::Image(_) => {
+                    self.executor.start_on_gvisor(grant).await.map(Box::new).map(Started::Gvisor)
+                }
+            },
         }
     }
 }
@@ -82,6 +106,7 @@ impl Started {
     pub(crate) fn take_streams(&mut self) -> Option<Streams> {
         match self {
             Started::Native(running) => running.streams.take(),
+            Started::Gvisor(running) => running.streams.take(),
             Started::Docker(container) => container.streams.take(),
         }
     }
@@ -89,6 +114,7 @@ impl Started {
     pub(crate) fn protections(&self) -> Vec<Protection> {
         match self {
             Started::Native(running) => running.protections().to_vec(),
+            Started::Gvisor(running) => running.protections().to_vec(),
             Started::Docker(container) => container.protections().to_vec(),
         }
     }
@@ -96,6 +122,7 @@ impl Started {
     pub(crate) fn reins(&self) -> Reins {
         match self {
             Started::Native(running) => Reins::Native(running.handle()),
+            Started::Gvisor(running) => Reins::Gvisor(running.handle()),
             Started::Docker(container) => Reins::Docker(container.handle()),
         }
     }
@@ -103,6 +130,7 @@ impl Started {
     pub(crate) async fn wait(self) -> Result<Outcome, executor::Error> {
         match self {
             Started::Native(running) => running.wait().await,
+            Started::Gvisor(running) => running.wait().await,
             Started::Docker(container) => container.wait().await,
         }
     }
@@ -113,6 +141,7 @@ impl Reins {
     pub(crate) async fn stop(&self) {
         match self {
             Reins::Native(handle) => handle.stop(SIGTERM).await,
+            Reins::Gvisor(handle) => handle.stop(SIGTERM).await,
             Reins::Docker(handle) => handle.stop(SIGTERM).await,
         }
     }
@@ -120,6 +149,7 @@ impl Reins {
     pub(crate) fn kill(&self) {
         match self {
             Reins::Native(handle) => handle.kill(),
+            Reins::Gvisor(handle) => handle.kill(),
             Reins::Docker(handle) => handle.kill(),
         }
     }

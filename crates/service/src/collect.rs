@@ -5,7 +5,6 @@ use record::{Kept, Status};
 use serde_json::{Value, json};
 use workspace::{ExecFiles, Processes};
 
-use crate::backend::Backend;
 use crate::order::Ground;
 use crate::outcome::{RUNTIME_ERROR, Told};
 use crate::run_exec::{Exec, Ran};
@@ -18,10 +17,10 @@ impl Exec {
         let Ran { told, .. } = &ran;
         let (told, meta) = (told.clone(), self.meta(&ran));
         let exec_id = self.intent.exec_id.clone();
-        let processes = match self.order.backend {
-            Backend::Native => Processes::Dead,
+        let processes = match self.order.image {
+            None => Processes::Dead,
             // A daemon that did not answer is not waited for: it may remove a container only when it is back.
-            Backend::Docker | Backend::Gvisor => Processes::Uncertain,
+            Some(_) => Processes::Uncertain,
         };
         let collected = Service::blocking(move || {
             let collected = files.collect(bytes_max, processes)?;

@@ -14,7 +14,7 @@ use record::{AgentId, Holder, UserId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, GvisorHome};
 use crate::error::causes;
 use crate::principal::Principal;
 use crate::service::Service;
@@ -162,7 +162,13 @@ impl Service {
         let mut backends = Backends {
             native: Availability::of(Ok(())),
             docker: Availability::of(docker.available(Runtime::Usual).map(drop)),
-            gvisor: Availability::of(docker.available(Runtime::Gvisor).map(drop)),
+            gvisor: Availability::of(match self.inner.executor.gvisor() {
+                Ok(_) => Ok(()),
+                Err(here) => {
+                    let there = docker.available(Runtime::Gvisor).map(drop);
+                    there.map_err(|there| format!("{here}, and as docker's runtime: {there}"))
+                }
+            }),
         };
         if probe {
             for backend in Backend::ALL {
@@ -175,7 +181,13 @@ impl Service {
                     let trial = async {
                         match backend {
                             Backend::Native => self.try_native().await,
-                            Backend::Docker | Backend::Gvisor => self.try_container(backend).await,
+                            Backend::Gvisor if self.inner.gvisor_home() == GvisorHome::Host => {
+                                self.try_in_project(backend, Root::Host).await
+                            }
+                            Backend::Docker | Backend::Gvisor => {
+                                let image = self.settings_now().image.clone();
+                                self.try_in_project(backend, Root::Docker(image)).await
+                            }
                         }
                     };
                     let tried = tokio::time::timeout(TRIAL, trial).await.unwrap_or(Err(TrialError::Hung));
@@ -217,8 +229,8 @@ impl Service {
         ended(running.wait().await?.ending)
     }
 
-    /// The same in a container, which needs a project: one of the house's own.
-    async fn try_container(&self, backend: Backend) -> Result<(), TrialError> {
+    /// The same where a box needs a project: one of the house's own.
+    async fn try_in_project(&self, backend: Backend, root: Root) -> Result<(), TrialError> {
         let (user, agent): (UserId, AgentId) = (PROBER.parse()?, PROBER.parse()?);
         let owner = self.owner_of(&user, &agent).await?;
         let workspaces = self.inner.workspaces.clone();
@@ -238,7 +250,6 @@ impl Service {
             access: Mounts::WIDEST,
             owner: policy::Owner::new(owner.uid, owner.gid)?,
         };
-        let root = Root::Docker(self.settings_now().image.clone());
         let tried = async {
             let grant = grant(root, policy::Workspace::Project(Box::new(mounts)))?;
             let started = self.inner.start(backend, grant, exec_id.as_str()).await?;

@@ -50,7 +50,7 @@ impl Service {
             env: command.env,
             ..ExecRequest::default()
         };
-        let mut order = Order::read(by, request, Some(&skill), &self.settings_now())?;
+        let mut order = Order::read(by, request, Some(&skill), &self.settings_now(), self.inner.gvisor_home())?;
         // A skill's command is the operator's word, so no rule for callers' commands applies to it.
         order.words = command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         order.argv = Ok(command.argv);

@@ -76,6 +76,7 @@ pub use record::{
 };
 pub use request::{ExecRequest, Idempotency};
 pub use service::Service;
+pub use settings::docker_settings;
 pub use submit::Submitted;
 pub use token::{NewToken, create_token_offline};
 pub use view::{ExecView, Usage};

@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
 
-use executor::docker::{Docker, DockerSettings};
+use executor::docker::Docker;
 use executor::{Executor, Host};
 use record::{Database, Store};
 use rustix::fs::FlockOperation;
@@ -75,10 +75,7 @@ impl Service {
         if config.auth == Auth::Tokens {
             owner_token::ensure(&store, &data).await?;
         }
-        let docker = DockerSettings {
-            client: settings.sandbox.docker.cli_path.clone().map(PathBuf::from),
-            context: settings.sandbox.docker.context.clone(),
-        };
+        let docker = settings.sandbox.docker.asked();
         let skills_root = settings.skills.root.clone().map_or_else(|| data.join(SKILLS), PathBuf::from);
         let usual = data.join(WORKSPACES);
         let usual = usual

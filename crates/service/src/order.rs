@@ -16,7 +16,7 @@ use record::{AgentId, UserId};
 use serde::Deserialize;
 use workspace::{Input, Owner, ProjectId, RelativePath};
 
-use crate::backend::Backend;
+use crate::backend::{Backend, GvisorHome};
 use crate::error::Error;
 use crate::principal::Principal;
 use crate::request::{ExecRequest, Idempotency};
@@ -49,7 +49,7 @@ pub(crate) struct Order {
 pub(crate) enum Ground {
     /// The directories of its project.
     Project { inputs: Vec<Input>, access: Mounts },
-    /// The agent's own files. Its project only keeps what it prints.
+    /// The agent's own files, by their real place. Its project only keeps what it prints.
     Agent { needs: Needs },
 }
 
@@ -73,6 +73,7 @@ impl Order {
         request: ExecRequest,
         skill: Option<&Arc<Skill>>,
         settings: &Settings,
+        gvisor: GvisorHome,
     ) -> Result<Self, Error> {
         let (user_id, agent_id) = by.workspace(request.user_id.as_deref(), request.agent_id.as_deref())?;
         let project_id = project(request.project_id.as_deref(), request.conversation_id.as_deref())?;
@@ -89,7 +90,7 @@ impl Order {
                 Layer::deserialize(overrides).map_err(|error| Error::invalid(format!("policy_overrides: {error}")))?;
             narrowing.push(layer.named(LayerName::Request));
         }
-        let (backend, image) = choose_backend(request.backend.as_deref(), skill, settings)?;
+        let (backend, image) = choose_backend(request.backend.as_deref(), skill, settings, gvisor)?;
         let argv = request.kind.parse::<Kind>().and_then(|kind| check_kind(kind, &request.command, &request.args));
         let mut words = vec![request.command];
         words.extend(request.args);
@@ -166,11 +167,13 @@ fn project(project: Option<&str>, conversation: Option<&str>) -> Result<ProjectI
     Ok(name.parse()?)
 }
 
-/// A skill that names docker runs there and nowhere else.
+/// A skill that names docker runs there and nowhere else. gVisor is a runtime of either: it runs an image that is asked for
+/// by docker, and everything else on the host's system, where it can.
 fn choose_backend(
     asked: Option<&str>,
     skill: Option<&Arc<Skill>>,
     settings: &Settings,
+    gvisor: GvisorHome,
 ) -> Result<(Backend, Option<DockerImage>), Error> {
     let asked = asked.map(str::parse::<Backend>).transpose()?;
     let needs_docker = skill.is_some_and(|skill| skill.runtime.kind == RuntimeKind::Docker);
@@ -182,12 +185,12 @@ fn choose_backend(
         (None, true) => Backend::Docker,
         (None, false) => Backend::Native,
     };
-    let image = match backend {
-        Backend::Native => None,
-        Backend::Docker | Backend::Gvisor => {
-            let named = skill.and_then(|skill| skill.runtime.image.as_deref());
-            Some(named.map_or_else(|| Ok(settings.image.clone()), str::parse)?)
-        }
+    let is_on_docker = match (backend, gvisor) {
+        (Backend::Native, _) => false,
+        (Backend::Docker, _) | (Backend::Gvisor, GvisorHome::Docker) => true,
+        (Backend::Gvisor, GvisorHome::Host) => needs_docker,
     };
+    let named = skill.and_then(|skill| skill.runtime.image.as_deref());
+    let image = is_on_docker.then(|| named.map_or_else(|| Ok(settings.image.clone()), str::parse)).transpose()?;
     Ok((backend, image))
 }

@@ -4,10 +4,12 @@
 //! could not be removed stays on record and is tried again. The chain of entries stays verifiable: it says what went, and
 //! starts at its checkpoint. A task of its own does this every hour, and ends with the server.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use record::{ExecId, Keep, Limit, Summary, Timestamp};
+use tokio::time::MissedTickBehavior;
 
 use crate::error::{Error, causes};
 use crate::service::{Service, milliseconds, now};
@@ -80,24 +82,69 @@ impl Service {
     /// Holds on to the service only while it works, so that whoever drops the last handle of it ends it.
     pub(crate) fn prune_on_schedule(&self) {
         let inner = Arc::downgrade(&self.inner);
-        let task = tokio::spawn(async move {
-            let mut rounds = tokio::time::interval(PERIOD);
-            loop {
-                rounds.tick().await;
-                let Some(inner) = inner.upgrade() else { return };
-                match (Service { inner }).prune(now()).await {
-                    Ok(pruned) if pruned == Pruned::default() => {}
-                    Ok(Pruned { execs, entries }) => tracing::info!(execs, entries, "removed what is no longer kept"),
-                    Err(Error::Stopping) => return,
-                    Err(error) => tracing::warn!(error = %causes(&error), "could not remove what is no longer kept"),
-                }
+        let task = tokio::spawn(every_hour(async move || {
+            let Some(inner) = inner.upgrade() else { return ControlFlow::Break(()) };
+            match (Service { inner }).prune(now()).await {
+                Ok(pruned) if pruned == Pruned::default() => {}
+                Ok(Pruned { execs, entries }) => tracing::info!(execs, entries, "removed what is no longer kept"),
+                Err(Error::Stopping) => return ControlFlow::Break(()),
+                Err(error) => tracing::warn!(error = %causes(&error), "could not remove what is no longer kept"),
             }
-        });
+            ControlFlow::Continue(())
+        }));
         *self.inner.pruner.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+    }
+}
+
+/// At once, and then every hour until a round says that it was the last. After one that took longer there is an hour's
+/// rest: rounds that were missed have nothing to do any more.
+async fn every_hour(mut round: impl AsyncFnMut() -> ControlFlow<()>) {
+    let mut rounds = tokio::time::interval(PERIOD);
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        rounds.tick().await;
+        if round().await.is_break() {
+            return;
+        }
     }
 }
 
 fn before(at: Timestamp, kept: Duration) -> Timestamp {
     let kept = i64::try_from(milliseconds(kept)).unwrap_or(i64::MAX);
     Timestamp::from_milliseconds(at.milliseconds().saturating_sub(kept))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    const HOUR: u64 = 60 * 60;
+
+    /// After how many seconds each round began, of which the second takes this long and the fourth is the last.
+    async fn rounds(second: Duration) -> Vec<u64> {
+        let begun = Instant::now();
+        let mut rounds = Vec::new();
+        every_hour(async || {
+            rounds.push(begun.elapsed().as_secs());
+            if rounds.len() == 2 {
+                sleep(second).await;
+            }
+            if rounds.len() == 4 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+        .await;
+        rounds
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_round_at_once_and_then_every_hour() {
+        assert_eq!(rounds(Duration::from_secs(60)).await, [0, HOUR, 2 * HOUR, 3 * HOUR]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_round_is_not_made_up_for() {
+        let rounds = rounds(Duration::from_secs(3 * HOUR)).await;
+        assert_eq!(rounds, [0, HOUR, 4 * HOUR, 5 * HOUR]);
+    }
 }

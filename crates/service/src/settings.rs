@@ -3,8 +3,10 @@
 //! A document is read strictly before it is saved, so that what is stored can always be served. The roots of workspaces and
 //! skills, and docker's client, count from the next start on.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use executor::docker::DockerSettings;
 use executor::docker::paths::{self, Platform, Roots, RuntimeMode, WorkspaceRoot};
 use policy::{
     AuditKeptDays, CommandLists, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays, Layer, LayerName,
@@ -145,6 +147,21 @@ impl Settings {
     }
 }
 
+/// How docker is to be asked by whoever does so without a service; without a record, by what was fixed alone.
+pub async fn docker_settings(store: Option<&Store>, fixed: &Fixed) -> Result<DockerSettings, Error> {
+    let settings = match store {
+        Some(store) => Settings::load(store, fixed).await?,
+        None => Settings::read(0, Value::Object(Map::new()), fixed)?,
+    };
+    Ok(settings.sandbox.docker.asked())
+}
+
+impl DockerPart {
+    pub(crate) fn asked(&self) -> DockerSettings {
+        DockerSettings { client: self.cli_path.clone().map(PathBuf::from), context: self.context.clone() }
+    }
+}
+
 impl Sandbox {
     /// The root of all workspaces; the usual one where none is set.
     pub(crate) fn root(&self, usual: &str) -> Result<WorkspaceRoot, executor::Error> {
@@ -213,12 +230,12 @@ mod tests {
             json!({"sandbox": 1}),
             json!({"retention": {"execs_days": 0}}),
             json!({"retention": {"days": 1}}),
-            json!({"retention": {"sessions_hours": 0}}),
-            json!({"workspace": {"quota_mb": 0}}),
-            json!({"workspace": {"quota": 1}}),
             json!({"commands": {"allow": []}}),
             json!({"commands": {"allowed": ["a b"]}}),
             json!({"commands": {"allowed": "ls"}}),
+            json!({"retention": {"sessions_hours": 0}}),
+            json!({"workspace": {"quota_mb": 0}}),
+            json!({"workspace": {"quota": 1}}),
         ] {
             let read = Settings::read(0, wrong, &Fixed::default());
             assert!(matches!(read, Err(Error::InvalidArgument { .. })));

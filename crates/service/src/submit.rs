@@ -37,7 +37,7 @@ impl Service {
             Some(id) => Some(self.find_skill(id).await?),
             None => None,
         };
-        let order = Order::read(by, request, skill.as_ref(), &self.settings_now())?;
+        let order = Order::read(by, request, skill.as_ref(), &self.settings_now(), self.inner.gvisor_home())?;
         self.admit(order).await
     }
 

@@ -19,7 +19,6 @@ use crate::{etc, limits};
 const MIB: u64 = 1024 * 1024;
 const BYTES_PER_INODE: u64 = 4096;
 const MILLIS: u64 = 1000;
-const GVISOR_THREADS: u64 = 128;
 /// Docker's client copies the proxies of its own settings, passwords included, into every container that does not
 /// name them. A name without a value, which the client's environment does not have either, names and unsets it.
 const PROXIES: [&str; 10] = [
@@ -118,7 +117,7 @@ fn limits(grant: &Grant, daemon: &Daemon, runtime: Runtime) -> Vec<String> {
 fn not_the_boxs_own(runtime: Runtime) -> u64 {
     match runtime {
         Runtime::Usual => limits::OUR_PROCESSES,
-        Runtime::Gvisor => limits::OUR_PROCESSES + GVISOR_THREADS,
+        Runtime::Gvisor => limits::OUR_PROCESSES + limits::GVISOR_THREADS,
     }
 }
 

@@ -26,9 +26,8 @@ use super::words::{NotStarted, Words};
 use crate::error::Error;
 use crate::outcome::{Ending, Outcome};
 use crate::running::Streams;
+use crate::time_limit;
 
-/// How long a box may take to obey SIGTERM.
-const GRACE: Duration = Duration::from_secs(1);
 /// How long an order to the daemon may take, and how long the container may take to end after the last one.
 const ORDERED_WITHIN: Duration = Duration::from_secs(5);
 const ENDED_WITHIN: Duration = Duration::from_secs(8);
@@ -89,7 +88,7 @@ impl ContainerHandle {
     /// Asks with a signal, and after a moment insists.
     pub async fn stop(&self, signal: i32) {
         self.signal(signal);
-        tokio::time::sleep(GRACE).await;
+        tokio::time::sleep(time_limit::GRACE).await;
         self.kill();
     }
 
@@ -120,14 +119,12 @@ impl ContainerHandle {
 }
 
 impl RunningContainer {
-    #[expect(clippy::too_many_arguments, reason = "made in one place, of parts that belong to nothing else")]
     pub(crate) fn new(
         shared: Arc<Shared>,
         mut process: Process,
         followed: Followed,
         beat: Arc<Beat>,
         protections: Vec<Protection>,
-        time_limit_ms: u64,
         runtime: Runtime,
         grant: &Grant,
     ) -> Result<Self, Error> {
@@ -141,7 +138,6 @@ impl RunningContainer {
             Ok((stdin.into_owned_fd()?, stdout.into_owned_fd()?, our_stderr.into(), words))
         };
         let (stdin, stdout, stderr, words) = pipes().map_err(Error::ClientStreams)?;
-        let time_limit = (time_limit_ms != policy::UNLIMITED).then(|| Duration::from_millis(time_limit_ms));
         let command = grant.argv().first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
         let ordered = Arc::new(watch::Sender::new(Ordered::Nothing));
         let meter = Meter::begin(followed.watch());
@@ -156,7 +152,7 @@ impl RunningContainer {
             meter,
             beat,
             began: Instant::now(),
-            time_limit,
+            time_limit: time_limit::of(grant),
             protections,
             runtime,
             command,
@@ -199,14 +195,7 @@ impl RunningContainer {
     pub async fn wait(mut self) -> Result<Outcome, Error> {
         let handle = self.handle();
         let deadline = self.time_limit.map(|limit| self.began + limit);
-        let limit = async {
-            match deadline {
-                Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-                None => std::future::pending().await,
-            }
-            handle.stop(SIGTERM).await;
-            std::future::pending::<std::convert::Infallible>().await
-        };
+        let limit = time_limit::keep(deadline, handle.stop(SIGTERM));
         let status = tokio::select! {
             status = self.process.wait() => status.map_err(Error::ClientStreams)?,
             why = self.beat.failed() => return Err(unavailable(self.runtime, why)),

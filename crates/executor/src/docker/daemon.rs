@@ -10,6 +10,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use super::client::{CallFailure, Client};
+use crate::gvisor;
 
 /// A probe is over within 10 s: first the client alone, which needs no daemon, then the daemon.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(2);
@@ -30,7 +31,7 @@ impl Runtime {
     pub const fn backend(self) -> &'static str {
         match self {
             Runtime::Usual => "docker",
-            Runtime::Gvisor => "gvisor",
+            Runtime::Gvisor => gvisor::BACKEND,
         }
     }
 

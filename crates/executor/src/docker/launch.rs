@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use policy::{Grant, Root, Workspace};
-use rustix::io::Errno;
 
 use super::argv::{Particulars, argv};
 use super::client::Client;
@@ -24,7 +23,8 @@ use super::pulse::{self, Pulse};
 use super::watcher::Watcher;
 use super::{look, protection, sweep};
 use crate::error::Error;
-use crate::sources::{self, ProjectPlace, open_project};
+use crate::protection::check;
+use crate::sources::{self, ProjectPlace, check_working_directory, open_project};
 
 /// With what it takes to say so, the whole start is over within 10 s.
 const STARTED_WITHIN: Duration = Duration::from_secs(9);
@@ -145,7 +145,7 @@ async fn launch(
     let name = ContainerName::of_exec(exec_id)?;
     let daemon = shared.find_daemon(runtime).await?;
     let protections = protection::protections(&daemon, runtime);
-    protection::check(&grant, &protections, runtime)?;
+    check(&grant, &protections, runtime.backend())?;
     let environment = EnvironmentFile::new(&grant)?;
     let project = shared.open(&grant)?;
     check_working_directory(&grant, &project)?;
@@ -160,9 +160,7 @@ async fn launch(
     let process = shared.client.start(words, Stdio::piped());
     let process =
         process.map_err(|error| unavailable(runtime, format!("the docker client could not be started: {error}")))?;
-    let limit = grant.effective().limits.get(policy::Field::TimeoutMs);
-    let mut container =
-        RunningContainer::new(shared.clone(), process, followed, beat, protections, limit, runtime, &grant)?;
+    let mut container = RunningContainer::new(shared.clone(), process, followed, beat, protections, runtime, &grant)?;
     if !container.started(EVENTS_BEHIND).await? {
         let words = container.last_words(EVENTS_BEHIND).await;
         return Err(shared.explain(&grant, runtime, words).await);
@@ -170,23 +168,6 @@ async fn launch(
     // The daemon opened the directories by their names. Had somebody put a link there, another would be in its place.
     shared.compare(&grant, &project)?;
     Ok(container)
-}
-
-/// The directory to start in is there and reached through no link. Docker would make a missing one, as root; and a link
-/// that a box has planted (`/proc/self/fd/7`) has led runtimes out of the container before.
-fn check_working_directory(grant: &Grant, project: &[ProjectPlace]) -> Result<(), Error> {
-    let inside = grant.cwd();
-    let below = project.iter().find_map(|place| Some((place, inside.strip_prefix(place.at).ok()?)));
-    let Some((place, rest)) = below else { return Err(Error::DirectoryMissing(inside.to_owned())) };
-    match &place.content {
-        _ if rest.as_os_str().is_empty() => Ok(()),
-        None => Err(Error::DirectoryMissing(inside.to_owned())),
-        Some((opened, _)) => opened.find_directory(rest).map_err(|errno| match errno {
-            Errno::LOOP => Error::DirectoryIsLink(inside.to_owned()),
-            Errno::NOTDIR => Error::NotADirectory(inside.to_owned()),
-            _ => Error::DirectoryMissing(inside.to_owned()),
-        }),
-    }
 }
 
 impl Shared {

@@ -26,7 +26,12 @@ mod usage;
 mod watcher;
 mod words;
 
+pub(crate) use client::find_in_path;
+
 pub use build::{BuildStep, DEFAULT_IMAGE};
 pub use container::{ContainerHandle, RunningContainer};
 pub use daemon::{Daemon, DockerState, Runtime};
 pub use launch::{Docker, DockerSettings};
+
+#[cfg(test)]
+pub(crate) use argv::tests;

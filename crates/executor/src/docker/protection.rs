@@ -1,14 +1,11 @@
-//! What holds a container, in the words of every box, and the refusal of one that lacks what it needs.
+//! What holds a container, in the words of every box.
 //!
 //! These are the daemon's own statements about itself and the words of our command line. Nothing here was tried, unlike
 //! in a native box, whose PID 1 looks for itself.
 
-use jail::report::{Protection, ProtectionName, ProtectionState};
-use policy::Grant;
+use jail::report::{Protection, ProtectionName};
 
 use super::daemon::{Daemon, Runtime};
-use crate::error::{Error, protection_of};
-
 /// Always there: docker makes these namespaces for every container, and the words of `argv` ask for the rest.
 const ALWAYS: [ProtectionName; 9] = [
     ProtectionName::MountNamespace,
@@ -55,40 +52,22 @@ pub(crate) fn protections(daemon: &Daemon, runtime: Runtime) -> Vec<Protection> 
     found
 }
 
-/// A box without a filter of system calls is refused, as everywhere; so is one that lacks what its grant requires.
-pub(crate) fn check(grant: &Grant, protections: &[Protection], runtime: Runtime) -> Result<(), Error> {
-    let required = grant.effective().require.iter().map(|requirement| protection_of(*requirement));
-    let state = |name| protections.iter().find(|protection| protection.name == name);
-    for name in required {
-        if state(name).is_none_or(|found| found.state != ProtectionState::Enforced) {
-            return Err(lacks(runtime, name, state(name)));
-        }
-    }
-    match state(ProtectionName::Seccomp) {
-        Some(found) if found.state != ProtectionState::NotAvailable => Ok(()),
-        found => Err(lacks(runtime, ProtectionName::Seccomp, found)),
-    }
-}
-
-fn lacks(runtime: Runtime, name: ProtectionName, found: Option<&Protection>) -> Error {
-    let why = found.and_then(|found| found.why.clone()).unwrap_or_default();
-    Error::ProtectionMissing { backend: runtime.backend(), name, why }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::docker::daemon::pretend;
+    use crate::error::Error;
+    use crate::protection::check;
 
     #[test]
     fn a_daemon_without_a_filter_makes_no_box() {
         let grant = crate::docker::argv::tests::grant(&[], &[]);
         let usual = protections(&pretend(), Runtime::Usual);
-        assert!(check(&grant, &usual, Runtime::Usual).is_ok());
+        assert!(check(&grant, &usual, "docker").is_ok());
         for security in [vec![], vec!["name=seccomp,profile=unconfined".to_owned()]] {
             let daemon = Daemon { security, ..pretend() };
             let lacking = protections(&daemon, Runtime::Usual);
-            let refused = check(&grant, &lacking, Runtime::Usual);
+            let refused = check(&grant, &lacking, "docker");
             assert!(matches!(refused, Err(Error::ProtectionMissing { name: ProtectionName::Seccomp, .. })));
         }
     }
@@ -99,9 +78,9 @@ mod tests {
         let landlock = crate::docker::argv::tests::grant(&[], &[Requirement::Landlock]);
         let memory = crate::docker::argv::tests::grant(&[], &[Requirement::Memory]);
         let all = protections(&pretend(), Runtime::Usual);
-        assert!(check(&landlock, &all, Runtime::Usual).is_err());
-        assert!(check(&memory, &all, Runtime::Usual).is_ok());
+        assert!(check(&landlock, &all, "docker").is_err());
+        assert!(check(&memory, &all, "docker").is_ok());
         let daemon = Daemon { memory_limit: false, ..pretend() };
-        assert!(check(&memory, &protections(&daemon, Runtime::Usual), Runtime::Usual).is_err());
+        assert!(check(&memory, &protections(&daemon, Runtime::Usual), "docker").is_err());
     }
 }

@@ -170,7 +170,7 @@ impl Facts {
             program: "/usr/local/bin/ringwall".into(),
             kernel: Kernel::parse("6.18.5"),
             trial: Trial::Made {
-                protections: super::protections::EVERY.into_iter().map(Protection::enforced).collect(),
+                protections: executor::ProtectionName::ALL.into_iter().map(Protection::enforced).collect(),
                 command: Some("/usr/bin/true".into()),
             },
             namespaces: Namespaces::default(),

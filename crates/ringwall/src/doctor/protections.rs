@@ -10,26 +10,6 @@ use super::check::{Check, State};
 use super::facts::{Facts, Landlock, Trial};
 use super::remedy;
 
-/// Every protection, in the order of the rows.
-pub(crate) const EVERY: [ProtectionName; 16] = [
-    ProtectionName::UserNamespace,
-    ProtectionName::MountNamespace,
-    ProtectionName::PidNamespace,
-    ProtectionName::NetworkNamespace,
-    ProtectionName::IpcNamespace,
-    ProtectionName::UtsNamespace,
-    ProtectionName::CgroupNamespace,
-    ProtectionName::NoCapabilities,
-    ProtectionName::NoNewPrivileges,
-    ProtectionName::NoExtraGroups,
-    ProtectionName::Seccomp,
-    ProtectionName::Landlock,
-    ProtectionName::ResourceLimits,
-    ProtectionName::MemoryLimit,
-    ProtectionName::PidsLimit,
-    ProtectionName::CpuLimit,
-];
-
 /// The box, then each of its protections. Of a box that was not made nothing is claimed but what the kernel says
 /// without one.
 pub(crate) fn rows(facts: &Facts) -> Vec<Check> {
@@ -50,12 +30,13 @@ pub(crate) fn rows(facts: &Facts) -> Vec<Check> {
             .costs("boxes on the host's /usr are empty; only boxes on an image are useful")
             .fix("import an image (ringwall image import NAME rootfs.tar) and run with --image NAME"),
     };
-    let ordered = EVERY.iter().filter_map(|name| protections.iter().find(|protection| protection.name == *name));
+    let ordered =
+        ProtectionName::ALL.iter().filter_map(|name| protections.iter().find(|protection| protection.name == *name));
     std::iter::once(first).chain(ordered.map(|protection| row(facts, protection))).collect()
 }
 
 fn row(facts: &Facts, protection: &Protection) -> Check {
-    let name = name(protection.name);
+    let name = protection.name.key();
     if protection.state == ProtectionState::Enforced {
         return Check::new(name, State::Ok, enforced(facts, protection.name));
     }
@@ -68,27 +49,6 @@ fn row(facts: &Facts, protection: &Protection) -> Check {
     match fix(facts, protection.name) {
         Some(fix) => check.fix(fix),
         None => check,
-    }
-}
-
-fn name(protection: ProtectionName) -> &'static str {
-    match protection {
-        ProtectionName::UserNamespace => "user_namespace",
-        ProtectionName::MountNamespace => "mount_namespace",
-        ProtectionName::PidNamespace => "pid_namespace",
-        ProtectionName::NetworkNamespace => "network_namespace",
-        ProtectionName::IpcNamespace => "ipc_namespace",
-        ProtectionName::UtsNamespace => "uts_namespace",
-        ProtectionName::CgroupNamespace => "cgroup_namespace",
-        ProtectionName::NoCapabilities => "no_capabilities",
-        ProtectionName::NoNewPrivileges => "no_new_privileges",
-        ProtectionName::NoExtraGroups => "no_extra_groups",
-        ProtectionName::Seccomp => "seccomp",
-        ProtectionName::Landlock => "landlock",
-        ProtectionName::ResourceLimits => "resource_limits",
-        ProtectionName::MemoryLimit => "memory_limit",
-        ProtectionName::PidsLimit => "pids_limit",
-        ProtectionName::CpuLimit => "cpu_limit",
     }
 }
 
@@ -212,31 +172,31 @@ mod tests {
     #[test]
     fn a_good_box_has_a_row_for_each_protection() {
         let rows = rows(&Facts::sample());
-        assert_eq!(rows.len(), 1 + EVERY.len());
+        assert_eq!(rows.len(), 1 + ProtectionName::ALL.len());
         assert!(rows.iter().all(|row| row.state == State::Ok && row.costs.is_none() && row.fix.is_none()));
         assert_eq!(find(&rows, "landlock").detail, "version 7: a second wall around files");
     }
 
     #[test]
     fn rows_are_called_what_the_reports_of_boxes_call_them() {
-        for protection in EVERY {
-            assert_eq!(serde_json::to_value(protection).unwrap(), name(protection));
+        for protection in ProtectionName::ALL {
+            assert_eq!(serde_json::to_value(protection).unwrap(), protection.key());
         }
     }
 
     #[test]
     fn what_lacks_says_what_it_costs() {
-        for protection in EVERY {
+        for protection in ProtectionName::ALL {
             for (given, state) in [
                 (Protection::partial(protection, "half"), State::Partial),
                 (Protection::not_available(protection, "none"), State::Missing),
             ] {
                 let why = given.why.clone();
                 let rows = rows(&with(given, Landlock::NotEnabled));
-                let row = find(&rows, name(protection));
+                let row = find(&rows, protection.key());
                 assert_eq!((row.state, Some(row.detail.clone())), (state, why));
                 assert!(row.costs.is_some(), "{protection:?}");
-                assert_eq!(rows.len(), 1 + EVERY.len());
+                assert_eq!(rows.len(), 1 + ProtectionName::ALL.len());
             }
         }
     }

@@ -125,11 +125,11 @@ fn failed(text: String) -> Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::protections::EVERY;
+    use executor::ProtectionName;
 
     #[test]
     fn a_box_without_a_wall_is_no_box() {
-        let all: Vec<_> = EVERY.into_iter().map(Protection::enforced).collect();
+        let all: Vec<_> = ProtectionName::ALL.into_iter().map(Protection::enforced).collect();
         assert_eq!(lacking(&all), None);
         for name in REQUIRED {
             let without: Vec<_> = all.iter().filter(|protection| protection.name != name).cloned().collect();
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn what_is_only_reported_refuses_no_box() {
         let reported = |name: &ProtectionName| !REQUIRED.contains(name);
-        let bare: Vec<_> = EVERY
+        let bare: Vec<_> = ProtectionName::ALL
             .into_iter()
             .map(|name| match reported(&name) {
                 true => Protection::not_available(name, "not here"),

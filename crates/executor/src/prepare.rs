@@ -1,0 +1,142 @@
+//! A box before anything is known of its command: at most its namespaces, and the user that it is on the host.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use jail::plan::{CgroupVersion, Identity, Owner, Privilege};
+use jail::{NetworkSource, Request, wire};
+use policy::Grant;
+use rustix::process::Pid;
+
+use crate::error::{Error, talk};
+use crate::host;
+use crate::lower::Birthplace;
+use crate::maker::Executor;
+use crate::spawner::{Parent, Spawner};
+use crate::{cgroup, etc};
+
+/// The first of the user ids that boxes get as root: in the range that systemd's table of ids leaves unused.
+const FIRST_BOX_UID: u32 = 1_880_000_000;
+
+/// The one box of a program that makes one, begun before the program knows anything else: its namespaces get ready while
+/// it reads its arguments and looks at the host.
+#[derive(Debug)]
+pub struct Early {
+    pub(crate) prepared: Prepared,
+    pub(crate) privilege: Privilege,
+    pub(crate) init: Option<Pid>,
+}
+
+impl Early {
+    /// Call it first of all, while there is one thread.
+    pub fn begin() -> Result<Self, Error> {
+        let (number, privilege) = (0, host::privilege());
+        let host = host::ids(privilege, box_uid(number));
+        // On version 2 it is born into its cgroup, later. Without Landlock a box could reach the program that its PID 1
+        // runs from, and only a spawner runs from a copy.
+        if cgroup::is_version_2() || jail::landlock_version().is_err() {
+            let (control, theirs) = wire::pair().map_err(talk)?;
+            let prepared = Prepared { control, number, host, birth: Born::NotYet(theirs), parent: None };
+            return Ok(Early { prepared, privilege, init: None });
+        }
+        let (control, init) = jail::bear_alone(&identity(privilege, host)).map_err(Error::Setup)?;
+        let birth = Born::In(Birthplace::Host);
+        let prepared = Prepared { control, number, host, birth, parent: None };
+        Ok(Early { prepared, privilege, init: Some(init) })
+    }
+}
+
+/// A box of which at most the namespaces exist.
+#[derive(Debug)]
+pub struct Prepared {
+    pub(crate) control: OwnedFd,
+    pub(crate) number: u64,
+    pub(crate) host: Owner,
+    pub(crate) birth: Born,
+    /// Whoever bears it, where that is the spawner and it was asked already.
+    pub(crate) parent: Option<Parent>,
+}
+
+/// Whether PID 1 is there already.
+#[derive(Debug)]
+pub(crate) enum Born {
+    In(Birthplace),
+    /// Its end of the socket.
+    NotYet(OwnedFd),
+}
+
+/// When PID 1 is born.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Birth {
+    /// At once; it writes itself into its cgroups later.
+    Early,
+    /// When its cgroup is there, directly into it.
+    IntoCgroup,
+}
+
+impl Executor {
+    /// Begins a box: empty namespaces, in which nothing runs and nothing is mounted, of this user on the host where one is
+    /// said. Dropping them ends them.
+    pub(crate) fn prepare_as(&self, owner: Option<Owner>) -> Result<Prepared, Error> {
+        let birth = match &self.host.cgroups {
+            Ok(layout) if layout.version == CgroupVersion::V2 => Birth::IntoCgroup,
+            _ => Birth::Early,
+        };
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let own = host::ids(self.host.privilege, box_uid(number));
+        let host = match self.host.privilege {
+            Privilege::Root => owner.unwrap_or(own),
+            Privilege::Rootless => own,
+        };
+        begin(&self.spawner, number, self.host.privilege, host, birth)
+    }
+}
+
+/// Whose files the box works on, where that says who it is.
+pub(crate) fn owner(grant: &Grant) -> Option<Owner> {
+    match grant.workspace() {
+        policy::Workspace::Project(mounts) => Some(mounts.owner),
+        policy::Workspace::Agent(mounts) => Some(mounts.owner),
+        policy::Workspace::Private | policy::Workspace::Directory(_) => None,
+    }
+    .map(|owner| Owner { uid: owner.uid(), gid: owner.gid() })
+}
+
+/// Asks for PID 1, or leaves that for later.
+fn begin(spawner: &Spawner, number: u64, privilege: Privilege, host: Owner, birth: Birth) -> Result<Prepared, Error> {
+    let (control, theirs) = wire::pair().map_err(talk)?;
+    let (birth, parent) = match birth {
+        Birth::Early => {
+            let parent = ask_for_birth(spawner, number, privilege, host, &[theirs.as_fd()])?;
+            (Born::In(parent.birthplace), Some(parent))
+        }
+        Birth::IntoCgroup => (Born::NotYet(theirs), None),
+    };
+    Ok(Prepared { control, number, host, birth, parent })
+}
+
+pub(crate) fn ask_for_birth(
+    spawner: &Spawner,
+    number: u64,
+    privilege: Privilege,
+    host: Owner,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<Parent, Error> {
+    // A user id of its own is no other box's, before or after; a workspace's is that of all its boxes.
+    let network = match privilege {
+        Privilege::Root if host.uid != box_uid(number) => NetworkSource::OfItsUser,
+        Privilege::Root | Privilege::Rootless => NetworkSource::New,
+    };
+    spawner.request(&Request::Box { number, identity: identity(privilege, host), network }, descriptors)
+}
+
+fn identity(privilege: Privilege, host: Owner) -> Identity {
+    Identity { privilege, inside_uid: etc::UID, inside_gid: etc::GID, host_uid: host.uid, host_gid: host.gid }
+}
+
+/// A user id that no other living box has: process ids are unique while they live, and a process goes through
+/// 60 ids of its own before it comes back to the first.
+fn box_uid(number: u64) -> u32 {
+    const PROCESS_IDS: u32 = 1 << 22;
+    FIRST_BOX_UID + (number % 60) as u32 * PROCESS_IDS + std::process::id() % PROCESS_IDS
+}

@@ -1,0 +1,25 @@
+//! The refusal of a box of another maker that lacks what it needs. (A native box's PID 1 looks for itself.)
+
+use jail::report::{Protection, ProtectionName, ProtectionState};
+use policy::Grant;
+
+use crate::error::{Error, protection_of};
+
+/// A box without a filter of system calls is refused, as everywhere; so is one that lacks what its grant requires.
+pub(crate) fn check(grant: &Grant, protections: &[Protection], backend: &'static str) -> Result<(), Error> {
+    let required = grant.effective().require.iter().map(|requirement| protection_of(*requirement));
+    let state = |name| protections.iter().find(|protection| protection.name == name);
+    let lacks = |name| {
+        let why = state(name).and_then(|found| found.why.clone()).unwrap_or_default();
+        Err(Error::ProtectionMissing { backend, name, why })
+    };
+    for name in required {
+        if state(name).is_none_or(|found| found.state != ProtectionState::Enforced) {
+            return lacks(name);
+        }
+    }
+    match state(ProtectionName::Seccomp) {
+        Some(found) if found.state != ProtectionState::NotAvailable => Ok(()),
+        _ => lacks(ProtectionName::Seccomp),
+    }
+}

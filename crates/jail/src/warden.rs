@@ -1,0 +1,223 @@
+//! The warden: PID 1 of a room in which another maker of boxes runs its programs.
+//!
+//! Such a maker (gVisor's `runsc`) starts processes that outlive its commands, and leaves files that say where they are.
+//! Here both live in namespaces that have no other purpose: whatever it started ends with this process, in the kernel and
+//! without anybody's help, and what it wrote was never on a disk. The room is built like a box's root. Its programs keep
+//! root's rights, because making boxes takes them; nothing but the maker's own programs is ever started in it.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, Result};
+use rustix::mount::MountFlags;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, WaitOptions};
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Operation;
+use crate::report::{Ending, Failure, Step};
+use crate::sys::{self, Fork};
+use crate::{cgroups, identity, init, root, start, wire};
+
+/// The network's is among them because programs find one another by sockets that have a name and no file: those of another
+/// room, or of the host, must not be found.
+const NAMESPACES: u64 =
+    (libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | libc::CLONE_NEWNET) as u64;
+const NOT_STARTED: i32 = 127;
+
+/// What a warden is told, after its room.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum WardenOrder {
+    /// Start a program. Descriptors: its three standard streams, then where its cgroups are, if it is to be in some.
+    Run { number: u32, argv: Vec<CString>, groups: Entrance },
+    /// Tell of the end of the process whose id a program has written into this file, and left behind.
+    Follow { number: u32, file: CString },
+    /// End everything, and say what it cost.
+    End,
+}
+
+/// How a program gets into its cgroups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Entrance {
+    /// It is in none of its own.
+    Nowhere,
+    /// Through doors into which it writes itself (version 1).
+    Doors,
+    /// It is born in the directory (version 2).
+    Birth,
+}
+
+/// What a warden says.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum WardenReport {
+    /// The room stands. A handle to its PID 1 comes with this message.
+    Ready,
+    Failed(Failure),
+    /// A program has ended.
+    Ended {
+        number: u32,
+        ending: Ending,
+    },
+    /// Nothing is left but PID 1.
+    Over {
+        cpu_microseconds: u64,
+    },
+}
+
+/// Becomes a warden. This process stays outside and ends when everything inside has; its socket goes in.
+pub(crate) fn become_warden(control: &OwnedFd, mut descriptors: Vec<OwnedFd>) -> ! {
+    let operations = descriptors.drain(..1.min(descriptors.len())).next().map(wire::unpack::<Vec<Operation>>);
+    let begun = match operations {
+        Some(Ok(operations)) => bear(control, &operations, descriptors),
+        Some(Err(errno)) => Err(Failure::new(Step::ReadPlan, "", errno)),
+        None => Err(Failure::plain(Step::ReadPlan, "(a warden without a room)")),
+    };
+    match begun {
+        Ok(()) => sys::exit_now(0),
+        Err(failure) => {
+            let _ = wire::send(control, &WardenReport::Failed(failure), &[]);
+            sys::exit_now(1)
+        }
+    }
+}
+
+fn bear(control: &OwnedFd, operations: &[Operation], trees: Vec<OwnedFd>) -> std::result::Result<(), Failure> {
+    let fail = |errno| Failure::new(Step::MakeNamespaces, "", errno);
+    // Read to its end by a child that asks for our death a moment too late.
+    let (alive, held) = pipe_with(PipeFlags::CLOEXEC).map_err(fail)?;
+    match sys::clone_into_namespaces(NAMESPACES, None).map_err(fail)? {
+        Fork::Child => {
+            drop(held);
+            let _ = identity::die_with_parent();
+            rustix::io::ioctl_fionbio(&alive, true).map_err(fail)?;
+            if rustix::io::read(&alive, &mut [0; 1]) != Err(Errno::AGAIN) {
+                sys::exit_now(1);
+            }
+            drop(alive);
+            match furnish(operations, trees) {
+                Ok(()) => keep(control),
+                Err(failure) => {
+                    let _ = wire::send(control, &WardenReport::Failed(failure), &[]);
+                    sys::exit_now(1)
+                }
+            }
+        }
+        Fork::Parent(child) => {
+            // The socket is the child's alone: it closes with the room.
+            sys::close_all_but(&[held.as_fd()]);
+            while matches!(rustix::process::waitpid(Some(child), WaitOptions::empty()), Err(Errno::INTR)) {}
+            sys::exit_now(0)
+        }
+    }
+}
+
+/// Builds the room and moves into it. Its /proc can be written to: a maker maps user ids there.
+fn furnish(operations: &[Operation], trees: Vec<OwnedFd>) -> std::result::Result<(), Failure> {
+    root::detach_from_host()?;
+    rustix::process::umask(Mode::empty());
+    let room = root::build(operations, trees)?;
+    root::enter(&room)?;
+    rustix::process::umask(Mode::from_raw_mode(0o022));
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    rustix::mount::mount(c"proc", c"/proc", c"proc", flags, None)
+        .map_err(|errno| Failure::new(Step::BuildRoot, "/proc", errno))
+}
+
+/// Starts what it is told to and reaps everything, until it is told to end or nobody is left who could tell it.
+fn keep(control: &OwnedFd) -> ! {
+    let ready = || -> Result<OwnedFd> {
+        let signals = sys::child_descriptor()?;
+        let handle = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
+        wire::send(control, &WardenReport::Ready, &[handle.as_fd()])?;
+        Ok(signals)
+    };
+    let signals = match ready() {
+        Ok(signals) => signals,
+        Err(errno) => {
+            let _ = wire::send(control, &WardenReport::Failed(Failure::new(Step::StartCommand, "", errno)), &[]);
+            sys::exit_now(1)
+        }
+    };
+    let mut programs = BTreeMap::new();
+    loop {
+        let mut events = [
+            PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN),
+        ];
+        let _ = rustix::event::poll(&mut events, None);
+        let is_told = !events[1].revents().is_empty();
+        while sys::read_signal(signals.as_fd()).is_ok() {}
+        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+            if let Some(number) = programs.remove(&pid.as_raw_nonzero().get()) {
+                tell(control, &WardenReport::Ended { number, ending: init::how(status) });
+            }
+        }
+        if !is_told {
+            continue;
+        }
+        match start::receive(control) {
+            (WardenOrder::Run { number, argv, groups }, descriptors) => match run(&argv, groups, &descriptors) {
+                Ok(pid) => drop(programs.insert(pid.as_raw_nonzero().get(), number)),
+                Err(_) => tell(control, &WardenReport::Ended { number, ending: Ending::Exited(NOT_STARTED) }),
+            },
+            (WardenOrder::Follow { number, file }, _) => match left_behind(&file) {
+                Some(pid) => drop(programs.insert(pid.as_raw_nonzero().get(), number)),
+                None => tell(control, &WardenReport::Ended { number, ending: Ending::Signalled(libc::SIGKILL) }),
+            },
+            (WardenOrder::End, _) => {
+                let _ = sys::signal_everyone(libc::SIGKILL);
+                while !matches!(rustix::process::wait(WaitOptions::empty()), Err(Errno::CHILD)) {}
+                let cpu_microseconds = sys::children_usage().cpu_microseconds;
+                tell(control, &WardenReport::Over { cpu_microseconds });
+                sys::exit_now(0)
+            }
+        }
+    }
+}
+
+/// Nothing when it is over already: everything here is our child sooner or later, and reaped at once.
+fn left_behind(file: &CStr) -> Option<Pid> {
+    let file = rustix::fs::open(file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut text = [0; 16];
+    let count = rustix::io::read(&file, &mut text).ok()?;
+    let pid = Pid::from_raw(std::str::from_utf8(&text[..count]).ok()?.trim().parse().ok()?)?;
+    rustix::process::test_kill_process(pid).ok().map(|()| pid)
+}
+
+/// Without anybody who listens there is nothing left to live for.
+fn tell(control: &OwnedFd, report: &WardenReport) {
+    if wire::send(control, report, &[]).is_err() {
+        sys::exit_now(1);
+    }
+}
+
+fn run(argv: &[CString], groups: Entrance, descriptors: &[OwnedFd]) -> Result<Pid> {
+    let ([stdin, stdout, stderr, entrance @ ..], Some(program)) = (descriptors, argv.first()) else {
+        return Err(Errno::INVAL);
+    };
+    let birthplace = (groups == Entrance::Birth).then(|| entrance.first().map(AsFd::as_fd)).flatten();
+    match sys::clone_into_namespaces(0, birthplace)? {
+        Fork::Parent(pid) => Ok(pid),
+        Fork::Child => {
+            let prepare = || -> Result<()> {
+                if groups == Entrance::Doors {
+                    cgroups::join(entrance).map_err(|failure| Errno::from_raw_os_error(failure.errno))?;
+                }
+                for (number, stream) in [stdin, stdout, stderr].into_iter().enumerate() {
+                    sys::place_descriptor(stream.as_fd(), number as i32)?;
+                }
+                sys::close_descriptors_on_execute()?;
+                rustix::process::setsid()?;
+                sys::set_signal_mask(false);
+                Ok(())
+            };
+            if prepare().is_ok() {
+                let _ = sys::execute(program, argv, &[]);
+            }
+            sys::exit_now(NOT_STARTED)
+        }
+    }
+}
