@@ -45,6 +45,8 @@ fn what_is_no_line_is_told_and_not_refused() {
     for bad in ["ls )", "echo \"x", "if ls", "ls | | cat", "ls &&", "bash -c 'if'", "eval 'a ('", "echo `if`"] {
         assert!(matches!(check(bad), Err(Error::CommandMalformed { .. })), "{bad}");
     }
+    // Each of them could be the end of each before it.
+    assert_eq!(check(&"find . -exec ".repeat(100)), Err(Error::CommandTooComplex));
     let nested = (0..40).fold("ls".to_owned(), |inner, _| format!("eval {inner}"));
     assert_eq!(check(&nested), Err(Error::CommandTooComplex));
 }

@@ -140,13 +140,17 @@ fn replaced(options: &[String]) -> Option<String> {
 
 fn find(arguments: &[String]) -> Vec<Next> {
     let runs = |word: &String| matches!(word.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir");
-    let starts = arguments.iter().enumerate().filter(|(_, word)| runs(word)).map(|(index, _)| index + 1);
-    let command = |start: usize| {
-        let rest = arguments.get(start..).unwrap_or_default();
+    let mut found = Vec::new();
+    let mut rest = arguments;
+    while let Some(at) = rest.iter().position(runs) {
+        rest = &rest[at + 1..];
+        // Whatever stands before the end is the command's, also where it looks like another one.
         let end = rest.iter().position(|word| word == ";" || word == "+").unwrap_or(rest.len());
-        words(&rest[..end])
-    };
-    starts.flat_map(command).collect()
+        let (command, after) = rest.split_at(end);
+        found.extend(words(command));
+        rest = after;
+    }
+    found
 }
 
 fn trap(arguments: &[String]) -> Vec<Next> {
@@ -192,7 +196,7 @@ mod tests {
 
     #[test]
     fn commands_lead_where_their_words_say() {
-        let table: [(&str, &[&str]); 38] = [
+        let table: [(&str, &[&str]); 39] = [
             ("ls nc", &[]),
             ("bash -c nc_x", &["shell nc x"]),
             ("/bin/sh -ec nc", &["shell nc"]),
@@ -219,6 +223,7 @@ mod tests {
             ("xargs sh -c nc", &["sh -c nc"]),
             ("find . -name x -exec nc {} ; -o -execdir cat {} +", &["nc {}", "cat {}"]),
             ("find . -ok nc", &["nc"]),
+            ("find . -exec find x -exec nc ; -ok cat ;", &["find x -exec nc", "cat"]),
             ("find . -exec", &[]),
             ("eval nc x", &["text nc x"]),
             ("trap nc EXIT", &["text nc"]),

@@ -16,8 +16,6 @@ use crate::verdict::{Denial, DenialCode};
 
 /// How deep texts may lie in texts: `bash -c 'bash -c "…"'`.
 const DEEPEST: u8 = 16;
-/// How many commands are looked at.
-const MOST_COMMANDS: usize = 100_000;
 
 /// A line that is well-formed.
 #[derive(Debug)]
@@ -61,7 +59,7 @@ impl CommandLine {
         let first = Task { what: What::Text(text.to_owned()), shell: 0, depth: 0 };
         let mut tasks = VecDeque::from([first]);
         while let Some(task) = tasks.pop_front() {
-            if task.depth > DEEPEST || line.commands.len() > MOST_COMMANDS {
+            if task.depth > DEEPEST {
                 return Err(Error::CommandTooComplex);
             }
             let known = line.commands.len();
@@ -71,11 +69,14 @@ impl CommandLine {
                     let texts = line.take(&text, task.shell, &mut budget)?;
                     tasks.extend(texts.into_iter().map(|text| below(What::Text(text), task.shell)));
                 }
-                What::Words(words) => line.commands.extend(words.split_first().map(|(name, arguments)| Command {
-                    name: name.clone(),
-                    arguments: arguments.to_vec(),
-                    shell: task.shell,
-                })),
+                What::Words(words) => {
+                    budget.read(words.iter().map(|word| word.len() + 1).sum())?;
+                    line.commands.extend(words.split_first().map(|(name, arguments)| Command {
+                        name: name.clone(),
+                        arguments: arguments.to_vec(),
+                        shell: task.shell,
+                    }));
+                }
             }
             for command in &line.commands[known..] {
                 for next in follow(&command.name, &command.arguments) {
