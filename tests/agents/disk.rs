@@ -103,6 +103,21 @@ pub(crate) fn boxes_that_fill_the_disk_are_ended(site: &Site) {
     }
 }
 
+/// Whoever only has the answer learns it there. The control is the same line with an end.
+pub(crate) fn whoever_fills_the_disk_is_told(site: &Site) {
+    let server = limited(site, 8, 400);
+    let workspace = workspace_on(&server);
+    let ran = workspace.run("head -c 1000000 /dev/zero >> files/filler");
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let ran = workspace.run("while :; do head -c 1000000 /dev/zero >> files/filler; done");
+    assert_eq!(ran.code, 137);
+    assert_full(&ran.stderr, "workspace.quota_mb");
+    // And it can make room itself.
+    assert_full(&workspace.execute("ls").refused(413), "workspace.quota_mb");
+    workspace.delete("files/filler").success();
+    assert_eq!(workspace.run("ls files").code, 0);
+}
+
 pub(crate) fn inputs_need_room(site: &Site) {
     let server = limited(site, 2, 400);
     let workspace = workspace_on(&server);

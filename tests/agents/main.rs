@@ -97,8 +97,8 @@ const TRIALS: &[(&str, Try)] = trials! {
     }
     lives::{ killed_in_the_middle }
     disk::{
-        writes_need_room, names_need_room, boxes_that_fill_the_disk_are_ended, inputs_need_room,
-        baselines_wait_for_room, room_is_given_back,
+        writes_need_room, names_need_room, boxes_that_fill_the_disk_are_ended, whoever_fills_the_disk_is_told,
+        inputs_need_room, baselines_wait_for_room, room_is_given_back,
     }
     verbs::{
         files_come_and_go, skills_are_pushed_and_pulled, hostile_answers_are_not_unpacked,

@@ -31,14 +31,19 @@ fn run(context: &Context) -> Verdict {
     live.line()?;
     let control_run = context.boxed().run(&["/bin/echo", "runs"])?;
     control(control_run.text() == "runs\n", || control_run.describe())?;
+    // By number: the moment the spawner is gone its boxes are nobody's children, dying or not.
+    let doomed = boxes(server)?;
+    control(!doomed.is_empty(), || "the box of the probe is not there".into())?;
     kill_process(spawner(server.id())?, Signal::KILL)?;
-    held(comes(|| boxes(server).is_ok_and(|left| left.is_empty())), || "a box outlives its spawner".into())?;
+    held(comes(|| !doomed.iter().any(|number| host::is_alive(*number))), || "a box outlives its spawner".into())?;
     let ended = live.finish()?;
     held(ended.code() != Some(0) && !ended.text().contains("unharmed"), || ended.describe())?;
     let killed = ended.code();
     let next = context.boxed().run(&["/bin/echo", "again"])?;
     held(next.text() == "again\n", || format!("after a killed spawner: {}", next.describe()))?;
 
+    // What is there while it stands still must have come to be meanwhile.
+    held(comes(|| boxes(server).is_ok_and(|left| left.is_empty())), || "a box outlives its command".into())?;
     let stopped = spawner(server.id())?;
     kill_process(stopped, Signal::STOP)?;
     let seen = stand_still(context);

@@ -1,9 +1,22 @@
-//! The refusal of a box of another maker that lacks what it needs. (A native box's PID 1 looks for itself.)
+//! What boxes of other makers have, and the refusal of one that lacks what it needs. (A native box's PID 1 looks for itself.)
 
 use jail::report::{Protection, ProtectionName, ProtectionState};
 use policy::Grant;
 
 use crate::error::{Error, protection_of};
+
+/// Always there: docker and gVisor give these to every box, and what we ask of them takes the rest away.
+pub(crate) const OF_EVERY_MAKER: [ProtectionName; 9] = [
+    ProtectionName::MountNamespace,
+    ProtectionName::PidNamespace,
+    ProtectionName::NetworkNamespace,
+    ProtectionName::IpcNamespace,
+    ProtectionName::UtsNamespace,
+    ProtectionName::CgroupNamespace,
+    ProtectionName::NoCapabilities,
+    ProtectionName::NoNewPrivileges,
+    ProtectionName::NoExtraGroups,
+];
 
 /// A box without a filter of system calls is refused, as everywhere; so is one that lacks what its grant requires.
 pub(crate) fn check(grant: &Grant, protections: &[Protection], backend: &'static str) -> Result<(), Error> {

@@ -12,6 +12,7 @@ use crate::live::Cancellation;
 pub(crate) const BACKEND_UNAVAILABLE: &str = "BACKEND_UNAVAILABLE";
 pub(crate) const RUNTIME_ERROR: &str = "RUNTIME_ERROR";
 pub(crate) const DISK_QUOTA: &str = "DISK_QUOTA";
+pub(crate) const OOM: &str = "OOM";
 pub(crate) const INVALID_ARGUMENT: &str = "INVALID_ARGUMENT";
 const ENOENT: i32 = 2;
 const EACCES: i32 = 13;
@@ -50,7 +51,7 @@ impl Told {
             Ending::Exited(0) => Self { status: EndedAs::Succeeded, exit_code, reason: None },
             Ending::Exited(_) | Ending::Signalled(_) | Ending::Stopped(_) if outcome.out_of_memory => {
                 let message = format!("it needed more than the {memory_mb} MB of memory that it may have");
-                Self { status: EndedAs::Failed, exit_code, reason: Some(reason("OOM", message)) }
+                Self { status: EndedAs::Failed, exit_code, reason: Some(reason(OOM, message)) }
             }
             Ending::Exited(_) | Ending::Signalled(_) => Self { status: EndedAs::Failed, exit_code, reason: None },
             Ending::Stopped(_) => {

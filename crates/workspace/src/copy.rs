@@ -101,14 +101,20 @@ impl<'a> Copier<'a> {
 
 /// The size and sha256 of a file of the server's own.
 pub(crate) fn digest(directory: impl AsFd, path: &RelativePath) -> io::Result<Option<ArtifactFile>> {
-    let Some((mut file, _)) = beneath::open_regular(directory, path.as_str())? else {
+    let Some((file, _)) = beneath::open_regular(directory, path.as_str())? else {
         return Ok(None);
     };
+    let (size, hash) = read_digest(file)?;
+    Ok(Some(ArtifactFile { path: path.clone(), size, hash }))
+}
+
+/// The size and sha256 of all that can be read.
+pub(crate) fn read_digest(mut content: impl Read) -> io::Result<(u64, String)> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; CHUNK];
     let mut size = 0;
     loop {
-        match file.read(&mut buffer) {
+        match content.read(&mut buffer) {
             Ok(0) => break,
             Ok(count) => {
                 hash.update(&buffer[..count]);
@@ -118,5 +124,5 @@ pub(crate) fn digest(directory: impl AsFd, path: &RelativePath) -> io::Result<Op
             Err(error) => return Err(error),
         }
     }
-    Ok(Some(ArtifactFile { path: path.clone(), size, hash: hexadecimal(&hash.finalize()) }))
+    Ok((size, hexadecimal(&hash.finalize())))
 }

@@ -6,18 +6,7 @@
 use jail::report::{Protection, ProtectionName};
 
 use super::daemon::{Daemon, Runtime};
-/// Always there: docker makes these namespaces for every container, and the words of `argv` ask for the rest.
-const ALWAYS: [ProtectionName; 9] = [
-    ProtectionName::MountNamespace,
-    ProtectionName::PidNamespace,
-    ProtectionName::NetworkNamespace,
-    ProtectionName::IpcNamespace,
-    ProtectionName::UtsNamespace,
-    ProtectionName::CgroupNamespace,
-    ProtectionName::NoCapabilities,
-    ProtectionName::NoNewPrivileges,
-    ProtectionName::NoExtraGroups,
-];
+use crate::protection::OF_EVERY_MAKER;
 
 pub(crate) fn protections(daemon: &Daemon, runtime: Runtime) -> Vec<Protection> {
     let has = |name: &str| daemon.security.iter().any(|option| option.split(',').any(|part| part == name));
@@ -25,7 +14,7 @@ pub(crate) fn protections(daemon: &Daemon, runtime: Runtime) -> Vec<Protection> 
         true => Protection::enforced(name),
         false => Protection::not_available(name, why),
     };
-    let mut found: Vec<_> = ALWAYS.map(Protection::enforced).into();
+    let mut found: Vec<_> = OF_EVERY_MAKER.map(Protection::enforced).into();
     found.push(either(
         has("name=userns") || has("name=rootless"),
         ProtectionName::UserNamespace,

@@ -44,19 +44,6 @@ const LONGEST_COMPLAINT: u64 = 16 * 1024;
 const EACCES: i32 = 13;
 const ENOEXEC: i32 = 8;
 
-/// Always there: gVisor's kernel gives the box each of these, and its configuration takes the rest away.
-const ALWAYS: [ProtectionName; 9] = [
-    ProtectionName::MountNamespace,
-    ProtectionName::PidNamespace,
-    ProtectionName::NetworkNamespace,
-    ProtectionName::IpcNamespace,
-    ProtectionName::UtsNamespace,
-    ProtectionName::CgroupNamespace,
-    ProtectionName::NoCapabilities,
-    ProtectionName::NoNewPrivileges,
-    ProtectionName::NoExtraGroups,
-];
-
 impl Executor {
     /// Whether boxes can be made with `runsc` here, or why not.
     pub fn gvisor(&self) -> Result<&Path, String> {
@@ -167,7 +154,7 @@ fn complete(protections: &mut Vec<Protection>) {
             *protection = Protection::partial(ProtectionName::PidsLimit, why);
         }
     }
-    protections.extend(ALWAYS.map(Protection::enforced));
+    protections.extend(protection::OF_EVERY_MAKER.map(Protection::enforced));
     protections.push(Protection::partial(
         ProtectionName::UserNamespace,
         "gVisor's kernel runs as nobody; to it the box is its workspace's owner",

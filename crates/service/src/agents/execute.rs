@@ -14,6 +14,7 @@ use crate::artifacts::OutputPart;
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::order::{Ground, Needs, Order, layers};
+use crate::outcome::{DISK_QUOTA, OOM};
 use crate::principal::Principal;
 use crate::service::Service;
 use crate::settings::Settings;
@@ -86,11 +87,13 @@ impl Service {
         let stdout = self.output(by, exec_id, Stream::Stdout, 0, SHOWN).await?;
         let stderr = self.output(by, exec_id, Stream::Stderr, 0, SHOWN).await?;
         let (stdout, mut stderr) = (text(stdout), text(stderr));
-        // Where the program could not be started nobody but us can say so.
-        if let Some(reason) = &view.error_reason
-            && ["COMMAND_NOT_FOUND", "COMMAND_NOT_EXECUTABLE"].contains(&reason.code.as_str())
-        {
-            stderr = format!("{}\n", reason.message);
+        // What kept the program from starting, or ended it, nobody but us can say.
+        if let Some(reason) = &view.error_reason {
+            match reason.code.as_str() {
+                "COMMAND_NOT_FOUND" | "COMMAND_NOT_EXECUTABLE" => stderr = format!("{}\n", reason.message),
+                DISK_QUOTA | OOM => stderr.push_str(&format!("\nringwall: {}\n", reason.message)),
+                _ => {}
+            }
         }
         Ok(Executed { stdout, stderr, exit_code })
     }
