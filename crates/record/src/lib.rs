@@ -42,6 +42,7 @@ mod verify;
 
 mod backup;
 mod identities;
+mod paths;
 mod remembered;
 mod settings;
 mod tokens;
@@ -54,6 +55,7 @@ pub use error::Error;
 pub use exec::{Ending, Exec, Finish, Idempotency, Intent, Kept, NewExec, Reason, Start, Summary};
 pub use id::{AgentId, ExecId, TokenId, UserId};
 pub use page::{Cursor, Filter, Limit, Page, Scope};
+pub use paths::{Added, NewPath, PathChange, PathControl, PathEntry, PathScope, Switch};
 pub use prune::Keep;
 pub use settings::{Saved, Settings};
 pub use status::{EndedAs, Status};
