@@ -11,7 +11,7 @@ use crate::digest::Digest;
 use crate::driver::{BadColumn, Row};
 use crate::error::Error;
 use crate::id::{AgentId, UserId};
-use crate::statement::{Statement, Value, check_indexed, check_text};
+use crate::statement::{Statement, Value, check_indexed};
 use crate::timestamp::Timestamp;
 
 pub(crate) const COLUMNS: &str = "seq, at, actor, action, subject, user_id, agent_id, detail, digest, previous, hash";
@@ -33,7 +33,7 @@ pub struct Event {
 
 impl Event {
     pub(crate) fn check(&self) -> Result<(), Error> {
-        check_text("actor", &self.actor)?;
+        check_indexed("actor", &self.actor)?;
         check_indexed("action", &self.action)?;
         check_indexed("subject", &self.subject)
     }

@@ -23,6 +23,7 @@ pub struct SettingsView {
     skills: SkillsView,
     workspace: WorkspaceView,
     retention: RetentionView,
+    approvals: ApprovalsView,
     /// Keys that were fixed when the server started, by its environment, flags or file. They cannot be changed here.
     fixed: Vec<String>,
 }
@@ -105,6 +106,12 @@ struct RetentionView {
     sessions_hours: u32,
 }
 
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct ApprovalsView {
+    /// How many seconds a person has to answer; without an answer it is no
+    timeout_s: u32,
+}
+
 impl SettingsView {
     fn new(settings: &Settings, fixed: &Fixed) -> Result<Self, Error> {
         let layers = crate::order::layers(policy::profile::EXECS, settings.operator.clone(), vec![]);
@@ -141,6 +148,7 @@ impl SettingsView {
                 audit_days: settings.retention.audit_days.map(policy::AuditKeptDays::get),
                 sessions_hours: settings.retention.sessions_hours.get(),
             },
+            approvals: ApprovalsView { timeout_s: settings.approvals.timeout_s.get() },
             fixed: fixed.keys().map(str::to_owned).collect(),
         })
     }

@@ -27,6 +27,10 @@ pub enum Error {
     Conflict { message: String },
     #[error("the exec {0} has ended already")]
     AlreadyEnded(ExecId),
+    #[error("too many questions wait for a person's answer")]
+    TooManyApprovals,
+    #[error("the time to answer this is over")]
+    ApprovalExpired,
     #[error("too many execs are waiting")]
     QueueFull,
     /// A workspace takes all of the disk that it may, or would.
@@ -68,6 +72,8 @@ impl Error {
             Error::Denied { .. } => "POLICY_DENIED",
             Error::Conflict { .. } | Error::AlreadyEnded(_) => "CONFLICT",
             Error::QueueFull => "QUEUE_FULL",
+            Error::TooManyApprovals => "TOO_MANY_APPROVALS",
+            Error::ApprovalExpired => "APPROVAL_EXPIRED",
             Error::DiskQuota { .. } => DISK_QUOTA,
             Error::BackendUnavailable { .. } => "BACKEND_UNAVAILABLE",
             Error::Stopping => "STOPPING",
@@ -85,6 +91,7 @@ impl Error {
                 "send the header `Authorization: Bearer <token>`; `ringwall token create` makes one"
             }
             Error::Denied { denial, .. } => return denial.hint.clone(),
+            Error::TooManyApprovals => "answer some of them: GET /api/approvals?status=pending",
             Error::QueueFull => "wait for some of them to end, or raise sandbox.max_queued_execs",
             Error::BackendUnavailable { backend, .. } if backend == "native" => {
                 "`ringwall doctor` says what is missing"

@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 
 use policy::{
-    AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, Field, QueuedExecs, QuotaFiles, QuotaMb,
-    SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb,
+    ApprovalSeconds, AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, Field, QueuedExecs,
+    QuotaFiles, QuotaMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb,
 };
 use serde_json::{Map, Value};
 
@@ -25,7 +25,7 @@ const TEXTS: [&str; 7] = [
     "sandbox.docker.image",
     "skills.root",
 ];
-const COUNTS: [&str; 11] = [
+const COUNTS: [&str; 12] = [
     ConcurrentExecs::KEY,
     ConcurrentExecsPerUser::KEY,
     QueuedExecs::KEY,
@@ -37,6 +37,7 @@ const COUNTS: [&str; 11] = [
     QuotaMb::KEY,
     QuotaFiles::KEY,
     SessionsKeptHours::KEY,
+    ApprovalSeconds::KEY,
 ];
 
 /// Names, parted by blanks or commas.

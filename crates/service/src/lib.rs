@@ -49,6 +49,9 @@ mod events;
 mod execs;
 
 mod agents;
+#[allow(dead_code, reason = "asked by execs on paths of the host")]
+#[allow(unused_imports, reason = "asked by execs on paths of the host")]
+mod approvals;
 
 mod audit;
 mod health;
@@ -58,6 +61,7 @@ mod metrics;
 pub use agents::{
     Address, AgentProblem, Edit, Executed, Execution, Freed, ProblemKind, SkillLayer, SkillUpload, Upload,
 };
+pub use approvals::{Announcement, Answer, ApprovalView, Door, Following, Verdict, Watched};
 pub use artifacts::{Artifacts, Observation, OutputPart};
 pub use change_settings::SettingsView;
 pub use error::Error;
@@ -71,8 +75,9 @@ pub use open::{Auth, Config};
 pub use principal::Principal;
 pub use prune::Pruned;
 pub use record::{
-    AgentId, AuditFilter, Cursor, Database, Digest, Entry, ExecId, Finding, Holder, Limit, Page, Progress, Reason,
-    Revocation, Scope, Status, Summary as ExecSummary, Timestamp, Token as TokenInfo, TokenId, UserId, Verification,
+    AgentId, ApprovalId, ApprovalStatus, AuditFilter, Cursor, Database, Digest, Entry, ExecId, Finding, Holder, Limit,
+    Page, Progress, Reason, Revocation, Scope, Status, Summary as ExecSummary, Timestamp, Token as TokenInfo, TokenId,
+    UserId, Verification,
 };
 pub use request::{ExecRequest, Idempotency};
 pub use service::Service;

@@ -71,6 +71,10 @@ impl Service {
         if !lost.is_empty() {
             tracing::warn!(execs = lost.len(), "execs of a server that did not stop are LOST");
         }
+        let cancelled = store.cancel_pending_approvals(now(), "ringwall", "the server that asked has ended").await?;
+        if cancelled > 0 {
+            tracing::warn!(cancelled, "approvals of a server that did not stop are cancelled");
+        }
         let settings = Settings::load(&store, &config.fixed).await?;
         if config.auth == Auth::Tokens {
             owner_token::ensure(&store, &data).await?;
@@ -120,12 +124,14 @@ impl Service {
             turns: Turns::new(settings.bounds()),
             settings: RwLock::new(Arc::new(settings)),
             registry: Arc::new(Registry::default()),
+            desk: Arc::default(),
             counters: Counters::default(),
             agent_locks: Locks::default(),
             quotas: Quotas::default(),
             looked: tokio::sync::Mutex::default(),
             uids: Mutex::new(HashMap::new()),
             pruner: Mutex::new(None),
+            expirer: Mutex::new(None),
             _lock: lock,
         };
         let service = Self { inner: Arc::new(inner) };
@@ -134,6 +140,7 @@ impl Service {
             other => Error::start("run a box")(other.into()),
         })?;
         service.sweep_containers();
+        service.expire_approvals();
         service.prune_on_schedule();
         Ok(service)
     }

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use workspace::{Baselines, Owner, Workspaces};
 
 use crate::agents::{Locks, Quotas};
+use crate::approvals::Desk;
 use crate::digest_key::DigestKey;
 use crate::error::Error;
 use crate::fixed::Fixed;
@@ -51,6 +52,7 @@ pub(crate) struct Inner {
     pub(crate) settings: RwLock<Arc<Settings>>,
     pub(crate) turns: Arc<Turns>,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) desk: Arc<Desk>,
     pub(crate) counters: Counters,
     pub(crate) agent_locks: Locks,
     pub(crate) quotas: Quotas,
@@ -58,6 +60,8 @@ pub(crate) struct Inner {
     pub(crate) uids: Mutex<HashMap<(UserId, AgentId), u32>>,
     /// The task that removes what is old.
     pub(crate) pruner: Mutex<Option<JoinHandle<()>>>,
+    /// The task that ends questions which nobody answers.
+    pub(crate) expirer: Mutex<Option<JoinHandle<()>>>,
     /// Held as long as the server lives: one server for one data directory.
     pub(crate) _lock: File,
 }

@@ -9,8 +9,9 @@ use std::time::Duration;
 use executor::docker::DockerSettings;
 use executor::docker::paths::{self, Platform, Roots, RuntimeMode, WorkspaceRoot};
 use policy::{
-    AuditKeptDays, CommandLists, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays, Layer, LayerName,
-    QueuedExecs, QuotaFiles, QuotaMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb, check_settings,
+    ApprovalSeconds, AuditKeptDays, CommandLists, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays,
+    Layer, LayerName, QueuedExecs, QuotaFiles, QuotaMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb,
+    check_settings,
 };
 use record::Store;
 use serde::Deserialize;
@@ -38,6 +39,7 @@ pub(crate) struct Settings {
     pub(crate) skills: SkillsPart,
     pub(crate) workspace: WorkspacePart,
     pub(crate) retention: Retention,
+    pub(crate) approvals: ApprovalsPart,
     pub(crate) image: DockerImage,
 }
 
@@ -50,6 +52,7 @@ struct Document {
     skills: SkillsPart,
     workspace: WorkspacePart,
     retention: Retention,
+    approvals: ApprovalsPart,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -103,6 +106,18 @@ pub(crate) struct Retention {
     pub(crate) sessions_hours: SessionsKeptHours,
 }
 
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ApprovalsPart {
+    pub(crate) timeout_s: ApprovalSeconds,
+}
+
+impl ApprovalsPart {
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout_s.get().into())
+    }
+}
+
 impl Retention {
     pub(crate) fn execs(self) -> Option<Duration> {
         self.execs_days.map(|days| DAY * days.get())
@@ -134,8 +149,20 @@ impl Settings {
         // A root that no server could start with is not saved.
         read.sandbox.root(UNKNOWN).map_err(|error| Error::invalid(error.to_string()))?;
         let image = read.sandbox.docker.image.as_deref().unwrap_or(executor::docker::DEFAULT_IMAGE).parse()?;
-        let Document { sandbox, commands, files, skills, workspace, retention } = read;
-        Ok(Self { version, document, operator, commands, files, skills, workspace, sandbox, retention, image })
+        let Document { sandbox, commands, files, skills, workspace, retention, approvals } = read;
+        Ok(Self {
+            version,
+            document,
+            operator,
+            commands,
+            files,
+            skills,
+            workspace,
+            sandbox,
+            retention,
+            approvals,
+            image,
+        })
     }
 
     pub(crate) fn bounds(&self) -> Bounds {
