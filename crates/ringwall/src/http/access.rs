@@ -1,12 +1,14 @@
-//! Who may call a route. The token is all that counts; the service asks again what its holder may see and do.
+//! Who may call a route: whoever sends a token, or a browser that has logged in with one and shows its cookie. The service
+//! asks again what they may see and do.
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use service::Holder;
+use service::{Holder, Principal};
 
 use super::Door;
+use super::cookie;
 use super::problem::Problem;
 
 /// The least role that a route needs.
@@ -47,7 +49,7 @@ pub(crate) async fn admit(
     if access == Access::Open {
         return Ok(next.run(request).await);
     }
-    let principal = door.service.authenticate(bearer(request.headers())).await?;
+    let principal = identify(&door, request.method(), request.headers()).await?;
     if !access.allows(principal.holder()) {
         let message =
             format!("this needs a token of the role {}; yours is {}", access.word(), principal.holder().role());
@@ -55,6 +57,17 @@ pub(crate) async fn admit(
     }
     request.extensions_mut().insert(principal);
     Ok(next.run(request).await)
+}
+
+/// A request that brings an `Authorization` is judged by that alone, whatever cookie comes along.
+async fn identify(door: &Door, method: &Method, headers: &HeaderMap) -> Result<Principal, Problem> {
+    match cookie::find(headers) {
+        Some(text) if !headers.contains_key(header::AUTHORIZATION) => {
+            cookie::check(method, headers)?;
+            Ok(door.service.authenticate_login(text).await?)
+        }
+        Some(_) | None => Ok(door.service.authenticate(bearer(headers)).await?),
+    }
 }
 
 /// The one token of a request. Two headers are none: whoever is in between might have looked at the other.

@@ -14,7 +14,7 @@ use utoipa::OpenApi;
 use super::access::Access;
 use super::problem::{DETAILED, ENVELOPED, is_within};
 use super::routes::ROUTES;
-use super::{artifacts, audit, events, execs, gc, metrics, settings, skills, tokens, v1};
+use super::{artifacts, audit, console, events, execs, gc, login, metrics, settings, skills, tokens, v1};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -46,6 +46,14 @@ use super::{artifacts, audit, events, execs, gc, metrics, settings, skills, toke
         audit::list,
         audit::verify,
         audit::export,
+        console::home,
+        console::login,
+        console::start,
+        console::page,
+        console::asset,
+        login::log_in,
+        login::log_out,
+        login::me,
         metrics::healthz,
         metrics::health,
         metrics::metrics,
