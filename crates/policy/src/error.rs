@@ -46,6 +46,12 @@ pub enum Error {
     #[error("cwd {given} {wrong}; name a directory under work/ or inputs/, for example work/build")]
     CwdMalformed { given: String, wrong: &'static str },
 
+    #[error("path is required")]
+    PathRequired,
+
+    #[error("path {given} {wrong}; write the full path")]
+    PathMalformed { given: String, wrong: &'static str },
+
     #[error("Command cannot be empty.")]
     CommandEmpty,
 

@@ -28,6 +28,7 @@ mod docker_image;
 mod kind;
 mod paths;
 mod permission;
+mod reach;
 mod request;
 
 mod decide;
@@ -44,6 +45,7 @@ pub use layer::{Layer, LayerName, NetMode, Requirement};
 pub use limits::{Limits, Quantity, UNLIMITED};
 pub use merge::{Ceilings, Effective, Layers, merge};
 pub use permission::{Access, FilePermissions, Mounts, Place};
+pub use reach::{HostPath, PathStyle, blocked, is_always_there, normalise};
 pub use request::{AgentMounts, ImageName, Owner, ProjectMounts, Request, Root, Secret, Workspace};
 pub use settings::{
     ApprovalSeconds, AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, QueuedExecs, QuotaFiles,

@@ -26,6 +26,7 @@ mod change_settings;
 mod schema;
 
 mod digest_key;
+mod logins;
 mod open;
 mod owner_token;
 mod private_file;
@@ -71,6 +72,7 @@ pub use execs::ExecFilter;
 pub use fixed::{Fixed, setting_keys};
 pub use health::{Availability, Backends, Health, Host, WritableCheck};
 pub use invoke::InvokeOptions;
+pub use logins::{BegunLogin, LOGIN_LASTS};
 pub use metrics::{Histogram, Metrics};
 pub use open::{Auth, Config};
 pub use principal::Principal;

@@ -21,6 +21,7 @@ use crate::error::{Error, causes};
 use crate::fixed::Fixed;
 use crate::health::TrialError;
 use crate::live::Registry;
+use crate::logins::Logins;
 use crate::metrics::Counters;
 use crate::owner_token;
 use crate::queue::Turns;
@@ -77,9 +78,10 @@ impl Service {
             tracing::warn!(expired, "approvals of a server that did not stop have expired");
         }
         let settings = Settings::load(&store, &config.fixed).await?;
-        if config.auth == Auth::Tokens {
-            owner_token::ensure(&store, &data).await?;
-        }
+        let owner_token = match config.auth {
+            Auth::Tokens => Some(owner_token::ensure(&store, &data).await?),
+            Auth::Nobody => None,
+        };
         let docker = settings.sandbox.docker.asked();
         let skills_root = settings.skills.root.clone().map_or_else(|| data.join(SKILLS), PathBuf::from);
         let usual = data.join(WORKSPACES);
@@ -112,6 +114,8 @@ impl Service {
         .await?;
         let inner = Inner {
             auth: config.auth,
+            logins: Logins::default(),
+            owner_token,
             fixed: config.fixed,
             store,
             digest_key,

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use executor::{Executor, Privilege};
-use record::{AgentId, Exec, ExecId, Store, Timestamp, UserId};
+use record::{AgentId, Digest, Exec, ExecId, Store, Timestamp, UserId};
 use tokio::task::JoinHandle;
 use workspace::{Baselines, Owner, Workspaces};
 
@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::fixed::Fixed;
 use crate::health::Looked;
 use crate::live::Registry;
+use crate::logins::Logins;
 use crate::metrics::Counters;
 use crate::open::Auth;
 use crate::principal::Principal;
@@ -40,6 +41,9 @@ pub struct Service {
 
 pub(crate) struct Inner {
     pub(crate) auth: Auth,
+    pub(crate) logins: Logins,
+    /// The hash of the owner's token, where tokens are asked for.
+    pub(crate) owner_token: Option<Digest>,
     pub(crate) fixed: Fixed,
     pub(crate) store: Store,
     pub(crate) digest_key: DigestKey,

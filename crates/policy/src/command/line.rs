@@ -12,6 +12,7 @@ use super::operands::{Printed, paths};
 use super::reserved::is_misplaced;
 use super::survey::survey;
 use crate::error::Error;
+use crate::reach::{HostPath, normalise};
 use crate::verdict::{Denial, DenialCode};
 
 /// How deep texts may lie in texts: `bash -c 'bash -c "…"'`.
@@ -127,6 +128,23 @@ impl CommandLine {
     /// Whether a command of this name stands in it.
     pub fn names(&self, name: &str) -> bool {
         self.commands.iter().any(|command| command.name == name)
+    }
+
+    /// The paths that it names, each once and in their order: from `cwd` where they are relative.
+    pub fn operands(&self, cwd: &str, home: &str) -> Result<Vec<HostPath>, Error> {
+        let arguments = self.commands.iter();
+        let arguments = arguments.flat_map(|command| paths(&command.name, &command.arguments, Printed::AreTexts));
+        let mut named: Vec<HostPath> = Vec::new();
+        for word in arguments.chain(self.words.iter().map(String::as_str)) {
+            if let Ok(path) = normalise(word, cwd, Some(home))
+                && !word.starts_with('-')
+                && !word.contains(['$', '`'])
+                && !named.contains(&path)
+            {
+                named.push(path);
+            }
+        }
+        Ok(named)
     }
 
     /// Whether it names a program that is of use with a network alone.

@@ -27,6 +27,7 @@ mod faults;
 mod intents;
 mod laws;
 mod lists;
+mod paths;
 mod place;
 mod postgres_faults;
 mod rest;
@@ -58,6 +59,10 @@ const ON_BOTH: &[(&str, Run)] = trials! {
     tampering::{
         an_altered_column_is_named, a_removed_entry_is_named, a_removed_tail_is_named, swapped_entries_are_named,
         a_rewritten_entry_breaks_its_link, an_altered_exec_is_named, a_planted_exec_is_named, a_wrong_head_is_named,
+    }
+    paths::{
+        a_fresh_record_controls_nothing, paths_are_added_once, paths_are_changed_and_removed, rows_by_hand_are_seen,
+        every_change_of_paths_is_an_entry,
     }
     retention::{ the_newest_entries_stay, entries_since_a_moment_stay, a_broken_chain_is_not_pruned, ended_execs_go }
     rest::{

@@ -1,13 +1,14 @@
-//! Who may call a route. The token is all that counts; the service asks again what its holder may see and do.
+//! Who may call a route: whoever sends a token, or a browser that has logged in with one and shows its cookie. The service
+//! asks again what they may see and do.
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use service::Holder;
+use service::{Holder, Principal};
 
 use super::problem::Problem;
-use super::{Door, tickets};
+use super::{Door, cookie, tickets};
 
 /// The least role that a route needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +55,10 @@ pub(crate) async fn admit(
         return Ok(next.run(request).await);
     }
     let principal = match tickets::of(request.uri()) {
-        Some(ticket) => door.service.authenticate_ticket(&ticket).await?,
-        None => door.service.authenticate(bearer(request.headers())).await?,
+        Some(ticket) if !request.headers().contains_key(header::AUTHORIZATION) => {
+            door.service.authenticate_ticket(&ticket).await?
+        }
+        Some(_) | None => identify(&door, request.method(), request.headers()).await?,
     };
     if !access.allows(principal.holder()) {
         let message =
@@ -64,6 +67,17 @@ pub(crate) async fn admit(
     }
     request.extensions_mut().insert(principal);
     Ok(next.run(request).await)
+}
+
+/// A request that brings an `Authorization` is judged by that alone, whatever cookie comes along.
+async fn identify(door: &Door, method: &Method, headers: &HeaderMap) -> Result<Principal, Problem> {
+    match cookie::find(headers) {
+        Some(text) if !headers.contains_key(header::AUTHORIZATION) => {
+            cookie::check(method, headers)?;
+            Ok(door.service.authenticate_login(text).await?)
+        }
+        Some(_) | None => Ok(door.service.authenticate(bearer(headers)).await?),
+    }
 }
 
 /// The one token of a request. Two headers are none: whoever is in between might have looked at the other.

@@ -2,7 +2,7 @@
 //!
 //! Every request passes the gate (its id, the host and origin check, the log), then, by the table of routes, the question
 //! who is asking, then one handler. Reading order: what arrives (`connections`, `places`, `gate`, `host_check`), who may
-//! (`routes`, `access`), how long answers may last (`attended`, `long_answers`), what requests bring and how problems are
+//! (`routes`, `access`, `cookie`), how long answers may last (`attended`, `long_answers`), what requests bring and how problems are
 //! told (`body`, `rest`, `json`, `range`, `problem`), how files are sent (`file_answer`, `archive_answer`), then one file per family.
 
 mod connections;
@@ -11,6 +11,7 @@ mod host_check;
 mod places;
 
 mod access;
+mod cookie;
 mod routes;
 
 mod attended;
@@ -28,9 +29,11 @@ mod file_answer;
 mod approvals;
 mod artifacts;
 mod audit;
+mod console;
 mod events;
 mod execs;
 mod gc;
+mod login;
 mod metrics;
 mod openapi;
 mod settings;

@@ -14,7 +14,10 @@ use utoipa::OpenApi;
 use super::access::Access;
 use super::problem::{DETAILED, ENVELOPED, is_within};
 use super::routes::ROUTES;
-use super::{approvals, artifacts, audit, events, execs, gc, metrics, settings, skills, sockets, tickets, tokens, v1};
+use super::{
+    approvals, artifacts, audit, console, events, execs, gc, login, metrics, settings, skills, sockets, tickets,
+    tokens, v1,
+};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -53,6 +56,14 @@ use super::{approvals, artifacts, audit, events, execs, gc, metrics, settings, s
         audit::list,
         audit::verify,
         audit::export,
+        console::home,
+        console::login,
+        console::start,
+        console::page,
+        console::asset,
+        login::log_in,
+        login::log_out,
+        login::me,
         metrics::healthz,
         metrics::health,
         metrics::metrics,

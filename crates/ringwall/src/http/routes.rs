@@ -8,8 +8,8 @@ use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::access::{Access, admit};
 use super::{
-    Door, approvals, artifacts, audit, events, execs, gc, metrics, openapi, settings, skills, sockets, tickets, tokens,
-    v1,
+    Door, approvals, artifacts, audit, console, events, execs, gc, login, metrics, openapi, settings, skills, sockets,
+    tickets, tokens, v1,
 };
 
 pub(crate) struct Route {
@@ -27,6 +27,14 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/healthz", Access::Open, || get(metrics::healthz)),
     route(Method::GET, "/openapi.json", Access::Open, || get(openapi::document)),
     route(Method::GET, "/docs", Access::Open, || get(openapi::page)),
+    route(Method::GET, "/", Access::Open, || get(console::home)),
+    route(Method::GET, "/login", Access::Open, || get(console::login)),
+    route(Method::GET, "/console", Access::Open, || get(console::start)),
+    route(Method::GET, "/console/{*path}", Access::Open, || get(console::page)),
+    route(Method::GET, "/assets/{*path}", Access::Open, || get(console::asset)),
+    route(Method::POST, "/api/login", Access::Open, || post(login::log_in)),
+    route(Method::POST, "/api/logout", Access::Agent, || post(login::log_out)),
+    route(Method::GET, "/api/me", Access::Agent, || get(login::me)),
     route(Method::GET, "/metrics", Access::Operator, || get(metrics::metrics)),
     route(Method::POST, "/sandbox/execs", Access::Agent, || post(execs::create)),
     route(Method::GET, "/sandbox/execs", Access::Agent, || get(execs::list)),

@@ -1,0 +1,170 @@
+//! A full path of the host in its plain form, and when one lies in another.
+//!
+//! It is text of one of two styles. The letters' case counts on Linux and does not on Windows, in every comparison alike:
+//! otherwise two entries could cover each other and still be two.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use serde::{Serialize, Serializer};
+
+use super::sensitive;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PathStyle {
+    Linux,
+    Windows,
+}
+
+impl PathStyle {
+    pub(super) fn separator(self) -> char {
+        match self {
+            PathStyle::Linux => '/',
+            PathStyle::Windows => '\\',
+        }
+    }
+}
+
+/// Made by [`super::normalise`] alone: absolute, without `.`, `..`, and doubled or trailing separators.
+#[derive(Debug, Clone)]
+pub struct HostPath {
+    text: String,
+    style: PathStyle,
+}
+
+impl HostPath {
+    pub(super) fn new(text: String, style: PathStyle) -> Self {
+        Self { text, style }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub fn style(&self) -> PathStyle {
+        self.style
+    }
+
+    /// Whether `other` is this path or lies below it.
+    pub fn covers(&self, other: &HostPath) -> bool {
+        if self.style != other.style {
+            return false;
+        }
+        let (key, other) = (self.key(), other.key());
+        let separator = self.style.separator();
+        let below = other.strip_prefix(key.as_ref());
+        below.is_some_and(|rest| rest.is_empty() || rest.starts_with(separator) || key.ends_with(separator))
+    }
+
+    /// What to say when somebody is about to allow it, if it is a place that is better not allowed.
+    pub fn warning(&self) -> Option<&'static str> {
+        sensitive::warning(self)
+    }
+
+    /// What comparisons compare.
+    pub(super) fn key(&self) -> Cow<'_, str> {
+        match self.style {
+            PathStyle::Linux => Cow::Borrowed(&self.text),
+            PathStyle::Windows => Cow::Owned(self.text.to_lowercase()),
+        }
+    }
+
+    /// The names on the way, without what the path begins with.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.text.split(self.style.separator()).filter(|name| !name.is_empty())
+    }
+}
+
+impl PartialEq for HostPath {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for HostPath {}
+
+impl PartialOrd for HostPath {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for HostPath {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.style.cmp(&other.style).then_with(|| self.key().cmp(&other.key()))
+    }
+}
+
+impl Hash for HostPath {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.style.hash(state);
+        self.key().hash(state);
+    }
+}
+
+impl fmt::Display for HostPath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
+impl Serialize for HostPath {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::normalise;
+    use super::*;
+
+    fn path(text: &str) -> HostPath {
+        normalise(text, "/workspace", None).expect("a path")
+    }
+
+    #[test]
+    fn a_path_covers_itself_and_what_is_below_it() {
+        let table = [
+            ("/home/u", "/home/u"),
+            ("/home/u", "/home/u/a"),
+            ("/home/u/", "/home/u/a/b"),
+            ("/", "/"),
+            ("/", "/home"),
+            (r"C:\Users\Documents", r"C:\Users\Documents\Work\2024"),
+            (r"C:\Users\Documents", r"c:/users/DOCUMENTS/work"),
+            (r"C:\", r"C:\Users"),
+            (r"\\Server\Share", r"\\server\share\x"),
+        ];
+        for (entry, below) in table {
+            assert!(path(entry).covers(&path(below)), "{entry} {below}");
+        }
+        let table = [
+            ("/home/u", "/home/userbackup"),
+            ("/home/u", "/home"),
+            ("/home/u", "/home/U"),
+            ("/home/u", "/"),
+            ("/home/u", "/home/u/../v"),
+            ("/", r"C:\"),
+            (r"C:\", "/"),
+            (r"C:\Users\Documents", r"C:\Users\Downloads"),
+            (r"C:\Users\Documents", r"C:\Users"),
+            (r"C:\Users\Doc", r"C:\Users\Documents"),
+            (r"C:\", r"D:\x"),
+            (r"\\server\share", r"\\server\share2"),
+        ];
+        for (entry, other) in table {
+            assert!(!path(entry).covers(&path(other)), "{entry} {other}");
+        }
+    }
+
+    #[test]
+    fn the_case_of_letters_is_the_styles_matter() {
+        assert_eq!(path(r"C:\Users"), path(r"c:\USERS"));
+        assert_ne!(path("/Home"), path("/home"));
+        assert_eq!(path(r"c:\Users").to_string(), r"C:\Users", "it is shown as it was written");
+        assert_eq!(serde_json::to_string(&path(r"C:\a")).expect("text"), r#""C:\\a""#);
+    }
+}
