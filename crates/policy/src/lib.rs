@@ -31,6 +31,8 @@ mod permission;
 mod reach;
 mod request;
 
+mod risk;
+
 mod decide;
 mod verdict;
 
@@ -47,6 +49,7 @@ pub use merge::{Ceilings, Effective, Layers, merge};
 pub use permission::{Access, FilePermissions, Mounts, Place};
 pub use reach::{HostPath, PathStyle, blocked, is_always_there, normalise};
 pub use request::{AgentMounts, ImageName, Owner, ProjectMounts, Request, Root, Secret, Workspace};
+pub use risk::{Assessment, Content, Finding, LONGEST_CONTENT, Level, Locale, Refusal, Rule, assess, rules};
 pub use settings::{
     ApprovalSeconds, AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, QueuedExecs, QuotaFiles,
     QuotaMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb, check_settings,

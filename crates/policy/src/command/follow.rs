@@ -6,7 +6,7 @@
 use super::lists::plain_name;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(crate) enum Next {
     Words(Vec<String>),
     /// A text for the shell that the command stands in.
     Text(String),
@@ -28,7 +28,7 @@ const XARGS: Options = Options {
     names: &["arg-file", "delimiter", "max-args", "max-chars", "max-procs", "process-slot-var"],
 };
 
-pub(super) fn follow(name: &str, arguments: &[String]) -> Vec<Next> {
+pub(crate) fn follow(name: &str, arguments: &[String]) -> Vec<Next> {
     let after = |options: &Options| words(arguments.get(operand(arguments, options)..).unwrap_or_default());
     match plain_name(name) {
         "bash" | "sh" | "dash" => shell(arguments),

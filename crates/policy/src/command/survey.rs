@@ -23,20 +23,41 @@ const HOLDERS: [&str; 9] = [
 ];
 
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) name: String,
-    pub(super) arguments: Vec<String>,
+pub(crate) struct Found {
+    pub(crate) name: String,
+    pub(crate) arguments: Vec<String>,
+    /// The line that it stands on, from 0.
+    pub(crate) row: usize,
+    /// Whether it stands in a pipe, and whether there is something before it there.
+    pub(crate) piped: bool,
+    pub(crate) fed: bool,
+    /// What a here-document or a here-string gives it to read.
+    pub(crate) input: Option<String>,
+    /// The function that it is a part of.
+    pub(crate) within: Option<String>,
+}
+
+/// A file that is opened for a command.
+#[derive(Debug)]
+pub(crate) struct Redirect {
+    pub(crate) target: String,
+    pub(crate) writes: bool,
+    /// From 0.
+    pub(crate) row: usize,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Survey {
-    pub(super) commands: Vec<Found>,
+pub(crate) struct Survey {
+    pub(crate) commands: Vec<Found>,
     /// Words beside commands: targets of redirections, values, what is tested.
-    pub(super) words: Vec<String>,
+    pub(crate) words: Vec<String>,
     /// Names that are functions afterwards, in this shell.
-    pub(super) functions: Vec<String>,
+    pub(crate) functions: Vec<String>,
     /// Texts that the shell runs and the grammar did not read.
-    pub(super) texts: Vec<String>,
+    pub(crate) texts: Vec<String>,
+    pub(crate) redirects: Vec<Redirect>,
+    /// Variables and what is assigned to them.
+    pub(crate) assignments: Vec<(String, String)>,
 }
 
 /// What holds for everything below a node.
@@ -51,6 +72,12 @@ struct Frame<'t> {
     expanded: bool,
     /// In text whose backquotes were looked for already.
     searched: bool,
+    /// In a pipe that begins here.
+    pipe: Option<usize>,
+    /// With something before it in the pipe.
+    fed: bool,
+    /// The name of the function around it.
+    function: Option<Node<'t>>,
 }
 
 struct Walk<'a> {
@@ -58,10 +85,12 @@ struct Walk<'a> {
     survey: Survey,
     /// Arguments that stand behind a redirection, by the command that they belong to.
     late: HashMap<usize, Vec<String>>,
+    /// What commands are given to read, likewise.
+    inputs: HashMap<usize, String>,
 }
 
-pub(super) fn survey(tree: &Tree, text: &str) -> Survey {
-    let mut walk = Walk { text, survey: Survey::default(), late: HashMap::new() };
+pub(crate) fn survey(tree: &Tree, text: &str) -> Survey {
+    let mut walk = Walk { text, survey: Survey::default(), late: HashMap::new(), inputs: HashMap::new() };
     let mut cursor = tree.walk();
     let mut frames = vec![Frame::default()];
     loop {
@@ -84,19 +113,28 @@ pub(super) fn survey(tree: &Tree, text: &str) -> Survey {
 
 impl Walk<'_> {
     /// Takes what a node says, and gives what holds below it; nothing where nothing below is to be looked at.
-    fn visit<'t>(&mut self, node: Node<'t>, frame: Frame<'t>) -> Option<Frame<'t>> {
+    fn visit<'t>(&mut self, node: Node<'t>, mut frame: Frame<'t>) -> Option<Frame<'t>> {
+        if frame.parent == "pipeline" && node.is_named() && frame.pipe != Some(node.start_byte()) {
+            frame.fed = true;
+        }
         if HOLDERS.contains(&frame.parent) && is_word(node) {
             self.survey.words.push(value(node, self.text));
         }
         match node.kind() {
-            "command" => self.take_command(node),
-            "declaration_command" | "unset_command" => self.take_declaration(node),
+            "command" => self.take_command(node, frame),
+            "file_redirect" => self.take_redirect(node),
+            "variable_assignment" => self.take_assignment(node),
+            "declaration_command" | "unset_command" => self.take_declaration(node, frame),
             "redirected_statement" => self.take_late_arguments(node),
-            "function_definition" if !frame.apart => {
-                let name = node.child_by_field_name("name");
-                self.survey.functions.extend(name.map(|name| value(name, self.text)));
+            "function_definition" => {
+                let function = node.child_by_field_name("name");
+                if !frame.apart {
+                    self.survey.functions.extend(function.map(|name| value(name, self.text)));
+                }
+                return Some(Frame { function, ..frame });
             }
-            "subshell" | "pipeline" => return Some(Frame { apart: true, ..frame }),
+            "subshell" => return Some(Frame { apart: true, ..frame }),
+            "pipeline" => return Some(Frame { apart: true, pipe: Some(node.start_byte()), ..frame }),
             "process_substitution" => return Some(substitution(frame)),
             "command_substitution" => return self.take_substitution(node, frame),
             "heredoc_redirect" => {
@@ -120,7 +158,7 @@ impl Walk<'_> {
         Some(frame)
     }
 
-    fn take_command(&mut self, node: Node<'_>) {
+    fn take_command(&mut self, node: Node<'_>, frame: Frame<'_>) {
         let Some(name) = node.child_by_field_name("name") else { return };
         let mut cursor = node.walk();
         let words = std::iter::once(name).chain(node.children_by_field_name("argument", &mut cursor));
@@ -134,7 +172,32 @@ impl Walk<'_> {
                 name = "time".to_owned();
             }
         }
-        self.survey.commands.push(Found { name, arguments });
+        let mut cursor = node.walk();
+        let given = node.children(&mut cursor).find(|child| child.kind() == "herestring_redirect");
+        let given = given.and_then(|given| given.named_child(0)).map(|given| value(given, self.text));
+        let input = self.inputs.remove(&node.id()).or(given);
+        self.found(name, arguments, input, node, frame);
+    }
+
+    fn found(&mut self, name: String, arguments: Vec<String>, input: Option<String>, node: Node<'_>, frame: Frame<'_>) {
+        let within = frame.function.map(|function| value(function, self.text));
+        let (row, piped, fed) = (node.start_position().row, frame.pipe.is_some(), frame.fed);
+        self.survey.commands.push(Found { name, arguments, row, piped, fed, input, within });
+    }
+
+    fn take_redirect(&mut self, node: Node<'_>) {
+        let Some(target) = node.child_by_field_name("destination") else { return };
+        let target = value(target, self.text);
+        let mut cursor = node.walk();
+        let writes = node.children(&mut cursor).any(|child| !child.is_named() && child.kind().contains('>'));
+        self.survey.redirects.push(Redirect { target, writes, row: node.start_position().row });
+    }
+
+    fn take_assignment(&mut self, node: Node<'_>) {
+        let parts = (node.child_by_field_name("name"), node.child_by_field_name("value"));
+        if let (Some(name), Some(assigned)) = parts {
+            self.survey.assignments.push((source(name, self.text).to_owned(), value(assigned, self.text)));
+        }
     }
 
     /// The words that these nodes are. A line that goes on in the middle of a word is taken for the word's end by the
@@ -154,24 +217,29 @@ impl Walk<'_> {
         words
     }
 
-    fn take_declaration(&mut self, node: Node<'_>) {
+    fn take_declaration(&mut self, node: Node<'_>, frame: Frame<'_>) {
         let mut cursor = node.walk();
         let mut words = node.children(&mut cursor).map(|word| value(word, self.text));
         let name = words.next().unwrap_or_default();
         let arguments = words.collect();
-        self.survey.commands.push(Found { name, arguments });
+        self.found(name, arguments, None, node, frame);
     }
 
     /// Arguments may stand behind a redirection; the grammar counts them to it.
     fn take_late_arguments(&mut self, node: Node<'_>) {
         let mut cursor = node.walk();
         let mut late = Vec::new();
+        let mut input = None;
         for redirect in node.children_by_field_name("redirect", &mut cursor) {
             let mut cursor = redirect.walk();
             // What a file is redirected to comes first.
             let (field, targets) =
                 if redirect.kind() == "file_redirect" { ("destination", 1) } else { ("argument", 0) };
+            input = self.input(redirect).or(input);
             late.extend(self.values(redirect.children_by_field_name(field, &mut cursor)).into_iter().skip(targets));
+        }
+        if let (Some(input), Some(command)) = (input, node.child_by_field_name("body").and_then(last_command)) {
+            self.inputs.insert(command.id(), input);
         }
         if late.is_empty() {
             return;
@@ -182,6 +250,18 @@ impl Walk<'_> {
                 known.splice(0..0, late);
             }
             None => self.survey.words.extend(late),
+        }
+    }
+
+    fn input(&self, redirect: Node<'_>) -> Option<String> {
+        let mut cursor = redirect.walk();
+        match redirect.kind() {
+            "heredoc_redirect" => {
+                let body = redirect.children(&mut cursor).find(|child| child.kind() == "heredoc_body")?;
+                Some(source(body, self.text).to_owned())
+            }
+            "herestring_redirect" => redirect.named_child(0).map(|given| value(given, self.text)),
+            _ => None,
         }
     }
 
@@ -226,7 +306,7 @@ impl Walk<'_> {
 }
 
 fn substitution(frame: Frame<'_>) -> Frame<'_> {
-    Frame { apart: true, expanded: false, ..frame }
+    Frame { apart: true, expanded: false, pipe: None, fed: false, ..frame }
 }
 
 fn in_backquotes(written: &str) -> String {
