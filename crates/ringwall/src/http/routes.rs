@@ -8,7 +8,8 @@ use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::access::{Access, admit};
 use super::{
-    Door, artifacts, audit, console, events, execs, gc, login, metrics, openapi, settings, skills, tokens, v1,
+    Door, approvals, artifacts, audit, console, events, execs, gc, login, metrics, openapi, settings, skills, sockets,
+    tickets, tokens, v1,
 };
 
 pub(crate) struct Route {
@@ -59,6 +60,13 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/api/tokens", Access::Operator, || get(tokens::list)),
     route(Method::POST, "/api/tokens", Access::Operator, || post(tokens::create)),
     route(Method::DELETE, "/api/tokens/{id}", Access::Owner, || delete(tokens::revoke)),
+    route(Method::POST, "/api/tickets", Access::Agent, || post(tickets::create)),
+    route(Method::GET, "/api/approvals", Access::Agent, || get(approvals::list)),
+    route(Method::GET, "/api/approvals/{id}", Access::Agent, || get(approvals::show)),
+    route(Method::POST, "/api/approvals/{id}", Access::User, || post(approvals::answer)),
+    route(Method::GET, "/ws/sessions/{id}", Access::Agent, || get(sockets::session)),
+    route(Method::GET, "/ws/chat/{id}", Access::Agent, || get(sockets::chat)),
+    route(Method::GET, "/ws/approvals", Access::Operator, || get(sockets::all)),
     route(Method::GET, "/api/audit", Access::Agent, || get(audit::list)),
     route(Method::POST, "/api/audit/verify", Access::Operator, || post(audit::verify)),
     route(Method::GET, "/api/audit/export", Access::Operator, || get(audit::export)),

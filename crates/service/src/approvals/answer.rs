@@ -19,7 +19,7 @@ const LONGEST_REASON: usize = 2000;
 pub struct Answer {
     pub verdict: Verdict,
     pub reason: Option<String>,
-    pub from: Door,
+    pub from: Origin,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +32,9 @@ pub enum Verdict {
 
 /// Where an answer came in, for the audit chain.
 #[derive(Debug, Clone)]
-pub struct Door {
-    pub name: &'static str,
+pub struct Origin {
+    /// The kind of door.
+    pub door: &'static str,
     pub remote: Option<std::net::SocketAddr>,
 }
 
@@ -124,6 +125,6 @@ fn settled(status: ApprovalStatus) -> Error {
     }
 }
 
-fn from(door: &Door, by: &Principal) -> Value {
-    json!({ "door": door.name, "remote": door.remote.map(|remote| remote.to_string()), "role": by.holder().role() })
+fn from(origin: &Origin, by: &Principal) -> Value {
+    json!({ "door": origin.door, "remote": origin.remote.map(|remote| remote.to_string()), "role": by.holder().role() })
 }
