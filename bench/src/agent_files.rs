@@ -5,7 +5,7 @@
 //! read whole and must say success.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -154,24 +154,27 @@ fn list_files(server: &Server, rounds: usize) -> Result<Pair, Error> {
     })
 }
 
+/// Every time a skill that is new, as the directory is into which `unzip` unpacks the same archive.
 fn unpack(server: &Server, scratch: &Path, rounds: usize) -> Result<Pair, Error> {
-    let archive = scratch.join("skill.zip");
     let content = "0123456789abcdef".repeat(64);
-    let files = (1..ZIPPED_FILES).map(|number| format!("large/{}/{number}.txt", number % 50));
-    let entries = files.map(|name| (name, content.clone())).chain([("large/SKILL.md".to_owned(), skill("large"))]);
-    write_zip(&archive, entries)?;
-    let request = upload(server, &archive)?;
     let mut connection = server.connect()?;
+    let archive = |round: usize| -> Result<PathBuf, Error> {
+        let (archive, name) = (scratch.join(format!("{round}.zip")), format!("large-{round}"));
+        let files = (1..ZIPPED_FILES).map(|number| format!("{name}/{}/{number}.txt", number % 50));
+        let entries = files.map(|file| (file, content.clone())).chain([(format!("{name}/SKILL.md"), skill(&name))]);
+        write_zip(&archive, entries).map(|()| archive)
+    };
     let mut round = 0;
     take_turns("unpack a zip of 5,000 files", "unzip", rounds, |turn| match turn {
         Turn::Server => {
+            round += 1;
+            let request = upload(server, &archive(round)?)?;
             let began = Instant::now();
             succeed(&connection.exchange(&request)?)?;
             Ok(began.elapsed())
         }
         Turn::Tool => {
-            round += 1;
-            let target = scratch.join(format!("unzipped-{round}"));
+            let (archive, target) = (scratch.join(format!("{round}.zip")), scratch.join(format!("unzipped-{round}")));
             time(Command::new("unzip").arg("-q").arg(&archive).arg("-d").arg(&target))
         }
     })

@@ -88,8 +88,8 @@ pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
         bar("true: docker run ÷ ringwall run", docker_run, Bound::AtLeast(50.0)),
         bar(&format!("boxes a second at concurrency {CONCURRENCY} ÷ bwrap"), Some(rate), Bound::AtLeast(1.5)),
         bar(
-            "memory of jail + init, shared pages by share, MB",
-            memory.as_ref().ok().map(|memory| memory.total().proportional as f64 / 1024.0),
+            "peak memory of jail + init of a run, MB",
+            memory.as_ref().ok().map(|memory| memory.of_a_run.peak_resident as f64 / 1024.0),
             Bound::AtMost(MEMORY_MB),
         ),
         bar(

@@ -1,10 +1,16 @@
-//! What a box costs in memory beside its command: the jail outside it and the init inside it, of a real server.
+//! What a box costs in memory beside its command: of `ringwall run`, where the jail becomes the box's init and is one
+//! process, and of a server, where one jail is the parent of all boxes and each box has an init.
 //!
-//! Three figures of each, because no single one is the truth. The proportional share divides pages by their users: the
-//! program's own file is in memory once, for the server, the jail and every box. The private part is what one more box
-//! really takes. The peak of resident pages counts the file's pages again in every process.
+//! A page of memory counts once, however many of the two map it: their pages are told apart by the frames they lie in,
+//! which the kernel shows to root alone. What either had and gave back is added, so that the figure is a bound of the
+//! peak. Beside it the peaks of each, in which the program's own pages count twice, and the private part, which is what
+//! one more box really takes.
 
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
@@ -12,46 +18,98 @@ use crate::server::Server;
 
 const WITHIN: Duration = Duration::from_secs(10);
 const GLANCE: Duration = Duration::from_millis(20);
+const PAGE: u64 = 4096;
+/// One page in the kernel's map of them: whether it is there, and in which frame.
+const ENTRY: usize = 8;
+const PRESENT: u64 = 1 << 63;
+const FRAME: u64 = (1 << 55) - 1;
 
 /// In kilobytes, as the kernel gives them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Footprint {
     pub(crate) peak_resident: u64,
-    pub(crate) proportional: u64,
+    /// At its peak, each page once.
+    pub(crate) peak: u64,
     pub(crate) private: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Memory {
+    pub(crate) of_a_run: Footprint,
     pub(crate) jail: Footprint,
     pub(crate) init: Footprint,
+    pub(crate) together: Footprint,
+}
+
+/// One process: what the kernel says about it, and the frames of its pages.
+struct Resident {
+    peak: u64,
+    now: u64,
+    private: u64,
+    frames: BTreeSet<u64>,
 }
 
 impl Memory {
-    pub(crate) fn total(&self) -> Footprint {
-        Footprint {
-            peak_resident: self.jail.peak_resident + self.init.peak_resident,
-            proportional: self.jail.proportional + self.init.proportional,
-            private: self.jail.private + self.init.private,
+    fn of(run: &Resident, jail: &Resident, init: &Resident) -> Self {
+        Self {
+            of_a_run: footprint(&[run]),
+            jail: footprint(&[jail]),
+            init: footprint(&[init]),
+            together: footprint(&[jail, init]),
         }
     }
 }
 
-/// A box whose command runs is a box that is wholly made.
+fn footprint(processes: &[&Resident]) -> Footprint {
+    let frames: BTreeSet<u64> = processes.iter().flat_map(|process| process.frames.iter().copied()).collect();
+    let given_back: u64 = processes.iter().map(|process| process.peak.saturating_sub(process.now)).sum();
+    Footprint {
+        peak_resident: processes.iter().map(|process| process.peak).sum(),
+        peak: frames.len() as u64 * PAGE / 1024 + given_back,
+        private: processes.iter().map(|process| process.private).sum(),
+    }
+}
+
 pub(crate) fn measure(ringwall: &Path) -> Result<Memory, Error> {
+    let run = measure_run(ringwall)?;
     let server = Server::start(ringwall, None)?;
     server.begin("sleep 30")?;
+    // The server's one child is the jail; its only one, while one box runs, is that box's init.
+    let (jail, init) = comes(server.id(), || {
+        let jail = parents(server.id()).next()?;
+        Some((jail, parents(jail).next()?))
+    })?;
+    Ok(Memory::of(&run, &Resident::read(jail)?, &Resident::read(init)?))
+}
+
+fn measure_run(ringwall: &Path) -> Result<Resident, Error> {
+    let mut run = Command::new(ringwall)
+        .args(["run", "--", "sleep", "30"])
+        .stdin(Stdio::null())
+        .spawn()
+        .map_err(|source| Error::Start { program: ringwall.display().to_string(), source })?;
+    let init = comes(run.id(), || parents(run.id()).next()).and_then(Resident::read);
+    // What ends it ends its box.
+    let _ = run.kill();
+    let _ = run.wait();
+    init
+}
+
+/// A box whose command runs is a box that is wholly made.
+fn comes<T>(process: u32, look: impl Fn() -> Option<T>) -> Result<T, Error> {
     let began = Instant::now();
     loop {
-        // The server's one child is the jail; its only one, while one box runs, is that box's init.
-        let jail = children(server.id()).into_iter().find(|jail| !children(*jail).is_empty());
-        let init = jail.and_then(|jail| children(jail).into_iter().find(|init| !children(*init).is_empty()));
-        match (jail, init) {
-            (Some(jail), Some(init)) => return Ok(Memory { jail: footprint(jail)?, init: footprint(init)? }),
-            _ if began.elapsed() > WITHIN => return Err(Error::Process { process: server.id(), what: "its boxes" }),
-            _ => std::thread::sleep(GLANCE),
+        match look() {
+            Some(found) => return Ok(found),
+            None if began.elapsed() > WITHIN => return Err(Error::Process { process, what: "its boxes" }),
+            None => std::thread::sleep(GLANCE),
         }
     }
+}
+
+/// The children that have children themselves.
+fn parents(process: u32) -> impl Iterator<Item = u32> {
+    children(process).into_iter().filter(|child| !children(*child).is_empty())
 }
 
 fn children(process: u32) -> Vec<u32> {
@@ -60,18 +118,38 @@ fn children(process: u32) -> Vec<u32> {
     lists.flat_map(|list| list.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>()).collect()
 }
 
-fn footprint(process: u32) -> Result<Footprint, Error> {
-    let directory = format!("/proc/{process}");
-    let directory = Path::new(&directory);
-    let read = |file: &'static str, key: &'static str| {
-        let text = std::fs::read_to_string(directory.join(file)).unwrap_or_default();
-        kilobytes(&text, key).ok_or(Error::Process { process, what: key })
-    };
-    Ok(Footprint {
-        peak_resident: read("status", "VmHWM")?,
-        proportional: read("smaps_rollup", "Pss")?,
-        private: read("smaps_rollup", "Private_Clean")? + read("smaps_rollup", "Private_Dirty")?,
-    })
+impl Resident {
+    fn read(process: u32) -> Result<Self, Error> {
+        let directory = format!("/proc/{process}");
+        let directory = Path::new(&directory);
+        let read = |file: &'static str, key: &'static str| {
+            let text = std::fs::read_to_string(directory.join(file)).unwrap_or_default();
+            kilobytes(&text, key).ok_or(Error::Process { process, what: key })
+        };
+        Ok(Self {
+            peak: read("status", "VmHWM")?,
+            now: read("status", "VmRSS")?,
+            private: read("smaps_rollup", "Private_Clean")? + read("smaps_rollup", "Private_Dirty")?,
+            frames: frames(directory).ok_or(Error::Process { process, what: "the frames of the pages (as root)" })?,
+        })
+    }
+}
+
+/// Nothing where the kernel keeps them to itself.
+fn frames(directory: &Path) -> Option<BTreeSet<u64>> {
+    let maps = std::fs::read_to_string(directory.join("maps")).ok()?;
+    let pages = File::open(directory.join("pagemap")).ok()?;
+    let mut frames = BTreeSet::new();
+    for line in maps.lines().filter(|line| !line.ends_with("[vsyscall]")) {
+        let (begin, end) = line.split_ascii_whitespace().next()?.split_once('-')?;
+        let [begin, end] = [begin, end].map(|text| u64::from_str_radix(text, 16).unwrap_or_default() / PAGE);
+        let mut entries = vec![0; usize::try_from(end.checked_sub(begin)?).ok()? * ENTRY];
+        pages.read_exact_at(&mut entries, begin * ENTRY as u64).ok()?;
+        let entries = entries.chunks_exact(ENTRY).filter_map(|entry| Some(u64::from_ne_bytes(entry.try_into().ok()?)));
+        frames.extend(entries.filter(|entry| entry & PRESENT != 0).map(|entry| entry & FRAME));
+    }
+    // To anybody but root every frame is number zero.
+    (frames.len() > 1).then_some(frames)
 }
 
 /// The number in a line like `VmHWM:      1234 kB`.
@@ -93,8 +171,11 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_a_footprint() {
-        let own = footprint(std::process::id()).unwrap();
-        assert!(own.peak_resident > 0 && own.proportional > 0 && own.private > 0, "{own:?}");
+    fn a_page_of_two_counts_once() {
+        let resident =
+            |now, frames: &[u64]| Resident { peak: 40, now, private: 4, frames: frames.iter().copied().collect() };
+        let memory = Memory::of(&resident(40, &[9]), &resident(40, &[1, 2, 3]), &resident(36, &[3, 4]));
+        assert_eq!(memory.together, Footprint { peak_resident: 80, peak: 4 * 4 + 4, private: 8 });
+        assert_eq!(memory.jail.peak, 12);
     }
 }

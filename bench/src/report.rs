@@ -141,10 +141,16 @@ impl Report {
             Ok(memory) => memory,
             Err(reason) => return format!("Not measured: {reason}.\n"),
         };
-        let mut table = Table::new(["kB", "peak resident", "proportional", "private"]);
-        for (name, footprint) in [("jail", memory.jail), ("init", memory.init), ("together", memory.total())] {
-            let Footprint { peak_resident, proportional, private } = footprint;
-            table.add([name.to_owned(), peak_resident.to_string(), proportional.to_string(), private.to_string()]);
+        let mut table = Table::new(["kB", "peak resident", "peak, each page once", "private"]);
+        let rows = [
+            ("of ringwall run: jail and init in one", memory.of_a_run),
+            ("of a server: the jail of all its boxes", memory.jail),
+            ("of a server: the init of one box", memory.init),
+            ("of a server: both", memory.together),
+        ];
+        for (name, footprint) in rows {
+            let Footprint { peak_resident, peak, private } = footprint;
+            table.add([name.to_owned(), peak_resident.to_string(), peak.to_string(), private.to_string()]);
         }
         table.to_text()
     }
@@ -271,7 +277,7 @@ impl Report {
                 "contestant": contestant.key(), "runs_per_second": rate, "concurrency": CONCURRENCY,
             })).collect::<Value>(),
             "memory": match &self.measured.memory {
-                Ok(memory) => json!({ "jail": sized(memory.jail), "init": sized(memory.init), "together": sized(memory.total()) }),
+                Ok(memory) => json!({ "of_a_run": sized(memory.of_a_run), "jail": sized(memory.jail), "init": sized(memory.init), "together": sized(memory.together) }),
                 Err(reason) => json!({ "not_measured": reason }),
             },
             "serving": {
@@ -310,7 +316,7 @@ fn sampled(samples: &Samples) -> Value {
 
 fn sized(footprint: Footprint) -> Value {
     json!({
-        "peak_resident_kb": footprint.peak_resident, "proportional_kb": footprint.proportional,
+        "peak_resident_kb": footprint.peak_resident, "peak_each_page_once_kb": footprint.peak,
         "private_kb": footprint.private,
     })
 }

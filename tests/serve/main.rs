@@ -13,6 +13,7 @@ mod execs;
 mod forms;
 mod health;
 mod lives;
+mod logins;
 mod parts;
 mod queue;
 mod refusals;

@@ -123,6 +123,11 @@ count! {
     SessionsKeptHours, "retention.sessions_hours", default 24, at most 876_000
 }
 
+count! {
+    /// How many seconds a person has to answer.
+    ApprovalSeconds, "approvals.timeout_s", default 120, at most 604_800
+}
+
 struct CountVisitor {
     key: &'static str,
     largest: u32,

@@ -11,7 +11,7 @@ use crate::digest::Digest;
 use crate::driver::{BadColumn, Row};
 use crate::error::Error;
 use crate::id::{AgentId, UserId};
-use crate::statement::{Statement, Value, check_indexed, check_text};
+use crate::statement::{Statement, Value, check_indexed};
 use crate::timestamp::Timestamp;
 
 pub(crate) const COLUMNS: &str = "seq, at, actor, action, subject, user_id, agent_id, detail, digest, previous, hash";
@@ -33,15 +33,14 @@ pub struct Event {
 
 impl Event {
     pub(crate) fn check(&self) -> Result<(), Error> {
-        check_text("actor", &self.actor)?;
+        check_indexed("actor", &self.actor)?;
         check_indexed("action", &self.action)?;
         check_indexed("subject", &self.subject)
     }
 }
 
 /// One entry of the chain, as it is stored. Serialises with its detail as JSON, and not as text within text.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
-#[schema(as = AuditEntry)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Entry {
     pub seq: i64,
     pub at: Timestamp,
@@ -52,7 +51,6 @@ pub struct Entry {
     pub agent_id: Option<String>,
     /// JSON, as text: what was hashed is what is shown.
     #[serde(serialize_with = "as_json")]
-    #[schema(value_type = Object)]
     pub detail: String,
     /// Of the row that the entry speaks of, where it speaks of one.
     pub digest: Option<Digest>,

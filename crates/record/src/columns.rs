@@ -277,7 +277,7 @@ pub(crate) fn name<T: std::str::FromStr<Err = Error>>(row: &Row, column: &'stati
     row.get::<String>(column)?.parse().map_err(|error: Error| BadColumn::new(column, error))
 }
 
-fn json<T: serde::de::DeserializeOwned>(row: &Row, column: &'static str) -> Result<T, BadColumn> {
+pub(crate) fn json<T: serde::de::DeserializeOwned>(row: &Row, column: &'static str) -> Result<T, BadColumn> {
     serde_json::from_str(&row.get::<String>(column)?).map_err(|error| BadColumn::new(column, error))
 }
 

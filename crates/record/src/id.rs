@@ -65,6 +65,13 @@ name!(
     is_token_id
 );
 
+name!(
+    /// `a_` and 16 to 64 hexadecimal digits. It names what a person is asked, and answers nothing.
+    ApprovalId,
+    "an approval id: a_ and 16 to 64 hexadecimal digits",
+    is_approval_id
+);
+
 fn is_name(text: &str) -> bool {
     (1..=LONGEST_NAME).contains(&text.len()) && !text.contains('\0')
 }
@@ -75,6 +82,10 @@ fn is_exec_id(text: &str) -> bool {
 
 fn is_token_id(text: &str) -> bool {
     text.strip_prefix("t_").is_some_and(is_hexadecimal)
+}
+
+fn is_approval_id(text: &str) -> bool {
+    text.strip_prefix("a_").is_some_and(is_hexadecimal)
 }
 
 /// Lower case only: an id that could be written in two ways could be recorded twice.

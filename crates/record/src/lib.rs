@@ -17,6 +17,7 @@ mod id;
 mod status;
 mod timestamp;
 
+mod approval;
 mod audit;
 mod exec;
 mod page;
@@ -40,20 +41,26 @@ mod intend;
 mod prune;
 mod verify;
 
+mod approvals;
 mod backup;
 mod identities;
+mod paths;
 mod remembered;
 mod settings;
 mod tokens;
 
+pub use approval::{
+    Answer, Approval, ApprovalFilter, ApprovalKind, ApprovalStatus, NewApproval, RiskLevel, Settled, SettledAs,
+};
 pub use audit::{Entry, Event, Link};
 pub use database::Database;
 pub use digest::Digest;
 pub use entries::AuditFilter;
 pub use error::Error;
 pub use exec::{Ending, Exec, Finish, Idempotency, Intent, Kept, NewExec, Reason, Start, Summary};
-pub use id::{AgentId, ExecId, TokenId, UserId};
+pub use id::{AgentId, ApprovalId, ExecId, TokenId, UserId};
 pub use page::{Cursor, Filter, Limit, Page, Scope};
+pub use paths::{Added, NewPath, PathChange, PathControl, PathEntry, PathScope, Switch};
 pub use prune::Keep;
 pub use settings::{Saved, Settings};
 pub use status::{EndedAs, Status};

@@ -153,7 +153,14 @@ impl Operation for RemoveExecs {
         for exec_id in &self.execs {
             let text = "DELETE FROM sandbox_execs WHERE exec_id = $1 AND ended_at < $2";
             let removal = Statement::new("remove an exec", text).bind(exec_id.as_str()).bind(self.ended_before);
-            removed += ledger.execute(removal).await?;
+            let count = ledger.execute(removal).await?;
+            if count > 0 {
+                // What a person was asked about it goes with it. The chain keeps who answered what.
+                let text = "DELETE FROM approvals WHERE exec_id = $1 AND status <> 'pending'";
+                let removal = Statement::new("remove an exec's approvals", text).bind(exec_id.as_str());
+                ledger.execute(removal).await?;
+            }
+            removed += count;
         }
         if removed > 0 {
             let event = Event {

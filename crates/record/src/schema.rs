@@ -10,15 +10,19 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 use crate::error::Error;
 
-const SQLITE: [(&str, &str); 3] = [
+const SQLITE: [(&str, &str); 5] = [
     ("execs and audit", include_str!("../migrations/sqlite/0001_execs_and_audit.sql")),
     ("tokens, settings, identities", include_str!("../migrations/sqlite/0002_tokens_settings_identities.sql")),
     ("lists", include_str!("../migrations/sqlite/0003_lists.sql")),
+    ("sandbox paths", include_str!("../migrations/sqlite/0004_sandbox_paths.sql")),
+    ("approvals", include_str!("../migrations/sqlite/0005_approvals.sql")),
 ];
-const POSTGRES: [(&str, &str); 3] = [
+const POSTGRES: [(&str, &str); 5] = [
     ("execs and audit", include_str!("../migrations/postgres/0001_execs_and_audit.sql")),
     ("tokens, settings, identities", include_str!("../migrations/postgres/0002_tokens_settings_identities.sql")),
     ("lists", include_str!("../migrations/postgres/0003_lists.sql")),
+    ("sandbox paths", include_str!("../migrations/postgres/0004_sandbox_paths.sql")),
+    ("approvals", include_str!("../migrations/postgres/0005_approvals.sql")),
 ];
 
 /// SQLite has no lock for a whole migration. When two processes open a new database at once, one of them finds a table

@@ -19,6 +19,7 @@ use crate::environment::Environment;
 use crate::http::{self, Door};
 use crate::logging;
 use crate::message::Message;
+use crate::webhook;
 
 /// How long running execs may go on once the server is asked to stop.
 const DRAIN: Duration = Duration::from_secs(8);
@@ -68,7 +69,9 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
     let places = config.max_connections.unwrap_or_else(usual_places);
     let door = Door::new(service.clone(), &config.allowed_hosts, listening, config.max_body_bytes, places);
     let app = http::app(door);
-    greet(&config, listening);
+    // It ends when the service drains.
+    tokio::spawn(webhook::run(service.clone()));
+    greet(&config, listening, service.make_login_code()?.as_deref());
     tracing::info!(%listening, "serving");
     let stop = async {
         tokio::select! {
@@ -91,9 +94,10 @@ fn usual_places() -> usize {
     usize::try_from(descriptors / 2).unwrap_or(usize::MAX).clamp(FEWEST_PLACES, MOST_PLACES)
 }
 
-/// For the person who started it: where it is, where the token is, and commands that work as they stand. The exec does
-/// something and tries something; the second command shows what it printed at both.
-fn greet(config: &ServerConfig, listening: std::net::SocketAddr) {
+/// For the person who started it: where it is, a link that logs them in, where the token is, and commands that work as they
+/// stand. The exec does something and tries something; the second command shows what it printed at both. The code stands
+/// behind a `#`, which no browser sends and no log on the way has.
+fn greet(config: &ServerConfig, listening: std::net::SocketAddr, code: Option<&str>) {
     let own = match listening.ip() {
         address if !address.is_unspecified() => listening,
         std::net::IpAddr::V4(_) => (std::net::Ipv4Addr::LOCALHOST, listening.port()).into(),
@@ -110,11 +114,15 @@ fn greet(config: &ServerConfig, listening: std::net::SocketAddr) {
         }
         Authentication::Nobody => ("everyone is the owner (--no-auth)".to_owned(), String::new()),
     };
+    let console = match code {
+        Some(code) => format!("the console, for ten minutes and once: http://{own}/login#{code}"),
+        None => format!("the console: http://{own}/"),
+    };
     let execs = format!("http://{own}/sandbox/execs");
     let body = r#"{"project_id":"hello","exec":{"kind":"shell","command":"bash","args":["-lc","id; cat /etc/shadow; echo done"]}}"#;
     let newest = format!("$(curl -s '{execs}?limit=1'{header} | grep -o 'e_[0-9a-f]*' | head -n 1)");
     let text = format!(
-        "ringwall serves on http://{own}\n{who}\n\
+        "ringwall serves on http://{own}\n{console}\n{who}\n\
          try:\n  curl {execs}{header} -d '{body}'\n\
          and see what it printed:\n  curl {execs}/{newest}/observation{header}\n\
          Ctrl-C stops the server.\n"

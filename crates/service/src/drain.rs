@@ -15,6 +15,8 @@ impl Service {
     pub async fn drain(&self, deadline: Duration) {
         let registry = &self.inner.registry;
         registry.close();
+        // Nobody can answer them in time any more: those who wait for a person end now.
+        self.close_approvals();
         if tokio::time::timeout(deadline, registry.wait_until_empty()).await.is_err() {
             for live in registry.all() {
                 live.cancel(Cancellation::ServerStops);
@@ -23,12 +25,15 @@ impl Service {
                 tracing::error!(execs = registry.all().len(), "execs without a recorded ending will be LOST");
             }
         }
-        let pruner = self.inner.pruner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(pruner) = pruner {
-            pruner.abort();
-            // Aborted or not, it is gone then, and holds nothing of this server any more.
-            let _ = pruner.await;
+        for task in [&self.inner.pruner, &self.inner.expirer] {
+            let task = task.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(task) = task {
+                task.abort();
+                // Aborted or not, it is gone then, and holds nothing of this server any more.
+                let _ = task.await;
+            }
         }
+        self.expire_pending_approvals("the server was stopped").await;
         self.inner.store.close().await;
     }
 }

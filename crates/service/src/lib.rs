@@ -26,9 +26,11 @@ mod change_settings;
 mod schema;
 
 mod digest_key;
+mod logins;
 mod open;
 mod owner_token;
 mod private_file;
+mod tickets;
 mod token;
 
 mod order;
@@ -49,6 +51,9 @@ mod events;
 mod execs;
 
 mod agents;
+#[allow(dead_code, reason = "asked by execs on paths of the host")]
+#[allow(unused_imports, reason = "asked by execs on paths of the host")]
+mod approvals;
 
 mod audit;
 mod health;
@@ -58,6 +63,7 @@ mod metrics;
 pub use agents::{
     Address, AgentProblem, Edit, Executed, Execution, Freed, ProblemKind, SkillLayer, SkillUpload, Upload,
 };
+pub use approvals::{Announcement, Answer, ApprovalView, Following, Gone, Origin, Verdict, Watched};
 pub use artifacts::{Artifacts, Observation, OutputPart};
 pub use change_settings::SettingsView;
 pub use error::Error;
@@ -66,18 +72,21 @@ pub use execs::ExecFilter;
 pub use fixed::{Fixed, setting_keys};
 pub use health::{Availability, Backends, Health, Host, WritableCheck};
 pub use invoke::InvokeOptions;
+pub use logins::{BegunLogin, LOGIN_LASTS};
 pub use metrics::{Histogram, Metrics};
 pub use open::{Auth, Config};
 pub use principal::Principal;
 pub use prune::Pruned;
 pub use record::{
-    AgentId, AuditFilter, Cursor, Database, Digest, Entry, ExecId, Finding, Holder, Limit, Page, Progress, Reason,
-    Revocation, Scope, Status, Summary as ExecSummary, Timestamp, Token as TokenInfo, TokenId, UserId, Verification,
+    AgentId, ApprovalId, ApprovalStatus, AuditFilter, Cursor, Database, Digest, Entry, ExecId, Finding, Holder, Limit,
+    Page, Progress, Reason, Revocation, Scope, Status, Summary as ExecSummary, Timestamp, Token as TokenInfo, TokenId,
+    UserId, Verification,
 };
 pub use request::{ExecRequest, Idempotency};
 pub use service::Service;
-pub use settings::docker_settings;
+pub use settings::{Webhook, docker_settings};
 pub use submit::Submitted;
+pub use tickets::NewTicket;
 pub use token::{NewToken, create_token_offline};
 pub use view::{ExecView, Usage};
 pub use workspace::{

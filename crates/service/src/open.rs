@@ -21,12 +21,14 @@ use crate::error::{Error, causes};
 use crate::fixed::Fixed;
 use crate::health::TrialError;
 use crate::live::Registry;
+use crate::logins::Logins;
 use crate::metrics::Counters;
 use crate::owner_token;
 use crate::queue::Turns;
 use crate::service::{Inner, Service, now};
 use crate::settings::Settings;
 use crate::skills::Skills;
+use crate::tickets::Tickets;
 
 const LOCK: &str = "server.lock";
 const WORKSPACES: &str = "workspaces";
@@ -71,10 +73,15 @@ impl Service {
         if !lost.is_empty() {
             tracing::warn!(execs = lost.len(), "execs of a server that did not stop are LOST");
         }
-        let settings = Settings::load(&store, &config.fixed).await?;
-        if config.auth == Auth::Tokens {
-            owner_token::ensure(&store, &data).await?;
+        let expired = store.expire_pending_approvals(now(), "ringwall", "the server was restarted").await?;
+        if expired > 0 {
+            tracing::warn!(expired, "approvals of a server that did not stop have expired");
         }
+        let settings = Settings::load(&store, &config.fixed).await?;
+        let owner_token = match config.auth {
+            Auth::Tokens => Some(owner_token::ensure(&store, &data).await?),
+            Auth::Nobody => None,
+        };
         let docker = settings.sandbox.docker.asked();
         let skills_root = settings.skills.root.clone().map_or_else(|| data.join(SKILLS), PathBuf::from);
         let usual = data.join(WORKSPACES);
@@ -107,6 +114,8 @@ impl Service {
         .await?;
         let inner = Inner {
             auth: config.auth,
+            logins: Logins::default(),
+            owner_token,
             fixed: config.fixed,
             store,
             digest_key,
@@ -120,12 +129,15 @@ impl Service {
             turns: Turns::new(settings.bounds()),
             settings: RwLock::new(Arc::new(settings)),
             registry: Arc::new(Registry::default()),
+            desk: Arc::default(),
+            tickets: Tickets::default(),
             counters: Counters::default(),
             agent_locks: Locks::default(),
             quotas: Quotas::default(),
             looked: tokio::sync::Mutex::default(),
             uids: Mutex::new(HashMap::new()),
             pruner: Mutex::new(None),
+            expirer: Mutex::new(None),
             _lock: lock,
         };
         let service = Self { inner: Arc::new(inner) };
@@ -134,6 +146,7 @@ impl Service {
             other => Error::start("run a box")(other.into()),
         })?;
         service.sweep_containers();
+        service.expire_approvals();
         service.prune_on_schedule();
         Ok(service)
     }

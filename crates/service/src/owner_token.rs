@@ -15,22 +15,26 @@ use crate::token::{NewToken, create, record_text};
 const FILE: &str = "owner.token";
 const BY: &str = "first_start";
 
-pub(crate) async fn ensure(store: &Store, data: &Path) -> Result<(), Error> {
+/// Gives the hash of the token.
+pub(crate) async fn ensure(store: &Store, data: &Path) -> Result<Digest, Error> {
     let new = || NewToken { holder: Holder::Owner, label: Some(FILE.to_owned()), expires_at: None };
     let path = data.join(FILE);
     let reading = path.clone();
     // An empty file is none: it would make an owner of everybody who sends an empty token.
     match Service::blocking(move || private_file::read(&reading).map_err(failed)).await? {
         Some(text) => {
-            if store.token_by_hash(&Digest::of(text.as_bytes())).await?.is_none() {
+            let hash = Digest::of(text.as_bytes());
+            if store.token_by_hash(&hash).await?.is_none() {
                 record_text(store, &text, new(), BY).await?;
             }
-            Ok(())
+            Ok(hash)
         }
         None => {
             // On record first: a file with a token that opens nothing would be believed.
             let (_, text) = create(store, new(), BY).await?;
-            Service::blocking(move || private_file::write(&path, &text).map_err(failed)).await
+            let hash = Digest::of(text.as_bytes());
+            Service::blocking(move || private_file::write(&path, &text).map_err(failed)).await?;
+            Ok(hash)
         }
     }
 }

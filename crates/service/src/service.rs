@@ -10,22 +10,25 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use executor::{Executor, Privilege};
-use record::{AgentId, Exec, ExecId, Store, Timestamp, UserId};
+use record::{AgentId, Digest, Exec, ExecId, Store, Timestamp, UserId};
 use tokio::task::JoinHandle;
 use workspace::{Baselines, Owner, Workspaces};
 
 use crate::agents::{Locks, Quotas};
+use crate::approvals::Desk;
 use crate::digest_key::DigestKey;
 use crate::error::Error;
 use crate::fixed::Fixed;
 use crate::health::Looked;
 use crate::live::Registry;
+use crate::logins::Logins;
 use crate::metrics::Counters;
 use crate::open::Auth;
 use crate::principal::Principal;
 use crate::queue::Turns;
 use crate::settings::Settings;
 use crate::skills::Skills;
+use crate::tickets::Tickets;
 
 /// The user ids of workspaces as root: in the range that systemd's table of ids leaves unused, above those that the
 /// executor gives to boxes without a workspace of somebody's.
@@ -38,6 +41,9 @@ pub struct Service {
 
 pub(crate) struct Inner {
     pub(crate) auth: Auth,
+    pub(crate) logins: Logins,
+    /// The hash of the owner's token, where tokens are asked for.
+    pub(crate) owner_token: Option<Digest>,
     pub(crate) fixed: Fixed,
     pub(crate) store: Store,
     pub(crate) digest_key: DigestKey,
@@ -51,6 +57,8 @@ pub(crate) struct Inner {
     pub(crate) settings: RwLock<Arc<Settings>>,
     pub(crate) turns: Arc<Turns>,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) desk: Arc<Desk>,
+    pub(crate) tickets: Tickets,
     pub(crate) counters: Counters,
     pub(crate) agent_locks: Locks,
     pub(crate) quotas: Quotas,
@@ -58,6 +66,8 @@ pub(crate) struct Inner {
     pub(crate) uids: Mutex<HashMap<(UserId, AgentId), u32>>,
     /// The task that removes what is old.
     pub(crate) pruner: Mutex<Option<JoinHandle<()>>>,
+    /// The task that ends questions which nobody answers.
+    pub(crate) expirer: Mutex<Option<JoinHandle<()>>>,
     /// Held as long as the server lives: one server for one data directory.
     pub(crate) _lock: File,
 }

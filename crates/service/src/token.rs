@@ -28,13 +28,28 @@ impl Service {
             Auth::Tokens => {}
         }
         let text = token.ok_or(Error::Unauthenticated)?;
-        let found = self.inner.store.token_by_hash(&Digest::of(text.as_bytes())).await?;
-        match found {
+        self.holder_of(&Digest::of(text.as_bytes())).await
+    }
+
+    /// Whose token this is, while it opens anything.
+    pub(crate) async fn holder_of(&self, hash: &Digest) -> Result<Principal, Error> {
+        match self.inner.store.token_by_hash(hash).await? {
             Some(token) if token.is_valid(now()) => {
                 Ok(Principal { caller: token.id.as_str().to_owned(), holder: token.holder })
             }
             Some(_) | None => Err(Error::Unauthenticated),
         }
+    }
+
+    /// Whether whoever was let in once would be let in now: for what lasts longer than a request.
+    pub async fn authenticate_again(&self, by: &Principal) -> Result<(), Error> {
+        match self.inner.auth {
+            Auth::Nobody => return Ok(()),
+            Auth::Tokens => {}
+        }
+        let id: TokenId = by.caller().parse().map_err(|_| Error::Unauthenticated)?;
+        let found = self.inner.store.token(&id).await?;
+        found.filter(|token| token.is_valid(now())).map(drop).ok_or(Error::Unauthenticated)
     }
 
     /// Gives the token and its text, which nobody can learn again. Operators make tokens for users and agents.

@@ -16,6 +16,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use crate::cluster::Cluster;
 use crate::place::Place;
 
+mod approvals;
 mod audit;
 #[path = "../../../../tests/support/postgres_cluster.rs"]
 #[expect(clippy::disallowed_methods, reason = "the server that is tested against is a program")]
@@ -26,6 +27,7 @@ mod faults;
 mod intents;
 mod laws;
 mod lists;
+mod paths;
 mod place;
 mod postgres_faults;
 mod rest;
@@ -58,10 +60,18 @@ const ON_BOTH: &[(&str, Run)] = trials! {
         an_altered_column_is_named, a_removed_entry_is_named, a_removed_tail_is_named, swapped_entries_are_named,
         a_rewritten_entry_breaks_its_link, an_altered_exec_is_named, a_planted_exec_is_named, a_wrong_head_is_named,
     }
+    paths::{
+        a_fresh_record_controls_nothing, paths_are_added_once, paths_are_changed_and_removed, rows_by_hand_are_seen,
+        every_change_of_paths_is_an_entry,
+    }
     retention::{ the_newest_entries_stay, entries_since_a_moment_stay, a_broken_chain_is_not_pruned, ended_execs_go }
     rest::{
         tokens_are_found_by_their_hash, tokens_are_listed_and_revoked, settings_have_versions, identities_are_for_ever,
         identities_run_out, a_closed_record_says_so,
+    }
+    approvals::{
+        one_answer_stands, everything_asked_is_read_back, what_nobody_waits_for_expires,
+        lists_hold_what_is_asked_for, approvals_go_with_their_exec, half_an_answer_cannot_be_written,
     }
     faults::{ a_lock_held_too_long_is_busy, a_newer_schema_is_refused, an_altered_schema_is_refused,
         an_old_schema_is_brought_up_to_date, a_corrupt_row_is_named, two_open_a_new_database_at_once }

@@ -1,13 +1,14 @@
-//! Who may call a route. The token is all that counts; the service asks again what its holder may see and do.
+//! Who may call a route: whoever sends a token, or a browser that has logged in with one and shows its cookie. The service
+//! asks again what they may see and do.
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use service::Holder;
+use service::{Holder, Principal};
 
-use super::Door;
 use super::problem::Problem;
+use super::{Door, cookie, tickets};
 
 /// The least role that a route needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(crate) enum Access {
     Open,
     /// Every holder of a token.
     Agent,
+    /// A person, and no agent.
+    User,
     Operator,
     Owner,
 }
@@ -25,6 +28,7 @@ impl Access {
         match self {
             Access::Open => "open",
             Access::Agent => "agent",
+            Access::User => "user",
             Access::Operator => "operator",
             Access::Owner => "owner",
         }
@@ -32,8 +36,11 @@ impl Access {
 
     const fn allows(self, holder: &Holder) -> bool {
         match (self, holder) {
-            (Access::Open | Access::Agent, _) | (_, Holder::Owner) | (Access::Operator, Holder::Operator) => true,
-            (Access::Operator | Access::Owner, _) => false,
+            (Access::Open | Access::Agent, _)
+            | (_, Holder::Owner)
+            | (Access::User | Access::Operator, Holder::Operator)
+            | (Access::User, Holder::User(_)) => true,
+            (Access::User | Access::Operator | Access::Owner, _) => false,
         }
     }
 }
@@ -47,7 +54,12 @@ pub(crate) async fn admit(
     if access == Access::Open {
         return Ok(next.run(request).await);
     }
-    let principal = door.service.authenticate(bearer(request.headers())).await?;
+    let principal = match tickets::of(request.uri()) {
+        Some(ticket) if !request.headers().contains_key(header::AUTHORIZATION) => {
+            door.service.authenticate_ticket(&ticket).await?
+        }
+        Some(_) | None => identify(&door, request.method(), request.headers()).await?,
+    };
     if !access.allows(principal.holder()) {
         let message =
             format!("this needs a token of the role {}; yours is {}", access.word(), principal.holder().role());
@@ -55,6 +67,17 @@ pub(crate) async fn admit(
     }
     request.extensions_mut().insert(principal);
     Ok(next.run(request).await)
+}
+
+/// A request that brings an `Authorization` is judged by that alone, whatever cookie comes along.
+async fn identify(door: &Door, method: &Method, headers: &HeaderMap) -> Result<Principal, Problem> {
+    match cookie::find(headers) {
+        Some(text) if !headers.contains_key(header::AUTHORIZATION) => {
+            cookie::check(method, headers)?;
+            Ok(door.service.authenticate_login(text).await?)
+        }
+        Some(_) | None => Ok(door.service.authenticate(bearer(headers)).await?),
+    }
 }
 
 /// The one token of a request. Two headers are none: whoever is in between might have looked at the other.
@@ -77,6 +100,7 @@ mod tests {
             [Holder::Owner, Holder::Operator, Holder::User(user.clone()), Holder::Agent(user, "a".parse().unwrap())];
         let allowed = |access: Access| holders.each_ref().map(|holder| access.allows(holder));
         assert_eq!(allowed(Access::Agent), [true; 4]);
+        assert_eq!(allowed(Access::User), [true, true, true, false]);
         assert_eq!(allowed(Access::Operator), [true, true, false, false]);
         assert_eq!(allowed(Access::Owner), [true, false, false, false]);
     }

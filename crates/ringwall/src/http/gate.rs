@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::console::LASTING;
 use super::host_check::Hosts;
 use super::problem::{self, Problem};
 use super::rest;
@@ -61,11 +62,14 @@ fn identify(headers: &HeaderMap) -> String {
     }
 }
 
-/// Nothing that a box wrote is to be taken for a page of ours, or kept by whoever is in between.
+/// Nothing that a box wrote is to be taken for a page of ours, or kept by whoever is in between. Only the console's own
+/// files, whose names change with their content, may be kept.
 pub(crate) async fn harden(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if headers.get(header::CACHE_CONTROL).is_none_or(|value| value != LASTING) {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
     headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static("sandbox; default-src 'none'"));
     response
 }

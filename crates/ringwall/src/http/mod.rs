@@ -2,7 +2,7 @@
 //!
 //! Every request passes the gate (its id, the host and origin check, the log), then, by the table of routes, the question
 //! who is asking, then one handler. Reading order: what arrives (`connections`, `places`, `gate`, `host_check`), who may
-//! (`routes`, `access`), how long answers may last (`attended`, `long_answers`), what requests bring and how problems are
+//! (`routes`, `access`, `cookie`), how long answers may last (`attended`, `long_answers`), what requests bring and how problems are
 //! told (`body`, `rest`, `json`, `range`, `problem`), how files are sent (`file_answer`, `archive_answer`), then one file per family.
 
 mod connections;
@@ -11,6 +11,7 @@ mod host_check;
 mod places;
 
 mod access;
+mod cookie;
 mod routes;
 
 mod attended;
@@ -25,15 +26,21 @@ mod rest;
 mod archive_answer;
 mod file_answer;
 
+mod approvals;
 mod artifacts;
 mod audit;
+mod console;
 mod events;
 mod execs;
 mod gc;
+mod login;
 mod metrics;
 mod openapi;
 mod settings;
 mod skills;
+mod socket_words;
+mod sockets;
+mod tickets;
 mod tokens;
 mod v1;
 
@@ -47,6 +54,7 @@ use service::Service;
 pub(crate) use connections::serve;
 use host_check::Hosts;
 use long_answers::LongAnswers;
+pub(crate) use socket_words::tell as tell_announcement;
 
 /// What every handler has.
 #[derive(Debug, Clone)]
@@ -55,6 +63,7 @@ pub(crate) struct Door {
     hosts: Arc<Hosts>,
     largest_body: usize,
     long_answers: Arc<LongAnswers>,
+    sockets: Arc<LongAnswers>,
 }
 
 impl Door {
@@ -66,7 +75,8 @@ impl Door {
         places: usize,
     ) -> Self {
         let hosts = Arc::new(Hosts::new(allowed_hosts, listening));
-        Door { service, hosts, largest_body, long_answers: LongAnswers::new(places) }
+        let (long_answers, sockets) = (LongAnswers::new(places), LongAnswers::of_sockets(places));
+        Door { service, hosts, largest_body, long_answers, sockets }
     }
 }
 

@@ -14,7 +14,10 @@ use utoipa::OpenApi;
 use super::access::Access;
 use super::problem::{DETAILED, ENVELOPED, is_within};
 use super::routes::ROUTES;
-use super::{artifacts, audit, events, execs, gc, metrics, settings, skills, tokens, v1};
+use super::{
+    approvals, artifacts, audit, console, events, execs, gc, login, metrics, settings, skills, sockets, tickets,
+    tokens, v1,
+};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -43,9 +46,24 @@ use super::{artifacts, audit, events, execs, gc, metrics, settings, skills, toke
         tokens::list,
         tokens::create,
         tokens::revoke,
+        approvals::list,
+        approvals::show,
+        approvals::answer,
+        tickets::create,
+        sockets::session,
+        sockets::chat,
+        sockets::all,
         audit::list,
         audit::verify,
         audit::export,
+        console::home,
+        console::login,
+        console::start,
+        console::page,
+        console::asset,
+        login::log_in,
+        login::log_out,
+        login::me,
         metrics::healthz,
         metrics::health,
         metrics::metrics,
@@ -126,7 +144,7 @@ fn describe() -> Value {
         operation["x-access"] = route.access.word().into();
         operation["security"] = match route.access {
             Access::Open => json!([]),
-            Access::Agent | Access::Operator | Access::Owner => json!([{ "token": [] }]),
+            Access::Agent | Access::User | Access::Operator | Access::Owner => json!([{ "token": [] }]),
         };
     }
     document

@@ -133,7 +133,8 @@ impl From<service::Error> for Problem {
             Of::NotFound { .. } => StatusCode::NOT_FOUND,
             Of::InvalidArgument { .. } | Of::InvalidInput { .. } => StatusCode::BAD_REQUEST,
             Of::Conflict { .. } | Of::AlreadyEnded(_) => StatusCode::CONFLICT,
-            Of::QueueFull => StatusCode::TOO_MANY_REQUESTS,
+            Of::ApprovalExpired => StatusCode::GONE,
+            Of::QueueFull | Of::TooManyApprovals | Of::TooManyTickets => StatusCode::TOO_MANY_REQUESTS,
             Of::DiskQuota { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Of::BackendUnavailable { .. } | Of::Stopping | Of::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Of::Agent(problem) => match problem.kind {

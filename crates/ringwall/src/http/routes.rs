@@ -7,7 +7,10 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, delete, get, post, put};
 
 use super::access::{Access, admit};
-use super::{Door, artifacts, audit, events, execs, gc, metrics, openapi, settings, skills, tokens, v1};
+use super::{
+    Door, approvals, artifacts, audit, console, events, execs, gc, login, metrics, openapi, settings, skills, sockets,
+    tickets, tokens, v1,
+};
 
 pub(crate) struct Route {
     pub(crate) method: Method,
@@ -24,6 +27,14 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/healthz", Access::Open, || get(metrics::healthz)),
     route(Method::GET, "/openapi.json", Access::Open, || get(openapi::document)),
     route(Method::GET, "/docs", Access::Open, || get(openapi::page)),
+    route(Method::GET, "/", Access::Open, || get(console::home)),
+    route(Method::GET, "/login", Access::Open, || get(console::login)),
+    route(Method::GET, "/console", Access::Open, || get(console::start)),
+    route(Method::GET, "/console/{*path}", Access::Open, || get(console::page)),
+    route(Method::GET, "/assets/{*path}", Access::Open, || get(console::asset)),
+    route(Method::POST, "/api/login", Access::Open, || post(login::log_in)),
+    route(Method::POST, "/api/logout", Access::Agent, || post(login::log_out)),
+    route(Method::GET, "/api/me", Access::Agent, || get(login::me)),
     route(Method::GET, "/metrics", Access::Operator, || get(metrics::metrics)),
     route(Method::POST, "/sandbox/execs", Access::Agent, || post(execs::create)),
     route(Method::GET, "/sandbox/execs", Access::Agent, || get(execs::list)),
@@ -49,6 +60,13 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/api/tokens", Access::Operator, || get(tokens::list)),
     route(Method::POST, "/api/tokens", Access::Operator, || post(tokens::create)),
     route(Method::DELETE, "/api/tokens/{id}", Access::Owner, || delete(tokens::revoke)),
+    route(Method::POST, "/api/tickets", Access::Agent, || post(tickets::create)),
+    route(Method::GET, "/api/approvals", Access::Agent, || get(approvals::list)),
+    route(Method::GET, "/api/approvals/{id}", Access::Agent, || get(approvals::show)),
+    route(Method::POST, "/api/approvals/{id}", Access::User, || post(approvals::answer)),
+    route(Method::GET, "/ws/sessions/{id}", Access::Agent, || get(sockets::session)),
+    route(Method::GET, "/ws/chat/{id}", Access::Agent, || get(sockets::chat)),
+    route(Method::GET, "/ws/approvals", Access::Operator, || get(sockets::all)),
     route(Method::GET, "/api/audit", Access::Agent, || get(audit::list)),
     route(Method::POST, "/api/audit/verify", Access::Operator, || post(audit::verify)),
     route(Method::GET, "/api/audit/export", Access::Operator, || get(audit::export)),

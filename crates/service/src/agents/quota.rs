@@ -115,12 +115,6 @@ impl Disk {
         if usage.plus(more).fits(self.most) { Ok(()) } else { Err(self.refusal(usage, more)) }
     }
 
-    /// Whether there is too much already, by what is really there. Blocks.
-    pub(crate) fn require_measured(&self) -> Result<(), Error> {
-        let usage = self.measure()?.usage;
-        if usage.fits(self.most) { Ok(()) } else { Err(self.refusal(usage, Usage::default())) }
-    }
-
     /// How much more there may be, if anything may. Blocks as [`Self::require`] does.
     pub(crate) fn left(&self) -> Result<Usage, Error> {
         self.require(Usage::default())?;

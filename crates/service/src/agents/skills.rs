@@ -165,7 +165,7 @@ impl Service {
 }
 
 /// Unpacks as much as there is room for. Several uploads may have room while they come and not all of them in the end, so
-/// what is there is looked at before any of it takes its place.
+/// each is counted when it is on the disk, and then judged before any of it takes its place.
 fn unpack(tree: &Tree, archive: File, limits: ArchiveLimits, disk: &Disk) -> Result<StagedSkills, Error> {
     let left = disk.left()?;
     let room = ArchiveLimits { bytes: limits.bytes.min(left.bytes), entries: limits.entries.min(left.files) };
@@ -182,6 +182,13 @@ fn unpack(tree: &Tree, archive: File, limits: ArchiveLimits, disk: &Disk) -> Res
         }
         outcome => outcome?,
     };
-    disk.require_measured()?;
-    Ok(staged)
+    disk.add(staged.usage());
+    match disk.require(Usage::default()) {
+        Ok(()) => Ok(staged),
+        Err(full) => {
+            drop(staged);
+            disk.shrink();
+            Err(full)
+        }
+    }
 }

@@ -21,6 +21,7 @@ use crate::skills::archive_end::{self, u16_at};
 use crate::skills::entry_name::{Encoding, NameKind, read_name};
 use crate::skills::{ArchiveRefusal, SkillName};
 use crate::tree::{AgentPath, Refusal, SKILL_FILE, Section};
+use crate::usage::Usage;
 
 /// What macOS puts beside the files of everybody else.
 const MACOS_FOLDER: &str = "__MACOSX";
@@ -93,6 +94,13 @@ impl Archive {
             return Err(ArchiveRefusal::Bytes(limits.bytes).into());
         }
         Ok(Self { zip, file, skills, directories, files })
+    }
+
+    /// What it takes on the disk when it is unpacked, about.
+    pub(crate) fn usage(&self) -> Usage {
+        let files = self.files.iter().map(|entry| entry.size);
+        let directories = self.directories.iter().map(|_| 1);
+        files.chain(directories).map(Usage::of_file).fold(Usage::default(), Usage::plus)
     }
 }
 

@@ -21,6 +21,7 @@ use crate::skills::archive::{Archive, ArchiveLimits};
 use crate::skills::swap::{Swapped, swap, undo};
 use crate::skills::unpack::unpack;
 use crate::tree::{Section, Tree};
+use crate::usage::Usage;
 use crate::workspaces::{Owner, Workspace};
 
 /// What names of uploads begin with.
@@ -38,6 +39,7 @@ pub(crate) struct Staged {
     place: OwnedFd,
     pub(crate) new: OwnedFd,
     pub(crate) skills: BTreeSet<SkillName>,
+    usage: Usage,
 }
 
 /// The skills of one upload, ready to be swapped in. Dropping it removes what is left, which may take a while.
@@ -74,6 +76,11 @@ impl StagedSkills {
     /// In the order of their names.
     pub fn names(&self) -> impl Iterator<Item = &SkillName> {
         self.staged.skills.iter()
+    }
+
+    /// What they take on the disk, about.
+    pub fn usage(&self) -> Usage {
+        self.staged.usage
     }
 
     /// Swaps all of them in. After an error none is.
@@ -116,7 +123,7 @@ impl Staged {
         let place = beneath::open_directory(staging, name.as_str()).map_err(fail)?;
         let new = beneath::ensure_directory(&place, NEW, PRIVATE_DIRECTORY).map_err(fail)?;
         let staging = staging.try_clone().map_err(Error::Stage)?;
-        let staged = Self { staging, name, place, new, skills: archive.skills.clone() };
+        let staged = Self { staging, name, place, new, skills: archive.skills.clone(), usage: archive.usage() };
         unpack(&mut archive, &staged.new, owner, limits)?;
         Ok(staged)
     }

@@ -1,0 +1,180 @@
+//! What a person is asked, and what becomes of it.
+//!
+//! A question never changes once it is asked; exactly one answer, expiry or cancellation is put to it, and that never
+//! changes either. The words are part of the database, of the API and of the audit chain.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::Value as Json;
+
+use crate::digest::Digest;
+use crate::error::Error;
+use crate::id::{AgentId, ApprovalId, ExecId, UserId};
+use crate::page::Scope;
+use crate::timestamp::Timestamp;
+
+macro_rules! words {
+    ($(#[$doc:meta])* $type:ident, $what:literal, $($(#[$of:meta])* $variant:ident = $word:literal),+ $(,)?) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, utoipa::ToSchema)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $type {
+            $($(#[$of])* $variant),+
+        }
+
+        impl $type {
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word),+
+                }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(self.as_str())
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = Error;
+
+            fn from_str(text: &str) -> Result<Self, Error> {
+                let known = Self::ALL.iter().copied().find(|known| known.as_str() == text);
+                known.ok_or(Error::NameMalformed { what: $what })
+            }
+        }
+    };
+}
+
+words! {
+    /// What it is that a person has to allow.
+    ApprovalKind, "a kind of approval: path, risk or network",
+    Path = "path",
+    Risk = "risk",
+    Network = "network",
+}
+
+words! {
+    ApprovalStatus, "an approval's status: pending, approved, remembered, denied, expired or cancelled",
+    Pending = "pending",
+    Approved = "approved",
+    Remembered = "remembered",
+    Denied = "denied",
+    Expired = "expired",
+    Cancelled = "cancelled",
+}
+
+words! {
+    /// Ordered, so that the worst of several is their `max`.
+    RiskLevel, "a risk level: safe, low, medium, high or critical",
+    Safe = "safe",
+    Low = "low",
+    Medium = "medium",
+    High = "high",
+    Critical = "critical",
+}
+
+/// How something stops being pending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettledAs {
+    Approved,
+    Remembered,
+    Denied,
+    Expired,
+    Cancelled,
+}
+
+impl From<SettledAs> for ApprovalStatus {
+    fn from(settled: SettledAs) -> Self {
+        match settled {
+            SettledAs::Approved => Self::Approved,
+            SettledAs::Remembered => Self::Remembered,
+            SettledAs::Denied => Self::Denied,
+            SettledAs::Expired => Self::Expired,
+            SettledAs::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewApproval {
+    pub id: ApprovalId,
+    pub kind: ApprovalKind,
+    pub exec_id: ExecId,
+    pub user_id: UserId,
+    pub agent_id: AgentId,
+    pub session_id: String,
+    pub command: String,
+    pub code: Option<String>,
+    /// What remembering the answer would store.
+    pub requested_paths: Vec<String>,
+    pub blocked_paths: Vec<String>,
+    pub risk_level: RiskLevel,
+    pub patterns: Vec<String>,
+    /// Of the exact action.
+    pub digest: Digest,
+    /// Who asked: the id of the token.
+    pub asked_by: String,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+}
+
+/// One question as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Approval {
+    pub asked: NewApproval,
+    pub status: ApprovalStatus,
+    pub answered_at: Option<Timestamp>,
+    pub answered_by: Option<String>,
+    pub reason: Option<String>,
+}
+
+/// What is put to a question, by whom and from where.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub as_what: SettledAs,
+    pub at: Timestamp,
+    /// The id of a token, or a part of the program.
+    pub by: String,
+    pub reason: Option<String>,
+    /// Where it came from, for the audit chain alone.
+    pub from: Json,
+}
+
+/// What became of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settled {
+    Recorded(Box<Approval>),
+    /// Somebody or something was first; that stands.
+    Before(Box<Approval>),
+    Unknown,
+}
+
+/// Which ones a list holds. What is absent restricts nothing.
+#[derive(Debug, Clone)]
+pub struct ApprovalFilter {
+    pub scope: Scope,
+    pub status: Option<ApprovalStatus>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_as_they_are_written() {
+        for status in ApprovalStatus::ALL {
+            assert_eq!(status.as_str().parse::<ApprovalStatus>().unwrap(), *status);
+            assert_eq!(serde_json::json!(status), status.as_str());
+        }
+        assert!(RiskLevel::Safe < RiskLevel::Critical);
+        for bad in ["", "Pending", "pending "] {
+            assert!(bad.parse::<ApprovalStatus>().is_err());
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Approvals: opened, settled exactly once, and listed.
+//!
+//! The first answer stands, whoever comes with a second one: the update asks for one that is still pending, in the
+//! transaction that writes the audit entry. Whether an answer comes too late, or from somebody who may not give it, is
+//! decided elsewhere.
+
+use serde_json::{Value as Json, json};
+
+use crate::approval::{Answer, Approval, ApprovalFilter, ApprovalStatus, NewApproval, Settled, SettledAs};
+use crate::audit::{Draft, Event, read_digest};
+use crate::columns::{self, name};
+use crate::driver::{BadColumn, Row};
+use crate::error::Error;
+use crate::id::ApprovalId;
+use crate::ledger::Ledger;
+use crate::page::{Cursor, Limit, Page, Scope, where_all};
+use crate::statement::{Statement, check_indexed, check_text};
+use crate::store::Store;
+use crate::timestamp::Timestamp;
+use crate::writer::Operation;
+
+const COLUMNS: &str = "seq, id, kind, status, exec_id, user_id, agent_id, session_id, command, code, requested_paths, \
+                       blocked_paths, risk_level, patterns, digest, asked_by, created_at, expires_at, answered_at, \
+                       answered_by, reason";
+/// As many as one transaction ends, so that others can write in between.
+const AT_ONCE: i64 = 256;
+/// So much of a command is in the chain, which keeps it for longer than the table does.
+const SHOWN: usize = 1000;
+
+impl Store {
+    /// Opens one. Its id is random; that it was used before is an error of the database's.
+    pub async fn open_approval(&self, new: NewApproval) -> Result<(), Error> {
+        check_indexed("session_id", &new.session_id)?;
+        check_text("command", &new.command)?;
+        check_text("asked_by", &new.asked_by)?;
+        new.code.as_ref().map_or(Ok(()), |code| check_text("code", code))?;
+        self.submit(Open(new)).await
+    }
+
+    pub async fn settle_approval(&self, id: &ApprovalId, answer: Answer) -> Result<Settled, Error> {
+        check_text("answered_by", &answer.by)?;
+        answer.reason.as_ref().map_or(Ok(()), |reason| check_text("reason", reason))?;
+        self.submit(Settle { id: id.clone(), answer }).await
+    }
+
+    /// For the start and the stop of a server: nobody is left who waits for the answers. Returns how many there were.
+    pub async fn expire_pending_approvals(&self, at: Timestamp, by: &str, reason: &str) -> Result<usize, Error> {
+        let mut expired = 0;
+        loop {
+            let answer = Answer {
+                as_what: SettledAs::Expired,
+                at,
+                by: by.to_owned(),
+                reason: Some(reason.to_owned()),
+                from: Json::Null,
+            };
+            match self.submit(ExpireSome(answer)).await? {
+                0 => return Ok(expired),
+                some => expired += some,
+            }
+        }
+    }
+
+    pub async fn approval(&self, id: &ApprovalId, scope: &Scope) -> Result<Option<Approval>, Error> {
+        let mut question = Statement::new("read an approval", "");
+        let mut conditions = vec![format!("id = {}", question.place(id.as_str()))];
+        scope.restrict(&mut conditions, &mut question);
+        question.text = format!("SELECT {COLUMNS} FROM approvals{}", where_all(&conditions)).into();
+        let row = self.readers().row(question).await?;
+        row.map(|row| read(&row).map(|(_, approval)| approval)).transpose()
+    }
+
+    /// Newest first.
+    pub async fn approvals(
+        &self,
+        filter: &ApprovalFilter,
+        limit: Limit,
+        cursor: Option<Cursor>,
+    ) -> Result<Page<Approval>, Error> {
+        let rows = self.readers().rows(question(filter, limit, cursor)).await?;
+        Ok(Page::cut(rows.iter().map(read).collect::<Result<_, Error>>()?, limit))
+    }
+}
+
+fn question(filter: &ApprovalFilter, limit: Limit, cursor: Option<Cursor>) -> Statement {
+    let mut question = Statement::new("list approvals", "");
+    let mut conditions = Vec::new();
+    filter.scope.restrict(&mut conditions, &mut question);
+    if let Some(status) = filter.status {
+        conditions.push(format!("status = {}", question.place(status.as_str())));
+    }
+    // Everything of everybody is what the table itself is sorted by.
+    let order = if conditions.is_empty() { "seq DESC" } else { "-seq" };
+    if let Some(Cursor(seq)) = cursor {
+        conditions.push(match order {
+            "-seq" => format!("-seq > {}", question.place(-seq)),
+            _ => format!("seq < {}", question.place(seq)),
+        });
+    }
+    let at_most = question.place(limit.and_one());
+    let wanted = where_all(&conditions);
+    question.text = format!("SELECT {COLUMNS} FROM approvals{wanted} ORDER BY {order} LIMIT {at_most}").into();
+    question
+}
+
+struct Open(NewApproval);
+
+impl Operation for Open {
+    type Answer = ();
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
+        let new = &self.0;
+        let text = "INSERT INTO approvals (seq, id, kind, status, exec_id, user_id, agent_id, session_id, command, code, \
+                    requested_paths, blocked_paths, risk_level, patterns, digest, asked_by, created_at, expires_at) \
+                    VALUES ($1, $2, $3, 'pending', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
+        let insertion = Statement::new("open an approval", text)
+            .bind(ledger.next())
+            .bind(new.id.as_str())
+            .bind(new.kind.as_str())
+            .bind(new.exec_id.as_str())
+            .bind(new.user_id.as_str())
+            .bind(new.agent_id.as_str())
+            .bind(new.session_id.as_str())
+            .bind(new.command.as_str())
+            .bind(new.code.as_deref())
+            .bind(json!(new.requested_paths).to_string())
+            .bind(json!(new.blocked_paths).to_string())
+            .bind(new.risk_level.as_str())
+            .bind(json!(new.patterns).to_string())
+            .bind(new.digest)
+            .bind(new.asked_by.as_str())
+            .bind(new.created_at)
+            .bind(new.expires_at);
+        ledger.execute(insertion).await?;
+        let detail = json!({
+            "exec_id": new.exec_id,
+            "session_id": new.session_id,
+            "kind": new.kind,
+            "command": shortened(&new.command),
+            "blocked_paths": new.blocked_paths,
+            "requested_paths": new.requested_paths,
+            "risk_level": new.risk_level,
+            "expires_at": new.expires_at,
+        });
+        append(ledger, new, "opened", new.created_at, &new.asked_by, detail);
+        Ok(())
+    }
+}
+
+struct Settle {
+    id: ApprovalId,
+    answer: Answer,
+}
+
+impl Operation for Settle {
+    type Answer = Settled;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Settled, Error> {
+        if let Some(approval) = settle(ledger, &self.id, &self.answer).await? {
+            return Ok(Settled::Recorded(Box::new(approval)));
+        }
+        let text = format!("SELECT {COLUMNS} FROM approvals WHERE id = $1");
+        let row = ledger.row(Statement::new("look at an approval", text).bind(self.id.as_str())).await?;
+        let found = row.map(|row| read(&row)).transpose()?;
+        Ok(found.map_or(Settled::Unknown, |(_, approval)| Settled::Before(Box::new(approval))))
+    }
+}
+
+struct ExpireSome(Answer);
+
+impl Operation for ExpireSome {
+    type Answer = usize;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<usize, Error> {
+        let text = "SELECT id FROM approvals WHERE status = 'pending' ORDER BY -seq LIMIT $1";
+        let rows = ledger.rows(Statement::new("look for pending approvals", text).bind(AT_ONCE)).await?;
+        for row in &rows {
+            let id = row.read("approvals", "id", |row| name(row, "id"))?;
+            settle(ledger, &id, &self.0).await?;
+        }
+        Ok(rows.len())
+    }
+}
+
+/// Nothing when it was not pending, or is not there.
+async fn settle(ledger: &mut Ledger<'_>, id: &ApprovalId, answer: &Answer) -> Result<Option<Approval>, Error> {
+    let status = ApprovalStatus::from(answer.as_what);
+    let text = format!(
+        "UPDATE approvals SET status = $1, answered_at = $2, answered_by = $3, reason = $4 \
+         WHERE id = $5 AND status = 'pending' RETURNING {COLUMNS}"
+    );
+    let update = Statement::new("settle an approval", text)
+        .bind(status.as_str())
+        .bind(answer.at)
+        .bind(answer.by.as_str())
+        .bind(answer.reason.as_deref())
+        .bind(id.as_str());
+    let Some(row) = ledger.row(update).await? else { return Ok(None) };
+    let (_, approval) = read(&row)?;
+    let detail = json!({
+        "exec_id": approval.asked.exec_id,
+        "session_id": approval.asked.session_id,
+        "asked_by": approval.asked.asked_by,
+        "reason": answer.reason,
+        "from": answer.from,
+    });
+    append(ledger, &approval.asked, status.as_str(), answer.at, &answer.by, detail);
+    Ok(Some(approval))
+}
+
+fn append(ledger: &mut Ledger<'_>, asked: &NewApproval, verb: &str, at: Timestamp, actor: &str, detail: Json) {
+    let event = Event {
+        at,
+        actor: actor.to_owned(),
+        action: format!("approval.{verb}"),
+        subject: asked.id.to_string(),
+        user_id: Some(asked.user_id.clone()),
+        agent_id: Some(asked.agent_id.clone()),
+        detail,
+    };
+    ledger.append(Draft { event, digest: Some(asked.digest) });
+}
+
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(SHOWN)]
+}
+
+fn read(row: &Row) -> Result<(i64, Approval), Error> {
+    row.read("approvals", "id", |row| {
+        let at = |column| Ok::<_, BadColumn>(Timestamp::from_milliseconds(row.get(column)?));
+        let asked = NewApproval {
+            id: name(row, "id")?,
+            kind: name(row, "kind")?,
+            exec_id: name(row, "exec_id")?,
+            user_id: name(row, "user_id")?,
+            agent_id: name(row, "agent_id")?,
+            session_id: row.get("session_id")?,
+            command: row.get("command")?,
+            code: row.get("code")?,
+            requested_paths: columns::json(row, "requested_paths")?,
+            blocked_paths: columns::json(row, "blocked_paths")?,
+            risk_level: name(row, "risk_level")?,
+            patterns: columns::json(row, "patterns")?,
+            digest: read_digest(row, "digest")?,
+            asked_by: row.get("asked_by")?,
+            created_at: at("created_at")?,
+            expires_at: at("expires_at")?,
+        };
+        let approval = Approval {
+            asked,
+            status: name(row, "status")?,
+            answered_at: row.get::<Option<i64>>("answered_at")?.map(Timestamp::from_milliseconds),
+            answered_by: row.get("answered_by")?,
+            reason: row.get("reason")?,
+        };
+        Ok((row.get("seq")?, approval))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{AssertSqlSafe, Row as _};
+
+    use super::*;
+    use crate::database::{Connector, Database};
+    use crate::driver::Pool;
+
+    /// Read off SQLite's own plans.
+    #[tokio::test]
+    async fn every_list_is_a_range_of_an_index_in_its_order() {
+        let directory = tempfile::tempdir().unwrap();
+        let connector = Connector::new(&Database::Sqlite(directory.path().join("db"))).unwrap();
+        connector.migrate().await.unwrap();
+        let Pool::Sqlite(pool) = connector.readers() else { panic!("no SQLite") };
+        let user = || "u".parse().unwrap();
+        for scope in [Scope::All, Scope::User(user()), Scope::Agent(user(), "a".parse().unwrap())] {
+            for status in [None, Some(ApprovalStatus::Pending)] {
+                for cursor in [None, Some(Cursor(7))] {
+                    let filter = ApprovalFilter { scope: scope.clone(), status };
+                    let text = question(&filter, Limit::nearest(50), cursor).text;
+                    let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {text}"));
+                    let plan = sqlx::query(explain).fetch_all(&pool).await.unwrap();
+                    let [step] = plan.as_slice() else { panic!("{text}: more than a range") };
+                    let step: String = step.get("detail");
+                    let equalities = text.matches(" = $").count();
+                    assert!(step.matches("=?").count() == equalities, "{text}: {step}");
+                    assert!(equalities == 0 || step.contains("INDEX approvals_"), "{text}: {step}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Which paths of the host agents may reach: the switch, and the entries of the list.
+//!
+//! People write into these tables by hand, and what they wrote is seen by the next question: nothing is remembered here.
+//! What a path means, which are the same, and who may change them is decided elsewhere. Every change is an audit entry in
+//! the same transaction; its subject is the entry's number, because a path is longer than an index can hold.
+
+use serde_json::{Value as Json, json};
+
+use crate::audit::{Draft, Event};
+use crate::driver::{BadColumn, Row};
+use crate::error::Error;
+use crate::id::UserId;
+use crate::ledger::Ledger;
+use crate::statement::{Statement, check_indexed, check_text};
+use crate::store::Store;
+use crate::timestamp::Timestamp;
+use crate::writer::Operation;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Switch {
+    On,
+    Off,
+}
+
+impl Switch {
+    pub const fn of(is_on: bool) -> Self {
+        if is_on { Switch::On } else { Switch::Off }
+    }
+
+    pub const fn is_on(self) -> bool {
+        matches!(self, Switch::On)
+    }
+
+    /// Whatever is not zero is on, as people who write SQL expect.
+    const fn read(number: i64) -> Self {
+        Self::of(number != 0)
+    }
+
+    const fn number(self) -> i64 {
+        match self {
+            Switch::On => 1,
+            Switch::Off => 0,
+        }
+    }
+}
+
+/// For whom an entry counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PathScope {
+    Global,
+    User(UserId),
+}
+
+impl PathScope {
+    /// As it is stored and shown.
+    pub fn text(&self) -> String {
+        match self {
+            PathScope::Global => GLOBAL.to_owned(),
+            PathScope::User(user) => format!("{OF_USER}{user}"),
+        }
+    }
+
+    fn read(text: &str) -> Result<Self, Error> {
+        match text.strip_prefix(OF_USER) {
+            Some(user) => user.parse().map(PathScope::User),
+            None if text == GLOBAL => Ok(PathScope::Global),
+            None => Err(Error::NameMalformed { what: "a path's scope: global, or user: and a user id" }),
+        }
+    }
+
+    fn user(&self) -> Option<&UserId> {
+        match self {
+            PathScope::Global => None,
+            PathScope::User(user) => Some(user),
+        }
+    }
+}
+
+const GLOBAL: &str = "global";
+const OF_USER: &str = "user:";
+
+/// One entry as it is stored: the path may be spelt as nobody here would.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathEntry {
+    pub id: i64,
+    pub path: String,
+    pub description: String,
+    pub enabled: Switch,
+    pub scope: PathScope,
+    pub created_at: Timestamp,
+    pub created_by: String,
+}
+
+/// The switch and all entries, of everybody, the oldest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathControl {
+    pub switch: Switch,
+    pub entries: Vec<PathEntry>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewPath {
+    pub path: String,
+    pub description: String,
+    pub scope: PathScope,
+}
+
+/// What is absent stays as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PathChange {
+    pub enabled: Option<Switch>,
+    pub description: Option<String>,
+}
+
+/// The answer to an addition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Added {
+    Recorded {
+        id: i64,
+    },
+    /// An entry of the same scope has this very path; it was left as it is.
+    Known {
+        id: i64,
+    },
+}
+
+const SELECT: &str = "SELECT id, path, description, enabled, scope, created_at, created_by FROM sandbox_paths";
+const SWITCH: &str = "SELECT enabled FROM sandbox_configs ORDER BY id DESC LIMIT 1";
+
+impl Store {
+    pub async fn path_control(&self) -> Result<PathControl, Error> {
+        let row = self.readers().row(Statement::new("read whether paths are controlled", SWITCH)).await?;
+        let question = Statement::new("list the allowed paths", format!("{SELECT} ORDER BY id"));
+        let rows = self.readers().rows(question).await?;
+        Ok(PathControl {
+            switch: read_switch(row.as_ref())?,
+            entries: rows.iter().map(read).collect::<Result<_, _>>()?,
+        })
+    }
+
+    pub async fn switch_path_control(&self, switch: Switch, at: Timestamp, by: &str) -> Result<(), Error> {
+        check_text("actor", by)?;
+        self.submit(Turn { switch, at, by: by.to_owned() }).await
+    }
+
+    pub async fn add_path(&self, path: NewPath, at: Timestamp, by: &str) -> Result<Added, Error> {
+        check_text("path", &path.path)?;
+        check_indexed("description", &path.description)?;
+        check_text("created_by", by)?;
+        self.submit(Add { path, at, by: by.to_owned() }).await
+    }
+
+    /// Changes an entry, and gives it as it is then; nothing when there is none.
+    pub async fn change_path(
+        &self,
+        id: i64,
+        change: PathChange,
+        at: Timestamp,
+        by: &str,
+    ) -> Result<Option<PathEntry>, Error> {
+        change.description.as_ref().map_or(Ok(()), |text| check_indexed("description", text))?;
+        check_text("actor", by)?;
+        self.submit(Change { id, change, at, by: by.to_owned() }).await
+    }
+
+    /// Removes these entries, and says how many of them there were.
+    pub async fn remove_paths(&self, ids: &[i64], at: Timestamp, by: &str) -> Result<usize, Error> {
+        check_text("actor", by)?;
+        self.submit(Remove { ids: ids.to_vec(), at, by: by.to_owned() }).await
+    }
+}
+
+struct Turn {
+    switch: Switch,
+    at: Timestamp,
+    by: String,
+}
+
+impl Operation for Turn {
+    type Answer = ();
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
+        let row = ledger.row(Statement::new("read whether paths are controlled", SWITCH)).await?;
+        if read_switch(row.as_ref())? == self.switch {
+            return Ok(());
+        }
+        let text = match row {
+            Some(_) => "UPDATE sandbox_configs SET enabled = $1, changed_at = $2",
+            None => "INSERT INTO sandbox_configs (enabled, changed_at) VALUES ($1, $2)",
+        };
+        ledger.execute(Statement::new("switch path control", text).bind(self.switch.number()).bind(self.at)).await?;
+        let action = if self.switch.is_on() { "sandbox.enabled" } else { "sandbox.disabled" };
+        let event = Event {
+            at: self.at,
+            actor: self.by.clone(),
+            action: action.to_owned(),
+            subject: "sandbox".to_owned(),
+            user_id: None,
+            agent_id: None,
+            detail: json!({ "enabled": self.switch.is_on() }),
+        };
+        ledger.append(Draft { event, digest: None });
+        Ok(())
+    }
+}
+
+struct Add {
+    path: NewPath,
+    at: Timestamp,
+    by: String,
+}
+
+impl Operation for Add {
+    type Answer = Added;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Added, Error> {
+        let NewPath { path, description, scope } = &self.path;
+        let text = format!("{SELECT} WHERE path = $1 AND scope = $2 ORDER BY id LIMIT 1");
+        let question = Statement::new("look for an allowed path", text).bind(path.as_str()).bind(scope.text());
+        if let Some(row) = ledger.row(question).await? {
+            return Ok(Added::Known { id: read(&row)?.id });
+        }
+        let text = "INSERT INTO sandbox_paths (path, description, enabled, scope, created_at, created_by) \
+                    VALUES ($1, $2, $3, $4, $5, $6) RETURNING id";
+        let insertion = Statement::new("add an allowed path", text)
+            .bind(path.as_str())
+            .bind(description.as_str())
+            .bind(Switch::On.number())
+            .bind(scope.text())
+            .bind(self.at)
+            .bind(self.by.as_str());
+        let row = ledger.row(insertion).await?;
+        let id = row.map_or(Ok(0), |row| row.read("sandbox_paths", "id", |row| row.get("id")))?;
+        let detail = json!({ "path": path, "description": description, "scope": scope.text() });
+        ledger.append(draft("sandbox.path.added", id, scope, detail, self.at, &self.by));
+        Ok(Added::Recorded { id })
+    }
+}
+
+struct Change {
+    id: i64,
+    change: PathChange,
+    at: Timestamp,
+    by: String,
+}
+
+impl Operation for Change {
+    type Answer = Option<PathEntry>;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Option<PathEntry>, Error> {
+        let Some(before) = find(ledger, self.id).await? else { return Ok(None) };
+        let mut after = before.clone();
+        after.enabled = self.change.enabled.unwrap_or(before.enabled);
+        after.description = self.change.description.clone().unwrap_or(before.description.clone());
+        if after == before {
+            return Ok(Some(after));
+        }
+        let text = "UPDATE sandbox_paths SET enabled = $1, description = $2 WHERE id = $3";
+        let update = Statement::new("change an allowed path", text)
+            .bind(after.enabled.number())
+            .bind(after.description.as_str())
+            .bind(self.id);
+        ledger.execute(update).await?;
+        let detail = json!({ "path": after.path, "enabled": after.enabled.is_on(), "description": after.description });
+        ledger.append(draft("sandbox.path.changed", self.id, &after.scope, detail, self.at, &self.by));
+        Ok(Some(after))
+    }
+}
+
+struct Remove {
+    ids: Vec<i64>,
+    at: Timestamp,
+    by: String,
+}
+
+impl Operation for Remove {
+    type Answer = usize;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<usize, Error> {
+        let mut removed = 0;
+        for id in &self.ids {
+            let Some(entry) = find(ledger, *id).await? else { continue };
+            let deletion = Statement::new("remove an allowed path", "DELETE FROM sandbox_paths WHERE id = $1");
+            ledger.execute(deletion.bind(*id)).await?;
+            let detail = json!({ "path": entry.path, "scope": entry.scope.text() });
+            ledger.append(draft("sandbox.path.removed", *id, &entry.scope, detail, self.at, &self.by));
+            removed += 1;
+        }
+        Ok(removed)
+    }
+}
+
+async fn find(ledger: &mut Ledger<'_>, id: i64) -> Result<Option<PathEntry>, Error> {
+    let question = Statement::new("look for an allowed path", format!("{SELECT} WHERE id = $1")).bind(id);
+    ledger.row(question).await?.as_ref().map(read).transpose()
+}
+
+fn draft(action: &str, id: i64, scope: &PathScope, detail: Json, at: Timestamp, by: &str) -> Draft {
+    let event = Event {
+        at,
+        actor: by.to_owned(),
+        action: action.to_owned(),
+        subject: id.to_string(),
+        user_id: scope.user().cloned(),
+        agent_id: None,
+        detail,
+    };
+    Draft { event, digest: None }
+}
+
+fn read_switch(row: Option<&Row>) -> Result<Switch, Error> {
+    let number = row.map(|row| row.read("sandbox_configs", "enabled", |row| row.get::<i64>("enabled"))).transpose()?;
+    Ok(number.map_or(Switch::Off, Switch::read))
+}
+
+fn read(row: &Row) -> Result<PathEntry, Error> {
+    row.read("sandbox_paths", "id", |row| {
+        let scope: String = row.get("scope")?;
+        Ok(PathEntry {
+            id: row.get("id")?,
+            path: row.get("path")?,
+            description: row.get("description")?,
+            enabled: Switch::read(row.get("enabled")?),
+            scope: PathScope::read(&scope).map_err(|error| BadColumn::new("scope", error))?,
+            created_at: Timestamp::from_milliseconds(row.get("created_at")?),
+            created_by: row.get("created_by")?,
+        })
+    })
+}

@@ -1,0 +1,130 @@
+//! A person's answer: whether they may give it, whether it still means something, and then exactly one on record.
+//!
+//! What is to be remembered joins the list before the answer is recorded: where that is refused, the question stays open
+//! and the answerer is told. All of it happens under the question's own lock, so that of two answers one finds the other.
+
+use record::{Answer as Recorded, ApprovalStatus, Holder, Settled, SettledAs};
+use serde_json::{Value, json};
+
+use super::expire::unanswered;
+use super::question::Decision;
+use super::view::{ApprovalView, no_approval, shared};
+use crate::error::Error;
+use crate::principal::Principal;
+use crate::service::{Service, now};
+
+const LONGEST_REASON: usize = 2000;
+
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub verdict: Verdict,
+    pub reason: Option<String>,
+    pub from: Origin,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Once,
+    /// The paths join the list.
+    Remember,
+    Deny,
+}
+
+/// Where an answer came in, for the audit chain.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// The kind of door.
+    pub door: &'static str,
+    pub remote: Option<std::net::SocketAddr>,
+}
+
+impl Service {
+    pub async fn answer_approval(&self, by: &Principal, id: &str, answer: Answer) -> Result<ApprovalView, Error> {
+        if let Holder::Agent(..) = by.holder() {
+            return Err(Error::Forbidden { why: "an agent never answers; a person does".to_owned() });
+        }
+        if answer.reason.as_ref().is_some_and(|reason| reason.len() > LONGEST_REASON) {
+            return Err(Error::invalid(format!("reason: at most {LONGEST_REASON} bytes")));
+        }
+        let found = self.approval(by, id).await?;
+        let Some(open) = self.inner.desk.find(&found.id) else {
+            return Err(settled(self.approval(by, id).await?.status));
+        };
+        let _settling = open.settling.lock().await;
+        if self.inner.desk.find(&found.id).is_none() {
+            return Err(settled(self.approval(by, id).await?.status));
+        }
+        if now() >= found.expires_at {
+            let late = unanswered(SettledAs::Expired, "nobody answered in time");
+            return Err(self
+                .settle(&found, late, Decision::Expired)
+                .await
+                .map_or_else(|error| error, |_| Error::ApprovalExpired));
+        }
+        let (as_what, decision) = match answer.verdict {
+            Verdict::Deny => {
+                let decision = Decision::Denied { by: by.caller().to_owned(), reason: answer.reason.clone() };
+                (SettledAs::Denied, decision)
+            }
+            Verdict::Once | Verdict::Remember => {
+                if !(open.still_stands)().await {
+                    let changed = "the policy or the list of paths changed after this was asked";
+                    self.settle(&found, unanswered(SettledAs::Cancelled, changed), Decision::Void).await?;
+                    return Err(Error::Conflict {
+                        message: format!("{changed}; if it is still needed, it is asked anew"),
+                    });
+                }
+                let remembered = answer.verdict == Verdict::Remember;
+                if remembered {
+                    self.remember(by, &found).await?;
+                }
+                let as_what = if remembered { SettledAs::Remembered } else { SettledAs::Approved };
+                let reason = answer.reason.clone();
+                (as_what, Decision::Approved { by: by.caller().to_owned(), reason, remembered })
+            }
+        };
+        let recorded = Recorded {
+            as_what,
+            at: now(),
+            by: by.caller().to_owned(),
+            reason: answer.reason,
+            from: from(&answer.from, by),
+        };
+        self.settle(&found, recorded, decision).await
+    }
+
+    /// Records, and then tells. The question's lock is held by the caller.
+    async fn settle(&self, asked: &ApprovalView, answer: Recorded, decision: Decision) -> Result<ApprovalView, Error> {
+        match self.inner.store.settle_approval(&asked.id, answer).await? {
+            Settled::Recorded(approval) => {
+                let view = shared(*approval);
+                self.inner.desk.close_one(&asked.id, Some(view.clone()), decision);
+                Ok((*view).clone())
+            }
+            Settled::Before(approval) => Err(settled(approval.status)),
+            Settled::Unknown => Err(no_approval(asked.id.as_str())),
+        }
+    }
+
+    /// Puts what the dialog showed into the list.
+    async fn remember(&self, _by: &Principal, asked: &ApprovalView) -> Result<(), Error> {
+        Err(Error::invalid(format!("remember: nothing of kind {} can be remembered", asked.kind)))
+    }
+}
+
+/// Why something that is not pending any more is not answered.
+fn settled(status: ApprovalStatus) -> Error {
+    match status {
+        ApprovalStatus::Expired => Error::ApprovalExpired,
+        ApprovalStatus::Cancelled | ApprovalStatus::Pending => Error::Conflict {
+            message: "it was cancelled: nobody waits for the answer any more, or what was asked has changed".to_owned(),
+        },
+        answered @ (ApprovalStatus::Approved | ApprovalStatus::Remembered | ApprovalStatus::Denied) => {
+            Error::Conflict { message: format!("it has been answered already: {answered}") }
+        }
+    }
+}
+
+fn from(origin: &Origin, by: &Principal) -> Value {
+    json!({ "door": origin.door, "remote": origin.remote.map(|remote| remote.to_string()), "role": by.holder().role() })
+}

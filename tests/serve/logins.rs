@@ -1,0 +1,169 @@
+//! Browsers: a token or the printed link becomes a cookie, and the cookie is believed from our own pages alone.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::server::{Answer, Server};
+
+/// A browser on the server's own page, with its cookie.
+struct Browser<'a> {
+    server: &'a Server,
+    cookie: String,
+}
+
+impl<'a> Browser<'a> {
+    fn log_in(server: &'a Server, body: &Value) -> Self {
+        let answer = server.ask_with("POST", "/api/login", &[], Some(body));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let set = answer.headers.get("set-cookie").unwrap().to_str().unwrap().to_owned();
+        for word in ["; HttpOnly", "; SameSite=Strict", "; Path=/"] {
+            assert!(set.contains(word), "{set}");
+        }
+        assert!(!set.contains("Secure"), "{set}");
+        Browser { server, cookie: set.split(';').next().unwrap().to_owned() }
+    }
+
+    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Answer {
+        self.server.ask_with(method, path, &[&[("cookie", self.cookie.as_str())], headers].concat(), body)
+    }
+
+    fn origin(&self) -> String {
+        format!("http://{}", self.server.address)
+    }
+}
+
+#[test]
+fn a_token_becomes_a_cookie_and_a_logout_ends_it() {
+    let server = Server::start();
+    let browser = Browser::log_in(&server, &json!({ "token": server.token }));
+    let me = browser.ask("GET", "/api/me", &[], None).expect(200);
+    assert_eq!((&me["role"], &me["user"]), (&json!("owner"), &Value::Null));
+    assert_eq!(browser.ask("GET", "/settings", &[], None).status, 200);
+    let own = Browser::log_in(&server, &json!({ "token": server.make_token(&["--role", "user", "--user", "u"]) }));
+    let me = own.ask("GET", "/api/me", &[], None).expect(200);
+    assert_eq!((&me["role"], &me["user"]), (&json!("user"), &json!("u")));
+    assert_eq!(own.ask("GET", "/settings", &[], None).status, 403);
+    let origin = browser.origin();
+    let over = browser.ask("POST", "/api/logout", &[("origin", &origin)], None);
+    assert_eq!(over.status, 204);
+    assert!(over.headers.get("set-cookie").unwrap().to_str().unwrap().contains("Max-Age=0"));
+    assert_eq!(browser.ask("GET", "/api/me", &[], None).status, 401);
+    assert_eq!(own.ask("GET", "/api/me", &[], None).status, 200);
+}
+
+#[test]
+fn what_opens_nothing_logs_nobody_in() {
+    let server = Server::start();
+    for (body, status) in [
+        (json!({ "token": "rw_wrong" }), 401),
+        (json!({ "code": "0123456789abcdef0123456789abcdef" }), 401),
+        (json!({ "code": server.token }), 401),
+        (json!({}), 400),
+        (json!({ "token": server.token, "code": "x" }), 400),
+        (json!({ "token": 7 }), 400),
+    ] {
+        let answer = server.ask_with("POST", "/api/login", &[], Some(&body));
+        assert!(answer.headers.get("set-cookie").is_none(), "{body}");
+        assert!(answer.expect(status)["error"]["message"].is_string());
+    }
+    for cookie in ["ringwall_session=x", "ringwall_session=", &format!("ringwall_session={}", server.token)] {
+        assert_eq!(server.ask_with("GET", "/api/me", &[("cookie", cookie)], None).status, 401, "{cookie}");
+    }
+    assert!(!server.log().contains(&server.token));
+}
+
+#[test]
+fn a_login_ends_with_its_token() {
+    let server = Server::start();
+    let made = server.ask("POST", "/api/tokens", Some(&json!({ "role": "operator" }))).expect(201);
+    let browser = Browser::log_in(&server, &json!({ "token": made["token"] }));
+    assert_eq!(browser.ask("GET", "/api/me", &[], None).status, 200);
+    let revoked = server.ask("DELETE", &format!("/api/tokens/{}", made["id"].as_str().unwrap()), None);
+    assert_eq!(revoked.status, 204);
+    assert_eq!(browser.ask("GET", "/api/me", &[], None).status, 401);
+}
+
+#[test]
+fn only_our_own_page_may_use_a_cookie() {
+    let server = Server::start();
+    let browser = Browser::log_in(&server, &json!({ "token": server.token }));
+    let (body, origin) = (json!({ "role": "user", "user_id": "u" }), browser.origin());
+    let make = |headers: &[(&str, &str)]| browser.ask("POST", "/api/tokens", headers, Some(&body)).status;
+    assert_eq!(make(&[("origin", &origin)]), 201);
+    assert_eq!(make(&[("origin", &origin), ("sec-fetch-site", "same-origin")]), 201);
+    // No origin at all, another site's, another port's, and another port's that hides it.
+    assert_eq!(make(&[]), 403);
+    assert_eq!(make(&[("origin", "http://evil.example")]), 403);
+    assert_eq!(make(&[("origin", "http://127.0.0.1:1")]), 403);
+    assert_eq!(make(&[("origin", &origin), ("sec-fetch-site", "same-site")]), 403);
+    let read = |headers: &[(&str, &str)]| browser.ask("GET", "/api/me", headers, None).status;
+    assert_eq!(read(&[("sec-fetch-site", "none")]), 200);
+    assert_eq!(read(&[("sec-fetch-site", "same-site")]), 403);
+    assert_eq!(read(&[("connection", "upgrade"), ("upgrade", "websocket")]), 403);
+    assert_eq!(read(&[("connection", "upgrade"), ("upgrade", "websocket"), ("origin", &origin)]), 200);
+    // A token that is sent is what counts, also when it is wrong.
+    assert_eq!(read(&[("authorization", "Bearer wrong")]), 401);
+    let listed = server.ask("GET", "/api/tokens", None).expect(200);
+    assert_eq!(listed.as_array().unwrap().len(), 3, "{listed}");
+}
+
+#[test]
+fn behind_tls_the_cookie_stays_there() {
+    let server = Server::start();
+    let headers = [("host", "localhost"), ("origin", "https://localhost")];
+    let answer = server.ask_with("POST", "/api/login", &headers, Some(&json!({ "token": server.token })));
+    assert_eq!(answer.status, 200);
+    assert!(answer.headers.get("set-cookie").unwrap().to_str().unwrap().ends_with("; Secure"));
+}
+
+#[test]
+fn the_printed_link_logs_the_owner_in_once() {
+    let data = tempfile::tempdir().unwrap();
+    let mut process = crate::server::command(data.path())
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let link = lines.find_map(|line| line.split_once(": http://").map(|(_, link)| link.to_owned())).unwrap();
+    let (place, code) = link.split_once("/login#").unwrap();
+    let ask = || {
+        let body = json!({ "code": code }).to_string();
+        let request = ureq::http::Request::post(format!("http://{place}/api/login")).body(body).unwrap();
+        let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into();
+        let mut response = agent.run(request).unwrap();
+        (response.status().as_u16(), response.body_mut().read_to_string().unwrap())
+    };
+    let (status, me) = ask();
+    assert_eq!((status, me.contains("\"owner\"")), (200, true), "{me}");
+    assert_eq!(ask().0, 401);
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+#[test]
+fn the_console_has_addresses_of_its_own() {
+    let server = Server::start();
+    for path in ["/", "/login", "/console", "/console/execs/e_0123456789abcdef"] {
+        let answer = server.ask_with("GET", path, &[], None);
+        assert_eq!(answer.status, 200, "{path}");
+        let header = |name: &str| answer.headers.get(name).unwrap().to_str().unwrap();
+        assert_eq!(header("content-type"), "text/html; charset=utf-8", "{path}");
+        assert_eq!(header("cache-control"), "no-store");
+        let policy = header("content-security-policy");
+        for word in ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"] {
+            assert!(policy.contains(word), "{policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{policy}");
+    }
+    for path in
+        ["/api/nothing", "/v1/nothing/at/all/here", "/sandbox/nothing", "/ws/nothing", "/skills/a/b", "/nothing"]
+    {
+        let answer = server.ask("GET", path, None);
+        assert_eq!(answer.status, 404, "{path}");
+        assert_eq!(answer.headers.get("content-type").unwrap(), "application/json", "{path}");
+    }
+}
