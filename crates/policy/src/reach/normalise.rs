@@ -75,7 +75,7 @@ fn start(text: &str) -> Option<Start<'_>> {
         let is_share = rest.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(r"UNC\"));
         rest = if is_share { &rest[4..] } else { rest };
     }
-    let has_name = rest.split(SEPARATORS).any(|part| !name_of(part).is_empty());
+    let has_name = rest.split(SEPARATORS).any(|part| !matches!(name_of(part), "" | "?"));
     has_name.then_some(Start::Share(rest))
 }
 
@@ -119,9 +119,12 @@ fn windows(text: &str) -> HostPath {
     };
     let mut names: Vec<&str> = Vec::new();
     for part in rest.split(SEPARATORS) {
-        match part.trim_end_matches(' ') {
-            ".." if names.len() > kept => drop(names.pop()),
-            _ => names.extend(Some(name_of(part)).filter(|name| !name.is_empty())),
+        match (part.trim_end_matches(' '), name_of(part)) {
+            ("..", _) if names.len() > kept => drop(names.pop()),
+            (_, "") => {}
+            // No server is called so: it would begin a path to be taken as it is.
+            (_, "?") if names.is_empty() => {}
+            (_, name) => names.push(name),
         }
     }
     for name in &names {
@@ -188,6 +191,7 @@ mod tests {
             (r"\\?\UNC\server\share\x", r"\\server\share\x"),
             (r"C:\Windows. \System32...", r"C:\Windows\System32"),
             (r"C:\a b\c", r"C:\a b\c"),
+            (r"\\?.\server\share", r"\\server\share"),
         ];
         for (text, expected) in table {
             for base in ["/workspace", r"E:\base"] {

@@ -279,7 +279,7 @@ const ROWS: &[Row] = &[
         error-format",
     ),
     row_of(
-        "cargo go npm yarn pnpm npx pip pip3 uv poetry gradle mvn docker podman kubectl helm \
+        "cargo go npm yarn pnpm npx uv poetry gradle mvn docker podman kubectl helm \
         terraform",
         Perhaps,
         "manifest-path target-dir prefix C f r t",
@@ -293,6 +293,7 @@ const ROWS: &[Row] = &[
         B \
         message format pretty= author date grep since until after before branch origin u upload-pack",
     ),
+    row_of("pip", Perhaps, "e r c t editable requirement constraint target prefix root cache-dir", "i index-url"),
     row_of("svn hg", Perhaps, "R F file repository", "m r message revision"),
     // Networks.
     row_of(
