@@ -35,6 +35,7 @@ mod gc;
 mod login;
 mod metrics;
 mod openapi;
+mod sandbox;
 mod settings;
 mod skills;
 mod tokens;
