@@ -83,7 +83,7 @@ pub(crate) fn the_chain_holds_over_a_kill(site: &Site) {
     }
     assert_eq!(Some(say(&server, &["audit", "tail", "-n", "1"]).trim_end()), exported.lines().last());
     let listed = server.ask("GET", "/api/audit?action=exec.lost", None).expect(200);
-    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["subject"]), (1, &json!(id)));
+    assert_eq!((listed["entries"].as_array().unwrap().len(), &listed["entries"][0]["subject"]), (1, &json!(id)));
 }
 
 pub(crate) fn a_key_holds_over_a_restart(site: &Site) {

@@ -59,6 +59,8 @@ fn answers_have_their_published_form() {
         "/settings",
         "/api/tokens",
         "/api/audit",
+        "/api/approvals",
+        "/api/approvals?status=pending",
         "/healthz",
         "/sandbox/health",
         "/sandbox/health?probe=1",

@@ -22,7 +22,7 @@ use crate::writer::Operation;
 const COLUMNS: &str = "seq, id, kind, status, exec_id, user_id, agent_id, session_id, command, code, requested_paths, \
                        blocked_paths, risk_level, patterns, digest, asked_by, created_at, expires_at, answered_at, \
                        answered_by, reason";
-/// As many as one transaction cancels, so that others can write in between.
+/// As many as one transaction ends, so that others can write in between.
 const AT_ONCE: i64 = 256;
 /// So much of a command is in the chain, which keeps it for longer than the table does.
 const SHOWN: usize = 1000;
@@ -44,19 +44,19 @@ impl Store {
     }
 
     /// For the start and the stop of a server: nobody is left who waits for the answers. Returns how many there were.
-    pub async fn cancel_pending_approvals(&self, at: Timestamp, by: &str, reason: &str) -> Result<usize, Error> {
-        let mut cancelled = 0;
+    pub async fn expire_pending_approvals(&self, at: Timestamp, by: &str, reason: &str) -> Result<usize, Error> {
+        let mut expired = 0;
         loop {
             let answer = Answer {
-                as_what: SettledAs::Cancelled,
+                as_what: SettledAs::Expired,
                 at,
                 by: by.to_owned(),
                 reason: Some(reason.to_owned()),
                 from: Json::Null,
             };
-            match self.submit(CancelSome(answer)).await? {
-                0 => return Ok(cancelled),
-                some => cancelled += some,
+            match self.submit(ExpireSome(answer)).await? {
+                0 => return Ok(expired),
+                some => expired += some,
             }
         }
     }
@@ -166,9 +166,9 @@ impl Operation for Settle {
     }
 }
 
-struct CancelSome(Answer);
+struct ExpireSome(Answer);
 
-impl Operation for CancelSome {
+impl Operation for ExpireSome {
     type Answer = usize;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<usize, Error> {

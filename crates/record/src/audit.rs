@@ -40,8 +40,7 @@ impl Event {
 }
 
 /// One entry of the chain, as it is stored. Serialises with its detail as JSON, and not as text within text.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
-#[schema(as = AuditEntry)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Entry {
     pub seq: i64,
     pub at: Timestamp,
@@ -52,7 +51,6 @@ pub struct Entry {
     pub agent_id: Option<String>,
     /// JSON, as text: what was hashed is what is shown.
     #[serde(serialize_with = "as_json")]
-    #[schema(value_type = Object)]
     pub detail: String,
     /// Of the row that the entry speaks of, where it speaks of one.
     pub digest: Option<Digest>,

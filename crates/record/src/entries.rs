@@ -21,13 +21,16 @@ const AT_ONCE: i64 = 256;
 #[derive(Debug, Clone)]
 pub struct AuditFilter {
     pub scope: Scope,
+    pub actor: Option<String>,
     pub action: Option<String>,
     pub subject: Option<String>,
+    /// What concerns an exec: itself, and what a person was asked about it.
+    pub exec_id: Option<String>,
 }
 
 impl AuditFilter {
     pub fn everything(scope: Scope) -> Self {
-        Self { scope, action: None, subject: None }
+        Self { scope, actor: None, action: None, subject: None, exec_id: None }
     }
 }
 
@@ -48,11 +51,17 @@ impl Store {
         let mut question = Statement::new("list audit entries", "");
         let mut conditions = Vec::new();
         filter.scope.restrict(&mut conditions, &mut question);
-        for (column, wanted) in [("action", &filter.action), ("subject", &filter.subject)] {
+        for (column, wanted) in [("actor", &filter.actor), ("action", &filter.action), ("subject", &filter.subject)] {
             if let Some(wanted) = wanted {
                 check_text(column, wanted)?;
                 conditions.push(format!("{column} = {}", question.place(wanted.as_str())));
             }
+        }
+        if let Some(exec_id) = &filter.exec_id {
+            check_text("exec_id", exec_id)?;
+            let exec = question.place(exec_id.as_str());
+            let asked = format!("SELECT id FROM approvals WHERE exec_id = {exec}");
+            conditions.push(format!("subject IN (SELECT CAST({exec} AS TEXT) UNION ALL {asked})"));
         }
         if let Some(Cursor(seq)) = cursor {
             conditions.push(format!("seq < {}", question.place(seq)));

@@ -114,6 +114,13 @@ impl Store {
         Ok(token)
     }
 
+    /// Revoked and expired ones too.
+    pub async fn token(&self, id: &TokenId) -> Result<Option<Token>, Error> {
+        let question = Statement::new("look for a token", format!("{SELECT} WHERE id = $1")).bind(id.as_str());
+        let row = self.readers().row(question).await?;
+        row.map(|row| read(&row).map(|(_, token)| token)).transpose()
+    }
+
     /// Newest first.
     pub async fn tokens(&self, limit: Limit, cursor: Option<Cursor>) -> Result<Page<Token>, Error> {
         let text = format!("{SELECT} WHERE seq < $1 ORDER BY seq DESC LIMIT $2");

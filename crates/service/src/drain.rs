@@ -33,7 +33,7 @@ impl Service {
                 let _ = task.await;
             }
         }
-        self.cancel_pending_approvals("the server was stopped").await;
+        self.expire_pending_approvals("the server was stopped").await;
         self.inner.store.close().await;
     }
 }

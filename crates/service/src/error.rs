@@ -29,6 +29,8 @@ pub enum Error {
     AlreadyEnded(ExecId),
     #[error("too many questions wait for a person's answer")]
     TooManyApprovals,
+    #[error("too many tickets were asked for")]
+    TooManyTickets,
     #[error("the time to answer this is over")]
     ApprovalExpired,
     #[error("too many execs are waiting")]
@@ -73,6 +75,7 @@ impl Error {
             Error::Conflict { .. } | Error::AlreadyEnded(_) => "CONFLICT",
             Error::QueueFull => "QUEUE_FULL",
             Error::TooManyApprovals => "TOO_MANY_APPROVALS",
+            Error::TooManyTickets => "TOO_MANY_TICKETS",
             Error::ApprovalExpired => "APPROVAL_EXPIRED",
             Error::DiskQuota { .. } => DISK_QUOTA,
             Error::BackendUnavailable { .. } => "BACKEND_UNAVAILABLE",
@@ -91,6 +94,7 @@ impl Error {
                 "send the header `Authorization: Bearer <token>`; `ringwall token create` makes one"
             }
             Error::Denied { denial, .. } => return denial.hint.clone(),
+            Error::TooManyTickets => "use them, or wait half a minute",
             Error::TooManyApprovals => "answer some of them: GET /api/approvals?status=pending",
             Error::QueueFull => "wait for some of them to end, or raise sandbox.max_queued_execs",
             Error::BackendUnavailable { backend, .. } if backend == "native" => {

@@ -30,6 +30,7 @@ mod logins;
 mod open;
 mod owner_token;
 mod private_file;
+mod tickets;
 mod token;
 
 mod order;
@@ -61,7 +62,7 @@ mod metrics;
 pub use agents::{
     Address, AgentProblem, Edit, Executed, Execution, Freed, ProblemKind, SkillLayer, SkillUpload, Upload,
 };
-pub use approvals::{Announcement, Answer, ApprovalView, Door, Following, Verdict, Watched};
+pub use approvals::{Announcement, Answer, ApprovalView, Following, Gone, Origin, Verdict, Watched};
 pub use artifacts::{Artifacts, Observation, OutputPart};
 pub use change_settings::SettingsView;
 pub use error::Error;
@@ -85,6 +86,7 @@ pub use request::{ExecRequest, Idempotency};
 pub use service::Service;
 pub use settings::docker_settings;
 pub use submit::Submitted;
+pub use tickets::NewTicket;
 pub use token::{NewToken, create_token_offline};
 pub use view::{ExecView, Usage};
 pub use workspace::{

@@ -28,6 +28,7 @@ use crate::queue::Turns;
 use crate::service::{Inner, Service, now};
 use crate::settings::Settings;
 use crate::skills::Skills;
+use crate::tickets::Tickets;
 
 const LOCK: &str = "server.lock";
 const WORKSPACES: &str = "workspaces";
@@ -72,9 +73,9 @@ impl Service {
         if !lost.is_empty() {
             tracing::warn!(execs = lost.len(), "execs of a server that did not stop are LOST");
         }
-        let cancelled = store.cancel_pending_approvals(now(), "ringwall", "the server that asked has ended").await?;
-        if cancelled > 0 {
-            tracing::warn!(cancelled, "approvals of a server that did not stop are cancelled");
+        let expired = store.expire_pending_approvals(now(), "ringwall", "the server was restarted").await?;
+        if expired > 0 {
+            tracing::warn!(expired, "approvals of a server that did not stop have expired");
         }
         let settings = Settings::load(&store, &config.fixed).await?;
         let owner_token = match config.auth {
@@ -135,6 +136,7 @@ impl Service {
             settings: RwLock::new(Arc::new(settings)),
             registry: Arc::new(Registry::default()),
             desk: Arc::default(),
+            tickets: Tickets::default(),
             counters: Counters::default(),
             agent_locks: Locks::default(),
             quotas: Quotas::default(),

@@ -28,6 +28,7 @@ use crate::principal::Principal;
 use crate::queue::Turns;
 use crate::settings::Settings;
 use crate::skills::Skills;
+use crate::tickets::Tickets;
 
 /// The user ids of workspaces as root: in the range that systemd's table of ids leaves unused, above those that the
 /// executor gives to boxes without a workspace of somebody's.
@@ -59,6 +60,7 @@ pub(crate) struct Inner {
     pub(crate) turns: Arc<Turns>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) desk: Arc<Desk>,
+    pub(crate) tickets: Tickets,
     pub(crate) counters: Counters,
     pub(crate) agent_locks: Locks,
     pub(crate) quotas: Quotas,

@@ -41,6 +41,17 @@ impl Service {
         }
     }
 
+    /// Whether whoever was let in once would be let in now: for what lasts longer than a request.
+    pub async fn authenticate_again(&self, by: &Principal) -> Result<(), Error> {
+        match self.inner.auth {
+            Auth::Nobody => return Ok(()),
+            Auth::Tokens => {}
+        }
+        let id: TokenId = by.caller().parse().map_err(|_| Error::Unauthenticated)?;
+        let found = self.inner.store.token(&id).await?;
+        found.filter(|token| token.is_valid(now())).map(drop).ok_or(Error::Unauthenticated)
+    }
+
     /// Gives the token and its text, which nobody can learn again. Operators make tokens for users and agents.
     pub async fn create_token(&self, by: &Principal, new: NewToken) -> Result<(Token, String), Error> {
         match new.holder {

@@ -16,6 +16,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use crate::cluster::Cluster;
 use crate::place::Place;
 
+mod approvals;
 mod audit;
 #[path = "../../../../tests/support/postgres_cluster.rs"]
 #[expect(clippy::disallowed_methods, reason = "the server that is tested against is a program")]
@@ -67,6 +68,10 @@ const ON_BOTH: &[(&str, Run)] = trials! {
     rest::{
         tokens_are_found_by_their_hash, tokens_are_listed_and_revoked, settings_have_versions, identities_are_for_ever,
         identities_run_out, a_closed_record_says_so,
+    }
+    approvals::{
+        one_answer_stands, everything_asked_is_read_back, what_nobody_waits_for_expires,
+        lists_hold_what_is_asked_for, approvals_go_with_their_exec, half_an_answer_cannot_be_written,
     }
     faults::{ a_lock_held_too_long_is_busy, a_newer_schema_is_refused, an_altered_schema_is_refused,
         an_old_schema_is_brought_up_to_date, a_corrupt_row_is_named, two_open_a_new_database_at_once }

@@ -7,9 +7,8 @@ use axum::middleware::Next;
 use axum::response::Response;
 use service::{Holder, Principal};
 
-use super::Door;
-use super::cookie;
 use super::problem::Problem;
+use super::{Door, cookie, tickets};
 
 /// The least role that a route needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +17,8 @@ pub(crate) enum Access {
     Open,
     /// Every holder of a token.
     Agent,
+    /// A person, and no agent.
+    User,
     Operator,
     Owner,
 }
@@ -27,6 +28,7 @@ impl Access {
         match self {
             Access::Open => "open",
             Access::Agent => "agent",
+            Access::User => "user",
             Access::Operator => "operator",
             Access::Owner => "owner",
         }
@@ -34,8 +36,11 @@ impl Access {
 
     const fn allows(self, holder: &Holder) -> bool {
         match (self, holder) {
-            (Access::Open | Access::Agent, _) | (_, Holder::Owner) | (Access::Operator, Holder::Operator) => true,
-            (Access::Operator | Access::Owner, _) => false,
+            (Access::Open | Access::Agent, _)
+            | (_, Holder::Owner)
+            | (Access::User | Access::Operator, Holder::Operator)
+            | (Access::User, Holder::User(_)) => true,
+            (Access::User | Access::Operator | Access::Owner, _) => false,
         }
     }
 }
@@ -49,7 +54,12 @@ pub(crate) async fn admit(
     if access == Access::Open {
         return Ok(next.run(request).await);
     }
-    let principal = identify(&door, request.method(), request.headers()).await?;
+    let principal = match tickets::of(request.uri()) {
+        Some(ticket) if !request.headers().contains_key(header::AUTHORIZATION) => {
+            door.service.authenticate_ticket(&ticket).await?
+        }
+        Some(_) | None => identify(&door, request.method(), request.headers()).await?,
+    };
     if !access.allows(principal.holder()) {
         let message =
             format!("this needs a token of the role {}; yours is {}", access.word(), principal.holder().role());
@@ -90,6 +100,7 @@ mod tests {
             [Holder::Owner, Holder::Operator, Holder::User(user.clone()), Holder::Agent(user, "a".parse().unwrap())];
         let allowed = |access: Access| holders.each_ref().map(|holder| access.allows(holder));
         assert_eq!(allowed(Access::Agent), [true; 4]);
+        assert_eq!(allowed(Access::User), [true, true, true, false]);
         assert_eq!(allowed(Access::Operator), [true, true, false, false]);
         assert_eq!(allowed(Access::Owner), [true, false, false, false]);
     }

@@ -5,13 +5,14 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
-use serde::Deserialize;
-use service::{AuditFilter, Entry, Limit, Principal, Scope};
-use utoipa::IntoParams;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use service::{AuditFilter, Digest, Entry, Limit, Principal, Scope, Timestamp};
+use utoipa::{IntoParams, ToSchema};
 
 use super::Door;
 use super::body::Words;
-use super::execs::{paged, parse};
+use super::execs::parse;
 use super::problem::Problem;
 use crate::audit::VerificationReport;
 
@@ -20,24 +21,93 @@ const USUAL_PAGE: u64 = 100;
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuditWords {
+    /// Who did it: the id of a token, or a part of the program
+    actor: Option<String>,
     action: Option<String>,
     subject: Option<String>,
+    /// What concerns an exec, with what a person was asked about it
+    exec_id: Option<String>,
+    /// What concerns one question to a person
+    request_id: Option<String>,
     limit: Option<u64>,
     cursor: Option<String>,
 }
 
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub(crate) struct AuditPage {
+    /// Newest first
+    entries: Vec<EntryView>,
+    /// There is more when this is there
+    next_cursor: Option<String>,
+}
+
+/// One entry of the chain, with what it is about.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = AuditEntry)]
+pub(crate) struct EntryView {
+    seq: i64,
+    at: Timestamp,
+    /// Who did it: the id of a token, or a part of the program
+    actor: String,
+    action: String,
+    subject: String,
+    /// The exec that it concerns
+    exec_id: Option<String>,
+    /// The question to a person that it concerns
+    request_id: Option<String>,
+    user_id: Option<String>,
+    agent_id: Option<String>,
+    #[schema(value_type = Object)]
+    details: Value,
+    digest: Option<Digest>,
+    previous: Digest,
+    hash: Digest,
+}
+
+impl From<Entry> for EntryView {
+    fn from(entry: Entry) -> Self {
+        // What somebody has changed into no JSON is shown all the same.
+        let details: Value = serde_json::from_str(&entry.detail).unwrap_or(Value::String(entry.detail));
+        let concerned = |noun: &str, key: &str| match entry.action.split_once('.') {
+            Some((of, _)) if of == noun => Some(entry.subject.clone()),
+            _ => details.get(key).and_then(Value::as_str).map(str::to_owned),
+        };
+        Self {
+            exec_id: concerned("exec", "exec_id"),
+            request_id: concerned("approval", "request_id"),
+            seq: entry.seq,
+            at: entry.at,
+            actor: entry.actor,
+            action: entry.action,
+            subject: entry.subject,
+            user_id: entry.user_id,
+            agent_id: entry.agent_id,
+            details,
+            digest: entry.digest,
+            previous: entry.previous,
+            hash: entry.hash,
+        }
+    }
+}
+
 #[utoipa::path(get, path = "/api/audit", tag = "audit", params(AuditWords),
-    responses((status = 200, description = "newest first; the next page's cursor is in X-Next-Cursor", body = Vec<Entry>)))]
+    responses((status = 200, description = "newest first", body = AuditPage)))]
 pub(crate) async fn list(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
     Words(words): Words<AuditWords>,
-) -> Result<Response, Problem> {
+) -> Result<Json<AuditPage>, Problem> {
+    let subject = match (words.subject, words.request_id) {
+        (Some(subject), Some(request)) if subject != request => return Ok(Json(AuditPage::default())),
+        (subject, request) => subject.or(request),
+    };
     // Everything, of what the asker may see.
-    let filter = AuditFilter { action: words.action, subject: words.subject, ..AuditFilter::everything(Scope::All) };
+    let filter =
+        AuditFilter { scope: Scope::All, actor: words.actor, action: words.action, subject, exec_id: words.exec_id };
     let limit = Limit::nearest(words.limit.unwrap_or(USUAL_PAGE));
     let page = door.service.audit(&principal, filter, limit, parse(words.cursor.as_deref())?).await?;
-    Ok(paged(page))
+    let entries = page.items.into_iter().map(EntryView::from).collect();
+    Ok(Json(AuditPage { entries, next_cursor: page.next.map(|next| next.to_string()) }))
 }
 
 #[utoipa::path(post, path = "/api/audit/verify", tag = "audit",

@@ -5,6 +5,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +16,9 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 use super::attended::attend;
 use super::places::{Places, Seat};
@@ -34,6 +35,13 @@ const BREATH: Duration = Duration::from_millis(100);
 /// How long answers that are ready may take to be read once the server stops.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// Who a request comes from, and the place that their connection has: a socket keeps it.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub(crate) remote: SocketAddr,
+    pub(crate) seat: Arc<Seat>,
+}
+
 /// Serves until `stop` is over; then takes no new connection, waits for `drained` and for the answers to be read.
 pub(crate) async fn serve(
     listener: TcpListener,
@@ -43,19 +51,21 @@ pub(crate) async fn serve(
     drained: impl Future<Output = ()>,
 ) {
     let places = Places::new(most);
-    let open = GracefulShutdown::new();
+    let stopping = watch::Sender::new(false);
     tokio::pin!(stop);
     loop {
         let accepted = async {
-            let (stream, _) = listener.accept().await?;
-            Ok::<_, io::Error>((stream, places.take().await))
+            let (stream, remote) = listener.accept().await?;
+            Ok::<_, io::Error>((stream, remote, places.take().await))
         };
         let accepted = tokio::select! {
             accepted = accepted => accepted,
             () = &mut stop => break,
         };
         match accepted {
-            Ok((stream, seat)) => attend_to(stream, Arc::new(seat), app.clone(), &open),
+            Ok((stream, remote, seat)) => {
+                attend_to(stream, Caller { remote, seat: Arc::new(seat) }, app.clone(), stopping.subscribe())
+            }
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection");
                 places.close_longest_idle();
@@ -64,7 +74,9 @@ pub(crate) async fn serve(
         }
     }
     drop(listener);
-    let answered = open.shutdown();
+    stopping.send_replace(true);
+    // Sockets have left their connections, keep their places, and say goodbye by themselves.
+    let answered = places.all_free();
     tokio::pin!(answered, drained);
     tokio::select! {
         () = &mut answered => drained.await,
@@ -75,14 +87,15 @@ pub(crate) async fn serve(
 }
 
 /// Serves one connection in a task of its own, as long as it has its place.
-fn attend_to(stream: TcpStream, seat: Arc<Seat>, app: Router, open: &GracefulShutdown) {
+fn attend_to(stream: TcpStream, caller: Caller, app: Router, mut stopping: watch::Receiver<bool>) {
     // An answer is often one small packet; waiting for more to send with it would cost more than the box.
     let _ = stream.set_nodelay(true);
     let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNREAD_MS);
     let app = TowerToHyperService::new(app);
-    let asked = Arc::clone(&seat);
-    let service = service_fn(move |request: Request<Incoming>| {
-        let (busy, answer) = (asked.begin(), app.call(request));
+    let seat = Arc::clone(&caller.seat);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(caller.clone());
+        let (busy, answer) = (caller.seat.begin(), app.call(request));
         async move {
             // Never half: what is refused here was not looked at.
             let busy = busy.ok_or(io::ErrorKind::ConnectionAborted)?;
@@ -95,8 +108,8 @@ fn attend_to(stream: TcpStream, seat: Arc<Seat>, app: Router, open: &GracefulShu
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
-        .serve_connection(TokioIo::new(stream), service);
-    let connection = open.watch(connection);
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
     tokio::spawn(async move {
         let silent = async {
             tokio::time::sleep(FIRST_HEAD).await;
@@ -104,11 +117,19 @@ fn attend_to(stream: TcpStream, seat: Arc<Seat>, app: Router, open: &GracefulShu
                 std::future::pending::<()>().await;
             }
         };
+        tokio::pin!(connection, silent);
         tokio::select! {
             // A client that breaks off is no event of ours.
+            _ = connection.as_mut() => return,
+            () = seat.lost() => return,
+            () = silent => return,
+            _ = stopping.wait_for(|is_stopping| *is_stopping) => {}
+        }
+        // What is being answered is answered to its end, and nothing after it.
+        connection.as_mut().graceful_shutdown();
+        tokio::select! {
             _ = connection => {}
             () = seat.lost() => {}
-            () = silent => {}
         }
     });
 }

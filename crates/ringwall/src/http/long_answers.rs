@@ -12,6 +12,8 @@ use super::problem::Problem;
 /// Of all places a caller gets a part, and never more than this.
 const MOST: usize = 256;
 const PART: usize = 4;
+const MOST_SOCKETS: usize = 2048;
+const PART_OF_SOCKETS: usize = 2;
 
 #[derive(Debug)]
 pub(crate) struct LongAnswers {
@@ -30,6 +32,11 @@ impl LongAnswers {
     /// For a server with so many places for connections.
     pub(crate) fn new(places: usize) -> Arc<Self> {
         Arc::new(Self { most: (places / PART).clamp(1, MOST), open: Mutex::default() })
+    }
+
+    /// Sockets are followed for as long as a page is open, say next to nothing, and one person may have many.
+    pub(crate) fn of_sockets(places: usize) -> Arc<Self> {
+        Arc::new(Self { most: (places / PART_OF_SOCKETS).clamp(1, MOST_SOCKETS), open: Mutex::default() })
     }
 
     pub(crate) fn begin(self: &Arc<Self>, by: &Principal) -> Result<LongAnswer, Problem> {

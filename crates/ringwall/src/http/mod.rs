@@ -26,6 +26,7 @@ mod rest;
 mod archive_answer;
 mod file_answer;
 
+mod approvals;
 mod artifacts;
 mod audit;
 mod console;
@@ -38,6 +39,9 @@ mod openapi;
 mod sandbox;
 mod settings;
 mod skills;
+mod socket_words;
+mod sockets;
+mod tickets;
 mod tokens;
 mod v1;
 
@@ -59,6 +63,7 @@ pub(crate) struct Door {
     hosts: Arc<Hosts>,
     largest_body: usize,
     long_answers: Arc<LongAnswers>,
+    sockets: Arc<LongAnswers>,
 }
 
 impl Door {
@@ -70,7 +75,8 @@ impl Door {
         places: usize,
     ) -> Self {
         let hosts = Arc::new(Hosts::new(allowed_hosts, listening));
-        Door { service, hosts, largest_body, long_answers: LongAnswers::new(places) }
+        let (long_answers, sockets) = (LongAnswers::new(places), LongAnswers::of_sockets(places));
+        Door { service, hosts, largest_body, long_answers, sockets }
     }
 }
 

@@ -14,7 +14,10 @@ use utoipa::OpenApi;
 use super::access::Access;
 use super::problem::{DETAILED, ENVELOPED, WORDED, is_within};
 use super::routes::ROUTES;
-use super::{artifacts, audit, console, events, execs, gc, login, metrics, sandbox, settings, skills, tokens, v1};
+use super::{
+    approvals, artifacts, audit, console, events, execs, gc, login, metrics, sandbox, settings, skills, sockets,
+    tickets, tokens, v1,
+};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -43,6 +46,13 @@ use super::{artifacts, audit, console, events, execs, gc, login, metrics, sandbo
         tokens::list,
         tokens::create,
         tokens::revoke,
+        approvals::list,
+        approvals::show,
+        approvals::answer,
+        tickets::create,
+        sockets::session,
+        sockets::chat,
+        sockets::all,
         audit::list,
         audit::verify,
         audit::export,
@@ -148,7 +158,7 @@ fn describe() -> Value {
         operation["x-access"] = route.access.word().into();
         operation["security"] = match route.access {
             Access::Open => json!([]),
-            Access::Agent | Access::Operator | Access::Owner => json!([{ "token": [] }]),
+            Access::Agent | Access::User | Access::Operator | Access::Owner => json!([{ "token": [] }]),
         };
     }
     document

@@ -82,6 +82,13 @@ impl Places {
         self.lock().close_longest_idle();
     }
 
+    /// Comes back when nobody has a place. For the end, when nobody waits for one either.
+    pub(crate) async fn all_free(&self) {
+        while !self.lock().taken.is_empty() {
+            self.changed.notified().await;
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -8,7 +8,8 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::access::{Access, admit};
 use super::{
-    Door, artifacts, audit, console, events, execs, gc, login, metrics, openapi, sandbox, settings, skills, tokens, v1,
+    Door, approvals, artifacts, audit, console, events, execs, gc, login, metrics, openapi, sandbox, settings, skills,
+    sockets, tickets, tokens, v1,
 };
 
 pub(crate) struct Route {
@@ -58,14 +59,21 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/api/sandbox", Access::Agent, || get(sandbox::show)),
     route(Method::PUT, "/api/sandbox", Access::Operator, || put(sandbox::switch)),
     route(Method::POST, "/api/sandbox/paths", Access::Operator, || post(sandbox::add)),
-    route(Method::DELETE, "/api/sandbox/paths", Access::Agent, || delete(sandbox::remove_named)),
-    route(Method::PATCH, "/api/sandbox/paths/{*key}", Access::Agent, || patch(sandbox::change)),
-    route(Method::DELETE, "/api/sandbox/paths/{*key}", Access::Agent, || delete(sandbox::remove)),
+    route(Method::DELETE, "/api/sandbox/paths", Access::User, || delete(sandbox::remove_named)),
+    route(Method::PATCH, "/api/sandbox/paths/{*key}", Access::User, || patch(sandbox::change)),
+    route(Method::DELETE, "/api/sandbox/paths/{*key}", Access::User, || delete(sandbox::remove)),
     route(Method::POST, "/api/sandbox/execute", Access::Agent, || post(sandbox::execute)),
     route(Method::POST, "/api/gc", Access::Operator, || post(gc::collect)),
     route(Method::GET, "/api/tokens", Access::Operator, || get(tokens::list)),
     route(Method::POST, "/api/tokens", Access::Operator, || post(tokens::create)),
     route(Method::DELETE, "/api/tokens/{id}", Access::Owner, || delete(tokens::revoke)),
+    route(Method::POST, "/api/tickets", Access::Agent, || post(tickets::create)),
+    route(Method::GET, "/api/approvals", Access::Agent, || get(approvals::list)),
+    route(Method::GET, "/api/approvals/{id}", Access::Agent, || get(approvals::show)),
+    route(Method::POST, "/api/approvals/{id}", Access::User, || post(approvals::answer)),
+    route(Method::GET, "/ws/sessions/{id}", Access::Agent, || get(sockets::session)),
+    route(Method::GET, "/ws/chat/{id}", Access::Agent, || get(sockets::chat)),
+    route(Method::GET, "/ws/approvals", Access::Operator, || get(sockets::all)),
     route(Method::GET, "/api/audit", Access::Agent, || get(audit::list)),
     route(Method::POST, "/api/audit/verify", Access::Operator, || post(audit::verify)),
     route(Method::GET, "/api/audit/export", Access::Operator, || get(audit::export)),

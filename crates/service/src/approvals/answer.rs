@@ -20,7 +20,7 @@ const LONGEST_REASON: usize = 2000;
 pub struct Answer {
     pub verdict: Verdict,
     pub reason: Option<String>,
-    pub from: Door,
+    pub from: Origin,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +33,9 @@ pub enum Verdict {
 
 /// Where an answer came in, for the audit chain.
 #[derive(Debug, Clone)]
-pub struct Door {
-    pub name: &'static str,
+pub struct Origin {
+    /// The kind of door.
+    pub door: &'static str,
     pub remote: Option<std::net::SocketAddr>,
 }
 
@@ -74,7 +75,8 @@ impl Service {
                         message: format!("{changed}; if it is still needed, it is asked anew"),
                     });
                 }
-                self.check_grantable(by, found.requested_paths.iter().chain(&found.blocked_paths)).await?;
+                self.check_grantable(by, &found.requested_paths).await?;
+                self.check_grantable(by, &found.blocked_paths).await?;
                 let remembered = answer.verdict == Verdict::Remember;
                 if remembered {
                     self.remember(by, &found).await?;
@@ -140,6 +142,6 @@ fn settled(status: ApprovalStatus) -> Error {
     }
 }
 
-fn from(door: &Door, by: &Principal) -> Value {
-    json!({ "door": door.name, "remote": door.remote.map(|remote| remote.to_string()), "role": by.holder().role() })
+fn from(origin: &Origin, by: &Principal) -> Value {
+    json!({ "door": origin.door, "remote": origin.remote.map(|remote| remote.to_string()), "role": by.holder().role() })
 }

@@ -11,7 +11,7 @@ use record::ApprovalId;
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::time::Instant;
 
-use super::follow::{Announcement, Following, Watched};
+use super::follow::{Announcement, Following, News, Watched};
 use super::question::{Decision, StillStands};
 use super::view::ApprovalView;
 use crate::error::Error;
@@ -26,7 +26,7 @@ const BEHIND: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Desk {
     held: Mutex<Held>,
-    news: broadcast::Sender<Announcement>,
+    news: broadcast::Sender<News>,
     /// Rings when the next deadline may be another.
     pub(super) deadlines_changed: Notify,
 }
@@ -96,7 +96,7 @@ impl Desk {
         if let Some(entry) = held.open.get_mut(id) {
             entry.is_announced = true;
             // Nobody may be following.
-            let _ = self.news.send(Announcement::Opened(entry.open.view.clone()));
+            let _ = self.news.send(Some(Announcement::Opened(entry.open.view.clone())));
         }
     }
 
@@ -111,7 +111,7 @@ impl Desk {
         held.deadlines.remove(&(entry.deadline, id.clone()));
         held.bytes = held.bytes.saturating_sub(entry.open.view.size());
         if let Some(view) = resolved.filter(|_| entry.is_announced) {
-            let _ = self.news.send(Announcement::Resolved(view));
+            let _ = self.news.send(Some(Announcement::Resolved(view)));
         }
         if let Some(told) = entry.told.take() {
             // Whoever asked may have stopped waiting.
@@ -138,6 +138,7 @@ impl Desk {
         for told in left.open.into_values().filter_map(|entry| entry.told) {
             let _ = told.send(Decision::Cancelled);
         }
+        let _ = self.news.send(None);
     }
 
     /// Everything that is open of what the asker may see, and what comes after it.

@@ -66,7 +66,7 @@ impl Service {
             Ok(Settled::Recorded(approval) | Settled::Before(approval)) => Some(shared(*approval)),
             Ok(Settled::Unknown) => None,
             Err(error) => {
-                // Nobody waits for it all the same; what is left on record is cancelled at the next start.
+                // Nobody waits for it all the same; what is left on record ends at the next start.
                 tracing::warn!(approval = %id, error = %causes(&error), "could not record that an approval has ended");
                 None
             }
@@ -80,11 +80,11 @@ impl Service {
     }
 
     /// Whatever is pending has nobody left who waits for it.
-    pub(crate) async fn cancel_pending_approvals(&self, reason: &str) {
-        match self.inner.store.cancel_pending_approvals(now(), BY, reason).await {
+    pub(crate) async fn expire_pending_approvals(&self, reason: &str) {
+        match self.inner.store.expire_pending_approvals(now(), BY, reason).await {
             Ok(0) => {}
-            Ok(count) => tracing::warn!(count, "approvals that nobody waits for are cancelled"),
-            Err(error) => tracing::warn!(error = %causes(&error), "could not cancel the approvals that were pending"),
+            Ok(count) => tracing::warn!(count, "approvals that nobody waits for have expired"),
+            Err(error) => tracing::warn!(error = %causes(&error), "could not end the approvals that were pending"),
         }
     }
 }

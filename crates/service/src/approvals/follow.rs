@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
 
 use super::view::ApprovalView;
 use crate::error::Error;
@@ -28,10 +29,22 @@ impl Watched {
     }
 }
 
+/// Nothing when the server stops.
+pub(super) type News = Option<Announcement>;
+
 #[derive(Debug, Clone)]
 pub enum Announcement {
     Opened(Arc<ApprovalView>),
     Resolved(Arc<ApprovalView>),
+}
+
+/// Why there is nothing more to follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gone {
+    /// So far behind that some was missed. Whoever follows again sees what is open then.
+    Behind,
+    /// The server stops.
+    Stopping,
 }
 
 /// What is open first, oldest first, and then what happens.
@@ -40,7 +53,7 @@ pub struct Following {
     by: Principal,
     watched: Watched,
     open: VecDeque<Arc<ApprovalView>>,
-    news: broadcast::Receiver<Announcement>,
+    news: broadcast::Receiver<News>,
 }
 
 impl Following {
@@ -48,21 +61,25 @@ impl Following {
         by: Principal,
         watched: Watched,
         open: Vec<Arc<ApprovalView>>,
-        news: broadcast::Receiver<Announcement>,
+        news: broadcast::Receiver<News>,
     ) -> Self {
         Self { by, watched, open: open.into(), news }
     }
 
-    /// Nothing when the follower is so far behind that it missed some: whoever follows again sees what is open then.
-    pub async fn next(&mut self) -> Option<Announcement> {
+    /// May be given up and asked for again without missing anything.
+    pub async fn next(&mut self) -> Result<Announcement, Gone> {
         if let Some(view) = self.open.pop_front() {
-            return Some(Announcement::Opened(view));
+            return Ok(Announcement::Opened(view));
         }
         loop {
-            let announcement = self.news.recv().await.ok()?;
+            let announcement = match self.news.recv().await {
+                Ok(Some(announcement)) => announcement,
+                Ok(None) | Err(RecvError::Closed) => return Err(Gone::Stopping),
+                Err(RecvError::Lagged(_)) => return Err(Gone::Behind),
+            };
             let (Announcement::Opened(view) | Announcement::Resolved(view)) = &announcement;
             if self.watched.concerns(&self.by, view) {
-                return Some(announcement);
+                return Ok(announcement);
             }
         }
     }
@@ -74,6 +91,7 @@ impl Service {
         if watched == Watched::All {
             by.require_operator("follow everybody's approvals")?;
         }
+        self.inner.registry.check_open()?;
         Ok(self.inner.desk.follow(by, watched))
     }
 }

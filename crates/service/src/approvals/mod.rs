@@ -3,7 +3,7 @@
 //! An exec asks ([`Service::ask`](crate::Service)) and waits without a slot or a lock; the answer is an input of the next
 //! decision, never a way round it. The record is the truth: an answer counts when it is committed there, and exactly one
 //! is. What is held here is what nobody needs after a restart: who waits, who follows, and when the time is up. After a
-//! restart whatever was pending is cancelled, because nobody waits for it any more.
+//! restart whatever was pending has expired, because nobody waits for it any more.
 
 mod answer;
 mod ask;
@@ -13,8 +13,8 @@ mod follow;
 mod question;
 mod view;
 
-pub use answer::{Answer, Door, Verdict};
-pub use follow::{Announcement, Following, Watched};
+pub use answer::{Answer, Origin, Verdict};
+pub use follow::{Announcement, Following, Gone, Watched};
 pub use view::ApprovalView;
 
 pub(crate) use desk::Desk;

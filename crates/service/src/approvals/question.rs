@@ -97,7 +97,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // Where nothing runs any more, the next start cancels what is left.
+        // Where nothing runs any more, the next start ends what is left.
         let Ok(runtime) = Handle::try_current() else { return };
         if self.decision.is_some() || self.told.try_recv().is_ok() {
             return;

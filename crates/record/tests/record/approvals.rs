@@ -1,0 +1,183 @@
+//! What people are asked: opened, answered once, listed, and gone with their execs.
+
+use futures::future::join_all;
+use record::{
+    Answer, Approval, ApprovalFilter, ApprovalId, ApprovalKind, ApprovalStatus, AuditFilter, Digest, EndedAs, Limit,
+    NewApproval, RiskLevel, Scope, Settled, SettledAs, Store,
+};
+use serde_json::json;
+
+use crate::place::{Place, assert_intact};
+use crate::samples::{at, ended, exec_id, running};
+
+fn approval_id(number: u64) -> ApprovalId {
+    format!("a_{number:016x}").parse().unwrap()
+}
+
+fn question(number: u64) -> NewApproval {
+    NewApproval {
+        id: approval_id(number),
+        kind: ApprovalKind::Path,
+        exec_id: exec_id(number),
+        user_id: "ann".parse().unwrap(),
+        agent_id: "helper".parse().unwrap(),
+        session_id: "s".to_owned(),
+        command: "cat '/home/é'; -- ' OR 1=1".to_owned(),
+        code: None,
+        requested_paths: vec!["/home/é".to_owned()],
+        blocked_paths: vec!["/home/é/a".to_owned(), "C:\\x".to_owned()],
+        risk_level: RiskLevel::Medium,
+        patterns: Vec::new(),
+        digest: Digest::of(&number.to_be_bytes()),
+        asked_by: "t_0123456789abcdef".to_owned(),
+        created_at: at(1),
+        expires_at: at(100),
+    }
+}
+
+fn answer(as_what: SettledAs, by: &str) -> Answer {
+    let from = json!({ "door": "http", "remote": "127.0.0.1:1" });
+    Answer { as_what, at: at(50), by: by.to_owned(), reason: Some("so it is".to_owned()), from }
+}
+
+async fn find(store: &Store, number: u64) -> Approval {
+    store.approval(&approval_id(number), &Scope::All).await.unwrap().unwrap()
+}
+
+pub async fn one_answer_stands(place: Place) {
+    let store = place.open().await;
+    store.open_approval(question(1)).await.unwrap();
+    let answers = join_all((0..16).map(|number| {
+        let as_what = if number % 2 == 0 { SettledAs::Approved } else { SettledAs::Denied };
+        let (store, by) = (store.clone(), format!("person {number}"));
+        async move { store.settle_approval(&approval_id(1), answer(as_what, &by)).await.unwrap() }
+    }))
+    .await;
+    let stands = find(&store, 1).await;
+    let recorded: Vec<&Settled> = answers.iter().filter(|told| matches!(told, Settled::Recorded(_))).collect();
+    assert_eq!(recorded, [&Settled::Recorded(Box::new(stands.clone()))]);
+    let told_before = answers.iter().filter(|told| **told == Settled::Before(Box::new(stands.clone()))).count();
+    assert_eq!(told_before, 15);
+    let unknown = store.settle_approval(&approval_id(2), answer(SettledAs::Denied, "x")).await.unwrap();
+    assert_eq!(unknown, Settled::Unknown);
+    let of = AuditFilter { subject: Some(approval_id(1).to_string()), ..AuditFilter::everything(Scope::All) };
+    let entries = store.audit(&of, Limit::nearest(10), None).await.unwrap().items;
+    let actions: Vec<&str> = entries.iter().map(|entry| entry.action.as_str()).collect();
+    assert_eq!(actions, [&format!("approval.{}", stands.status), "approval.opened"]);
+    assert_eq!(Some(&entries[0].actor), stands.answered_by.as_ref());
+    assert!(entries[0].detail.contains("127.0.0.1:1") && entries[1].detail.contains("/home/é/a"), "{entries:?}");
+    assert_intact(&store).await;
+}
+
+pub async fn everything_asked_is_read_back(place: Place) {
+    let store = place.open().await;
+    let asked = NewApproval { code: Some("print(1)".to_owned()), patterns: vec!["rm".to_owned()], ..question(1) };
+    store.open_approval(asked.clone()).await.unwrap();
+    let pending =
+        Approval { asked, status: ApprovalStatus::Pending, answered_at: None, answered_by: None, reason: None };
+    assert_eq!(find(&store, 1).await, pending);
+    store.settle_approval(&approval_id(1), answer(SettledAs::Remembered, "bob")).await.unwrap();
+    let remembered = Approval {
+        status: ApprovalStatus::Remembered,
+        answered_at: Some(at(50)),
+        answered_by: Some("bob".to_owned()),
+        reason: Some("so it is".to_owned()),
+        ..pending
+    };
+    store.close().await;
+    assert_eq!(find(&place.open().await, 1).await, remembered);
+}
+
+pub async fn what_nobody_waits_for_expires(place: Place) {
+    let store = place.open().await;
+    for number in 0..300 {
+        store.open_approval(question(number)).await.unwrap();
+    }
+    store.settle_approval(&approval_id(7), answer(SettledAs::Approved, "bob")).await.unwrap();
+    assert_eq!(store.expire_pending_approvals(at(9), "ringwall", "stopped").await.unwrap(), 299);
+    assert_eq!(store.expire_pending_approvals(at(9), "ringwall", "stopped").await.unwrap(), 0);
+    assert_eq!(find(&store, 7).await.status, ApprovalStatus::Approved);
+    let expired = find(&store, 8).await;
+    assert_eq!((expired.status, expired.reason.as_deref()), (ApprovalStatus::Expired, Some("stopped")));
+    let late = store.settle_approval(&approval_id(8), answer(SettledAs::Approved, "bob")).await.unwrap();
+    assert_eq!(late, Settled::Before(Box::new(expired)));
+    assert_intact(&store).await;
+}
+
+pub async fn lists_hold_what_is_asked_for(place: Place) {
+    let store = place.open().await;
+    for number in 0..12 {
+        let (user, agent) = (["ann", "bob"][usize::from(number % 2 == 1)], ["x", "y"][usize::from(number % 4 > 1)]);
+        let new = NewApproval { user_id: user.parse().unwrap(), agent_id: agent.parse().unwrap(), ..question(number) };
+        store.open_approval(new).await.unwrap();
+        if number % 3 == 0 {
+            store.settle_approval(&approval_id(number), answer(SettledAs::Denied, "z")).await.unwrap();
+        }
+    }
+    let list = async |scope: Scope, status| {
+        let filter = ApprovalFilter { scope, status };
+        let (mut cursor, mut found) = (None, Vec::new());
+        loop {
+            let page = store.approvals(&filter, Limit::nearest(2), cursor).await.unwrap();
+            assert!(page.items.len() <= 2);
+            found.extend(page.items.into_iter().map(|one| one.asked.id));
+            cursor = page.next;
+            if cursor.is_none() {
+                return found;
+            }
+        }
+    };
+    let expected = |keep: &dyn Fn(u64) -> bool| (0..12).rev().filter(|number| keep(*number)).map(approval_id).collect();
+    let bob = || "bob".parse().unwrap();
+    let all: Vec<ApprovalId> = expected(&|_| true);
+    assert_eq!(list(Scope::All, None).await, all);
+    let pending: Vec<ApprovalId> = expected(&|number| number % 3 != 0);
+    assert_eq!(list(Scope::All, Some(ApprovalStatus::Pending)).await, pending);
+    let of_bob: Vec<ApprovalId> = expected(&|number| number % 2 == 1);
+    assert_eq!(list(Scope::User(bob()), None).await, of_bob);
+    let denied: Vec<ApprovalId> = expected(&|number| number % 2 == 1 && number % 3 == 0);
+    assert_eq!(list(Scope::User(bob()), Some(ApprovalStatus::Denied)).await, denied);
+    let of_agent: Vec<ApprovalId> = expected(&|number| number % 4 == 3);
+    assert_eq!(list(Scope::Agent(bob(), "y".parse().unwrap()), None).await, of_agent);
+    assert!(list(Scope::All, Some(ApprovalStatus::Expired)).await.is_empty());
+    // Another's is not there.
+    assert_eq!(store.approval(&approval_id(0), &Scope::User(bob())).await.unwrap(), None);
+    let of_exec = AuditFilter { exec_id: Some(exec_id(3).to_string()), ..AuditFilter::everything(Scope::All) };
+    let entries = store.audit(&of_exec, Limit::nearest(10), None).await.unwrap().items;
+    let actions: Vec<&str> = entries.iter().map(|entry| entry.action.as_str()).collect();
+    assert_eq!(actions, ["approval.denied", "approval.opened"]);
+    let by = AuditFilter { actor: Some("z".to_owned()), ..AuditFilter::everything(Scope::All) };
+    assert_eq!(store.audit(&by, Limit::nearest(10), None).await.unwrap().items.len(), 4);
+}
+
+pub async fn approvals_go_with_their_exec(place: Place) {
+    let store = place.open().await;
+    for number in 1..=2 {
+        store.intend(running(number)).await.unwrap();
+        store.open_approval(question(number)).await.unwrap();
+        store.settle_approval(&approval_id(number), answer(SettledAs::Denied, "bob")).await.unwrap();
+    }
+    store.finish(&exec_id(1), ended(EndedAs::Succeeded)).await.unwrap();
+    let removed = store.prune_execs(vec![exec_id(1), exec_id(2)], at(9999), at(9999), "retention").await.unwrap();
+    assert_eq!(removed, 1);
+    assert_eq!(store.approval(&approval_id(1), &Scope::All).await.unwrap(), None);
+    assert_eq!(find(&store, 2).await.status, ApprovalStatus::Denied, "its exec is still there");
+    assert_intact(&store).await;
+}
+
+pub async fn half_an_answer_cannot_be_written(place: Place) {
+    let store = place.open().await;
+    store.open_approval(question(1)).await.unwrap();
+    for change in ["status = 'approved'", "answered_at = 1", "status = 'allowed', answered_at = 1, answered_by = 'x'"] {
+        assert!(place.execute(&format!("UPDATE approvals SET {change}")).await.is_err(), "{change}");
+    }
+    let taken = store.open_approval(question(1)).await;
+    assert!(taken.is_err(), "an id is used once");
+    for bad in [
+        NewApproval { command: "a\0".to_owned(), ..question(2) },
+        NewApproval { session_id: "x".repeat(600), ..question(3) },
+    ] {
+        assert!(store.open_approval(bad).await.is_err());
+    }
+    assert_intact(&store).await;
+}

@@ -1,0 +1,98 @@
+//! `/api/approvals`: what people are asked, and their answers.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use serde::{Deserialize, Serialize};
+use service::{Answer, ApprovalStatus, ApprovalView, Limit, Origin, Principal, Verdict};
+use utoipa::{IntoParams, ToSchema};
+
+use super::Door;
+use super::body::{Named, Words, read_json, shape};
+use super::connections::Caller;
+use super::execs::parse;
+use super::problem::Problem;
+
+const USUAL_PAGE: u64 = 50;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ApprovalWords {
+    /// `pending`, `approved`, `remembered`, `denied`, `expired` or `cancelled`
+    status: Option<String>,
+    limit: Option<u64>,
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ApprovalPage {
+    /// Newest first
+    approvals: Vec<ApprovalView>,
+    /// There is more when this is there
+    next_cursor: Option<String>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AnswerBody {
+    approved: bool,
+    /// Whether the requested paths join the list; nothing is remembered of a refusal
+    #[serde(default)]
+    remember: bool,
+    /// For the caller and the record
+    reason: Option<String>,
+}
+
+#[utoipa::path(get, path = "/api/approvals", tag = "approvals", params(ApprovalWords),
+    responses((status = 200, description = "newest first, of what the caller may see", body = ApprovalPage)))]
+pub(crate) async fn list(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Words(words): Words<ApprovalWords>,
+) -> Result<Json<ApprovalPage>, Problem> {
+    let status: Option<ApprovalStatus> = parse(words.status.as_deref().filter(|status| !status.is_empty()))?;
+    let limit = Limit::nearest(words.limit.unwrap_or(USUAL_PAGE));
+    let cursor = parse(words.cursor.as_deref().filter(|cursor| !cursor.is_empty()))?;
+    let page = door.service.approvals(&principal, status, limit, cursor).await?;
+    Ok(Json(ApprovalPage { approvals: page.items, next_cursor: page.next.map(|next| next.to_string()) }))
+}
+
+#[utoipa::path(get, path = "/api/approvals/{id}", tag = "approvals", params(("id" = String, Path)),
+    responses((status = 200, description = "one of them", body = ApprovalView)))]
+pub(crate) async fn show(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(id): Named<String>,
+) -> Result<Json<ApprovalView>, Problem> {
+    Ok(Json(door.service.approval(&principal, &id).await?))
+}
+
+#[utoipa::path(post, path = "/api/approvals/{id}", tag = "approvals", params(("id" = String, Path)), request_body = AnswerBody,
+    responses(
+        (status = 200, description = "as it is now", body = ApprovalView),
+        (status = 409, description = "somebody has answered, or what was asked has changed"),
+        (status = 410, description = "its time is over"),
+    ))]
+pub(crate) async fn answer(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    caller: Option<Extension<Caller>>,
+    Named(id): Named<String>,
+    body: Body,
+) -> Result<Json<ApprovalView>, Problem> {
+    // Whoever names nothing learns that first, whatever they send.
+    door.service.approval(&principal, &id).await?;
+    let body: AnswerBody = shape(read_json(body, door.largest_body).await?)?;
+    let from = Origin { door: "http", remote: caller.map(|Extension(caller)| caller.remote) };
+    let answer = Answer { verdict: verdict(body.approved, body.remember), reason: body.reason, from };
+    Ok(Json(door.service.answer_approval(&principal, &id, answer).await?))
+}
+
+/// What the two words of an answer mean together.
+pub(crate) const fn verdict(approved: bool, remember: bool) -> Verdict {
+    match (approved, remember) {
+        (true, false) => Verdict::Once,
+        (true, true) => Verdict::Remember,
+        (false, _) => Verdict::Deny,
+    }
+}

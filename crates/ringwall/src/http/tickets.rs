@@ -1,0 +1,58 @@
+//! `/api/tickets`: what a program that cannot send headers shows when it opens a WebSocket.
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::http::{StatusCode, Uri};
+use serde::{Deserialize, Serialize};
+use service::{Principal, Timestamp};
+use utoipa::ToSchema;
+
+use super::Door;
+use super::problem::Problem;
+
+/// The only routes on which a ticket counts.
+const SOCKETS: &str = "/ws/";
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TicketView {
+    /// Opens one WebSocket as `?ticket=`
+    ticket: String,
+    expires_at: Timestamp,
+}
+
+#[derive(Debug, Deserialize)]
+struct TicketWords {
+    ticket: Option<String>,
+}
+
+#[utoipa::path(post, path = "/api/tickets", tag = "tickets",
+    responses((status = 201, description = "a ticket for one WebSocket, for half a minute", body = TicketView)))]
+pub(crate) async fn create(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+) -> Result<(StatusCode, Json<TicketView>), Problem> {
+    let ticket = door.service.issue_ticket(&principal)?;
+    Ok((StatusCode::CREATED, Json(TicketView { ticket: ticket.text, expires_at: ticket.expires_at })))
+}
+
+/// The ticket with which a WebSocket is asked for.
+pub(crate) fn of(uri: &Uri) -> Option<String> {
+    if !uri.path().starts_with(SOCKETS) {
+        return None;
+    }
+    axum::extract::Query::<TicketWords>::try_from_uri(uri).ok()?.0.ticket
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_counts_for_sockets_alone() {
+        let ticket = |uri: &'static str| of(&Uri::from_static(uri));
+        assert_eq!(ticket("/ws/approvals?ticket=x").as_deref(), Some("x"));
+        for none in ["/api/tokens?ticket=x", "/ws/approvals", "/wsx?ticket=x", "/ws/a?ticket=x&ticket=y"] {
+            assert_eq!(ticket(none), None, "{none}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Tickets: what opens one WebSocket, once and soon, for those who cannot send a header with it.
+//!
+//! A ticket goes in an address, and addresses are written down by whoever is in between; so it is worth nothing a moment
+//! later. It stands for the token with which it was asked for, and opens nothing when that was revoked meanwhile.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use record::{Digest, Timestamp};
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::principal::Principal;
+use crate::service::{Service, milliseconds, now};
+use crate::token::random_digits;
+
+const LASTS: Duration = Duration::from_secs(30);
+/// At once, of everybody. They are gone after seconds.
+const MOST: usize = 10_000;
+/// Of one token.
+const MOST_OF_ONE: usize = 1_000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Tickets(Mutex<HashMap<Digest, Ticket>>);
+
+#[derive(Debug)]
+struct Ticket {
+    of: Principal,
+    until: Instant,
+}
+
+/// The only answer that has its text.
+#[derive(Debug, Clone)]
+pub struct NewTicket {
+    pub text: String,
+    pub expires_at: Timestamp,
+}
+
+impl Tickets {
+    fn issue(&self, of: &Principal, text: &str) -> Result<(), Error> {
+        let mut tickets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = Instant::now();
+        tickets.retain(|_, ticket| at < ticket.until);
+        let own = tickets.values().filter(|ticket| ticket.of.caller() == of.caller()).count();
+        if tickets.len() >= MOST || own >= MOST_OF_ONE {
+            return Err(Error::TooManyTickets);
+        }
+        tickets.insert(Digest::of(text.as_bytes()), Ticket { of: of.clone(), until: at + LASTS });
+        Ok(())
+    }
+
+    /// Whoever shows it has used it.
+    fn redeem(&self, text: &str) -> Option<Principal> {
+        let mut tickets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let ticket = tickets.remove(&Digest::of(text.as_bytes()))?;
+        (Instant::now() < ticket.until).then_some(ticket.of)
+    }
+}
+
+impl Service {
+    pub fn issue_ticket(&self, by: &Principal) -> Result<NewTicket, Error> {
+        let text = format!("rwt_{}", random_digits::<32>()?);
+        self.inner.tickets.issue(by, &text)?;
+        let lasts = i64::try_from(milliseconds(LASTS)).unwrap_or(i64::MAX);
+        let expires_at = Timestamp::from_milliseconds(now().milliseconds().saturating_add(lasts));
+        Ok(NewTicket { text, expires_at })
+    }
+
+    /// Who this is.
+    pub async fn authenticate_ticket(&self, text: &str) -> Result<Principal, Error> {
+        let principal = self.inner.tickets.redeem(text).ok_or(Error::Unauthenticated)?;
+        self.authenticate_again(&principal).await?;
+        Ok(principal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use record::Holder;
+
+    use super::*;
+
+    fn principal() -> Principal {
+        Principal { caller: "t_0123456789abcdef".to_owned(), holder: Holder::Operator }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_ticket_opens_once_and_soon() {
+        let tickets = Tickets::default();
+        tickets.issue(&principal(), "one").unwrap();
+        tickets.issue(&principal(), "two").unwrap();
+        assert_eq!(tickets.redeem("three"), None);
+        assert_eq!(tickets.redeem("one"), Some(principal()));
+        assert_eq!(tickets.redeem("one"), None, "used");
+        tokio::time::advance(LASTS).await;
+        assert_eq!(tickets.redeem("two"), None, "too late");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_has_without_end() {
+        let tickets = Tickets::default();
+        for number in 0..MOST_OF_ONE {
+            tickets.issue(&principal(), &number.to_string()).unwrap();
+        }
+        assert!(matches!(tickets.issue(&principal(), "more"), Err(Error::TooManyTickets)));
+        tokio::time::advance(LASTS).await;
+        tickets.issue(&principal(), "more").unwrap();
+    }
+}
