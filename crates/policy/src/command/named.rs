@@ -97,10 +97,13 @@ impl<'a> Walk<'a> {
     }
 
     fn run(&mut self, command: &Command) -> Result<(), Error> {
-        if command.name.contains('/') {
+        // The shell would take the backslashes of a path of Windows away.
+        let written = command.spelled_name.replace(r"\\", r"\");
+        let name = if is_windows(&written) { &written } else { &command.name };
+        if name.contains(['/', '\\']) {
             self.open(Operand { word: &command.spelled_name, sureness: Sureness::Path })?;
         }
-        match command.name.as_str() {
+        match name.as_str() {
             "cd" | "chdir" | "pushd" => self.change_directory(&command.spelled),
             "popd" => {
                 self.go_to(self.variables.get(DIRECTORY_BEFORE).cloned().unwrap_or_default());

@@ -140,7 +140,7 @@ impl Walk<'_> {
                 self.take_redirections(node);
                 return Some(Frame { back: Some(frame.part), ..frame });
             }
-            "variable_assignment" => self.take_assignment(node),
+            "variable_assignment" => self.take_assignment(node, frame),
             "for_statement" => self.take_loop(node),
             "unary_expression" | "binary_expression" => self.take_test(node),
             "subshell" => return Some(Frame { apart: true, back: Some(frame.part), ..frame }),
@@ -250,7 +250,7 @@ impl Walk<'_> {
         self.values(destinations.take(1).filter(is_file)).pop().map(|word| word.spelled)
     }
 
-    fn take_assignment(&mut self, node: Node<'_>) {
+    fn take_assignment(&mut self, node: Node<'_>, frame: Frame<'_>) {
         let (Some(name), Some(value)) = (node.child_by_field_name("name"), node.child_by_field_name("value")) else {
             return;
         };
@@ -258,10 +258,12 @@ impl Walk<'_> {
             return;
         }
         let mut cursor = node.walk();
-        let is_added = node.children(&mut cursor).any(|child| child.kind() == "+=");
+        // What is added to or counted has other values than this one.
+        let changes =
+            frame.parent == "c_style_for_statement" || node.children(&mut cursor).any(|child| child.kind() == "+=");
         let mut cursor = value.walk();
         let values = match value.kind() {
-            _ if is_added => Vec::new(),
+            _ if changes => Vec::new(),
             "array" => self.values(value.named_children(&mut cursor)),
             _ => vec![word(value, self.text)],
         };
