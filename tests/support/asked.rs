@@ -86,7 +86,7 @@ impl Asked {
                 "--timeout" => limits.insert("timeout_ms".into(), (number()? * 1000).into()),
                 "--memory-mb" => limits.insert("memory_mb".into(), number()?.into()),
                 "--pids" => limits.insert("pids".into(), number()?.into()),
-                "--cpus" => limits.insert("cpu_cores".into(), number()?.into()),
+                "--cpus" => limits.insert("cpu_cores".into(), value.parse::<f64>().map_err(io::Error::other)?.into()),
                 "--env" => {
                     let (name, value) = value.split_once('=').unwrap_or((&value, ""));
                     environment.insert(name.into(), value.into())

@@ -80,19 +80,16 @@ impl Service {
                 let staged = detached(move || unpack(&tree, file, limits, &disk)).await?;
                 let disk = self.disk_of(&agent);
                 let writing = self.inner.agent_locks.write(&agent.user, &agent.agent).await?;
-                let staged = detached(move || {
-                    let _writing = writing;
+                detached(move || {
                     baselines.install(&id, &staged)?;
-                    Ok(staged)
-                })
-                .await?;
-                let names = staged.names().cloned().collect();
-                // The old ones go with it, and nobody waits for that: what a killed server leaves of them is swept.
-                tokio::task::spawn_blocking(move || {
+                    drop(writing);
+                    let names = staged.names().cloned().collect();
+                    // The old ones go with it.
                     drop(staged);
                     disk.shrink();
-                });
-                Ok(names)
+                    Ok(names)
+                })
+                .await
             }
         }
     }
