@@ -36,6 +36,7 @@ mod gc;
 mod login;
 mod metrics;
 mod openapi;
+mod sandbox;
 mod settings;
 mod skills;
 mod socket_words;

@@ -4,12 +4,12 @@
 use axum::Router;
 use axum::http::Method;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{MethodRouter, delete, get, post, put};
+use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::access::{Access, admit};
 use super::{
-    Door, approvals, artifacts, audit, console, events, execs, gc, login, metrics, openapi, settings, skills, sockets,
-    tickets, tokens, v1,
+    Door, approvals, artifacts, audit, console, events, execs, gc, login, metrics, openapi, sandbox, settings, skills,
+    sockets, tickets, tokens, v1,
 };
 
 pub(crate) struct Route {
@@ -56,6 +56,13 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/v1/skills/{user}/{agent}/list", Access::Agent, || get(v1::skills::list)),
     route(Method::GET, "/settings", Access::Operator, || get(settings::show)),
     route(Method::PUT, "/settings", Access::Operator, || put(settings::change)),
+    route(Method::GET, "/api/sandbox", Access::Agent, || get(sandbox::show)),
+    route(Method::PUT, "/api/sandbox", Access::Operator, || put(sandbox::switch)),
+    route(Method::POST, "/api/sandbox/paths", Access::Operator, || post(sandbox::add)),
+    route(Method::DELETE, "/api/sandbox/paths", Access::Agent, || delete(sandbox::remove_named)),
+    route(Method::PATCH, "/api/sandbox/paths/{*key}", Access::Agent, || patch(sandbox::change)),
+    route(Method::DELETE, "/api/sandbox/paths/{*key}", Access::Agent, || delete(sandbox::remove)),
+    route(Method::POST, "/api/sandbox/execute", Access::Agent, || post(sandbox::execute)),
     route(Method::POST, "/api/gc", Access::Operator, || post(gc::collect)),
     route(Method::GET, "/api/tokens", Access::Operator, || get(tokens::list)),
     route(Method::POST, "/api/tokens", Access::Operator, || post(tokens::create)),
