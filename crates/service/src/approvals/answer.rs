@@ -75,7 +75,8 @@ impl Service {
                         message: format!("{changed}; if it is still needed, it is asked anew"),
                     });
                 }
-                self.check_grantable(by, found.requested_paths.iter().chain(&found.blocked_paths)).await?;
+                self.check_grantable(by, &found.requested_paths).await?;
+                self.check_grantable(by, &found.blocked_paths).await?;
                 let remembered = answer.verdict == Verdict::Remember;
                 if remembered {
                     self.remember(by, &found).await?;

@@ -34,11 +34,7 @@ impl Service {
 
     /// The paths, if this person may allow them, for once or for good: nobody what is Ringwall's own, and a user no root
     /// of the system's.
-    pub(crate) async fn check_grantable<'a>(
-        &self,
-        by: &Principal,
-        paths: impl IntoIterator<Item = &'a String>,
-    ) -> Result<Vec<HostPath>, Error> {
+    pub(crate) async fn check_grantable(&self, by: &Principal, paths: &[String]) -> Result<Vec<HostPath>, Error> {
         let mut checked = Vec::new();
         for text in paths {
             let path = read_path(text)?;
