@@ -15,6 +15,8 @@ const EVERY = 3000;
 const LONGEST_WAIT = 15_000;
 
 const open = reactive(new Map<string, Approval>());
+/** Answered or over: a list that was on its way meanwhile does not bring them back. */
+const settled = new Set<string>();
 /** Put aside for now; they stay in the inbox. */
 const aside = reactive(new Set<string>());
 /** Grows with every change, for lists that want to look again. */
@@ -36,6 +38,7 @@ export function bringBack(id: string): void {
 }
 
 export function drop(id: string): void {
+  settled.add(id);
   open.delete(id);
   aside.delete(id);
   changes.value += 1;
@@ -54,13 +57,16 @@ export async function answer(id: string, body: { approved: boolean; remember: bo
 
 /** Asks for all that are open. */
 async function look(): Promise<void> {
-  const page = await list<Approval>("/api/approvals", { status: "pending" }, "approvals");
+  const known = new Set(open.keys());
+  const page = await list<Approval>("/api/approvals", { status: "pending", limit: 1000 }, "approvals");
   const ids = new Set(page.items.map((one) => one.id));
-  for (const id of [...open.keys()]) if (!ids.has(id)) drop(id);
+  // Only those that were here before it was asked: one that came over the socket meanwhile is not on it either.
+  for (const id of [...open.keys()].filter((id) => known.has(id) && !ids.has(id))) drop(id);
   for (const one of page.items) take(one);
 }
 
 function take(one: Approval): void {
+  if (settled.has(one.id)) return;
   const isNew = !open.has(one.id);
   open.set(one.id, one);
   if (!isNew) return;
@@ -166,6 +172,7 @@ function stop(): void {
   isLive.value = false;
   open.clear();
   aside.clear();
+  settled.clear();
 }
 
 watch(

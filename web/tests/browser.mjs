@@ -15,6 +15,9 @@ const FLAGS = [
 export const base = process.env.RINGWALL_URL;
 export const token = process.env.RINGWALL_TOKEN;
 
+/** What was wrong in the page that was opened last, for a test that fails before it asks. */
+export let lately = [];
+
 export function launch() {
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
 }
@@ -63,12 +66,12 @@ export async function visit(browser, { path = "/", by = token, language = "en-US
     serviceWorkers: "block",
     acceptDownloads: true,
   });
-  const wrong = [];
+  const wrong = (lately = []);
   const page = await context.newPage();
   page.setDefaultTimeout(15_000);
   page.on("console", (message) => {
     // A refusal that the test asked for is told by the browser too; it is known by its address.
-    const known = [...may, "/api/me"].some((part) => message.location().url.includes(part));
+    const known = [...may, "/api/me", "/preview"].some((part) => message.location().url.includes(part));
     if (message.type() === "error" && !(known && message.text().startsWith("Failed to load resource"))) {
       wrong.push(`console: ${message.text()} ${message.location().url}`);
     }

@@ -32,9 +32,10 @@ export const tests = {
   },
 
   async "nothing is wider than a phone"(browser) {
-    await ended(await begin("echo hello"));
+    const id = await begin("echo hello");
+    await ended(id);
     const { page, done } = await visit(browser, { path: "/", size: { width: 390, height: 844 } });
-    for (const path of ["overview", "execs", "approvals", "workspaces", "settings/sandbox", "settings/limits", "settings/tokens", "audit"]) {
+    for (const path of ["overview", "execs", `execs/${id}`, "approvals", "workspaces", "settings/sandbox", "settings/limits", "settings/tokens", "audit"]) {
       await page.goto(new URL(`/console/${path}`, page.url()).href);
       await page.getByRole("heading", { level: 1 }).waitFor();
       await page.waitForLoadState("networkidle");

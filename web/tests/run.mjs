@@ -1,7 +1,7 @@
 // The console in a real browser against a real server: RINGWALL_URL and RINGWALL_TOKEN say which. `node tests/run.mjs [WORDS]` runs
 // those tests whose name has the words in it. tests/console starts the server and calls this.
 
-import { launch } from "./browser.mjs";
+import { lately, launch } from "./browser.mjs";
 import { tests as approvals } from "./approvals.mjs";
 import { tests as login } from "./login.mjs";
 import { tests as output } from "./output.mjs";
@@ -20,7 +20,7 @@ for (const [name, test] of all) {
     console.log(`ok      ${name} (${Date.now() - begun} ms)`);
   } catch (error) {
     failed += 1;
-    console.log(`FAILED  ${name}\n${error.stack}`);
+    console.log(`FAILED  ${name}\n${[error.stack, ...lately].join("\n")}`);
   }
   for (const context of browser.contexts()) await context.close();
 }
