@@ -9,6 +9,7 @@ pub mod docker;
 pub mod gvisor;
 pub mod image;
 
+mod allowed;
 mod capture;
 mod cgroup;
 mod error;
@@ -25,6 +26,7 @@ mod program;
 mod protection;
 mod provide;
 mod python;
+mod real;
 mod running;
 mod shelf;
 mod skeleton;
@@ -32,6 +34,7 @@ mod sources;
 mod spawner;
 mod start;
 mod time_limit;
+mod whole_host;
 
 pub use capture::{Captured, capture, pass_on};
 pub use cgroup::{CgroupLayout, CgroupSupport};
@@ -43,6 +46,7 @@ pub use jail::report::{Protection, ProtectionName, ProtectionState, Step, StepTi
 pub use maker::Executor;
 pub use outcome::{Ending, Outcome, Usage};
 pub use prepare::{Early, Prepared};
+pub use real::{PlaceKind, RealPlace, find_place, resolve};
 pub use running::{Handle, Running, Streams};
 pub use sources::real_path;
 pub use start::{Hold, Options};

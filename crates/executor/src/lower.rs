@@ -96,7 +96,7 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
     };
     let (cgroups, protections) = limits::cgroups(limits, host, &particulars.name, limits::OUR_PROCESSES);
     // The skeleton has no room for other roots, nor for directories at places of their own.
-    let fits = sources.image.is_none() && sources.read_only.is_empty();
+    let fits = sources.image.is_none() && sources.read_only.is_empty() && sources.allowed.is_empty();
     let root = match particulars.birthplace {
         Birthplace::Skeleton if fits => RootKind::Skeleton,
         _ => RootKind::Own,
@@ -160,7 +160,8 @@ fn operations(
     for directory in &sources.read_only {
         operations.push(bind(directory, directory.path.as_bytes(), MountAccess::ReadOnly, identity));
     }
-    operations.extend(hidden.into_iter().flat_map(|hidden| cover(hidden, sources)));
+    operations.extend(sources.allowed.iter().map(|allowed| allowed.bind(identity)));
+    operations.extend(covers(hidden, sources));
     if sources.image.is_none() {
         operations.push(Operation::SealRoot);
     }
@@ -208,7 +209,7 @@ fn additions(sources: &Sources, scratch: u64, identity: &Identity, hidden: Optio
         operations.push(Operation::Mask { at: literal(WORKSPACE), cover });
     }
     operations.extend(workspace(sources, identity));
-    operations.extend(hidden.into_iter().flat_map(|hidden| cover(hidden, sources)));
+    operations.extend(covers(hidden, sources));
     operations
 }
 
@@ -290,6 +291,7 @@ fn private_places(sources: &Sources) -> Vec<(&'static str, u32)> {
     let taken = |place: &str| {
         (place == WORKSPACE && (sources.workspace.is_some() || !sources.project.is_empty()))
             || sources.read_only.iter().any(|directory| Path::new(place).starts_with(directory.place()))
+            || sources.allowed.iter().any(|allowed| Path::new(place).starts_with(&allowed.at))
     };
     PLACES.into_iter().filter(|(place, _)| !taken(place)).collect()
 }
@@ -336,18 +338,28 @@ fn project(place: &ProjectPlace, identity: &Identity) -> Vec<Operation> {
     }
 }
 
-/// Our own directory may lie below one that the box is shown: there it is empty.
-fn cover(hidden: &Path, sources: &Sources) -> Vec<Operation> {
+/// Our own directory, and what else nobody is to see, may lie below what the box is shown: there it is empty.
+fn covers(hidden: Option<&Path>, sources: &Sources) -> Vec<Operation> {
+    let own = hidden.map(|path| (path, FileKind::Directory));
+    let others = sources.covered.iter().map(|covered| (covered.path.as_path(), covered.kind));
+    own.into_iter().chain(others).flat_map(|(path, kind)| cover(path, kind, sources)).collect()
+}
+
+fn cover(hidden: &Path, kind: FileKind, sources: &Sources) -> Vec<Operation> {
     let workspace = sources.workspace.iter().map(|directory| (directory, Path::new(WORKSPACE)));
     let read_only = sources.read_only.iter().map(|directory| (directory, directory.place()));
-    workspace
-        .chain(read_only)
-        .filter_map(|(directory, at)| {
-            let below = hidden.strip_prefix(directory.place()).ok()?;
-            let at = CString::new(at.join(below).into_os_string().into_encoded_bytes()).ok()?;
-            Some(Operation::Mask { at, cover: Cover::FileSystem })
-        })
-        .collect()
+    let allowed = sources.allowed.iter().map(|allowed| (&allowed.opened, allowed.at.as_path()));
+    let with = match kind {
+        FileKind::Directory => Cover::FileSystem,
+        FileKind::File => Cover::Null,
+    };
+    let places = workspace.chain(read_only).chain(allowed).filter_map(|(directory, at)| {
+        let below = hidden.strip_prefix(directory.place()).ok()?;
+        CString::new(at.join(below).into_os_string().into_encoded_bytes()).ok()
+    });
+    // Where mounts lie in each other, one cover on the last of them covers it in all.
+    let places: std::collections::BTreeSet<CString> = places.collect();
+    places.into_iter().map(|at| Operation::Mask { at, cover: with.clone() }).collect()
 }
 
 /// As root a directory that belongs to somebody else shows inside as the box's own, through an id-mapped mount.
@@ -385,6 +397,13 @@ fn access(sources: &Sources) -> Vec<Access> {
     if sources.workspace.is_some() {
         rules.push(rule(WORKSPACE, AccessRight::Write));
     }
+    rules.extend(sources.allowed.iter().map(|allowed| Access {
+        beneath: CString::new(allowed.at.as_os_str().as_bytes()).unwrap_or_default(),
+        right: match allowed.kind {
+            FileKind::Directory => AccessRight::Write,
+            FileKind::File => AccessRight::WriteFile,
+        },
+    }));
     let is_writable = |place: &&ProjectPlace| matches!(place.content, Some((_, MountAccess::ReadWrite)));
     rules.extend(sources.project.iter().filter(is_writable).map(|place| rule(place.at, AccessRight::Write)));
     rules
@@ -414,7 +433,7 @@ pub(crate) fn command(grant: &Grant, sources: &Sources, on_terminal: bool) -> Re
             environment.insert("PATH", OsStr::new(AGENT_SEARCH));
             environment.insert("PWD", grant.cwd().as_os_str());
         }
-        Workspace::Private | Workspace::Directory(_) | Workspace::Project(_) => {
+        Workspace::Private | Workspace::Directory(_) | Workspace::Project(_) | Workspace::Session(_) => {
             environment.insert("LOGNAME", OsStr::new(etc::USER));
             environment.insert("SHELL", OsStr::new("/bin/sh"));
         }

@@ -6,15 +6,16 @@ use std::path::PathBuf;
 
 use jail::plan::{CgroupVersion, FileKind, MountAccess, Plan, Privilege, RootKind, WindowSize};
 use policy::{
-    Access, AgentMounts, Ceilings, Field, Grant, Layer, LayerName, Layers, Mounts, Owner, ProjectMounts, Request,
-    Requirement, Root, Secret, Verdict, Workspace,
+    Access, AgentMounts, Ceilings, Control, Field, Grant, Layer, LayerName, Layers, Mounts, Owner, ProjectMounts,
+    Reach, Request, Requirement, Rights, Root, Secret, SessionMounts, Verdict, Workspace,
 };
 
 use super::{Birthplace, Particulars, lower, skeleton};
+use crate::allowed::Allowed;
 use crate::cgroup::{CgroupLayout, CgroupSupport, Controller};
 use crate::host::{EtcEntry, Host, SystemEntry, SystemKind};
 use crate::python::Python;
-use crate::sources::{Opened, ProjectPlace, Sources};
+use crate::sources::{Covered, Opened, ProjectPlace, Sources};
 
 fn text(text: &str) -> CString {
     CString::new(text).unwrap()
@@ -95,7 +96,15 @@ fn particulars(terminal: Option<WindowSize>, hidden: Option<&str>) -> Particular
 }
 
 fn sources(workspace: Option<Opened>, image: Option<Opened>) -> Sources {
-    Sources { workspace, project: Vec::new(), read_only: Vec::new(), image, python: Python::AsNamed }
+    Sources {
+        workspace,
+        project: Vec::new(),
+        read_only: Vec::new(),
+        allowed: Vec::new(),
+        covered: Vec::new(),
+        image,
+        python: Python::AsNamed,
+    }
 }
 
 fn project(access: Mounts) -> Workspace {
@@ -238,4 +247,52 @@ fn other_roots_and_directories_do_not_fit_into_the_skeleton() {
         let grant = grant(Workspace::Private, Root::Host, &[], &[]);
         assert_eq!(lower(&grant, &host, &sources, &born).unwrap().root, RootKind::Own);
     }
+}
+
+/// Allowed paths lie at their own places, the outer before the inner, and can be written to; what is the server's own stays
+/// covered in them. An ordinary user's path that an operator allows is the box's own inside, root's never is.
+#[test]
+fn a_sessions_paths() {
+    let allowed = |at: &str, uid: u32, rights: Rights, kind: FileKind| Allowed {
+        at: at.into(),
+        kind,
+        rights,
+        opened: Opened::pretend(&text(at), uid),
+    };
+    let places = || {
+        vec![
+            allowed("/etc/app.conf", 0, Rights::Owners, FileKind::File),
+            allowed("/home/u", 1001, Rights::Owners, FileKind::Directory),
+            allowed("/srv", 1001, Rights::Boxes, FileKind::Directory),
+            allowed("/tmp", 0, Rights::Owners, FileKind::Directory),
+        ]
+    };
+    let covered = || {
+        vec![
+            Covered { path: "/srv/workspaces".into(), kind: FileKind::Directory },
+            Covered { path: "/home/u/.netrc".into(), kind: FileKind::File },
+            Covered { path: "/elsewhere".into(), kind: FileKind::Directory },
+        ]
+    };
+    let mut work = Opened::pretend(c"/data/w/sessions/s/work", 2001);
+    work.owner.gid = 2002;
+    let mounts = SessionMounts {
+        work: "/data/w/sessions/s/work".into(),
+        owner: Owner::new(2001, 2002).unwrap(),
+        control: Control::On(Reach::default()),
+        hidden: vec!["/data".into()],
+    };
+    let grant = grant(Workspace::Session(Box::new(mounts)), Root::Host, &[], &[]);
+    let sources = Sources { allowed: places(), covered: covered(), ..sources(Some(work), None) };
+    let born = Birthplace::Skeleton;
+    let hidden = Some("/home/u/.local/share/ringwall");
+    let particulars = Particulars { host_uid: 2001, host_gid: 2002, birthplace: born, ..particulars(None, hidden) };
+    let plan = lower(&grant, &host(Privilege::Root, version_1()), &sources, &particulars).unwrap();
+    assert_eq!(plan.root, RootKind::Own, "the skeleton has no room for them");
+    check("a_sessions_paths", &plan);
+    let plan = lower(&grant, &host(Privilege::Rootless, version_1()), &sources, &particulars).unwrap();
+    assert!(!format!("{plan:#?}").contains("owner: Some"), "an ordinary user can map nobody");
+    let sources = Sources { allowed: Vec::new(), covered: covered(), ..sources };
+    let plan = lower(&grant, &host(Privilege::Root, version_1()), &sources, &particulars).unwrap();
+    assert_eq!(plan.root, RootKind::Skeleton, "a session without paths is like any other box");
 }

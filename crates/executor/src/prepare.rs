@@ -97,6 +97,7 @@ pub(crate) fn owner(grant: &Grant) -> Option<Owner> {
     match grant.workspace() {
         policy::Workspace::Project(mounts) => Some(mounts.owner),
         policy::Workspace::Agent(mounts) => Some(mounts.owner),
+        policy::Workspace::Session(mounts) => Some(mounts.owner),
         policy::Workspace::Private | policy::Workspace::Directory(_) => None,
     }
     .map(|owner| Owner { uid: owner.uid(), gid: owner.gid() })

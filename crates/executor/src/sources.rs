@@ -8,14 +8,17 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use jail::plan::{FileIdentity, MountAccess, Owner};
-use policy::{Access, AgentMounts, Grant, ProjectMounts, Root, Workspace};
+use jail::plan::{FileIdentity, FileKind, MountAccess, Owner};
+use policy::{Access, AgentMounts, Control, Grant, ProjectMounts, Root, SessionMounts, Workspace};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
+use crate::allowed::{Allowed, open_allowed};
 use crate::error::Error;
 use crate::image::{HeldImage, Store};
 use crate::python::Python;
+use crate::real::find_place;
+use crate::whole_host;
 
 /// Where the directories of an agent's files are.
 pub(crate) const AGENT_FILES: &str = "/workspace/files";
@@ -28,8 +31,19 @@ pub(crate) struct Sources {
     /// The places of a project, or of an agent's files; none where the workspace is one directory.
     pub(crate) project: Vec<ProjectPlace>,
     pub(crate) read_only: Vec<Opened>,
+    /// Paths of the host that a session may reach, each before those inside it.
+    pub(crate) allowed: Vec<Allowed>,
+    /// What of those stays covered.
+    pub(crate) covered: Vec<Covered>,
     pub(crate) image: Option<Opened>,
     pub(crate) python: Python,
+}
+
+/// Something of the host that no box sees, however it is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Covered {
+    pub(crate) path: PathBuf,
+    pub(crate) kind: FileKind,
 }
 
 /// One of a project's directories, where the box sees it; an empty one where it may not see what is there.
@@ -51,7 +65,8 @@ pub(crate) struct Opened {
 
 #[derive(Debug)]
 pub(crate) enum Held {
-    Directory(OwnedFd),
+    /// A directory, or a file that is located only.
+    Place(OwnedFd),
     Image(HeldImage),
     /// Tests of the pure part hold nothing.
     #[cfg(test)]
@@ -72,7 +87,7 @@ impl Opened {
     /// Looks for a directory below it that is reached through no link.
     pub(crate) fn find_directory(&self, below: &Path) -> rustix::io::Result<()> {
         let top = match &self.held {
-            Held::Directory(handle) => handle.as_fd(),
+            Held::Place(handle) => handle.as_fd(),
             Held::Image(image) => image.as_fd(),
             #[cfg(test)]
             Held::Nothing => return Err(Errno::NOENT),
@@ -101,16 +116,25 @@ impl Sources {
             Workspace::Directory(path) => (Some(open(path)?), Vec::new()),
             Workspace::Project(mounts) => (None, open_project(mounts, data)?),
             Workspace::Agent(mounts) => (None, open_agent(mounts, data)?),
+            Workspace::Session(mounts) => (Some(open_own(&mounts.work, data)?), Vec::new()),
+        };
+        let (allowed, covered) = match grant.workspace() {
+            Workspace::Session(mounts) => open_reach(mounts, data)?,
+            Workspace::Private | Workspace::Directory(_) | Workspace::Project(_) | Workspace::Agent(_) => {
+                (Vec::new(), Vec::new())
+            }
         };
         let image = match grant.root() {
             Root::Host => None,
-            Root::Image(_) if matches!(grant.workspace(), Workspace::Agent(_)) => return Err(Error::OnlyOnTheHost),
+            Root::Image(_) if matches!(grant.workspace(), Workspace::Agent(_) | Workspace::Session(_)) => {
+                return Err(Error::OnlyOnTheHost);
+            }
             Root::Image(name) => Some(open_image(images, name)?),
             Root::Docker(image) => return Err(Error::OnlyForDocker(image.clone())),
         };
         let read_only = grant.read_only().iter().map(open).collect::<Result<_, _>>()?;
         let python = Python::choose(grant, image.as_ref().map_or(Path::new("/"), Opened::place));
-        Ok(Sources { workspace, project, read_only, image, python })
+        Ok(Sources { workspace, project, read_only, allowed, covered, image, python })
     }
 }
 
@@ -139,6 +163,17 @@ fn open_agent(mounts: &AgentMounts, data: Option<&Path>) -> Result<Vec<ProjectPl
     places
         .map(|(at, path)| Ok(ProjectPlace { at, content: Some((open_own(path, data)?, MountAccess::ReadWrite)) }))
         .collect()
+}
+
+/// What a session reaches of the host, and what of that it does not see. What is not there needs no cover.
+fn open_reach(mounts: &SessionMounts, data: Option<&Path>) -> Result<(Vec<Allowed>, Vec<Covered>), Error> {
+    let (allowed, secrets) = match &mounts.control {
+        Control::On(reach) => (open_allowed(&reach.places, data)?, Vec::new()),
+        Control::Off => (whole_host::open()?, whole_host::covered()),
+    };
+    let hidden = mounts.hidden.iter().filter_map(|path| find_place(path));
+    let hidden = hidden.map(|place| Covered { path: place.path, kind: place.kind.mounted_as() });
+    Ok((allowed, hidden.chain(secrets).collect()))
 }
 
 fn open_own(path: &Path, data: Option<&Path>) -> Result<Opened, Error> {
@@ -188,7 +223,7 @@ fn open(path: &Path) -> Result<Opened, Error> {
         .map_err(|_| Error::DirectoryUnreadable(path.to_owned()))?;
     let status = rustix::fs::fstat(&handle).map_err(fail)?;
     let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Error::NulByte("a path"))?;
-    Ok(Opened::new(path, &status, Held::Directory(handle)))
+    Ok(Opened::new(path, &status, Held::Place(handle)))
 }
 
 /// The real path of a directory: absolute, through no link. This is the path that a policy judges.
@@ -221,7 +256,7 @@ fn open_directory(path: &Path) -> Result<OwnedFd, Error> {
 }
 
 /// The kernel's own name for an open file.
-fn where_is(handle: BorrowedFd<'_>) -> rustix::io::Result<Vec<u8>> {
+pub(crate) fn where_is(handle: BorrowedFd<'_>) -> rustix::io::Result<Vec<u8>> {
     let link = format!("/proc/self/fd/{}", handle.as_raw_fd());
     Ok(rustix::fs::readlink(link, Vec::new())?.into_bytes())
 }

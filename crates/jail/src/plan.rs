@@ -242,6 +242,8 @@ pub enum AccessRight {
     Read,
     /// Read, execute, and write to files that are there (devices, process files).
     WriteExisting,
+    /// One file, which can be read, executed and written to.
+    WriteFile,
     /// Everything.
     Write,
 }

@@ -71,6 +71,7 @@ fn rights(right: AccessRight) -> BitFlags<AccessFs> {
     match right {
         AccessRight::Read => read,
         AccessRight::WriteExisting => read | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev,
+        AccessRight::WriteFile => AccessFs::from_file(KNOWN),
         AccessRight::Write => AccessFs::from_all(KNOWN),
     }
 }

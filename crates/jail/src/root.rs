@@ -182,8 +182,11 @@ fn write_file(places: &mut Places, at: &CStr, content: &[u8], mode: u32) -> Resu
 /// Hides a file under /dev/null, or a directory under an empty one. Looked for first: a copy of a mount that is then
 /// not attached costs a wait for every processor when it is closed.
 fn mask(places: &mut Places, at: &CStr, cover: &Cover) -> Result<()> {
-    if !places.exists(at)? {
-        return Ok(());
+    match places.exists(at) {
+        Ok(true) => {}
+        // Where PID 1 cannot go with all its capabilities, the command cannot go without any.
+        Ok(false) | Err(Errno::ACCESS) => return Ok(()),
+        Err(errno) => return Err(errno),
     }
     let mut place = |at| places.parent(at).and_then(|(parent, name)| mounts::clone_place(parent, name));
     let cover = match cover {

@@ -11,7 +11,8 @@ use crate::arguments::check_arguments;
 use crate::merge::{Effective, Layers, merge};
 use crate::paths::{check_agent, check_project, check_read_only, check_working_directory, check_workspace};
 use crate::request::{Request, Root, Secret, Workspace};
-use crate::verdict::{Denial, Verdict};
+use crate::session::check_session;
+use crate::verdict::{Ask, Denial, Verdict};
 
 /// Decides whether the request may run, and within which limits.
 ///
@@ -40,9 +41,24 @@ use crate::verdict::{Denial, Verdict};
 /// ```
 pub fn decide(request: &Request, layers: &Layers) -> Verdict {
     match grant(request, layers) {
-        Ok(grant) => Verdict::Allow(grant),
+        Ok(grant) => match ask(&grant) {
+            Some(ask) => Verdict::Ask(ask),
+            None => Verdict::Allow(grant),
+        },
         Err(denial) => Verdict::Deny(denial),
     }
+}
+
+/// Asked last: nobody is bothered with what would be denied anyway.
+fn ask(grant: &Grant) -> Option<Ask> {
+    let Workspace::Session(mounts) = &grant.workspace else { return None };
+    let blocked = mounts.control.blocked();
+    let reasons = blocked.iter().map(|named| match named.path == named.real {
+        true => format!("{} is not in the list of allowed paths", named.path),
+        false => format!("{} leads to {}, which is not in the list of allowed paths", named.path, named.real),
+    });
+    let reasons: Vec<String> = reasons.collect();
+    (!blocked.is_empty()).then_some(Ask { reasons, blocked })
 }
 
 fn grant(request: &Request, layers: &Layers) -> Result<Grant, Denial> {
@@ -53,6 +69,7 @@ fn grant(request: &Request, layers: &Layers) -> Result<Grant, Denial> {
         Workspace::Directory(path) => Workspace::Directory(check_workspace(path)?),
         Workspace::Project(mounts) => Workspace::Project(Box::new(check_project(mounts)?)),
         Workspace::Agent(mounts) => Workspace::Agent(Box::new(check_agent(mounts)?)),
+        Workspace::Session(mounts) => Workspace::Session(Box::new(check_session(mounts)?)),
     };
     let read_only = request.read_only.iter().map(|path| check_read_only(path)).collect::<Result<BTreeSet<_>, _>>()?;
     Ok(Grant {

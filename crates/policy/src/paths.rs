@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::error::quote;
 use crate::permission::{Access, Mounts};
 use crate::request::{AgentMounts, ProjectMounts, Workspace};
+use crate::session::Control;
 use crate::verdict::{Denial, DenialCode};
 
 /// Where the workspace is in every box, and where commands start unless they say otherwise.
@@ -22,7 +23,7 @@ const PROJECT_WORK: &str = "/workspace/work";
 const AGENT_DIRECTORIES: [&str; 2] = ["/workspace/files", "/workspace/skills"];
 
 /// Windows into the running machine: no part of them is plain files.
-const FORBIDDEN_TREES: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
+pub(crate) const FORBIDDEN_TREES: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
 
 /// Too much in one piece; a part of it (a certificate store, say) is a fair wish.
 const FORBIDDEN_WHOLE: [&str; 3] = ["/", "/etc", "/boot"];
@@ -117,9 +118,19 @@ pub(crate) fn check_working_directory(asked: Option<&Path>, workspace: &Workspac
         Workspace::Agent(_) => {
             (WORKSPACE, &AGENT_DIRECTORIES[..], "files and skills appear in /workspace inside the box")
         }
+        Workspace::Session(_) => (WORKSPACE, &[WORKSPACE, "/tmp"][..], "name a directory that is allowed"),
     };
     let Some(path) = asked else { return Ok(PathBuf::from(usual)) };
     let path = plain("the working directory", path)?;
+    // It is one of the paths that a session's command names, and judged with them.
+    if let Workspace::Session(mounts) = workspace
+        && match &mounts.control {
+            Control::On(reach) => reach.names(&path),
+            Control::Off => true,
+        }
+    {
+        return Ok(path);
+    }
     if path == Path::new(usual) || allowed.iter().any(|directory| path.starts_with(directory)) {
         return Ok(path);
     }
@@ -132,7 +143,7 @@ pub(crate) fn check_working_directory(asked: Option<&Path>, workspace: &Workspac
 }
 
 /// Gives an absolute path without detours in its plain form.
-fn plain(subject: &str, path: &Path) -> Result<PathBuf, Denial> {
+pub(crate) fn plain(subject: &str, path: &Path) -> Result<PathBuf, Denial> {
     if path.as_os_str().as_encoded_bytes().contains(&0) {
         return Err(Denial::new(DenialCode::NulByte, format!("{subject} {} contains a NUL byte", show(path))));
     }
@@ -160,7 +171,7 @@ fn forbidden(subject: &str, path: &Path) -> Denial {
         .with_hint("name the directory that holds the work, for example a project in your home")
 }
 
-fn show(path: &Path) -> String {
+pub(crate) fn show(path: &Path) -> String {
     quote(&path.to_string_lossy())
 }
 

@@ -12,6 +12,7 @@ use std::str::FromStr;
 use crate::docker_image::DockerImage;
 use crate::error::{Error, quote};
 use crate::permission::Mounts;
+use crate::session::SessionMounts;
 
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -49,6 +50,8 @@ pub enum Workspace {
     /// Two directories of the host, at `/workspace/files` and `/workspace/skills`, to read and write. `/workspace` itself
     /// cannot be written to.
     Agent(Box<AgentMounts>),
+    /// One directory of the host, and with it the paths of the host that are allowed, at their own places.
+    Session(Box<SessionMounts>),
 }
 
 /// The directories of a project on the host, and what a box may do in each.

@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use crate::decide::Grant;
 use crate::field::Field;
 use crate::layer::LayerName;
+use crate::session::Named;
 
 /// The answer to a request.
 #[derive(Debug)]
@@ -42,6 +43,8 @@ pub enum Strictness {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
     pub reasons: Vec<String>,
+    /// The paths of the host that the command names and that nobody has allowed.
+    pub blocked: Vec<Named>,
 }
 
 /// A refusal. Readable everywhere, made only here. The last five members are set when a limit was exceeded.
@@ -168,7 +171,7 @@ mod tests {
 
     #[test]
     fn verdicts_know_their_strictness() {
-        let ask = Verdict::Ask(super::Ask { reasons: vec!["it deletes files".into()] });
+        let ask = Verdict::Ask(super::Ask { reasons: vec!["it deletes files".into()], blocked: vec![] });
         let deny = Verdict::Deny(Denial::new(DenialCode::CommandEmpty, "no"));
         assert_eq!(ask.strictness(), Strictness::Ask);
         assert_eq!(deny.strictness(), Strictness::Deny);

@@ -5,7 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use policy::{Ceilings, DenialCode, Effective, Field, Layer, LayerName, Layers, Limits, Requirement, merge};
+use policy::{
+    Ceilings, Control, DenialCode, Effective, Field, HostPath, Layer, LayerName, Layers, Limits, Named, Reach,
+    Requirement, is_always_there, merge, normalise,
+};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -74,6 +77,23 @@ fn cases() -> ProptestConfig {
         rng_seed: RngSeed::Fixed(0x5ee_d0f1a),
         failure_persistence: None,
         ..default
+    }
+}
+
+/// Few names, so that paths often lie in each other.
+fn host_path() -> impl Strategy<Value = HostPath> {
+    let text = vec(select(&["a", "b", "ab", "tmp", "usr"][..]), 0..4).prop_map(|names| format!("/{}", names.join("/")));
+    text.prop_map(|text| normalise(&text, "/", None).expect("a path"))
+}
+
+prop_compose! {
+    fn reach()(
+        entries in vec(host_path(), 0..3),
+        approved in vec(host_path(), 0..3),
+        named in vec((host_path(), host_path()), 0..4),
+    ) -> Reach {
+        let named = named.into_iter().map(|(path, real)| Named { path, real }).collect();
+        Reach { entries, approved, named, places: Vec::new() }
     }
 }
 
@@ -226,5 +246,29 @@ proptest! {
         let text = serde_json::json!({ field.key(): field.quantity(value) }).to_string();
         let layer: Layer = serde_json::from_str(&text).map_err(|error| TestCaseError::fail(error.to_string()))?;
         prop_assert_eq!(layer.limits, [(field, value)].into());
+    }
+
+    #[test]
+    fn what_is_not_blocked_is_on_a_list_or_in_every_box(reach in reach()) {
+        let blocked = Control::On(reach.clone()).blocked();
+        for named in &reach.named {
+            let lists = reach.entries.iter().chain(&reach.approved);
+            let is_free = is_always_there(&named.path) || is_always_there(&named.real);
+            let is_listed = lists.into_iter().any(|allowed| allowed.covers(&named.real));
+            prop_assert_eq!(!blocked.contains(named), is_free || is_listed);
+        }
+        prop_assert!(blocked.iter().all(|named| reach.named.contains(named)));
+    }
+
+    #[test]
+    fn an_approval_of_one_path_allows_no_other(reach in reach(), more in host_path()) {
+        let before = Control::On(reach.clone()).blocked();
+        let mut approved = reach.clone();
+        approved.approved.push(more.clone());
+        let after = Control::On(approved).blocked();
+        for named in &before {
+            prop_assert_eq!(after.contains(named), !more.covers(&named.real));
+        }
+        prop_assert!(after.iter().all(|named| before.contains(named)));
     }
 }

@@ -69,6 +69,10 @@ impl Exec {
             Ground::Agent { .. } => {
                 ["files", "skills"].map(|name| mount(name.to_owned(), name, Access::ReadWrite)).into()
             }
+            Ground::Session { session, .. } => {
+                let source = format!("sessions/{session}/work");
+                vec![json!({ "source": source, "target": "/workspace", "mode": mode(Access::ReadWrite) })]
+            }
         };
         json!({
             "exec_id": self.intent.exec_id,

@@ -51,9 +51,8 @@ mod events;
 mod execs;
 
 mod agents;
-#[allow(dead_code, reason = "asked by execs on paths of the host")]
-#[allow(unused_imports, reason = "asked by execs on paths of the host")]
 mod approvals;
+mod paths;
 
 mod audit;
 mod health;
@@ -63,7 +62,9 @@ mod metrics;
 pub use agents::{
     Address, AgentProblem, Edit, Executed, Execution, Freed, ProblemKind, SkillLayer, SkillUpload, Upload,
 };
-pub use approvals::{Announcement, Answer, ApprovalView, Following, Gone, Origin, Verdict, Watched};
+pub use approvals::{
+    Announcement, Answer, ApprovalView, Considered, Following, Gone, Origin, Preview, PreviewedPath, Verdict, Watched,
+};
 pub use artifacts::{Artifacts, Observation, OutputPart};
 pub use change_settings::SettingsView;
 pub use error::Error;
@@ -75,16 +76,17 @@ pub use invoke::InvokeOptions;
 pub use logins::{BegunLogin, LOGIN_LASTS};
 pub use metrics::{Histogram, Metrics};
 pub use open::{Auth, Config};
+pub use paths::{AllowedPaths, NewSandboxPath, PathChange, SandboxPath, SessionCommand, SessionExecuted};
 pub use principal::Principal;
 pub use prune::Pruned;
 pub use record::{
     AgentId, ApprovalId, ApprovalStatus, AuditFilter, Cursor, Database, Digest, Entry, ExecId, Finding, Holder, Limit,
-    Page, Progress, Reason, Revocation, Scope, Status, Summary as ExecSummary, Timestamp, Token as TokenInfo, TokenId,
-    UserId, Verification,
+    Page, Progress, Reason, Revocation, Scope, Status, Summary as ExecSummary, Switch, Timestamp, Token as TokenInfo,
+    TokenId, UserId, Verification,
 };
 pub use request::{ExecRequest, Idempotency};
 pub use service::Service;
-pub use settings::docker_settings;
+pub use settings::{Webhook, docker_settings};
 pub use submit::Submitted;
 pub use tickets::NewTicket;
 pub use token::{NewToken, create_token_offline};

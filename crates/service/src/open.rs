@@ -91,6 +91,7 @@ impl Service {
         let root = settings.sandbox.root(usual);
         let workspace_root = root.map_err(|error| Error::start("find the workspaces")(error.into()))?;
         let workspaces_path = PathBuf::from(&workspace_root.host_path_native);
+        let kept = [data.clone(), workspaces_path.clone(), skills_root.clone()];
         let (root, place) = (workspaces_path.clone(), data.clone());
         let (workspaces, baselines, skills, executor, docker) = Self::blocking(move || {
             let failed = Error::start;
@@ -112,6 +113,10 @@ impl Service {
             Ok((workspaces, baselines, skills, executor, docker))
         })
         .await?;
+        // They are there by now, so that a link on the way to one is known.
+        let mut hidden: Vec<PathBuf> = kept.iter().map(|path| executor::resolve(path)).collect();
+        hidden.sort();
+        hidden.dedup();
         let inner = Inner {
             auth: config.auth,
             logins: Logins::default(),
@@ -122,6 +127,7 @@ impl Service {
             workspaces: Arc::new(workspaces),
             baselines: Arc::new(baselines),
             workspaces_path,
+            hidden,
             workspace_root,
             executor,
             docker,
@@ -145,6 +151,8 @@ impl Service {
             TrialError::Box(error) => Error::start("run a box")(error.into()),
             other => Error::start("run a box")(other.into()),
         })?;
+        let switch = service.inner.store.path_control().await?.switch;
+        service.tell_path_control(switch);
         service.sweep_containers();
         service.expire_approvals();
         service.prune_on_schedule();

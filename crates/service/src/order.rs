@@ -9,15 +9,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use policy::{
-    AgentMounts, Ceilings, Denial, DockerImage, Kind, Layer, LayerName, Layers, Limits, Mounts, ProjectMounts, Request,
-    Root, Secret, Verdict, Workspace, check_cwd, check_kind, decide, profile,
+    AgentMounts, Ceilings, Control, Denial, DockerImage, HostPath, Kind, Layer, LayerName, Layers, Limits, Mounts,
+    ProjectMounts, Request, Root, Secret, SessionMounts, Verdict, Workspace, check_cwd, check_kind, decide, profile,
 };
 use record::{AgentId, UserId};
 use serde::Deserialize;
-use workspace::{Input, Owner, ProjectId, RelativePath};
+use workspace::{Input, Owner, ProjectId, RelativePath, SessionId};
 
 use crate::backend::{Backend, GvisorHome};
 use crate::error::Error;
+use crate::paths::Approved;
 use crate::principal::Principal;
 use crate::request::{ExecRequest, Idempotency};
 use crate::settings::Settings;
@@ -51,6 +52,8 @@ pub(crate) enum Ground {
     Project { inputs: Vec<Input>, access: Mounts },
     /// The agent's own files, by their real place. Its project only keeps what it prints.
     Agent { needs: Needs },
+    /// The files of a session, and what its user may reach of the host. Its project only keeps what it prints.
+    Session { session: SessionId, named: Vec<HostPath>, approved: Vec<Approved>, needs: Needs },
 }
 
 /// What a command is of no use without.
@@ -65,6 +68,7 @@ pub(crate) enum Needs {
 pub(crate) enum Places<'a> {
     Project { inputs: &'a Path, work: &'a Path, artifacts: &'a Path, access: Mounts },
     Agent { files: &'a Path, skills: &'a Path },
+    Session { work: &'a Path, control: Control, hidden: &'a [PathBuf] },
 }
 
 impl Order {
@@ -121,7 +125,7 @@ impl Order {
     pub(crate) fn take_inputs(&mut self) -> Vec<Input> {
         match &mut self.ground {
             Ground::Project { inputs, .. } => std::mem::take(inputs),
-            Ground::Agent { .. } => Vec::new(),
+            Ground::Agent { .. } | Ground::Session { .. } => Vec::new(),
         }
     }
 
@@ -132,14 +136,18 @@ impl Order {
             Err(denial) => return Ok(Verdict::Deny(denial.clone())),
         };
         let owner = policy::Owner::new(owner.uid, owner.gid)?;
-        let workspace = match *places {
+        let workspace = match places {
             Places::Project { inputs, work, artifacts, access } => {
-                let (inputs, work, artifacts) = (inputs.to_owned(), work.to_owned(), artifacts.to_owned());
-                Workspace::Project(Box::new(ProjectMounts { inputs, work, artifacts, access, owner }))
+                let [inputs, work, artifacts] = [inputs, work, artifacts].map(|path| path.to_path_buf());
+                Workspace::Project(Box::new(ProjectMounts { inputs, work, artifacts, access: *access, owner }))
             }
             Places::Agent { files, skills } => {
-                let (files, skills) = (files.to_owned(), skills.to_owned());
+                let [files, skills] = [files, skills].map(|path| path.to_path_buf());
                 Workspace::Agent(Box::new(AgentMounts { files, skills, owner }))
+            }
+            Places::Session { work, control, hidden } => {
+                let (work, hidden) = (work.to_path_buf(), hidden.to_vec());
+                Workspace::Session(Box::new(SessionMounts { work, owner, control: control.clone(), hidden }))
             }
         };
         let request = Request {

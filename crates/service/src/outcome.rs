@@ -41,6 +41,16 @@ impl Told {
         Self { status: EndedAs::Cancelled, exit_code: None, reason: Some(reason) }
     }
 
+    /// Nothing ran, because nobody allowed it.
+    pub(crate) fn denied(code: &str, message: impl Into<String>) -> Self {
+        Self { status: EndedAs::PolicyDenied, exit_code: None, reason: Some(reason(code, message)) }
+    }
+
+    /// Nothing ran, because what was allowed is so no more.
+    pub(crate) fn paths_changed() -> Self {
+        Self::denied("PATHS_CHANGED", "the allowed paths changed before it could begin; send it again")
+    }
+
     pub(crate) fn of_outcome(outcome: &Outcome, timeout_ms: u64, memory_mb: u64) -> Self {
         let exit_code = Some(outcome.exit_code());
         match outcome.ending {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use executor::{Outcome, Streams};
-use policy::{Grant, Limits, Verdict};
+use policy::{Ask, Grant, Limits, Verdict};
 use record::{Intent, Kept, NewExec, Start, Status};
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
-use workspace::{ExecFiles, Input, Owner, Project, Section, Stream, Tree, Usage};
+use workspace::{ExecFiles, Input, Owner, Project, Section, Session, Stream, Tree, Usage};
 
 use crate::agents::Disk;
 use crate::backend::{Reins, Started};
@@ -35,14 +35,29 @@ pub(crate) struct Exec {
     pub(crate) limits: Limits,
 }
 
+/// How an exec comes in.
+#[derive(Debug)]
+pub(crate) enum Entrance {
+    Admitted(Admission),
+    /// A person has to allow it first.
+    Asking(Ask),
+}
+
 /// What an exec has on the disk before its box is made.
 #[derive(Debug)]
 struct Ready {
     project: Project,
-    /// Where it works on the agent's own.
-    tree: Option<Tree>,
+    ground: OpenGround,
     files: ExecFiles,
     disk: Disk,
+}
+
+/// What it works on, open, where that is not its project.
+#[derive(Debug)]
+enum OpenGround {
+    Project,
+    Agent(Tree),
+    Session(Session),
 }
 
 type Prepared = Result<Ready, Told>;
@@ -78,13 +93,13 @@ impl Ran {
 
 impl Exec {
     /// The whole life. Whoever asked is answered when the intent is on record.
-    pub(crate) async fn live(mut self, admission: Admission, answer: oneshot::Sender<Result<Submitted, Error>>) {
+    pub(crate) async fn live(mut self, entrance: Entrance, answer: oneshot::Sender<Result<Submitted, Error>>) {
         let exec_id = self.intent.exec_id.clone();
-        let (intended, early) = self.intend(&admission).await;
+        let (intended, early) = self.intend(&entrance).await;
         match intended {
             Ok(Intent::Recorded) => {}
             Ok(Intent::Known { exec_id, body_digest }) => {
-                drop(admission);
+                drop(entrance);
                 discard(early).await;
                 let known = self.service.known(&self.order, exec_id, body_digest).await;
                 let _ = answer.send(known);
@@ -94,7 +109,7 @@ impl Exec {
                 // It may be on record all the same; then it must not stay there without an ending.
                 let is_unclear = matches!(error, record::Error::Unconfirmed(_));
                 // Nothing of it is left when it is said that it was refused.
-                drop(admission);
+                drop(entrance);
                 discard(early).await;
                 let _ = answer.send(Err(error.into()));
                 if is_unclear {
@@ -108,7 +123,15 @@ impl Exec {
         self.live.set_stage(Stage::At(status));
         // Nobody may be listening any more; the exec runs all the same.
         let _ = answer.send(Ok(Submitted { exec_id, status, known: false }));
-        match self.take_turn(admission).await {
+        let admission = match entrance {
+            Entrance::Admitted(admission) => Ok(admission),
+            Entrance::Asking(ask) => self.await_approval(ask).await,
+        };
+        let turn = match admission {
+            Ok(admission) => self.take_turn(admission).await,
+            Err(told) => Err(told),
+        };
+        match turn {
             Ok(slot) => {
                 let ran = self.run(early).await;
                 self.conclude(ran, Some(slot)).await;
@@ -119,28 +142,32 @@ impl Exec {
 
     /// Records the intent. Empty files are made meanwhile where the exec starts at once: that takes no time then, and what
     /// a refused intent leaves is removed. Inputs are written only when the intent is on record.
-    async fn intend(&self, admission: &Admission) -> (Result<Intent, record::Error>, Early) {
+    async fn intend(&self, entrance: &Entrance) -> (Result<Intent, record::Error>, Early) {
         let intending = self.service.inner.store.intend(self.intent.clone());
-        match admission {
-            Admission::Now(_) if !self.order.has_inputs() && self.order.idempotency.is_none() => {
+        match entrance {
+            Entrance::Admitted(Admission::Now(_)) if !self.order.has_inputs() && self.order.idempotency.is_none() => {
                 let (intended, prepared) = tokio::join!(intending, self.prepare(Vec::new()));
                 (intended, Some(prepared))
             }
-            Admission::Now(_) | Admission::Later(_) => (intending.await, None),
+            Entrance::Admitted(Admission::Now(_) | Admission::Later(_)) | Entrance::Asking(_) => {
+                (intending.await, None)
+            }
         }
     }
 
     async fn take_turn(&mut self, admission: Admission) -> Result<Slot, Told> {
-        let mut place = match admission {
-            Admission::Now(slot) => return Ok(slot),
-            Admission::Later(place) => place,
+        let slot = match (admission, &self.intent.start) {
+            (Admission::Now(slot), Start::Running { .. }) => return Ok(slot),
+            (Admission::Now(slot), Start::Queued | Start::AwaitingApproval | Start::Denied(_)) => slot,
+            (Admission::Later(mut place), _) => {
+                let slot = tokio::select! {
+                    biased;
+                    by = self.live.cancelled() => return Err(Told::cancelled(by)),
+                    slot = place.turn() => slot,
+                };
+                slot.ok_or_else(|| Told::failed(RUNTIME_ERROR, "the queue was closed"))?
+            }
         };
-        let slot = tokio::select! {
-            biased;
-            by = self.live.cancelled() => return Err(Told::cancelled(by)),
-            slot = place.turn() => slot,
-        };
-        let slot = slot.ok_or_else(|| Told::failed(RUNTIME_ERROR, "the queue was closed"))?;
         let started_at = now();
         match self.service.inner.store.begin(&self.intent.exec_id, started_at).await {
             Ok(()) => {
@@ -167,15 +194,17 @@ impl Exec {
             Ok(ready) => ready,
             Err(told) => return Ran::never(told),
         };
-        let mut ran = match self.grant(&ready) {
+        let mut ran = match self.grant(&ready).await {
             Ok(grant) => self.run_box(grant, &ready.files, &ready.disk).await,
             Err(told) => Ran::never(told),
         };
-        if let Ground::Agent { needs: Needs::Network } = self.order.ground {
+        if let Ground::Agent { needs: Needs::Network } | Ground::Session { needs: Needs::Network, .. } =
+            self.order.ground
+        {
             ran.told = ran.told.without_network();
         }
         let ran = self.collect(ready.files, ran).await;
-        if let Some(tree) = ready.tree {
+        if let OpenGround::Agent(tree) = ready.ground {
             self.heal(tree).await;
         }
         ready.disk.measure_later();
@@ -200,7 +229,6 @@ impl Exec {
         let (user, agent) = (self.intent.user_id.as_str().to_owned(), self.intent.agent_id.as_str().to_owned());
         let (project, owner) = (self.order.project_id.clone(), self.owner);
         let exec_id = self.intent.exec_id.as_str().to_owned();
-        let is_agents = matches!(self.order.ground, Ground::Agent { .. });
         let prepared = Service::blocking(move || {
             let exec_id: workspace::ExecId = exec_id.parse()?;
             let workspace = workspaces.workspace(&user.parse()?, &agent.parse()?, owner)?;
@@ -208,12 +236,16 @@ impl Exec {
             let sizes = inputs.iter().map(|input| Usage::of_file(input.content.len() as u64));
             let more = sizes.fold(Usage::default(), Usage::plus);
             disk.require(more)?;
-            let tree = is_agents.then(|| workspace.tree()).transpose()?;
+            let ground = match &self.order.ground {
+                Ground::Project { .. } => OpenGround::Project,
+                Ground::Agent { .. } => OpenGround::Agent(workspace.tree()?),
+                Ground::Session { session, .. } => OpenGround::Session(workspace.session(session)?),
+            };
             let project = workspace.project(&project)?;
             project.write_inputs(&exec_id, &inputs)?;
             disk.add(more);
             let files = project.begin(&exec_id)?;
-            Ok(Ready { project, tree, files, disk })
+            Ok(Ready { project, ground, files, disk })
         });
         let ready = prepared.await.map_err(|error| Told::failed(error.code(), error.to_string()))?;
         let [stdout, stderr] = [Stream::Stdout, Stream::Stderr].map(|stream| ready.files.output(stream).clone());
@@ -221,24 +253,32 @@ impl Exec {
         Ok(ready)
     }
 
-    /// Asked again, now with the directories that were opened.
-    fn grant(&self, ready: &Ready) -> Result<Grant, Told> {
-        let places = match (&self.order.ground, &ready.tree) {
+    /// Asked again, now with the directories that were opened and with the list of paths as it is now.
+    async fn grant(&self, ready: &Ready) -> Result<Grant, Told> {
+        let places = match (&self.order.ground, &ready.ground) {
             (Ground::Project { access, .. }, _) => Places::Project {
                 inputs: ready.project.inputs().path(),
                 work: ready.project.work().path(),
                 artifacts: ready.files.artifacts().path(),
                 access: *access,
             },
-            (Ground::Agent { .. }, Some(tree)) => Places::Agent {
+            (Ground::Agent { .. }, OpenGround::Agent(tree)) => Places::Agent {
                 files: tree.section(Section::Files).path(),
                 skills: tree.section(Section::Skills).path(),
             },
-            (Ground::Agent { .. }, None) => return Err(Told::failed(RUNTIME_ERROR, "the agent's files are not open")),
+            (Ground::Session { named, approved, .. }, OpenGround::Session(session)) => {
+                let reach = self.service.reach(&self.order.user_id, named, approved).await;
+                let control = reach.map_err(|error| Told::failed(error.code(), error.to_string()))?;
+                Places::Session { work: session.work().path(), control, hidden: &self.service.inner.hidden }
+            }
+            (Ground::Agent { .. } | Ground::Session { .. }, _) => {
+                return Err(Told::failed(RUNTIME_ERROR, "the files that it works on are not open"));
+            }
         };
         match self.order.decide(&places, self.owner) {
             Ok(Verdict::Allow(grant)) => Ok(grant),
-            Ok(Verdict::Ask(_) | Verdict::Deny(_)) | Err(_) => {
+            Ok(Verdict::Ask(_)) => Err(Told::paths_changed()),
+            Ok(Verdict::Deny(_)) | Err(_) => {
                 tracing::error!(exec_id = %self.intent.exec_id, "the directories of an exec are not allowed in a box");
                 Err(Told::failed(RUNTIME_ERROR, "its directories cannot be shown to a box"))
             }

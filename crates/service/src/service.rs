@@ -50,6 +50,8 @@ pub(crate) struct Inner {
     pub(crate) workspaces: Arc<Workspaces>,
     pub(crate) baselines: Arc<Baselines>,
     pub(crate) workspaces_path: PathBuf,
+    /// What the server keeps for itself, by its real places: no box is ever shown any of it.
+    pub(crate) hidden: Vec<PathBuf>,
     pub(crate) workspace_root: executor::docker::paths::WorkspaceRoot,
     pub(crate) executor: Executor,
     pub(crate) docker: executor::docker::Docker,

@@ -18,7 +18,7 @@ use crate::order::{Ground, Order, Places};
 use crate::principal::Principal;
 use crate::queue::Admission;
 use crate::request::ExecRequest;
-use crate::run_exec::Exec;
+use crate::run_exec::{Entrance, Exec};
 use crate::service::{Service, now};
 
 /// The answer to a request that is allowed.
@@ -62,31 +62,45 @@ impl Service {
                 let [files, skills] = ["files", "skills"].map(|name| workspace.join(name));
                 order.decide(&Places::Agent { files: &files, skills: &skills }, owner)?
             }
-        };
-        let effective = match verdict {
-            Verdict::Allow(grant) => grant.effective().clone(),
-            Verdict::Deny(denial) => return self.deny(&order, exec_id, denial).await,
-            // No rule asks yet, and what nobody can answer must not run.
-            Verdict::Ask(_) => {
-                return Err(Error::Runtime { message: "nobody can be asked to approve this".to_owned() });
+            Ground::Session { session, named, approved, .. } => {
+                let work = workspace.join("sessions").join(session.as_str()).join("work");
+                let control = self.reach(&order.user_id, named, approved).await?;
+                order.decide(&Places::Session { work: &work, control, hidden: &self.inner.hidden }, owner)?
             }
+        };
+        let (effective, ask) = match verdict {
+            Verdict::Allow(grant) => (grant.effective().clone(), None),
+            Verdict::Deny(denial) => return self.deny(&order, exec_id, denial).await,
+            // Asked last of all, so that the layers merge.
+            Verdict::Ask(ask) => match policy::merge(&order.layers) {
+                Ok(effective) => (effective, Some(ask)),
+                Err(denial) => return self.deny(&order, exec_id, denial).await,
+            },
         };
         let key = order.idempotency.as_ref().map(|known| (order.caller.clone(), known.key.clone()));
         let live = Arc::new(Live::new(exec_id.clone(), order.user_id.clone(), order.agent_id.clone(), key));
         // Before the line, so that whoever finds the line full because of this one also finds this one.
         let registration = self.inner.registry.register(live.clone())?;
-        let Some(admission) = self.inner.turns.enter(&order.user_id) else {
-            drop(registration);
-            return self.repeated(&order).await?.ok_or(Error::QueueFull);
+        let entrance = match ask {
+            // Whoever waits for a person takes nobody's place in the line.
+            Some(ask) => Entrance::Asking(ask),
+            None => match self.inner.turns.enter(&order.user_id) {
+                Some(admission) => Entrance::Admitted(admission),
+                None => {
+                    drop(registration);
+                    return self.repeated(&order).await?.ok_or(Error::QueueFull);
+                }
+            },
         };
-        let start = match &admission {
-            Admission::Now(_) => Start::Running { started_at: now() },
-            Admission::Later(_) => Start::Queued,
+        let start = match &entrance {
+            Entrance::Admitted(Admission::Now(_)) => Start::Running { started_at: now() },
+            Entrance::Admitted(Admission::Later(_)) => Start::Queued,
+            Entrance::Asking(_) => Start::AwaitingApproval,
         };
         let intent = order.intent(exec_id, json!(effective), start);
         let (answer, answered) = oneshot::channel();
         let exec = Exec { service: self.clone(), order, owner, intent, live, registration, limits: effective.limits };
-        tokio::spawn(exec.live(admission, answer));
+        tokio::spawn(exec.live(entrance, answer));
         match answered.await {
             Ok(submitted) => submitted,
             Err(_) => Err(Error::Runtime { message: "the exec's task ended without an answer".to_owned() }),

@@ -23,7 +23,7 @@ use crate::tree::Section;
 use crate::usage::{SESSIONS, Usage, measure_name};
 use crate::workspaces::{PASSABLE, STAGING, Workspaces};
 
-const USED: &str = ".used";
+pub(crate) const USED: &str = ".used";
 
 /// Whether what is found is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

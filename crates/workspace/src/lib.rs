@@ -8,7 +8,8 @@
 //! <root>/<user>/<agent>/                     the server's; a box never sees these directories themselves
 //!   .baseline/index.json                     the server's: what in skills/ is a copy of a baseline
 //!   files/, skills/                          the workspace's own; the box's /workspace/files and /workspace/skills
-//!   sessions/<id>/                           the server's, with the file `.used`: what a session has; see `garbage`
+//!   sessions/<id>/                           the server's, with the file `.used`; see `garbage`
+//!   sessions/<id>/work/                      the workspace's own; the box's /workspace in that session
 //!   .staging/<exec_id>/                      the box's while it runs: its /workspace/artifacts
 //!   .staging/spare/                          one that its box left as it was, for the next exec
 //!   projects/<project_id>/inputs/            the server's; the box's /workspace/inputs, read-only
@@ -49,6 +50,7 @@ mod sweep;
 
 mod garbage;
 mod meter;
+mod session;
 mod usage;
 
 mod baselines;
@@ -64,10 +66,11 @@ pub use exec_id::ExecId;
 pub use finish::ArtifactFile;
 pub use garbage::{Doing, Found, Garbage};
 pub use inputs::Input;
-pub use name::{AgentId, ProjectId, UserId};
+pub use name::{AgentId, ProjectId, SessionId, UserId};
 pub use output::{OutputFile, Stream};
 pub use project::{Directory, Project};
 pub use relative_path::{PathProblem, RelativePath};
+pub use session::Session;
 pub use skills::{ArchiveLimits, ArchiveRefusal, DeletedSkill, Healing, SkillName, SkillSummary, StagedSkills};
 pub use skipped::{SkipReason, Skipped};
 pub use sweep::Swept;

@@ -63,6 +63,12 @@ name!(
     "a project id",
     |_| Ok(())
 );
+name!(
+    /// A conversation whose commands share their files.
+    SessionId,
+    "a session id",
+    |_| Ok(())
+);
 
 fn is_plain(text: &str) -> bool {
     let mut bytes = text.bytes();

@@ -187,7 +187,9 @@ impl Shared {
     fn open(&self, grant: &Grant) -> Result<Vec<ProjectPlace>, Error> {
         match grant.workspace() {
             Workspace::Project(mounts) => open_project(mounts, self.data.as_deref()),
-            Workspace::Private | Workspace::Directory(_) | Workspace::Agent(_) => Ok(Vec::new()),
+            Workspace::Private | Workspace::Directory(_) | Workspace::Agent(_) | Workspace::Session(_) => {
+                Ok(Vec::new())
+            }
         }
     }
 

@@ -25,6 +25,8 @@ fn sources() -> Sources {
             place("/workspace/artifacts", open(c"/data/p/artifacts/e_1", MountAccess::ReadWrite)),
         ],
         read_only: Vec::new(),
+        allowed: Vec::new(),
+        covered: Vec::new(),
         image: None,
         python: Python::AsNamed,
     }

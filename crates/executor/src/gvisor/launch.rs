@@ -68,7 +68,10 @@ impl Executor {
     async fn launch(&self, runsc: &Path, grant: &Grant) -> Result<RunningGvisor, Error> {
         match (grant.root(), grant.workspace()) {
             (Root::Image(_), _) => return Err(Error::NotForGvisor("an imported image")),
-            (Root::Host | Root::Docker(_), Workspace::Private | Workspace::Directory(_) | Workspace::Agent(_)) => {
+            (
+                Root::Host | Root::Docker(_),
+                Workspace::Private | Workspace::Directory(_) | Workspace::Agent(_) | Workspace::Session(_),
+            ) => {
                 return Err(Error::NotForGvisor("a workspace that is not a project"));
             }
             (Root::Host | Root::Docker(_), Workspace::Project(_)) if !grant.read_only().is_empty() => {

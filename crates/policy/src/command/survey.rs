@@ -2,12 +2,16 @@
 //!
 //! The tree is walked once, from its beginning to its end. The grammar leaves some text unread that the shell reads:
 //! backquotes in here-documents and in defaults of variables. Such text is handed back, to be read as a text of its own.
+//!
+//! Beside the commands stands what happens in which order, as far as it matters to where paths lead: a redirection is
+//! opened before its command moves the shell, and what a subshell does to itself ends with it.
 
 use std::collections::HashMap;
 
 use tree_sitter::{Node, Tree};
 
-use super::word::{source, unescape, value};
+use super::word::{Word, source, unescape, value, word};
+use crate::reach::{asks_about_file, compares_files};
 
 /// Whose children are words that may name a file without being a command's arguments.
 const HOLDERS: [&str; 9] = [
@@ -24,9 +28,15 @@ const HOLDERS: [&str; 9] = [
 
 #[derive(Debug)]
 pub(crate) struct Found {
-    pub(crate) name: String,
-    pub(crate) arguments: Vec<String>,
-    /// The line that it stands on, from 0.
+    pub(crate) name: Word,
+    pub(crate) arguments: Vec<Word>,
+    pub(crate) setting: Setting,
+}
+
+/// Where a command stands, and what it reads.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// Its line, from 0.
     pub(crate) row: usize,
     /// Whether it stands in a pipe, and whether there is something before it there.
     pub(crate) piped: bool,
@@ -46,6 +56,21 @@ pub(crate) struct Redirect {
     pub(crate) row: usize,
 }
 
+/// What happens, in the shell's order. Numbers are places in the lists of the survey.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A command runs.
+    Run(usize),
+    /// A file is opened, or asked about.
+    Open(String),
+    /// A variable takes one of these values; where there is none, one that nobody knows.
+    Assign { name: String, values: Vec<String> },
+    /// A text is run in a shell of its own.
+    Text(usize),
+    /// Whatever changed since that step is as it was before.
+    Back(usize),
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     pub(crate) commands: Vec<Found>,
@@ -55,8 +80,9 @@ pub(crate) struct Survey {
     pub(crate) functions: Vec<String>,
     /// Texts that the shell runs and the grammar did not read.
     pub(crate) texts: Vec<String>,
+    pub(crate) steps: Vec<Step>,
     pub(crate) redirects: Vec<Redirect>,
-    /// Variables and what is assigned to them.
+    /// Variables and the texts that are assigned to them.
     pub(crate) assignments: Vec<(String, String)>,
 }
 
@@ -72,6 +98,12 @@ struct Frame<'t> {
     expanded: bool,
     /// In text whose backquotes were looked for already.
     searched: bool,
+    /// The command that runs when everything in it has.
+    run: Option<usize>,
+    /// The step to which everything goes back afterwards.
+    back: Option<usize>,
+    /// The first step of the part that was visited last.
+    part: usize,
     /// In a pipe that begins here.
     pipe: Option<usize>,
     /// With something before it in the pipe.
@@ -84,29 +116,42 @@ struct Walk<'a> {
     text: &'a str,
     survey: Survey,
     /// Arguments that stand behind a redirection, by the command that they belong to.
-    late: HashMap<usize, Vec<String>>,
-    /// What commands are given to read, likewise.
+    late: HashMap<usize, Vec<Word>>,
+    /// Files that a command's redirections open, by the command.
+    opened: HashMap<usize, Vec<String>>,
+    /// What a command is given to read, likewise.
     inputs: HashMap<usize, String>,
 }
 
 pub(crate) fn survey(tree: &Tree, text: &str) -> Survey {
-    let mut walk = Walk { text, survey: Survey::default(), late: HashMap::new(), inputs: HashMap::new() };
+    let mut walk = Walk { text, survey: Survey::default(), late: HashMap::new(), opened: HashMap::new(), inputs: HashMap::new() };
     let mut cursor = tree.walk();
     let mut frames = vec![Frame::default()];
     loop {
         let node = cursor.node();
+        let began = walk.survey.steps.len();
+        if let Some(frame) = frames.last_mut() {
+            if node.kind() == "&" {
+                // What stands before it runs apart.
+                walk.survey.steps.push(Step::Back(frame.part));
+            } else if node.is_named() {
+                frame.part = began;
+            }
+        }
         let frame = frames.last().copied().unwrap_or_default();
-        if let Some(below) = walk.visit(node, frame)
-            && cursor.goto_first_child()
-        {
-            frames.push(Frame { parent: node.kind(), ..below });
-            continue;
+        let own = Frame { run: None, back: (frame.parent == "pipeline").then_some(began), part: began, ..frame };
+        if let Some(below) = walk.visit(node, own) {
+            if cursor.goto_first_child() {
+                frames.push(Frame { parent: node.kind(), ..below });
+                continue;
+            }
+            walk.leave(below);
         }
         while !cursor.goto_next_sibling() {
             if !cursor.goto_parent() {
                 return walk.survey;
             }
-            frames.pop();
+            frames.pop().into_iter().for_each(|frame| walk.leave(frame));
         }
     }
 }
@@ -114,26 +159,30 @@ pub(crate) fn survey(tree: &Tree, text: &str) -> Survey {
 impl Walk<'_> {
     /// Takes what a node says, and gives what holds below it; nothing where nothing below is to be looked at.
     fn visit<'t>(&mut self, node: Node<'t>, mut frame: Frame<'t>) -> Option<Frame<'t>> {
-        if frame.parent == "pipeline" && node.is_named() && frame.pipe != Some(node.start_byte()) {
-            frame.fed = true;
-        }
+        frame.fed |= frame.parent == "pipeline" && node.is_named() && frame.pipe != Some(node.start_byte());
         if HOLDERS.contains(&frame.parent) && is_word(node) {
             self.survey.words.push(value(node, self.text));
         }
         match node.kind() {
-            "command" => self.take_command(node, frame),
+            "command" => return Some(Frame { run: self.take_command(node, frame), ..frame }),
             "file_redirect" => self.take_redirect(node),
-            "variable_assignment" => self.take_assignment(node),
             "declaration_command" | "unset_command" => self.take_declaration(node, frame),
-            "redirected_statement" => self.take_late_arguments(node),
-            "function_definition" => {
-                let function = node.child_by_field_name("name");
-                if !frame.apart {
-                    self.survey.functions.extend(function.map(|name| value(name, self.text)));
-                }
-                return Some(Frame { function, ..frame });
+            "redirected_statement" => {
+                self.take_late_arguments(node);
+                self.take_redirections(node);
+                self.take_input(node);
             }
-            "subshell" => return Some(Frame { apart: true, ..frame }),
+            "function_definition" => {
+                let name = node.child_by_field_name("name").filter(|_| !frame.apart);
+                self.survey.functions.extend(name.map(|name| value(name, self.text)));
+                self.take_redirections(node);
+                let function = node.child_by_field_name("name");
+                return Some(Frame { back: Some(frame.part), function, ..frame });
+            }
+            "variable_assignment" => self.take_assignment(node, frame),
+            "for_statement" => self.take_loop(node),
+            "unary_expression" | "binary_expression" => self.take_test(node),
+            "subshell" => return Some(Frame { apart: true, back: Some(frame.part), ..frame }),
             "pipeline" => return Some(Frame { apart: true, pipe: Some(node.start_byte()), ..frame }),
             "process_substitution" => return Some(substitution(frame)),
             "command_substitution" => return self.take_substitution(node, frame),
@@ -158,58 +207,46 @@ impl Walk<'_> {
         Some(frame)
     }
 
-    fn take_command(&mut self, node: Node<'_>, frame: Frame<'_>) {
-        let Some(name) = node.child_by_field_name("name") else { return };
+    fn leave(&mut self, frame: Frame<'_>) {
+        self.survey.steps.extend(frame.run.map(Step::Run));
+        self.survey.steps.extend(frame.back.map(Step::Back));
+    }
+
+    fn take_command(&mut self, node: Node<'_>, frame: Frame<'_>) -> Option<usize> {
+        self.take_redirections(node);
+        let opened = self.opened.remove(&node.id()).unwrap_or_default();
+        self.survey.steps.extend(opened.into_iter().map(Step::Open));
+        let name = node.child_by_field_name("name")?;
         let mut cursor = node.walk();
         let words = std::iter::once(name).chain(node.children_by_field_name("argument", &mut cursor));
         let mut arguments = self.values(words);
         let mut name = arguments.remove(0);
         arguments.extend(self.late.remove(&node.id()).unwrap_or_default());
         // A word of the shell's own, which the grammar takes for a command.
-        while name == "time" && !arguments.is_empty() {
+        while name.plain == "time" && !arguments.is_empty() {
             name = arguments.remove(0);
-            if name == "-p" {
-                name = "time".to_owned();
+            if name.plain == "-p" {
+                "time".clone_into(&mut name.plain);
             }
         }
-        let mut cursor = node.walk();
-        let given = node.children(&mut cursor).find(|child| child.kind() == "herestring_redirect");
-        let given = given.and_then(|given| given.named_child(0)).map(|given| value(given, self.text));
-        let input = self.inputs.remove(&node.id()).or(given);
-        self.found(name, arguments, input, node, frame);
-    }
-
-    fn found(&mut self, name: String, arguments: Vec<String>, input: Option<String>, node: Node<'_>, frame: Frame<'_>) {
-        let within = frame.function.map(|function| value(function, self.text));
-        let (row, piped, fed) = (node.start_position().row, frame.pipe.is_some(), frame.fed);
-        self.survey.commands.push(Found { name, arguments, row, piped, fed, input, within });
-    }
-
-    fn take_redirect(&mut self, node: Node<'_>) {
-        let Some(target) = node.child_by_field_name("destination") else { return };
-        let target = value(target, self.text);
-        let mut cursor = node.walk();
-        let writes = node.children(&mut cursor).any(|child| !child.is_named() && child.kind().contains('>'));
-        self.survey.redirects.push(Redirect { target, writes, row: node.start_position().row });
-    }
-
-    fn take_assignment(&mut self, node: Node<'_>) {
-        let parts = (node.child_by_field_name("name"), node.child_by_field_name("value"));
-        if let (Some(name), Some(assigned)) = parts {
-            self.survey.assignments.push((source(name, self.text).to_owned(), value(assigned, self.text)));
-        }
+        let setting = self.setting(node, frame);
+        self.survey.commands.push(Found { name, arguments, setting });
+        Some(self.survey.commands.len() - 1)
     }
 
     /// The words that these nodes are. A line that goes on in the middle of a word is taken for the word's end by the
     /// grammar.
-    fn values<'t>(&self, nodes: impl Iterator<Item = Node<'t>>) -> Vec<String> {
-        let mut words: Vec<String> = Vec::new();
+    fn values<'t>(&self, nodes: impl Iterator<Item = Node<'t>>) -> Vec<Word> {
+        let mut words: Vec<Word> = Vec::new();
         let mut end = 0;
         for node in nodes {
             let between = self.text.get(end..node.start_byte()).unwrap_or_default();
-            let word = value(node, self.text);
+            let word = word(node, self.text);
             match words.last_mut() {
-                Some(last) if is_continued(between) => last.push_str(&word),
+                Some(last) if is_continued(between) => {
+                    last.plain.push_str(&word.plain);
+                    last.spelled.push_str(&word.spelled);
+                }
                 _ => words.push(word),
             }
             end = node.end_byte();
@@ -219,41 +256,31 @@ impl Walk<'_> {
 
     fn take_declaration(&mut self, node: Node<'_>, frame: Frame<'_>) {
         let mut cursor = node.walk();
-        let mut words = node.children(&mut cursor).map(|word| value(word, self.text));
+        let mut words = node.children(&mut cursor).map(|node| word(node, self.text));
         let name = words.next().unwrap_or_default();
         let arguments = words.collect();
-        self.found(name, arguments, None, node, frame);
+        let setting = self.setting(node, frame);
+        self.survey.commands.push(Found { name, arguments, setting });
     }
 
-    /// Arguments may stand behind a redirection; the grammar counts them to it.
-    fn take_late_arguments(&mut self, node: Node<'_>) {
+    fn setting(&mut self, node: Node<'_>, frame: Frame<'_>) -> Setting {
         let mut cursor = node.walk();
-        let mut late = Vec::new();
-        let mut input = None;
-        for redirect in node.children_by_field_name("redirect", &mut cursor) {
-            let mut cursor = redirect.walk();
-            // What a file is redirected to comes first.
-            let (field, targets) =
-                if redirect.kind() == "file_redirect" { ("destination", 1) } else { ("argument", 0) };
-            input = self.input(redirect).or(input);
-            late.extend(self.values(redirect.children_by_field_name(field, &mut cursor)).into_iter().skip(targets));
-        }
-        if let (Some(input), Some(command)) = (input, node.child_by_field_name("body").and_then(last_command)) {
-            self.inputs.insert(command.id(), input);
-        }
-        if late.is_empty() {
-            return;
-        }
-        match node.child_by_field_name("body").and_then(last_command) {
-            Some(command) => {
-                let known = self.late.entry(command.id()).or_default();
-                known.splice(0..0, late);
-            }
-            None => self.survey.words.extend(late),
+        let given = node.children(&mut cursor).find_map(|child| self.given(child));
+        let input = self.inputs.remove(&node.id()).or(given);
+        let within = frame.function.map(|function| value(function, self.text));
+        Setting { row: node.start_position().row, piped: frame.pipe.is_some(), fed: frame.fed, input, within }
+    }
+
+    /// What a statement gives to the command at its end.
+    fn take_input(&mut self, node: Node<'_>) {
+        let mut cursor = node.walk();
+        let given = node.children_by_field_name("redirect", &mut cursor).find_map(|redirect| self.given(redirect));
+        if let (Some(given), Some(command)) = (given, node.child_by_field_name("body").and_then(last_command)) {
+            self.inputs.insert(command.id(), given);
         }
     }
 
-    fn input(&self, redirect: Node<'_>) -> Option<String> {
+    fn given(&self, redirect: Node<'_>) -> Option<String> {
         let mut cursor = redirect.walk();
         match redirect.kind() {
             "heredoc_redirect" => {
@@ -265,17 +292,137 @@ impl Walk<'_> {
         }
     }
 
+    fn take_redirect(&mut self, node: Node<'_>) {
+        let Some(target) = node.child_by_field_name("destination") else { return };
+        let target = value(target, self.text);
+        let mut cursor = node.walk();
+        let writes = node.children(&mut cursor).any(|child| !child.is_named() && child.kind().contains('>'));
+        self.survey.redirects.push(Redirect { target, writes, row: node.start_position().row });
+    }
+
+    /// What the redirections of a statement open. Where it ends in a command they are that command's: `cd a && ls > b`.
+    fn take_redirections(&mut self, node: Node<'_>) {
+        let mut cursor = node.walk();
+        let mut opened = Vec::new();
+        for redirect in node.children_by_field_name("redirect", &mut cursor) {
+            opened.extend(self.target(redirect));
+            if redirect.kind() == "heredoc_redirect" {
+                let mut cursor = redirect.walk();
+                let inner = redirect.children_by_field_name("redirect", &mut cursor);
+                opened.extend(inner.filter_map(|inner| self.target(inner)));
+            }
+        }
+        if opened.is_empty() {
+            return;
+        }
+        match node.child_by_field_name("body").and_then(last_command) {
+            Some(command) => self.opened.entry(command.id()).or_default().extend(opened),
+            None => self.survey.steps.extend(opened.into_iter().map(Step::Open)),
+        }
+    }
+
+    fn target(&self, redirect: Node<'_>) -> Option<String> {
+        let is_file = |node: &Node<'_>| redirect.kind() == "file_redirect" && node.kind() != "number";
+        let mut cursor = redirect.walk();
+        let destinations = redirect.children_by_field_name("destination", &mut cursor);
+        self.values(destinations.take(1).filter(is_file)).pop().map(|word| word.spelled)
+    }
+
+    fn take_assignment(&mut self, node: Node<'_>, frame: Frame<'_>) {
+        let (Some(name), Some(value)) = (node.child_by_field_name("name"), node.child_by_field_name("value")) else {
+            return;
+        };
+        if name.kind() != "variable_name" {
+            return;
+        }
+        let mut cursor = node.walk();
+        // What is added to or counted has other values than this one.
+        let changes =
+            frame.parent == "c_style_for_statement" || node.children(&mut cursor).any(|child| child.kind() == "+=");
+        let mut cursor = value.walk();
+        let values = match value.kind() {
+            _ if changes => Vec::new(),
+            "array" => self.values(value.named_children(&mut cursor)),
+            _ => vec![word(value, self.text)],
+        };
+        if let [only] = values.as_slice() {
+            let name = source(name, self.text).to_owned();
+            self.survey.assignments.push((name, only.plain.clone()));
+        }
+        self.assign(name, values);
+    }
+
+    fn take_loop(&mut self, node: Node<'_>) {
+        let Some(name) = node.child_by_field_name("variable") else { return };
+        let mut cursor = node.walk();
+        let values = self.values(node.children_by_field_name("value", &mut cursor));
+        self.assign(name, values);
+    }
+
+    fn assign(&mut self, name: Node<'_>, values: Vec<Word>) {
+        let name = source(name, self.text).to_owned();
+        let values = values.into_iter().map(|word| word.spelled).collect();
+        self.survey.steps.push(Step::Assign { name, values });
+    }
+
+    /// What `[` and `[[` ask about.
+    fn take_test(&mut self, node: Node<'_>) {
+        let Some(operator) = node.child_by_field_name("operator") else { return };
+        let operator = source(operator, self.text);
+        let mut files = Vec::new();
+        if asks_about_file(operator) {
+            // The grammar takes `-f a -a b` for `-f (a -a b)`.
+            let mut operand = node.named_child(1);
+            while let Some(sum) = operand.filter(|operand| operand.kind() == "binary_expression") {
+                operand = sum.child_by_field_name("left");
+            }
+            files.extend(operand);
+        } else if compares_files(operator) {
+            files.extend([node.child_by_field_name("left"), node.child_by_field_name("right")].into_iter().flatten());
+        }
+        let opened = files.into_iter().map(|file| Step::Open(word(file, self.text).spelled));
+        self.survey.steps.extend(opened);
+    }
+
+    fn take_text(&mut self, text: String) {
+        self.survey.steps.push(Step::Text(self.survey.texts.len()));
+        self.survey.texts.push(text);
+    }
+
+    /// Arguments may stand behind a redirection; the grammar counts them to it.
+    fn take_late_arguments(&mut self, node: Node<'_>) {
+        let mut cursor = node.walk();
+        let mut late = Vec::new();
+        for redirect in node.children_by_field_name("redirect", &mut cursor) {
+            let mut cursor = redirect.walk();
+            // What a file is redirected to comes first.
+            let (field, targets) =
+                if redirect.kind() == "file_redirect" { ("destination", 1) } else { ("argument", 0) };
+            late.extend(self.values(redirect.children_by_field_name(field, &mut cursor)).into_iter().skip(targets));
+        }
+        if late.is_empty() {
+            return;
+        }
+        match node.child_by_field_name("body").and_then(last_command) {
+            Some(command) => {
+                let known = self.late.entry(command.id()).or_default();
+                known.splice(0..0, late);
+            }
+            None => self.survey.words.extend(late.into_iter().map(|word| word.plain)),
+        }
+    }
+
     fn take_substitution<'t>(&mut self, node: Node<'t>, frame: Frame<'t>) -> Option<Frame<'t>> {
         let written = source(node, self.text);
         if let Some(inner) = written.strip_prefix('`') {
             // What is quoted once more in backquotes is a text of its own when one layer is off.
             let inner = inner.strip_suffix('`').unwrap_or(inner);
-            self.survey.texts.push(in_backquotes(inner));
+            self.take_text(in_backquotes(inner));
             return None;
         }
         if frame.expanded && written.starts_with("$((") {
             // In here-documents the grammar takes a sum for a command.
-            self.survey.texts.push(format!(": {written}"));
+            self.take_text(format!(": {written}"));
             return None;
         }
         Some(substitution(frame))
@@ -291,7 +438,7 @@ impl Walk<'_> {
         while let Some(character) = characters.next() {
             match (character, &mut inside) {
                 ('`', Some(text)) => {
-                    self.survey.texts.push(in_backquotes(text));
+                    self.take_text(in_backquotes(text));
                     inside = None;
                 }
                 ('`', None) => inside = Some(String::new()),
@@ -301,12 +448,14 @@ impl Walk<'_> {
                 (_, None) => {}
             }
         }
-        self.survey.texts.extend(inside.map(|text| in_backquotes(&text)));
+        if let Some(text) = inside {
+            self.take_text(in_backquotes(&text));
+        }
     }
 }
 
 fn substitution(frame: Frame<'_>) -> Frame<'_> {
-    Frame { apart: true, expanded: false, pipe: None, fed: false, ..frame }
+    Frame { apart: true, expanded: false, back: Some(frame.part), pipe: None, fed: false, ..frame }
 }
 
 fn in_backquotes(written: &str) -> String {

@@ -16,14 +16,17 @@ use super::problem::Problem;
 
 /// There is no door before a box has run, so whoever is answered is answered by a server that is ready.
 #[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "it can run a box", body = Ready)))]
-pub(crate) async fn healthz() -> Json<Ready> {
-    Json(Ready { status: "ok", version: env!("CARGO_PKG_VERSION") })
+pub(crate) async fn healthz(State(door): State<Door>) -> Result<Json<Ready>, Problem> {
+    let path_control = if door.service.is_path_control_on().await? { "on" } else { "off" };
+    Ok(Json(Ready { status: "ok", version: env!("CARGO_PKG_VERSION"), path_control }))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Ready {
     status: &'static str,
     version: &'static str,
+    /// `on`: commands of sessions reach the allowed paths alone; `off`: the host's files as an unprivileged user sees them
+    path_control: &'static str,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

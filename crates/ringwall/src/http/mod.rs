@@ -36,6 +36,8 @@ mod gc;
 mod login;
 mod metrics;
 mod openapi;
+mod risk;
+mod sandbox;
 mod settings;
 mod skills;
 mod socket_words;
@@ -54,6 +56,7 @@ use service::Service;
 pub(crate) use connections::serve;
 use host_check::Hosts;
 use long_answers::LongAnswers;
+pub(crate) use socket_words::tell as tell_announcement;
 
 /// What every handler has.
 #[derive(Debug, Clone)]

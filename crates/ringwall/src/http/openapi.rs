@@ -12,11 +12,11 @@ use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
 use super::access::Access;
-use super::problem::{DETAILED, ENVELOPED, is_within};
+use super::problem::{DETAILED, ENVELOPED, WORDED, is_within};
 use super::routes::ROUTES;
 use super::{
-    approvals, artifacts, audit, console, events, execs, gc, login, metrics, settings, skills, sockets, tickets,
-    tokens, v1,
+    approvals, artifacts, audit, console, events, execs, gc, login, metrics, risk, sandbox, settings, skills, sockets,
+    tickets, tokens, v1,
 };
 
 #[derive(OpenApi)]
@@ -49,10 +49,12 @@ use super::{
         approvals::list,
         approvals::show,
         approvals::answer,
+        approvals::preview,
         tickets::create,
         sockets::session,
         sockets::chat,
         sockets::all,
+        risk::assess,
         audit::list,
         audit::verify,
         audit::export,
@@ -83,6 +85,13 @@ use super::{
         v1::skill_files::list,
         v1::skill_files::content,
         v1::skill_files::edit,
+        sandbox::show,
+        sandbox::switch,
+        sandbox::add,
+        sandbox::change,
+        sandbox::remove,
+        sandbox::remove_named,
+        sandbox::execute,
         document,
         page,
     )
@@ -117,6 +126,11 @@ fn describe() -> Value {
         "properties": { "status": text("`error`"), "data": text("what went wrong") },
         "required": ["status", "data"],
     });
+    document["components"]["schemas"]["Words"] = json!({
+        "type": "object",
+        "properties": { "error": text("what went wrong") },
+        "required": ["error"],
+    });
     for route in ROUTES {
         let path = route.path.replace("{*", "{");
         let method = route.method.as_str().to_ascii_lowercase();
@@ -134,6 +148,8 @@ fn describe() -> Value {
             "Detail"
         } else if is_within(route.path, ENVELOPED) {
             "Failure"
+        } else if is_within(route.path, WORDED) {
+            "Words"
         } else {
             "Error"
         };

@@ -1,8 +1,8 @@
 //! An answer that is no success: one mapping from the service's errors to HTTP, and one place where it becomes a body.
 //!
 //! Handlers give back a `Problem`; its body is written by [`tell`] alone, which knows the form of the route's family and
-//! the request's id. Routes of execs say `{"detail":{…}}`, those of agents' files and skills `{"status":"error","data":message}`, our own
-//! `{"error":{…}}`. A message never holds a physical path, a token or the value of a variable: the service's errors have none.
+//! the request's id. Routes of execs say `{"detail":{…}}`, those of agents' files and skills `{"status":"error","data":message}`, those of
+//! allowed paths `{"error":message}`, our own `{"error":{…}}`. A message never holds a physical path, a token or the value of a variable: the service's errors have none.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -12,6 +12,8 @@ use service::ProblemKind;
 
 /// Families of routes whose errors have the contract's form.
 pub(crate) const DETAILED: &[&str] = &["/sandbox", "/skills", "/settings"];
+/// Families whose errors are a message alone.
+pub(crate) const WORDED: &[&str] = &["/api/sandbox"];
 /// Families whose answers are envelopes, errors too.
 pub(crate) const ENVELOPED: &[&str] = &["/v1"];
 
@@ -71,6 +73,10 @@ impl Problem {
     fn body(self, path: &str, request_id: &str) -> Value {
         if is_within(path, ENVELOPED) {
             return json!({ "status": "error", "data": self.message });
+        }
+        if is_within(path, WORDED) {
+            let hint = self.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+            return json!({ "error": format!("{}{hint}", self.message) });
         }
         let mut object = self.facts;
         object.insert("code".into(), self.code.into());
@@ -186,6 +192,9 @@ mod tests {
             json!({ "detail": { "code": "INVALID_ARGUMENT", "message": "no", "hint": "yes", "field": "pids" } });
         for path in ["/sandbox", "/sandbox/execs", "/skills/x/invoke", "/settings"] {
             assert_eq!(problem().body(path, "r"), detail, "{path}");
+        }
+        for path in ["/api/sandbox", "/api/sandbox/paths/x"] {
+            assert_eq!(problem().body(path, "r"), json!({ "error": "no; yes" }), "{path}");
         }
         for path in ["/", "/api/tokens", "/sandboxes", "/settingsx"] {
             assert_eq!(problem().body(path, "r")["error"]["request_id"], "r", "{path}");

@@ -4,12 +4,12 @@
 use axum::Router;
 use axum::http::Method;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{MethodRouter, delete, get, post, put};
+use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::access::{Access, admit};
 use super::{
-    Door, approvals, artifacts, audit, console, events, execs, gc, login, metrics, openapi, settings, skills, sockets,
-    tickets, tokens, v1,
+    Door, approvals, artifacts, audit, console, events, execs, gc, login, metrics, openapi, risk, sandbox, settings, skills,
+    sockets, tickets, tokens, v1,
 };
 
 pub(crate) struct Route {
@@ -56,6 +56,13 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/v1/skills/{user}/{agent}/list", Access::Agent, || get(v1::skills::list)),
     route(Method::GET, "/settings", Access::Operator, || get(settings::show)),
     route(Method::PUT, "/settings", Access::Operator, || put(settings::change)),
+    route(Method::GET, "/api/sandbox", Access::Agent, || get(sandbox::show)),
+    route(Method::PUT, "/api/sandbox", Access::Operator, || put(sandbox::switch)),
+    route(Method::POST, "/api/sandbox/paths", Access::Operator, || post(sandbox::add)),
+    route(Method::DELETE, "/api/sandbox/paths", Access::User, || delete(sandbox::remove_named)),
+    route(Method::PATCH, "/api/sandbox/paths/{*key}", Access::User, || patch(sandbox::change)),
+    route(Method::DELETE, "/api/sandbox/paths/{*key}", Access::User, || delete(sandbox::remove)),
+    route(Method::POST, "/api/sandbox/execute", Access::Agent, || post(sandbox::execute)),
     route(Method::POST, "/api/gc", Access::Operator, || post(gc::collect)),
     route(Method::GET, "/api/tokens", Access::Operator, || get(tokens::list)),
     route(Method::POST, "/api/tokens", Access::Operator, || post(tokens::create)),
@@ -64,9 +71,11 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/api/approvals", Access::Agent, || get(approvals::list)),
     route(Method::GET, "/api/approvals/{id}", Access::Agent, || get(approvals::show)),
     route(Method::POST, "/api/approvals/{id}", Access::User, || post(approvals::answer)),
+    route(Method::GET, "/api/approvals/{id}/preview", Access::User, || get(approvals::preview)),
     route(Method::GET, "/ws/sessions/{id}", Access::Agent, || get(sockets::session)),
     route(Method::GET, "/ws/chat/{id}", Access::Agent, || get(sockets::chat)),
     route(Method::GET, "/ws/approvals", Access::Operator, || get(sockets::all)),
+    route(Method::POST, "/api/risk", Access::Agent, || post(risk::assess)),
     route(Method::GET, "/api/audit", Access::Agent, || get(audit::list)),
     route(Method::POST, "/api/audit/verify", Access::Operator, || post(audit::verify)),
     route(Method::GET, "/api/audit/export", Access::Operator, || get(audit::export)),

@@ -25,12 +25,12 @@ use super::open::{Address, Agent};
 use super::problem::ProblemKind;
 
 /// Keeps what execs on an agent's files print.
-const PROJECT: &str = "workspace";
-const WORKSPACE: &str = "/workspace";
+pub(crate) const PROJECT: &str = "workspace";
+pub(crate) const WORKSPACE: &str = "/workspace";
 /// Of each stream, in an answer.
-const SHOWN: u64 = 10 * 1024 * 1024;
+pub(crate) const SHOWN: u64 = 10 * 1024 * 1024;
 /// A function of the shell's that stands in where a system has no `python` of its own.
-const PYTHON: (&str, &str) = (
+pub(crate) const PYTHON: (&str, &str) = (
     "BASH_FUNC_python%%",
     "() { if type -P python >/dev/null; then command python \"$@\"; else command python3 \"$@\"; fi; }",
 );
@@ -170,7 +170,7 @@ fn plain(
     })
 }
 
-fn needs(network: bool) -> Needs {
+pub(crate) fn needs(network: bool) -> Needs {
     if network { Needs::Network } else { Needs::Nothing }
 }
 
@@ -190,7 +190,7 @@ fn timed_out(view: &ExecView, is_line: bool) -> Error {
 }
 
 /// What is no UTF-8 is shown as such; a character that the limit cut through is not shown at all.
-fn text(part: OutputPart) -> String {
+pub(crate) fn text(part: OutputPart) -> String {
     let is_cut = part.truncated || part.total > part.bytes.len() as u64;
     let mut bytes = part.bytes;
     if is_cut && let Some(last) = bytes.utf8_chunks().last() {

@@ -11,7 +11,7 @@ mod gc;
 mod quota;
 mod watch;
 
-mod execute;
+pub(crate) mod execute;
 mod files;
 mod skills;
 mod upload;

@@ -3,7 +3,8 @@
 //! What is to be remembered joins the list before the answer is recorded: where that is refused, the question stays open
 //! and the answerer is told. All of it happens under the question's own lock, so that of two answers one finds the other.
 
-use record::{Answer as Recorded, ApprovalStatus, Holder, Settled, SettledAs};
+use policy::Rights;
+use record::{Answer as Recorded, ApprovalKind, ApprovalStatus, Holder, Settled, SettledAs};
 use serde_json::{Value, json};
 
 use super::expire::unanswered;
@@ -39,7 +40,14 @@ pub struct Origin {
 }
 
 impl Service {
+    /// Goes on when whoever answers is gone: what is remembered is also answered, and who waits is told.
     pub async fn answer_approval(&self, by: &Principal, id: &str, answer: Answer) -> Result<ApprovalView, Error> {
+        let (service, by, id) = (self.clone(), by.clone(), id.to_owned());
+        let answered = tokio::spawn(async move { service.answer_to_the_end(&by, &id, answer).await });
+        answered.await.map_err(|error| Error::runtime("take the answer", &error))?
+    }
+
+    async fn answer_to_the_end(&self, by: &Principal, id: &str, answer: Answer) -> Result<ApprovalView, Error> {
         if let Holder::Agent(..) = by.holder() {
             return Err(Error::Forbidden { why: "an agent never answers; a person does".to_owned() });
         }
@@ -74,13 +82,16 @@ impl Service {
                         message: format!("{changed}; if it is still needed, it is asked anew"),
                     });
                 }
+                self.check_grantable(by, &found.requested_paths).await?;
+                self.check_grantable(by, &found.blocked_paths).await?;
                 let remembered = answer.verdict == Verdict::Remember;
                 if remembered {
                     self.remember(by, &found).await?;
                 }
                 let as_what = if remembered { SettledAs::Remembered } else { SettledAs::Approved };
                 let reason = answer.reason.clone();
-                (as_what, Decision::Approved { by: by.caller().to_owned(), reason, remembered })
+                let (by, rights) = (by.caller().to_owned(), rights(by));
+                (as_what, Decision::Approved { by, rights, reason, remembered })
             }
         };
         let recorded = Recorded {
@@ -107,8 +118,21 @@ impl Service {
     }
 
     /// Puts what the dialog showed into the list.
-    async fn remember(&self, _by: &Principal, asked: &ApprovalView) -> Result<(), Error> {
-        Err(Error::invalid(format!("remember: nothing of kind {} can be remembered", asked.kind)))
+    async fn remember(&self, by: &Principal, asked: &ApprovalView) -> Result<(), Error> {
+        match asked.kind {
+            ApprovalKind::Path => self.remember_paths(by, &asked.user, &asked.requested_paths).await.map(drop),
+            ApprovalKind::Risk | ApprovalKind::Network => {
+                Err(Error::invalid(format!("remember: nothing of kind {} can be remembered", asked.kind)))
+            }
+        }
+    }
+}
+
+/// What an operator allows acts as their entries do, and what a user allows as theirs.
+fn rights(by: &Principal) -> Rights {
+    match by.holder() {
+        Holder::Owner | Holder::Operator => Rights::Owners,
+        Holder::User(_) | Holder::Agent(..) => Rights::Boxes,
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use policy::Rights;
 use record::{AgentId, ApprovalId, ApprovalKind, Digest, ExecId, RiskLevel, SettledAs, UserId};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -48,6 +49,8 @@ pub(crate) enum Decision {
     /// For this exec and what it asked; `remembered` paths are in the list by now.
     Approved {
         by: String,
+        /// As whom the box acts on what was allowed.
+        rights: Rights,
         reason: Option<String>,
         remembered: bool,
     },

@@ -32,9 +32,9 @@ pub(crate) enum Opens {
 }
 
 #[derive(Debug)]
-pub(crate) struct Node {
-    pub(crate) kind: &'static str,
-    pub(crate) field: Option<&'static str>,
+pub(crate) struct Node<'a> {
+    pub(crate) kind: &'a str,
+    pub(crate) field: Option<&'a str>,
     pub(crate) parent: Option<Id>,
     first: Option<Id>,
     next: Option<Id>,
@@ -55,7 +55,7 @@ pub(crate) struct Scope {
 #[derive(Debug)]
 pub(crate) struct Syntax<'a> {
     text: &'a str,
-    nodes: Vec<Node>,
+    nodes: Vec<Node<'a>>,
     pub(crate) scopes: Vec<Scope>,
     /// Children before their parents.
     pub(crate) order: Vec<Id>,
@@ -71,7 +71,7 @@ struct Open {
 }
 
 impl<'a> Syntax<'a> {
-    pub(crate) fn new(tree: &Tree, text: &'a str, opens: impl Fn(&str) -> Opens) -> Self {
+    pub(crate) fn new(tree: &'a Tree, text: &'a str, opens: impl Fn(&str) -> Opens) -> Self {
         let whole = Scope { outer: None, opens: Opens::Function };
         let mut syntax = Syntax { text, nodes: Vec::new(), scopes: vec![whole], order: Vec::new(), fault: None };
         let mut cursor = tree.walk();
@@ -99,8 +99,8 @@ impl<'a> Syntax<'a> {
     /// Whether the node is taken, with a place of its own on the path.
     fn enter(
         &mut self,
-        parsed: Parsed<'_>,
-        field: Option<&'static str>,
+        parsed: Parsed<'a>,
+        field: Option<&'a str>,
         path: &mut Vec<Open>,
         opens: &impl Fn(&str) -> Opens,
     ) -> bool {
@@ -147,7 +147,7 @@ impl<'a> Syntax<'a> {
         true
     }
 
-    pub(crate) fn node(&self, id: Id) -> &Node {
+    pub(crate) fn node(&self, id: Id) -> &Node<'a> {
         &self.nodes[id.0 as usize]
     }
 
@@ -155,7 +155,7 @@ impl<'a> Syntax<'a> {
         self.nodes.len()
     }
 
-    pub(crate) fn kind(&self, id: Id) -> &'static str {
+    pub(crate) fn kind(&self, id: Id) -> &'a str {
         self.node(id).kind
     }
 

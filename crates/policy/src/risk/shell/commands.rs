@@ -18,6 +18,7 @@ impl Command {
     pub(super) fn new(found: &Found, variables: &Variables, first: usize) -> Self {
         let words = std::iter::once(&found.name).chain(&found.arguments);
         let mut words = words.flat_map(|word| {
+            let word = &word.plain;
             let expanded = variables.expand(word);
             // What a variable brings is parted at blanks.
             if expanded != *word && !expanded.contains(['$', '`']) {
@@ -28,7 +29,8 @@ impl Command {
         });
         let name = words.next().unwrap_or_default();
         let arguments = words.collect();
-        Command { name, arguments, line: first + found.row, fed: found.fed, input: found.input.clone() }
+        let setting = &found.setting;
+        Command { name, arguments, line: first + setting.row, fed: setting.fed, input: setting.input.clone() }
     }
 
     /// The command that this one runs.

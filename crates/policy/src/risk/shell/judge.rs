@@ -98,7 +98,6 @@ fn by_deed(name: &str, command: &Command) -> Vec<&'static str> {
         Deed::Signals => "sh.signal",
         Deed::Permissions => "sh.permission",
         Deed::Privilege => "sh.privilege",
-        Deed::Environment => "sh.environment",
         Deed::Disk => "sh.wipe.disk",
         Deed::Unknown if command.name.contains('/') => "sh.script",
         Deed::Unknown => "sh.unknown",

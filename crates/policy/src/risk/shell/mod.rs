@@ -48,11 +48,11 @@ pub(crate) fn inspect(text: &str, first: usize, findings: &mut Findings) {
     }
     let mut calls_itself = std::collections::HashMap::new();
     for command in &found.commands {
-        if command.within.as_deref() == Some(command.name.as_str()) {
-            let times = calls_itself.entry(command.name.as_str()).or_insert(0);
-            *times += if command.piped { 2 } else { 1 };
+        if command.setting.within.as_deref() == Some(command.name.plain.as_str()) {
+            let times = calls_itself.entry(command.name.plain.as_str()).or_insert(0);
+            *times += if command.setting.piped { 2 } else { 1 };
             if *times == 2 {
-                findings.add_by_id(&INDEX, "sh.bomb", first + command.row);
+                findings.add_by_id(&INDEX, "sh.bomb", first + command.setting.row);
             }
         }
     }
@@ -74,7 +74,7 @@ pub(crate) fn inspect(text: &str, first: usize, findings: &mut Findings) {
         let next = follow(words::shell_alias(name), &command.arguments).into_iter();
         for next in next.chain(tools::follow(name, &command.arguments)) {
             match next {
-                Next::Words(words) => waiting.extend(command.led_to(words)),
+                Next::Words { words, .. } => waiting.extend(command.led_to(words)),
                 Next::Text(text) | Next::OtherShell(text) => findings.nest(Content::Shell, &text, command.line),
             }
         }

@@ -15,13 +15,12 @@ pub(super) enum Deed {
     Signals,
     Permissions,
     Privilege,
-    Environment,
     Disk,
     Unknown,
 }
 
 use Deed::{
-    Container, Deletes, Disk, Environment, Network, Nothing, Permissions, Privilege, Signals, System, Unknown, Writes,
+    Container, Deletes, Disk, Network, Nothing, Permissions, Privilege, Signals, System, Unknown, Writes,
 };
 
 const TOOLS: &[(Deed, &str)] = &[
@@ -119,7 +118,6 @@ pub(super) fn verb<'a>(name: &str, arguments: &'a [String]) -> &'a str {
 /// Commands that run others, beside those that lines of agents may have.
 pub(super) fn follow(name: &str, arguments: &[String]) -> Vec<Next> {
     let valued: &[&str] = match name {
-        "sudo" | "doas" => &["-u", "-g", "-h", "-p", "-C", "-r", "-t", "-T", "-U", "-D", "-R", "--user", "--group"],
         "pkexec" | "gosu" | "time" | "unshare" | "chroot" | "strace" | "watch" | "busybox" | "parallel" | "ionice"
         | "taskset" | "flock" | "proxychains" | "unbuffer" | "caffeinate" | "toybox" => {
             &["-n", "-o", "-e", "-p", "-s", "-c", "-j", "--user"]
@@ -149,7 +147,7 @@ pub(super) fn follow(name: &str, arguments: &[String]) -> Vec<Next> {
     // The room, the user or the file that comes before the command.
     at += usize::from(matches!(name, "chroot" | "gosu" | "flock" | "taskset"));
     match arguments.get(at..) {
-        Some(words) if !words.is_empty() => vec![Next::Words(words.to_vec())],
+        Some(words) if !words.is_empty() => vec![Next::Words { at, words: words.to_vec() }],
         _ => Vec::new(),
     }
 }

@@ -1,0 +1,115 @@
+//! The paths of the host that a session may reach: files and directories, opened where they really are.
+//!
+//! What is not there, or is neither a file nor a directory, is left out: the list may name what comes later. What leads
+//! elsewhere than the policy judged refuses the box. A box acts on a path as itself, or where the operator's list says so
+//! as the user to whom it belongs, if that is an ordinary one: never as root or as a service.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use jail::plan::{FileKind, Identity, MountAccess, Operation, Owner, Privilege, Source};
+use policy::{AllowedPath, Rights};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::error::Error;
+use crate::sources::{Held, Opened, where_is};
+use crate::whole_host;
+
+/// The ids of people's accounts, as distributions give them.
+const ORDINARY: std::ops::RangeInclusive<u32> = 1000..=60_000;
+
+/// One path, opened.
+#[derive(Debug)]
+pub(crate) struct Allowed {
+    /// Where the box sees it.
+    pub(crate) at: PathBuf,
+    pub(crate) kind: FileKind,
+    pub(crate) rights: Rights,
+    pub(crate) opened: Opened,
+}
+
+/// `data` is Ringwall's own directory, which no list can name.
+pub(crate) fn open_allowed(places: &[AllowedPath], data: Option<&Path>) -> Result<Vec<Allowed>, Error> {
+    let mut allowed: Vec<Allowed> = Vec::new();
+    for place in places {
+        if data.is_some_and(|data| place.real.starts_with(data)) {
+            return Err(Error::OwnData(place.real.clone()));
+        }
+        if place.real == Path::new("/") {
+            // A root of our own has the rest of it.
+            allowed.extend(whole_host::open()?.into_iter().map(|part| Allowed { rights: place.rights, ..part }));
+            continue;
+        }
+        // What another shows already at the same place needs no second mount.
+        let is_shown = |other: &Allowed| {
+            other.rights == place.rights
+                && place.at == place.real
+                && place.at.starts_with(&other.at)
+                && other.at == other.opened.place()
+        };
+        // A link inside of what is shown leads there by itself.
+        let is_within = |other: &Allowed| place.at != place.real && place.at.starts_with(&other.at);
+        if !allowed.iter().any(|other| is_shown(other) || is_within(other)) {
+            allowed.extend(open(&place.at, &place.real, place.rights)?);
+        }
+    }
+    Ok(allowed)
+}
+
+/// Nothing where there is nothing that can be shown.
+pub(crate) fn open(at: &Path, real: &Path, rights: Rights) -> Result<Option<Allowed>, Error> {
+    let fail = |errno: Errno| Error::OpenDirectory { path: real.to_owned(), source: errno.into() };
+    let Some(handle) = locate(real).map_err(fail)? else { return Ok(None) };
+    if where_is(handle.as_fd()).map_err(fail)? != real.as_os_str().as_bytes() {
+        return Err(Error::DirectoryReplaced(real.to_owned()));
+    }
+    let status = rustix::fs::fstat(&handle).map_err(fail)?;
+    let kind = match FileType::from_raw_mode(status.st_mode) {
+        FileType::Directory => FileKind::Directory,
+        FileType::RegularFile => FileKind::File,
+        // A link was put there after the policy had judged what it leads to.
+        FileType::Symlink => return Err(Error::DirectoryReplaced(real.to_owned())),
+        _ => return Ok(None),
+    };
+    let path = CString::new(real.as_os_str().as_bytes()).map_err(|_| Error::NulByte("a path"))?;
+    let opened = Opened::new(path, &status, Held::Place(handle));
+    Ok(Some(Allowed { at: at.to_owned(), kind, rights, opened }))
+}
+
+/// What this user cannot even find does not exist for a box of theirs.
+fn locate(path: &Path) -> rustix::io::Result<Option<OwnedFd>> {
+    match rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(handle) => Ok(Some(handle)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP | Errno::NAMETOOLONG) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+impl Allowed {
+    pub(crate) fn bind(&self, identity: &Identity) -> Operation {
+        Operation::Bind {
+            source: Source {
+                path: self.opened.path.clone(),
+                identity: Some(self.opened.identity),
+                owner: self.owner(identity),
+            },
+            at: CString::new(self.at.as_os_str().as_bytes()).unwrap_or_default(),
+            kind: self.kind,
+            access: MountAccess::ReadWrite,
+        }
+    }
+
+    /// Whose files the box owns inside. A group that is no person's gives no rights.
+    fn owner(&self, identity: &Identity) -> Option<Owner> {
+        let Owner { uid, gid } = self.opened.owner;
+        let is_mapped = match (identity.privilege, self.rights) {
+            (Privilege::Root, Rights::Owners) => ORDINARY.contains(&uid),
+            (Privilege::Root, Rights::Boxes) | (Privilege::Rootless, _) => false,
+        };
+        let gid = if ORDINARY.contains(&gid) { gid } else { identity.host_gid };
+        is_mapped.then_some(Owner { uid, gid })
+    }
+}

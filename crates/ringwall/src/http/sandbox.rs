@@ -1,0 +1,163 @@
+//! `/api/sandbox`: which paths of the host agents may reach, and running a session's command on them.
+//!
+//! A path in a route is one name of it, encoded; what a client or a proxy decodes on the way is taken as well.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use service::{
+    AllowedPaths, NewSandboxPath, PathChange, Principal, SandboxPath, SessionCommand, SessionExecuted, Switch,
+};
+use utoipa::{IntoParams, ToSchema};
+
+use super::Door;
+use super::body::{Named, Words, read_json, shape};
+use super::problem::Problem;
+
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PathSwitch {
+    enabled: bool,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PathBody {
+    /// A file or directory of the host, whether it is there or not
+    #[schema(required)]
+    path: Option<String>,
+    description: Option<String>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PathChangeBody {
+    enabled: Option<bool>,
+    description: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RemovedWords {
+    /// The path
+    path: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Removed {
+    message: &'static str,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SessionBody {
+    /// Commands of one session share their files
+    session_id: String,
+    /// A line of bash
+    command: String,
+    /// `default` unless said
+    agent_id: Option<String>,
+    /// For an owner or operator: whose session; `default` unless said
+    user_id: Option<String>,
+    /// Where it starts: `/workspace`, or a directory of the host that is allowed
+    cwd: Option<String>,
+    timeout_ms: Option<u64>,
+    /// `false`: answer at once, whatever becomes of it
+    wait: Option<bool>,
+}
+
+#[utoipa::path(get, path = "/api/sandbox", tag = "paths", operation_id = "show_paths",
+    responses((status = 200, description = "the switch and the allowed paths", body = AllowedPaths)))]
+pub(crate) async fn show(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+) -> Result<Json<AllowedPaths>, Problem> {
+    Ok(Json(door.service.allowed_paths(&principal).await?))
+}
+
+#[utoipa::path(put, path = "/api/sandbox", tag = "paths", operation_id = "switch_paths", request_body = PathSwitch,
+    responses((status = 200, description = "the switch as it is now", body = PathSwitch)))]
+pub(crate) async fn switch(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    body: Body,
+) -> Result<Json<PathSwitch>, Problem> {
+    let body: PathSwitch = shape(read_json(body, door.largest_body).await?)?;
+    let enabled = door.service.switch_path_control(&principal, Switch::of(body.enabled)).await?;
+    Ok(Json(PathSwitch { enabled }))
+}
+
+#[utoipa::path(post, path = "/api/sandbox/paths", tag = "paths", operation_id = "add_path", request_body = PathBody,
+    responses((status = 200, description = "all paths, and what is unwise about the new one", body = NewSandboxPath)))]
+pub(crate) async fn add(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    body: Body,
+) -> Result<Json<NewSandboxPath>, Problem> {
+    let body: PathBody = shape(read_json(body, door.largest_body).await?)?;
+    let path = body.path.unwrap_or_default();
+    let description = body.description.unwrap_or_default();
+    Ok(Json(door.service.add_path(&principal, path.trim(), description.trim()).await?))
+}
+
+#[utoipa::path(patch, path = "/api/sandbox/paths/{key}", tag = "paths", operation_id = "change_path",
+    params(("key" = String, Path, description = "the path, url-encoded, or the id")), request_body = PathChangeBody,
+    responses((status = 200, description = "the entry as it is now", body = SandboxPath)))]
+pub(crate) async fn change(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(key): Named<String>,
+    body: Body,
+) -> Result<Json<SandboxPath>, Problem> {
+    let body: PathChangeBody = shape(read_json(body, door.largest_body).await?)?;
+    let change = PathChange { enabled: body.enabled.map(Switch::of), description: body.description };
+    Ok(Json(door.service.change_path(&principal, &key, change).await?))
+}
+
+#[utoipa::path(delete, path = "/api/sandbox/paths/{key}", tag = "paths", operation_id = "remove_path",
+    params(("key" = String, Path, description = "the path, url-encoded, or the id")),
+    responses((status = 200, description = "it is not allowed any more", body = Removed)))]
+pub(crate) async fn remove(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(key): Named<String>,
+) -> Result<Json<Removed>, Problem> {
+    door.service.remove_path(&principal, &key).await?;
+    Ok(Json(Removed { message: "Path removed" }))
+}
+
+#[utoipa::path(delete, path = "/api/sandbox/paths", tag = "paths", operation_id = "remove_path_by_name",
+    params(RemovedWords), responses((status = 200, description = "it is not allowed any more", body = Removed)))]
+pub(crate) async fn remove_named(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Words(words): Words<RemovedWords>,
+) -> Result<Json<Removed>, Problem> {
+    let path = words.path.filter(|path| !path.trim().is_empty());
+    let path = path.ok_or_else(|| Problem::invalid("path is required"))?;
+    door.service.remove_path(&principal, path.trim()).await?;
+    Ok(Json(Removed { message: "Path removed" }))
+}
+
+#[utoipa::path(post, path = "/api/sandbox/execute", tag = "paths", operation_id = "execute", request_body = SessionBody,
+    responses((status = 200, description = "it ended, or was not allowed", body = SessionExecuted),
+        (status = 202, description = "it goes on, or waits for a person", body = SessionExecuted)))]
+pub(crate) async fn execute(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let SessionBody { session_id, command, agent_id, user_id, cwd, timeout_ms, wait } =
+        shape(read_json(body, door.largest_body).await?)?;
+    let command = SessionCommand { session_id, user_id, agent_id, command, cwd, timeout_ms };
+    if wait == Some(false) {
+        let begun = door.service.begin_session_command(&principal, command).await?;
+        return Ok((StatusCode::ACCEPTED, Json(begun)).into_response());
+    }
+    let told = door.service.run_session_command(&principal, command).await?;
+    // Megabytes take a while to become JSON.
+    Ok(tokio::task::block_in_place(|| Json(told).into_response()))
+}

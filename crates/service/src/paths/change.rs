@@ -1,0 +1,162 @@
+//! Changing the switch and the list. Operators and owners do; a user may change or remove what is their own.
+//!
+//! What Ringwall keeps for itself can never be added, whatever link leads there. What is unwise can: the answer says so.
+
+use policy::{HostPath, PathStyle};
+use record::{Added, Holder, NewPath, PathChange, PathScope, Switch};
+use serde::Serialize;
+use std::path::Path;
+use utoipa::ToSchema;
+
+use crate::error::Error;
+use crate::principal::Principal;
+use crate::service::{Service, now};
+
+use super::list::{Listed, SandboxPath, read_path};
+
+/// How many entries a list may have: each is a mount of every box.
+const MOST: usize = 256;
+
+/// The answer to an addition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct NewSandboxPath {
+    /// All that there are now
+    pub paths: Vec<SandboxPath>,
+    /// What is unwise about the new one
+    pub warnings: Vec<String>,
+}
+
+impl Service {
+    pub async fn switch_path_control(&self, by: &Principal, switch: Switch) -> Result<bool, Error> {
+        by.require_operator("switch path control")?;
+        self.inner.store.switch_path_control(switch, now(), by.caller()).await?;
+        self.tell_path_control(switch);
+        Ok(switch.is_on())
+    }
+
+    /// Says in the log what the switch means.
+    pub(crate) fn tell_path_control(&self, switch: Switch) {
+        match switch {
+            Switch::On => tracing::info!("path control is on: sessions reach the allowed paths and no others"),
+            Switch::Off => tracing::warn!(
+                "path control is off: commands of sessions see the host's files as an unprivileged user does"
+            ),
+        }
+    }
+
+    pub async fn add_path(&self, by: &Principal, text: &str, description: &str) -> Result<NewSandboxPath, Error> {
+        by.require_operator("allow paths")?;
+        let path = read_path(text)?;
+        self.require_foreign(&path).await?;
+        let (_, listed) = self.listed_paths().await?;
+        self.store_path(&listed, &path, description, PathScope::Global, by).await?;
+        let warnings = self.warnings(&path).await?;
+        Ok(NewSandboxPath { paths: self.allowed_paths(by).await?.paths, warnings })
+    }
+
+    pub async fn change_path(&self, by: &Principal, key: &str, change: PathChange) -> Result<SandboxPath, Error> {
+        let found = self.find_path(by, key).await?;
+        let mut answer = None;
+        // What stands there twice is one.
+        for listed in found {
+            let changed = self.inner.store.change_path(listed.entry.id, change.clone(), now(), by.caller()).await?;
+            answer = answer.or(changed.map(|entry| Listed { path: listed.path, entry }.view()));
+        }
+        answer.ok_or_else(no_path)
+    }
+
+    pub async fn remove_path(&self, by: &Principal, key: &str) -> Result<(), Error> {
+        let found = self.find_path(by, key).await?;
+        let ids: Vec<i64> = found.iter().map(|listed| listed.entry.id).collect();
+        match self.inner.store.remove_paths(&ids, now(), by.caller()).await? {
+            0 => Err(no_path()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The entries that a key means and that its giver may change: one by its number, or all of one scope by their path,
+    /// the global ones first.
+    async fn find_path(&self, by: &Principal, key: &str) -> Result<Vec<Listed>, Error> {
+        let may = |listed: &Listed| match (by.holder(), &listed.entry.scope) {
+            (Holder::Owner | Holder::Operator, _) => true,
+            (Holder::User(user), PathScope::User(own)) => own == user,
+            (Holder::User(_), PathScope::Global) | (Holder::Agent(..), _) => false,
+        };
+        let control = self.listed_paths().await?.1;
+        let is_meant = |listed: &Listed| match key.parse::<i64>() {
+            Ok(id) => listed.entry.id == id,
+            Err(_) => read_path(key).is_ok_and(|path| listed.path == path),
+        };
+        let mut found: Vec<Listed> = control.iter().filter(|listed| is_meant(listed) && may(listed)).cloned().collect();
+        found.sort_by_key(|listed| (listed.entry.scope != PathScope::Global, listed.entry.id));
+        let Some(first) = found.first().cloned() else {
+            by.require_operator("change the allowed paths")?;
+            return Err(no_path());
+        };
+        Ok(control.into_iter().filter(|listed| listed.is_same(&first)).collect())
+    }
+
+    /// Stores a path that was checked, unless it is there already.
+    pub(crate) async fn store_path(
+        &self,
+        listed: &[Listed],
+        path: &HostPath,
+        description: &str,
+        scope: PathScope,
+        by: &Principal,
+    ) -> Result<i64, Error> {
+        let mut of_scope = listed.iter().filter(|listed| listed.entry.scope == scope);
+        if let Some(known) = of_scope.clone().find(|listed| listed.path == *path) {
+            return Ok(known.entry.id);
+        }
+        if of_scope.by_ref().count() >= MOST {
+            return Err(Error::invalid(format!(
+                "there are {MOST} paths already; remove one, or allow a directory above"
+            )));
+        }
+        let new = NewPath { path: path.to_string(), description: description.to_owned(), scope };
+        match self.inner.store.add_path(new, now(), by.caller()).await? {
+            Added::Recorded { id } | Added::Known { id } => Ok(id),
+        }
+    }
+
+    /// Refuses what is Ringwall's own, by whatever name.
+    pub(crate) async fn require_foreign(&self, path: &HostPath) -> Result<(), Error> {
+        let spelt = Path::new(path.as_str());
+        let is_own = Self::blocking(|| {
+            let real = executor::resolve(spelt);
+            Ok(self.inner.hidden.iter().any(|own| real.starts_with(own) || spelt.starts_with(own)))
+        });
+        match path.style() {
+            PathStyle::Linux if is_own.await? => {
+                Err(Error::invalid("that is where Ringwall keeps its own data, which can never be allowed"))
+            }
+            PathStyle::Linux | PathStyle::Windows => Ok(()),
+        }
+    }
+
+    async fn warnings(&self, path: &HostPath) -> Result<Vec<String>, Error> {
+        let mut warnings: Vec<String> = path.warning().map(str::to_owned).into_iter().collect();
+        if path.style() == PathStyle::Windows {
+            return Ok(warnings);
+        }
+        let spelt = Path::new(path.as_str());
+        if policy::is_never_shown(spelt) {
+            warnings.push(format!("{path} is every box's own: the host's is never shown there"));
+            return Ok(warnings);
+        }
+        let real = Self::blocking(|| Ok(executor::resolve(spelt))).await?;
+        let (_, listed) = self.listed_paths().await?;
+        if let Some(text) = real.to_str().filter(|_| real != spelt)
+            && let Ok(real) = policy::normalise(text, "/", None)
+            && !listed.iter().any(|listed| listed.path.covers(&real))
+        {
+            warnings.push(format!("{path} leads to {real}, which is not allowed itself: add that too"));
+        }
+        Ok(warnings)
+    }
+}
+
+fn no_path() -> Error {
+    Error::NotFound { what: "such path in the list".to_owned() }
+}

@@ -1,0 +1,110 @@
+//! The list of allowed paths as people see it: each path once, in its normal form, however its row was written.
+//!
+//! Rows are read anew for every question, because people write them by hand. One that names no path at all is shown to
+//! nobody and allows nothing.
+
+use policy::{HostPath, normalise};
+use record::{Holder, PathEntry, PathScope, Switch, UserId};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::error::Error;
+use crate::principal::Principal;
+use crate::service::Service;
+
+/// The switch, and the entries that the asker may see.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct AllowedPaths {
+    pub enabled: bool,
+    pub paths: Vec<SandboxPath>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct SandboxPath {
+    pub id: i64,
+    pub path: String,
+    pub description: String,
+    pub enabled: bool,
+    /// `global`, or `user:` and whose it is
+    pub scope: String,
+}
+
+/// An entry in its normal form.
+#[derive(Debug, Clone)]
+pub(crate) struct Listed {
+    pub(crate) path: HostPath,
+    pub(crate) entry: PathEntry,
+}
+
+impl Listed {
+    pub(crate) fn view(&self) -> SandboxPath {
+        SandboxPath {
+            id: self.entry.id,
+            path: self.path.to_string(),
+            description: self.entry.description.clone(),
+            enabled: self.entry.enabled.is_on(),
+            scope: self.entry.scope.text(),
+        }
+    }
+
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.path == other.path && self.entry.scope == other.entry.scope
+    }
+
+    /// Whether it counts for what is run for this user.
+    pub(crate) fn is_for(&self, user: &UserId) -> bool {
+        match &self.entry.scope {
+            PathScope::Global => true,
+            PathScope::User(own) => own == user,
+        }
+    }
+}
+
+impl Service {
+    /// What is allowed, as far as it concerns the asker.
+    pub async fn allowed_paths(&self, by: &Principal) -> Result<AllowedPaths, Error> {
+        let (switch, listed) = self.listed_paths().await?;
+        let mut shown: Vec<&Listed> = Vec::new();
+        for listed in listed.iter().filter(|listed| by.sees_path(listed)) {
+            if !shown.iter().any(|other| other.is_same(listed)) {
+                shown.push(listed);
+            }
+        }
+        Ok(AllowedPaths { enabled: switch.is_on(), paths: shown.into_iter().map(Listed::view).collect() })
+    }
+
+    /// Whether paths are controlled.
+    pub async fn is_path_control_on(&self) -> Result<bool, Error> {
+        Ok(self.inner.store.path_control().await?.switch.is_on())
+    }
+
+    /// Everybody's, with those that stand there twice.
+    pub(crate) async fn listed_paths(&self) -> Result<(Switch, Vec<Listed>), Error> {
+        let control = self.inner.store.path_control().await?;
+        let listed = control.entries.into_iter().filter_map(|entry| match read_path(&entry.path) {
+            Ok(path) => Some(Listed { path, entry }),
+            Err(error) => {
+                tracing::warn!(id = entry.id, %error, "a row of sandbox_paths names no path, and allows nothing");
+                None
+            }
+        });
+        Ok((control.switch, listed.collect()))
+    }
+}
+
+impl Principal {
+    pub(crate) fn sees_path(&self, listed: &Listed) -> bool {
+        match self.holder() {
+            Holder::Owner | Holder::Operator => true,
+            Holder::User(user) | Holder::Agent(user, _) => listed.is_for(user),
+        }
+    }
+}
+
+/// A path as people write one: `~` is the home of whoever runs the server, and what is relative is so to where it was
+/// started.
+pub(crate) fn read_path(text: &str) -> Result<HostPath, policy::Error> {
+    let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
+    let here = std::env::current_dir().ok().and_then(|here| here.into_os_string().into_string().ok());
+    normalise(text, here.as_deref().unwrap_or("/"), home.as_deref())
+}

@@ -1,0 +1,22 @@
+//! Which paths of the host agents may reach, and what is run on them.
+//!
+//! `list` is what is allowed and `change` who changes it; `remember` adds what a person allowed for good. `reach` finds out
+//! where names really lead and hands that to the policy. `execute` runs a session's command, and `ask` is the wait of one
+//! that names a path which nobody has allowed.
+
+mod change;
+mod list;
+mod reach;
+mod remember;
+
+mod ask;
+mod execute;
+
+pub use change::NewSandboxPath;
+pub use execute::{SessionCommand, SessionExecuted};
+pub use list::{AllowedPaths, SandboxPath};
+pub use record::PathChange;
+
+pub(crate) use execute::HOME;
+pub(crate) use list::{Listed, read_path};
+pub(crate) use reach::Approved;
