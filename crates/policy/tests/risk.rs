@@ -54,7 +54,8 @@ fn every_rule_finds_its_examples_and_nothing_beside_them() {
     let mut wrong = Vec::new();
     for rule in rules() {
         let finds = |code: &str| assess(content_of(rule.id), code).findings.iter().any(|one| one.rule.id == rule.id);
-        wrong.extend(rule.matches.iter().filter(|code| !finds(code)).map(|code| format!("{} misses {code:?}", rule.id)));
+        wrong
+            .extend(rule.matches.iter().filter(|code| !finds(code)).map(|code| format!("{} misses {code:?}", rule.id)));
         wrong.extend(rule.differs.iter().filter(|code| finds(code)).map(|code| format!("{} takes {code:?}", rule.id)));
         let is_bound = rule.id.ends_with(".too_complex");
         if !is_bound && (rule.matches.is_empty() || rule.differs.is_empty()) {
@@ -183,9 +184,49 @@ fn a_finding_has_its_line_and_its_sentence() {
 fn shapes_that_grow_are_judged_soon() {
     const LENGTH: usize = LONGEST_CONTENT / 4;
     let shapes = [
-        (Content::Python, &["(", "[", "f(", "a.", "lambda:", "lambda:x+(", "'", "\"\"\"", "x=", "if x:\n ", "'a'+", "f'{", "a[0]", "@a\n", "x\n"][..]),
-        (Content::Javascript, &["(", "[", "{", "f(", "a.", "a=>", "`${", "/*", "/", "'", "function f(){", "'a'+", "x?", "<a>", "x;"][..]),
-        (Content::Shell, &["(", "$(", "`", "<<A\n", "ls|", "ls;", "eval ", "find . -exec ", "\\\r", "{ ", "f() { ", "a=b ", "$a", "bash -c '"][..]),
+        (
+            Content::Python,
+            &[
+                "(",
+                "[",
+                "f(",
+                "a.",
+                "lambda:",
+                "lambda:x+(",
+                "'",
+                "\"\"\"",
+                "x=",
+                "if x:\n ",
+                "'a'+",
+                "f'{",
+                "a[0]",
+                "@a\n",
+                "x\n",
+            ][..],
+        ),
+        (
+            Content::Javascript,
+            &["(", "[", "{", "f(", "a.", "a=>", "`${", "/*", "/", "'", "function f(){", "'a'+", "x?", "<a>", "x;"][..],
+        ),
+        (
+            Content::Shell,
+            &[
+                "(",
+                "$(",
+                "`",
+                "<<A\n",
+                "ls|",
+                "ls;",
+                "eval ",
+                "find . -exec ",
+                "\\\r",
+                "{ ",
+                "f() { ",
+                "a=b ",
+                "$a",
+                "bash -c '",
+            ][..],
+        ),
         (Content::Browser, &["[", "{\"a\":", "x ", "\n"][..]),
     ];
     for (content, shapes) in shapes {

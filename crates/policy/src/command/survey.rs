@@ -124,7 +124,8 @@ struct Walk<'a> {
 }
 
 pub(crate) fn survey(tree: &Tree, text: &str) -> Survey {
-    let mut walk = Walk { text, survey: Survey::default(), late: HashMap::new(), opened: HashMap::new(), inputs: HashMap::new() };
+    let mut walk =
+        Walk { text, survey: Survey::default(), late: HashMap::new(), opened: HashMap::new(), inputs: HashMap::new() };
     let mut cursor = tree.walk();
     let mut frames = vec![Frame::default()];
     loop {

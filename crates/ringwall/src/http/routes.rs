@@ -8,8 +8,8 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::access::{Access, admit};
 use super::{
-    Door, approvals, artifacts, audit, console, events, execs, gc, login, metrics, openapi, risk, sandbox, settings, skills,
-    sockets, tickets, tokens, v1,
+    Door, approvals, artifacts, audit, console, events, execs, gc, login, metrics, openapi, risk, sandbox, settings,
+    skills, sockets, tickets, tokens, v1,
 };
 
 pub(crate) struct Route {

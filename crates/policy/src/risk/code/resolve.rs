@@ -276,7 +276,14 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
                         let item = usize::try_from(*at).ok().and_then(|at| items.get(at));
                         values.extend(item.map(|item| self.resolve_at(*item, depth).to_vec()).unwrap_or_default());
                     }
+                    (Value::Items(list), Value::Text(name)) => {
+                        values.extend(self.elements(*list, depth));
+                        values.extend(G::part(UNKNOWN, name).map(Value::Path));
+                    }
                     (Value::Items(list), _) => values.extend(self.elements(*list, depth)),
+                    (_, Value::Text(name)) => {
+                        values.push(G::part(UNKNOWN, name).map_or_else(Value::unknown, Value::Path));
+                    }
                     _ => values.push(Value::unknown()),
                 }
             }

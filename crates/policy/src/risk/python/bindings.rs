@@ -2,7 +2,7 @@
 
 use super::grammar::plain;
 use crate::risk::code::scopes::{Bound, Scopes, Step};
-use crate::risk::code::syntax::{Id, Opens, Syntax};
+use crate::risk::code::syntax::{Id, Syntax};
 
 /// Members of patterns that are looked at, so that no pattern is looked at for ever.
 const MOST_TARGETS: usize = 256;
@@ -195,7 +195,6 @@ fn bind_import(syntax: &Syntax<'_>, id: Id, scopes: &mut Scopes) {
             _ => {}
         }
     }
-    debug_assert!(syntax.scope_opens(scope) != Opens::Block, "Python has no blocks with names of their own");
 }
 
 pub(super) fn imports(syntax: &Syntax<'_>, id: Id) -> Vec<String> {

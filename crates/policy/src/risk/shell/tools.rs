@@ -19,9 +19,7 @@ pub(super) enum Deed {
     Unknown,
 }
 
-use Deed::{
-    Container, Deletes, Disk, Network, Nothing, Permissions, Privilege, Signals, System, Unknown, Writes,
-};
+use Deed::{Container, Deletes, Disk, Network, Nothing, Permissions, Privilege, Signals, System, Unknown, Writes};
 
 const TOOLS: &[(Deed, &str)] = &[
     (
