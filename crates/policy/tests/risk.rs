@@ -1,8 +1,8 @@
 //! What is said of code before it runs, measured: examples of every rule, a collection of labelled snippets with floors
 //! for what is right, and laws on arbitrary texts.
 //!
-//! `held_out.txt` was written before the rules and is reported by itself; whoever changes a rule because of it should write
-//! new ones.
+//! `held_out.txt` was written before the rules and `afterwards.txt` when they were done, and no rule was changed for either;
+//! both are reported by themselves. Whoever changes a rule because of them should write new ones.
 
 #![expect(clippy::panic, clippy::print_stdout, reason = "a failed assumption is a failed test, and figures are told")]
 
@@ -13,6 +13,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 const HELD_OUT: &str = include_str!("risk/held_out.txt");
+const AFTERWARDS: &str = include_str!("risk/afterwards.txt");
 const OTHERS: [&str; 4] = [
     include_str!("risk/python.txt"),
     include_str!("risk/javascript.txt"),
@@ -129,6 +130,7 @@ fn the_collection_is_judged_as_labelled() {
     assert!(count >= 300 && safe * 3 >= count, "{count} snippets, {safe} of them safe");
 
     let (first, second) = (measure(&held_out), measure(&others));
+    let third = measure(&snippets(AFTERWARDS));
     let mut by_content: BTreeMap<String, Figures> = BTreeMap::new();
     for snippet in held_out.iter().chain(&others) {
         let level = assess(snippet.content, snippet.code).level;
@@ -138,6 +140,7 @@ fn the_collection_is_judged_as_labelled() {
     println!("| ---------------------- | -------: | --------: | -----: | ----------: |");
     println!("{}", first.row("written before rules"));
     println!("{}", second.row("written with rules"));
+    println!("{}", third.row("written afterwards"));
     by_content.iter().for_each(|(name, figures)| println!("{}", figures.row(name)));
 
     let floors = [("held out", &first, 0.95, 0.95, 0.90), ("others", &second, 0.97, 0.97, 0.95)];
