@@ -185,7 +185,7 @@ fn a_finding_has_its_line_and_its_sentence() {
 
 #[test]
 fn shapes_that_grow_are_judged_soon() {
-    const LENGTH: usize = LONGEST_CONTENT / 4;
+    const LENGTH: usize = LONGEST_CONTENT / 8;
     let shapes = [
         (
             Content::Python,
@@ -235,6 +235,7 @@ fn shapes_that_grow_are_judged_soon() {
     for (content, shapes) in shapes {
         for shape in shapes {
             // Without the bounds some of these take minutes.
+            println!("{content:?} {shape:?}");
             let _ = assess(content, &shape.repeat(LENGTH / shape.len()));
         }
     }

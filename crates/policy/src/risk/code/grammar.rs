@@ -46,6 +46,9 @@ pub(crate) trait Grammar {
 
     fn shape(syntax: &Syntax<'_>, id: Id) -> Shape;
 
+    /// Whether a node of this kind can name something. Asked of every node, where the shape of each would be too much.
+    fn refers(kind: &str) -> bool;
+
     /// Enters the names that a node binds, and marks nodes that are no expressions.
     fn bind(syntax: &Syntax<'_>, id: Id, scopes: &mut Scopes);
 

@@ -33,13 +33,10 @@ pub(crate) fn inspect<G: Grammar>(language: &Language, text: &str, first: usize,
             index.find(&module, Use::Imported).into_iter().for_each(|rule| findings.add(rule, line));
         }
         G::inspect_node(&syntax, id, line, findings);
-        if scopes.is_marked(id) {
+        if scopes.is_marked(id) || !G::refers(syntax.kind(id)) {
             continue;
         }
         let shape = G::shape(&syntax, id);
-        if !matches!(shape, Shape::Name(_) | Shape::Member(..) | Shape::Part(..) | Shape::Call(..)) {
-            continue;
-        }
         for value in resolver.resolve(id).iter() {
             if let Value::Path(path) = value
                 && path != UNKNOWN

@@ -43,6 +43,18 @@ impl Grammar for JavaScript {
         shape(syntax, id).unwrap_or(Shape::Other)
     }
 
+    fn refers(kind: &str) -> bool {
+        matches!(
+            kind,
+            "identifier"
+                | "shorthand_property_identifier"
+                | "member_expression"
+                | "subscript_expression"
+                | "call_expression"
+                | "new_expression"
+        )
+    }
+
     fn bind(syntax: &Syntax<'_>, id: Id, scopes: &mut Scopes) {
         bindings::bind(syntax, id, scopes);
     }

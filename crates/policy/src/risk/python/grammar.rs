@@ -50,6 +50,10 @@ impl Grammar for Python {
         shape(syntax, id).unwrap_or(Shape::Other)
     }
 
+    fn refers(kind: &str) -> bool {
+        matches!(kind, "identifier" | "attribute" | "subscript" | "call")
+    }
+
     fn bind(syntax: &Syntax<'_>, id: Id, scopes: &mut Scopes) {
         bindings::bind(syntax, id, scopes);
     }
