@@ -143,7 +143,12 @@ fn the_collection_is_judged_as_labelled() {
     println!("{}", third.row("written afterwards"));
     by_content.iter().for_each(|(name, figures)| println!("{}", figures.row(name)));
 
-    let floors = [("held out", &first, 0.95, 0.95, 0.90), ("others", &second, 0.97, 0.97, 0.95)];
+    // What was measured, rounded down; what is missed is printed.
+    let floors = [
+        ("written before", &first, 1.0, 1.0, 1.0),
+        ("written with", &second, 1.0, 0.99, 0.99),
+        ("written afterwards", &third, 1.0, 0.95, 0.93),
+    ];
     for (name, figures, precision, recall, accuracy) in floors {
         assert!(figures.precision() >= precision, "{name}: {figures:?}");
         assert!(figures.recall() >= recall, "{name}: {figures:?}");
