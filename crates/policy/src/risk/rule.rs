@@ -113,6 +113,11 @@ impl Index {
         self.by_id.get(id).copied()
     }
 
+    /// Whether any rule is about something of this root.
+    pub(crate) fn knows(&self, path: &str) -> bool {
+        self.by_root.contains_key(root(path))
+    }
+
     /// The rules that a path falls under when it is used so.
     pub(crate) fn find(&self, path: &str, when: Use) -> Vec<&'static Rule> {
         let last = last_member(path);

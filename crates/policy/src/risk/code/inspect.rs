@@ -3,7 +3,7 @@
 use tree_sitter::Language;
 
 use super::grammar::{Call, Grammar, Shape};
-use super::parse::parse;
+use super::parse::{Steps, parse};
 use super::resolve::{Resolver, UNKNOWN, Value};
 use super::scopes::Scopes;
 use super::syntax::Syntax;
@@ -13,7 +13,7 @@ use crate::risk::rule::Use;
 /// `first` is the number of the text's first line.
 pub(crate) fn inspect<G: Grammar>(language: &Language, text: &str, first: usize, findings: &mut Findings) {
     let index = G::index();
-    let Some(tree) = parse(language, text) else {
+    let Some(tree) = parse(language, text, Steps::Short) else {
         findings.add_by_id(index, G::TOO_COMPLEX, first);
         return;
     };

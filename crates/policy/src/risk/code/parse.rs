@@ -16,11 +16,26 @@ const PIECE: usize = 512;
 const READINGS: usize = 40;
 const PIECES: usize = 20_000;
 
+/// Reports times the length of the text, where a step may copy all that was read so far: a pipe of a hundred thousand commands takes
+/// gigabytes otherwise.
+const MOST_COPIED: usize = 4_000_000;
+
+/// What a step of a grammar can cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Steps {
+    Short,
+    /// It may copy all that was read so far.
+    Copying,
+}
+
 /// None where the text would take more than its share of work.
-pub(crate) fn parse(language: &Language, text: &str) -> Option<Tree> {
+pub(crate) fn parse(language: &Language, text: &str, steps: Steps) -> Option<Tree> {
     let bytes = text.as_bytes();
     let left = Cell::new(PIECES + bytes.len() / PIECE * READINGS);
     let mut reports = REPORTS + bytes.len() / BYTES_PER_REPORT;
+    if steps == Steps::Copying {
+        reports = reports.min(1 + MOST_COPIED / bytes.len().max(1));
+    }
     let mut parser = Parser::new();
     parser.set_language(language).ok()?;
     let mut count = |_: &ParseState| {

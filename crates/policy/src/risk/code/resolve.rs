@@ -92,17 +92,27 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
     /// Each once, and not too many or too long.
     fn bounded(&self, values: Vec<Value>) -> Vec<Value> {
         let mut kept: Vec<Value> = Vec::new();
+        let mut has_more = false;
         for value in values {
             let is_long = matches!(&value, Value::Path(path) if path.len() > LONGEST_PATH);
             let value = if is_long { Value::unknown() } else { value };
             if kept.iter().any(|known| known.is_same(&value)) {
                 continue;
             }
-            if kept.len() >= MOST_VALUES {
+            // Of what no rule is about, some is enough.
+            let is_known = matches!(&value, Value::Path(path) if G::index().knows(path));
+            if kept.len() >= MOST_VALUES && !is_known {
+                has_more = true;
+                continue;
+            }
+            if kept.len() >= 2 * MOST_VALUES {
                 self.overflow.set(true);
                 break;
             }
             kept.push(value);
+        }
+        if has_more && !kept.contains(&Value::unknown()) {
+            kept.push(Value::unknown());
         }
         kept
     }

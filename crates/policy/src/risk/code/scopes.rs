@@ -33,7 +33,7 @@ pub(crate) struct Binding {
 }
 
 /// Many bindings of one name are only looked at up to this many.
-pub(crate) const MOST_BINDINGS: usize = 64;
+pub(crate) const MOST_BINDINGS: usize = 16 * 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct Scopes {

@@ -8,10 +8,11 @@ mod rules;
 mod tools;
 mod words;
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use super::code::parse::parse;
+use super::code::parse::{Steps, parse};
 use super::findings::Findings;
 use super::level::Content;
 use super::rule::{Index, Rule};
@@ -29,7 +30,8 @@ const MOST_COMMANDS: usize = 20_000;
 const MOST_LETTERS: usize = 8 * 1024 * 1024;
 
 pub(crate) fn inspect(text: &str, first: usize, findings: &mut Findings) {
-    let Some(tree) = parse(&tree_sitter_bash::LANGUAGE.into(), text) else {
+    let text = &*unmask(text);
+    let Some(tree) = parse(&tree_sitter_bash::LANGUAGE.into(), text, Steps::Copying) else {
         findings.add_by_id(&INDEX, "sh.too_complex", first);
         return;
     };
@@ -79,4 +81,18 @@ pub(crate) fn inspect(text: &str, first: usize, findings: &mut Findings) {
             }
         }
     }
+}
+
+/// The grammar takes a backslash that begins a line for a part of the line before it, and with it the command that it stands
+/// before. To the shell it means nothing there.
+fn unmask(text: &str) -> Cow<'_, str> {
+    let is_masked = |line: &str| {
+        let mut characters = line.trim_start().chars();
+        characters.next() == Some('\\') && characters.next().is_some_and(char::is_alphanumeric)
+    };
+    if !text.lines().any(is_masked) {
+        return Cow::Borrowed(text);
+    }
+    let plain = |line| if is_masked(line) { line.replacen('\\', " ", 1) } else { line.to_owned() };
+    Cow::Owned(text.split('\n').map(plain).collect::<Vec<_>>().join("\n"))
 }
