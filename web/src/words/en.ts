@@ -171,7 +171,7 @@ export const en = {
   "dialog.left": "{seconds} s left; without an answer it is denied.",
   "dialog.over": "The time is over.",
   "dialog.stores": "“Allow and remember” stores:",
-  "dialog.preview": "Of the last {looked} commands it would have let {allow} run without asking; {ask} would still ask.",
+  "dialog.preview": "Looking back at {looked} commands: {allow} would have run without asking, {ask} would still have asked.",
   "dialog.queue": "{count} more wait",
   "dialog.later": "Decide later (Esc)",
   "dialog.risk": "Risk: {level}",

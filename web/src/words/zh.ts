@@ -173,7 +173,7 @@ export const zh: Record<keyof typeof en, string> = {
   "dialog.left": "剩余 {seconds} 秒；无人回答则拒绝。",
   "dialog.over": "时间已到。",
   "dialog.stores": "“允许并记住”将保存：",
-  "dialog.preview": "最近 {looked} 条命令中，{allow} 条将不再询问，{ask} 条仍会询问。",
+  "dialog.preview": "回看最近 {looked} 条命令：{allow} 条将不再询问，{ask} 条仍会询问。",
   "dialog.queue": "还有 {count} 个请求",
   "dialog.later": "稍后决定 (Esc)",
   "dialog.risk": "风险：{level}",
