@@ -27,6 +27,14 @@ description: Counts the lines of a file.
 Run \`python3 main.py FILE\`; it prints how many lines the file has.
 `;
 
+/** A command that asked, and its answer. */
+async function answered(command, answer) {
+  const { body } = await api("POST", "/api/sandbox/execute", { session_id: "pictures", command, wait: false });
+  const open = (await api("GET", "/api/approvals?status=pending")).body.approvals.find((one) => one.exec_id === body.exec_id);
+  if (open) await api("POST", `/api/approvals/${open.id}`, answer);
+  await ended(body.exec_id);
+}
+
 async function furnish() {
   await api("POST", "/v1/default/write?user=default", { file_path: "files/report/plan.py", content: PLAN });
   await api("POST", "/v1/default/write?user=default", { file_path: "files/notes.md", content: "# Notes\n\nWhat to do *next*.\n" });
@@ -41,6 +49,8 @@ async function furnish() {
   await api("POST", "/api/sandbox/paths", { path: "/srv/projects", description: "Projects of the team" });
   await api("POST", "/api/sandbox/paths", { path: "/var/www/html", description: "The web site" });
   await api("POST", "/api/sandbox/paths", { path: "/etc", description: "" });
+  await answered("ls -la /home/ann/photos", { approved: false, remember: false, reason: "these are private" });
+  await answered("python3 /srv/tools/report.py --year 2025", { approved: true, remember: false });
 }
 
 const output = await (async () => {

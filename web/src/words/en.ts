@@ -53,8 +53,8 @@ export const en = {
 
   "overview.title": "Overview",
   "overview.running": "Running",
-  "overview.waiting": "Waiting in the queue",
-  "overview.asking": "Waiting for a person",
+  "overview.waiting": "Queued",
+  "overview.asking": "Awaiting a person",
   "overview.failed": "Failed, last hour",
   "overview.setup": "Making a box, mean",
   "overview.chart": "Execs per minute, last hour",
