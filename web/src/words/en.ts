@@ -165,6 +165,10 @@ export const en = {
   "dialog.queue": "{count} more wait",
   "dialog.later": "Decide later (Esc)",
   "dialog.risk": "Risk: {level}",
+  "risk.low": "low",
+  "risk.medium": "medium",
+  "risk.high": "high",
+  "risk.critical": "critical",
   "dialog.who": "For {user} / {agent}",
 
   "work.title": "Workspaces",

@@ -167,6 +167,10 @@ export const zh: Record<keyof typeof en, string> = {
   "dialog.queue": "还有 {count} 个请求",
   "dialog.later": "稍后决定 (Esc)",
   "dialog.risk": "风险：{level}",
+  "risk.low": "低",
+  "risk.medium": "中",
+  "risk.high": "高",
+  "risk.critical": "极高",
   "dialog.who": "{user} / {agent}",
 
   "work.title": "工作区",
