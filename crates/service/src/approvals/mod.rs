@@ -18,4 +18,4 @@ pub use follow::{Announcement, Following, Gone, Watched};
 pub use view::ApprovalView;
 
 pub(crate) use desk::Desk;
-pub(crate) use question::{Decision, Question, StillStands};
+pub(crate) use question::{Decision, Question, StillStands, Waiting};
