@@ -2,6 +2,7 @@
 # the second time that it did the first.
 
 CARGO ?= cargo
+NPM ?= npm
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 
 # Where rustup puts cargo, for a shell that has not read its profile since.
@@ -58,5 +59,16 @@ setup: ## install what all the other targets need (each also installs its own pa
 	@scripts/setup bench
 	@scripts/setup vm
 
-build: ## the release binary, target/release/ringwall
+build: web/dist/index.html ## the release binary, target/release/ringwall, with the console in it
 	$(CARGO) build --release
+
+# The console, which the binary carries. Made when one of its sources is newer; cargo alone never needs Node.
+WEB_SOURCES := $(shell find web/src web/public -type f) web/index.html web/package.json web/tsconfig.json web/vite.config.ts
+
+web/dist/index.html: web/node_modules/.installed $(WEB_SOURCES)
+	cd web && $(NPM) run --silent build
+	@touch $@
+
+web/node_modules/.installed: web/package-lock.json
+	cd web && $(NPM) ci --no-audit --no-fund --loglevel=error
+	@touch $@

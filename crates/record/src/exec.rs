@@ -135,6 +135,14 @@ pub struct Summary {
     pub artifacts_path: String,
 }
 
+/// What an exec was asked to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    pub user_id: UserId,
+    pub args: Vec<String>,
+    pub cwd: String,
+}
+
 /// Everything that is known of one exec.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exec {

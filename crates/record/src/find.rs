@@ -5,12 +5,15 @@
 
 use crate::columns;
 use crate::error::Error;
-use crate::exec::{Exec, Summary};
+use crate::exec::{Command, Exec, Summary};
 use crate::id::ExecId;
 use crate::page::{Cursor, Filter, Limit, Page, Scope, where_all};
 use crate::statement::{Statement, check_text};
 use crate::status::Status;
 use crate::store::Store;
+
+/// As many as one statement names.
+const AT_ONCE: usize = 250;
 
 impl Store {
     pub async fn exec(&self, exec_id: &ExecId, scope: &Scope) -> Result<Option<Exec>, Error> {
@@ -27,6 +30,27 @@ impl Store {
         let rows = self.readers().rows(question).await?;
         let rows = rows.iter().map(columns::read_summary).collect::<Result<_, Error>>()?;
         Ok(Page::cut(rows, limit))
+    }
+
+    /// What these were asked to run, and where: the long columns that a list leaves out.
+    pub async fn commands(&self, execs: &[ExecId]) -> Result<Vec<Command>, Error> {
+        let mut found = Vec::new();
+        for some in execs.chunks(AT_ONCE) {
+            let mut question = Statement::new("read commands", "");
+            let places: Vec<String> = some.iter().map(|exec_id| question.place(exec_id.as_str())).collect();
+            let text = "SELECT seq, exec_id, user_id, args, cwd FROM sandbox_execs WHERE exec_id IN";
+            question.text = format!("{text} ({}) ORDER BY seq DESC", places.join(", ")).into();
+            for row in self.readers().rows(question).await? {
+                found.push(row.read("sandbox_execs", "exec_id", |row| {
+                    Ok(Command {
+                        user_id: columns::name(row, "user_id")?,
+                        args: columns::json(row, "args")?,
+                        cwd: row.get("cwd")?,
+                    })
+                })?);
+            }
+        }
+        Ok(found)
     }
 
     /// Everybody's, oldest first: what there is to go over for whoever removes old ones.

@@ -57,7 +57,7 @@ pub use database::Database;
 pub use digest::Digest;
 pub use entries::AuditFilter;
 pub use error::Error;
-pub use exec::{Ending, Exec, Finish, Idempotency, Intent, Kept, NewExec, Reason, Start, Summary};
+pub use exec::{Command, Ending, Exec, Finish, Idempotency, Intent, Kept, NewExec, Reason, Start, Summary};
 pub use id::{AgentId, ApprovalId, ExecId, TokenId, UserId};
 pub use page::{Cursor, Filter, Limit, Page, Scope};
 pub use paths::{Added, NewPath, PathChange, PathControl, PathEntry, PathScope, Switch};

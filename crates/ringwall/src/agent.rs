@@ -107,7 +107,7 @@ pub(crate) fn unwrap(mut answer: Value) -> Result<Value, Message> {
     }
 }
 
-fn encode(text: &str) -> String {
+pub(crate) fn encode(text: &str) -> String {
     utf8_percent_encode(text, ENCODED).to_string()
 }
 

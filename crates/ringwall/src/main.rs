@@ -4,6 +4,8 @@
 //! of the command line exists. Otherwise it reads its arguments and calls a verb. No door decides anything.
 
 mod agent;
+mod approvals;
+mod approvals_watch;
 mod audit;
 mod client;
 mod config;
@@ -26,6 +28,7 @@ mod skills;
 mod streams;
 mod token;
 mod transfer;
+mod webhook;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,6 +66,9 @@ enum Verb {
     /// The skills of an agent on a server
     #[command(subcommand)]
     Skills(skills::SkillsCommand),
+    /// What people are asked on a server, and their answers
+    #[command(subcommand)]
+    Approvals(approvals::ApprovalsCommand),
     /// Have a server give back the room that nobody uses
     Gc(gc::GcArguments),
     /// Who may ask a server for what
@@ -106,6 +112,7 @@ fn main() -> ExitCode {
         Verb::Exec(arguments) => Ok(exec::run(&arguments, &data)),
         Verb::Files(command) => Ok(files::run(&command, &data)),
         Verb::Skills(command) => Ok(skills::run(&command, &data)),
+        Verb::Approvals(command) => Ok(approvals::run(&command, &data)),
         Verb::Gc(arguments) => gc::run(&arguments, &data),
         Verb::Token(command) => token::run(command, &data),
         Verb::Audit(command) => audit::run(command, &data),

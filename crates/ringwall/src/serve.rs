@@ -19,6 +19,7 @@ use crate::environment::Environment;
 use crate::http::{self, Door};
 use crate::logging;
 use crate::message::Message;
+use crate::webhook;
 
 /// How long running execs may go on once the server is asked to stop.
 const DRAIN: Duration = Duration::from_secs(8);
@@ -68,6 +69,8 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
     let places = config.max_connections.unwrap_or_else(usual_places);
     let door = Door::new(service.clone(), &config.allowed_hosts, listening, config.max_body_bytes, places);
     let app = http::app(door);
+    // It ends when the service drains.
+    tokio::spawn(webhook::run(service.clone()));
     greet(&config, listening, service.make_login_code()?.as_deref());
     tracing::info!(%listening, "serving");
     let stop = async {

@@ -9,10 +9,13 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::fixed::Fixed;
+use crate::fixed::{Fixed, WEBHOOK_SECRET};
 use crate::principal::Principal;
 use crate::service::{Service, now};
-use crate::settings::{Settings, merge};
+use crate::settings::{Settings, Webhook, merge};
+
+/// Stands for what is never shown.
+const HIDDEN: &str = "•••";
 
 /// Every key with its value in force; handed back, it changes nothing.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
@@ -110,6 +113,10 @@ struct RetentionView {
 struct ApprovalsView {
     /// How many seconds a person has to answer; without an answer it is no
     timeout_s: u32,
+    /// Where each one is told when it is opened and resolved
+    webhook_url: Option<String>,
+    /// Whether there is one to sign with; never what it is
+    webhook_secret: Option<&'static str>,
 }
 
 impl SettingsView {
@@ -148,13 +155,22 @@ impl SettingsView {
                 audit_days: settings.retention.audit_days.map(policy::AuditKeptDays::get),
                 sessions_hours: settings.retention.sessions_hours.get(),
             },
-            approvals: ApprovalsView { timeout_s: settings.approvals.timeout_s.get() },
+            approvals: ApprovalsView {
+                timeout_s: settings.approvals.timeout_s.get(),
+                webhook_url: settings.approvals.webhook_url.clone(),
+                webhook_secret: settings.approvals.webhook_secret.as_ref().map(|_| HIDDEN),
+            },
             fixed: fixed.keys().map(str::to_owned).collect(),
         })
     }
 }
 
 impl Service {
+    /// Where approvals are told, if that is anywhere.
+    pub fn webhook(&self) -> Option<Webhook> {
+        self.settings_now().approvals.webhook()
+    }
+
     pub async fn settings(&self, by: &Principal) -> Result<SettingsView, Error> {
         by.require_operator("see the settings")?;
         SettingsView::new(&self.settings_now(), &self.inner.fixed)
@@ -203,6 +219,14 @@ fn change(current: &Settings, patch: &Value, fixed: &Fixed) -> Result<(Value, i6
         return Err(Error::invalid("fixed: what is fixed is said when the server starts, and only shown here"));
     }
     fixed.spare(&mut patch, &in_force)?;
+    let pointer = format!("/{}", WEBHOOK_SECRET.replace('.', "/"));
+    if patch.pointer(&pointer).is_some_and(|secret| !secret.is_null()) {
+        let message = format!(
+            "{WEBHOOK_SECRET}: settings are recorded and a secret is not; start the server with \
+             RINGWALL_APPROVALS_WEBHOOK_SECRET"
+        );
+        return Err(Error::invalid(message));
+    }
     let mut document = current.document.clone();
     merge(&mut document, &patch);
     let alone = Settings::read(current.version, document, &Fixed::default())?;
@@ -248,6 +272,24 @@ mod tests {
         let asked = json!({"sandbox": {"limits": {"memory_mb": 32}}});
         assert_eq!(change(&settings, &asked, &fixed).unwrap_err().code(), "CONFLICT");
         assert_eq!(change(&settings, &json!({"fixed": []}), &fixed).unwrap_err().code(), "INVALID_ARGUMENT");
+    }
+
+    #[test]
+    fn a_secret_is_neither_shown_nor_stored() {
+        let mut fixed = Fixed::default();
+        fixed.set("approvals.webhook_url", "https://hooks.example/x").unwrap();
+        fixed.set(WEBHOOK_SECRET, "hunter2").unwrap();
+        let settings = Settings::read(1, json!({}), &fixed).unwrap();
+        let shown = json!(SettingsView::new(&settings, &fixed).unwrap());
+        assert_eq!(shown["approvals"]["webhook_secret"], HIDDEN);
+        let (document, _) = change(&settings, &shown, &fixed).unwrap();
+        for told in [shown.to_string(), document.to_string(), format!("{settings:?} {fixed:?}")] {
+            assert!(!told.contains("hunter2"), "{told}");
+        }
+        let asked = json!({"approvals": {"webhook_secret": "hunter3"}});
+        let free = Settings::read(1, json!({}), &Fixed::default()).unwrap();
+        let refused = change(&free, &asked, &Fixed::default()).unwrap_err();
+        assert!(refused.code() == "INVALID_ARGUMENT" && !refused.to_string().contains("hunter3"), "{refused}");
     }
 
     #[test]

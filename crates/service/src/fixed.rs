@@ -5,6 +5,7 @@
 //! is checked when it is said, so that a server never starts under a limit that was not understood.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use policy::{
     ApprovalSeconds, AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, Field, QueuedExecs,
@@ -16,7 +17,7 @@ use crate::error::Error;
 use crate::settings::{Settings, merge};
 
 const LIMITS: &str = "sandbox.limits";
-const TEXTS: [&str; 7] = [
+const TEXTS: [&str; 9] = [
     "sandbox.workspace_root_win",
     "sandbox.workspace_root_wsl",
     "sandbox.runtime_mode",
@@ -24,7 +25,11 @@ const TEXTS: [&str; 7] = [
     "sandbox.docker.context",
     "sandbox.docker.image",
     "skills.root",
+    "approvals.webhook_url",
+    WEBHOOK_SECRET,
 ];
+/// The one value that is not shown, and not stored.
+pub(crate) const WEBHOOK_SECRET: &str = "approvals.webhook_secret";
 const COUNTS: [&str; 12] = [
     ConcurrentExecs::KEY,
     ConcurrentExecsPerUser::KEY,
@@ -49,10 +54,17 @@ pub fn setting_keys() -> impl Iterator<Item = String> {
     TEXTS.into_iter().chain(LISTS).chain(COUNTS).map(str::to_owned).chain(limits)
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Fixed {
     document: Map<String, Value>,
     keys: BTreeSet<String>,
+}
+
+impl fmt::Debug for Fixed {
+    /// Keys alone: a value may be a secret.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Fixed").field(&self.keys).finish()
+    }
 }
 
 impl Fixed {

@@ -62,7 +62,9 @@ mod metrics;
 pub use agents::{
     Address, AgentProblem, Edit, Executed, Execution, Freed, ProblemKind, SkillLayer, SkillUpload, Upload,
 };
-pub use approvals::{Announcement, Answer, ApprovalView, Following, Gone, Origin, Verdict, Watched};
+pub use approvals::{
+    Announcement, Answer, ApprovalView, Considered, Following, Gone, Origin, Preview, PreviewedPath, Verdict, Watched,
+};
 pub use artifacts::{Artifacts, Observation, OutputPart};
 pub use change_settings::SettingsView;
 pub use error::Error;
@@ -84,7 +86,7 @@ pub use record::{
 };
 pub use request::{ExecRequest, Idempotency};
 pub use service::Service;
-pub use settings::docker_settings;
+pub use settings::{Webhook, docker_settings};
 pub use submit::Submitted;
 pub use tickets::NewTicket;
 pub use token::{NewToken, create_token_offline};

@@ -10,11 +10,11 @@ use executor::docker::DockerSettings;
 use executor::docker::paths::{self, Platform, Roots, RuntimeMode, WorkspaceRoot};
 use policy::{
     ApprovalSeconds, AuditKeptDays, CommandLists, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays,
-    Layer, LayerName, QueuedExecs, QuotaFiles, QuotaMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb,
-    check_settings,
+    Layer, LayerName, QueuedExecs, QuotaFiles, QuotaMb, Secret, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb,
+    UploadMaxMb, check_settings,
 };
 use record::Store;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::error::Error;
@@ -110,9 +110,39 @@ pub(crate) struct Retention {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ApprovalsPart {
     pub(crate) timeout_s: ApprovalSeconds,
+    pub(crate) webhook_url: Option<String>,
+    /// Said when the server starts, and never stored.
+    #[serde(deserialize_with = "secret")]
+    pub(crate) webhook_secret: Option<Secret>,
+}
+
+fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
+    Ok(Option::<String>::deserialize(deserializer)?.map(Secret::new))
+}
+
+/// Where approvals are told, and what signs that.
+#[derive(Debug, Clone)]
+pub struct Webhook {
+    pub url: String,
+    pub secret: Secret,
 }
 
 impl ApprovalsPart {
+    /// Nothing without a secret: a message that nobody can check is worse than none.
+    pub(crate) fn webhook(&self) -> Option<Webhook> {
+        Some(Webhook { url: self.webhook_url.clone()?, secret: self.webhook_secret.clone()? })
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let is_address = |url: &String| url.starts_with("http://") || url.starts_with("https://");
+        match &self.webhook_url {
+            Some(url) if !is_address(url) => {
+                Err(Error::invalid("approvals.webhook_url: an address with http:// or https://"))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     pub(crate) fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout_s.get().into())
     }
@@ -146,6 +176,7 @@ impl Settings {
         let read = Document::deserialize(&whole).map_err(|error| Error::invalid(format!("settings: {error}")))?;
         let limits = read.sandbox.limits.clone().unwrap_or(Layer::new(LayerName::Settings));
         let operator = check_settings(limits).map_err(|denial| Error::invalid(denial.message))?;
+        read.approvals.check()?;
         // A root that no server could start with is not saved.
         read.sandbox.root(UNKNOWN).map_err(|error| Error::invalid(error.to_string()))?;
         let image = read.sandbox.docker.image.as_deref().unwrap_or(executor::docker::DEFAULT_IMAGE).parse()?;

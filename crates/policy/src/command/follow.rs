@@ -7,7 +7,8 @@ use super::lists::plain_name;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    Words(Vec<String>),
+    /// The words of a command, and where they begin among the arguments.
+    Words { at: usize, words: Vec<String> },
     /// A text for the shell that the command stands in.
     Text(String),
     /// A text for a shell of its own.
@@ -27,31 +28,40 @@ const XARGS: Options = Options {
     letters: "adEILnPs",
     names: &["arg-file", "delimiter", "max-args", "max-chars", "max-procs", "process-slot-var"],
 };
+const SUDO: Options = Options {
+    letters: "aCcDghpRrtTuU",
+    names: &["chdir", "chroot", "close-from", "command-timeout", "group", "host", "prompt", "role", "type", "user"],
+};
 
 pub(super) fn follow(name: &str, arguments: &[String]) -> Vec<Next> {
-    let after = |options: &Options| words(arguments.get(operand(arguments, options)..).unwrap_or_default());
+    let after = |options: &Options| words(arguments, operand(arguments, options), arguments.len());
     match plain_name(name) {
-        "bash" | "sh" | "dash" => shell(arguments),
+        "bash" | "sh" | "dash" | "ash" | "ksh" | "zsh" => shell(arguments),
         "xargs" => xargs(arguments),
         "find" => find(arguments),
         "eval" => text(arguments.strip_prefix(&["--".to_owned()]).unwrap_or(arguments).join(" ")),
         "trap" => trap(arguments),
         "command" if is_question(arguments) => Vec::new(),
-        "command" | "builtin" | "nohup" | "setsid" => after(&PLAIN),
+        "command" | "builtin" | "nohup" | "setsid" | "coproc" => after(&PLAIN),
         "exec" => after(&Options { letters: "a", names: &[] }),
         "nice" => after(&Options { letters: "n", names: &["adjustment"] }),
         "stdbuf" => after(&Options { letters: "ioe", names: &["input", "output", "error"] }),
         "timeout" => {
             let first = operand(arguments, &Options { letters: "ks", names: &["kill-after", "signal"] });
-            words(arguments.get(first + 1..).unwrap_or_default())
+            words(arguments, first + 1, arguments.len())
         }
+        "sudo" => after(&SUDO),
+        "doas" => after(&Options { letters: "Cu", names: &[] }),
         "env" => env(arguments),
         _ => Vec::new(),
     }
 }
 
-fn words(words: &[String]) -> Vec<Next> {
-    if words.is_empty() { Vec::new() } else { vec![Next::Words(words.to_vec())] }
+fn words(arguments: &[String], at: usize, end: usize) -> Vec<Next> {
+    match arguments.get(at..end) {
+        None | Some([]) => Vec::new(),
+        Some(words) => vec![Next::Words { at, words: words.to_vec() }],
+    }
 }
 
 fn text(text: String) -> Vec<Next> {
@@ -110,16 +120,17 @@ fn shell(arguments: &[String]) -> Vec<Next> {
 }
 
 fn xargs(arguments: &[String]) -> Vec<Next> {
-    let at = operand(arguments, &XARGS);
-    let (options, command) = arguments.split_at(at.min(arguments.len()));
-    let mut command = command.to_vec();
-    if let Some(name) = command.first_mut()
-        && replaced(options).is_some_and(|mark| !mark.is_empty() && name.contains(&mark))
+    let at = operand(arguments, &XARGS).min(arguments.len());
+    let mark = replaced(&arguments[..at]).filter(|mark| !mark.is_empty());
+    let mut found = words(arguments, at, arguments.len());
+    if let Some(Next::Words { words, .. }) = found.first_mut()
+        && let Some(name) = words.first_mut()
+        && mark.is_some_and(|mark| name.contains(&mark))
     {
         // What is put in its place comes by the pipe.
         "{}".clone_into(name);
     }
-    words(&command)
+    found
 }
 
 /// What `xargs` replaces in the words, where it replaces anything.
@@ -141,14 +152,14 @@ fn replaced(options: &[String]) -> Option<String> {
 fn find(arguments: &[String]) -> Vec<Next> {
     let runs = |word: &String| matches!(word.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir");
     let mut found = Vec::new();
-    let mut rest = arguments;
-    while let Some(at) = rest.iter().position(runs) {
-        rest = &rest[at + 1..];
+    let mut at = 0;
+    while let Some(before) = arguments[at..].iter().position(runs) {
+        at += before + 1;
         // Whatever stands before the end is the command's, also where it looks like another one.
-        let end = rest.iter().position(|word| word == ";" || word == "+").unwrap_or(rest.len());
-        let (command, after) = rest.split_at(end);
-        found.extend(words(command));
-        rest = after;
+        let length = arguments[at..].iter().position(|word| word == ";" || word == "+");
+        let end = length.map_or(arguments.len(), |length| at + length);
+        found.extend(words(arguments, at, end));
+        at = end;
     }
     found
 }
@@ -176,7 +187,7 @@ fn env(arguments: &[String]) -> Vec<Next> {
     let at = operand(arguments, &Options { letters: "uC", names: &["unset", "chdir"] });
     let rest = arguments.get(at..).unwrap_or_default();
     let assigned = rest.iter().take_while(|word| word.contains('=')).count();
-    words(&rest[assigned..])
+    words(arguments, at + assigned, arguments.len())
 }
 
 #[cfg(test)]
@@ -187,7 +198,7 @@ mod tests {
         // Words are parted by one blank; `_` stands for one inside a word.
         let words: Vec<String> = line.split(' ').map(|word| word.replace('_', " ")).collect();
         let show = |next| match next {
-            Next::Words(words) => words.join(" "),
+            Next::Words { words, .. } => words.join(" "),
             Next::Text(text) => format!("text {text}"),
             Next::OtherShell(text) => format!("shell {text}"),
         };

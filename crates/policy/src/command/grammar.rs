@@ -39,6 +39,12 @@ impl Budget {
         self.bytes = self.bytes.checked_sub(length).ok_or(Error::CommandTooComplex)?;
         Ok(())
     }
+
+    /// What was read so far.
+    #[cfg(test)]
+    pub(super) fn bytes_read(&self) -> usize {
+        MOST_BYTES - self.bytes
+    }
 }
 
 pub(super) fn parse(text: &str, budget: &mut Budget) -> Result<Tree, Error> {

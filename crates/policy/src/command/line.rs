@@ -3,6 +3,7 @@
 //! Reading finds what is no line at all; checking finds what is not allowed. Texts within texts are read by a list of
 //! what is still to do and to a bounded depth, so that no line can take our stack or our time.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 
 use super::follow::{Next, follow};
@@ -10,9 +11,9 @@ use super::grammar::{Budget, parse};
 use super::lists::{CommandLists, plain_name};
 use super::operands::{Printed, paths};
 use super::reserved::is_misplaced;
-use super::survey::survey;
+use super::survey::{Found, Step, survey};
+use super::word::Word;
 use crate::error::Error;
-use crate::reach::{HostPath, normalise};
 use crate::verdict::{Denial, DenialCode};
 
 /// How deep texts may lie in texts: `bash -c 'bash -c "…"'`.
@@ -21,19 +22,38 @@ const DEEPEST: u8 = 16;
 /// A line that is well-formed.
 #[derive(Debug)]
 pub struct CommandLine {
-    commands: Vec<Command>,
+    pub(super) commands: Vec<Command>,
     words: Vec<String>,
     functions: BTreeSet<(Shell, String)>,
+    /// What happens in each text of it, the line itself first; numbers are places in `commands` and in this list.
+    pub(super) scripts: Vec<Vec<Step>>,
 }
 
 /// One of the shells that a line needs, by number.
 type Shell = u32;
 
 #[derive(Debug)]
-struct Command {
-    name: String,
+pub(super) struct Command {
+    pub(super) name: String,
     arguments: Vec<String>,
     shell: Shell,
+    pub(super) spelled_name: String,
+    pub(super) spelled: Vec<String>,
+    /// The scripts that it leads to.
+    pub(super) leads: Vec<Lead>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lead {
+    pub(super) script: usize,
+    pub(super) place: Place,
+}
+
+/// Where a script runs that a command leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    SameShell,
+    OtherShell,
 }
 
 #[derive(Debug)]
@@ -46,7 +66,7 @@ struct Task {
 #[derive(Debug)]
 enum What {
     Text(String),
-    Words(Vec<String>),
+    Words { plain: Vec<String>, spelled: Vec<String> },
 }
 
 impl CommandLine {
@@ -54,7 +74,8 @@ impl CommandLine {
         if text.trim().is_empty() {
             return Err(Error::CommandEmpty);
         }
-        let mut line = Self { commands: Vec::new(), words: Vec::new(), functions: BTreeSet::new() };
+        let mut line =
+            Self { commands: Vec::new(), words: Vec::new(), functions: BTreeSet::new(), scripts: Vec::new() };
         let mut budget = Budget::default();
         let mut shells = 0;
         let first = Task { what: What::Text(text.to_owned()), shell: 0, depth: 0 };
@@ -65,45 +86,55 @@ impl CommandLine {
             }
             let known = line.commands.len();
             let below = |what, shell| Task { what, shell, depth: task.depth + 1 };
+            // Tasks are done in the order of their numbers.
+            let first_free = line.scripts.len() + 1 + tasks.len();
             match task.what {
                 What::Text(text) => {
-                    let texts = line.take(&text, task.shell, &mut budget)?;
+                    let texts = line.take(&text, task.shell, first_free, &mut budget)?;
                     tasks.extend(texts.into_iter().map(|text| below(What::Text(text), task.shell)));
                 }
-                What::Words(words) => {
-                    budget.read(words.iter().map(|word| word.len() + 1).sum())?;
-                    line.commands.extend(words.split_first().map(|(name, arguments)| Command {
-                        name: name.clone(),
-                        arguments: arguments.to_vec(),
-                        shell: task.shell,
-                    }));
+                What::Words { plain, spelled } => {
+                    budget.read(plain.iter().map(|word| word.len() + 1).sum())?;
+                    line.scripts.push(vec![Step::Run(known)]);
+                    line.commands.extend(Command::of_words(plain, spelled, task.shell));
                 }
             }
-            for command in &line.commands[known..] {
+            for command in &mut line.commands[known..] {
                 for next in follow(&command.name, &command.arguments) {
-                    tasks.push_back(match next {
-                        Next::Words(words) => below(What::Words(words), command.shell),
-                        Next::Text(text) => below(What::Text(text), command.shell),
+                    let script = line.scripts.len() + tasks.len();
+                    let (what, shell, place) = match next {
+                        Next::Words { at, words } => {
+                            let spelled = command.spelled.get(at..at + words.len()).unwrap_or_default().to_vec();
+                            (What::Words { plain: words, spelled }, command.shell, Place::SameShell)
+                        }
+                        Next::Text(text) => (What::Text(text), command.shell, Place::SameShell),
                         Next::OtherShell(text) => {
                             shells += 1;
-                            below(What::Text(text), shells)
+                            (What::Text(text), shells, Place::OtherShell)
                         }
-                    });
+                    };
+                    command.leads.push(Lead { script, place });
+                    tasks.push_back(below(what, shell));
                 }
             }
         }
         Ok(line)
     }
 
-    /// Takes what one text holds, and gives the texts that are to be read after it.
-    fn take(&mut self, text: &str, shell: Shell, budget: &mut Budget) -> Result<Vec<String>, Error> {
+    /// Takes what one text holds, and gives the texts that are to be read after it; the first of them will be the script
+    /// of that number.
+    fn take(&mut self, text: &str, shell: Shell, script: usize, budget: &mut Budget) -> Result<Vec<String>, Error> {
+        let text = &*close(text);
         let tree = parse(text, budget)?;
         let found = survey(&tree, text);
-        self.commands.extend(found.commands.into_iter().map(|command| Command {
-            name: command.name,
-            arguments: command.arguments,
-            shell,
-        }));
+        let known = self.commands.len();
+        let placed = found.steps.into_iter().map(|step| match step {
+            Step::Run(command) => Step::Run(known + command),
+            Step::Text(text) => Step::Text(script + text),
+            other => other,
+        });
+        self.scripts.push(placed.collect());
+        self.commands.extend(found.commands.into_iter().map(|command| Command::found(command, shell)));
         self.words.extend(found.words);
         self.functions.extend(found.functions.into_iter().map(|name| (shell, name)));
         Ok(found.texts)
@@ -130,26 +161,30 @@ impl CommandLine {
         self.commands.iter().any(|command| command.name == name)
     }
 
-    /// The paths that it names, each once and in their order: from `cwd` where they are relative.
-    pub fn operands(&self, cwd: &str, home: &str) -> Result<Vec<HostPath>, Error> {
-        let arguments = self.commands.iter();
-        let arguments = arguments.flat_map(|command| paths(&command.name, &command.arguments, Printed::AreTexts));
-        let mut named: Vec<HostPath> = Vec::new();
-        for word in arguments.chain(self.words.iter().map(String::as_str)) {
-            if let Ok(path) = normalise(word, cwd, Some(home))
-                && !word.starts_with('-')
-                && !word.contains(['$', '`'])
-                && !named.contains(&path)
-            {
-                named.push(path);
-            }
-        }
-        Ok(named)
-    }
-
     /// Whether it names a program that is of use with a network alone.
     pub fn wants_network(&self) -> bool {
         self.commands.iter().any(|command| wants_network(&command.name, &command.arguments))
+    }
+}
+
+/// A backslash at the very end is itself to the shell, and a fault to the grammar.
+fn close(text: &str) -> Cow<'_, str> {
+    let backslashes = text.len() - text.trim_end_matches('\\').len();
+    if backslashes.is_multiple_of(2) { Cow::Borrowed(text) } else { Cow::Owned(format!("{text}\\")) }
+}
+
+impl Command {
+    fn found(found: Found, shell: Shell) -> Self {
+        let (arguments, spelled) = found.arguments.into_iter().map(|word| (word.plain, word.spelled)).unzip();
+        let Word { plain: name, spelled: spelled_name } = found.name;
+        Self { name, arguments, shell, spelled_name, spelled, leads: Vec::new() }
+    }
+
+    fn of_words(plain: Vec<String>, spelled: Vec<String>, shell: Shell) -> Option<Self> {
+        let (mut plain, mut spelled) = (plain.into_iter(), spelled.into_iter());
+        let (name, spelled_name) = (plain.next()?, spelled.next()?);
+        let (arguments, spelled) = (plain.collect(), spelled.collect());
+        Some(Self { name, arguments, shell, spelled_name, spelled, leads: Vec::new() })
     }
 }
 

@@ -6,13 +6,16 @@
 //! does not have it does not get.
 //!
 //! Reading order: text becomes a tree (`grammar`), the tree commands (`survey`, with their words by `word`), commands
-//! lead to further ones (`follow`), and all of them are held against the rules (`line`, `reserved`, `lists`).
+//! lead to further ones (`follow`), and all of them are held against the rules (`line`, `reserved`, `lists`). Which paths of
+//! the host they name is found by going through the line's steps (`named`) with each word expanded (`expand`).
 
 mod argv;
+mod expand;
 mod follow;
 mod grammar;
 mod line;
 mod lists;
+mod named;
 mod operands;
 mod reserved;
 mod survey;

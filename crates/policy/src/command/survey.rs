@@ -2,12 +2,16 @@
 //!
 //! The tree is walked once, from its beginning to its end. The grammar leaves some text unread that the shell reads:
 //! backquotes in here-documents and in defaults of variables. Such text is handed back, to be read as a text of its own.
+//!
+//! Beside the commands stands what happens in which order, as far as it matters to where paths lead: a redirection is
+//! opened before its command moves the shell, and what a subshell does to itself ends with it.
 
 use std::collections::HashMap;
 
 use tree_sitter::{Node, Tree};
 
-use super::word::{source, unescape, value};
+use super::word::{Word, source, unescape, value, word};
+use crate::reach::{asks_about_file, compares_files};
 
 /// Whose children are words that may name a file without being a command's arguments.
 const HOLDERS: [&str; 9] = [
@@ -24,8 +28,23 @@ const HOLDERS: [&str; 9] = [
 
 #[derive(Debug)]
 pub(super) struct Found {
-    pub(super) name: String,
-    pub(super) arguments: Vec<String>,
+    pub(super) name: Word,
+    pub(super) arguments: Vec<Word>,
+}
+
+/// What happens, in the shell's order. Numbers are places in the lists of the survey.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A command runs.
+    Run(usize),
+    /// A file is opened, or asked about.
+    Open(String),
+    /// A variable takes one of these values; where there is none, one that nobody knows.
+    Assign { name: String, values: Vec<String> },
+    /// A text is run in a shell of its own.
+    Text(usize),
+    /// Whatever changed since that step is as it was before.
+    Back(usize),
 }
 
 #[derive(Debug, Default)]
@@ -37,6 +56,7 @@ pub(super) struct Survey {
     pub(super) functions: Vec<String>,
     /// Texts that the shell runs and the grammar did not read.
     pub(super) texts: Vec<String>,
+    pub(super) steps: Vec<Step>,
 }
 
 /// What holds for everything below a node.
@@ -51,33 +71,52 @@ struct Frame<'t> {
     expanded: bool,
     /// In text whose backquotes were looked for already.
     searched: bool,
+    /// The command that runs when everything in it has.
+    run: Option<usize>,
+    /// The step to which everything goes back afterwards.
+    back: Option<usize>,
+    /// The first step of the part that was visited last.
+    part: usize,
 }
 
 struct Walk<'a> {
     text: &'a str,
     survey: Survey,
     /// Arguments that stand behind a redirection, by the command that they belong to.
-    late: HashMap<usize, Vec<String>>,
+    late: HashMap<usize, Vec<Word>>,
+    /// Files that a command's redirections open, by the command.
+    opened: HashMap<usize, Vec<String>>,
 }
 
 pub(super) fn survey(tree: &Tree, text: &str) -> Survey {
-    let mut walk = Walk { text, survey: Survey::default(), late: HashMap::new() };
+    let mut walk = Walk { text, survey: Survey::default(), late: HashMap::new(), opened: HashMap::new() };
     let mut cursor = tree.walk();
     let mut frames = vec![Frame::default()];
     loop {
         let node = cursor.node();
+        let began = walk.survey.steps.len();
+        if let Some(frame) = frames.last_mut() {
+            if node.kind() == "&" {
+                // What stands before it runs apart.
+                walk.survey.steps.push(Step::Back(frame.part));
+            } else if node.is_named() {
+                frame.part = began;
+            }
+        }
         let frame = frames.last().copied().unwrap_or_default();
-        if let Some(below) = walk.visit(node, frame)
-            && cursor.goto_first_child()
-        {
-            frames.push(Frame { parent: node.kind(), ..below });
-            continue;
+        let own = Frame { run: None, back: (frame.parent == "pipeline").then_some(began), part: began, ..frame };
+        if let Some(below) = walk.visit(node, own) {
+            if cursor.goto_first_child() {
+                frames.push(Frame { parent: node.kind(), ..below });
+                continue;
+            }
+            walk.leave(below);
         }
         while !cursor.goto_next_sibling() {
             if !cursor.goto_parent() {
                 return walk.survey;
             }
-            frames.pop();
+            frames.pop().into_iter().for_each(|frame| walk.leave(frame));
         }
     }
 }
@@ -89,14 +128,23 @@ impl Walk<'_> {
             self.survey.words.push(value(node, self.text));
         }
         match node.kind() {
-            "command" => self.take_command(node),
+            "command" => return Some(Frame { run: self.take_command(node), ..frame }),
             "declaration_command" | "unset_command" => self.take_declaration(node),
-            "redirected_statement" => self.take_late_arguments(node),
-            "function_definition" if !frame.apart => {
-                let name = node.child_by_field_name("name");
-                self.survey.functions.extend(name.map(|name| value(name, self.text)));
+            "redirected_statement" => {
+                self.take_late_arguments(node);
+                self.take_redirections(node);
             }
-            "subshell" | "pipeline" => return Some(Frame { apart: true, ..frame }),
+            "function_definition" => {
+                let name = node.child_by_field_name("name").filter(|_| !frame.apart);
+                self.survey.functions.extend(name.map(|name| value(name, self.text)));
+                self.take_redirections(node);
+                return Some(Frame { back: Some(frame.part), ..frame });
+            }
+            "variable_assignment" => self.take_assignment(node, frame),
+            "for_statement" => self.take_loop(node),
+            "unary_expression" | "binary_expression" => self.take_test(node),
+            "subshell" => return Some(Frame { apart: true, back: Some(frame.part), ..frame }),
+            "pipeline" => return Some(Frame { apart: true, ..frame }),
             "process_substitution" => return Some(substitution(frame)),
             "command_substitution" => return self.take_substitution(node, frame),
             "heredoc_redirect" => {
@@ -120,33 +168,45 @@ impl Walk<'_> {
         Some(frame)
     }
 
-    fn take_command(&mut self, node: Node<'_>) {
-        let Some(name) = node.child_by_field_name("name") else { return };
+    fn leave(&mut self, frame: Frame<'_>) {
+        self.survey.steps.extend(frame.run.map(Step::Run));
+        self.survey.steps.extend(frame.back.map(Step::Back));
+    }
+
+    fn take_command(&mut self, node: Node<'_>) -> Option<usize> {
+        self.take_redirections(node);
+        let opened = self.opened.remove(&node.id()).unwrap_or_default();
+        self.survey.steps.extend(opened.into_iter().map(Step::Open));
+        let name = node.child_by_field_name("name")?;
         let mut cursor = node.walk();
         let words = std::iter::once(name).chain(node.children_by_field_name("argument", &mut cursor));
         let mut arguments = self.values(words);
         let mut name = arguments.remove(0);
         arguments.extend(self.late.remove(&node.id()).unwrap_or_default());
         // A word of the shell's own, which the grammar takes for a command.
-        while name == "time" && !arguments.is_empty() {
+        while name.plain == "time" && !arguments.is_empty() {
             name = arguments.remove(0);
-            if name == "-p" {
-                name = "time".to_owned();
+            if name.plain == "-p" {
+                "time".clone_into(&mut name.plain);
             }
         }
         self.survey.commands.push(Found { name, arguments });
+        Some(self.survey.commands.len() - 1)
     }
 
     /// The words that these nodes are. A line that goes on in the middle of a word is taken for the word's end by the
     /// grammar.
-    fn values<'t>(&self, nodes: impl Iterator<Item = Node<'t>>) -> Vec<String> {
-        let mut words: Vec<String> = Vec::new();
+    fn values<'t>(&self, nodes: impl Iterator<Item = Node<'t>>) -> Vec<Word> {
+        let mut words: Vec<Word> = Vec::new();
         let mut end = 0;
         for node in nodes {
             let between = self.text.get(end..node.start_byte()).unwrap_or_default();
-            let word = value(node, self.text);
+            let word = word(node, self.text);
             match words.last_mut() {
-                Some(last) if is_continued(between) => last.push_str(&word),
+                Some(last) if is_continued(between) => {
+                    last.plain.push_str(&word.plain);
+                    last.spelled.push_str(&word.spelled);
+                }
                 _ => words.push(word),
             }
             end = node.end_byte();
@@ -156,10 +216,95 @@ impl Walk<'_> {
 
     fn take_declaration(&mut self, node: Node<'_>) {
         let mut cursor = node.walk();
-        let mut words = node.children(&mut cursor).map(|word| value(word, self.text));
+        let mut words = node.children(&mut cursor).map(|node| word(node, self.text));
         let name = words.next().unwrap_or_default();
         let arguments = words.collect();
         self.survey.commands.push(Found { name, arguments });
+    }
+
+    /// What the redirections of a statement open. Where it ends in a command they are that command's: `cd a && ls > b`.
+    fn take_redirections(&mut self, node: Node<'_>) {
+        let mut cursor = node.walk();
+        let mut opened = Vec::new();
+        for redirect in node.children_by_field_name("redirect", &mut cursor) {
+            opened.extend(self.target(redirect));
+            if redirect.kind() == "heredoc_redirect" {
+                let mut cursor = redirect.walk();
+                let inner = redirect.children_by_field_name("redirect", &mut cursor);
+                opened.extend(inner.filter_map(|inner| self.target(inner)));
+            }
+        }
+        if opened.is_empty() {
+            return;
+        }
+        match node.child_by_field_name("body").and_then(last_command) {
+            Some(command) => self.opened.entry(command.id()).or_default().extend(opened),
+            None => self.survey.steps.extend(opened.into_iter().map(Step::Open)),
+        }
+    }
+
+    fn target(&self, redirect: Node<'_>) -> Option<String> {
+        let is_file = |node: &Node<'_>| redirect.kind() == "file_redirect" && node.kind() != "number";
+        let mut cursor = redirect.walk();
+        let destinations = redirect.children_by_field_name("destination", &mut cursor);
+        self.values(destinations.take(1).filter(is_file)).pop().map(|word| word.spelled)
+    }
+
+    fn take_assignment(&mut self, node: Node<'_>, frame: Frame<'_>) {
+        let (Some(name), Some(value)) = (node.child_by_field_name("name"), node.child_by_field_name("value")) else {
+            return;
+        };
+        if name.kind() != "variable_name" {
+            return;
+        }
+        let mut cursor = node.walk();
+        // What is added to or counted has other values than this one.
+        let changes =
+            frame.parent == "c_style_for_statement" || node.children(&mut cursor).any(|child| child.kind() == "+=");
+        let mut cursor = value.walk();
+        let values = match value.kind() {
+            _ if changes => Vec::new(),
+            "array" => self.values(value.named_children(&mut cursor)),
+            _ => vec![word(value, self.text)],
+        };
+        self.assign(name, values);
+    }
+
+    fn take_loop(&mut self, node: Node<'_>) {
+        let Some(name) = node.child_by_field_name("variable") else { return };
+        let mut cursor = node.walk();
+        let values = self.values(node.children_by_field_name("value", &mut cursor));
+        self.assign(name, values);
+    }
+
+    fn assign(&mut self, name: Node<'_>, values: Vec<Word>) {
+        let name = source(name, self.text).to_owned();
+        let values = values.into_iter().map(|word| word.spelled).collect();
+        self.survey.steps.push(Step::Assign { name, values });
+    }
+
+    /// What `[` and `[[` ask about.
+    fn take_test(&mut self, node: Node<'_>) {
+        let Some(operator) = node.child_by_field_name("operator") else { return };
+        let operator = source(operator, self.text);
+        let mut files = Vec::new();
+        if asks_about_file(operator) {
+            // The grammar takes `-f a -a b` for `-f (a -a b)`.
+            let mut operand = node.named_child(1);
+            while let Some(sum) = operand.filter(|operand| operand.kind() == "binary_expression") {
+                operand = sum.child_by_field_name("left");
+            }
+            files.extend(operand);
+        } else if compares_files(operator) {
+            files.extend([node.child_by_field_name("left"), node.child_by_field_name("right")].into_iter().flatten());
+        }
+        let opened = files.into_iter().map(|file| Step::Open(word(file, self.text).spelled));
+        self.survey.steps.extend(opened);
+    }
+
+    fn take_text(&mut self, text: String) {
+        self.survey.steps.push(Step::Text(self.survey.texts.len()));
+        self.survey.texts.push(text);
     }
 
     /// Arguments may stand behind a redirection; the grammar counts them to it.
@@ -181,7 +326,7 @@ impl Walk<'_> {
                 let known = self.late.entry(command.id()).or_default();
                 known.splice(0..0, late);
             }
-            None => self.survey.words.extend(late),
+            None => self.survey.words.extend(late.into_iter().map(|word| word.plain)),
         }
     }
 
@@ -190,12 +335,12 @@ impl Walk<'_> {
         if let Some(inner) = written.strip_prefix('`') {
             // What is quoted once more in backquotes is a text of its own when one layer is off.
             let inner = inner.strip_suffix('`').unwrap_or(inner);
-            self.survey.texts.push(in_backquotes(inner));
+            self.take_text(in_backquotes(inner));
             return None;
         }
         if frame.expanded && written.starts_with("$((") {
             // In here-documents the grammar takes a sum for a command.
-            self.survey.texts.push(format!(": {written}"));
+            self.take_text(format!(": {written}"));
             return None;
         }
         Some(substitution(frame))
@@ -211,7 +356,7 @@ impl Walk<'_> {
         while let Some(character) = characters.next() {
             match (character, &mut inside) {
                 ('`', Some(text)) => {
-                    self.survey.texts.push(in_backquotes(text));
+                    self.take_text(in_backquotes(text));
                     inside = None;
                 }
                 ('`', None) => inside = Some(String::new()),
@@ -221,12 +366,14 @@ impl Walk<'_> {
                 (_, None) => {}
             }
         }
-        self.survey.texts.extend(inside.map(|text| in_backquotes(&text)));
+        if let Some(text) = inside {
+            self.take_text(in_backquotes(&text));
+        }
     }
 }
 
 fn substitution(frame: Frame<'_>) -> Frame<'_> {
-    Frame { apart: true, expanded: false, ..frame }
+    Frame { apart: true, expanded: false, back: Some(frame.part), ..frame }
 }
 
 fn in_backquotes(written: &str) -> String {

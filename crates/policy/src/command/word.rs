@@ -5,6 +5,26 @@
 
 use tree_sitter::Node;
 
+use crate::reach::is_windows;
+
+/// A word twice.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Word {
+    /// Without its quotes.
+    pub(super) plain: String,
+    /// Ready to be expanded: a character that the shell would expand, and that is only itself here, has a backslash before
+    /// it; a variable is `${NAME}`, and what nobody can know before it runs is `$()`.
+    pub(super) spelled: String,
+}
+
+/// What expansion looks at.
+const ACTIVE: [char; 11] = ['\\', '*', '?', '[', ']', '{', '}', '~', '$', '`', ','];
+const UNKNOWN: &str = "$()";
+
+pub(super) fn word(node: Node<'_>, text: &str) -> Word {
+    Word { plain: value(node, text), spelled: spell(node, text) }
+}
+
 /// The words that follow are arguments, names or targets of redirections; anything else is given as it stands.
 pub(super) fn value(node: Node<'_>, text: &str) -> String {
     match node.kind() {
@@ -49,14 +69,101 @@ fn simple(node: Node<'_>, text: &str) -> String {
     }
 }
 
+fn spell(node: Node<'_>, text: &str) -> String {
+    let mut node = node;
+    while node.kind() == "command_name" {
+        let Some(inner) = node.child(0) else { break };
+        node = inner;
+    }
+    if node.kind() != "concatenation" {
+        return spell_part(node, text);
+    }
+    let mut whole = String::new();
+    let mut cursor = node.walk();
+    let mut at = node.start_byte();
+    for part in node.children(&mut cursor) {
+        whole.push_str(&spell_bare(text.get(at..part.start_byte()).unwrap_or_default()));
+        whole.push_str(&spell_part(part, text));
+        at = part.end_byte();
+    }
+    whole
+}
+
+fn spell_part(node: Node<'_>, text: &str) -> String {
+    let written = source(node, text);
+    match node.kind() {
+        "raw_string" | "ansi_c_string" => protect(&simple(node, text)),
+        "string" | "translated_string" => read_quoted(node, text, protect, spell_part),
+        "simple_expansion" | "expansion" => spell_variable(written),
+        "command_substitution" | "process_substitution" | "arithmetic_expansion" => UNKNOWN.to_owned(),
+        _ => spell_bare(written),
+    }
+}
+
+fn protect(literal: &str) -> String {
+    let mut spelled = String::with_capacity(literal.len());
+    for character in literal.chars() {
+        if ACTIVE.contains(&character) {
+            spelled.push('\\');
+        }
+        spelled.push(character);
+    }
+    spelled
+}
+
+/// `$NAME`, `${NAME}`, and the elements of an array; everything else depends on more than a value.
+fn spell_variable(written: &str) -> String {
+    let name = written.trim_start_matches('$').trim_start_matches('{').trim_end_matches('}');
+    let name = name.strip_suffix("[@]").or_else(|| name.strip_suffix("[*]")).unwrap_or(name);
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    match !name.is_empty() && is_name(name) {
+        true => format!("${{{name}}}"),
+        false => UNKNOWN.to_owned(),
+    }
+}
+
+/// Text without quotes. The shell would take the backslashes of a path of Windows away; whoever writes one means the path.
+fn spell_bare(written: &str) -> String {
+    let means_path = is_windows(written);
+    let mut spelled = String::with_capacity(written.len());
+    let mut characters = written.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' if means_path => spelled.push_str("\\\\"),
+            '\\' => match characters.next() {
+                Some('\n') => {}
+                Some(next) if ACTIVE.contains(&next) => spelled.extend(['\\', next]),
+                Some(next) => spelled.push(next),
+                None => spelled.push_str("\\\\"),
+            },
+            '$' => spelled.push_str("\\$"),
+            '`' => {
+                spelled.push_str(UNKNOWN);
+                break;
+            }
+            other => spelled.push(other),
+        }
+    }
+    spelled
+}
+
 /// Text in double quotes, where a backslash means something before few characters only.
 fn quoted(node: Node<'_>, text: &str) -> String {
+    read_quoted(node, text, str::to_owned, |part, text| source(part, text).to_owned())
+}
+
+fn read_quoted(
+    node: Node<'_>,
+    text: &str,
+    plain: impl Fn(&str) -> String,
+    expanded: impl Fn(Node<'_>, &str) -> String,
+) -> String {
     let written = source(node, text);
     let before = written.find('"').map_or(0, |quote| quote + 1);
     let end = node.end_byte().saturating_sub(usize::from(written.ends_with('"')));
     let literal = |from: usize, to: usize| {
         let is_special = |character| matches!(character, '$' | '`' | '"' | '\\' | '\n');
-        unescape(text.get(from..to).unwrap_or_default(), is_special)
+        plain(&unescape(text.get(from..to).unwrap_or_default(), is_special))
     };
     let mut whole = String::new();
     let mut at = node.start_byte() + before;
@@ -64,7 +171,7 @@ fn quoted(node: Node<'_>, text: &str) -> String {
     for part in node.named_children(&mut cursor) {
         if part.kind() != "string_content" && part.start_byte() >= at {
             whole.push_str(&literal(at, part.start_byte()));
-            whole.push_str(source(part, text));
+            whole.push_str(&expanded(part, text));
             at = part.end_byte();
         }
     }
@@ -142,6 +249,32 @@ mod tests {
         let command = tree.root_node().child(0).expect("a command");
         let mut cursor = command.walk();
         command.children_by_field_name("argument", &mut cursor).map(|word| value(word, line)).collect()
+    }
+
+    #[test]
+    fn what_expands_is_known_from_what_only_looks_so() {
+        let spelled = |line: &str| {
+            let tree = parse(line, &mut Budget::default()).expect("a good line");
+            let command = tree.root_node().child(0).expect("a command");
+            let mut cursor = command.walk();
+            let words = command.children_by_field_name("argument", &mut cursor);
+            words.map(|node| word(node, line).spelled).collect::<Vec<_>>()
+        };
+        let table: [(&str, &[&str]); 10] = [
+            (r"echo a\ b\;c a*b a\*b", &["a b;c", "a*b", r"a\*b"]),
+            (r#"echo "a*b" 'a?b' a"*"'*'*"#, &[r"a\*b", r"a\?b", r"a\*\**"]),
+            (r#"echo $X ${X} "$X/a" ${X[@]} "a${X}b""#, &["${X}", "${X}", "${X}/a", "${X}", "a${X}b"]),
+            (r"echo ${X:-/d} $(ls) $((1)) $1 $@ `ls`", &["$()", "$()", "$()", "${1}", "$()", "$()"]),
+            (r"echo '$X' \$X", &[r"\$X", r"\$X"]),
+            (r"echo ~/a '~/a' \~/a", &["~/a", r"\~/a", r"\~/a"]),
+            (r"echo {a,b}/c '{a,b}'", &["{a,b}/c", r"\{a\,b\}"]),
+            (r"echo C:\Users\x C:\Users\*.txt", &[r"C:\\Users\\x", r"C:\\Users\\*.txt"]),
+            (r"echo 'C:\Users' \\srv\share", &[r"C:\\Users", r"\\\\srv\\share"]),
+            (r"echo <(ls) a=b", &["$()", "a=b"]),
+        ];
+        for (line, expected) in &table {
+            assert_eq!(spelled(line), *expected, "{line}");
+        }
     }
 
     #[test]

@@ -7,11 +7,17 @@
 //! (`sensitive`); some are in every box anyway, the rest is held against a list (`present`). Which words of a command are
 //! paths says a table (`table`), read by `options`, with a room for those that have a syntax of their own (`forms`).
 
+mod forms;
 mod host_path;
 mod normalise;
+mod options;
 mod present;
 mod sensitive;
+mod table;
 
+pub(crate) use forms::{asks_about_file, compares_files};
 pub use host_path::{HostPath, PathStyle};
+pub(crate) use normalise::is_windows;
 pub use normalise::normalise;
+pub(crate) use options::{Operand, Sureness, looks_like_path, read_operands};
 pub use present::{blocked, is_always_there};

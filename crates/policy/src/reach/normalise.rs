@@ -8,6 +8,8 @@ use crate::error::{Error, quote};
 
 /// The kernel's bound, without the NUL at the end.
 const LONGEST: usize = 4095;
+/// Of Windows.
+const SEPARATORS: [char; 2] = ['/', '\\'];
 
 /// `~` becomes the home; what is relative is read from `base`; `.` and `..` are resolved, and `..` never leads above a root.
 pub fn normalise(text: &str, base: &str, home: Option<&str>) -> Result<HostPath, Error> {
@@ -44,14 +46,48 @@ fn after_tilde(text: &str) -> Option<&str> {
     if rest.is_empty() { Some(rest) } else { rest.strip_prefix(['/', '\\']) }
 }
 
+/// What a path of Windows begins with, and what follows that.
+enum Start<'t> {
+    Drive(char, &'t str),
+    Share(&'t str),
+}
+
 /// `C:\…`, `C:/…`, `C:` and `\\server\…`.
 pub(crate) fn is_windows(text: &str) -> bool {
-    match text.as_bytes() {
-        [drive, b':'] => drive.is_ascii_alphabetic(),
-        [drive, b':', b'\\' | b'/', ..] => drive.is_ascii_alphabetic(),
-        [b'\\', b'\\', first, ..] => !matches!(first, b'\\' | b'/'),
-        _ => false,
+    start(text).is_some()
+}
+
+fn start(text: &str) -> Option<Start<'_>> {
+    if let Some(drive) = drive(text) {
+        return Some(drive);
     }
+    let mut rest = text.strip_prefix(r"\\").filter(|rest| !rest.starts_with(SEPARATORS))?;
+    let mut is_literal = false;
+    // `\\?\` and `\\.\` say that what follows is to be taken as it is.
+    while let Some(after) = rest.strip_prefix(['?', '.']).filter(|after| after.starts_with(SEPARATORS)) {
+        is_literal = true;
+        rest = after.trim_start_matches(SEPARATORS);
+    }
+    if is_literal {
+        if let Some(drive) = drive(rest) {
+            return Some(drive);
+        }
+        let is_share = rest.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(r"UNC\"));
+        rest = if is_share { &rest[4..] } else { rest };
+    }
+    let has_name = rest.split(SEPARATORS).any(|part| !matches!(name_of(part), "" | "?"));
+    has_name.then_some(Start::Share(rest))
+}
+
+fn drive(text: &str) -> Option<Start<'_>> {
+    let letter = text.chars().next().filter(char::is_ascii_alphabetic)?;
+    let rest = text[1..].strip_prefix(':')?;
+    (rest.is_empty() || rest.starts_with(SEPARATORS)).then(|| Start::Drive(letter.to_ascii_uppercase(), rest))
+}
+
+/// The system ignores dots and blanks at the end of a name.
+fn name_of(part: &str) -> &str {
+    part.trim_end_matches(['.', ' '])
 }
 
 fn linux(text: &str) -> HostPath {
@@ -75,40 +111,30 @@ fn drive_of(text: &str) -> String {
 }
 
 fn windows(text: &str) -> HostPath {
-    let unified = text.replace('/', "\\");
-    let mut text = unified.as_str();
-    // `\\?\` and `\\.\` say that what follows is to be taken as it is.
-    while let Some(rest) = [r"\\?\", r"\\.\"].iter().find_map(|prefix| text.strip_prefix(prefix)) {
-        text = rest.trim_start_matches('\\');
-    }
-    let share = match text.get(..4) {
-        Some(prefix) if prefix.eq_ignore_ascii_case(r"UNC\") && unified.starts_with('\\') => Some(&text[4..]),
-        _ if is_windows(text) && text.starts_with('\\') => Some(text.trim_start_matches('\\')),
-        _ if is_windows(text) => None,
-        _ => Some(text.trim_start_matches('\\')),
+    let (mut whole, rest, kept) = match start(text) {
+        Some(Start::Drive(letter, rest)) => (format!("{letter}:"), rest, 0),
+        // The server and the share are no directories.
+        Some(Start::Share(rest)) => (r"\".to_owned(), rest, 2),
+        None => return linux(text),
     };
-    let (mut root, rest, kept) = match share {
-        Some(share) => (String::from(r"\"), share, 2),
-        None => (text[..1].to_ascii_uppercase() + ":", &text[2..], 0),
-    };
-    let mut parts: Vec<&str> = Vec::new();
-    for part in rest.split('\\') {
-        // The system ignores dots and blanks at the end of a name.
-        let name = part.trim_end_matches(['.', ' ']);
-        match part.trim_end_matches(' ') {
-            ".." if parts.len() > kept => drop(parts.pop()),
-            _ if name.is_empty() => {}
-            _ => parts.push(name),
+    let mut names: Vec<&str> = Vec::new();
+    for part in rest.split(SEPARATORS) {
+        match (part.trim_end_matches(' '), name_of(part)) {
+            ("..", _) if names.len() > kept => drop(names.pop()),
+            (_, "") => {}
+            // No server is called so: it would begin a path to be taken as it is.
+            (_, "?") if names.is_empty() => {}
+            (_, name) => names.push(name),
         }
     }
-    for part in &parts {
-        root.push('\\');
-        root.push_str(part);
+    for name in &names {
+        whole.push('\\');
+        whole.push_str(name);
     }
-    if parts.is_empty() {
-        root.push('\\');
+    if names.is_empty() {
+        whole.push('\\');
     }
-    HostPath::new(root, PathStyle::Windows)
+    HostPath::new(whole, PathStyle::Windows)
 }
 
 #[cfg(test)]
@@ -165,6 +191,7 @@ mod tests {
             (r"\\?\UNC\server\share\x", r"\\server\share\x"),
             (r"C:\Windows. \System32...", r"C:\Windows\System32"),
             (r"C:\a b\c", r"C:\a b\c"),
+            (r"\\?.\server\share", r"\\server\share"),
         ];
         for (text, expected) in table {
             for base in ["/workspace", r"E:\base"] {

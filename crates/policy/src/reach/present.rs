@@ -67,8 +67,7 @@ const DOORS: [&str; 4] = ["root", "cwd", "task", "map_files"];
 pub fn is_always_there(path: &HostPath) -> bool {
     let text = path.as_str();
     let below = |tree: &&str| text.strip_prefix(*tree).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    path.style() == PathStyle::Linux
-        && (FILES.contains(&text) || TREES.iter().any(|tree| below(&tree)) && !leads_on(path))
+    path.style() == PathStyle::Linux && (FILES.contains(&text) || TREES.iter().any(below) && !leads_on(path))
 }
 
 fn leads_on(path: &HostPath) -> bool {

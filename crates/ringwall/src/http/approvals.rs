@@ -4,7 +4,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use serde::{Deserialize, Serialize};
-use service::{Answer, ApprovalStatus, ApprovalView, Limit, Origin, Principal, Verdict};
+use service::{Answer, ApprovalStatus, ApprovalView, Limit, Origin, Preview, Principal, Verdict};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Door;
@@ -86,6 +86,16 @@ pub(crate) async fn answer(
     let from = Origin { door: "http", remote: caller.map(|Extension(caller)| caller.remote) };
     let answer = Answer { verdict: verdict(body.approved, body.remember), reason: body.reason, from };
     Ok(Json(door.service.answer_approval(&principal, &id, answer).await?))
+}
+
+#[utoipa::path(get, path = "/api/approvals/{id}/preview", tag = "approvals", params(("id" = String, Path)),
+    responses((status = 200, description = "what remembering would store, and what it would have changed", body = Preview)))]
+pub(crate) async fn preview(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(id): Named<String>,
+) -> Result<Json<Preview>, Problem> {
+    Ok(Json(door.service.preview_approval(&principal, &id).await?))
 }
 
 /// What the two words of an answer mean together.

@@ -55,6 +55,7 @@ use service::Service;
 pub(crate) use connections::serve;
 use host_check::Hosts;
 use long_answers::LongAnswers;
+pub(crate) use socket_words::tell as tell_announcement;
 
 /// What every handler has.
 #[derive(Debug, Clone)]

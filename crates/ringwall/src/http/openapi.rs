@@ -49,6 +49,7 @@ use super::{
         approvals::list,
         approvals::show,
         approvals::answer,
+        approvals::preview,
         tickets::create,
         sockets::session,
         sockets::chat,

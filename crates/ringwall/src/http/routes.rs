@@ -71,6 +71,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/api/approvals", Access::Agent, || get(approvals::list)),
     route(Method::GET, "/api/approvals/{id}", Access::Agent, || get(approvals::show)),
     route(Method::POST, "/api/approvals/{id}", Access::User, || post(approvals::answer)),
+    route(Method::GET, "/api/approvals/{id}/preview", Access::User, || get(approvals::preview)),
     route(Method::GET, "/ws/sessions/{id}", Access::Agent, || get(sockets::session)),
     route(Method::GET, "/ws/chat/{id}", Access::Agent, || get(sockets::chat)),
     route(Method::GET, "/ws/approvals", Access::Operator, || get(sockets::all)),

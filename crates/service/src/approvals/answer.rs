@@ -40,7 +40,14 @@ pub struct Origin {
 }
 
 impl Service {
+    /// Goes on when whoever answers is gone: what is remembered is also answered, and who waits is told.
     pub async fn answer_approval(&self, by: &Principal, id: &str, answer: Answer) -> Result<ApprovalView, Error> {
+        let (service, by, id) = (self.clone(), by.clone(), id.to_owned());
+        let answered = tokio::spawn(async move { service.answer_to_the_end(&by, &id, answer).await });
+        answered.await.map_err(|error| Error::runtime("take the answer", &error))?
+    }
+
+    async fn answer_to_the_end(&self, by: &Principal, id: &str, answer: Answer) -> Result<ApprovalView, Error> {
         if let Holder::Agent(..) = by.holder() {
             return Err(Error::Forbidden { why: "an agent never answers; a person does".to_owned() });
         }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use record::Holder;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -10,6 +11,9 @@ use super::view::ApprovalView;
 use crate::error::Error;
 use crate::principal::Principal;
 use crate::service::Service;
+
+/// Who follows for the server itself.
+const OWN: &str = "ringwall";
 
 /// What somebody looks at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,6 +90,12 @@ impl Following {
 }
 
 impl Service {
+    /// Everybody's, for a part of the server itself and no caller.
+    pub fn announcements(&self) -> Following {
+        let everything = Principal { caller: OWN.to_owned(), holder: Holder::Owner };
+        self.inner.desk.follow(&everything, Watched::All)
+    }
+
     /// Begins to follow.
     pub fn follow_approvals(&self, by: &Principal, watched: Watched) -> Result<Following, Error> {
         if watched == Watched::All {

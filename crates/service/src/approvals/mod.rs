@@ -10,11 +10,13 @@ mod ask;
 mod desk;
 mod expire;
 mod follow;
+mod preview;
 mod question;
 mod view;
 
 pub use answer::{Answer, Origin, Verdict};
 pub use follow::{Announcement, Following, Gone, Watched};
+pub use preview::{Considered, Preview, PreviewedPath};
 pub use view::ApprovalView;
 
 pub(crate) use desk::Desk;

@@ -19,7 +19,7 @@ use crate::principal::Principal;
 use crate::service::Service;
 
 /// The home of every box.
-const HOME: &str = "/home/sandbox";
+pub(crate) const HOME: &str = "/home/sandbox";
 
 /// A command as it was asked for.
 #[derive(Debug, Clone)]

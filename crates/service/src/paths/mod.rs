@@ -17,4 +17,6 @@ pub use execute::{SessionCommand, SessionExecuted};
 pub use list::{AllowedPaths, SandboxPath};
 pub use record::PathChange;
 
+pub(crate) use execute::HOME;
+pub(crate) use list::{Listed, read_path};
 pub(crate) use reach::Approved;

@@ -1,0 +1,275 @@
+//! The paths of the host that a line names: its steps are gone through once, in their order, with the shell's directory and
+//! the variables that it has set at hand.
+//!
+//! No branch is chosen: both ways of an `if` are gone, one after the other. What nobody can know before the line runs is
+//! left out, and after a `cd` to such a place relative words are; the box has none of it.
+
+use std::collections::BTreeSet;
+
+use super::expand::{End, Reading, Variables, expand, whole};
+use super::grammar::Budget;
+use super::line::{Command, CommandLine, Place};
+use super::survey::Step;
+use crate::error::Error;
+use crate::reach::{HostPath, Operand, Sureness, is_windows, looks_like_path, normalise, read_operands};
+
+const DIRECTORY: &str = "PWD";
+const DIRECTORY_BEFORE: &str = "OLDPWD";
+
+impl CommandLine {
+    /// The paths that it names, in their plain form, each once and in their order. It runs in `cwd`, and `home` is `~`.
+    pub fn operands(&self, cwd: &str, home: &str) -> Result<Vec<HostPath>, Error> {
+        let mut walk = Walk::new(self, cwd, home);
+        walk.go()?;
+        Ok(walk.named)
+    }
+}
+struct Walk<'a> {
+    line: &'a CommandLine,
+    budget: Budget,
+    /// The shell's directory is one of them.
+    variables: Variables,
+    /// Variables that were set, with what they were before.
+    changes: Vec<(String, Option<Vec<Reading>>)>,
+    named: Vec<HostPath>,
+    seen: BTreeSet<HostPath>,
+}
+
+enum Todo {
+    /// A script from one of its steps on. For each step before, the number of changes that there were.
+    Steps { script: usize, at: usize, marks: Vec<usize> },
+    /// Changes since that number are taken back.
+    Undo(usize),
+}
+
+impl<'a> Walk<'a> {
+    fn new(line: &'a CommandLine, cwd: &str, home: &str) -> Self {
+        let mut variables = Variables::default();
+        variables.set(DIRECTORY, vec![whole(cwd)]);
+        variables.set("HOME", vec![whole(home)]);
+        let (changes, named, seen) = (Vec::new(), Vec::new(), BTreeSet::new());
+        Self { line, budget: Budget::default(), variables, changes, named, seen }
+    }
+
+    fn go(&mut self) -> Result<(), Error> {
+        let mut todo = vec![Todo::Steps { script: 0, at: 0, marks: Vec::new() }];
+        while let Some(next) = todo.pop() {
+            let (script, at, mut marks) = match next {
+                Todo::Steps { script, at, marks } => (script, at, marks),
+                Todo::Undo(mark) => {
+                    self.undo(mark);
+                    continue;
+                }
+            };
+            let Some(step) = self.line.scripts.get(script).and_then(|steps| steps.get(at)) else { continue };
+            let mark = self.changes.len();
+            marks.push(mark);
+            let begin = |script| Todo::Steps { script, at: 0, marks: Vec::new() };
+            let mut below = Vec::new();
+            match step {
+                Step::Run(command) => {
+                    if let Some(command) = self.line.commands.get(*command) {
+                        self.run(command)?;
+                        for lead in command.leads.iter().rev() {
+                            below.extend((lead.place == Place::OtherShell).then_some(Todo::Undo(mark)));
+                            below.push(begin(lead.script));
+                        }
+                    }
+                }
+                Step::Open(word) => self.open(Operand { word, sureness: Sureness::Path })?,
+                Step::Assign { name, values } => {
+                    let mut known = Vec::new();
+                    for value in values {
+                        known.extend(expand(value, &self.variables, &mut self.budget)?);
+                    }
+                    self.set(name, known);
+                }
+                Step::Text(script) => below.extend([Todo::Undo(mark), begin(*script)]),
+                Step::Back(step) => {
+                    let mark = marks.get(*step).copied().unwrap_or_default();
+                    self.undo(mark);
+                }
+            }
+            todo.push(Todo::Steps { script, at: at + 1, marks });
+            todo.extend(below);
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, command: &Command) -> Result<(), Error> {
+        // The shell would take the backslashes of a path of Windows away.
+        let written = command.spelled_name.replace(r"\\", r"\");
+        let name = if is_windows(&written) { &written } else { &command.name };
+        if name.contains(['/', '\\']) {
+            self.open(Operand { word: &command.spelled_name, sureness: Sureness::Path })?;
+        }
+        match name.as_str() {
+            "cd" | "chdir" | "pushd" => self.change_directory(&command.spelled),
+            "popd" => {
+                self.go_to(self.variables.get(DIRECTORY_BEFORE).cloned().unwrap_or_default());
+                self.set(DIRECTORY_BEFORE, Vec::new());
+                Ok(())
+            }
+            name => {
+                for operand in read_operands(name, &command.spelled) {
+                    self.open(operand)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn change_directory(&mut self, words: &[String]) -> Result<(), Error> {
+        let is_option = |word: &&String| matches!(word.as_str(), "-L" | "-P" | "-e" | "-@" | "--");
+        let word = words.iter().find(|word| !is_option(word));
+        let readings = match word.map(String::as_str) {
+            None => self.variables.get("HOME").cloned().unwrap_or_default(),
+            Some("-") => self.variables.get(DIRECTORY_BEFORE).cloned().unwrap_or_default(),
+            Some(word) => expand(word, &self.variables, &mut self.budget)?,
+        };
+        let mut paths = Vec::new();
+        for reading in &readings {
+            paths.extend(self.resolve(reading)?.map(|path| Reading { text: path.to_string(), end: reading.end }));
+            self.name(reading)?;
+        }
+        self.go_to(paths);
+        Ok(())
+    }
+
+    /// A directory is known where there is one of it, and all of it.
+    fn go_to(&mut self, paths: Vec<Reading>) {
+        let is_known = matches!(&paths[..], [Reading { end: End::Whole, .. }]);
+        let before = self.variables.get(DIRECTORY).cloned().unwrap_or_default();
+        self.set(DIRECTORY_BEFORE, before);
+        self.set(DIRECTORY, if is_known { paths } else { Vec::new() });
+    }
+
+    fn open(&mut self, operand: Operand<'_>) -> Result<(), Error> {
+        for mut reading in expand(operand.word, &self.variables, &mut self.budget)? {
+            if operand.sureness == Sureness::Perhaps && !looks_like_path(&reading.text) {
+                continue;
+            }
+            match reading.text.split_once("://") {
+                Some((scheme, rest)) if scheme.eq_ignore_ascii_case("file") => {
+                    let path = rest.find('/').map_or("", |at| &rest[at..]);
+                    reading.text = path.to_owned();
+                }
+                Some((scheme, _)) if is_scheme(scheme) => continue,
+                _ => {}
+            }
+            self.name(&reading)?;
+        }
+        Ok(())
+    }
+
+    fn name(&mut self, reading: &Reading) -> Result<(), Error> {
+        if let Some(path) = self.resolve(reading)?
+            && self.seen.insert(path.clone())
+        {
+            self.named.push(path);
+        }
+        Ok(())
+    }
+
+    /// The path that a reading means, if anybody can know.
+    fn resolve(&mut self, reading: &Reading) -> Result<Option<HostPath>, Error> {
+        let separators = if is_windows(&reading.text) { &['/', '\\'][..] } else { &['/'] };
+        let directory = reading.text.rfind(separators).map(|at| &reading.text[..=at]);
+        let text = match reading.end {
+            End::Whole if reading.text == "-" => return Ok(None),
+            End::Whole => reading.text.as_str(),
+            End::Pattern => directory.unwrap_or("."),
+            End::Unknown => match directory {
+                // Everything on the machine would be meant.
+                Some(directory) if !is_root(directory) => directory,
+                _ => return Ok(None),
+            },
+        };
+        let base = if text.starts_with('/') || is_windows(text) {
+            "/"
+        } else {
+            match self.variables.get(DIRECTORY).and_then(|directories| directories.first()) {
+                Some(directory) => directory.text.as_str(),
+                None => return Ok(None),
+            }
+        };
+        self.budget.read(base.len() + text.len() + 1)?;
+        // A home was put in already; what still begins like one is a name.
+        let path = if text.starts_with('~') {
+            normalise(&format!("./{text}"), base, None)
+        } else {
+            normalise(text, base, None)
+        };
+        Ok(path.ok())
+    }
+
+    fn set(&mut self, name: &str, values: Vec<Reading>) {
+        let before = self.variables.set(name, values);
+        self.changes.push((name.to_owned(), before));
+    }
+
+    fn undo(&mut self, mark: usize) {
+        for (name, before) in self.changes.drain(mark.min(self.changes.len())..).rev() {
+            self.variables.set(&name, before.unwrap_or_default());
+        }
+    }
+}
+
+fn is_scheme(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte);
+    text.bytes().next().is_some_and(|first| first.is_ascii_alphabetic()) && text.bytes().all(is_part)
+}
+
+fn is_root(directory: &str) -> bool {
+    directory.trim_matches(['/', '.']).is_empty() || is_windows(directory) && directory.len() <= 3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn twice_the_words_are_twice_the_work() {
+        let shapes = [
+            "cat /a;",
+            "cd /a; cat b;",
+            "(cd a; ls b);",
+            "ls a | cat b;",
+            "cd a & ",
+            "X=/a; cat $X;",
+            "for X in a /b/*; do cat $X; done;",
+            "cat {a,b}{c,d};",
+            "cat {a{b{c;",
+            "cat ${a}{};",
+            "echo `cat a`;",
+            "bash -c 'cd a; cat b';",
+            "find a -exec cat {} + ;",
+            "cat <(ls a);",
+            "[ -f a ];",
+            "pushd /a; popd;",
+            "cat C:\\a;",
+        ];
+        // Here the path itself grows with the line, up to the longest that there is.
+        let growing = ["cd a;", "eval 'cd a';", "X=$X/a;", "X=$X$X;", "for X in a $X; do cat $X; done;"];
+        let work = |shape: &str, count: usize| {
+            let line = CommandLine::read(&shape.repeat(count)).expect("a short line");
+            let mut walk = Walk::new(&line, "/workspace", "/home/sandbox");
+            walk.go().expect("few paths");
+            walk.budget.bytes_read()
+        };
+        for (shape, most) in shapes.map(|shape| (shape, 2)).into_iter().chain(growing.map(|shape| (shape, 4))) {
+            let (once, twice) = (work(shape, 25), work(shape, 50));
+            assert!(once > 0 && twice <= most * once + 64, "{shape}: {once}, {twice}");
+        }
+        for letter in ["{", "{a", "{a,", "${", "\\{", "a,", "*", "~", "[", "{}", "'{'"] {
+            let work = |count: usize| {
+                let mut budget = Budget::default();
+                let known = Variables::default();
+                expand(&letter.repeat(count), &known, &mut budget).expect("a short word");
+                budget.bytes_read()
+            };
+            let (once, twice) = (work(1000), work(2000));
+            assert!(twice <= 2 * once + 64, "{letter}: {once}, {twice}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Commands whose words have a syntax of their own: `find`, `tar`, `dd`, `test`.
+
+use super::options::Operand;
+
+/// Tests and actions of `find` that take a file, each with the number of words behind it.
+const FIND_FILES: [(&str, usize); 10] = [
+    ("-newer", 1),
+    ("-anewer", 1),
+    ("-cnewer", 1),
+    ("-samefile", 1),
+    ("-fprint", 1),
+    ("-fprint0", 1),
+    ("-fls", 1),
+    ("-fprintf", 2),
+    ("-files0-from", 1),
+    ("--files0-from", 1),
+];
+const FIND_RUNS: [&str; 4] = ["-exec", "-execdir", "-ok", "-okdir"];
+
+pub(super) fn find(words: &[String]) -> Vec<Operand<'_>> {
+    let mut operands = Vec::new();
+    let mut is_expression = false;
+    let mut rest = words.iter().map(String::as_str);
+    while let Some(word) = rest.next() {
+        if FIND_RUNS.contains(&word) {
+            is_expression = true;
+            // That command is looked at by itself.
+            while rest.next().is_some_and(|word| word != ";" && word != "+") {}
+        } else if let Some((_, count)) = FIND_FILES.iter().find(|(name, _)| *name == word) {
+            is_expression = true;
+            operands.extend(rest.next().map(Operand::path));
+            if *count == 2 {
+                rest.next();
+            }
+        } else if word == "-D" {
+            rest.next();
+        } else if word.strip_prefix("-newer").is_some_and(|kinds| !kinds.ends_with('t')) {
+            is_expression = true;
+            operands.extend(rest.next().map(Operand::path));
+        } else if word.starts_with('-') {
+            is_expression |= !matches!(word, "-H" | "-L" | "-P" | "--") && !word.starts_with("-O");
+        } else if matches!(word, "(" | ")" | "!" | ",") {
+            is_expression = true;
+        } else if !is_expression {
+            operands.push(Operand::path(word));
+        }
+    }
+    operands
+}
+
+/// Letters of `tar` with a value that is a path, and with any other.
+const TAR_PATHS: &str = "fCTXgI";
+const TAR_VALUES: &str = "bFHKLNV";
+const TAR_LONG_PATHS: [&str; 6] =
+    ["file", "directory", "files-from", "exclude-from", "listed-incremental", "one-top-level"];
+const TAR_LONG_VALUES: [&str; 12] = [
+    "exclude",
+    "transform",
+    "xform",
+    "strip-components",
+    "owner",
+    "group",
+    "mode",
+    "mtime",
+    "format",
+    "blocking-factor",
+    "use-compress-program",
+    "label",
+];
+
+/// Members of an archive are no files of the host, unless they are to be put into it.
+pub(super) fn tar(words: &[String]) -> Vec<Operand<'_>> {
+    let mut operands = Vec::new();
+    let mut members = Vec::new();
+    let mut makes = false;
+    let mut rest = words.iter().map(String::as_str);
+    let mut is_first = true;
+    while let Some(word) = rest.next() {
+        let bundle = if is_first && !word.starts_with('-') { Some(word) } else { None };
+        is_first = false;
+        if let Some(letters) = bundle {
+            makes |= letters.contains(['c', 'r', 'u', 'A']);
+            for letter in letters.chars().filter(|letter| TAR_PATHS.contains(*letter) || TAR_VALUES.contains(*letter)) {
+                let value = rest.next();
+                operands.extend(value.filter(|_| is_tar_path(letter)).map(Operand::path));
+            }
+        } else if word == "--" {
+            break;
+        } else if let Some(long) = word.strip_prefix("--") {
+            makes |= matches!(long, "create" | "append" | "update" | "catenate" | "concatenate");
+            let (name, value) = match long.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (long, None),
+            };
+            if TAR_LONG_PATHS.contains(&name) {
+                operands.extend(value.or_else(|| rest.next()).map(Operand::path));
+            } else if TAR_LONG_VALUES.contains(&name) && value.is_none() {
+                rest.next();
+            }
+        } else if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
+            for (at, letter) in letters.char_indices().take_while(|(_, letter)| letter.is_ascii_alphanumeric()) {
+                makes |= "cruA".contains(letter);
+                if TAR_PATHS.contains(letter) || TAR_VALUES.contains(letter) {
+                    let attached = &letters[at + letter.len_utf8()..];
+                    let value = if attached.is_empty() { rest.next() } else { Some(attached) };
+                    operands.extend(value.filter(|_| is_tar_path(letter)).map(Operand::path));
+                    break;
+                }
+            }
+        } else {
+            members.push(word);
+        }
+    }
+    members.extend(rest);
+    operands.extend(members.into_iter().filter(|_| makes).map(Operand::path));
+    operands
+}
+
+fn is_tar_path(letter: char) -> bool {
+    // A program that compresses is named like a command.
+    letter != 'I' && TAR_PATHS.contains(letter)
+}
+
+pub(super) fn dd(words: &[String]) -> Vec<Operand<'_>> {
+    let value = |word: &'_ String| word.starts_with("if=") || word.starts_with("of=");
+    words.iter().filter(|word| value(word)).map(|word| Operand::path(&word[3..])).collect()
+}
+
+/// Questions about one file, and about two.
+const ONE_FILE: &str = "bcdefghkprsuwxGLNOS";
+const TWO_FILES: [&str; 3] = ["-nt", "-ot", "-ef"];
+
+pub(crate) fn asks_about_file(operator: &str) -> bool {
+    let mut letters = operator.strip_prefix('-').unwrap_or_default().chars();
+    letters.next().is_some_and(|letter| ONE_FILE.contains(letter)) && letters.next().is_none()
+}
+
+pub(crate) fn compares_files(operator: &str) -> bool {
+    TWO_FILES.contains(&operator)
+}
+
+pub(super) fn test(words: &[String]) -> Vec<Operand<'_>> {
+    let mut operands = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let word = word.as_str();
+        if compares_files(word) && at > 0 {
+            operands.push(Operand::path(&words[at - 1]));
+            operands.extend(words.get(at + 1).map(|next| Operand::path(next)));
+        } else if asks_about_file(word) {
+            operands.extend(words.get(at + 1).map(|next| Operand::path(next)));
+        }
+    }
+    operands
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Form = fn(&[String]) -> Vec<Operand<'_>>;
+
+    #[test]
+    fn each_has_its_syntax() {
+        let table: [(Form, &str, &[&str]); 22] = [
+            (find, "a b -name /x", &["a", "b"]),
+            (find, "-L a -path /x -newer b", &["a", "b"]),
+            (find, "a -newermt /x -newercm c", &["a", "c"]),
+            (find, "-O3 -D all a ( -name x ) b", &["a"]),
+            (find, "a -fprintf out %p /x -fprint o2", &["a", "out", "o2"]),
+            (find, "a -exec cat /x ; -samefile b", &["a", "b"]),
+            (find, "a -exec cat /x", &["a"]),
+            (find, "a ! -perm /022", &["a"]),
+            (tar, "xzf a.tgz -C d", &["a.tgz", "d"]),
+            (tar, "xzf a.tgz member", &["a.tgz"]),
+            (tar, "czf a.tgz d e", &["a.tgz", "d", "e"]),
+            (tar, "cbf 20 a.tar d", &["a.tar", "d"]),
+            (tar, "-xzf a.tgz --directory=d", &["a.tgz", "d"]),
+            (tar, "-xf a -Cd m", &["a", "d"]),
+            (tar, "--create --file a.tar d --exclude /x", &["a.tar", "d"]),
+            (tar, "-tf - -- m", &["-"]),
+            (tar, "-I zstd -cf a d", &["a", "d"]),
+            (dd, "if=/dev/zero of=x bs=1M", &["/dev/zero", "x"]),
+            (test, "-f a", &["a"]),
+            (test, "a = /b", &[]),
+            (test, "a -nt b", &["a", "b"]),
+            (test, "! -d a -a -n /x ]", &["a"]),
+        ];
+        for (form, line, expected) in table {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let named: Vec<&str> = form(&words).into_iter().map(|operand| operand.word).collect();
+            assert_eq!(named, expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! `ringwall approvals list|show|answer`: what people are asked on a server, and their answers, from a terminal.
+//!
+//! A client like any other: what it may see and answer is the token's business. Whatever an agent wrote is shown inert.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::agent::encode;
+use crate::approvals_watch::watch;
+use crate::audit::print;
+use crate::client::{Client, ServerArguments};
+use crate::message::{Message, inert};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApprovalsCommand {
+    /// List what was asked, newest first
+    List {
+        #[command(flatten)]
+        server: ServerArguments,
+        /// Only those that are pending, approved, remembered, denied, expired or cancelled
+        #[arg(long, value_name = "STATUS")]
+        status: Option<String>,
+        /// How many at most
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        limit: u64,
+        /// Print the server's JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one with all that is known of it
+    Show {
+        #[command(flatten)]
+        server: ServerArguments,
+        id: String,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Answer one
+    Answer {
+        #[command(flatten)]
+        server: ServerArguments,
+        id: String,
+        #[command(flatten)]
+        choice: Choice,
+        /// Why, for the caller and the record
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show each as it comes, and ask what to answer
+    Watch {
+        #[command(flatten)]
+        server: ServerArguments,
+        /// Print each as one line of JSON, opened and resolved, and ask nothing
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Choice {
+    /// This once
+    #[arg(long)]
+    allow: bool,
+    /// This once, and the paths join the list
+    #[arg(long)]
+    remember: bool,
+    /// No
+    #[arg(long)]
+    deny: bool,
+}
+
+pub(crate) fn run(command: &ApprovalsCommand, data: &Path) -> ExitCode {
+    let (done, is_json) = match command {
+        ApprovalsCommand::List { server, status, limit, json } => {
+            (list(server, data, status.as_deref(), *limit, *json), *json)
+        }
+        ApprovalsCommand::Show { server, id, json } => (show(server, data, id, *json), *json),
+        ApprovalsCommand::Answer { server, id, choice, reason, json } => {
+            let body = json!({
+                "approved": choice.allow || choice.remember,
+                "remember": choice.remember,
+                "reason": reason,
+            });
+            (answer(server, data, id, &body, *json), *json)
+        }
+        ApprovalsCommand::Watch { server, json } => {
+            (Client::new(server, data).and_then(|client| watch(&client, *json)), *json)
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) if is_json => message.print_json(),
+        Err(message) => message.print(),
+    }
+}
+
+fn list(server: &ServerArguments, data: &Path, status: Option<&str>, limit: u64, is_json: bool) -> Result<(), Message> {
+    let client = Client::new(server, data)?;
+    let status = status.map(|status| format!("&status={}", encode(status))).unwrap_or_default();
+    let page = client.json("GET", &format!("/api/approvals?limit={limit}{status}"), &[], None)?;
+    if is_json {
+        return print(&format!("{page}\n"));
+    }
+    let approvals = page["approvals"].as_array().map(Vec::as_slice).unwrap_or_default();
+    print(&approvals.iter().fold(String::new(), |mut text, approval| {
+        let word = |name: &str| inert(approval[name].as_str().unwrap_or_default());
+        let _ = writeln!(
+            text,
+            "{}  {:<10} {}/{}  {}",
+            word("id"),
+            word("status"),
+            word("user"),
+            word("agent"),
+            shortened(&word("command"))
+        );
+        text
+    }))
+}
+
+fn show(server: &ServerArguments, data: &Path, id: &str, is_json: bool) -> Result<(), Message> {
+    let approval = Client::new(server, data)?.json("GET", &place(id), &[], None)?;
+    print(&if is_json { format!("{approval}\n") } else { words(&approval) })
+}
+
+fn answer(server: &ServerArguments, data: &Path, id: &str, body: &Value, is_json: bool) -> Result<(), Message> {
+    let approval = Client::new(server, data)?.json("POST", &place(id), &[], Some(body))?;
+    print(&if is_json { format!("{approval}\n") } else { settled(&approval) })
+}
+
+/// Where one is on the server.
+pub(crate) fn place(id: &str) -> String {
+    format!("/api/approvals/{}", encode(id))
+}
+
+pub(crate) fn settled(approval: &Value) -> String {
+    let word = |name: &str| inert(approval[name].as_str().unwrap_or_default());
+    format!("{} {}\n", word("id"), word("status"))
+}
+
+/// All of it, for a person.
+pub(crate) fn words(approval: &Value) -> String {
+    let mut text = String::new();
+    let word = |name: &str| inert(approval[name].as_str().unwrap_or_default());
+    let list = |name: &str| {
+        let all = approval[name].as_array().into_iter().flatten().filter_map(Value::as_str);
+        all.map(inert).collect::<Vec<_>>().join("\n           ")
+    };
+    let rows = [
+        ("request", format!("{}  {}, risk {}", word("id"), word("status"), word("risk_level"))),
+        (
+            "for",
+            format!("{}/{}, session {}, exec {}", word("user"), word("agent"), word("session_id"), word("exec_id")),
+        ),
+        ("command", word("command")),
+        ("code", word("code")),
+        ("wants", list("blocked_paths")),
+        ("remember", list("requested_paths")),
+        ("answered", word("answered_by")),
+        ("reason", word("reason")),
+    ];
+    for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
+        let _ = writeln!(text, "{name:<10} {value}");
+    }
+    text
+}
+
+fn shortened(text: &str) -> String {
+    const SHOWN: usize = 80;
+    let mut short: String = text.chars().take(SHOWN).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_agent_wrote_is_shown_inert() {
+        let approval = json!({
+            "id": "a_1", "status": "pending", "risk_level": "low", "user": "u", "agent": "a", "session_id": "s",
+            "exec_id": "e_1", "command": "cat /x\u{1b}[2J\n\u{202e}", "blocked_paths": ["/x\u{7}", "/y"],
+            "requested_paths": ["/"],
+        });
+        let text = words(&approval);
+        assert!(!text.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{text:?}");
+        assert!(text.contains("\nwants      /x\\u{7}\n           /y\nremember   /\n"), "{text:?}");
+        assert!(!text.contains("reason"), "{text:?}");
+    }
+
+    #[test]
+    fn an_id_stays_one_part_of_the_address() {
+        let rest = place("../tokens?x#y");
+        let rest = rest.strip_prefix("/api/approvals/").unwrap();
+        assert!(!rest.contains(['/', '?', '#']), "{rest}");
+    }
+}

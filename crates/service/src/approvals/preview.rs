@@ -1,0 +1,171 @@
+//! What remembering an answer would mean, before anybody says so: the entries that would be stored, and which of the last
+//! commands would not have asked with them.
+//!
+//! Reads what is recorded and changes nothing. Commands are read again by the shell's grammar, as they were when they came;
+//! where links lead is not looked up again, because that was another moment. Bounded in number and in time.
+
+use std::time::{Duration, Instant};
+
+use policy::{CommandLine, HostPath, blocked, normalise};
+use record::{Command, ExecId, Filter, Holder, Limit, PathScope, UserId};
+use serde::Serialize;
+
+use crate::agents::execute::PROJECT;
+use crate::error::Error;
+use crate::paths::{HOME, Listed, read_path};
+use crate::principal::Principal;
+use crate::service::Service;
+
+/// Commands that are looked at.
+const LOOKED_AT: u64 = 1000;
+/// A person waits for this.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct Preview {
+    /// What would be stored
+    pub entries: Vec<PreviewedPath>,
+    pub execs: Considered,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct PreviewedPath {
+    pub path: String,
+    /// `global`, or `user:` and whose it would be
+    pub scope: String,
+    /// Why to think twice
+    pub warning: Option<&'static str>,
+}
+
+/// The last commands that the entries would concern.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct Considered {
+    pub looked_at: u64,
+    /// Those that ask as the list is, and would not with the entries
+    pub would_allow: u64,
+    /// Those that ask as the list is, and still would
+    pub would_still_ask: u64,
+}
+
+impl Service {
+    pub async fn preview_approval(&self, by: &Principal, id: &str) -> Result<Preview, Error> {
+        let asked = self.approval(by, id).await?;
+        let scope = match by.holder() {
+            Holder::Owner | Holder::Operator => PathScope::Global,
+            Holder::User(_) | Holder::Agent(..) => PathScope::User(asked.user.clone()),
+        };
+        let paths = asked.requested_paths.iter().map(|path| read_path(path)).collect::<Result<Vec<_>, _>>()?;
+        let commands = self.last_commands(&scope).await?;
+        let (_, mut listed) = self.listed_paths().await?;
+        listed.retain(|listed| listed.entry.enabled.is_on());
+        let execs = Self::blocking(|| Ok(consider(&commands, &listed, &paths, &scope))).await?;
+        let entries = paths.iter().map(|path| PreviewedPath {
+            path: path.to_string(),
+            scope: scope.text(),
+            warning: path.warning(),
+        });
+        Ok(Preview { entries: entries.collect(), execs })
+    }
+
+    /// Of whomever an entry of this scope concerns.
+    async fn last_commands(&self, scope: &PathScope) -> Result<Vec<Command>, Error> {
+        let scope = match scope {
+            PathScope::Global => record::Scope::All,
+            PathScope::User(user) => record::Scope::User(user.clone()),
+        };
+        let filter = Filter { project_id: Some(PROJECT.to_owned()), ..Filter::everything(scope) };
+        let page = self.inner.store.list(&filter, Limit::nearest(LOOKED_AT), None).await?;
+        // A session's commands are those that have one; the others of this project are of an agent's files.
+        let of_sessions = page.items.into_iter().filter(|exec| exec.conversation_id.is_some());
+        let ids: Vec<ExecId> = of_sessions.map(|exec| exec.exec_id).collect();
+        Ok(self.inner.store.commands(&ids).await?)
+    }
+}
+
+fn consider(commands: &[Command], listed: &[Listed], more: &[HostPath], scope: &PathScope) -> Considered {
+    let begun = Instant::now();
+    let mut considered = Considered::default();
+    for command in commands {
+        if begun.elapsed() > PATIENCE {
+            break;
+        }
+        considered.looked_at += 1;
+        // What cannot be read any more was refused, and would be again.
+        let Some(named) = named(command) else { continue };
+        let mut entries: Vec<HostPath> =
+            listed.iter().filter(|listed| listed.is_for(&command.user_id)).map(|listed| listed.path.clone()).collect();
+        if blocked(&named, &entries).is_empty() {
+            continue;
+        }
+        if concerns(scope, &command.user_id) {
+            entries.extend(more.iter().cloned());
+        }
+        match blocked(&named, &entries).is_empty() {
+            true => considered.would_allow += 1,
+            false => considered.would_still_ask += 1,
+        }
+    }
+    considered
+}
+
+fn concerns(scope: &PathScope, user: &UserId) -> bool {
+    match scope {
+        PathScope::Global => true,
+        PathScope::User(own) => own == user,
+    }
+}
+
+/// What a recorded command names, with the directory in which it began.
+fn named(command: &Command) -> Option<Vec<HostPath>> {
+    let line = CommandLine::read(command.args.last()?).ok()?;
+    let mut named = line.operands(&command.cwd, HOME).ok()?;
+    named.push(normalise(&command.cwd, "/", Some(HOME)).ok()?);
+    Some(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use record::{PathEntry, Switch, Timestamp};
+
+    use super::*;
+
+    fn command(user: &str, line: &str) -> Command {
+        Command {
+            user_id: user.parse().unwrap(),
+            args: vec!["-c".to_owned(), line.to_owned()],
+            cwd: "/workspace".to_owned(),
+        }
+    }
+
+    fn listed(path: &str) -> Listed {
+        let entry = PathEntry {
+            id: 1,
+            path: path.to_owned(),
+            description: String::new(),
+            enabled: Switch::On,
+            scope: PathScope::Global,
+            created_at: Timestamp::from_milliseconds(0),
+            created_by: String::new(),
+        };
+        Listed { path: read_path(path).unwrap(), entry }
+    }
+
+    #[test]
+    fn only_what_asks_today_is_counted() {
+        let commands = [
+            command("ann", "ls"),
+            command("ann", "cat /srv/known/a"),
+            command("ann", "cat /srv/new/a | sort"),
+            command("bob", "cat /srv/new/a"),
+            command("ann", "cp /srv/new/a /srv/third/b"),
+            command("ann", "'"),
+        ];
+        let (known, new) = ([listed("/srv/known")], [read_path("/srv/new").unwrap()]);
+        let count = |scope| {
+            let Considered { looked_at, would_allow, would_still_ask } = consider(&commands, &known, &new, &scope);
+            (looked_at, would_allow, would_still_ask)
+        };
+        assert_eq!(count(PathScope::Global), (6, 2, 1));
+        assert_eq!(count(PathScope::User("ann".parse().unwrap())), (6, 1, 2));
+    }
+}

@@ -1,0 +1,18 @@
+//! What people are asked, and their answers, through the real binary: over HTTP, over WebSockets, from the command line and
+//! to a webhook. Every trial has a server of its own, and a directory of the host that nobody has allowed yet.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
+
+use tests::support::server;
+
+mod answers;
+mod crowds;
+mod hostile;
+mod lives;
+mod preview;
+mod site;
+mod socket;
+mod sockets;
+mod tenants;
+mod verbs;
+mod webhook;

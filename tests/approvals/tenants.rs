@@ -1,0 +1,80 @@
+//! Who sees and who answers: people for their own agents, operators for all, agents never.
+
+use serde_json::{Value, json};
+
+use crate::site::{Site, TEXT, allow, deny, remember};
+use crate::socket::Socket;
+
+#[test]
+fn people_answer_for_their_own_agents_and_agents_never() {
+    let site = Site::start();
+    let server = &site.server;
+    let token = |words: &[&str]| server.make_token(words);
+    let ann = token(&["--role", "user", "--user", "ann"]);
+    let bob = token(&["--role", "user", "--user", "bob"]);
+    let agent = token(&["--role", "agent", "--user", "ann", "--agent", "default"]);
+    let operator = token(&["--role", "operator"]);
+    let mut socket = Socket::open(server, "/ws/sessions/s", &agent);
+    let run = site.run(&agent, "s", &site.command());
+    let asked = socket.next();
+    let id = &asked["requestId"];
+    assert_eq!((&asked["user"], &asked["agent"]), (&json!("ann"), &json!("default")));
+    // Its own agent sees it and does not answer it, by neither door.
+    assert_eq!(site.answer(&agent, id, &allow()).expect(403)["error"]["code"], "FORBIDDEN");
+    socket.say(&json!({ "type": "permission_response", "requestId": id, "approved": true }));
+    assert_eq!(socket.next()["code"], "FORBIDDEN");
+    // For another user it is not there.
+    let list = |token: &str| server.ask_as(token, "GET", "/api/approvals?status=pending", None).expect(200);
+    let ids =
+        |page: &Value| page["approvals"].as_array().unwrap().iter().map(|one| one["id"].clone()).collect::<Vec<_>>();
+    assert_eq!(ids(&list(&bob)), Vec::<Value>::new());
+    for answer in [allow(), deny("")] {
+        assert_eq!(site.answer(&bob, id, &answer).status, 404);
+    }
+    let path = format!("/api/approvals/{}", id.as_str().unwrap());
+    assert_eq!(server.ask_as(&bob, "GET", &path, None).status, 404);
+    let mut foreign = Socket::open(server, "/ws/sessions/s", &bob);
+    foreign.assert_silent();
+    foreign.say(&json!({ "type": "permission_response", "requestId": id, "approved": true }));
+    let told = foreign.next();
+    assert_eq!((&told["type"], &told["code"]), (&json!("error"), &json!("NOT_FOUND")));
+    for token in [&ann, &agent, &operator, &server.token] {
+        assert_eq!(&ids(&list(token)), std::slice::from_ref(id));
+    }
+    // The person does, and what they remember is theirs alone.
+    site.answer(&ann, id, &remember()).expect(200);
+    assert_eq!(run.join().unwrap()["stdout"], TEXT);
+    let entries = |token: &str| server.ask_as(token, "GET", "/api/sandbox", None).expect(200)["paths"].clone();
+    assert_eq!(entries(&ann)[0]["scope"], "user:ann");
+    assert_eq!(entries(&bob), json!([]));
+    let audit = |token: &str| {
+        let path = format!("/api/audit?request_id={}", id.as_str().unwrap());
+        server.ask_as(token, "GET", &path, None).expect(200)["entries"].as_array().unwrap().clone()
+    };
+    assert_eq!(audit(&bob), Vec::<Value>::new());
+    let entries = audit(&ann);
+    let actions: Vec<&str> = entries.iter().map(|entry| entry["action"].as_str().unwrap()).collect();
+    assert_eq!(actions, ["approval.remembered", "approval.opened"]);
+    for entry in &entries {
+        assert_eq!((&entry["request_id"], &entry["exec_id"]), (id, &asked["exec_id"]));
+    }
+    let from = &entries[0]["details"]["from"];
+    assert_eq!((&from["door"], &from["role"]), (&json!("http"), &json!("user")));
+    assert!(from["remote"].as_str().unwrap().starts_with("127.0.0.1:"), "{from}");
+    assert!(entries[1]["details"]["command"].as_str().unwrap().contains("cat "));
+    assert_eq!(server.ask("POST", "/api/audit/verify", None).expect(200)["intact"], true);
+}
+
+#[test]
+fn a_user_does_not_grant_what_is_the_systems() {
+    let site = Site::start();
+    let ann = site.server.make_token(&["--role", "user", "--user", "ann"]);
+    let mut socket = Socket::open(&site.server, "/ws/sessions/s", &ann);
+    let run = site.run(&ann, "s", "ls /var/log");
+    let asked = socket.next();
+    let refused = site.answer(&ann, &asked["requestId"], &remember());
+    assert_eq!(refused.expect(403)["error"]["code"], "FORBIDDEN");
+    assert_eq!(site.approval(&asked["requestId"])["status"], "pending", "it stays open");
+    site.answer(&site.server.token, &asked["requestId"], &deny("no")).expect(200);
+    run.join().unwrap();
+}

@@ -1,0 +1,32 @@
+//! The console in a real browser: a server of its own, and `web/tests` against it with Debian's Chromium.
+//!
+//! What a page does is checked there, in the page's own language; here it is only started, and its words are passed on when it
+//! fails. Nothing is skipped: without Node, the page's packages, Chromium or a binary with the console in it, this fails and
+//! says what to run.
+
+#![expect(clippy::unwrap_used, reason = "this whole program is a test")]
+
+use std::path::Path;
+use std::process::Command;
+
+use tests::support::server::Server;
+
+#[test]
+fn the_console_does_what_it_shows() {
+    let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../web");
+    assert!(web.join("node_modules/playwright-core").exists(), "the console's packages are missing: run `make build`");
+    let server = Server::start();
+    let page = server.ask_with("GET", "/", &[], None);
+    let page = String::from_utf8_lossy(&page.bytes).into_owned();
+    assert!(page.contains("/assets/"), "the binary was built without the console: run `make build`\n{page}");
+    let run = Command::new("node")
+        .arg("tests/run.mjs")
+        .current_dir(&web)
+        .env("RINGWALL_URL", format!("http://{}", server.address))
+        .env("RINGWALL_TOKEN", &server.token)
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success(), "{words}{}", String::from_utf8_lossy(&run.stderr));
+    println!("{words}");
+}

@@ -1,0 +1,149 @@
+// What the server answers with, as far as the page reads it. Moments are milliseconds since the epoch.
+
+export interface Me {
+  role: "owner" | "operator" | "user" | "agent";
+  user: string | null;
+  agent: string | null;
+  token_id: string;
+}
+
+export type Status =
+  | "QUEUED"
+  | "RUNNING"
+  | "AWAITING_APPROVAL"
+  | "SUCCEEDED"
+  | "FAILED"
+  | "TIMEOUT"
+  | "CANCELLED"
+  | "POLICY_DENIED"
+  | "LOST";
+
+export const STATUSES: Status[] = [
+  "QUEUED",
+  "RUNNING",
+  "AWAITING_APPROVAL",
+  "SUCCEEDED",
+  "FAILED",
+  "TIMEOUT",
+  "CANCELLED",
+  "POLICY_DENIED",
+  "LOST",
+];
+
+export const GOES_ON: ReadonlySet<Status> = new Set<Status>(["QUEUED", "RUNNING", "AWAITING_APPROVAL"]);
+export const WENT_WRONG: ReadonlySet<Status> = new Set<Status>(["FAILED", "TIMEOUT", "POLICY_DENIED", "LOST"]);
+
+export interface ExecSummary {
+  exec_id: string;
+  user_id: string;
+  agent_id: string;
+  project_id: string;
+  task_id: string | null;
+  conversation_id: string | null;
+  skill_id: string | null;
+  backend: string;
+  status: Status;
+  exit_code: number | null;
+  created_at: number;
+  started_at: number | null;
+  ended_at: number | null;
+  duration_ms: number | null;
+}
+
+export interface Exec extends ExecSummary {
+  image: string | null;
+  cmd: string;
+  args: string[];
+  cwd: string;
+  env_keys: string[];
+  policy_snapshot: {
+    version?: string;
+    limits?: Record<string, number>;
+    layers?: Record<string, string>;
+    net?: { mode?: string };
+    [more: string]: unknown;
+  } | null;
+  protections: Record<string, unknown>[] | null;
+  error_reason: { code: string; message: string } | null;
+  stdout_truncated: boolean;
+  stderr_truncated: boolean;
+  usage: { cpu_ms: number | null; max_rss_bytes: number | null };
+}
+
+export interface ArtifactFile {
+  path: string;
+  size: number;
+  hash: string;
+}
+
+export interface PathEntry {
+  id: number | string;
+  path: string;
+  description: string;
+  enabled: boolean;
+  scope?: string;
+  warning?: string | null;
+}
+
+export interface SandboxSettings {
+  enabled: boolean;
+  paths: PathEntry[];
+}
+
+export type ApprovalStatus = "pending" | "approved" | "remembered" | "denied" | "expired" | "cancelled";
+
+export interface Approval {
+  id: string;
+  kind: "path" | "risk" | "network";
+  status: ApprovalStatus;
+  session_id: string | null;
+  exec_id: string | null;
+  user: string | null;
+  agent: string | null;
+  command: string;
+  code: string | null;
+  requested_paths: string[];
+  blocked_paths: string[];
+  risk_level: string | null;
+  patterns: string[];
+  created_at: number | string;
+  expires_at: number | string;
+  answered_by: string | null;
+  reason: string | null;
+}
+
+export interface Preview {
+  entries: (string | { path: string })[];
+  execs?: { looked_at: number; would_allow: number; would_still_ask: number };
+}
+
+export interface TokenInfo {
+  id: string;
+  role: string;
+  user_id: string | null;
+  agent_id: string | null;
+  label: string | null;
+  created_at: number;
+  created_by: string;
+  expires_at: number | null;
+  revoked_at: number | null;
+}
+
+export interface AuditEntry {
+  seq: number;
+  at: number | string;
+  actor: string;
+  action: string;
+  subject: string;
+  exec_id?: string | null;
+  request_id?: string | null;
+  detail?: unknown;
+  details?: unknown;
+  hash: string;
+}
+
+export interface Skill {
+  name: string;
+  description: string;
+  warnings?: string[];
+}

@@ -1,0 +1,10 @@
+import { createApp } from "vue";
+
+import App from "./App.vue";
+import { router } from "./router";
+import "./theme";
+import "./styles/base.css";
+import "./styles/parts.css";
+import "./styles/pages.css";
+
+createApp(App).use(router).mount("#app");

@@ -1,0 +1,41 @@
+// Who is in front of the page. The cookie itself is the browser's affair; no script can read it.
+
+import { computed, ref } from "vue";
+
+import { ask, onLoggedOut } from "./api";
+import type { Me } from "./forms";
+
+export const me = ref<Me | null>(null);
+/** Whether the server was asked yet. */
+export const known = ref(false);
+
+export const isOperator = computed(() => me.value?.role === "owner" || me.value?.role === "operator");
+export const isOwner = computed(() => me.value?.role === "owner");
+/** An agent never answers for itself. */
+export const mayAnswer = computed(() => me.value !== null && me.value.role !== "agent");
+
+onLoggedOut(() => {
+  me.value = null;
+});
+
+export async function recall(): Promise<void> {
+  try {
+    me.value = await ask<Me>("GET", "/api/me");
+  } catch {
+    me.value = null;
+  }
+  known.value = true;
+}
+
+export async function logIn(body: { token: string } | { code: string }): Promise<void> {
+  me.value = await ask<Me>("POST", "/api/login", { body });
+  known.value = true;
+}
+
+export async function logOut(): Promise<void> {
+  try {
+    await ask("POST", "/api/logout");
+  } finally {
+    me.value = null;
+  }
+}

@@ -1,0 +1,123 @@
+// A terminal that shows and never listens, under a policy that allows no inline style.
+//
+// xterm.js writes its colours into `<style>` elements, which the page's policy refuses. It lets its user say which document it
+// makes elements with; ours makes a stand-in for a style element, whose text becomes a sheet of the document instead.
+// Such a sheet comes from our own script and needs no exception in the policy.
+
+import { FitAddon } from "@xterm/addon-fit";
+import { Terminal } from "@xterm/xterm";
+import "@xterm/xterm/css/xterm.css";
+
+import { isDark } from "./theme";
+
+const LIGHT = {
+  background: "#fbfbfa",
+  foreground: "#1f2328",
+  cursor: "#fbfbfa",
+  selectionBackground: "#99d5cf",
+  black: "#24292f",
+  red: "#b42318",
+  green: "#116329",
+  yellow: "#7d4e00",
+  blue: "#0550ae",
+  magenta: "#8250df",
+  cyan: "#1b7c83",
+  white: "#6e7781",
+  brightBlack: "#57606a",
+  brightRed: "#a40e26",
+  brightGreen: "#1a7f37",
+  brightYellow: "#633c01",
+  brightBlue: "#0969da",
+  brightMagenta: "#a475f9",
+  brightCyan: "#3192aa",
+  brightWhite: "#8c959f",
+};
+
+const DARK = {
+  ...LIGHT,
+  background: "#0d1214",
+  foreground: "#dbe4e6",
+  cursor: "#0d1214",
+  selectionBackground: "#1f5f5a",
+  black: "#5b6a6d",
+  red: "#ff8a80",
+  green: "#6fdd8b",
+  yellow: "#e3b341",
+  blue: "#7cb8ff",
+  magenta: "#d2a8ff",
+  cyan: "#62d4e3",
+  white: "#c9d4d6",
+  brightBlack: "#8b9a9d",
+  brightRed: "#ffb3ab",
+  brightGreen: "#96f0ad",
+  brightYellow: "#f2cc60",
+  brightBlue: "#a5d0ff",
+  brightMagenta: "#e2c5ff",
+  brightCyan: "#94e6f0",
+  brightWhite: "#ffffff",
+};
+
+export interface View {
+  write(text: string): void;
+  recolour(): void;
+  dispose(): void;
+}
+
+export function open(place: HTMLElement): View {
+  const sheets: CSSStyleSheet[] = [];
+  const terminal = new Terminal({
+    documentOverride: documentWithoutStyles(sheets),
+    disableStdin: true,
+    convertEol: false,
+    cursorBlink: false,
+    cursorInactiveStyle: "none",
+    scrollback: 20_000,
+    fontFamily: "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace",
+    fontSize: 13,
+    lineHeight: 1.3,
+    theme: isDark() ? DARK : LIGHT,
+    allowProposedApi: false,
+  });
+  const fit = new FitAddon();
+  terminal.loadAddon(fit);
+  terminal.open(place);
+  // It shows and does not take keys: Tab has to lead past it.
+  terminal.attachCustomKeyEventHandler(() => false);
+  terminal.textarea?.setAttribute("tabindex", "-1");
+  const watcher = new ResizeObserver(() => fit.fit());
+  watcher.observe(place);
+  fit.fit();
+  return {
+    write: (text) => terminal.write(text),
+    recolour: () => {
+      terminal.options.theme = isDark() ? DARK : LIGHT;
+    },
+    dispose: () => {
+      watcher.disconnect();
+      terminal.dispose();
+      document.adoptedStyleSheets = document.adoptedStyleSheets.filter((sheet) => !sheets.includes(sheet));
+    },
+  };
+}
+
+function documentWithoutStyles(sheets: CSSStyleSheet[]): Document {
+  return new Proxy(document, {
+    get(target, name) {
+      if (name === "createElement") {
+        return (tag: string) => (tag === "style" ? standIn(sheets) : target.createElement(tag));
+      }
+      const value = Reflect.get(target, name, target);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+}
+
+function standIn(sheets: CSSStyleSheet[]): HTMLElement {
+  const element = document.createElement("div");
+  element.hidden = true;
+  const sheet = new CSSStyleSheet();
+  sheets.push(sheet);
+  document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+  Object.defineProperty(element, "textContent", { set: (text: string) => sheet.replaceSync(text) });
+  return element;
+}

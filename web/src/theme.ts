@@ -1,0 +1,22 @@
+// Light or dark: the system's choice unless somebody chose here.
+
+import { watch } from "vue";
+
+import { kept } from "./kept";
+
+export type Theme = "system" | "light" | "dark";
+export const THEMES: readonly Theme[] = ["system", "light", "dark"];
+export const theme = kept<Theme>("theme", "system", THEMES);
+
+const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+
+export function isDark(): boolean {
+  return theme.value === "dark" || (theme.value === "system" && prefersDark.matches);
+}
+
+function apply(): void {
+  document.documentElement.dataset.theme = isDark() ? "dark" : "light";
+}
+
+prefersDark.addEventListener("change", apply);
+watch(theme, apply, { immediate: true });

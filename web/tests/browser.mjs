@@ -1,0 +1,98 @@
+// A browser that notices what a person would not: messages on its console, requests to anywhere else, refusals by the policy.
+
+import { chromium } from "playwright-core";
+
+const FLAGS = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
+
+export const base = process.env.RINGWALL_URL;
+export const token = process.env.RINGWALL_TOKEN;
+
+/** What was wrong in the page that was opened last, for a test that fails before it asks. */
+export let lately = [];
+
+export function launch() {
+  return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
+}
+
+/** A request as a program makes it. */
+export async function api(method, path, body, by = token, headers = {}) {
+  const response = await fetch(base + path, {
+    method,
+    headers: { authorization: `Bearer ${by}`, ...(body === undefined ? {} : { "content-type": "application/json" }), ...headers },
+    body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  const text = await response.text();
+  return { status: response.status, body: text && response.headers.get("content-type")?.includes("json") ? JSON.parse(text) : text };
+}
+
+/** An exec of the owner, which goes on when this returns. */
+export async function begin(script, more = {}) {
+  const body = { project_id: "console", exec: { kind: "shell", command: "bash", args: ["-lc", script] }, ...more };
+  const answer = await api("POST", "/sandbox/execs", body, token, { prefer: "respond-async" });
+  expect(answer.status === 202, `an exec was not begun: ${JSON.stringify(answer)}`);
+  return answer.body.exec_id;
+}
+
+export async function ended(id) {
+  for (;;) {
+    const { body } = await api("GET", `/sandbox/execs/${id}`);
+    if (!["QUEUED", "RUNNING", "AWAITING_APPROVAL"].includes(body.status)) return body;
+    await new Promise((resolve) => setTimeout(resolve, 30));
+  }
+}
+
+export function expect(condition, words) {
+  if (!condition) throw new Error(words);
+}
+
+export function equal(found, wanted, words = "") {
+  expect(found === wanted, `${words}: ${JSON.stringify(found)} instead of ${JSON.stringify(wanted)}`);
+}
+
+/** Opens a page in a browser of its own, logged in or not; `done` says whether anything was wrong meanwhile. */
+export async function visit(browser, { path = "/", by = token, language = "en-US", colours = "light", size, may = [] } = {}) {
+  const context = await browser.newContext({
+    viewport: size ?? { width: 1280, height: 860 },
+    locale: language,
+    colorScheme: colours,
+    serviceWorkers: "block",
+    acceptDownloads: true,
+  });
+  const wrong = (lately = []);
+  const page = await context.newPage();
+  page.setDefaultTimeout(15_000);
+  page.on("console", (message) => {
+    // A refusal that the test asked for is told by the browser too; it is known by its address.
+    const known = [...may, "/api/me", "/preview"].some((part) => message.location().url.includes(part));
+    if (message.type() === "error" && !(known && message.text().startsWith("Failed to load resource"))) {
+      wrong.push(`console: ${message.text()} ${message.location().url}`);
+    }
+  });
+  page.on("pageerror", (error) => wrong.push(`error: ${error.message}`));
+  page.on("request", (request) => {
+    const url = request.url();
+    if (!url.startsWith(base) && !url.startsWith("data:") && !url.startsWith("blob:")) wrong.push(`asked elsewhere: ${url}`);
+  });
+  page.on("dialog", (dialog) => void dialog.accept());
+  if (by) {
+    const answer = await context.request.post(`${base}/api/login`, { data: { token: by }, headers: { origin: base } });
+    equal(answer.status(), 200, "login");
+  }
+  await page.goto(base + path);
+  return {
+    page,
+    context,
+    async done() {
+      await context.close();
+      expect(wrong.length === 0, wrong.join("\n"));
+    },
+  };
+}

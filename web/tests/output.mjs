@@ -1,0 +1,71 @@
+import { begin, ended, equal, expect, visit } from "./browser.mjs";
+
+export const tests = {
+  async "output is seen while it is printed, and the end without a reload"(browser) {
+    // It goes on when the page has seen its first line: the file is how the page's sight is told to the box.
+    const id = await begin("echo first; while [ ! -e go ]; do sleep 0.05; done; printf '\\033[32mgreen\\033[0m \\033[38;2;255;0;0mred\\033[0m\\n'; echo kept > /workspace/artifacts/left.txt");
+    const { page, done } = await visit(browser, { path: `/console/execs/${id}` });
+    await page.locator(".xterm-rows").getByText("first").waitFor();
+    await page.locator("[data-status=RUNNING]").waitFor();
+    const helper = await begin("touch go");
+    await ended(helper);
+    await page.locator("[data-status=SUCCEEDED]").waitFor();
+    await page.locator(".xterm-rows").getByText("green").waitFor();
+    const colour = await page.locator(".xterm-rows span", { hasText: "green" }).first().evaluate((span) => getComputedStyle(span).color);
+    expect(colour !== "rgb(31, 35, 40)", `green is shown as ${colour}`);
+    await page.getByText("left.txt", { exact: true }).waitFor();
+    await page.locator("tr", { hasText: "left.txt" }).getByRole("button", { name: "View" }).click();
+    await page.locator("[data-artifact]").getByText("kept").waitFor();
+    const [file] = await Promise.all([page.waitForEvent("download"), page.locator("tr", { hasText: "left.txt" }).getByRole("link", { name: "Download" }).click()]);
+    equal((await import("node:fs")).readFileSync(await file.path(), "utf8"), "kept\n", "the downloaded artifact");
+    await done();
+  },
+
+  async "a running exec is cancelled from the page"(browser) {
+    const id = await begin("echo on; sleep 1000");
+    const { page, done } = await visit(browser, { path: `/console/execs/${id}` });
+    await page.locator(".xterm-rows").getByText("on").waitFor();
+    await page.getByRole("button", { name: "Cancel exec" }).click();
+    await page.getByRole("button", { name: "Yes" }).click();
+    await page.locator("[data-status=CANCELLED]").waitFor();
+    await done();
+  },
+
+  async "hostile output is shown and obeyed in nothing"(browser) {
+    const script = [
+      "printf '<img src=x onerror=alert(1)><script>alert(2)</script>\\n'",
+      "printf '\\033]0;owned\\007\\033[2J\\033[Hhidden\\n'",
+      "printf 'a\\342\\200\\256b\\n'",
+      "printf '\\033]8;;https://evil.example/\\033\\\\link\\033]8;;\\033\\\\\\n'",
+    ].join("; ");
+    const id = await begin(script);
+    await ended(id);
+    const { page, done } = await visit(browser, { path: `/console/execs/${id}` });
+    const rows = page.locator(".xterm-rows");
+    await rows.getByText("<img src=x onerror=alert(1)>").waitFor();
+    await rows.getByText("hidden").waitFor();
+    const text = await rows.textContent();
+    for (const part of ["␛]0;owned␇", "␛[2J␛[Hhidden", "a⟨U+202E⟩b", "␛]8;;https://evil.example/"]) expect(text.includes(part), `${part} is not in ${text}`);
+    equal(await page.locator("[data-output] a[href*=evil], [data-output] img, [data-output] script").count(), 0, "elements made of output");
+    expect(!(await page.title()).includes("owned"), "the title was changed");
+    await page.getByRole("button", { name: "As plain text" }).click();
+    expect((await page.locator("pre.output").textContent()).includes("a⟨U+202E⟩b"), "the plain view turns the writing");
+    await done();
+  },
+
+  async "hostile names and a very long command stay text"(browser) {
+    const name = "<b onmouseover=alert(1)>\u202Etxt.exe";
+    // One argument of a program has at most 128 KiB on Linux.
+    const id = await begin(`echo y > "/workspace/artifacts/${name}" # ${"x".repeat(120_000)}`);
+    await ended(id);
+    const { page, done } = await visit(browser, { path: `/console/execs/${id}` });
+    await page.locator("[data-status=SUCCEEDED]").waitFor();
+    await page.locator("td", { hasText: "<b onmouseover=alert(1)>⟨U+202E⟩txt.exe" }).waitFor();
+    equal(await page.locator("b[onmouseover]").count(), 0, "elements made of a name");
+    const command = page.locator("[data-command]");
+    expect((await command.textContent()).length > 120_000, "the command is not whole");
+    const height = (await command.boundingBox()).height;
+    expect(height < 400, `the command is ${height} high`);
+    await done();
+  },
+};

@@ -1,0 +1,90 @@
+import { api, equal, expect, visit } from "./browser.mjs";
+import { zip } from "./zip.mjs";
+
+const SKILL = `---
+name: count
+description: Counts the lines of a file.
+---
+# Count
+
+Run \`python3 main.py FILE\`. <script>alert(1)</script>
+
+[good](https://example.org/) [bad](javascript:alert(1)) ![pic](https://evil.example/x.png)
+
+\`\`\`python
+print(1)
+\`\`\`
+`;
+
+export const tests = {
+  async "a file is uploaded, edited, downloaded and deleted"(browser) {
+    const { page, done } = await visit(browser, { path: "/console/workspaces" });
+    await page.getByText("No files.").waitFor();
+    await page.locator("[data-files] input[type=file]").setInputFiles({ name: "list.txt", mimeType: "text/plain", buffer: Buffer.from("apples\npears\n") });
+    await page.getByRole("button", { name: "list.txt" }).click();
+    await page.locator("[data-file]").getByText("pears").waitFor();
+    await page.getByRole("button", { name: "Edit" }).click();
+    await page.locator("textarea").fill("apples\nplums\n");
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByText("Saved files/list.txt.").waitFor();
+    const stored = await api("GET", "/v1/default/content?path=files/list.txt&user=default");
+    equal(stored.body.data.content, "apples\nplums\n", "what is stored");
+    const [file] = await Promise.all([page.waitForEvent("download"), page.locator("[data-file] a", { hasText: "Download" }).click()]);
+    equal(file.suggestedFilename(), "list.txt", "the name of the download");
+    await page.locator("[data-file]").getByRole("button", { name: "Delete" }).click();
+    await page.locator("[data-file]").getByRole("button", { name: "Delete" }).click();
+    await page.getByText("Deleted files/list.txt.").waitFor();
+    await done();
+  },
+
+  async "a new file in a directory; a path that leads out is refused where it stands"(browser) {
+    const { page, done } = await visit(browser, { path: "/console/workspaces?user=ann&agent=helper", may: ["/v1/"] });
+    await page.getByRole("button", { name: "New file" }).click();
+    await page.locator("input[name=new-path]").fill("files/../../secret");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").waitFor();
+    await page.locator("input[name=new-path]").fill("files/notes/plan.py");
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "notes" }).click();
+    await page.getByRole("button", { name: "Edit" }).click();
+    await page.locator("textarea").fill("def plan():\n    return 'x\u202Ey'\n");
+    await page.keyboard.press("Control+s");
+    await page.locator("[data-file] .hljs-keyword", { hasText: "def" }).waitFor();
+    await page.locator("[data-file]").getByText("x⟨U+202E⟩y").waitFor();
+    const stored = await api("GET", "/v1/helper/content?path=files/notes/plan.py&user=ann");
+    expect(stored.body.data.content.includes("x\u202Ey"), "what is stored is not what was there");
+    await done();
+  },
+
+  async "hostile file names are text"(browser) {
+    const name = "files/<img src=x onerror=alert(1)>\u202Egpj.sh";
+    await api("POST", "/v1/default/write?user=eve", { file_path: name, content: "x" });
+    const { page, done } = await visit(browser, { path: "/console/workspaces?user=eve&agent=default" });
+    const button = page.locator(".tree button", { hasText: "⟨U+202E⟩gpj.sh" });
+    await button.click();
+    await page.locator("[data-file] h2", { hasText: "⟨U+202E⟩gpj.sh" }).waitFor();
+    equal(await page.locator("main img").count(), 0, "elements made of a name");
+    await done();
+  },
+
+  async "a skill is uploaded and its page is harmless"(browser) {
+    const { page, done } = await visit(browser, { path: "/console/workspaces?user=default&agent=default&tab=skills", may: ["/v1/"] });
+    await page.getByText("No skills.").waitFor();
+    const input = page.locator("[data-skills] input[type=file]");
+    await input.setInputFiles({ name: "bad.zip", mimeType: "application/zip", buffer: Buffer.from("no zip") });
+    await page.getByRole("alert").waitFor();
+    await input.setInputFiles({ name: "count.zip", mimeType: "application/zip", buffer: zip({ "count/SKILL.md": SKILL, "count/main.py": "print(1)\n" }) });
+    await page.getByText("Upload successful").waitFor();
+    await page.getByRole("button", { name: "View" }).click();
+    const prose = page.locator(".prose");
+    await prose.getByRole("heading", { name: "Count" }).waitFor();
+    expect((await prose.textContent()).includes("<script>alert(1)</script>"), "HTML is not shown as text");
+    equal(await prose.locator("script, img, a[href^=javascript]").count(), 0, "elements made of a skill");
+    equal(await prose.locator("a").count(), 1, "links");
+    await prose.locator(".hljs-built_in, .hljs-title, .hljs-number").first().waitFor();
+    await page.locator("[data-skills]").getByRole("button", { name: "Delete" }).click();
+    await page.locator("[data-skills]").getByRole("button", { name: "Delete" }).click();
+    await page.getByText("Successfully deleted skill: count").waitFor();
+    await done();
+  },
+};
