@@ -89,6 +89,11 @@ fn every_role_has_its_routes() {
             let body = matches!(method.as_str(), "POST" | "PUT").then(|| json!({}));
             let status = server.ask_as(token, &method, &path, body.as_ref()).status;
             assert_ne!(status, 401, "{method} {path} as {role}");
+            if *role == "user" && path.starts_with("/api/sandbox/paths") {
+                // They change entries of their own alone, and these are none.
+                assert!(matches!(status, 400 | 403), "{method} {path} as {role}: {status}");
+                continue;
+            }
             assert_eq!(status == 403, rank(role) < rank(&access), "{method} {path} as {role}: {status}");
         }
     }
