@@ -22,9 +22,9 @@ pub(crate) fn allowed_paths_are_there_and_no_others(site: &Site) {
     assert_eq!(lab.output(&format!("cd {mine} && cat below/a > copy && cat copy")), "within");
     assert_eq!(fs::read_to_string(lab.host.join("mine/copy")).unwrap(), "within", "it is the host's own");
     // Of what lies around it, only the way there exists.
-    let around = lab.output(&format!("cd {mine}/..; echo *; cd ..; echo *; cat /etc/passwd | wc -l"));
+    let around = lab.output(&format!("cd {mine}; cd $(echo ..); echo *; cd $(echo ..); echo *"));
     let host = lab.host.path().file_name().unwrap().to_str().unwrap();
-    assert!(around.starts_with(&format!("mine\n{host}\n")), "{around}");
+    assert_eq!(around, format!("mine\n{host}\n"));
     let (_, question) = lab.ask(&format!("cat {}/b", other.display()));
     assert_eq!(question["blocked_paths"], json!([format!("{}/b", other.display())]));
 }
