@@ -17,5 +17,6 @@ mod logins;
 mod parts;
 mod queue;
 mod refusals;
+mod risk;
 mod strangers;
 mod verbs;

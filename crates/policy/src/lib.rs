@@ -32,6 +32,8 @@ mod reach;
 mod request;
 mod session;
 
+mod risk;
+
 mod decide;
 mod verdict;
 
@@ -48,6 +50,7 @@ pub use merge::{Ceilings, Effective, Layers, merge};
 pub use permission::{Access, FilePermissions, Mounts, Place};
 pub use reach::{HostPath, PathStyle, blocked, is_always_there, normalise};
 pub use request::{AgentMounts, ImageName, Owner, ProjectMounts, Request, Root, Secret, Workspace};
+pub use risk::{Assessment, Content, Finding, LONGEST_CONTENT, Level, Locale, Refusal, Rule, assess, rules};
 pub use session::{AllowedPath, Control, Named, Reach, Rights, SessionMounts, is_never_shown};
 pub use settings::{
     ApprovalSeconds, AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, QueuedExecs, QuotaFiles,

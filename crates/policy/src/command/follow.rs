@@ -6,7 +6,7 @@
 use super::lists::plain_name;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(crate) enum Next {
     /// The words of a command, and where they begin among the arguments.
     Words { at: usize, words: Vec<String> },
     /// A text for the shell that the command stands in.
@@ -33,7 +33,7 @@ const SUDO: Options = Options {
     names: &["chdir", "chroot", "close-from", "command-timeout", "group", "host", "prompt", "role", "type", "user"],
 };
 
-pub(super) fn follow(name: &str, arguments: &[String]) -> Vec<Next> {
+pub(crate) fn follow(name: &str, arguments: &[String]) -> Vec<Next> {
     let after = |options: &Options| words(arguments, operand(arguments, options), arguments.len());
     match plain_name(name) {
         "bash" | "sh" | "dash" | "ash" | "ksh" | "zsh" => shell(arguments),

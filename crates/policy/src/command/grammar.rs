@@ -81,7 +81,7 @@ pub(super) fn parse(text: &str, budget: &mut Budget) -> Result<Tree, Error> {
 }
 
 /// The first place that is no shell.
-fn find_fault(tree: &Tree) -> Option<Node<'_>> {
+pub(crate) fn find_fault(tree: &Tree) -> Option<Node<'_>> {
     if !tree.root_node().has_error() {
         return None;
     }

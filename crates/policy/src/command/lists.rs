@@ -148,8 +148,13 @@ impl CommandLists {
     }
 }
 
+/// A builtin that changes nothing but the shell itself.
+pub(crate) fn is_builtin(name: &str) -> bool {
+    BUILTINS.contains(&name)
+}
+
 /// A program of the system by its name alone, however it is spelled. A path to anywhere else stays a path.
-pub(super) fn plain_name(name: &str) -> &str {
+pub(crate) fn plain_name(name: &str) -> &str {
     let stripped = PROGRAM_DIRECTORIES.iter().find_map(|directory| name.strip_prefix(directory));
     stripped.filter(|name| !name.contains('/')).unwrap_or(name)
 }

@@ -21,6 +21,12 @@ mod reserved;
 mod survey;
 mod word;
 
+pub(crate) use follow::{Next, follow};
+pub(crate) use grammar::find_fault;
+pub(crate) use lists::{is_builtin, plain_name};
+pub(crate) use operands::{Printed, paths};
+pub(crate) use survey::{Found, survey};
+
 pub use argv::ArgvCommand;
 pub use line::CommandLine;
 pub use lists::{CommandLists, CommandName};

@@ -25,12 +25,12 @@ const TESTS: [&str; 8] = ["-name", "-iname", "-path", "-ipath", "-wholename", "-
 
 /// Whose arguments are printed and never opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Printed {
+pub(crate) enum Printed {
     AreTexts,
     CountAsWell,
 }
 
-pub(super) fn paths<'a>(name: &str, arguments: &'a [String], printed: Printed) -> Vec<&'a str> {
+pub(crate) fn paths<'a>(name: &str, arguments: &'a [String], printed: Printed) -> Vec<&'a str> {
     match plain_name(name) {
         "echo" | "printf" if printed == Printed::AreTexts => Vec::new(),
         "grep" => without_text(arguments, &GREP),

@@ -27,14 +27,38 @@ const HOLDERS: [&str; 9] = [
 ];
 
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) name: Word,
-    pub(super) arguments: Vec<Word>,
+pub(crate) struct Found {
+    pub(crate) name: Word,
+    pub(crate) arguments: Vec<Word>,
+    pub(crate) setting: Setting,
+}
+
+/// Where a command stands, and what it reads.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// Its line, from 0.
+    pub(crate) row: usize,
+    /// Whether it stands in a pipe, and whether there is something before it there.
+    pub(crate) piped: bool,
+    pub(crate) fed: bool,
+    /// What a here-document or a here-string gives it to read.
+    pub(crate) input: Option<String>,
+    /// The function that it is a part of.
+    pub(crate) within: Option<String>,
+}
+
+/// A file that is opened for a command.
+#[derive(Debug)]
+pub(crate) struct Redirect {
+    pub(crate) target: String,
+    pub(crate) writes: bool,
+    /// From 0.
+    pub(crate) row: usize,
 }
 
 /// What happens, in the shell's order. Numbers are places in the lists of the survey.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// A command runs.
     Run(usize),
     /// A file is opened, or asked about.
@@ -48,15 +72,18 @@ pub(super) enum Step {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Survey {
-    pub(super) commands: Vec<Found>,
+pub(crate) struct Survey {
+    pub(crate) commands: Vec<Found>,
     /// Words beside commands: targets of redirections, values, what is tested.
-    pub(super) words: Vec<String>,
+    pub(crate) words: Vec<String>,
     /// Names that are functions afterwards, in this shell.
-    pub(super) functions: Vec<String>,
+    pub(crate) functions: Vec<String>,
     /// Texts that the shell runs and the grammar did not read.
-    pub(super) texts: Vec<String>,
-    pub(super) steps: Vec<Step>,
+    pub(crate) texts: Vec<String>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) redirects: Vec<Redirect>,
+    /// Variables and the texts that are assigned to them.
+    pub(crate) assignments: Vec<(String, String)>,
 }
 
 /// What holds for everything below a node.
@@ -77,6 +104,12 @@ struct Frame<'t> {
     back: Option<usize>,
     /// The first step of the part that was visited last.
     part: usize,
+    /// In a pipe that begins here.
+    pipe: Option<usize>,
+    /// With something before it in the pipe.
+    fed: bool,
+    /// The name of the function around it.
+    function: Option<Node<'t>>,
 }
 
 struct Walk<'a> {
@@ -86,10 +119,13 @@ struct Walk<'a> {
     late: HashMap<usize, Vec<Word>>,
     /// Files that a command's redirections open, by the command.
     opened: HashMap<usize, Vec<String>>,
+    /// What a command is given to read, likewise.
+    inputs: HashMap<usize, String>,
 }
 
-pub(super) fn survey(tree: &Tree, text: &str) -> Survey {
-    let mut walk = Walk { text, survey: Survey::default(), late: HashMap::new(), opened: HashMap::new() };
+pub(crate) fn survey(tree: &Tree, text: &str) -> Survey {
+    let mut walk =
+        Walk { text, survey: Survey::default(), late: HashMap::new(), opened: HashMap::new(), inputs: HashMap::new() };
     let mut cursor = tree.walk();
     let mut frames = vec![Frame::default()];
     loop {
@@ -123,28 +159,32 @@ pub(super) fn survey(tree: &Tree, text: &str) -> Survey {
 
 impl Walk<'_> {
     /// Takes what a node says, and gives what holds below it; nothing where nothing below is to be looked at.
-    fn visit<'t>(&mut self, node: Node<'t>, frame: Frame<'t>) -> Option<Frame<'t>> {
+    fn visit<'t>(&mut self, node: Node<'t>, mut frame: Frame<'t>) -> Option<Frame<'t>> {
+        frame.fed |= frame.parent == "pipeline" && node.is_named() && frame.pipe != Some(node.start_byte());
         if HOLDERS.contains(&frame.parent) && is_word(node) {
             self.survey.words.push(value(node, self.text));
         }
         match node.kind() {
-            "command" => return Some(Frame { run: self.take_command(node), ..frame }),
-            "declaration_command" | "unset_command" => self.take_declaration(node),
+            "command" => return Some(Frame { run: self.take_command(node, frame), ..frame }),
+            "file_redirect" => self.take_redirect(node),
+            "declaration_command" | "unset_command" => self.take_declaration(node, frame),
             "redirected_statement" => {
                 self.take_late_arguments(node);
                 self.take_redirections(node);
+                self.take_input(node);
             }
             "function_definition" => {
                 let name = node.child_by_field_name("name").filter(|_| !frame.apart);
                 self.survey.functions.extend(name.map(|name| value(name, self.text)));
                 self.take_redirections(node);
-                return Some(Frame { back: Some(frame.part), ..frame });
+                let function = node.child_by_field_name("name");
+                return Some(Frame { back: Some(frame.part), function, ..frame });
             }
             "variable_assignment" => self.take_assignment(node, frame),
             "for_statement" => self.take_loop(node),
             "unary_expression" | "binary_expression" => self.take_test(node),
             "subshell" => return Some(Frame { apart: true, back: Some(frame.part), ..frame }),
-            "pipeline" => return Some(Frame { apart: true, ..frame }),
+            "pipeline" => return Some(Frame { apart: true, pipe: Some(node.start_byte()), ..frame }),
             "process_substitution" => return Some(substitution(frame)),
             "command_substitution" => return self.take_substitution(node, frame),
             "heredoc_redirect" => {
@@ -173,7 +213,7 @@ impl Walk<'_> {
         self.survey.steps.extend(frame.back.map(Step::Back));
     }
 
-    fn take_command(&mut self, node: Node<'_>) -> Option<usize> {
+    fn take_command(&mut self, node: Node<'_>, frame: Frame<'_>) -> Option<usize> {
         self.take_redirections(node);
         let opened = self.opened.remove(&node.id()).unwrap_or_default();
         self.survey.steps.extend(opened.into_iter().map(Step::Open));
@@ -190,7 +230,8 @@ impl Walk<'_> {
                 "time".clone_into(&mut name.plain);
             }
         }
-        self.survey.commands.push(Found { name, arguments });
+        let setting = self.setting(node, frame);
+        self.survey.commands.push(Found { name, arguments, setting });
         Some(self.survey.commands.len() - 1)
     }
 
@@ -214,12 +255,50 @@ impl Walk<'_> {
         words
     }
 
-    fn take_declaration(&mut self, node: Node<'_>) {
+    fn take_declaration(&mut self, node: Node<'_>, frame: Frame<'_>) {
         let mut cursor = node.walk();
         let mut words = node.children(&mut cursor).map(|node| word(node, self.text));
         let name = words.next().unwrap_or_default();
         let arguments = words.collect();
-        self.survey.commands.push(Found { name, arguments });
+        let setting = self.setting(node, frame);
+        self.survey.commands.push(Found { name, arguments, setting });
+    }
+
+    fn setting(&mut self, node: Node<'_>, frame: Frame<'_>) -> Setting {
+        let mut cursor = node.walk();
+        let given = node.children(&mut cursor).find_map(|child| self.given(child));
+        let input = self.inputs.remove(&node.id()).or(given);
+        let within = frame.function.map(|function| value(function, self.text));
+        Setting { row: node.start_position().row, piped: frame.pipe.is_some(), fed: frame.fed, input, within }
+    }
+
+    /// What a statement gives to the command at its end.
+    fn take_input(&mut self, node: Node<'_>) {
+        let mut cursor = node.walk();
+        let given = node.children_by_field_name("redirect", &mut cursor).find_map(|redirect| self.given(redirect));
+        if let (Some(given), Some(command)) = (given, node.child_by_field_name("body").and_then(last_command)) {
+            self.inputs.insert(command.id(), given);
+        }
+    }
+
+    fn given(&self, redirect: Node<'_>) -> Option<String> {
+        let mut cursor = redirect.walk();
+        match redirect.kind() {
+            "heredoc_redirect" => {
+                let body = redirect.children(&mut cursor).find(|child| child.kind() == "heredoc_body")?;
+                Some(source(body, self.text).to_owned())
+            }
+            "herestring_redirect" => redirect.named_child(0).map(|given| value(given, self.text)),
+            _ => None,
+        }
+    }
+
+    fn take_redirect(&mut self, node: Node<'_>) {
+        let Some(target) = node.child_by_field_name("destination") else { return };
+        let target = value(target, self.text);
+        let mut cursor = node.walk();
+        let writes = node.children(&mut cursor).any(|child| !child.is_named() && child.kind().contains('>'));
+        self.survey.redirects.push(Redirect { target, writes, row: node.start_position().row });
     }
 
     /// What the redirections of a statement open. Where it ends in a command they are that command's: `cd a && ls > b`.
@@ -267,6 +346,10 @@ impl Walk<'_> {
             "array" => self.values(value.named_children(&mut cursor)),
             _ => vec![word(value, self.text)],
         };
+        if let [only] = values.as_slice() {
+            let name = source(name, self.text).to_owned();
+            self.survey.assignments.push((name, only.plain.clone()));
+        }
         self.assign(name, values);
     }
 
@@ -373,7 +456,7 @@ impl Walk<'_> {
 }
 
 fn substitution(frame: Frame<'_>) -> Frame<'_> {
-    Frame { apart: true, expanded: false, back: Some(frame.part), ..frame }
+    Frame { apart: true, expanded: false, back: Some(frame.part), pipe: None, fed: false, ..frame }
 }
 
 fn in_backquotes(written: &str) -> String {

@@ -9,12 +9,12 @@ use crate::reach::is_windows;
 
 /// A word twice.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Word {
+pub(crate) struct Word {
     /// Without its quotes.
-    pub(super) plain: String,
+    pub(crate) plain: String,
     /// Ready to be expanded: a character that the shell would expand, and that is only itself here, has a backslash before
     /// it; a variable is `${NAME}`, and what nobody can know before it runs is `$()`.
-    pub(super) spelled: String,
+    pub(crate) spelled: String,
 }
 
 /// What expansion looks at.

@@ -36,6 +36,7 @@ mod gc;
 mod login;
 mod metrics;
 mod openapi;
+mod risk;
 mod sandbox;
 mod settings;
 mod skills;

@@ -15,7 +15,7 @@ use super::access::Access;
 use super::problem::{DETAILED, ENVELOPED, WORDED, is_within};
 use super::routes::ROUTES;
 use super::{
-    approvals, artifacts, audit, console, events, execs, gc, login, metrics, sandbox, settings, skills, sockets,
+    approvals, artifacts, audit, console, events, execs, gc, login, metrics, risk, sandbox, settings, skills, sockets,
     tickets, tokens, v1,
 };
 
@@ -54,6 +54,7 @@ use super::{
         sockets::session,
         sockets::chat,
         sockets::all,
+        risk::assess,
         audit::list,
         audit::verify,
         audit::export,

@@ -8,8 +8,8 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::access::{Access, admit};
 use super::{
-    Door, approvals, artifacts, audit, console, events, execs, gc, login, metrics, openapi, sandbox, settings, skills,
-    sockets, tickets, tokens, v1,
+    Door, approvals, artifacts, audit, console, events, execs, gc, login, metrics, openapi, risk, sandbox, settings,
+    skills, sockets, tickets, tokens, v1,
 };
 
 pub(crate) struct Route {
@@ -75,6 +75,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/ws/sessions/{id}", Access::Agent, || get(sockets::session)),
     route(Method::GET, "/ws/chat/{id}", Access::Agent, || get(sockets::chat)),
     route(Method::GET, "/ws/approvals", Access::Operator, || get(sockets::all)),
+    route(Method::POST, "/api/risk", Access::Agent, || post(risk::assess)),
     route(Method::GET, "/api/audit", Access::Agent, || get(audit::list)),
     route(Method::POST, "/api/audit/verify", Access::Operator, || post(audit::verify)),
     route(Method::GET, "/api/audit/export", Access::Operator, || get(audit::export)),

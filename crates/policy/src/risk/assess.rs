@@ -1,0 +1,107 @@
+//! Everything together: a content, and the texts that it hands to other interpreters, become one assessment.
+
+use std::collections::VecDeque;
+
+use super::findings::{Finding, Findings, Nested};
+use super::level::{Content, Level, Locale};
+use super::rule::{Index, Refusal, Rule};
+use super::{browser, javascript, python, shell};
+
+/// The most that is judged; whatever takes requests refuses more.
+pub const LONGEST_CONTENT: usize = 1024 * 1024;
+/// How deep texts may lie in texts, and how many of them are read.
+const DEEPEST: u8 = 6;
+const MOST_TEXTS: usize = 256;
+
+#[derive(Debug)]
+pub struct Assessment {
+    pub content: Content,
+    pub level: Level,
+    /// By line.
+    pub findings: Vec<Finding>,
+}
+
+impl Assessment {
+    /// The gravest thing that was found, in a sentence.
+    pub fn reason(&self, locale: Locale) -> String {
+        let worst = self.findings.iter().find(|finding| finding.rule.level == self.level);
+        match (worst, locale) {
+            (Some(finding), Locale::English) => format!("{} (line {})", finding.message(locale), finding.line),
+            (Some(finding), Locale::Chinese) => format!("{}（第 {} 行）", finding.message(locale), finding.line),
+            (None, Locale::English) => "Nothing in it calls for care.".to_owned(),
+            (None, Locale::Chinese) => "未发现需要注意的内容。".to_owned(),
+        }
+    }
+
+    pub fn requires_confirmation(&self) -> bool {
+        self.level.asks()
+    }
+
+    /// Whether the strict mode demands one of the stronger boxes that it names.
+    pub fn requires_isolation(&self) -> bool {
+        self.level > Level::Safe
+    }
+
+    /// What fits it best where everything is there.
+    pub fn suggested_sandbox(&self) -> &'static str {
+        match (self.content, self.level) {
+            (Content::Browser, _) => "aio",
+            (_, Level::Safe | Level::Low) => "native",
+            (_, Level::Medium) => "docker",
+            (_, Level::High | Level::Critical) => "gvisor",
+        }
+    }
+
+    /// What the strict mode refuses without asking anybody.
+    pub fn refused(&self) -> Option<&Finding> {
+        self.findings.iter().find(|finding| finding.rule.refusal == Refusal::Refused)
+    }
+
+    /// The sentence with which it is refused.
+    pub fn refusal(&self, locale: Locale) -> Option<String> {
+        let sentence = self.refused()?.message(locale);
+        Some(match locale {
+            Locale::English => format!("Execution refused: {sentence}"),
+            Locale::Chinese => format!("执行被拒绝: {sentence}"),
+        })
+    }
+}
+
+/// Every rule there is.
+pub fn rules() -> impl Iterator<Item = &'static Rule> {
+    [python::RULES, javascript::RULES, shell::RULES, browser::RULES].into_iter().flatten()
+}
+
+pub fn assess(content: Content, text: &str) -> Assessment {
+    let mut findings = Findings::default();
+    let first = Nested { content, text: text.to_owned(), line: 1 };
+    let mut waiting = VecDeque::from([(first, 0)]);
+    let (mut read, mut bytes) = (0, 0);
+    while let Some((task, depth)) = waiting.pop_front() {
+        (read, bytes) = (read + 1, bytes + task.text.len());
+        if depth > DEEPEST || read > MOST_TEXTS || bytes > 4 * LONGEST_CONTENT || task.text.len() > LONGEST_CONTENT {
+            let (index, id) = too_complex(task.content);
+            findings.add_by_id(index, id, task.line);
+            continue;
+        }
+        // To the parsers it is the end of a text.
+        let text = task.text.replace('\0', "\u{fffd}");
+        match task.content {
+            Content::Python => python::inspect(&text, task.line, &mut findings),
+            Content::Javascript => javascript::inspect(&text, task.line, &mut findings),
+            Content::Shell => shell::inspect(&text, task.line, &mut findings),
+            Content::Browser => browser::inspect(&text, &mut findings),
+        }
+        waiting.extend(findings.nested.drain(..).map(|nested| (nested, depth + 1)));
+    }
+    Assessment { content, level: findings.level(), findings: findings.sorted() }
+}
+
+fn too_complex(content: Content) -> (&'static Index, &'static str) {
+    match content {
+        Content::Python => (&python::INDEX, "py.too_complex"),
+        Content::Javascript => (&javascript::INDEX, "js.too_complex"),
+        Content::Shell => (&shell::INDEX, "sh.too_complex"),
+        Content::Browser => (&browser::INDEX, "web.too_complex"),
+    }
+}

@@ -1,0 +1,222 @@
+//! A browser's actions: `{"action":…,"params":{…}}`, a list of them, or a line `action argument`.
+
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use super::findings::Findings;
+use super::level::Level::{High, Low, Medium};
+use super::rule::{Index, Rule};
+
+/// Words in the name of a field in which something secret is typed.
+const SECRET_FIELDS: [&str; 22] = [
+    "password",
+    "passwd",
+    "passwort",
+    "pwd",
+    "passphrase",
+    "secret",
+    "token",
+    "otp",
+    "pin",
+    "2fa",
+    "mfa",
+    "card",
+    "cvv",
+    "cvc",
+    "iban",
+    "ssn",
+    "payment",
+    "expiry",
+    "security-code",
+    "密码",
+    "口令",
+    "卡号",
+];
+
+pub(crate) static RULES: &[Rule] = &[
+    Rule::new("web.navigate", Low, "Opens a page.", "打开网页。", &[]).shown_by(
+        &[
+            r#"{"action":"navigate","params":{"url":"https://example.com"}}"#,
+            "navigate https://example.com",
+            "about:blank",
+        ],
+        &[r#"{"action":"close"}"#, r#"{"action":"navigate","params":{"url":"file:///x"}}"#],
+    ),
+    Rule::new("web.read", Low, "Reads or operates the page.", "读取或操作网页。", &[]).shown_by(
+        &[
+            r#"{"action":"get_content"}"#,
+            r#"{"action":"screenshot"}"#,
+            r##"{"action":"click","params":{"selector":"#a"}}"##,
+        ],
+        &[r#"{"action":"evaluate"}"#],
+    ),
+    Rule::new("web.fill", Medium, "Types into a field.", "在网页中输入内容。", &[]).shown_by(
+        &[r##"{"action":"fill","params":{"selector":"#q","value":"x"}}"##],
+        &[r#"{"action":"fill","params":{"selector":"input[name=password]"}}"#],
+    ),
+    Rule::new(
+        "web.fill.secret",
+        High,
+        "Types into a field for a password or a payment.",
+        "在密码或支付字段中输入内容。",
+        &[],
+    )
+    .shown_by(
+        &[
+            r#"{"action":"fill","params":{"selector":"input[type=password]","value":"x"}}"#,
+            r##"{"action":"type","params":{"selector":"#card-number"}}"##,
+        ],
+        &[
+            r##"{"action":"fill","params":{"selector":"#spinner"}}"##,
+            r##"{"action":"fill","params":{"selector":"#q","value":"my password"}}"##,
+        ],
+    ),
+    Rule::new("web.evaluate", High, "Runs a script in the page.", "在网页中执行脚本。", &[]).shown_by(
+        &[
+            r#"{"action":"evaluate","params":{"script":"1"}}"#,
+            r#"{"action":"navigate","params":{"url":"javascript:alert(1)"}}"#,
+        ],
+        &[r#"{"action":"get_content"}"#],
+    ),
+    Rule::new(
+        "web.file",
+        High,
+        "Opens a file of the machine, or an inner page of the browser.",
+        "打开本地文件或浏览器内部页面。",
+        &[],
+    )
+    .shown_by(
+        &[r#"{"action":"navigate","params":{"url":"file:///etc/passwd"}}"#, "navigate View-Source:FILE:///x"],
+        &["navigate https://x/file:///y"],
+    ),
+    Rule::new("web.private", High, "Opens an address that is not public.", "打开非公网地址。", &[]).shown_by(
+        &[
+            "navigate http://127.0.0.1:8080/",
+            "navigate http://169.254.169.254/latest",
+            "navigate http://localhost/",
+            "navigate http://[::1]/",
+        ],
+        &["navigate https://example.com/127.0.0.1", "navigate https://8.8.8.8/"],
+    ),
+    Rule::new("web.unknown", Medium, "Is no action that is known here.", "未知的浏览器操作。", &[])
+        .shown_by(&[r#"{"action":"teleport"}"#, "{", ""], &[r#"{"action":"close"}"#]),
+    Rule::new(
+        "web.too_complex",
+        High,
+        "Is too large or too complex to be judged.",
+        "内容过大或过于复杂，无法判断。",
+        &[],
+    ),
+];
+pub(crate) static INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(RULES));
+
+pub(crate) fn inspect(text: &str, findings: &mut Findings) {
+    match serde_json::from_str(text) {
+        Ok(Value::Array(actions)) => {
+            // Each is told by its place, as lines are.
+            for (at, action) in actions.iter().enumerate() {
+                inspect_action(action, at + 1, findings);
+            }
+        }
+        Ok(action) => inspect_action(&action, 1, findings),
+        Err(_) if text.trim().is_empty() => findings.add_by_id(&INDEX, "web.unknown", 1),
+        Err(_) => {
+            for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+                let (action, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
+                let (action, rest) =
+                    if action.contains(':') { ("navigate", line.trim()) } else { (action, rest.trim()) };
+                findings.add_by_id(&INDEX, judge(action, rest, rest), at + 1);
+            }
+        }
+    }
+}
+
+fn inspect_action(action: &Value, line: usize, findings: &mut Findings) {
+    let word = |name: &str| action["params"][name].as_str().or_else(|| action[name].as_str()).unwrap_or_default();
+    let kind = action["action"].as_str().unwrap_or_default();
+    // Whatever names the field, by whichever of these words.
+    let field = ["selector", "field", "name", "label", "type", "element", "placeholder"].map(word).join(" ");
+    findings.add_by_id(&INDEX, judge(kind, word("url"), &field), line);
+}
+
+fn judge(action: &str, url: &str, field: &str) -> &'static str {
+    match action.to_ascii_lowercase().as_str() {
+        "navigate" | "goto" | "open" | "new_tab" => judge_url(url),
+        "get_content" | "content" | "screenshot" | "click" | "scroll" | "wait" | "back" | "forward" | "reload"
+        | "hover" | "close" | "get_text" | "get_html" | "extract" | "snapshot" => "web.read",
+        "fill" | "type" | "press" | "select" | "input" | "upload" => {
+            if is_secret(field) {
+                "web.fill.secret"
+            } else {
+                "web.fill"
+            }
+        }
+        "evaluate" | "eval" | "execute_script" | "run_script" | "add_script" => "web.evaluate",
+        _ => "web.unknown",
+    }
+}
+
+fn is_secret(field: &str) -> bool {
+    let field = field.to_lowercase();
+    let words: Vec<&str> = field.split(|character: char| !character.is_alphanumeric()).collect();
+    SECRET_FIELDS.iter().any(|secret| match secret.len() {
+        // Short ones are parts of many other words.
+        0..=4 => words.iter().any(|word| word == secret),
+        _ => field.contains(secret),
+    })
+}
+
+fn judge_url(url: &str) -> &'static str {
+    let plain: String = url.chars().filter(|one| !one.is_control() && !one.is_whitespace()).collect();
+    let lower = plain.to_ascii_lowercase();
+    let lower = lower.trim_start_matches("view-source:");
+    let Some((scheme, rest)) = lower.split_once(':') else { return "web.navigate" };
+    match scheme {
+        "http" | "https" => {
+            let authority =
+                rest.trim_start_matches(['/', '\\']).split(['/', '?', '#', '\\']).next().unwrap_or_default();
+            let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+            if is_private(host) { "web.private" } else { "web.navigate" }
+        }
+        "about" => "web.navigate",
+        "javascript" | "data" | "vbscript" => "web.evaluate",
+        _ => "web.file",
+    }
+}
+
+fn is_private(host: &str) -> bool {
+    let host = match host.strip_prefix('[') {
+        Some(inner) => inner.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(host, _)| host),
+    };
+    if let Ok(address) = host.parse::<std::net::Ipv6Addr>() {
+        let inner = address.to_ipv4_mapped().is_some_and(|address| is_private_v4(address.octets()));
+        return inner
+            || address.is_loopback()
+            || address.is_unspecified()
+            || address.segments()[0] & 0xfe00 == 0xfc00
+            || address.segments()[0] & 0xffc0 == 0xfe80;
+    }
+    let host = host.trim_end_matches('.');
+    let is_name = host == "localhost" || [".localhost", ".local", ".internal"].iter().any(|end| host.ends_with(end));
+    // A number is an address as well: 2130706433 and 0x7f.1 are this machine.
+    let is_number =
+        !host.is_empty() && host.split('.').all(|part| part.starts_with("0x") || part.parse::<u64>().is_ok());
+    match host.parse::<std::net::Ipv4Addr>() {
+        Ok(address) => is_private_v4(address.octets()),
+        Err(_) => is_name || is_number,
+    }
+}
+
+fn is_private_v4(octets: [u8; 4]) -> bool {
+    matches!(
+        octets,
+        [0 | 10 | 127, ..]
+            | [169, 254, ..]
+            | [192, 168, ..]
+            | [172, 16..=31, ..]
+            | [100, 64..=127, ..]
+            | [224..=255, ..]
+    )
+}

@@ -1,0 +1,214 @@
+//! Texts that are put together in the open: by formats, by joining, by numbers of characters, by a plain encoding.
+
+use std::rc::Rc;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+
+use super::resolve::Value;
+
+/// No text that is put together is longer; nor is a list of them.
+pub(crate) const LONGEST: usize = 16 * 1024;
+
+pub(crate) fn character(number: i64) -> Option<String> {
+    u32::try_from(number).ok().and_then(char::from_u32).map(String::from)
+}
+
+/// The text that an argument is, if it is one.
+pub(crate) fn text_at(arguments: &[Vec<Value>], at: usize) -> Option<&str> {
+    match arguments.get(at)?.as_slice() {
+        [Value::Text(text)] => Some(text),
+        _ => None,
+    }
+}
+
+pub(crate) fn path_at(arguments: &[Vec<Value>], at: usize) -> Option<&str> {
+    arguments.get(at)?.iter().find_map(|value| match value {
+        Value::Path(path) => Some(path.as_str()),
+        _ => None,
+    })
+}
+
+/// The texts of a list that is the first argument.
+pub(crate) fn texts_of(arguments: &[Vec<Value>]) -> Option<Rc<Vec<String>>> {
+    match arguments.first()?.as_slice() {
+        [Value::Texts(texts)] => Some(Rc::clone(texts)),
+        [Value::Text(text)] => Some(Rc::new(text.chars().map(String::from).collect())),
+        _ => None,
+    }
+}
+
+/// Characters by their numbers, each an argument.
+pub(crate) fn characters_of(arguments: &[Vec<Value>]) -> Option<String> {
+    arguments
+        .iter()
+        .map(|argument| match argument.as_slice() {
+            [Value::Number(number)] => character(*number),
+            _ => None,
+        })
+        .collect()
+}
+
+/// `%s`, `%d`, `{}`, `{0}` and so on, one after the other.
+pub(crate) fn fill(template: &str, parts: &[String]) -> Option<String> {
+    let mut whole = String::with_capacity(template.len());
+    let mut rest = template;
+    let mut next = 0;
+    while let Some(at) = rest.find(['%', '{']) {
+        whole.push_str(&rest[..at]);
+        let gap = &rest[at..];
+        let (length, number) = match gap.as_bytes() {
+            [b'%', b's' | b'd' | b'c' | b'r', ..] => (2, None),
+            [b'{', b'{', ..] => {
+                whole.push('{');
+                rest = &gap[2..];
+                continue;
+            }
+            [b'{', ..] => match gap.find('}') {
+                Some(end) => (end + 1, gap[1..end].parse().ok()),
+                None => (1, None),
+            },
+            _ => {
+                whole.push_str(&gap[..1]);
+                rest = &gap[1..];
+                continue;
+            }
+        };
+        whole.push_str(parts.get(number.unwrap_or(next)).map(String::as_str).unwrap_or_default());
+        next += 1;
+        rest = &gap[length..];
+        if whole.len() > LONGEST {
+            return None;
+        }
+    }
+    whole.push_str(rest);
+    Some(whole)
+}
+
+/// Texts with a mark between them, if that is not too long.
+pub(crate) fn join(texts: &[String], mark: &str) -> Option<String> {
+    let length: usize = texts.iter().map(|text| text.len() + mark.len()).sum();
+    (length <= LONGEST).then(|| texts.join(mark))
+}
+
+pub(crate) fn base64(text: &str) -> Option<String> {
+    let text: String = text.split_ascii_whitespace().collect();
+    let bytes = STANDARD.decode(&text).or_else(|_| STANDARD_NO_PAD.decode(&text)).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+pub(crate) fn hex(text: &str) -> Option<String> {
+    let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let bytes: Option<Vec<u8>> =
+        digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect();
+    Some(String::from_utf8_lossy(&bytes?).into_owned())
+}
+
+pub(crate) fn rot13(text: &str) -> String {
+    let turn = |character: char| match character {
+        'a'..='z' => char::from((character as u8 - b'a' + 13) % 26 + b'a'),
+        'A'..='Z' => char::from((character as u8 - b'A' + 13) % 26 + b'A'),
+        other => other,
+    };
+    text.chars().map(turn).collect()
+}
+
+/// Backslashes as Python and JavaScript both read them.
+pub(crate) fn unescape(written: &str) -> String {
+    if !written.contains('\\') {
+        return written.to_owned();
+    }
+    let mut plain = String::with_capacity(written.len());
+    let mut rest = written;
+    while let Some(at) = rest.find('\\') {
+        plain.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        let Some(kind) = rest.chars().next() else { break };
+        let after = &rest[kind.len_utf8()..];
+        let (character, left) = match kind {
+            '\n' => (None, after),
+            'n' => (Some('\n'), after),
+            't' => (Some('\t'), after),
+            'r' => (Some('\r'), after),
+            'x' => number(after, 2, 16),
+            'u' if after.starts_with('{') => {
+                let (character, left) = number(&after[1..], 6, 16);
+                (character, left.strip_prefix('}').unwrap_or(left))
+            }
+            'u' => number(after, 4, 16),
+            'U' => number(after, 8, 16),
+            '0'..='7' => number(rest, 3, 8),
+            other => (Some(other), after),
+        };
+        plain.extend(character);
+        rest = left;
+    }
+    plain.push_str(rest);
+    plain
+}
+
+fn number(digits: &str, most: usize, radix: u32) -> (Option<char>, &str) {
+    let count = digits.chars().take(most).take_while(|digit| digit.is_digit(radix)).count();
+    let (digits, rest) = digits.split_at(count);
+    (u32::from_str_radix(digits, radix).ok().and_then(char::from_u32), rest)
+}
+
+/// Lists that are worth turning round.
+const MOST_TURNED: usize = 256;
+
+/// Methods of lists of texts.
+pub(crate) fn texts_method(texts: &[String], method: &str, arguments: &[Vec<Value>]) -> Option<Value> {
+    match method {
+        "reverse" if texts.len() <= MOST_TURNED => Some(Value::Texts(Rc::new(texts.iter().rev().cloned().collect()))),
+        "join" => Some(Value::Text(join(texts, text_at(arguments, 0).unwrap_or(","))?.into())),
+        _ => None,
+    }
+}
+
+/// Methods of texts that both languages have, under whichever name.
+pub(crate) fn text_method(text: &str, method: &str, arguments: &[Vec<Value>]) -> Option<Value> {
+    let first = text_at(arguments, 0);
+    let done = match method {
+        "lower" | "toLowerCase" | "casefold" => text.to_lowercase(),
+        "upper" | "toUpperCase" => text.to_uppercase(),
+        "strip" | "trim" if arguments.is_empty() => text.trim().to_owned(),
+        "decode" | "encode" | "toString" => text.to_owned(),
+        "replace" | "replaceAll" => {
+            let (from, to) = (first?, text_at(arguments, 1)?);
+            if text.len().saturating_mul(to.len() + 1) > LONGEST {
+                return None;
+            }
+            text.replace(from, to)
+        }
+        "concat" => {
+            let parts: Option<String> = (0..arguments.len()).map(|at| text_at(arguments, at)).collect();
+            format!("{text}{}", parts?)
+        }
+        "split" => {
+            let texts: Vec<String> = match first? {
+                "" => text.chars().take(MOST_TURNED).map(String::from).collect(),
+                mark => text.split(mark).take(MOST_TURNED).map(str::to_owned).collect(),
+            };
+            return Some(Value::Texts(Rc::new(texts)));
+        }
+        _ => return None,
+    };
+    Some(Value::Text(done.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_come_together() {
+        assert_eq!(fill("%s-%d {x} {1}{0}%", &["a".into(), "b".into()]).as_deref(), Some("a-b  ba%"));
+        assert_eq!(fill("{{x %", &[]).as_deref(), Some("{x %"));
+        assert_eq!(fill(&"{0}".repeat(1000), &["a".repeat(1000)]), None);
+        assert_eq!(base64("b3M=").as_deref(), Some("os"));
+        assert_eq!(hex("6f 73").as_deref(), Some("os"));
+        assert_eq!(hex("6é"), None);
+        assert_eq!(rot13("flfgrz"), "system");
+        assert_eq!(unescape(r"\x65\u0076\u{61}\154\q\"), "evalq");
+    }
+}

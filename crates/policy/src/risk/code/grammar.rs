@@ -1,0 +1,81 @@
+//! What a language says of its nodes: the few shapes that matter for what a name can be.
+
+use super::resolve::Value;
+use super::scopes::Scopes;
+use super::syntax::{Id, Opens, Syntax};
+use crate::risk::findings::Findings;
+use crate::risk::rule::Index;
+
+/// A node, as far as it matters.
+#[derive(Debug)]
+pub(crate) enum Shape {
+    Name(String),
+    Member(Id, String),
+    /// `a[b]`
+    Part(Id, Id),
+    /// Backwards: `a[::-1]`
+    Reversed(Id),
+    Call(Id, Vec<Id>),
+    Text(String),
+    Number(i64),
+    /// Texts after one another.
+    Joined(Vec<Id>),
+    /// A template and what is put into its gaps.
+    Filled(Id, Vec<Id>),
+    Items(Vec<Id>),
+    /// One of these.
+    Either(Vec<Id>),
+    Same(Id),
+    Function,
+    Other,
+}
+
+/// A call that is being looked at.
+pub(crate) struct Call<'c> {
+    /// What the called thing can be.
+    pub(crate) path: &'c str,
+    /// What stands in the brackets, by place.
+    pub(crate) arguments: &'c [Vec<Value>],
+    /// The nodes of the arguments, named ones too.
+    pub(crate) nodes: &'c [Id],
+    pub(crate) line: usize,
+}
+
+pub(crate) trait Grammar {
+    fn opens(kind: &str) -> Opens;
+
+    fn shape(syntax: &Syntax<'_>, id: Id) -> Shape;
+
+    /// Whether a node of this kind can name something. Asked of every node, where the shape of each would be too much.
+    fn refers(kind: &str) -> bool;
+
+    /// Enters the names that a node binds, and marks nodes that are no expressions.
+    fn bind(syntax: &Syntax<'_>, id: Id, scopes: &mut Scopes);
+
+    /// The modules that a node imports.
+    fn imports(syntax: &Syntax<'_>, id: Id) -> Vec<String>;
+
+    /// The path of a member, where many spellings mean one thing.
+    fn member(base: &str, name: &str) -> String;
+
+    /// The path of `base["name"]`, if that is the member of something.
+    fn part(base: &str, name: &str) -> Option<String>;
+
+    /// What a call gives, where that is known.
+    fn result(path: &str, arguments: &[Vec<Value>]) -> Option<Value>;
+
+    /// What a method of a text gives.
+    fn text_method(text: &str, method: &str, arguments: &[Vec<Value>]) -> Option<Value>;
+
+    /// What no name alone tells: rules about arguments, and texts that are run.
+    fn inspect_call(syntax: &Syntax<'_>, call: &Call<'_>, findings: &mut Findings);
+
+    /// Whatever a node is by itself.
+    fn inspect_node(_syntax: &Syntax<'_>, _id: Id, _line: usize, _findings: &mut Findings) {}
+
+    fn index() -> &'static Index;
+
+    /// The ids of the rules for what is not of the language, and for what is too much.
+    const SYNTAX: &'static str;
+    const TOO_COMPLEX: &'static str;
+}

@@ -1,0 +1,197 @@
+//! A tree as a flat list of nodes, with the scope that each stands in.
+//!
+//! A node knows its parent, its first child and its next sibling, so that every look is short; the order in which nodes
+//! were left has children before their parents, so that whatever is asked of a node was already asked of its parts.
+
+use std::ops::Range;
+
+use tree_sitter::{Node as Parsed, Tree};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Id(pub(crate) u32);
+
+/// A number of a scope; the whole text is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ScopeId(pub(crate) u32);
+
+/// How many blocks are climbed from within.
+const DEEPEST: usize = 100;
+
+pub(crate) const WHOLE: ScopeId = ScopeId(0);
+
+/// What a node opens for those below it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opens {
+    Function,
+    /// Names in it are not seen by functions in it.
+    Class,
+    Block,
+    /// Something that may not happen, or not once.
+    Condition,
+    Nothing,
+}
+
+#[derive(Debug)]
+pub(crate) struct Node<'a> {
+    pub(crate) kind: &'a str,
+    pub(crate) field: Option<&'a str>,
+    pub(crate) parent: Option<Id>,
+    first: Option<Id>,
+    next: Option<Id>,
+    range: Range<usize>,
+    /// From 0.
+    pub(crate) row: usize,
+    pub(crate) scope: ScopeId,
+    /// Whether it stands below a condition in its scope.
+    pub(crate) conditional: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Scope {
+    pub(crate) outer: Option<ScopeId>,
+    pub(crate) opens: Opens,
+}
+
+#[derive(Debug)]
+pub(crate) struct Syntax<'a> {
+    text: &'a str,
+    nodes: Vec<Node<'a>>,
+    pub(crate) scopes: Vec<Scope>,
+    /// Children before their parents.
+    pub(crate) order: Vec<Id>,
+    /// The line of the first thing that is not of the language, from 0.
+    pub(crate) fault: Option<usize>,
+}
+
+struct Open {
+    id: Id,
+    last: Option<Id>,
+    scope: ScopeId,
+    conditional: bool,
+}
+
+impl<'a> Syntax<'a> {
+    pub(crate) fn new(tree: &'a Tree, text: &'a str, opens: impl Fn(&str) -> Opens) -> Self {
+        let whole = Scope { outer: None, opens: Opens::Function };
+        let mut syntax = Syntax { text, nodes: Vec::new(), scopes: vec![whole], order: Vec::new(), fault: None };
+        let mut cursor = tree.walk();
+        let mut path: Vec<Open> = Vec::new();
+        loop {
+            let parsed = cursor.node();
+            let entered = syntax.enter(parsed, cursor.field_name(), &mut path, &opens);
+            if entered && cursor.goto_first_child() {
+                continue;
+            }
+            if entered && let Some(open) = path.pop() {
+                syntax.order.push(open.id);
+            }
+            while !cursor.goto_next_sibling() {
+                if !cursor.goto_parent() {
+                    return syntax;
+                }
+                if let Some(open) = path.pop() {
+                    syntax.order.push(open.id);
+                }
+            }
+        }
+    }
+
+    /// Whether the node is taken, with a place of its own on the path.
+    fn enter(
+        &mut self,
+        parsed: Parsed<'a>,
+        field: Option<&'a str>,
+        path: &mut Vec<Open>,
+        opens: &impl Fn(&str) -> Opens,
+    ) -> bool {
+        if (parsed.is_error() || parsed.is_missing()) && self.fault.is_none() {
+            self.fault = Some(parsed.start_position().row);
+        }
+        if !parsed.is_named() && field.is_none() {
+            return false;
+        }
+        let Ok(number) = u32::try_from(self.nodes.len()) else { return false };
+        let id = Id(number);
+        let (parent, scope, conditional) = match path.last_mut() {
+            Some(open) => {
+                match open.last.replace(id) {
+                    Some(last) => self.nodes[last.0 as usize].next = Some(id),
+                    None => self.nodes[open.id.0 as usize].first = Some(id),
+                }
+                (Some(open.id), open.scope, open.conditional)
+            }
+            None => (None, WHOLE, false),
+        };
+        let kind = parsed.kind();
+        self.nodes.push(Node {
+            kind,
+            field,
+            parent,
+            first: None,
+            next: None,
+            range: parsed.byte_range(),
+            row: parsed.start_position().row,
+            scope,
+            conditional,
+        });
+        let below = match opens(kind) {
+            Opens::Nothing => (scope, conditional),
+            Opens::Condition => (scope, true),
+            opens @ (Opens::Function | Opens::Class | Opens::Block) => {
+                let inner = ScopeId(u32::try_from(self.scopes.len()).unwrap_or(0));
+                self.scopes.push(Scope { outer: Some(scope), opens });
+                (inner, opens == Opens::Block && conditional)
+            }
+        };
+        path.push(Open { id, last: None, scope: below.0, conditional: below.1 });
+        true
+    }
+
+    pub(crate) fn node(&self, id: Id) -> &Node<'a> {
+        &self.nodes[id.0 as usize]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(crate) fn kind(&self, id: Id) -> &'a str {
+        self.node(id).kind
+    }
+
+    pub(crate) fn text(&self, id: Id) -> &'a str {
+        self.text.get(self.node(id).range.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn children(&self, id: Id) -> impl Iterator<Item = Id> + '_ {
+        std::iter::successors(self.node(id).first, |child| self.node(*child).next)
+    }
+
+    /// Without comments, which may stand anywhere.
+    pub(crate) fn parts(&self, id: Id) -> Vec<Id> {
+        self.children(id).filter(|child| self.kind(*child) != "comment").collect()
+    }
+
+    pub(crate) fn field(&self, id: Id, name: &str) -> Option<Id> {
+        self.children(id).find(|child| self.node(*child).field == Some(name))
+    }
+
+    pub(crate) fn scope_opens(&self, scope: ScopeId) -> Opens {
+        self.scopes[scope.0 as usize].opens
+    }
+
+    pub(crate) fn outer(&self, scope: ScopeId) -> Option<ScopeId> {
+        self.scopes[scope.0 as usize].outer
+    }
+
+    /// The function, or the whole text, that a scope belongs to.
+    pub(crate) fn function_of(&self, mut scope: ScopeId) -> ScopeId {
+        for _ in 0..DEEPEST {
+            match self.outer(scope) {
+                Some(outer) if self.scope_opens(scope) == Opens::Block => scope = outer,
+                _ => return scope,
+            }
+        }
+        WHOLE
+    }
+}

@@ -1,0 +1,85 @@
+//! How much care something deserves, of what kind it is, and in which language it is told.
+
+use serde::{Deserialize, Serialize};
+
+/// In order: the strictest wins by `max`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    Safe,
+    Low,
+    Medium,
+    High,
+    Critical,
+}
+
+impl Level {
+    pub fn key(self) -> &'static str {
+        match self {
+            Level::Safe => "safe",
+            Level::Low => "low",
+            Level::Medium => "medium",
+            Level::High => "high",
+            Level::Critical => "critical",
+        }
+    }
+
+    /// Whether a person is asked first.
+    pub fn asks(self) -> bool {
+        self >= Level::High
+    }
+}
+
+/// What is judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Content {
+    Python,
+    Javascript,
+    Shell,
+    Browser,
+}
+
+/// The language of sentences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Locale {
+    English,
+    Chinese,
+}
+
+impl Locale {
+    /// By a header `Accept-Language`: the language that is named first of those that are spoken here.
+    pub fn of_header(header: &str) -> Self {
+        let mut best = (0.0, Locale::English);
+        for item in header.split(',') {
+            let mut parts = item.split(';').map(str::trim);
+            let tag = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse::<f32>().ok()).unwrap_or(1.0);
+            let locale = match tag.split('-').next() {
+                Some("zh") => Locale::Chinese,
+                Some("en") => Locale::English,
+                _ => continue,
+            };
+            if weight > best.0 {
+                best = (weight, locale);
+            }
+        }
+        best.1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_language_asked_for_first_is_spoken() {
+        for chinese in ["zh", "zh-CN,zh;q=0.9,en;q=0.8", "en;q=0.3, ZH-hans;q=0.5", "fr, zh;q=0.1"] {
+            assert_eq!(Locale::of_header(chinese), Locale::Chinese, "{chinese}");
+        }
+        for english in ["", "en", "en-US,en;q=0.9,zh;q=0.8", "fr", "*", "zh;q=0", "zhx", "zh;q=x0, en"] {
+            let expected = if english.starts_with("zh;q=x0") { Locale::Chinese } else { Locale::English };
+            assert_eq!(Locale::of_header(english), expected, "{english}");
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Python: what its nodes are, what they bind, and which calls deserve care.
+
+mod bindings;
+mod calls;
+mod grammar;
+mod rules;
+
+use std::sync::LazyLock;
+
+use super::findings::Findings;
+use super::rule::{Index, Rule};
+
+pub(crate) static RULES: &[Rule] = rules::RULES;
+pub(crate) static INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(RULES));
+
+pub(crate) fn inspect(text: &str, first: usize, findings: &mut Findings) {
+    let language = tree_sitter_python::LANGUAGE.into();
+    super::code::inspect::inspect::<grammar::Python>(&language, text, first, findings);
+}

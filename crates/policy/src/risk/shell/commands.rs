@@ -1,0 +1,137 @@
+//! A command as it is judged: its words with what is known of variables put in.
+
+use std::collections::HashMap;
+
+use crate::command::Found;
+
+#[derive(Debug)]
+pub(super) struct Command {
+    pub(super) name: String,
+    pub(super) arguments: Vec<String>,
+    pub(super) line: usize,
+    /// Whether something before it in a pipe is what it reads.
+    pub(super) fed: bool,
+    pub(super) input: Option<String>,
+}
+
+impl Command {
+    pub(super) fn new(found: &Found, variables: &Variables, first: usize) -> Self {
+        let words = std::iter::once(&found.name).chain(&found.arguments);
+        let mut words = words.flat_map(|word| {
+            let word = &word.plain;
+            let expanded = variables.expand(word);
+            // What a variable brings is parted at blanks.
+            if expanded != *word && !expanded.contains(['$', '`']) {
+                expanded.split_whitespace().map(str::to_owned).collect()
+            } else {
+                vec![expanded]
+            }
+        });
+        let name = words.next().unwrap_or_default();
+        let arguments = words.collect();
+        let setting = &found.setting;
+        Command { name, arguments, line: first + setting.row, fed: setting.fed, input: setting.input.clone() }
+    }
+
+    /// The command that this one runs.
+    pub(super) fn led_to(&self, words: Vec<String>) -> Option<Command> {
+        let mut words = words.into_iter();
+        let name = words.next()?;
+        Some(Command { name, arguments: words.collect(), line: self.line, fed: self.fed, input: self.input.clone() })
+    }
+
+    pub(super) fn has(&self, options: &[&str]) -> bool {
+        self.arguments.iter().any(|argument| options.contains(&argument.as_str()))
+    }
+
+    /// Whether a letter is among the short options.
+    pub(super) fn has_letter(&self, letters: &[char]) -> bool {
+        let is_short = |argument: &&String| argument.starts_with('-') && !argument.starts_with("--");
+        self.arguments.iter().take_while(|argument| *argument != "--").filter(is_short).any(|one| one.contains(letters))
+    }
+
+    /// The arguments that are no options.
+    pub(super) fn operands(&self) -> impl Iterator<Item = &str> {
+        let end = self.arguments.iter().position(|argument| argument == "--").unwrap_or(self.arguments.len());
+        let is_operand =
+            move |(at, argument): &(usize, &String)| *at > end || (*at < end && !argument.starts_with('-'));
+        self.arguments.iter().enumerate().filter(is_operand).map(|(_, argument)| argument.as_str())
+    }
+}
+
+/// Variables that are the same text wherever they are assigned.
+#[derive(Debug)]
+pub(super) struct Variables<'a> {
+    known: HashMap<&'a str, Option<&'a str>>,
+}
+
+/// How long a word may become.
+const LONGEST: usize = 4096;
+
+impl<'a> Variables<'a> {
+    pub(super) fn new(assignments: &'a [(String, String)]) -> Self {
+        let mut known: HashMap<&str, Option<&str>> = HashMap::from([("IFS", Some(" "))]);
+        for (name, value) in assignments {
+            let is_plain = value.len() <= LONGEST && !value.contains(['$', '`']);
+            let value = is_plain.then_some(value.as_str());
+            known.entry(name).and_modify(|known| *known = known.filter(|known| Some(*known) == value)).or_insert(value);
+        }
+        Variables { known }
+    }
+
+    pub(super) fn expand(&self, word: &str) -> String {
+        let mut whole = String::new();
+        let mut rest = word;
+        while let Some(at) = rest.find('$') {
+            whole.push_str(&rest[..at]);
+            let (name, length) = variable(&rest[at + 1..]);
+            match self.known.get(name) {
+                Some(Some(value)) if whole.len() + value.len() <= LONGEST => whole.push_str(value),
+                _ => whole.push_str(&rest[at..=at + length]),
+            }
+            rest = &rest[at + 1 + length..];
+        }
+        whole.push_str(rest);
+        whole
+    }
+}
+
+/// The name of a variable behind a `$`, and how much of the text it takes.
+fn variable(text: &str) -> (&str, usize) {
+    let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    match text.strip_prefix('{') {
+        Some(inner) => match inner.find('}') {
+            Some(end) if inner[..end].chars().all(is_name) => (&inner[..end], end + 2),
+            _ => ("", 0),
+        },
+        None => {
+            let length = text.find(|character| !is_name(character)).unwrap_or(text.len());
+            (&text[..length], length)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_with_one_value_are_put_in() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let assigned = [pair("a", "rm"), pair("b", "x"), pair("b", "y"), pair("c", "$a"), pair("é", "z")];
+        let variables = Variables::new(&assigned);
+        let table = [
+            ("$a", "rm"),
+            ("${a}b", "rmb"),
+            ("$b$a", "$brm"),
+            ("$c", "$c"),
+            ("$", "$"),
+            ("${a", "${a"),
+            ("x${IFS}y", "x y"),
+            ("$é", "$é"),
+        ];
+        for (word, expected) in table {
+            assert_eq!(variables.expand(word), expected, "{word}");
+        }
+    }
+}

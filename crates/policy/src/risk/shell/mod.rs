@@ -1,0 +1,82 @@
+//! Shell: every command of a text, found by the reader that lines of agents are read with, and what each could do.
+//!
+//! Commands that run others are followed; what they hand to a shell, to Python or to Node is a text of its own.
+
+mod commands;
+mod judge;
+mod rules;
+mod tools;
+mod words;
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use super::code::parse::parse;
+use super::findings::Findings;
+use super::level::Content;
+use super::rule::{Index, Rule};
+use crate::command::{Next, find_fault, follow, plain_name, survey};
+use commands::{Command, Variables};
+
+pub(crate) use words::{names_everything, quoted};
+
+pub(crate) static RULES: &[Rule] = rules::RULES;
+pub(crate) static INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(RULES));
+
+/// Commands of one text, with those that they run.
+const MOST_COMMANDS: usize = 20_000;
+/// Letters of them all: words are copied from a command to the one that it runs.
+const MOST_LETTERS: usize = 8 * 1024 * 1024;
+
+pub(crate) fn inspect(text: &str, first: usize, findings: &mut Findings) {
+    let Some(tree) = parse(&tree_sitter_bash::LANGUAGE.into(), text) else {
+        findings.add_by_id(&INDEX, "sh.too_complex", first);
+        return;
+    };
+    if let Some(fault) = find_fault(&tree) {
+        findings.add_by_id(&INDEX, "sh.syntax", first + fault.start_position().row);
+    }
+    let found = survey(&tree, text);
+    let variables = Variables::new(&found.assignments);
+    let functions: HashSet<&str> = found.functions.iter().map(String::as_str).collect();
+    for redirect in &found.redirects {
+        let target = variables.expand(&redirect.target);
+        judge::redirect(&target, redirect.writes, first + redirect.row, findings);
+    }
+    for text in &found.texts {
+        findings.nest(Content::Shell, text, first);
+    }
+    let mut calls_itself = std::collections::HashMap::new();
+    for command in &found.commands {
+        if command.setting.within.as_deref() == Some(command.name.plain.as_str()) {
+            let times = calls_itself.entry(command.name.plain.as_str()).or_insert(0);
+            *times += if command.setting.piped { 2 } else { 1 };
+            if *times == 2 {
+                findings.add_by_id(&INDEX, "sh.bomb", first + command.setting.row);
+            }
+        }
+    }
+    let mut waiting: Vec<Command> =
+        found.commands.iter().rev().map(|command| Command::new(command, &variables, first)).collect();
+    let (mut seen, mut letters) = (0, 0);
+    while let Some(command) = waiting.pop() {
+        seen += 1;
+        letters += command.arguments.iter().map(String::len).sum::<usize>();
+        if seen > MOST_COMMANDS || letters > MOST_LETTERS {
+            findings.add_by_id(&INDEX, "sh.too_complex", command.line);
+            return;
+        }
+        if functions.contains(command.name.as_str()) {
+            continue;
+        }
+        judge::command(&command, findings);
+        let name = plain_name(&command.name);
+        let next = follow(words::shell_alias(name), &command.arguments).into_iter();
+        for next in next.chain(tools::follow(name, &command.arguments)) {
+            match next {
+                Next::Words { words, .. } => waiting.extend(command.led_to(words)),
+                Next::Text(text) | Next::OtherShell(text) => findings.nest(Content::Shell, &text, command.line),
+            }
+        }
+    }
+}
