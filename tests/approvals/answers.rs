@@ -84,7 +84,7 @@ fn of_many_at_once_one_wins_and_one_runs() {
             let (site, asked, barrier) = (&site, &asked, &barrier);
             move || {
                 barrier.wait();
-                let body = if number % 2 == 0 { allow() } else { deny("") };
+                let body = if number.is_multiple_of(2) { allow() } else { deny("") };
                 site.answer(&site.server.token, &asked["requestId"], &body).status
             }
         };

@@ -4,8 +4,6 @@
 //! fails. Nothing is skipped: without Node, the page's packages, Chromium or a binary with the console in it, this fails and
 //! says what to run.
 
-#![expect(clippy::unwrap_used, reason = "this whole program is a test")]
-
 use std::path::Path;
 use std::process::Command;
 

@@ -129,6 +129,10 @@ export const tests = {
     await page.locator("[data-answer=remember]").click();
     await dialog(page).waitFor({ state: "detached" });
     equal((await ended(id)).status, "SUCCEEDED", "the exec");
+    await page.getByRole("link", { name: "Settings" }).click();
+    await page.locator("[data-path]", { hasText: own }).getByText("for dora").waitFor();
+    await page.getByRole("button", { name: `Delete ${own}` }).click();
+    await page.locator("[data-path]", { hasText: own }).waitFor({ state: "detached" });
     await api("DELETE", `/sandbox/execs/${foreign}`);
     await ended(foreign);
     await done();

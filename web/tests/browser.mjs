@@ -71,7 +71,7 @@ export async function visit(browser, { path = "/", by = token, language = "en-US
   page.setDefaultTimeout(15_000);
   page.on("console", (message) => {
     // A refusal that the test asked for is told by the browser too; it is known by its address.
-    const known = [...may, "/api/me", "/preview"].some((part) => message.location().url.includes(part));
+    const known = [...may, "/api/me"].some((part) => message.location().url.includes(part));
     if (message.type() === "error" && !(known && message.text().startsWith("Failed to load resource"))) {
       wrong.push(`console: ${message.text()} ${message.location().url}`);
     }

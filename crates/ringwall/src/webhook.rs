@@ -4,7 +4,7 @@
 //! deliveries run at once. The signature is HMAC-SHA256 over the moment, a dot and the body, so that a receiver can tell
 //! an old message from a new one; the secret is in no message, log or record.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -106,16 +106,7 @@ fn signed(secret: &[u8], at: u64, body: &str) -> Signature {
 }
 
 fn post(url: &str, body: String, signature: &Signature) -> Result<(), Failure> {
-    let agent: Agent = Agent::config_builder()
-        .http_status_as_error(false)
-        .proxy(None)
-        .max_redirects(0)
-        .timeout_connect(Some(CONNECTING))
-        .timeout_global(Some(WHOLE))
-        .tls_config(trust())
-        .build()
-        .into();
-    let answer = agent
+    let answer = AGENT
         .post(url)
         .header("content-type", "application/json")
         .header("user-agent", concat!("ringwall/", env!("CARGO_PKG_VERSION")))
@@ -131,7 +122,19 @@ fn post(url: &str, body: String, signature: &Signature) -> Result<(), Failure> {
     }
 }
 
-/// Whom this machine trusts.
+/// Made once: reading whom this machine trusts takes longer than telling anybody.
+static AGENT: LazyLock<Agent> = LazyLock::new(|| {
+    Agent::config_builder()
+        .http_status_as_error(false)
+        .proxy(None)
+        .max_redirects(0)
+        .timeout_connect(Some(CONNECTING))
+        .timeout_global(Some(WHOLE))
+        .tls_config(trust())
+        .build()
+        .into()
+});
+
 fn trust() -> TlsConfig {
     let own = rustls_native_certs::load_native_certs().certs;
     let own: Vec<Certificate<'static>> = own.iter().map(|one| Certificate::from_der(one.as_ref()).to_owned()).collect();

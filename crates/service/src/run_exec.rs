@@ -121,11 +121,17 @@ impl Exec {
         }
         let status = self.intent.start.status();
         self.live.set_stage(Stage::At(status));
+        // Whoever is told that a person is asked finds the question.
+        let asked = match &entrance {
+            Entrance::Asking(ask) => Some(self.put_question(ask).await),
+            Entrance::Admitted(_) => None,
+        };
         // Nobody may be listening any more; the exec runs all the same.
         let _ = answer.send(Ok(Submitted { exec_id, status, known: false }));
-        let admission = match entrance {
-            Entrance::Admitted(admission) => Ok(admission),
-            Entrance::Asking(ask) => self.await_approval(ask).await,
+        let admission = match (entrance, asked) {
+            (Entrance::Admitted(admission), _) => Ok(admission),
+            (Entrance::Asking(ask), Some(asked)) => self.await_approval(ask, asked).await,
+            (Entrance::Asking(_), None) => Err(Told::failed(RUNTIME_ERROR, "nobody was asked")),
         };
         let turn = match admission {
             Ok(admission) => self.take_turn(admission).await,

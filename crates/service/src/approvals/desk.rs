@@ -155,3 +155,115 @@ impl Desk {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use record::{Approval, ApprovalKind, ApprovalStatus, Digest, Holder, NewApproval, RiskLevel, Timestamp};
+
+    use super::super::follow::Gone;
+    use super::super::view::shared;
+    use super::*;
+
+    fn open(number: u32, user: &str, command: &str) -> Arc<Open> {
+        let asked = NewApproval {
+            id: format!("a_{number:016x}").parse().unwrap(),
+            kind: ApprovalKind::Path,
+            exec_id: "e_0123456789abcdef".parse().unwrap(),
+            user_id: user.parse().unwrap(),
+            agent_id: "a".parse().unwrap(),
+            session_id: "s".to_owned(),
+            command: command.to_owned(),
+            code: None,
+            requested_paths: Vec::new(),
+            blocked_paths: Vec::new(),
+            risk_level: RiskLevel::Low,
+            patterns: Vec::new(),
+            digest: Digest::ZERO,
+            asked_by: String::new(),
+            created_at: Timestamp::from_milliseconds(number.into()),
+            expires_at: Timestamp::from_milliseconds(0),
+        };
+        let status = ApprovalStatus::Pending;
+        let view = shared(Approval { asked, status, answered_at: None, answered_by: None, reason: None });
+        let still_stands: StillStands = Arc::new(|| Box::pin(std::future::ready(true)));
+        Arc::new(Open { view, still_stands, settling: tokio::sync::Mutex::default() })
+    }
+
+    fn owner() -> Principal {
+        Principal { caller: "t".to_owned(), holder: Holder::Owner }
+    }
+
+    /// The numbers of what a follower is told next, negative for what was resolved.
+    async fn told(following: &mut Following, count: usize) -> Vec<i64> {
+        let mut told = Vec::new();
+        for _ in 0..count {
+            told.push(match following.next().await.unwrap() {
+                Announcement::Opened(view) => view.created_at.milliseconds(),
+                Announcement::Resolved(view) => -view.created_at.milliseconds(),
+            });
+        }
+        told
+    }
+
+    #[tokio::test]
+    async fn a_follower_misses_none_and_sees_none_twice() {
+        let (desk, later) = (Desk::default(), Instant::now() + Duration::from_secs(60));
+        let [one, two, three] = [1, 2, 3].map(|number| open(number, "u", ""));
+        let decision = desk.take(one.clone(), later).unwrap();
+        desk.take(two.clone(), later).unwrap();
+        desk.announce(&one.view.id);
+        // The second is not on record yet, so nobody sees it.
+        let mut following = desk.follow(&owner(), Watched::All);
+        desk.announce(&two.view.id);
+        desk.close_one(&one.view.id, Some(one.view.clone()), Decision::Expired);
+        assert_eq!(told(&mut following, 3).await, [1, 2, -1]);
+        assert_eq!(decision.await, Ok(Decision::Expired));
+        // What was never announced is not resolved for anybody.
+        desk.take(three.clone(), later).unwrap();
+        desk.close_one(&three.view.id, Some(three.view.clone()), Decision::Cancelled);
+        assert_eq!(told(&mut desk.follow(&owner(), Watched::All), 1).await, [2]);
+        desk.close();
+        assert_eq!(following.next().await.unwrap_err(), Gone::Stopping);
+        assert!(matches!(desk.take(three, later), Err(Error::Stopping)));
+    }
+
+    #[tokio::test]
+    async fn whoever_is_too_far_behind_is_told_so() {
+        let desk = Desk::default();
+        let one = open(1, "u", "");
+        desk.take(one.clone(), Instant::now()).unwrap();
+        let mut following = desk.follow(&owner(), Watched::All);
+        (0..=BEHIND).for_each(|_| desk.announce(&one.view.id));
+        assert_eq!(following.next().await.unwrap_err(), Gone::Behind);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn deadlines_come_due_in_their_order() {
+        let (desk, now) = (Desk::default(), Instant::now());
+        for (number, seconds) in [(1, 30), (2, 10), (3, 20)] {
+            desk.take(open(number, "u", ""), now + Duration::from_secs(seconds)).unwrap();
+        }
+        let ids = |due: Vec<ApprovalId>| due.iter().map(|id| id.as_str().ends_with('2')).collect::<Vec<_>>();
+        assert_eq!(desk.due(now), (vec![], Some(now + Duration::from_secs(10))));
+        let (due, next) = desk.due(now + Duration::from_secs(20));
+        assert_eq!((ids(due), next), (vec![true, false], Some(now + Duration::from_secs(30))));
+        assert_eq!(desk.due(now + Duration::from_secs(30)).1, None);
+    }
+
+    #[tokio::test]
+    async fn nobody_asks_without_end() {
+        let (desk, later) = (Desk::default(), Instant::now() + Duration::from_secs(60));
+        let many = u32::try_from(MOST_OPEN_OF_ONE).unwrap();
+        for number in 0..many {
+            desk.take(open(number, "u", ""), later).unwrap();
+        }
+        assert!(matches!(desk.take(open(many, "u", ""), later), Err(Error::TooManyApprovals)));
+        desk.take(open(many, "v", ""), later).unwrap();
+        let long = "x".repeat(MOST_BYTES);
+        assert!(matches!(desk.take(open(many + 1, "w", &long), later), Err(Error::TooManyApprovals)));
+        desk.close_one(&open(0, "u", "").view.id, None, Decision::Cancelled);
+        desk.take(open(many + 2, "u", ""), later).unwrap();
+    }
+}

@@ -20,4 +20,4 @@ pub use preview::{Considered, Preview, PreviewedPath};
 pub use view::ApprovalView;
 
 pub(crate) use desk::Desk;
-pub(crate) use question::{Decision, Question, StillStands};
+pub(crate) use question::{Decision, Question, StillStands, Waiting};

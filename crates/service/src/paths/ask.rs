@@ -11,7 +11,7 @@ use policy::{Ask, HostPath, Named, Rights, Verdict};
 use record::{ApprovalKind, Digest, RiskLevel};
 use serde_json::json;
 
-use crate::approvals::{Decision, Question, StillStands};
+use crate::approvals::{Decision, Question, StillStands, Waiting};
 use crate::error::causes;
 use crate::live::Cancellation;
 use crate::order::{Ground, Places};
@@ -25,15 +25,25 @@ const DENIED_BY_PERSON: &str = "DENIED_BY_PERSON";
 const APPROVAL_EXPIRED: &str = "APPROVAL_EXPIRED";
 
 impl Exec {
+    /// Asks a person. When this returns, they can answer.
+    pub(crate) async fn put_question(&self, ask: &Ask) -> Result<Waiting, Told> {
+        let question = self.question(ask)?;
+        let waiting = self.service.ask(question).await.map_err(|error| {
+            tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(&error), "nobody could be asked");
+            Told::failed(error.code(), error.to_string())
+        })?;
+        tracing::info!(exec_id = %self.intent.exec_id, approval = %waiting.id(), "an exec waits for a person");
+        Ok(waiting)
+    }
+
     /// Comes back with a place in the line when everything that it names is allowed.
-    pub(crate) async fn await_approval(&mut self, mut ask: Ask) -> Result<Admission, Told> {
+    pub(crate) async fn await_approval(
+        &mut self,
+        mut ask: Ask,
+        mut asked: Result<Waiting, Told>,
+    ) -> Result<Admission, Told> {
         loop {
-            let question = self.question(&ask)?;
-            let mut waiting = self.service.ask(question).await.map_err(|error| {
-                tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(&error), "nobody could be asked");
-                Told::failed(error.code(), error.to_string())
-            })?;
-            tracing::info!(exec_id = %self.intent.exec_id, approval = %waiting.id(), "an exec waits for a person");
+            let mut waiting = asked?;
             let decision = tokio::select! {
                 biased;
                 by = self.live.cancelled() => return Err(Told::cancelled(by)),
@@ -54,7 +64,10 @@ impl Exec {
             }
             match self.judge().await? {
                 None => break,
-                Some(next) => ask = next,
+                Some(next) => {
+                    asked = self.put_question(&next).await;
+                    ask = next;
+                }
             }
         }
         let admission = self.service.inner.turns.enter(&self.order.user_id);

@@ -104,7 +104,15 @@ impl Principal {
 /// A path as people write one: `~` is the home of whoever runs the server, and what is relative is so to where it was
 /// started.
 pub(crate) fn read_path(text: &str) -> Result<HostPath, policy::Error> {
-    let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
+    let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/')).or_else(home_of_account);
     let here = std::env::current_dir().ok().and_then(|here| here.into_os_string().into_string().ok());
     normalise(text, here.as_deref().unwrap_or("/"), home.as_deref())
+}
+
+/// As the list of accounts has it, where the environment does not say.
+fn home_of_account() -> Option<String> {
+    let own = rustix::process::geteuid().as_raw().to_string();
+    let accounts = std::fs::read_to_string("/etc/passwd").ok()?;
+    let account = accounts.lines().find(|line| line.split(':').nth(2) == Some(own.as_str()))?;
+    account.split(':').nth(5).filter(|home| home.starts_with('/')).map(str::to_owned)
 }

@@ -1,0 +1,152 @@
+//! Ways round the list: links, detours, words that the parser cannot know, and what is swapped in between.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::lab::{Lab, Site, link, open_to_all};
+
+const SECRET: &str = "the canary's own words";
+
+/// An allowed directory in which anybody may write, and a secret beside it.
+fn lab(site: &Site) -> Lab {
+    let lab = Lab::new(site);
+    let mine = lab.directory("mine");
+    open_to_all(&mine);
+    lab.directory("secret");
+    lab.file("secret/file", SECRET);
+    lab.allow(&mine);
+    lab
+}
+
+pub(crate) fn links_out_of_an_allowed_directory(site: &Site) {
+    let lab = lab(site);
+    let (mine, secret) = (lab.host.join("mine"), lab.host.join("secret"));
+    // Planted by a box: it cannot follow it, and nobody else does for it.
+    let planted = lab.run(&format!("cd {}; ln -s $(echo ..)/secret link; cat $(echo link)/file", mine.display()));
+    assert!(!planted.to_string().contains(SECRET), "{planted}");
+    let (_, question) = lab.ask(&format!("cat {}/link/file", mine.display()));
+    let blocked = question["blocked_paths"].as_array().unwrap();
+    assert!(blocked.contains(&json!(secret.join("file"))), "whoever is asked sees where it leads: {question}");
+    assert_eq!(question["requested_paths"], json!([secret]));
+    // An entry of the link's own name gives nothing either.
+    lab.allow(mine.join("link"));
+    let (_, question) = lab.ask(&format!("ls {}/link", mine.display()));
+    assert!(question["blocked_paths"].as_array().unwrap().contains(&json!(secret)), "{question}");
+    let around = lab.run(&format!("cd {}; cd $(echo link) && cat file", mine.display()));
+    assert!(!around.to_string().contains(SECRET), "{around}");
+    lab.allow(&secret);
+    assert_eq!(lab.output(&format!("cat {}/link/file", mine.display())), SECRET, "both are allowed by now");
+}
+
+pub(crate) fn detours_are_resolved(site: &Site) {
+    let lab = lab(site);
+    let (mine, secret) = (lab.host.join("mine"), lab.host.join("secret"));
+    let (mine, secret) = (mine.display(), secret.display());
+    for command in [
+        format!("cat {mine}/../secret/file"),
+        format!("cd {mine} && cat ../secret/file"),
+        format!("(cd {mine}; cd ../secret; cat file)"),
+        format!("cat < {secret}/file"),
+        format!("echo x > {secret}/new"),
+        format!("X={secret}; cat $X/file"),
+        format!("cat {secret}/f*"),
+        format!("bash -c 'cat {secret}/file'"),
+        format!("echo $(cat {secret}/file)"),
+        format!("cat /workspace/../{secret}/file"),
+    ] {
+        let (exec, question) = lab.ask(&command);
+        let named = question["blocked_paths"].to_string();
+        assert!(named.contains(&secret.to_string()), "{command}: {question}");
+        lab.server.ask("DELETE", &format!("/sandbox/execs/{exec}"), None).expect(202);
+    }
+    assert_eq!(fs::read_dir(lab.host.join("secret")).unwrap().count(), 1);
+}
+
+pub(crate) fn what_is_not_read_is_not_there(site: &Site) {
+    let lab = lab(site);
+    let secret = lab.host.join("secret/file");
+    let half = secret.to_str().unwrap().split_at(6);
+    let script = format!("open('{}' + '{}').read()", half.0, half.1);
+    for command in [
+        format!("python3 -c \"print({script})\""),
+        format!("printf '%s' \"print({script})\" > a.py; python3 a.py"),
+        format!("a={}; b={}; cat \"$a$b\" || cat $(printf '%s%s' $a $b)", half.0, half.1),
+        format!("eval \"$(echo {} | base64 -d)\"", encoded(&format!("cat {}", secret.display()))),
+        format!(
+            "find / -xdev -name file -exec cat {{}} + 2>/dev/null; cat /proc/self/root{}",
+            half.0.to_owned() + half.1
+        ),
+    ] {
+        let begun = lab.execute(&lab.server.token, &json!({ "session_id": "s", "command": command, "wait": false }));
+        let begun = begun.expect(202);
+        if begun["status"] == "AWAITING_APPROVAL" {
+            // The parser saw it after all.
+            lab.server
+                .ask("DELETE", &format!("/sandbox/execs/{}", begun["exec_id"].as_str().unwrap()), None)
+                .expect(202);
+            continue;
+        }
+        let ended = lab.ended(begun["exec_id"].as_str().unwrap());
+        assert!(!ended["stdout"].as_str().unwrap().contains(SECRET), "{command}: {ended}");
+    }
+    // The control: the same script finds what is allowed.
+    lab.file("mine/file", "allowed");
+    let found =
+        lab.output(&format!("python3 -c \"print(open('{}' + '/mine/file').read())\"", lab.host.path().display()));
+    assert_eq!(found, "allowed\n");
+}
+
+fn encoded(text: &str) -> String {
+    const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut encoded = String::new();
+    for part in text.as_bytes().chunks(3) {
+        let bits = part.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - part.len()));
+        for index in 0..4 {
+            let letter = LETTERS[(bits >> (18 - 6 * index) & 63) as usize];
+            encoded.push(if index <= part.len() { char::from(letter) } else { '=' });
+        }
+    }
+    encoded
+}
+
+/// Whoever owns the directory above an entry can put a link in its place: between the question and the box, too.
+pub(crate) fn an_entry_that_becomes_a_link(site: &Site) {
+    let lab = lab(site);
+    let (docs, away) = (lab.directory("docs"), lab.host.join("away"));
+    lab.file("docs/file", "harmless");
+    let command = format!("cat {}/file", docs.display());
+    let (exec, question) = lab.ask(&command);
+    fs::rename(&docs, &away).unwrap();
+    link(lab.host.join("secret"), &docs);
+    let answer = lab.answer(&lab.server.token, &question, &json!({ "approved": true, "remember": false }));
+    assert_eq!(answer.status, 409, "what was shown is not what it would be: {answer:?}");
+    lab.server.ask("DELETE", &format!("/sandbox/execs/{exec}"), None).expect(202);
+    // The same with an entry of the list.
+    fs::remove_file(&docs).unwrap();
+    fs::rename(&away, &docs).unwrap();
+    lab.allow(&docs);
+    assert_eq!(lab.output(&command), "harmless");
+    fs::rename(&docs, &away).unwrap();
+    link(lab.host.join("secret"), &docs);
+    let (_, question) = lab.ask(&command);
+    assert!(question["blocked_paths"].to_string().contains("/secret/file"), "{question}");
+    let quiet = lab.run(&format!("d=$(echo {}); cat $d/$(echo file)", docs.display()));
+    assert!(!quiet.to_string().contains(SECRET), "{quiet}");
+}
+
+pub(crate) fn another_users_entries_are_not_in_my_box(site: &Site) {
+    let lab = lab(site);
+    let secret = lab.host.join("secret");
+    let [ann, bob] = ["ann", "bob"].map(|user| lab.server.make_token(&["--role", "user", "--user", user]));
+    let (exec, question) = lab.ask_as(&ann, "s", &format!("ls {}", secret.display()));
+    lab.answer(&ann, &question, &json!({ "approved": true, "remember": true })).expect(200);
+    lab.ended(&exec);
+    let look = format!("cd $(echo {}) && cat $(echo secret)/file", lab.host.path().display());
+    let body = json!({ "session_id": "s", "command": look });
+    assert_eq!(lab.execute(&ann, &body).expect(200)["stdout"], SECRET);
+    let foreign = lab.execute(&bob, &body).expect(200);
+    assert!(!foreign.to_string().contains(SECRET), "{foreign}");
+    let owner = lab.execute(&lab.server.token, &body).expect(200);
+    assert!(!owner.to_string().contains(SECRET), "another user's session is another's, whoever runs it: {owner}");
+}

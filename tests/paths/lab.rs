@@ -1,0 +1,159 @@
+//! One server, one directory of the host beside it, and somebody who runs commands in a session.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::support::actor::{Identity, Mode, tester_is_root};
+use tests::support::scratch::{Scratch, give};
+use tests::support::server::{Answer, Server, Starter};
+
+/// One way in which the product is run.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) mode: Mode,
+    pub(crate) binary: PathBuf,
+}
+
+#[derive(Debug)]
+pub(crate) struct Lab {
+    pub(crate) server: Server,
+    /// A directory of the server's user, which no box has by itself.
+    pub(crate) host: Scratch,
+}
+
+impl Lab {
+    /// With path control on, and nothing allowed.
+    pub(crate) fn new(site: &Site) -> Self {
+        let lab = Self::uncontrolled(site);
+        // A command that asks where none should is not waited for all too long.
+        lab.server.ask("PUT", "/settings", Some(&json!({ "approvals": { "timeout_s": 60 } }))).expect(200);
+        lab.switch(true);
+        lab
+    }
+
+    /// As a server comes.
+    pub(crate) fn uncontrolled(site: &Site) -> Self {
+        Self::start_in(site, TempDir::with_prefix("rw-paths-").unwrap(), scratch(site))
+    }
+
+    pub(crate) fn start_in(site: &Site, data: TempDir, host: Scratch) -> Self {
+        let starter = Starter { identity: site.mode.identity(), binary: site.binary.clone() };
+        Self { server: Server::start_as(&starter, data, &[]), host }
+    }
+
+    pub(crate) fn switch(&self, enabled: bool) {
+        let body = json!({ "enabled": enabled });
+        assert_eq!(self.server.ask("PUT", "/api/sandbox", Some(&body)).expect(200), body);
+    }
+
+    pub(crate) fn allow(&self, path: impl AsRef<Path>) -> Value {
+        let body = json!({ "path": path.as_ref() });
+        self.server.ask("POST", "/api/sandbox/paths", Some(&body)).expect(200)
+    }
+
+    /// The paths of the list.
+    pub(crate) fn listed(&self) -> Vec<String> {
+        let shown = self.server.ask("GET", "/api/sandbox", None).expect(200);
+        let paths = shown["paths"].as_array().unwrap().iter();
+        paths.map(|entry| entry["path"].as_str().unwrap().to_owned()).collect()
+    }
+
+    pub(crate) fn directory(&self, name: &str) -> PathBuf {
+        self.host.directory(name).unwrap()
+    }
+
+    pub(crate) fn file(&self, name: &str, content: &str) -> PathBuf {
+        self.host.file(name, content.as_bytes(), 0o644).unwrap()
+    }
+
+    /// A command that everybody has allowed, to its end.
+    pub(crate) fn run(&self, command: &str) -> Value {
+        self.execute(&self.server.token, &json!({ "session_id": "s", "command": command })).expect(200)
+    }
+
+    /// What a command printed that has to succeed.
+    pub(crate) fn output(&self, command: &str) -> String {
+        let told = self.run(command);
+        assert_eq!(told["status"], "SUCCEEDED", "{command}: {told}");
+        told["stdout"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn execute(&self, token: &str, body: &Value) -> Answer {
+        self.server.ask_as(token, "POST", "/api/sandbox/execute", Some(body))
+    }
+
+    /// A command that asks; gives its id and the question.
+    pub(crate) fn ask(&self, command: &str) -> (String, Value) {
+        self.ask_as(&self.server.token, "s", command)
+    }
+
+    pub(crate) fn ask_as(&self, token: &str, session: &str, command: &str) -> (String, Value) {
+        let body = json!({ "session_id": session, "command": command, "wait": false });
+        let begun = self.execute(token, &body).expect(202);
+        assert_eq!(begun["status"], "AWAITING_APPROVAL", "{command}: {begun}");
+        let exec = begun["exec_id"].as_str().unwrap().to_owned();
+        let pending = self.pending();
+        let question = pending.iter().find(|approval| approval["exec_id"] == exec);
+        (exec, question.unwrap_or_else(|| panic!("{command} is not among {pending:?}")).clone())
+    }
+
+    pub(crate) fn pending(&self) -> Vec<Value> {
+        let listed = self.server.ask("GET", "/api/approvals?status=pending", None).expect(200);
+        listed["approvals"].as_array().unwrap().clone()
+    }
+
+    pub(crate) fn answer(&self, token: &str, question: &Value, body: &Value) -> Answer {
+        let path = format!("/api/approvals/{}", question["id"].as_str().unwrap());
+        self.server.ask_as(token, "POST", &path, Some(body))
+    }
+
+    pub(crate) fn approve(&self, question: &Value, remember: bool) {
+        let body = json!({ "approved": true, "remember": remember });
+        self.answer(&self.server.token, question, &body).expect(200);
+    }
+
+    /// Waits for the ending of an exec, and gives what is known of it with what it printed.
+    pub(crate) fn ended(&self, exec: &str) -> Value {
+        let authorization = format!("Bearer {}", self.server.token);
+        let path = format!("/sandbox/execs/{exec}/events");
+        let response = self.server.send("GET", &path, &[("authorization", &authorization)], None);
+        let mut events = String::new();
+        response.into_body().into_reader().read_to_string(&mut events).unwrap();
+        let mut view = self.server.exec(exec);
+        if view["started_at"].is_number() {
+            view["stdout"] = self.server.stdout(&view).into();
+        }
+        view
+    }
+}
+
+/// Boxes have a `/tmp` of their own, so what is the host's lies elsewhere.
+pub(crate) fn scratch(site: &Site) -> Scratch {
+    let parent = if tester_is_root() { "/srv" } else { env!("CARGO_TARGET_TMPDIR") };
+    Scratch::inside(Path::new(parent), site.mode.identity()).unwrap()
+}
+
+/// The whole tree as somebody's, so that the boxes of a server may write there.
+pub(crate) fn open_to_all(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+}
+
+/// A link of the tester's.
+pub(crate) fn link(target: impl AsRef<Path>, at: &Path) {
+    std::os::unix::fs::symlink(target, at).unwrap();
+    give(at, Identity::Tester).unwrap();
+}
+
+/// A path as it is written in a route.
+pub(crate) fn encode(path: &str) -> String {
+    path.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
+}

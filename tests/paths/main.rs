@@ -1,0 +1,83 @@
+//! Allowed paths and what is run on them: the routes under `/api/sandbox`, from the contract's text and through real
+//! sockets, as root and rootless.
+//!
+//! One file per theme. Every trial has a server of its own and a directory of the host that lies outside of what each box
+//! has anyway. A mode that cannot run here is said, never left out in silence.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
+#![expect(clippy::print_stdout, reason = "what is not tried has to be said")]
+
+mod lab;
+
+mod asking;
+mod hostile;
+mod reach;
+mod settings;
+mod uncontrolled;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Trial};
+use tests::support::actor::{Identity, Mode};
+use tests::support::boxed;
+use tests::support::scratch::Scratch;
+
+use crate::lab::Site;
+
+type Try = fn(&Site);
+
+/// A trial's name and its function.
+macro_rules! trials {
+    ($($module:ident :: { $($name:ident),* $(,)? })*) => {
+        &[$($((concat!(stringify!($module), "::", stringify!($name)), $module::$name),)*)*]
+    };
+}
+
+const TRIALS: &[(&str, Try)] = trials! {
+    settings::{
+        the_table_of_the_contract, paths_are_kept_in_their_normal_form, everybody_reads_and_operators_write,
+        what_is_ringwalls_own_is_never_added, what_is_unwise_is_warned_about, rows_by_hand_count_at_once,
+        a_user_keeps_what_is_theirs,
+    }
+    reach::{
+        allowed_paths_are_there_and_no_others, an_entry_that_is_off_counts_for_nothing, files_are_entries_too,
+        a_session_keeps_its_files, a_command_starts_where_it_may, entries_in_tmp_are_the_hosts,
+        entries_in_the_system_work, windows_into_the_machine_stay_the_boxs_own, the_parent_of_our_data_shows_none_of_it,
+        an_owner_is_acted_for_by_the_operators_word_alone, limits_and_malformed_words,
+    }
+    asking::{
+        once_is_for_one_exec_and_its_paths, remembering_adds_what_was_shown, a_refusal_is_told_with_its_reason,
+        nobody_answers, a_changed_list_makes_an_answer_void, whoever_cancels_takes_the_question_back,
+        a_users_word_is_their_own, several_paths_are_one_question,
+    }
+    hostile::{
+        links_out_of_an_allowed_directory, detours_are_resolved, what_is_not_read_is_not_there,
+        an_entry_that_becomes_a_link, another_users_entries_are_not_in_my_box,
+    }
+    uncontrolled::{ the_hosts_files_are_seen_and_its_secrets_are_not, only_sessions_are_uncontrolled }
+};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let home = Scratch::new(Identity::Tester).unwrap();
+    let binary = if arguments.list { Ok(PathBuf::new()) } else { boxed::place(&home) };
+    let binary = binary.unwrap_or_else(|message| panic!("{message}"));
+    let mut trials = Vec::new();
+    for mode in Mode::ALL {
+        if let Err(skip) = mode.available() {
+            println!("skipped: all trials as {}, because {}", mode.name(), skip.reason());
+            continue;
+        }
+        let site = Arc::new(Site { mode, binary: binary.clone() });
+        for (name, attempt) in TRIALS {
+            let (site, attempt) = (Arc::clone(&site), *attempt);
+            trials.push(Trial::test(format!("{}::{name}", mode.name()), move || {
+                attempt(&site);
+                Ok(())
+            }));
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}

@@ -1,0 +1,214 @@
+//! What a session's box has of the host while path control is on.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use rustix::fs::{AtFlags, CWD, Gid, Uid};
+use serde_json::json;
+use tests::support::actor::Mode;
+
+use crate::lab::{Lab, Site, encode, link, open_to_all, scratch};
+
+pub(crate) fn allowed_paths_are_there_and_no_others(site: &Site) {
+    let lab = Lab::new(site);
+    let (mine, other) = (lab.directory("mine"), lab.directory("other"));
+    lab.directory("mine/below");
+    lab.file("mine/below/a", "within");
+    lab.file("other/b", "without");
+    open_to_all(&mine);
+    lab.allow(&mine);
+    let mine = mine.display();
+    assert_eq!(lab.output(&format!("cat {mine}/below/a")), "within");
+    assert_eq!(lab.output(&format!("cd {mine} && cat below/a > copy && cat copy")), "within");
+    assert_eq!(fs::read_to_string(lab.host.join("mine/copy")).unwrap(), "within", "it is the host's own");
+    // Of what lies around it, only the way there exists.
+    let around = lab.output(&format!("cd {mine}; cd $(echo ..); echo *; cd $(echo ..); echo *"));
+    let host = lab.host.path().file_name().unwrap().to_str().unwrap();
+    assert_eq!(around, format!("mine\n{host}\n"));
+    let (_, question) = lab.ask(&format!("cat {}/b", other.display()));
+    assert_eq!(question["blocked_paths"], json!([format!("{}/b", other.display())]));
+}
+
+pub(crate) fn an_entry_that_is_off_counts_for_nothing(site: &Site) {
+    let lab = Lab::new(site);
+    let docs = lab.directory("docs");
+    lab.file("docs/a", "x");
+    lab.allow(&docs);
+    let path = format!("/api/sandbox/paths/{}", encode(docs.to_str().unwrap()));
+    lab.output(&format!("cat {}/a", docs.display()));
+    lab.server.ask("PATCH", &path, Some(&json!({ "enabled": false }))).expect(200);
+    lab.ask(&format!("cat {}/a", docs.display()));
+    let hidden = lab.run(&format!("p={}; eval \"c\"\"at\" \"$(printf %s/a $p)\"", docs.display()));
+    assert_ne!(hidden["status"], "SUCCEEDED", "{hidden}");
+    lab.server.ask("PATCH", &path, Some(&json!({ "enabled": true }))).expect(200);
+    lab.output(&format!("cat {}/a", docs.display()));
+}
+
+pub(crate) fn files_are_entries_too(site: &Site) {
+    let lab = Lab::new(site);
+    let file = lab.file("one", "first\n");
+    lab.file("two", "second");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+    lab.allow(&file);
+    assert_eq!(lab.output(&format!("cat {0}; echo more >> {0}", file.display())), "first\n");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "first\nmore\n");
+    assert_eq!(
+        lab.output(&format!("cd {}; echo *", lab.host.path().display()).replace("cd /", "cd $(echo /)")),
+        "one\n"
+    );
+}
+
+pub(crate) fn a_session_keeps_its_files(site: &Site) {
+    let lab = Lab::new(site);
+    let run = |session: &str, agent: &str, command: &str| {
+        let body = json!({ "session_id": session, "agent_id": agent, "command": command });
+        let told = lab.execute(&lab.server.token, &body).expect(200);
+        assert_eq!(told["status"], "SUCCEEDED", "{told}");
+        told["stdout"].as_str().unwrap().to_owned()
+    };
+    run("one", "a", "echo kept > note; mkdir deep; pwd");
+    assert_eq!(run("one", "a", "cat note; cd deep; pwd"), "kept\n/workspace/deep\n");
+    assert_eq!(run("two", "a", "ls"), "");
+    assert_eq!(run("one", "b", "ls"), "", "another agent's session of the same name is another");
+    let work = lab.server.data().join("workspaces/default/a/sessions/one");
+    assert!(work.join(".used").exists() && work.join("work/note").exists());
+    assert_eq!(run("one", "a", "ls -a"), ".\n..\ndeep\nnote\n", "a box does not see when it was used");
+}
+
+pub(crate) fn a_command_starts_where_it_may(site: &Site) {
+    let lab = Lab::new(site);
+    let docs = lab.directory("docs");
+    lab.allow(&docs);
+    let run = |cwd: &str| {
+        let body = json!({ "session_id": "s", "command": "pwd", "cwd": cwd, "wait": false });
+        let begun = lab.execute(&lab.server.token, &body).expect(202);
+        match begun["status"] == "AWAITING_APPROVAL" {
+            true => "asks".to_owned(),
+            false => lab.ended(begun["exec_id"].as_str().unwrap())["stdout"].as_str().unwrap().to_owned(),
+        }
+    };
+    lab.output("mkdir sub");
+    assert_eq!(run("sub"), "/workspace/sub\n");
+    assert_eq!(run("/tmp"), "/tmp\n");
+    assert_eq!(run(docs.to_str().unwrap()), format!("{}\n", docs.display()));
+    assert_eq!(run(lab.host.path().to_str().unwrap()), "asks");
+    assert_eq!(run("../etc"), "asks");
+    let missing = json!({ "session_id": "s", "command": "pwd", "cwd": "nowhere" });
+    let told = lab.execute(&lab.server.token, &missing).expect(200);
+    assert_eq!((&told["status"], &told["error_reason"]["code"]), (&json!("FAILED"), &json!("INVALID_ARGUMENT")));
+}
+
+pub(crate) fn entries_in_tmp_are_the_hosts(site: &Site) {
+    let lab = Lab::new(site);
+    let scratch = tests::support::scratch::Scratch::new(site.mode.identity()).unwrap();
+    let file = scratch.file("a", b"of the host", 0o644).unwrap();
+    let command = format!("cat {}", file.display());
+    assert_ne!(lab.run(&command)["status"], "SUCCEEDED", "a box has a /tmp of its own");
+    lab.allow(scratch.path());
+    assert_eq!(lab.output(&command), "of the host");
+    assert_eq!(lab.output("echo x > /tmp/own; cat /tmp/own"), "x\n", "the rest of /tmp is still the box's");
+}
+
+pub(crate) fn entries_in_the_system_work(site: &Site) {
+    let lab = Lab::new(site);
+    lab.allow("/usr/local/share");
+    lab.allow("/etc");
+    assert_eq!(lab.output("cat /etc/hostname"), fs::read_to_string("/etc/hostname").unwrap(), "the host's own");
+    lab.output("test -d /usr/local/share && ls /usr/bin/env");
+    let written = lab.run("echo x > /etc/ringwall-test");
+    if site.mode == Mode::Root {
+        assert_ne!(written["status"], "SUCCEEDED", "root's files are not the box's");
+    }
+    assert!(!std::path::Path::new("/etc/ringwall-test").exists());
+}
+
+pub(crate) fn windows_into_the_machine_stay_the_boxs_own(site: &Site) {
+    let lab = Lab::new(site);
+    for path in ["/proc", "/sys", "/dev", "/run", "/"] {
+        assert!(!lab.allow(path)["warnings"].as_array().unwrap().is_empty(), "{path}");
+    }
+    let seen =
+        lab.output("echo $$; ls /proc | grep -c '^[0-9]'; test -e /sys/kernel || echo none; ls /dev; ls /run; true");
+    let count: u32 = seen.lines().nth(1).unwrap().parse().unwrap();
+    assert!(count < 10, "the host's processes: {seen}");
+    assert!(seen.contains("none") && !seen.contains("sda") && !seen.contains("kmsg"), "{seen}");
+}
+
+pub(crate) fn the_parent_of_our_data_shows_none_of_it(site: &Site) {
+    let host = scratch(site);
+    let data = tempfile::Builder::new().prefix("data-").tempdir_in(host.path()).unwrap();
+    let lab = Lab::start_in(site, data, host);
+    lab.switch(true);
+    let data = lab.server.data().to_owned();
+    lab.file("beside", "seen");
+    lab.allow(lab.host.path());
+    let name = lab.host.join("name");
+    link(lab.host.path(), &name);
+    lab.allow(&name);
+    for top in [lab.host.path(), &name] {
+        assert_eq!(lab.output(&format!("cat {}/beside", top.display())), "seen");
+        let inside = top.join(data.file_name().unwrap());
+        // Read by no rule, so that the box alone answers.
+        let look = format!(
+            "d=$(echo {}); ls -A $d/$(echo {}) 2>/dev/null | wc -l",
+            top.display(),
+            inside.file_name().unwrap().to_str().unwrap()
+        );
+        assert_eq!(lab.output(&look).trim(), "0", "{}", inside.display());
+    }
+    let refused =
+        lab.execute(&lab.server.token, &json!({ "session_id": "s", "command": format!("ls {}", data.display()) }));
+    assert!(refused.expect(403)["error"].as_str().unwrap().contains("server keeps"));
+}
+
+/// Only root can act for somebody, so only there it is tried.
+pub(crate) fn an_owner_is_acted_for_by_the_operators_word_alone(site: &Site) {
+    if site.mode != Mode::Root {
+        return;
+    }
+    const PERSON: u32 = 1234;
+    let lab = Lab::new(site);
+    let home = lab.directory("home");
+    let file = lab.file("home/private", "personal");
+    for (path, mode) in [(&home, 0o700), (&file, 0o600)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let (uid, gid) = (Uid::from_raw(PERSON), Gid::from_raw(PERSON));
+        rustix::fs::chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    }
+    let command = format!("cat {0}/private; echo new > {0}/made; stat -c %u {0}/private", home.display());
+    let user = lab.server.make_token(&["--role", "user", "--user", "ann"]);
+    let (exec, question) = lab.ask_as(&user, "s", &command);
+    lab.answer(&user, &question, &json!({ "approved": true, "remember": true })).expect(200);
+    let own = lab.ended(&exec);
+    assert!(!own["stdout"].as_str().unwrap().contains("personal"), "a user's word gives nobody else's rights: {own}");
+    lab.allow(&home);
+    let told = lab.execute(&user, &json!({ "session_id": "s", "command": command })).expect(200);
+    assert_eq!(told["stdout"], "personal1000\n", "{told}");
+    let made = fs::metadata(home.join("made")).unwrap();
+    assert_eq!((made.uid(), made.gid()), (PERSON, PERSON), "what is made there is its owner's");
+}
+
+pub(crate) fn limits_and_malformed_words(site: &Site) {
+    let lab = Lab::new(site);
+    let ask = |body: serde_json::Value| lab.execute(&lab.server.token, &body);
+    let slow = ask(json!({ "session_id": "s", "command": "sleep 60", "timeout_ms": 100 })).expect(200);
+    assert_eq!((&slow["status"], &slow["exit_code"]), (&json!("TIMEOUT"), &json!(null)));
+    let failed = ask(json!({ "session_id": "s", "command": "echo out; echo err >&2; exit 3" })).expect(200);
+    assert_eq!((&failed["status"], &failed["exit_code"]), (&json!("FAILED"), &json!(3)));
+    assert_eq!((&failed["stdout"], &failed["stderr"]), (&json!("out\n"), &json!("err\n")));
+    for (body, status) in [
+        (json!({ "session_id": "s" }), 400),
+        (json!({ "command": "ls" }), 400),
+        (json!({ "session_id": "..", "command": "ls" }), 400),
+        (json!({ "session_id": "a/b", "command": "ls" }), 400),
+        (json!({ "session_id": "s", "command": " " }), 400),
+        (json!({ "session_id": "s", "command": "if" }), 400),
+        (json!({ "session_id": "s", "command": "ls", "timeout_ms": 0 }), 400),
+        (json!({ "session_id": "s", "command": "ls", "timeout_ms": 999_999_999 }), 403),
+        (json!({ "session_id": "s", "command": "ls", "cwd": "C:\\x" }), 400),
+        (json!({ "session_id": "s", "command": "ls", "user_id": "../x" }), 400),
+    ] {
+        let text = body.to_string();
+        assert!(ask(body).expect(status)["error"].is_string(), "{text}");
+    }
+}

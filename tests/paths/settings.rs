@@ -1,0 +1,206 @@
+//! The list and the switch, over their routes.
+
+use serde_json::{Value, json};
+use std::process::Command;
+use tests::support::actor::Mode;
+
+use crate::lab::{Lab, Site, encode, link};
+
+fn put(lab: &Lab, path: &str) -> tests::support::server::Answer {
+    lab.server.ask("POST", "/api/sandbox/paths", Some(&json!({ "path": path })))
+}
+
+pub(crate) fn the_table_of_the_contract(site: &Site) {
+    let mut lab = Lab::uncontrolled(site);
+    let ask = |lab: &Lab, method: &str, path: &str, body: Option<Value>| lab.server.ask(method, path, body.as_ref());
+    assert_eq!(ask(&lab, "GET", "/api/sandbox", None).expect(200), json!({ "enabled": false, "paths": [] }));
+    assert_eq!(ask(&lab, "GET", "/healthz", None).expect(200)["path_control"], "off");
+    assert!(lab.server.log().contains("path control is off"));
+    lab.switch(true);
+    assert_eq!(ask(&lab, "GET", "/healthz", None).expect(200)["path_control"], "on");
+    let documents = json!({ "path": "C:\\Users\\Documents", "description": "文档目录" });
+    let added = ask(&lab, "POST", "/api/sandbox/paths", Some(documents.clone())).expect(200);
+    let entry = &added["paths"][0];
+    assert_eq!((&entry["path"], &entry["description"]), (&documents["path"], &documents["description"]));
+    assert_eq!((&entry["enabled"], &added["warnings"]), (&json!(true), &json!([])));
+    let id = entry["id"].as_i64().unwrap();
+    // The same again, in other letters, changes nothing.
+    let again = ask(&lab, "POST", "/api/sandbox/paths", Some(json!({ "path": "c:/users/documents" }))).expect(200);
+    assert_eq!(again["paths"], added["paths"]);
+    put(&lab, "/home/u").expect(200);
+    for blank in [json!({}), json!({ "path": "" }), json!({ "path": " \t" }), json!({ "path": null })] {
+        let refused = ask(&lab, "POST", "/api/sandbox/paths", Some(blank)).expect(400);
+        assert_eq!(refused, json!({ "error": "path is required" }));
+    }
+    for malformed in [json!({ "path": 7 }), json!([]), json!({ "path": "/a", "x": 1 })] {
+        assert!(ask(&lab, "POST", "/api/sandbox/paths", Some(malformed)).expect(400)["error"].is_string());
+    }
+
+    let by_path = format!("/api/sandbox/paths/{}", encode("C:\\Users\\Documents"));
+    let changed = ask(&lab, "PATCH", &by_path, Some(json!({ "enabled": false }))).expect(200);
+    assert_eq!((&changed["id"], &changed["enabled"]), (&json!(id), &json!(false)));
+    let by_id = format!("/api/sandbox/paths/{id}");
+    let changed = ask(&lab, "PATCH", &by_id, Some(json!({ "description": "d" }))).expect(200);
+    assert_eq!((&changed["description"], &changed["enabled"]), (&json!("d"), &json!(false)));
+    assert!(ask(&lab, "PATCH", "/api/sandbox/paths/999", Some(json!({}))).expect(404)["error"].is_string());
+
+    // It is all there after a restart.
+    let before = ask(&lab, "GET", "/api/sandbox", None).expect(200);
+    lab.server.signal(rustix::process::Signal::TERM);
+    lab.server.ended();
+    let Lab { server, host } = lab;
+    lab = Lab::start_in(site, server.leave(), host);
+    assert_eq!(ask(&lab, "GET", "/api/sandbox", None).expect(200), before);
+    assert_eq!(before["enabled"], true);
+
+    let removed = json!({ "message": "Path removed" });
+    assert_eq!(ask(&lab, "DELETE", &by_path, None).expect(200), removed);
+    assert!(ask(&lab, "DELETE", &by_path, None).expect(404)["error"].is_string());
+    assert_eq!(ask(&lab, "DELETE", "/api/sandbox/paths/%2Fhome%2Fu", None).expect(200), removed);
+    put(&lab, "/home/u/a b").expect(200);
+    assert_eq!(ask(&lab, "DELETE", "/api/sandbox/paths?path=%2Fhome%2Fu%2Fa%20b", None).expect(200), removed);
+    assert_eq!(ask(&lab, "DELETE", "/api/sandbox/paths", None).expect(400), json!({ "error": "path is required" }));
+    assert!(lab.listed().is_empty());
+    let audit = ask(&lab, "GET", "/api/audit?limit=100", None).expect(200).to_string();
+    for action in ["sandbox.enabled", "sandbox.path.added", "sandbox.path.changed", "sandbox.path.removed"] {
+        assert!(audit.contains(action), "{action}");
+    }
+}
+
+pub(crate) fn paths_are_kept_in_their_normal_form(site: &Site) {
+    let lab = Lab::new(site);
+    for (given, kept) in [
+        ("/home//u/./docs/", "/home/u/docs"),
+        ("/home/u/x/../y", "/home/u/y"),
+        ("  /srv/spaced  ", "/srv/spaced"),
+        ("d:/Projects/../Work", "D:\\Work"),
+        ("/", "/"),
+    ] {
+        put(&lab, given).expect(200);
+        assert_eq!(lab.listed(), [kept], "{given}");
+        let path = format!("/api/sandbox/paths/{}", encode(kept));
+        lab.server.ask("DELETE", &path, None).expect(200);
+    }
+    // What is relative becomes absolute, and so does what begins with ~ where there is an account with a home.
+    let home = (site.mode == Mode::Root).then_some("~/docs");
+    for given in ["docs", "./docs"].into_iter().chain(home) {
+        put(&lab, given).expect(200);
+        assert!(lab.listed().iter().all(|path| path.starts_with('/') && path.ends_with("/docs")), "{:?}", lab.listed());
+    }
+}
+
+pub(crate) fn everybody_reads_and_operators_write(site: &Site) {
+    let lab = Lab::new(site);
+    lab.allow("/opt/everybodys");
+    let token = |words: &[&str]| lab.server.make_token(words);
+    let operator = token(&["--role", "operator"]);
+    let user = token(&["--role", "user", "--user", "u"]);
+    let agent = token(&["--role", "agent", "--user", "u", "--agent", "a"]);
+    for (token, status) in [(&operator, 200), (&user, 403), (&agent, 403)] {
+        let ask = |method: &str, path: &str, body: Value| lab.server.ask_as(token, method, path, Some(&body));
+        let shown = ask("GET", "/api/sandbox", Value::Null).expect(200);
+        assert_eq!(shown["paths"][0]["path"], "/opt/everybodys");
+        let answers = [
+            ask("PUT", "/api/sandbox", json!({ "enabled": true })),
+            ask("POST", "/api/sandbox/paths", json!({ "path": "/opt/new" })),
+            ask("PATCH", "/api/sandbox/paths/%2Fopt%2Feverybodys", json!({ "enabled": true })),
+            ask("DELETE", "/api/sandbox/paths/%2Fopt%2Fnew", Value::Null),
+            // A path that is not there tells whoever may not change any nothing.
+            ask("DELETE", "/api/sandbox/paths/%2Fnone", Value::Null),
+        ];
+        for (number, answer) in answers.into_iter().enumerate() {
+            let expected = if number == 4 && status == 200 { 404 } else { status };
+            let body = answer.expect(expected);
+            assert!(expected == 200 || body["error"].is_string(), "{body}");
+        }
+    }
+    for (method, path) in [("GET", "/api/sandbox"), ("POST", "/api/sandbox/execute")] {
+        let refused = lab.server.ask_with(method, path, &[], Some(&json!({}))).expect(401);
+        assert!(refused["error"].is_string(), "{refused}");
+    }
+    assert_eq!(lab.listed(), ["/opt/everybodys"]);
+}
+
+pub(crate) fn what_is_ringwalls_own_is_never_added(site: &Site) {
+    let lab = Lab::new(site);
+    let data = lab.server.data().to_owned();
+    let (to_data, into_data, dangling) = (lab.host.join("to"), lab.host.join("into"), lab.host.join("dangling"));
+    link(&data, &to_data);
+    link(data.join("workspaces"), &into_data);
+    link(data.join("not/there"), &dangling);
+    let shown = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    for path in [
+        shown(&data),
+        format!("{}/", data.display()),
+        format!("{}/workspaces/u", data.display()),
+        format!("{}/x/../owner.token", data.display()),
+        shown(&to_data),
+        format!("{}/db.sqlite", to_data.display()),
+        shown(&into_data),
+        shown(&dangling),
+    ] {
+        assert!(put(&lab, &path).expect(400)["error"].as_str().unwrap().contains("Ringwall"), "{path}");
+    }
+    assert!(lab.listed().is_empty());
+    let beside = format!("{}x", data.display());
+    put(&lab, &beside).expect(200);
+}
+
+pub(crate) fn what_is_unwise_is_warned_about(site: &Site) {
+    let lab = Lab::new(site);
+    for sensitive in ["/", "/etc", "/root", "/proc", "/sys", "/var/log", "C:\\Windows", "C:\\"] {
+        let added = put(&lab, sensitive).expect(200);
+        assert!(!added["warnings"].as_array().unwrap().is_empty(), "{sensitive}");
+    }
+    for plain in ["/home/u/work", "/opt/app", "D:\\Projects", "/not/there/yet"] {
+        assert_eq!(put(&lab, plain).expect(200)["warnings"], json!([]), "{plain}");
+    }
+    let (target, name) = (lab.directory("target"), lab.host.join("name"));
+    lab.server.ask("DELETE", "/api/sandbox/paths/%2F", None).expect(200);
+    link(&target, &name);
+    let warned = lab.allow(&name)["warnings"].to_string();
+    assert!(warned.contains(target.to_str().unwrap()), "{warned}");
+    lab.allow(&target);
+    assert_eq!(lab.allow(&name)["warnings"], json!([]), "what it leads to is allowed by now");
+}
+
+/// The statement that people are told to use, while the server runs.
+pub(crate) fn rows_by_hand_count_at_once(site: &Site) {
+    let lab = Lab::new(site);
+    let (docs, more) = (lab.directory("docs"), lab.directory("more"));
+    lab.file("docs/a", "found");
+    let insert = format!(
+        "import sqlite3, sys\nbase = sqlite3.connect(sys.argv[1], timeout=30)\n\
+         base.execute('''INSERT INTO sandbox_paths (path, description, enabled) VALUES\n\
+         ('{0}//./', '项目目录', 1), ('{0}', 'again', 1), ('{1}', 'off', 0), ('', 'none', 1)''')\nbase.commit()",
+        docs.display(),
+        more.display()
+    );
+    let database = lab.server.data().join("db.sqlite");
+    let done = Command::new("python3").arg("-c").arg(&insert).arg(&database).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert_eq!(lab.listed(), [docs.to_str().unwrap(), more.to_str().unwrap()], "each once, in its normal form");
+    assert_eq!(lab.output(&format!("cat {}/a", docs.display())), "found");
+    lab.ask(&format!("ls {}", more.display()));
+    let by_path = format!("/api/sandbox/paths/{}", encode(docs.to_str().unwrap()));
+    lab.server.ask("DELETE", &by_path, None).expect(200);
+    assert_eq!(lab.listed(), [more.to_str().unwrap()], "both rows are gone");
+}
+
+pub(crate) fn a_user_keeps_what_is_theirs(site: &Site) {
+    let lab = Lab::new(site);
+    let docs = lab.directory("docs");
+    let [ann, bob] = ["ann", "bob"].map(|user| lab.server.make_token(&["--role", "user", "--user", user]));
+    let (exec, question) = lab.ask_as(&ann, "s", &format!("ls {}", docs.display()));
+    lab.answer(&ann, &question, &json!({ "approved": true, "remember": true })).expect(200);
+    assert_eq!(lab.ended(&exec)["status"], "SUCCEEDED");
+    let paths = |token: &str| lab.server.ask_as(token, "GET", "/api/sandbox", None).expect(200)["paths"].clone();
+    assert_eq!(paths(&ann)[0]["scope"], "user:ann");
+    assert_eq!(paths(&ann)[0]["path"], docs.to_str().unwrap());
+    assert_eq!(paths(&bob), json!([]));
+    assert_eq!(paths(&lab.server.token)[0]["scope"], "user:ann", "operators see everybody's");
+    let by_path = format!("/api/sandbox/paths/{}", encode(docs.to_str().unwrap()));
+    lab.server.ask_as(&bob, "DELETE", &by_path, None).expect(403);
+    lab.server.ask_as(&ann, "DELETE", &by_path, None).expect(200);
+    assert_eq!(paths(&ann), json!([]));
+}

@@ -1,0 +1,47 @@
+//! What a session's box shows while path control is off, and what it hides all the same.
+
+use std::os::unix::net::UnixListener;
+
+use serde_json::json;
+use tests::support::scratch::give;
+
+use crate::lab::{Lab, Site, scratch};
+
+pub(crate) fn the_hosts_files_are_seen_and_its_secrets_are_not(site: &Site) {
+    let host = scratch(site);
+    let data = tempfile::Builder::new().prefix("data-").tempdir_in(host.path()).unwrap();
+    let lab = Lab::start_in(site, data, host);
+    lab.file("plain", "the host's");
+    let home = lab.directory("home");
+    lab.directory("sockets");
+    let socket = lab.host.join("sockets/listening");
+    let _listener = UnixListener::bind(&socket).unwrap();
+    give(&socket, site.mode.identity()).unwrap();
+    let top = lab.host.path().display();
+    assert_eq!(lab.output(&format!("cat {top}/plain")), "the host's", "nobody is asked");
+    assert_eq!(lab.output("cat /etc/hostname"), std::fs::read_to_string("/etc/hostname").unwrap());
+    assert_eq!(lab.output(&format!("ls -A {} | wc -l", lab.server.data().display())).trim(), "0");
+    assert_eq!(lab.output(&format!("ls -A {top}/sockets | wc -l")).trim(), "0", "where somebody listens is covered");
+    assert_eq!(lab.output("ls -A /run 2>/dev/null | wc -l").trim(), "0");
+    assert_eq!(lab.output("echo own > /tmp/x; ls -A /tmp; id -u; echo $HOME"), "x\n1000\n/tmp\n");
+    lab.output("cat /usr/bin/env > /dev/null; echo kept > note; ls /proc/1 > /dev/null");
+    assert_eq!(lab.output("cat note"), "kept\n");
+    let secrets = lab.output("for f in /root/.ssh /home/*/.ssh /etc/ssh; do ls -A $f 2>/dev/null; done; true");
+    assert_eq!(secrets, "");
+    let written = lab.run("echo x > /etc/ringwall-test");
+    assert_ne!(written["status"], "SUCCEEDED");
+    drop(home);
+}
+
+pub(crate) fn only_sessions_are_uncontrolled(site: &Site) {
+    let lab = Lab::uncontrolled(site);
+    let file = lab.file("plain", "the host's");
+    assert_eq!(lab.output(&format!("cat {}", file.display())), "the host's");
+    let exec = lab.server.shell(&format!("cat {}", file.display()));
+    assert_eq!(exec["status"], "FAILED", "other doors keep their box");
+    let body = json!({ "command": format!("cat {}", file.display()) });
+    let told = lab.server.ask("POST", "/v1/default/execute", Some(&body)).expect(200);
+    assert_ne!(told["data"]["exit_code"], 0, "{told}");
+    lab.switch(true);
+    lab.ask(&format!("cat {}", file.display()));
+}
