@@ -35,7 +35,7 @@ const SECRET_FIELDS: [&str; 22] = [
 ];
 
 pub(crate) static RULES: &[Rule] = &[
-    Rule::new("web.navigate", Low, "Opens a page.", "打开网页。", &[]).shown_by(
+    Rule::new("web.navigate", Low, "Opens a page.", "打开网页。", "").shown_by(
         &[
             r#"{"action":"navigate","params":{"url":"https://example.com"}}"#,
             "navigate https://example.com",
@@ -43,7 +43,7 @@ pub(crate) static RULES: &[Rule] = &[
         ],
         &[r#"{"action":"close"}"#, r#"{"action":"navigate","params":{"url":"file:///x"}}"#],
     ),
-    Rule::new("web.read", Low, "Reads or operates the page.", "读取或操作网页。", &[]).shown_by(
+    Rule::new("web.read", Low, "Reads or operates the page.", "读取或操作网页。", "").shown_by(
         &[
             r#"{"action":"get_content"}"#,
             r#"{"action":"screenshot"}"#,
@@ -51,7 +51,7 @@ pub(crate) static RULES: &[Rule] = &[
         ],
         &[r#"{"action":"evaluate"}"#],
     ),
-    Rule::new("web.fill", Medium, "Types into a field.", "在网页中输入内容。", &[]).shown_by(
+    Rule::new("web.fill", Medium, "Types into a field.", "在网页中输入内容。", "").shown_by(
         &[r##"{"action":"fill","params":{"selector":"#q","value":"x"}}"##],
         &[r#"{"action":"fill","params":{"selector":"input[name=password]"}}"#],
     ),
@@ -60,7 +60,7 @@ pub(crate) static RULES: &[Rule] = &[
         High,
         "Types into a field for a password or a payment.",
         "在密码或支付字段中输入内容。",
-        &[],
+        "",
     )
     .shown_by(
         &[
@@ -72,7 +72,7 @@ pub(crate) static RULES: &[Rule] = &[
             r##"{"action":"fill","params":{"selector":"#q","value":"my password"}}"##,
         ],
     ),
-    Rule::new("web.evaluate", High, "Runs a script in the page.", "在网页中执行脚本。", &[]).shown_by(
+    Rule::new("web.evaluate", High, "Runs a script in the page.", "在网页中执行脚本。", "").shown_by(
         &[
             r#"{"action":"evaluate","params":{"script":"1"}}"#,
             r#"{"action":"navigate","params":{"url":"javascript:alert(1)"}}"#,
@@ -84,13 +84,13 @@ pub(crate) static RULES: &[Rule] = &[
         High,
         "Opens a file of the machine, or an inner page of the browser.",
         "打开本地文件或浏览器内部页面。",
-        &[],
+        "",
     )
     .shown_by(
         &[r#"{"action":"navigate","params":{"url":"file:///etc/passwd"}}"#, "navigate View-Source:FILE:///x"],
         &["navigate https://x/file:///y"],
     ),
-    Rule::new("web.private", High, "Opens an address that is not public.", "打开非公网地址。", &[]).shown_by(
+    Rule::new("web.private", High, "Opens an address that is not public.", "打开非公网地址。", "").shown_by(
         &[
             "navigate http://127.0.0.1:8080/",
             "navigate http://169.254.169.254/latest",
@@ -99,14 +99,14 @@ pub(crate) static RULES: &[Rule] = &[
         ],
         &["navigate https://example.com/127.0.0.1", "navigate https://8.8.8.8/"],
     ),
-    Rule::new("web.unknown", Medium, "Is no action that is known here.", "未知的浏览器操作。", &[])
+    Rule::new("web.unknown", Medium, "Is no action that is known here.", "未知的浏览器操作。", "")
         .shown_by(&[r#"{"action":"teleport"}"#, "{", ""], &[r#"{"action":"close"}"#]),
     Rule::new(
         "web.too_complex",
         High,
         "Is too large or too complex to be judged.",
         "内容过大或过于复杂，无法判断。",
-        &[],
+        "",
     ),
 ];
 pub(crate) static INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(RULES));
@@ -190,7 +190,7 @@ fn is_private(host: &str) -> bool {
         Some(inner) => inner.split(']').next().unwrap_or_default(),
         None => host.rsplit_once(':').map_or(host, |(host, _)| host),
     };
-    if let Ok(address) = host.parse::<std::net::Ipv6Addr>() {
+    if let Ok(address) = host.parse::<core::net::Ipv6Addr>() {
         let inner = address.to_ipv4_mapped().is_some_and(|address| is_private_v4(address.octets()));
         return inner
             || address.is_loopback()
@@ -203,7 +203,7 @@ fn is_private(host: &str) -> bool {
     // A number is an address as well: 2130706433 and 0x7f.1 are this machine.
     let is_number =
         !host.is_empty() && host.split('.').all(|part| part.starts_with("0x") || part.parse::<u64>().is_ok());
-    match host.parse::<std::net::Ipv4Addr>() {
+    match host.parse::<core::net::Ipv4Addr>() {
         Ok(address) => is_private_v4(address.octets()),
         Err(_) => is_name || is_number,
     }

@@ -34,7 +34,8 @@ pub struct Rule {
     /// Contents that it must find something in, and contents that it must not.
     pub matches: &'static [&'static str],
     pub differs: &'static [&'static str],
-    pub(crate) names: &'static [&'static str],
+    /// Patterns, parted by blanks.
+    pub(crate) names: &'static str,
     pub(crate) when: Use,
 }
 
@@ -44,7 +45,7 @@ impl Rule {
         level: Level,
         english: &'static str,
         chinese: &'static str,
-        names: &'static [&'static str],
+        names: &'static str,
     ) -> Self {
         let (refusal, when) = (Refusal::Asked, Use::Mentioned);
         Rule { id, level, refusal, english, chinese, matches: &[], differs: &[], names, when }
@@ -93,7 +94,7 @@ impl Index {
         let mut index = Index { by_root: HashMap::new(), by_member: HashMap::new(), by_id: HashMap::new() };
         for rule in rules {
             index.by_id.insert(rule.id, rule);
-            for name in rule.names {
+            for name in rule.names.split_ascii_whitespace() {
                 if let Some(member) = name.strip_prefix("..") {
                     index.by_member.entry(member).or_default().push(rule);
                     continue;
@@ -151,11 +152,11 @@ mod tests {
     use super::*;
 
     static RULES: [Rule; 5] = [
-        Rule::new("exact", Level::High, "", "", &["os.kill"]),
-        Rule::new("prefix", Level::High, "", "", &["os.exec*", "net.*"]),
-        Rule::new("member", Level::High, "", "", &["pathlib..unlink"]),
-        Rule::new("any", Level::High, "", "", &["..__globals__"]),
-        Rule::new("called", Level::High, "", "", &["fetch"]).called(),
+        Rule::new("exact", Level::High, "", "", "os.kill"),
+        Rule::new("prefix", Level::High, "", "", "os.exec* net.*"),
+        Rule::new("member", Level::High, "", "", "pathlib..unlink"),
+        Rule::new("any", Level::High, "", "", "..__globals__"),
+        Rule::new("called", Level::High, "", "", "fetch").called(),
     ];
 
     #[test]

@@ -311,7 +311,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
                 .filter_map(|value| match value {
                     Value::Text(text) => G::text_method(text, &method, &arguments).map(|made| self.count(made)),
                     Value::Texts(texts) => fold::texts_method(texts, &method, &arguments),
-                    Value::Items(list) => fold::texts_method(&*self.list(*list, depth)?, &method, &arguments),
+                    Value::Items(list) => fold::texts_method(&self.list(*list, depth)?, &method, &arguments),
                     Value::Path(_) | Value::Number(_) => None,
                 })
                 .collect();

@@ -4,7 +4,7 @@ use crate::risk::level::Level::{Critical, High, Medium};
 use crate::risk::rule::Rule;
 
 pub(super) static RULES: &[Rule] = &[
-    Rule::new("js.exec.eval", Critical, "Evaluates text as code (eval).", "将文本作为代码求值（eval）。", &["eval"])
+    Rule::new("js.exec.eval", Critical, "Evaluates text as code (eval).", "将文本作为代码求值（eval）。", "eval")
         .shown_by(
             &[
                 "eval('1')",
@@ -20,7 +20,7 @@ pub(super) static RULES: &[Rule] = &[
         Critical,
         "Makes a function out of text.",
         "由文本构造函数。",
-        &["Function", "AsyncFunction", "GeneratorFunction", "Object.getPrototypeOf().constructor"],
+        "Function AsyncFunction GeneratorFunction Object.getPrototypeOf().constructor",
     )
     .called()
     .shown_by(
@@ -37,7 +37,7 @@ pub(super) static RULES: &[Rule] = &[
         Critical,
         "Runs text as code in another context (vm).",
         "在其他上下文中执行文本代码（vm）。",
-        &["vm.*", "vm2.*", "vm2", "isolated-vm.*", "repl.start", "module._compile", "..runInThisContext"],
+        "vm.* vm2.* vm2 isolated-vm.* repl.start module._compile ..runInThisContext",
     )
     .called()
     .shown_by(
@@ -49,7 +49,7 @@ pub(super) static RULES: &[Rule] = &[
         Critical,
         "Hands text to a timer, which runs it as code.",
         "将文本交给定时器作为代码执行。",
-        &[],
+        "",
     )
     .shown_by(&["setTimeout('x()', 1)"], &["setTimeout(() => x(), 1)", "setTimeout(f, 1)"]),
     Rule::new(
@@ -57,7 +57,7 @@ pub(super) static RULES: &[Rule] = &[
         Critical,
         "Calls something by a name that is only known when it runs.",
         "按运行时才确定的名称调用函数。",
-        &["globalThis[]", "global[]", "window[]", "self[]", "child_process[]"],
+        "globalThis[] global[] window[] self[] child_process[]",
     )
     .called()
     .shown_by(
@@ -69,23 +69,9 @@ pub(super) static RULES: &[Rule] = &[
         Critical,
         "Starts another process.",
         "启动其他进程。",
-        &[
-            "child_process.exec*",
-            "child_process.spawn*",
-            "child_process.fork",
-            "execa",
-            "execa.*",
-            "shelljs.exec",
-            "cross-spawn",
-            "cross-spawn.*",
-            "cluster.fork",
-            "Bun.spawn*",
-            "Deno.Command",
-            "Deno.run",
-            "zx.$",
-            "process.binding",
-            "node-pty.spawn",
-        ],
+        "child_process.exec* child_process.spawn* child_process.fork execa execa.* shelljs.exec \
+         cross-spawn cross-spawn.* cluster.fork Bun.spawn* Deno.Command Deno.run zx.$ \
+         process.binding node-pty.spawn",
     )
     .shown_by(
         &[
@@ -100,7 +86,7 @@ pub(super) static RULES: &[Rule] = &[
         Critical,
         "Deletes everything there is, or a whole home directory.",
         "删除整个文件系统或用户主目录。",
-        &[],
+        "",
     )
     .refused()
     .shown_by(&["require('fs').rmSync('/', { recursive: true })"], &["require('fs').rmSync('dist')"]),
@@ -109,25 +95,9 @@ pub(super) static RULES: &[Rule] = &[
         High,
         "Deletes files or directories.",
         "删除文件或目录。",
-        &[
-            "fs..rm",
-            "fs..rmSync",
-            "fs..rmdir",
-            "fs..rmdirSync",
-            "fs..unlink",
-            "fs..unlinkSync",
-            "fs..truncate",
-            "fs..truncateSync",
-            "fs-extra..remove",
-            "fs-extra..removeSync",
-            "fs-extra..emptyDir",
-            "fs-extra..emptyDirSync",
-            "rimraf",
-            "rimraf.*",
-            "del",
-            "shelljs.rm",
-            "Deno.remove*",
-        ],
+        "fs..rm fs..rmSync fs..rmdir fs..rmdirSync fs..unlink fs..unlinkSync fs..truncate \
+         fs..truncateSync fs-extra..remove fs-extra..removeSync fs-extra..emptyDir \
+         fs-extra..emptyDirSync rimraf rimraf.* del shelljs.rm Deno.remove*",
     )
     .shown_by(
         &[
@@ -142,50 +112,12 @@ pub(super) static RULES: &[Rule] = &[
         High,
         "Uses the network.",
         "使用网络。",
-        &[
-            "fetch",
-            "http.request",
-            "http.get",
-            "https.request",
-            "https.get",
-            "http2.connect",
-            "axios",
-            "axios.*",
-            "node-fetch",
-            "got",
-            "got.*",
-            "undici.*",
-            "superagent.*",
-            "request",
-            "request.*",
-            "needle.*",
-            "net.connect",
-            "net.createConnection",
-            "net.Socket",
-            "tls.connect",
-            "dgram.createSocket",
-            "dns.*",
-            "ws",
-            "ws.*",
-            "WebSocket",
-            "XMLHttpRequest",
-            "EventSource",
-            "navigator.sendBeacon",
-            "nodemailer.*",
-            "socket.io-client",
-            "socket.io-client.*",
-            "mongodb..connect",
-            "pg.Client",
-            "pg.Pool",
-            "redis.createClient",
-            "mysql.createConnection",
-            "puppeteer.launch",
-            "openai",
-            "ssh2.Client",
-            "aws-sdk.*",
-            "ky",
-            "ky.*",
-        ],
+        "fetch http.request http.get https.request https.get http2.connect axios axios.* node-fetch \
+         got got.* undici.* superagent.* request request.* needle.* net.connect \
+         net.createConnection net.Socket tls.connect dgram.createSocket dns.* ws ws.* WebSocket \
+         XMLHttpRequest EventSource navigator.sendBeacon nodemailer.* socket.io-client \
+         socket.io-client.* mongodb..connect pg.Client pg.Pool redis.createClient \
+         mysql.createConnection puppeteer.launch openai ssh2.Client aws-sdk.* ky ky.*",
     )
     .called()
     .shown_by(
@@ -202,24 +134,9 @@ pub(super) static RULES: &[Rule] = &[
         High,
         "Listens on the network.",
         "监听网络端口。",
-        &[
-            "http.createServer",
-            "https.createServer",
-            "http2.createServer",
-            "http2.createSecureServer",
-            "net.createServer",
-            "tls.createServer",
-            "express..listen",
-            "fastify..listen",
-            "koa..listen",
-            "ws.Server",
-            "ws.WebSocketServer",
-            "socket.io",
-            "socket.io.Server",
-            "Bun.serve",
-            "Deno.serve",
-            "Deno.listen",
-        ],
+        "http.createServer https.createServer http2.createServer http2.createSecureServer \
+         net.createServer tls.createServer express..listen fastify..listen koa..listen ws.Server \
+         ws.WebSocketServer socket.io socket.io.Server Bun.serve Deno.serve Deno.listen",
     )
     .called()
     .shown_by(
@@ -231,7 +148,7 @@ pub(super) static RULES: &[Rule] = &[
         High,
         "Loads native code.",
         "加载本地代码。",
-        &["process.dlopen", "ffi-napi.*", "ref-napi.*", "koffi.load", "Deno.dlopen", "Bun.FFI.*"],
+        "process.dlopen ffi-napi.* ref-napi.* koffi.load Deno.dlopen Bun.FFI.*",
     )
     .called()
     .shown_by(&["process.dlopen(m, 'x')"], &["library.dlopen('x')"]),
@@ -240,7 +157,7 @@ pub(super) static RULES: &[Rule] = &[
         High,
         "Loads data that can run code while it is loaded.",
         "加载可能执行代码的序列化数据。",
-        &["node-serialize.unserialize", "v8.deserialize", "serialize-javascript.*", "funcster.*"],
+        "node-serialize.unserialize v8.deserialize serialize-javascript.* funcster.*",
     )
     .called()
     .shown_by(&["require('node-serialize').unserialize(x)"], &["JSON.parse(x)", "store.unserialize(x)"]),
@@ -249,7 +166,7 @@ pub(super) static RULES: &[Rule] = &[
         High,
         "Sends signals to processes.",
         "向进程发送信号。",
-        &["process.kill", "process.abort", "Deno.kill"],
+        "process.kill process.abort Deno.kill",
     )
     .shown_by(&["process.kill(1)"], &["child.kill()", "process.exit(1)"]),
     Rule::new(
@@ -257,19 +174,8 @@ pub(super) static RULES: &[Rule] = &[
         High,
         "Changes permissions, owners or its own rights.",
         "更改权限、属主或自身身份。",
-        &[
-            "fs..chmod",
-            "fs..chmodSync",
-            "fs..chown",
-            "fs..chownSync",
-            "fs..lchown",
-            "process.setuid",
-            "process.setgid",
-            "process.seteuid",
-            "process.setgroups",
-            "Deno.chmod*",
-            "Deno.chown*",
-        ],
+        "fs..chmod fs..chmodSync fs..chown fs..chownSync fs..lchown process.setuid process.setgid \
+         process.seteuid process.setgroups Deno.chmod* Deno.chown*",
     )
     .shown_by(&["require('fs').chmodSync('x', 511)"], &["door.chmod(1)"]),
     Rule::new(
@@ -277,7 +183,7 @@ pub(super) static RULES: &[Rule] = &[
         High,
         "Loads a module whose name is only known when it runs.",
         "加载运行时才确定名称的模块。",
-        &[],
+        "",
     )
     .shown_by(&["require(name)", "import(x)"], &["require('util')", "import('./x.js')", "lib.require(name)"]),
     Rule::new(
@@ -285,40 +191,9 @@ pub(super) static RULES: &[Rule] = &[
         Medium,
         "Loads a module with which a program reaches beyond itself.",
         "加载可访问系统资源的模块。",
-        &[
-            "fs",
-            "fs.*",
-            "fs-extra",
-            "child_process",
-            "net",
-            "http",
-            "https",
-            "http2",
-            "tls",
-            "dgram",
-            "dns",
-            "vm",
-            "cluster",
-            "worker_threads",
-            "axios",
-            "node-fetch",
-            "got",
-            "undici",
-            "ws",
-            "express",
-            "fastify",
-            "koa",
-            "shelljs",
-            "execa",
-            "puppeteer",
-            "playwright",
-            "rimraf",
-            "inspector",
-            "repl",
-            "v8",
-            "process",
-            "module",
-        ],
+        "fs fs.* fs-extra child_process net http https http2 tls dgram dns vm cluster \
+         worker_threads axios node-fetch got undici ws express fastify koa shelljs execa puppeteer \
+         playwright rimraf inspector repl v8 process module",
     )
     .imported()
     .shown_by(
@@ -330,30 +205,10 @@ pub(super) static RULES: &[Rule] = &[
         Medium,
         "Writes files.",
         "写入文件。",
-        &[
-            "fs..writeFile",
-            "fs..writeFileSync",
-            "fs..appendFile",
-            "fs..appendFileSync",
-            "fs..createWriteStream",
-            "fs..mkdir",
-            "fs..mkdirSync",
-            "fs..copyFile",
-            "fs..copyFileSync",
-            "fs..rename",
-            "fs..renameSync",
-            "fs..cp",
-            "fs..cpSync",
-            "fs..symlink",
-            "fs..symlinkSync",
-            "fs..write",
-            "fs..writeSync",
-            "fs-extra..outputFile",
-            "fs-extra..copy",
-            "Deno.write*",
-            "Bun.write",
-            "localStorage.setItem",
-        ],
+        "fs..writeFile fs..writeFileSync fs..appendFile fs..appendFileSync fs..createWriteStream \
+         fs..mkdir fs..mkdirSync fs..copyFile fs..copyFileSync fs..rename fs..renameSync fs..cp \
+         fs..cpSync fs..symlink fs..symlinkSync fs..write fs..writeSync fs-extra..outputFile \
+         fs-extra..copy Deno.write* Bun.write localStorage.setItem",
     )
     .shown_by(
         &["require('fs').writeFileSync('x', 'y')", "import { writeFile as w } from 'fs/promises'; w('x', 'y')"],
@@ -364,23 +219,9 @@ pub(super) static RULES: &[Rule] = &[
         Medium,
         "Reads files.",
         "读取文件。",
-        &[
-            "fs..readFile",
-            "fs..readFileSync",
-            "fs..createReadStream",
-            "fs..readdir",
-            "fs..readdirSync",
-            "fs..stat",
-            "fs..statSync",
-            "fs..existsSync",
-            "fs..access",
-            "fs..accessSync",
-            "fs..open",
-            "fs..openSync",
-            "fs..watch",
-            "Deno.read*",
-            "Bun.file",
-        ],
+        "fs..readFile fs..readFileSync fs..createReadStream fs..readdir fs..readdirSync fs..stat \
+         fs..statSync fs..existsSync fs..access fs..accessSync fs..open fs..openSync fs..watch \
+         Deno.read* Bun.file",
     )
     .shown_by(
         &["require('fs').readFileSync('x')", "const fs = require('fs').promises; fs.readFile('x')"],
@@ -391,19 +232,19 @@ pub(super) static RULES: &[Rule] = &[
         Medium,
         "Reads or changes the environment's variables.",
         "读取或更改环境变量。",
-        &["process.env", "dotenv.*", "Deno.env", "Bun.env"],
+        "process.env dotenv.* Deno.env Bun.env",
     )
     .shown_by(
         &["process.env.HOME", "const { env } = process; env.X", "require('dotenv').config()"],
         &["app.process.env", "process.argv"],
     ),
-    Rule::new("js.syntax", Medium, "Cannot be read as JavaScript as a whole.", "无法完整解析为 JavaScript 代码。", &[])
+    Rule::new("js.syntax", Medium, "Cannot be read as JavaScript as a whole.", "无法完整解析为 JavaScript 代码。", "")
         .shown_by(&["const = 1", "f(("], &["const x = 1", ""]),
     Rule::new(
         "js.too_complex",
         High,
         "Is too large or too complex to be judged.",
         "内容过大或过于复杂，无法判断。",
-        &[],
+        "",
     ),
 ];

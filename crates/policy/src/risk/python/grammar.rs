@@ -86,7 +86,7 @@ impl Grammar for Python {
 
     fn text_method(text: &str, method: &str, arguments: &[Vec<Value>]) -> Option<Value> {
         match method {
-            "join" => Some(Value::Text(fold::join(&*fold::texts_of(arguments)?, text)?.into())),
+            "join" => Some(Value::Text(fold::join(&fold::texts_of(arguments)?, text)?.into())),
             "format" => {
                 let parts: Option<Vec<String>> =
                     (0..arguments.len()).map(|at| fold::text_at(arguments, at).map(str::to_owned)).collect();

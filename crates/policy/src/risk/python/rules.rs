@@ -4,7 +4,7 @@ use crate::risk::level::Level::{Critical, High, Medium};
 use crate::risk::rule::Rule;
 
 pub(super) static RULES: &[Rule] = &[
-    Rule::new("py.exec.eval", Critical, "Evaluates text as code (eval).", "将文本作为代码求值（eval）。", &["eval"])
+    Rule::new("py.exec.eval", Critical, "Evaluates text as code (eval).", "将文本作为代码求值（eval）。", "eval")
         .shown_by(
             &["eval('1')", "f = eval", "import builtins as b\nb.eval('1')", "__builtins__['ev' + 'al']('1')"],
             &["model.eval()", "df.eval('a+b')", "'eval(1)'", "def eval(x): pass\neval(1)", "# eval(1)"],
@@ -14,16 +14,8 @@ pub(super) static RULES: &[Rule] = &[
         Critical,
         "Runs text as code (exec).",
         "将文本作为代码执行（exec）。",
-        &[
-            "exec",
-            "execfile",
-            "runpy.*",
-            "code.InteractiveInterpreter",
-            "code.InteractiveConsole",
-            "code.interact",
-            "types.CodeType",
-            "types.FunctionType",
-        ],
+        "exec execfile runpy.* code.InteractiveInterpreter code.InteractiveConsole code.interact \
+         types.CodeType types.FunctionType",
     )
     .shown_by(
         &[
@@ -39,7 +31,7 @@ pub(super) static RULES: &[Rule] = &[
         Critical,
         "Makes code out of text (compile).",
         "将文本编译为代码（compile）。",
-        &["compile"],
+        "compile",
     )
     .called()
     .shown_by(&["compile('1', 'x', 'exec')"], &["import re\nre.compile('x')", "model.compile(loss='mse')"]),
@@ -48,7 +40,7 @@ pub(super) static RULES: &[Rule] = &[
         Critical,
         "Calls something by a name that is only known when it runs.",
         "按运行时才确定的名称调用函数。",
-        &["os[]", "subprocess[]", "builtins[]", "__builtins__[]", "posix[]", "pty[]"],
+        "os[] subprocess[] builtins[] __builtins__[] posix[] pty[]",
     )
     .shown_by(
         &["import os\ngetattr(os, name)()", "__builtins__[x]('1')"],
@@ -59,7 +51,7 @@ pub(super) static RULES: &[Rule] = &[
         Critical,
         "Calls something out of the table of all names by a name that is only known when it runs.",
         "按运行时才确定的名称从全局命名空间调用。",
-        &["__main__[]"],
+        "__main__[]",
     )
     .called()
     .shown_by(&["globals()[name]('x')"], &["print(globals()[name])", "table[name]('x')"]),
@@ -68,17 +60,8 @@ pub(super) static RULES: &[Rule] = &[
         Critical,
         "Hands a command to the shell.",
         "通过 shell 执行命令。",
-        &[
-            "os.system",
-            "os.popen*",
-            "posix.system",
-            "commands.getoutput",
-            "subprocess.getoutput",
-            "subprocess.getstatusoutput",
-            "asyncio.create_subprocess_shell",
-            "nt.system",
-            "platform.popen",
-        ],
+        "os.system os.popen* posix.system commands.getoutput subprocess.getoutput \
+         subprocess.getstatusoutput asyncio.create_subprocess_shell nt.system platform.popen",
     )
     .shown_by(
         &[
@@ -93,33 +76,11 @@ pub(super) static RULES: &[Rule] = &[
         Critical,
         "Starts another process.",
         "启动其他进程。",
-        &[
-            "os.exec*",
-            "os.spawn*",
-            "os.posix_spawn*",
-            "os.fork",
-            "os.forkpty",
-            "os.startfile",
-            "pty.spawn",
-            "pty.fork",
-            "subprocess.run",
-            "subprocess.call",
-            "subprocess.check_call",
-            "subprocess.check_output",
-            "subprocess.Popen",
-            "asyncio.create_subprocess_exec",
-            "asyncio..subprocess_exec",
-            "pexpect.spawn",
-            "pexpect.run",
-            "_posixsubprocess.*",
-            "posix.fork",
-            "posix.exec*",
-            "plumbum.local",
-            "sh.*",
-            "invoke.run",
-            "fabric.*",
-            "IPython.get_ipython().system",
-        ],
+        "os.exec* os.spawn* os.posix_spawn* os.fork os.forkpty os.startfile pty.spawn pty.fork \
+         subprocess.run subprocess.call subprocess.check_call subprocess.check_output \
+         subprocess.Popen asyncio.create_subprocess_exec asyncio..subprocess_exec pexpect.spawn \
+         pexpect.run _posixsubprocess.* posix.fork posix.exec* plumbum.local sh.* invoke.run \
+         fabric.* IPython.get_ipython().system",
     )
     .shown_by(
         &[
@@ -138,7 +99,7 @@ pub(super) static RULES: &[Rule] = &[
         Critical,
         "Deletes everything there is, or a whole home directory.",
         "删除整个文件系统或用户主目录。",
-        &[],
+        "",
     )
     .refused()
     .shown_by(
@@ -150,19 +111,8 @@ pub(super) static RULES: &[Rule] = &[
         High,
         "Deletes files or directories.",
         "删除文件或目录。",
-        &[
-            "os.remove",
-            "os.unlink",
-            "os.rmdir",
-            "os.removedirs",
-            "shutil.rmtree",
-            "pathlib..unlink",
-            "pathlib..rmdir",
-            "send2trash.*",
-            "posix.remove",
-            "posix.unlink",
-            "os.truncate",
-        ],
+        "os.remove os.unlink os.rmdir os.removedirs shutil.rmtree pathlib..unlink pathlib..rmdir \
+         send2trash.* posix.remove posix.unlink os.truncate",
     )
     .shown_by(
         &["import os\nos.remove('x')", "from pathlib import Path\nfor p in Path('a').glob('*'): p.unlink()"],
@@ -173,53 +123,14 @@ pub(super) static RULES: &[Rule] = &[
         High,
         "Uses the network.",
         "使用网络。",
-        &[
-            "requests.*",
-            "httpx.*",
-            "urllib.request.*",
-            "urllib3.*",
-            "urllib2.*",
-            "aiohttp.*",
-            "http.client.*",
-            "ftplib.*",
-            "smtplib.*",
-            "poplib.*",
-            "imaplib.*",
-            "telnetlib.*",
-            "paramiko.*",
-            "websockets.*",
-            "websocket.*",
-            "xmlrpc.client.*",
-            "boto3.*",
-            "socket.socket",
-            "socket.create_connection",
-            "socket.getaddrinfo",
-            "socket.gethostbyname*",
-            "ssl.wrap_socket",
-            "asyncio.open_connection",
-            "psycopg2.connect",
-            "psycopg.connect",
-            "pymysql.connect",
-            "pymongo.MongoClient",
-            "redis.Redis",
-            "redis.StrictRedis",
-            "openai.*",
-            "anthropic.*",
-            "pip.main",
-            "git.Repo.clone_from",
-            "wget.*",
-            "huggingface_hub.*",
-            "selenium..Chrome",
-            "selenium..Firefox",
-            "playwright..launch",
-            "dns.resolver.*",
-            "nltk.download",
-            "webbrowser.*",
-            "yfinance.*",
-            "tweepy.*",
-            "docker.from_env",
-            "kubernetes.*",
-        ],
+        "requests.* httpx.* urllib.request.* urllib3.* urllib2.* aiohttp.* http.client.* ftplib.* \
+         smtplib.* poplib.* imaplib.* telnetlib.* paramiko.* websockets.* websocket.* \
+         xmlrpc.client.* boto3.* socket.socket socket.create_connection socket.getaddrinfo \
+         socket.gethostbyname* ssl.wrap_socket asyncio.open_connection psycopg2.connect \
+         psycopg.connect pymysql.connect pymongo.MongoClient redis.Redis redis.StrictRedis openai.* \
+         anthropic.* pip.main git.Repo.clone_from wget.* huggingface_hub.* selenium..Chrome \
+         selenium..Firefox playwright..launch dns.resolver.* nltk.download webbrowser.* yfinance.* \
+         tweepy.* docker.from_env kubernetes.*",
     )
     .called()
     .shown_by(
@@ -239,26 +150,10 @@ pub(super) static RULES: &[Rule] = &[
         High,
         "Listens on the network.",
         "监听网络端口。",
-        &[
-            "flask..run",
-            "uvicorn.run",
-            "http.server.*",
-            "socketserver.*",
-            "wsgiref.simple_server.*",
-            "aiohttp.web.run_app",
-            "waitress.serve",
-            "socket.create_server",
-            "asyncio.start_server",
-            "tornado..listen",
-            "xmlrpc.server.*",
-            "bottle.run",
-            "gradio..launch",
-            "dash..run",
-            "dash..run_server",
-            "hypercorn.*",
-            "sanic..run",
-            "grpc.server",
-        ],
+        "flask..run uvicorn.run http.server.* socketserver.* wsgiref.simple_server.* \
+         aiohttp.web.run_app waitress.serve socket.create_server asyncio.start_server \
+         tornado..listen xmlrpc.server.* bottle.run gradio..launch dash..run dash..run_server \
+         hypercorn.* sanic..run grpc.server",
     )
     .called()
     .shown_by(
@@ -270,7 +165,7 @@ pub(super) static RULES: &[Rule] = &[
         High,
         "Calls native code beside Python.",
         "绕过 Python 调用本地代码。",
-        &["ctypes.*", "cffi.*", "_ctypes.*", "os.dlopen", "mmap.mmap"],
+        "ctypes.* cffi.* _ctypes.* os.dlopen mmap.mmap",
     )
     .called()
     .shown_by(
@@ -282,21 +177,9 @@ pub(super) static RULES: &[Rule] = &[
         High,
         "Loads data that can run code while it is loaded.",
         "加载可能执行代码的序列化数据。",
-        &[
-            "pickle.load*",
-            "pickle.Unpickler",
-            "cPickle.load*",
-            "_pickle.load*",
-            "dill.load*",
-            "cloudpickle.load*",
-            "marshal.load*",
-            "shelve.open",
-            "joblib.load",
-            "pandas.read_pickle",
-            "yaml.unsafe_load*",
-            "yaml.full_load*",
-            "jsonpickle.decode",
-        ],
+        "pickle.load* pickle.Unpickler cPickle.load* _pickle.load* dill.load* cloudpickle.load* \
+         marshal.load* shelve.open joblib.load pandas.read_pickle yaml.unsafe_load* yaml.full_load* \
+         jsonpickle.decode",
     )
     .shown_by(
         &["import pickle\npickle.loads(x)", "import yaml\nyaml.load(x)", "import pandas as pd\npd.read_pickle('x')"],
@@ -312,18 +195,8 @@ pub(super) static RULES: &[Rule] = &[
         High,
         "Sends signals to processes.",
         "向进程发送信号。",
-        &[
-            "os.kill",
-            "os.killpg",
-            "os.abort",
-            "signal.pthread_kill",
-            "signal.raise_signal",
-            "signal.pidfd_send_signal",
-            "psutil..kill",
-            "psutil..terminate",
-            "psutil..send_signal",
-            "posix.kill",
-        ],
+        "os.kill os.killpg os.abort signal.pthread_kill signal.raise_signal \
+         signal.pidfd_send_signal psutil..kill psutil..terminate psutil..send_signal posix.kill",
     )
     .shown_by(&["import os\nos.kill(1, 9)"], &["import signal\nsignal.signal(signal.SIGINT, f)", "proc.kill()"]),
     Rule::new(
@@ -331,23 +204,8 @@ pub(super) static RULES: &[Rule] = &[
         High,
         "Changes permissions, owners or its own rights.",
         "更改权限、属主或自身身份。",
-        &[
-            "os.chmod",
-            "os.fchmod",
-            "os.lchmod",
-            "os.chown",
-            "os.fchown",
-            "os.lchown",
-            "os.chroot",
-            "os.setuid",
-            "os.setgid",
-            "os.seteuid",
-            "os.setegid",
-            "os.setgroups",
-            "pathlib..chmod",
-            "shutil.chown",
-            "posix.chmod",
-        ],
+        "os.chmod os.fchmod os.lchmod os.chown os.fchown os.lchown os.chroot os.setuid os.setgid \
+         os.seteuid os.setegid os.setgroups pathlib..chmod shutil.chown posix.chmod",
     )
     .shown_by(&["import os\nos.chmod('x', 0o777)", "from pathlib import Path\nPath('x').chmod(1)"], &["door.chmod(1)"]),
     Rule::new(
@@ -355,21 +213,9 @@ pub(super) static RULES: &[Rule] = &[
         High,
         "Reaches into the interpreter through an object.",
         "通过对象内部属性访问解释器。",
-        &[
-            "..__subclasses__",
-            "..__globals__",
-            "..f_globals",
-            "..f_builtins",
-            "..__code__",
-            "..gi_frame",
-            "..cr_frame",
-            "sys._getframe",
-            "inspect.currentframe",
-            "gc.get_objects",
-            "sys.settrace",
-            "sys.setprofile",
-            "sys.addaudithook",
-        ],
+        "..__subclasses__ ..__globals__ ..f_globals ..f_builtins ..__code__ ..gi_frame ..cr_frame \
+         sys._getframe inspect.currentframe gc.get_objects sys.settrace sys.setprofile \
+         sys.addaudithook",
     )
     .shown_by(
         &["().__class__.__base__.__subclasses__()", "f.__globals__['x']", "getattr(f, '__glo' + 'bals__')"],
@@ -380,7 +226,7 @@ pub(super) static RULES: &[Rule] = &[
         High,
         "Imports a module by a call.",
         "以函数调用方式导入模块。",
-        &["importlib.reload", "importlib.util.*", "importlib.machinery.*", "imp.*", "zipimport.*"],
+        "importlib.reload importlib.util.* importlib.machinery.* imp.* zipimport.*",
     )
     .shown_by(
         &[
@@ -395,7 +241,7 @@ pub(super) static RULES: &[Rule] = &[
         Critical,
         "Imports a module whose name is only known when it runs.",
         "导入运行时才确定名称的模块。",
-        &[],
+        "",
     )
     .shown_by(&["__import__(name)", "import importlib\nimportlib.import_module(x)"], &["__import__('json')"]),
     Rule::new(
@@ -403,51 +249,10 @@ pub(super) static RULES: &[Rule] = &[
         Medium,
         "Imports a module with which a program reaches beyond itself.",
         "导入可访问系统资源的模块。",
-        &[
-            "os",
-            "os.*",
-            "sys",
-            "subprocess",
-            "shutil",
-            "pty",
-            "posix",
-            "socket",
-            "requests",
-            "httpx",
-            "urllib.request",
-            "urllib3",
-            "aiohttp",
-            "http.client",
-            "http.server",
-            "ftplib",
-            "smtplib",
-            "telnetlib",
-            "paramiko",
-            "ctypes",
-            "cffi",
-            "pickle",
-            "marshal",
-            "dill",
-            "signal",
-            "multiprocessing",
-            "importlib",
-            "builtins",
-            "runpy",
-            "flask",
-            "fastapi",
-            "uvicorn",
-            "websockets",
-            "socketserver",
-            "pexpect",
-            "psutil",
-            "boto3",
-            "webbrowser",
-            "tempfile",
-            "glob",
-            "code",
-            "gc",
-            "inspect",
-        ],
+        "os os.* sys subprocess shutil pty posix socket requests httpx urllib.request urllib3 \
+         aiohttp http.client http.server ftplib smtplib telnetlib paramiko ctypes cffi pickle \
+         marshal dill signal multiprocessing importlib builtins runpy flask fastapi uvicorn \
+         websockets socketserver pexpect psutil boto3 webbrowser tempfile glob code gc inspect",
     )
     .imported()
     .shown_by(
@@ -459,39 +264,12 @@ pub(super) static RULES: &[Rule] = &[
         Medium,
         "Writes files.",
         "写入文件。",
-        &[
-            "pathlib..write_text",
-            "pathlib..write_bytes",
-            "pathlib..mkdir",
-            "pathlib..touch",
-            "pathlib..rename",
-            "pathlib..symlink_to",
-            "shutil.copy*",
-            "shutil.move",
-            "shutil.make_archive",
-            "shutil.unpack_archive",
-            "os.rename",
-            "os.mkdir",
-            "os.makedirs",
-            "os.symlink",
-            "os.link",
-            "os.write",
-            "numpy.save*",
-            "cv2.imwrite",
-            "sqlite3.connect",
-            "tempfile.*",
-            "zipfile.ZipFile",
-            "tarfile.open",
-            "logging.FileHandler",
-            "pandas.ExcelWriter",
-            "matplotlib.pyplot.savefig",
-            "PIL..save",
-            "torch.save",
-            "joblib.dump",
-            "h5py.File",
-            "docx..save",
-            "openpyxl..save",
-        ],
+        "pathlib..write_text pathlib..write_bytes pathlib..mkdir pathlib..touch pathlib..rename \
+         pathlib..symlink_to shutil.copy* shutil.move shutil.make_archive shutil.unpack_archive \
+         os.rename os.mkdir os.makedirs os.symlink os.link os.write numpy.save* cv2.imwrite \
+         sqlite3.connect tempfile.* zipfile.ZipFile tarfile.open logging.FileHandler \
+         pandas.ExcelWriter matplotlib.pyplot.savefig PIL..save torch.save joblib.dump h5py.File \
+         docx..save openpyxl..save",
     )
     .called()
     .shown_by(
@@ -508,35 +286,11 @@ pub(super) static RULES: &[Rule] = &[
         Medium,
         "Reads files.",
         "读取文件。",
-        &[
-            "pathlib..read_text",
-            "pathlib..read_bytes",
-            "pathlib..open",
-            "pathlib..iterdir",
-            "pathlib..glob",
-            "pathlib..rglob",
-            "pandas.read_*",
-            "polars.read_*",
-            "numpy.loadtxt",
-            "numpy.genfromtxt",
-            "numpy.fromfile",
-            "PIL.Image.open",
-            "cv2.imread",
-            "os.listdir",
-            "os.walk",
-            "os.scandir",
-            "os.open",
-            "os.stat",
-            "glob.*",
-            "linecache.*",
-            "fileinput.*",
-            "configparser..read",
-            "matplotlib.pyplot.imread",
-            "openpyxl.load_workbook",
-            "docx.Document",
-            "PyPDF2.PdfReader",
-            "pypdf.PdfReader",
-        ],
+        "pathlib..read_text pathlib..read_bytes pathlib..open pathlib..iterdir pathlib..glob \
+         pathlib..rglob pandas.read_* polars.read_* numpy.loadtxt numpy.genfromtxt numpy.fromfile \
+         PIL.Image.open cv2.imread os.listdir os.walk os.scandir os.open os.stat glob.* linecache.* \
+         fileinput.* configparser..read matplotlib.pyplot.imread openpyxl.load_workbook \
+         docx.Document PyPDF2.PdfReader pypdf.PdfReader",
     )
     .called()
     .shown_by(
@@ -548,19 +302,19 @@ pub(super) static RULES: &[Rule] = &[
         Medium,
         "Reads or changes the environment's variables.",
         "读取或更改环境变量。",
-        &["os.environ", "os.environb", "os.getenv", "os.putenv", "os.unsetenv", "dotenv.*"],
+        "os.environ os.environb os.getenv os.putenv os.unsetenv dotenv.*",
     )
     .shown_by(
         &["import os\nos.environ['A']", "from os import environ as e\ne.get('A')"],
         &["shop.environ", "import os\nos.sep"],
     ),
-    Rule::new("py.syntax", Medium, "Cannot be read as Python as a whole.", "无法完整解析为 Python 代码。", &[])
+    Rule::new("py.syntax", Medium, "Cannot be read as Python as a whole.", "无法完整解析为 Python 代码。", "")
         .shown_by(&["x = = 1", "def f(:\n  pass"], &["x = 1", ""]),
     Rule::new(
         "py.too_complex",
         High,
         "Is too large or too complex to be judged.",
         "内容过大或过于复杂，无法判断。",
-        &[],
+        "",
     ),
 ];
