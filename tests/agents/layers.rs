@@ -18,6 +18,9 @@ struct Shared {
     server: Arc<Server>,
     ann: Workspace,
     bob: Workspace,
+    /// Of whoever publishes. What users share comes to a workspace with its next request, file by file, and a box that runs
+    /// there meanwhile would see it come.
+    publisher: Workspace,
     operator: Caller,
 }
 
@@ -25,13 +28,14 @@ impl Shared {
     fn new(site: &Site) -> Self {
         let server = site.server();
         let agent = new_name("shared");
-        let [ann, bob] = ["ann", "bob"].map(|user| workspace_of(&server, &new_name(user), &agent));
+        let [ann, bob, publisher] =
+            ["ann", "bob", "publisher"].map(|user| workspace_of(&server, &new_name(user), &agent));
         let operator = Caller::of(&server, &server.make_token(&["--role", "operator"]));
-        Self { server, ann, bob, operator }
+        Self { server, ann, bob, publisher, operator }
     }
 
     fn push_baseline(&self, zip: &[u8]) -> Said {
-        let route = self.ann.skill_route("upload?scope=baseline");
+        let route = self.publisher.skill_route("upload?scope=baseline");
         self.operator.upload(&route, b"b.zip", zip)
     }
 
