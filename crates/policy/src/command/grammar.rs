@@ -3,6 +3,7 @@
 //! The parser is bounded by the length of what it is given and by the steps that it may take, not by a clock: the same
 //! line always has the same answer. Trees are only ever walked by a cursor; no depth of a line is a depth of our stack.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use tree_sitter::{Node, ParseOptions, ParseState, Parser, Point, Tree};
@@ -45,6 +46,29 @@ impl Budget {
     pub(super) fn bytes_read(&self) -> usize {
         MOST_BYTES - self.bytes
     }
+}
+
+/// The same text, read the same by the shell, with a blank before every backslash that begins a line: the lexer takes such
+/// a line for a part of the one before, and a command on it for an argument. A line that goes on is left as it is.
+pub(crate) fn set_apart(text: &str) -> Cow<'_, str> {
+    const TOGETHER: &str = "\n\\";
+    if !text.contains(TOGETHER) {
+        return Cow::Borrowed(text);
+    }
+    let mut apart = String::with_capacity(text.len() + 16);
+    let mut rest = text;
+    while let Some(at) = rest.find(TOGETHER) {
+        let (line, next) = rest.split_at(at);
+        apart.push_str(line);
+        apart.push('\n');
+        let goes_on = line.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1;
+        if !goes_on {
+            apart.push(' ');
+        }
+        rest = next.get(1..).unwrap_or_default();
+    }
+    apart.push_str(rest);
+    Cow::Owned(apart)
 }
 
 pub(super) fn parse(text: &str, budget: &mut Budget) -> Result<Tree, Error> {

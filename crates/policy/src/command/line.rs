@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 
 use super::follow::{Next, follow};
-use super::grammar::{Budget, parse};
+use super::grammar::{Budget, parse, set_apart};
 use super::lists::{CommandLists, plain_name};
 use super::operands::{Printed, paths};
 use super::reserved::is_misplaced;
@@ -125,6 +125,7 @@ impl CommandLine {
     /// of that number.
     fn take(&mut self, text: &str, shell: Shell, script: usize, budget: &mut Budget) -> Result<Vec<String>, Error> {
         let text = &*close(text);
+        let text = &*set_apart(text);
         let tree = parse(text, budget)?;
         let found = survey(&tree, text);
         let known = self.commands.len();

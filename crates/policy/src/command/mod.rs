@@ -22,7 +22,7 @@ mod survey;
 mod word;
 
 pub(crate) use follow::{Next, follow};
-pub(crate) use grammar::find_fault;
+pub(crate) use grammar::{find_fault, set_apart};
 pub(crate) use lists::{is_builtin, plain_name};
 pub(crate) use operands::{Printed, paths};
 pub(crate) use survey::{Found, survey};

@@ -219,8 +219,15 @@ impl Walk<'_> {
         self.survey.steps.extend(opened.into_iter().map(Step::Open));
         let name = node.child_by_field_name("name")?;
         let mut cursor = node.walk();
-        let words = std::iter::once(name).chain(node.children_by_field_name("argument", &mut cursor));
-        let mut arguments = self.values(words);
+        let mut words: Vec<Node<'_>> =
+            std::iter::once(name).chain(node.children_by_field_name("argument", &mut cursor)).collect();
+        if let Some(next) = words.windows(2).position(|pair| self.ends_between(pair[0], pair[1])) {
+            // In some lists the grammar takes the next line for more of this command; to the shell it is one of its own.
+            let begin = words[next + 1].start_byte();
+            self.take_text(self.text.get(begin..node.end_byte()).unwrap_or_default().to_owned());
+            words.truncate(next + 1);
+        }
+        let mut arguments = self.values(words.into_iter());
         let mut name = arguments.remove(0);
         arguments.extend(self.late.remove(&node.id()).unwrap_or_default());
         // A word of the shell's own, which the grammar takes for a command.
@@ -233,6 +240,12 @@ impl Walk<'_> {
         let setting = self.setting(node, frame);
         self.survey.commands.push(Found { name, arguments, setting });
         Some(self.survey.commands.len() - 1)
+    }
+
+    /// Whether a line, and so the command, ends between two words.
+    fn ends_between(&self, one: Node<'_>, other: Node<'_>) -> bool {
+        let between = self.text.get(one.end_byte()..other.start_byte()).unwrap_or_default();
+        between.replace("\\\n", "").contains('\n')
     }
 
     /// The words that these nodes are. A line that goes on in the middle of a word is taken for the word's end by the

@@ -8,7 +8,6 @@ mod rules;
 mod tools;
 mod words;
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
@@ -16,7 +15,7 @@ use super::code::parse::{Steps, parse};
 use super::findings::Findings;
 use super::level::Content;
 use super::rule::{Index, Rule};
-use crate::command::{Next, find_fault, follow, plain_name, survey};
+use crate::command::{Next, find_fault, follow, plain_name, set_apart, survey};
 use commands::{Command, Variables};
 
 pub(crate) use words::{names_everything, quoted};
@@ -30,7 +29,7 @@ const MOST_COMMANDS: usize = 20_000;
 const MOST_LETTERS: usize = 8 * 1024 * 1024;
 
 pub(crate) fn inspect(text: &str, first: usize, findings: &mut Findings) {
-    let text = &*unmask(text);
+    let text = &*set_apart(text);
     let Some(tree) = parse(&tree_sitter_bash::LANGUAGE.into(), text, Steps::Copying) else {
         findings.add_by_id(&INDEX, "sh.too_complex", first);
         return;
@@ -81,18 +80,4 @@ pub(crate) fn inspect(text: &str, first: usize, findings: &mut Findings) {
             }
         }
     }
-}
-
-/// The grammar takes a backslash that begins a line for a part of the line before it, and with it the command that it stands
-/// before. To the shell it means nothing there.
-fn unmask(text: &str) -> Cow<'_, str> {
-    let is_masked = |line: &str| {
-        let mut characters = line.trim_start().chars();
-        characters.next() == Some('\\') && characters.next().is_some_and(char::is_alphanumeric)
-    };
-    if !text.lines().any(is_masked) {
-        return Cow::Borrowed(text);
-    }
-    let plain = |line| if is_masked(line) { line.replacen('\\', " ", 1) } else { line.to_owned() };
-    Cow::Owned(text.split('\n').map(plain).collect::<Vec<_>>().join("\n"))
 }
