@@ -187,8 +187,12 @@ fn settle(steps: &[Step], snapshot: &Snapshot, index: &mut Index) {
                 let file = IndexedFile { known: vec![blob.clone()], state: State::Settled };
                 indexed.files.insert(path.clone(), file);
             }
-            // Deleted by the user before the baseline did.
-            (Act::Add | Act::Replace | Act::Remember, None) => {}
+            // Deleted by the user before the baseline did: whatever comes there is the user's, also if it was the baseline's once.
+            (Act::Add | Act::Replace | Act::Remember, None) => {
+                if let Some(file) = indexed.files.get_mut(path) {
+                    file.known.clear();
+                }
+            }
         }
     }
     for (skill, version) in &snapshot.skills {

@@ -377,20 +377,42 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+#[test]
+fn what_a_user_writes_after_both_deleted_it_is_theirs() {
+    let lab = Lab::new();
+    let tree = lab.tree("one");
+    let skill = lab.skills("one").join("s");
+    lab.publish(&[("s/SKILL.md", "name: s\n"), ("s/a", "of all")]);
+    lab.sync(&tree);
+    fs::remove_file(skill.join("a")).unwrap();
+    lab.publish(&[("s/SKILL.md", "name: s\n")]);
+    lab.sync(&tree);
+    fs::write(skill.join("a"), "of all").unwrap();
+    lab.publish(&[("s/SKILL.md", "name: s\ndescription: x\n")]);
+    lab.sync(&tree);
+    assert_eq!(fs::read_to_string(skill.join("a")).unwrap(), "of all", "it has the content that the baseline had once");
+}
+
 /// The rule in other words: what is shown, and what the baseline last had where the user was offered it.
 #[derive(Debug, Default)]
 struct Model {
-    offered: BTreeMap<usize, u8>,
+    /// Nothing where the user deleted it and the baseline took it back afterwards: whatever is there then is the user's.
+    offered: BTreeMap<usize, Option<u8>>,
     shown: BTreeMap<usize, u8>,
     baseline: BTreeMap<usize, u8>,
+    /// What is not a new version changes nothing.
+    is_behind: bool,
 }
 
 impl Model {
     fn sync(&mut self) {
+        if !std::mem::take(&mut self.is_behind) {
+            return;
+        }
         for path in 0..PATHS.len() {
             let (offered, shown) = (self.offered.get(&path).copied(), self.shown.get(&path).copied());
             let new = self.baseline.get(&path).copied();
-            let is_own = shown.is_some() && shown != offered;
+            let is_own = shown.is_some() && Some(shown) != offered;
             let is_deleted = shown.is_none() && offered.is_some();
             if !is_own && !is_deleted {
                 match new {
@@ -399,8 +421,8 @@ impl Model {
                 }
             }
             match new {
-                Some(content) => drop(self.offered.insert(path, content)),
-                None if is_deleted => {}
+                Some(content) => drop(self.offered.insert(path, Some(content))),
+                None if is_deleted => drop(self.offered.insert(path, None)),
                 None => drop(self.offered.remove(&path)),
             }
         }
@@ -408,7 +430,7 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_checkout_follows_the_rule(events in proptest::collection::vec(event(), 1..14)) {
@@ -431,6 +453,7 @@ proptest! {
                     let named: Vec<(&str, &str)> = named.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
                     lab.publish(&named);
                     model.baseline = files;
+                    model.is_behind = true;
                 }
                 Event::Write(path, content) => {
                     let place = skill.join(PATHS[path]);
