@@ -3,8 +3,9 @@
 use std::fs;
 
 use serde_json::json;
+use tests::support::scratch::give;
 
-use crate::lab::{Lab, Site, link, open_to_all};
+use crate::lab::{Lab, Site, link, open_to_all, scratch};
 
 const SECRET: &str = "the canary's own words";
 
@@ -149,4 +150,25 @@ pub(crate) fn another_users_entries_are_not_in_my_box(site: &Site) {
     assert!(!foreign.to_string().contains(SECRET), "{foreign}");
     let owner = lab.execute(&lab.server.token, &body).expect(200);
     assert!(!owner.to_string().contains(SECRET), "another user's session is another's, whoever runs it: {owner}");
+}
+
+/// What covers Ringwall's own data stays over it: no directory between it and what is allowed can be moved away.
+pub(crate) fn the_data_cannot_be_moved_from_under_its_cover(site: &Site) {
+    let host = scratch(site);
+    let above = host.path().join("home/share");
+    fs::create_dir_all(&above).unwrap();
+    for made in [host.path().join("home"), above.clone()] {
+        give(&made, site.mode.identity()).unwrap();
+    }
+    let data = tempfile::Builder::new().prefix("data-").tempdir_in(&above).unwrap();
+    let lab = Lab::start_in(site, data, host);
+    lab.switch(true);
+    lab.allow(lab.host.path());
+    let (home, top) = (lab.host.path().join("home"), lab.host.path().display());
+    for (from, to) in [(home.clone(), format!("{top}/away")), (above.clone(), format!("{}/away", home.display()))] {
+        let moved = lab.run(&format!("mv {} {to}", from.display()));
+        assert_ne!(moved["status"], "SUCCEEDED", "{moved}");
+    }
+    assert_eq!(lab.output(&format!("ls -A {}", above.display())).lines().count(), 1, "the place is there");
+    assert_eq!(lab.output(&format!("find {top} -name owner.token | wc -l")).trim(), "0");
 }

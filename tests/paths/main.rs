@@ -53,10 +53,10 @@ const TRIALS: &[(&str, Try)] = trials! {
         a_users_word_is_their_own, several_paths_are_one_question,
     }
     hostile::{
-        links_out_of_an_allowed_directory, detours_are_resolved, what_is_not_read_is_not_there,
+        links_out_of_an_allowed_directory, the_data_cannot_be_moved_from_under_its_cover, detours_are_resolved, what_is_not_read_is_not_there,
         an_entry_that_becomes_a_link, another_users_entries_are_not_in_my_box,
     }
-    uncontrolled::{ the_hosts_files_are_seen_and_its_secrets_are_not, only_sessions_are_uncontrolled }
+    uncontrolled::{ the_hosts_files_are_seen_and_its_secrets_are_not, only_sessions_are_uncontrolled, what_is_the_servers_users_is_only_seen }
 };
 
 fn main() -> ExitCode {

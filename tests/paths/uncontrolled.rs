@@ -33,6 +33,21 @@ pub(crate) fn the_hosts_files_are_seen_and_its_secrets_are_not(site: &Site) {
     drop(home);
 }
 
+/// A box of an ordinary user is that user to the host: it must not change what that user owns.
+pub(crate) fn what_is_the_servers_users_is_only_seen(site: &Site) {
+    let lab = Lab::uncontrolled(site);
+    let (profile, config) = (lab.file(".bashrc", "as it was"), lab.directory(".config"));
+    give(&config, site.mode.identity()).unwrap();
+    for command in [
+        format!("echo x > {}", profile.display()),
+        format!("mv {} {}2", config.display(), config.display()),
+        format!("rm {}", profile.display()),
+    ] {
+        assert_ne!(lab.run(&command)["status"], "SUCCEEDED", "{command}");
+    }
+    assert_eq!(std::fs::read_to_string(&profile).unwrap(), "as it was");
+}
+
 pub(crate) fn only_sessions_are_uncontrolled(site: &Site) {
     let lab = Lab::uncontrolled(site);
     let file = lab.file("plain", "the host's");

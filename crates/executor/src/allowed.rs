@@ -28,6 +28,7 @@ pub(crate) struct Allowed {
     pub(crate) at: PathBuf,
     pub(crate) kind: FileKind,
     pub(crate) rights: Rights,
+    pub(crate) access: MountAccess,
     pub(crate) opened: Opened,
 }
 
@@ -43,9 +44,11 @@ pub(crate) fn open_allowed(places: &[AllowedPath], data: Option<&Path>) -> Resul
             allowed.extend(whole_host::open()?.into_iter().map(|part| Allowed { rights: place.rights, ..part }));
             continue;
         }
-        // What another shows already at the same place needs no second mount.
+        let Some(one) = open(&place.at, &place.real, place.rights)? else { continue };
+        // What another shows already at the same place, with the same rights, needs no second mount.
         let is_shown = |other: &Allowed| {
-            other.rights == place.rights
+            other.rights == one.rights
+                && other.opened.owner == one.opened.owner
                 && place.at == place.real
                 && place.at.starts_with(&other.at)
                 && other.at == other.opened.place()
@@ -53,10 +56,30 @@ pub(crate) fn open_allowed(places: &[AllowedPath], data: Option<&Path>) -> Resul
         // A link inside of what is shown leads there by itself.
         let is_within = |other: &Allowed| place.at != place.real && place.at.starts_with(&other.at);
         if !allowed.iter().any(|other| is_shown(other) || is_within(other)) {
-            allowed.extend(open(&place.at, &place.real, place.rights)?);
+            allowed.push(one);
         }
     }
+    let pins = data.map_or(Ok(Vec::new()), |data| pin(&allowed, data))?;
+    allowed.extend(pins);
+    // A directory before what is in it: the later mount is the one that is seen.
+    allowed.sort_by(|one, other| one.at.cmp(&other.at));
     Ok(allowed)
+}
+
+/// The directories between what is shown and our own data below it, each as a mount of its own: what is a mount cannot be
+/// renamed, and with it what covers the data would be left behind. They show no more than what they lie in.
+fn pin(allowed: &[Allowed], data: &Path) -> Result<Vec<Allowed>, Error> {
+    let above = allowed.iter().filter(|one| one.at == one.opened.place() && data.starts_with(&one.at));
+    // The last of those that lie in each other is the one that is seen.
+    let Some(shown) = above.max_by_key(|one| one.at.components().count()) else { return Ok(Vec::new()) };
+    let between = data.ancestors().skip(1).take_while(|directory| *directory != shown.at);
+    let mut pins = Vec::new();
+    for directory in between {
+        let Some(one) = open(directory, directory, shown.rights)? else { continue };
+        let rights = if one.opened.owner == shown.opened.owner { shown.rights } else { Rights::Boxes };
+        pins.push(Allowed { rights, ..one });
+    }
+    Ok(pins)
 }
 
 /// Nothing where there is nothing that can be shown.
@@ -76,7 +99,7 @@ pub(crate) fn open(at: &Path, real: &Path, rights: Rights) -> Result<Option<Allo
     };
     let path = CString::new(real.as_os_str().as_bytes()).map_err(|_| Error::NulByte("a path"))?;
     let opened = Opened::new(path, &status, Held::Place(handle));
-    Ok(Some(Allowed { at: at.to_owned(), kind, rights, opened }))
+    Ok(Some(Allowed { at: at.to_owned(), kind, rights, access: MountAccess::ReadWrite, opened }))
 }
 
 /// What this user cannot even find does not exist for a box of theirs.
@@ -98,7 +121,7 @@ impl Allowed {
             },
             at: CString::new(self.at.as_os_str().as_bytes()).unwrap_or_default(),
             kind: self.kind,
-            access: MountAccess::ReadWrite,
+            access: self.access,
         }
     }
 

@@ -257,6 +257,7 @@ fn a_sessions_paths() {
         at: at.into(),
         kind,
         rights,
+        access: MountAccess::ReadWrite,
         opened: Opened::pretend(&text(at), uid),
     };
     let places = || {

@@ -169,7 +169,7 @@ fn open_agent(mounts: &AgentMounts, data: Option<&Path>) -> Result<Vec<ProjectPl
 fn open_reach(mounts: &SessionMounts, data: Option<&Path>) -> Result<(Vec<Allowed>, Vec<Covered>), Error> {
     let (allowed, secrets) = match &mounts.control {
         Control::On(reach) => (open_allowed(&reach.places, data)?, Vec::new()),
-        Control::Off => (whole_host::open()?, whole_host::covered()),
+        Control::Off => (whole_host::open_to_see()?, whole_host::covered()),
     };
     let hidden = mounts.hidden.iter().filter_map(|path| find_place(path));
     let hidden = hidden.map(|place| Covered { path: place.path, kind: place.kind.mounted_as() });

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use jail::plan::MountAccess;
 use policy::Rights;
 
 use crate::allowed::{self, Allowed};
@@ -102,6 +103,13 @@ pub(crate) fn open() -> Result<Vec<Allowed>, Error> {
     let paths = paths.iter().filter(|path| !path.is_symlink());
     let opened = paths.map(|path| allowed::open(path, path, Rights::Boxes));
     opened.filter_map(Result::transpose).collect()
+}
+
+/// The same where nobody has allowed anything. A box of an ordinary user is that user to the host, and would own what they
+/// own: so it only sees.
+pub(crate) fn open_to_see() -> Result<Vec<Allowed>, Error> {
+    let access = if rustix::process::geteuid().is_root() { MountAccess::ReadWrite } else { MountAccess::ReadOnly };
+    Ok(open()?.into_iter().map(|one| Allowed { access, ..one }).collect())
 }
 
 /// What stays covered of that.
