@@ -26,6 +26,7 @@ pub(crate) use grammar::{find_fault, set_apart};
 pub(crate) use lists::{is_builtin, plain_name};
 pub(crate) use operands::{Printed, paths};
 pub(crate) use survey::{Found, survey};
+pub(crate) use word::escaped;
 
 pub use argv::ArgvCommand;
 pub use line::CommandLine;

@@ -219,10 +219,10 @@ fn decode(written: &str) -> String {
             'e' | 'E' => (Some('\x1b'), after),
             'f' => (Some('\x0c'), after),
             'v' => (Some('\x0b'), after),
-            'x' => number(after, 2, 16),
-            'u' => number(after, 4, 16),
-            'U' => number(after, 8, 16),
-            '0'..='7' => number(rest, 3, 8),
+            'x' => escaped(after, 2, 16),
+            'u' => escaped(after, 4, 16),
+            'U' => escaped(after, 8, 16),
+            '0'..='7' => escaped(rest, 3, 8),
             other => (Some(other), after),
         };
         plain.extend(character);
@@ -232,7 +232,8 @@ fn decode(written: &str) -> String {
     plain
 }
 
-fn number(digits: &str, most: usize, radix: u32) -> (Option<char>, &str) {
+/// The character that digits behind a backslash stand for, and what follows them.
+pub(crate) fn escaped(digits: &str, most: usize, radix: u32) -> (Option<char>, &str) {
     let count = digits.chars().take(most).take_while(|digit| digit.is_digit(radix)).count();
     let (digits, rest) = digits.split_at(count);
     (u32::from_str_radix(digits, radix).ok().and_then(char::from_u32), rest)

@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
 use super::resolve::Value;
+use crate::command::escaped;
 
 /// No text that is put together is longer; nor is a list of them.
 pub(crate) const LONGEST: usize = 16 * 1024;
@@ -130,14 +131,14 @@ pub(crate) fn unescape(written: &str) -> String {
             'n' => (Some('\n'), after),
             't' => (Some('\t'), after),
             'r' => (Some('\r'), after),
-            'x' => number(after, 2, 16),
+            'x' => escaped(after, 2, 16),
             'u' if after.starts_with('{') => {
-                let (character, left) = number(&after[1..], 6, 16);
+                let (character, left) = escaped(&after[1..], 6, 16);
                 (character, left.strip_prefix('}').unwrap_or(left))
             }
-            'u' => number(after, 4, 16),
-            'U' => number(after, 8, 16),
-            '0'..='7' => number(rest, 3, 8),
+            'u' => escaped(after, 4, 16),
+            'U' => escaped(after, 8, 16),
+            '0'..='7' => escaped(rest, 3, 8),
             other => (Some(other), after),
         };
         plain.extend(character);
@@ -145,12 +146,6 @@ pub(crate) fn unescape(written: &str) -> String {
     }
     plain.push_str(rest);
     plain
-}
-
-fn number(digits: &str, most: usize, radix: u32) -> (Option<char>, &str) {
-    let count = digits.chars().take(most).take_while(|digit| digit.is_digit(radix)).count();
-    let (digits, rest) = digits.split_at(count);
-    (u32::from_str_radix(digits, radix).ok().and_then(char::from_u32), rest)
 }
 
 /// Lists that are worth turning round.

@@ -172,6 +172,27 @@ impl<'a> Syntax<'a> {
         self.children(id).filter(|child| self.kind(*child) != "comment").collect()
     }
 
+    /// What stands between the signs of one sum, from the left; `operation` is what the language calls one.
+    pub(crate) fn summands(&self, id: Id, operation: &str) -> Vec<Id> {
+        let mut summands = Vec::new();
+        let mut at = id;
+        loop {
+            let is_sum =
+                self.kind(at) == operation && self.field(at, "operator").is_some_and(|sign| self.text(sign) == "+");
+            match (is_sum, self.field(at, "left"), self.field(at, "right")) {
+                (true, Some(left), Some(right)) => {
+                    summands.push(right);
+                    at = left;
+                }
+                _ => {
+                    summands.push(at);
+                    summands.reverse();
+                    return summands;
+                }
+            }
+        }
+    }
+
     pub(crate) fn field(&self, id: Id, name: &str) -> Option<Id> {
         self.children(id).find(|child| self.node(*child).field == Some(name))
     }

@@ -139,7 +139,7 @@ fn shape(syntax: &Syntax<'_>, id: Id) -> Option<Shape> {
         | "spread_element"
         | "computed_property_name" => Shape::Same(*parts().first()?),
         "binary_expression" => match syntax.text(syntax.field(id, "operator")?) {
-            "+" => Shape::Joined(summands(syntax, id)),
+            "+" => Shape::Joined(syntax.summands(id, "binary_expression")),
             "||" | "??" | "&&" => Shape::Either(vec![syntax.field(id, "left")?, syntax.field(id, "right")?]),
             _ => return None,
         },
@@ -164,27 +164,6 @@ fn shape(syntax: &Syntax<'_>, id: Id) -> Option<Shape> {
         "arrow_function" | "function_expression" | "generator_function" => Shape::Function,
         _ => return None,
     })
-}
-
-/// What stands between the signs of one sum, from the left.
-fn summands(syntax: &Syntax<'_>, id: Id) -> Vec<Id> {
-    let mut summands = Vec::new();
-    let mut at = id;
-    loop {
-        let is_sum = syntax.kind(at) == "binary_expression"
-            && syntax.field(at, "operator").is_some_and(|sign| syntax.text(sign) == "+");
-        match (is_sum, syntax.field(at, "left"), syntax.field(at, "right")) {
-            (true, Some(left), Some(right)) => {
-                summands.push(right);
-                at = left;
-            }
-            _ => {
-                summands.push(at);
-                summands.reverse();
-                return summands;
-            }
-        }
-    }
 }
 
 fn number(written: &str) -> Option<i64> {

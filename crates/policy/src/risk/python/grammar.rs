@@ -141,7 +141,7 @@ fn shape(syntax: &Syntax<'_>, id: Id) -> Option<Shape> {
         "interpolation" => Shape::Same(syntax.field(id, "expression")?),
         "concatenated_string" => Shape::Joined(parts()),
         "binary_operator" => match syntax.text(syntax.field(id, "operator")?) {
-            "+" => Shape::Joined(summands(syntax, id)),
+            "+" => Shape::Joined(syntax.summands(id, "binary_operator")),
             "%" => {
                 let right = syntax.field(id, "right")?;
                 let filling = if syntax.kind(right) == "tuple" { syntax.parts(right) } else { vec![right] };
@@ -166,27 +166,6 @@ fn shape(syntax: &Syntax<'_>, id: Id) -> Option<Shape> {
         "lambda" => Shape::Function,
         _ => return None,
     })
-}
-
-/// What stands between the signs of one sum, from the left.
-fn summands(syntax: &Syntax<'_>, id: Id) -> Vec<Id> {
-    let mut summands = Vec::new();
-    let mut at = id;
-    loop {
-        let is_sum = syntax.kind(at) == "binary_operator"
-            && syntax.field(at, "operator").is_some_and(|sign| syntax.text(sign) == "+");
-        match (is_sum, syntax.field(at, "left"), syntax.field(at, "right")) {
-            (true, Some(left), Some(right)) => {
-                summands.push(right);
-                at = left;
-            }
-            _ => {
-                summands.push(at);
-                summands.reverse();
-                return summands;
-            }
-        }
-    }
 }
 
 fn number(written: &str) -> Option<i64> {
