@@ -25,9 +25,10 @@ const POSTGRES: [(&str, &str); 5] = [
     ("approvals", include_str!("../migrations/postgres/0005_approvals.sql")),
 ];
 
-/// SQLite has no lock for a whole migration. When two processes open a new database at once, one of them finds a table
-/// that was not there a moment ago; its next look finds the work done.
-const ATTEMPTS: u32 = 3;
+/// SQLite has no lock for a whole migration. When several processes open a new database at once, all but one find a table
+/// that was not there a moment ago. Each time somebody has made one step more, so nobody is too late more often than there
+/// are steps.
+const ATTEMPTS: usize = SQLITE.len() + 1;
 
 pub(crate) async fn migrate_sqlite(connection: &mut sqlx::SqliteConnection) -> Result<(), Error> {
     let migrator = migrator(&SQLITE);
