@@ -90,3 +90,11 @@ def check(path, body):
     for name, (_, is_needed) in fields.items():
         if is_needed and name not in body:
             raise Invalid(name, "Field required", "missing")
+
+
+class Refused(Exception):
+    """An answer with `success: false`, as the service words what it could not do."""
+
+    def __init__(self, message, status=200):
+        super().__init__(message)
+        self.message, self.status = message, status
