@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use executor::aio_service::AioError;
 use executor::docker::Runtime;
 use executor::docker::paths::Platform;
 use executor::{Ending, Options};
@@ -48,6 +49,8 @@ pub struct Health {
     pub platform: Host,
     pub writable_check: WritableCheck,
     pub backends: Backends,
+    /// The external AIO service; null where none is configured
+    pub aio_service: Option<Availability>,
 }
 
 impl Health {
@@ -72,6 +75,7 @@ impl Health {
                 docker: availability(docker),
                 gvisor: availability(gvisor),
             },
+            aio_service: self.aio_service.map(availability),
             ..self
         }
     }
@@ -195,6 +199,12 @@ impl Service {
                 }
             }
         }
+        let aio_service = match &self.inner.aio {
+            Some(assigned) => {
+                Some(Availability::of(assigned.service.info().await.map(drop).map_err(|error| told(&error))))
+            }
+            None => None,
+        };
         let root = &self.inner.workspace_root;
         Health {
             runtime_mode: root.platform.to_string(),
@@ -206,6 +216,7 @@ impl Service {
             platform: platform(),
             writable_check: self.check_writable().await,
             backends,
+            aio_service,
         }
     }
 
@@ -261,6 +272,10 @@ impl Service {
     }
 }
 
+fn told(error: &AioError) -> String {
+    format!("{error}; {}", error.hint())
+}
+
 fn grant(root: Root, workspace: policy::Workspace) -> Result<policy::Grant, TrialError> {
     let request = Request {
         argv: vec!["true".into()],
@@ -311,6 +326,7 @@ mod tests {
                 docker: why("no client"),
                 gvisor: why("is /run/s there?"),
             },
+            aio_service: Some(why("look at /v1")),
         };
         let told = health.without_paths();
         let json = serde_json::to_string(&told).unwrap();
