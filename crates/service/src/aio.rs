@@ -4,13 +4,20 @@
 //! the server starts, whole or not at all, and never stored, because the key is a secret and the rest is nothing without it.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
-use executor::aio_service::{AioError, AioService, ServiceUrl};
-use policy::Secret;
+use executor::Outcome;
+use executor::aio_service::{AioError, AioService, RunningOnService, ServiceOutcome, ServiceUrl};
+use policy::{Grant, Secret};
 use record::{AgentId, UserId};
 use serde::Deserialize;
 
+use crate::backend::{Backend, Started};
+use crate::code::Trail;
 use crate::error::Error;
+use crate::order::Ground;
+use crate::run_exec::Exec;
+use crate::service::Inner;
 use crate::settings::secret;
 
 /// A value that is not shown, and not stored.
@@ -26,17 +33,52 @@ pub(crate) struct AioPart {
     pub(crate) agent: Option<String>,
 }
 
+/// Code that runs on a service, and who is told which files it made there.
+#[derive(Debug)]
+pub(crate) struct OnService {
+    pub(crate) running: RunningOnService,
+    trail: Arc<Trail>,
+}
+
 /// A service and to whom it belongs.
 #[derive(Debug, Clone)]
 pub(crate) struct AssignedService {
     pub(crate) service: AioService,
-    user: UserId,
-    agent: AgentId,
+    pub(crate) user: UserId,
+    pub(crate) agent: AgentId,
 }
 
-impl AssignedService {
-    pub(crate) fn is_for(&self, user: &UserId, agent: &AgentId) -> bool {
-        (&self.user, &self.agent) == (user, agent)
+impl OnService {
+    pub(crate) async fn wait(self) -> Result<Outcome, executor::Error> {
+        let ServiceOutcome { outcome, created } = self.running.wait().await?;
+        match created {
+            Ok(created) => self.trail.created(created),
+            Err(error) => tracing::warn!(%error, "could not see what code made on the AIO service"),
+        }
+        Ok(outcome)
+    }
+}
+
+impl Inner {
+    /// The service of this workspace, if it has one.
+    pub(crate) fn service_for(&self, user: &UserId, agent: &AgentId) -> Option<&AioService> {
+        let assigned = self.aio.as_ref().filter(|assigned| (&assigned.user, &assigned.agent) == (user, agent));
+        assigned.map(|assigned| &assigned.service)
+    }
+}
+
+impl Exec {
+    /// Starts its box, or its command on the service where that was chosen. Whose the service is is looked up here once more.
+    pub(crate) async fn start_box(&self, grant: Grant) -> Result<Started, executor::Error> {
+        let (inner, exec_id) = (&self.service.inner, self.intent.exec_id.as_str());
+        let service = inner.service_for(&self.order.user_id, &self.order.agent_id);
+        match (self.order.backend, &self.order.ground, service) {
+            (Backend::AioService, Ground::Code(code), Some(service)) => {
+                let running = service.start(grant, exec_id, code.service_work()).await?;
+                Ok(Started::Service(Box::new(OnService { running, trail: code.trail.clone() })))
+            }
+            (backend, _, _) => inner.start(backend, grant, exec_id).await,
+        }
     }
 }
 

@@ -28,6 +28,8 @@ pub struct SettingsView {
     retention: RetentionView,
     approvals: ApprovalsView,
     aio: AioView,
+    sessions: SessionsView,
+    strict: StrictView,
     /// Keys that were fixed when the server started, by its environment, flags or file. They cannot be changed here.
     fixed: Vec<String>,
 }
@@ -106,8 +108,26 @@ struct RetentionView {
     execs_days: Option<u32>,
     /// How many days an entry stays in the audit chain
     audit_days: Option<u32>,
+}
+
+/// What every session has about which nothing else was said.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct SessionsView {
+    /// How many MiB a session's files take at most
+    max_mb: u32,
     /// How many hours a session's files stay after they were last used
-    sessions_hours: u32,
+    retention_hours: u32,
+    /// Who says whether code with a high risk may run: `websocket`, `auto-approve` or `auto-reject`
+    confirmation: record::Confirmation,
+    /// `strict` or `permissive`
+    #[schema(value_type = String)]
+    security_mode: policy::SecurityMode,
+}
+
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct StrictView {
+    /// Of `gvisor`, `docker` and `native`: the strongest of these that is there is demanded for code that is not safe
+    backends: Vec<String>,
 }
 
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
@@ -166,8 +186,14 @@ impl SettingsView {
             retention: RetentionView {
                 execs_days: settings.retention.execs_days.map(policy::ExecsKeptDays::get),
                 audit_days: settings.retention.audit_days.map(policy::AuditKeptDays::get),
-                sessions_hours: settings.retention.sessions_hours.get(),
             },
+            sessions: SessionsView {
+                max_mb: settings.sessions.max_mb.get(),
+                retention_hours: settings.sessions.retention_hours.get(),
+                confirmation: settings.sessions.confirmation,
+                security_mode: settings.sessions.security_mode,
+            },
+            strict: StrictView { backends: settings.strict.backends.iter().map(ToString::to_string).collect() },
             approvals: ApprovalsView {
                 timeout_s: settings.approvals.timeout_s.get(),
                 webhook_url: settings.approvals.webhook_url.clone(),
@@ -327,8 +353,7 @@ mod tests {
         }
         let settings = Settings::read(1, json!({}), &fixed).unwrap();
         let assigned = settings.aio.assigned().unwrap().unwrap();
-        assert!(assigned.is_for(&"u".parse().unwrap(), &"a".parse().unwrap()));
-        assert!(!assigned.is_for(&"u".parse().unwrap(), &"b".parse().unwrap()));
+        assert_eq!((assigned.user.as_str(), assigned.agent.as_str()), ("u", "a"));
         let shown = json!(SettingsView::new(&settings, &fixed).unwrap());
         let (document, _) = change(&settings, &shown, &fixed).unwrap();
         for told in [shown.to_string(), document.to_string(), format!("{settings:?} {fixed:?} {assigned:?}")] {

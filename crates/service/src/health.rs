@@ -180,11 +180,13 @@ impl Service {
                     Backend::Native => &mut backends.native,
                     Backend::Docker => &mut backends.docker,
                     Backend::Gvisor => &mut backends.gvisor,
+                    // Asked for itself, below.
+                    Backend::AioService => continue,
                 };
                 if availability.available {
                     let trial = async {
                         match backend {
-                            Backend::Native => self.try_native().await,
+                            Backend::Native | Backend::AioService => self.try_native().await,
                             Backend::Gvisor if self.inner.gvisor_home() == GvisorHome::Host => {
                                 self.try_in_project(backend, Root::Host).await
                             }

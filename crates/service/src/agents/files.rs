@@ -173,7 +173,7 @@ pub(super) fn require_skill(agent: &Agent, directory: &AgentPath) -> Result<(), 
 }
 
 /// Does what may take long on a thread of its own, to its end, whoever still waits for it.
-pub(super) async fn detached<T: Send + 'static>(
+pub(crate) async fn detached<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     match tokio::task::spawn_blocking(work).await {
