@@ -92,5 +92,6 @@ pub use tickets::NewTicket;
 pub use token::{NewToken, create_token_offline};
 pub use view::{ExecView, Usage};
 pub use workspace::{
-    AgentPath, Archive, ArtifactFile, Doing, Download, Lines, Listing, SkillName, SkillSummary, Stream, Text,
+    AgentPath, Archive, ArtifactFile, Doing, Download, LayeredSkill, Lines, Listing, SkillName, SkillSummary, Stream,
+    Text,
 };

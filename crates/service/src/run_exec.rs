@@ -189,6 +189,14 @@ impl Exec {
     }
 
     async fn run(&mut self, early: Early) -> Ran {
+        // What its user shares with others does not change beneath it.
+        let _staying = match self.order.ground {
+            Ground::Agent { .. } => {
+                let boxes = &self.service.inner.agent_boxes;
+                Some(boxes.stay(&self.order.user_id, &self.order.agent_id).await)
+            }
+            Ground::Project { .. } | Ground::Session { .. } => None,
+        };
         let prepared = match early {
             Some(prepared) => prepared,
             None => {
