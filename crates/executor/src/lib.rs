@@ -9,6 +9,7 @@ pub mod docker;
 pub mod gvisor;
 pub mod image;
 
+mod alias;
 mod allowed;
 mod capture;
 mod cgroup;
@@ -36,6 +37,7 @@ mod start;
 mod time_limit;
 mod whole_host;
 
+pub use alias::aliases;
 pub use capture::{Captured, capture, pass_on};
 pub use cgroup::{CgroupLayout, CgroupSupport};
 pub use error::Error;

@@ -269,6 +269,7 @@ impl Exec {
 
     /// Asked again, now with the directories that were opened and with the list of paths as it is now.
     async fn grant(&self, ready: &Ready) -> Result<Grant, Told> {
+        let hidden = self.service.hidden_now();
         let places = match (&self.order.ground, &ready.ground) {
             (Ground::Project { access, .. }, _) => Places::Project {
                 inputs: ready.project.inputs().path(),
@@ -283,7 +284,7 @@ impl Exec {
             (Ground::Session { named, approved, .. }, OpenGround::Session(session)) => {
                 let reach = self.service.reach(&self.order.user_id, named, approved).await;
                 let control = reach.map_err(|error| Told::failed(error.code(), error.to_string()))?;
-                Places::Session { work: session.work().path(), control, hidden: &self.service.inner.hidden }
+                Places::Session { work: session.work().path(), control, hidden: &hidden }
             }
             (Ground::Agent { .. } | Ground::Session { .. }, _) => {
                 return Err(Told::failed(RUNTIME_ERROR, "the files that it works on are not open"));
