@@ -1,4 +1,5 @@
-//! The webhook: each question that is opened or resolved, told to one address of the operator's, signed.
+//! The webhook: each question that is opened or resolved, told to one address of the operator's, and to the one that an
+//! operator named for its session, signed.
 //!
 //! Nothing waits for it and nothing depends on it: what cannot be delivered is tried a few times and then logged. Few
 //! deliveries run at once. The signature is HMAC-SHA256 over the moment, a dot and the body, so that a receiver can tell
@@ -41,12 +42,16 @@ pub(crate) async fn run(service: Service) {
                 Ok(announcement) => announcement,
                 Err(gone) => break gone,
             };
-            let Some(webhook) = service.webhook() else { continue };
-            let Ok(place) = places.clone().acquire_owned().await else { return };
-            tokio::spawn(async move {
-                deliver(&webhook, &announcement).await;
-                drop(place);
-            });
+            let (Announcement::Opened(view) | Announcement::Resolved(view)) = &announcement;
+            let told = [service.webhook(), service.callback(view).await];
+            for webhook in told.into_iter().flatten() {
+                let Ok(place) = places.clone().acquire_owned().await else { return };
+                let announcement = announcement.clone();
+                tokio::spawn(async move {
+                    deliver(&webhook, &announcement).await;
+                    drop(place);
+                });
+            }
         };
         match gone {
             Gone::Stopping => return,

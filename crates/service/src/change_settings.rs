@@ -27,6 +27,8 @@ pub struct SettingsView {
     workspace: WorkspaceView,
     retention: RetentionView,
     approvals: ApprovalsView,
+    sessions: SessionsView,
+    strict: StrictView,
     /// Keys that were fixed when the server started, by its environment, flags or file. They cannot be changed here.
     fixed: Vec<String>,
 }
@@ -105,8 +107,26 @@ struct RetentionView {
     execs_days: Option<u32>,
     /// How many days an entry stays in the audit chain
     audit_days: Option<u32>,
+}
+
+/// What every session has about which nothing else was said.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct SessionsView {
+    /// How many MiB a session's files take at most
+    max_mb: u32,
     /// How many hours a session's files stay after they were last used
-    sessions_hours: u32,
+    retention_hours: u32,
+    /// Who says whether code with a high risk may run: `websocket`, `auto-approve` or `auto-reject`
+    confirmation: record::Confirmation,
+    /// `strict` or `permissive`
+    #[schema(value_type = String)]
+    security_mode: policy::SecurityMode,
+}
+
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct StrictView {
+    /// Of `gvisor`, `docker` and `native`: the strongest of these that is there is demanded for code that is not safe
+    backends: Vec<String>,
 }
 
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
@@ -153,8 +173,14 @@ impl SettingsView {
             retention: RetentionView {
                 execs_days: settings.retention.execs_days.map(policy::ExecsKeptDays::get),
                 audit_days: settings.retention.audit_days.map(policy::AuditKeptDays::get),
-                sessions_hours: settings.retention.sessions_hours.get(),
             },
+            sessions: SessionsView {
+                max_mb: settings.sessions.max_mb.get(),
+                retention_hours: settings.sessions.retention_hours.get(),
+                confirmation: settings.sessions.confirmation,
+                security_mode: settings.sessions.security_mode,
+            },
+            strict: StrictView { backends: settings.strict.backends.iter().map(ToString::to_string).collect() },
             approvals: ApprovalsView {
                 timeout_s: settings.approvals.timeout_s.get(),
                 webhook_url: settings.approvals.webhook_url.clone(),

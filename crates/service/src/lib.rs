@@ -52,7 +52,9 @@ mod execs;
 
 mod agents;
 mod approvals;
+mod code;
 mod paths;
+mod sessions;
 
 mod audit;
 mod health;
@@ -67,6 +69,7 @@ pub use approvals::{
 };
 pub use artifacts::{Artifacts, Observation, OutputPart};
 pub use change_settings::SettingsView;
+pub use code::{CodeBegun, CodeRan, CodeRequest};
 pub use error::Error;
 pub use events::{Event, EventCursor, EventKind};
 pub use execs::ExecFilter;
@@ -80,12 +83,13 @@ pub use paths::{AllowedPaths, NewSandboxPath, PathChange, SandboxPath, SessionCo
 pub use principal::Principal;
 pub use prune::Pruned;
 pub use record::{
-    AgentId, ApprovalId, ApprovalStatus, AuditFilter, Cursor, Database, Digest, Entry, ExecId, Finding, Holder, Limit,
-    Page, Progress, Reason, Revocation, Scope, Status, Summary as ExecSummary, Switch, Timestamp, Token as TokenInfo,
-    TokenId, UserId, Verification,
+    AgentId, ApprovalId, ApprovalStatus, AuditFilter, Confirmation, Cursor, Database, Digest, Entry, ExecId, Finding,
+    Holder, Limit, Page, Progress, Reason, Revocation, Scope, Status, Summary as ExecSummary, Switch, Timestamp,
+    Token as TokenInfo, TokenId, UserId, Verification,
 };
 pub use request::{ExecRequest, Idempotency};
 pub use service::Service;
+pub use sessions::{SessionAddress, SessionChange, SessionFilter, SessionView};
 pub use settings::{Webhook, docker_settings};
 pub use submit::Submitted;
 pub use tickets::NewTicket;
