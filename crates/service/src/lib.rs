@@ -6,7 +6,7 @@
 //! and its one ending is on record before anybody is told of it.
 //!
 //! Reading order: the nouns (`principal`, `request`, `view`), the state of a server (`service`, `live`, `queue`,
-//! `settings`, `fixed`), then an exec from its order to its ending (`order`, `submit`, `run_exec`, `backend`, `capture`,
+//! `settings`, `fixed`, `aio`), then an exec from its order to its ending (`order`, `submit`, `run_exec`, `backend`, `capture`,
 //! `collect`, `outcome`, `end`), then the questions about it.
 
 pub mod skills;
@@ -16,6 +16,7 @@ mod principal;
 mod request;
 mod view;
 
+mod aio;
 mod fixed;
 mod live;
 mod queue;
@@ -90,7 +91,7 @@ pub use record::{
 pub use request::{ExecRequest, Idempotency};
 pub use service::Service;
 pub use sessions::{SessionAddress, SessionChange, SessionFilter, SessionView};
-pub use settings::{Webhook, docker_settings};
+pub use settings::{Webhook, aio_service, docker_settings};
 pub use submit::Submitted;
 pub use tickets::NewTicket;
 pub use token::{NewToken, create_token_offline};

@@ -15,7 +15,7 @@ use tokio::sync::{oneshot, watch};
 use workspace::{ExecFiles, Input, Owner, Project, Section, Session, Stream, Tree, Usage};
 
 use crate::agents::{Disk, watch_all};
-use crate::backend::{Reins, Started};
+use crate::backend::{Backend, Reins, Started};
 use crate::capture::{capture, feed};
 use crate::error::{Error, causes};
 use crate::live::{Cancellation, Live, Registration, Stage};
@@ -286,8 +286,11 @@ impl Exec {
                 Ground::Code(code) => {
                     let session = workspace.session(code.session())?;
                     session.furnish()?;
-                    code.write_files(&session)?;
-                    before = session.names(NAMES_MOST)?;
+                    // On an AIO service they are written and looked for there.
+                    if self.order.backend != Backend::AioService {
+                        code.write_files(&session)?;
+                        before = session.names(NAMES_MOST)?;
+                    }
                     OpenGround::Session(session)
                 }
             };
@@ -341,7 +344,7 @@ impl Exec {
         let began = Instant::now();
         // Not broken off when the exec is cancelled meanwhile: a box that is up is ended and waited for like any other, and
         // one that does not come up is given up soon. What it left is looked at afterwards.
-        let starting = self.service.inner.start(self.order.backend, grant, self.intent.exec_id.as_str());
+        let starting = self.start_box(grant);
         let mut started = match (starting.await, self.live.cancellation()) {
             (Ok(started), _) => started,
             (Err(_), Some(by)) => return Ran::never(Told::cancelled(by)),
