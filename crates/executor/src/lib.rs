@@ -10,6 +10,7 @@ pub mod docker;
 pub mod gvisor;
 pub mod image;
 
+mod alias;
 mod allowed;
 mod capture;
 mod cgroup;
@@ -38,6 +39,7 @@ mod time_limit;
 mod trust;
 mod whole_host;
 
+pub use alias::aliases;
 pub use capture::{Captured, capture, pass_on};
 pub use cgroup::{CgroupLayout, CgroupSupport};
 pub use error::Error;

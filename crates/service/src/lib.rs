@@ -77,7 +77,7 @@ pub use execs::ExecFilter;
 pub use fixed::{Fixed, setting_keys};
 pub use health::{Availability, Backends, Health, Host, WritableCheck};
 pub use invoke::InvokeOptions;
-pub use logins::{BegunLogin, LOGIN_LASTS};
+pub use logins::{BegunLogin, HeldLogin, LOGIN_LASTS};
 pub use metrics::{Histogram, Metrics};
 pub use open::{Auth, Config};
 pub use paths::{AllowedPaths, NewSandboxPath, PathChange, SandboxPath, SessionCommand, SessionExecuted};
@@ -97,5 +97,6 @@ pub use tickets::NewTicket;
 pub use token::{NewToken, create_token_offline};
 pub use view::{ExecView, Usage};
 pub use workspace::{
-    AgentPath, Archive, ArtifactFile, Doing, Download, Lines, Listing, SkillName, SkillSummary, Stream, Text,
+    AgentPath, Archive, ArtifactFile, Doing, Download, LayeredSkill, Lines, Listing, SkillName, SkillSummary, Stream,
+    Text,
 };

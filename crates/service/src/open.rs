@@ -141,6 +141,7 @@ impl Service {
             tickets: Tickets::default(),
             counters: Counters::default(),
             agent_locks: Locks::default(),
+            agent_boxes: Locks::default(),
             quotas: Quotas::default(),
             looked: tokio::sync::Mutex::default(),
             uids: Mutex::new(HashMap::new()),

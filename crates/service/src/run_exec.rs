@@ -196,6 +196,14 @@ impl Exec {
     }
 
     async fn run(&mut self, early: Early) -> Ran {
+        // What its user shares with others does not change beneath it.
+        let _staying = match self.order.ground {
+            Ground::Agent { .. } => {
+                let boxes = &self.service.inner.agent_boxes;
+                Some(boxes.stay(&self.order.user_id, &self.order.agent_id).await)
+            }
+            Ground::Project { .. } | Ground::Session { .. } => None,
+        };
         let prepared = match early {
             Some(prepared) => prepared,
             None => {
@@ -300,6 +308,7 @@ impl Exec {
 
     /// Asked again, now with the directories that were opened and with the list of paths as it is now.
     async fn grant(&self, ready: &Ready) -> Result<Grant, Told> {
+        let hidden = self.service.hidden_now();
         let places = match (&self.order.ground, &ready.ground) {
             (Ground::Project { access, .. }, _) => Places::Project {
                 inputs: ready.project.inputs().path(),
@@ -314,7 +323,7 @@ impl Exec {
             (Ground::Session { named, approved, .. }, OpenGround::Session(session)) => {
                 let reach = self.service.reach(&self.order.user_id, named, approved).await;
                 let control = reach.map_err(|error| Told::failed(error.code(), error.to_string()))?;
-                Places::Session { work: session.work().path(), control, hidden: &self.service.inner.hidden }
+                Places::Session { work: session.work().path(), control, hidden: &hidden }
             }
             (Ground::Code(_), OpenGround::Session(session)) => Places::code(session.work().path()),
             (Ground::Agent { .. } | Ground::Session { .. } | Ground::Code(_), _) => {

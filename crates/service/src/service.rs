@@ -66,6 +66,8 @@ pub(crate) struct Inner {
     pub(crate) tickets: Tickets,
     pub(crate) counters: Counters,
     pub(crate) agent_locks: Locks,
+    /// Held by the boxes on an agent's files.
+    pub(crate) agent_boxes: Locks,
     pub(crate) quotas: Quotas,
     pub(crate) looked: tokio::sync::Mutex<Option<Looked>>,
     pub(crate) uids: Mutex<HashMap<(UserId, AgentId), u32>>,
