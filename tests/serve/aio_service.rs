@@ -152,7 +152,7 @@ fn half_a_service_is_none_and_doctor_says_whether_it_answers() {
         let output = command(data.path()).args(["doctor", "--json"]).output().unwrap();
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         let rows = report.as_object().unwrap().values().filter_map(Value::as_array).flatten();
-        rows.filter(|row| row["name"] == "aio_service").cloned().next().unwrap_or(report)
+        rows.filter(|row| row["name"] == "aio_service").next().cloned().unwrap_or(report)
     };
     assert_eq!(doctor(KEY)["state"], "ok");
     let refused = doctor("guessed");
