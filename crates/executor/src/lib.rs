@@ -8,12 +8,14 @@
 pub mod docker;
 pub mod gvisor;
 pub mod image;
+pub mod warm;
 
 mod allowed;
 mod capture;
 mod cgroup;
 mod error;
 mod etc;
+mod frame;
 mod groups;
 mod host;
 mod kernel_file;
