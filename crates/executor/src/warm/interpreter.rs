@@ -3,7 +3,8 @@
 //! `runner.py` is its text until then. It was started with an environment of ours; whatever it has read of that by then
 //! must be what it would have read of the command's own, so a command that sets any of it is not for a spare.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
+use std::path::Path;
 
 use jail::plan::{Command, Commission, Order};
 use policy::{Grant, Workspace};
@@ -12,7 +13,7 @@ use super::spare::SpareKind;
 use crate::error::Error;
 use crate::etc;
 use crate::lower::{SEARCH, literal};
-use crate::python::INSTALLED;
+use crate::python::{ASKED, INSTALLED, Python};
 
 const RUNNER: &str = include_str!("runner.py");
 
@@ -23,8 +24,11 @@ const BEGINNINGS_READ_AT_START: [&str; 5] = ["PYTHON", "LD_", "LC_", "MALLOC_", 
 impl SpareKind {
     /// The kind that serves a grant best.
     pub fn of(grant: &Grant) -> Self {
+        let is_python = |program: &OsStr| {
+            program == INSTALLED || (program == ASKED && Python::choose(grant, Path::new("/")) == Python::Python3)
+        };
         let is_code = match grant.argv() {
-            [program, option, code] => program == INSTALLED && option == "-c" && code.to_str().is_some(),
+            [program, option, code] => is_python(program) && option == "-c" && code.to_str().is_some(),
             _ => false,
         };
         // Its search path is another one.

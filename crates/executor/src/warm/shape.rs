@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use jail::plan::{Identity, Owner, Plan, Privilege, RootKind};
-use policy::{Control, Field, Grant, Root, Workspace};
+use policy::{Control, Field, Grant, NetMode, Root, Workspace};
 
 use super::interpreter;
 use crate::error::protection_of;
@@ -30,6 +30,7 @@ impl Executor {
             Workspace::Private | Workspace::Directory(_) => false,
         };
         let fits = shows_a_workspace_alone && *grant.root() == Root::Host && grant.read_only().is_empty();
+        let fits = fits && grant.effective().net == NetMode::None;
         if !fits || self.host.privilege != Privilege::Root || self.own_child.is_some() || !self.spawner.is_current() {
             return None;
         }

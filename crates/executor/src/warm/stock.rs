@@ -1,7 +1,8 @@
 //! The spares of a server: kept between a least and a most number of them, of the shapes that were asked for last.
 //!
 //! Whoever asks and gets none teaches the stock what to make. This only keeps count: making is its owner's, who asks for
-//! what is wanted (`next`), makes it, and puts it in. Where making fails it is tried again later and later.
+//! what is wanted (`next`), makes it, and puts it in. Where making fails it is tried again later and later. Making takes a
+//! processor away from those who run: it waits for a pause, and plain spares, which save little, for a long one.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,6 +17,9 @@ use super::spare::{Spare, SpareKind};
 const MOST_LINES: usize = 8;
 /// Between looks for what has waited too long.
 const LOOK: Duration = Duration::from_secs(5);
+/// So long nobody has taken a spare: whoever took the last one has its answer by now.
+const PAUSE: Duration = Duration::from_millis(5);
+const LONG_PAUSE: Duration = Duration::from_millis(30);
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 const LONGEST_DELAY: Duration = Duration::from_secs(300);
 
@@ -40,6 +44,8 @@ pub struct Stock {
 struct State {
     lines: Vec<Line>,
     closed: bool,
+    /// When somebody last asked.
+    asked: Option<Instant>,
     hits: u64,
     misses: u64,
 }
@@ -56,6 +62,13 @@ struct Line {
     failures: u32,
     /// Not to be tried before.
     from: Option<Instant>,
+}
+
+/// What is to be done about the stock now.
+enum Choice {
+    Make(SpareKind, Shape),
+    /// Nothing; to be looked at again by then.
+    Later(Duration),
 }
 
 /// What the stock holds, and how often it had what was asked for.
@@ -78,8 +91,10 @@ impl Stock {
         if state.closed {
             return None;
         }
+        let now = Instant::now();
+        state.asked = Some(now);
         let line = state.line(kind, shape, self.bounds.least);
-        line.asked = Instant::now();
+        line.asked = now;
         let mut dead = Vec::new();
         let spare = loop {
             match line.spares.pop_front() {
@@ -102,33 +117,37 @@ impl Stock {
     /// Waits until another spare is wanted, and says which. Whoever asks makes it, and says what came of it.
     pub async fn next(&self) -> (SpareKind, Shape) {
         loop {
-            if let Some(wanted) = self.choose() {
-                return wanted;
-            }
-            let _ = tokio::time::timeout(LOOK, self.changed.notified()).await;
+            let wait = match self.choose() {
+                Choice::Make(kind, shape) => return (kind, shape),
+                Choice::Later(wait) => wait,
+            };
+            let _ = tokio::time::timeout(wait, self.changed.notified()).await;
         }
     }
 
-    fn choose(&self) -> Option<(SpareKind, Shape)> {
+    fn choose(&self) -> Choice {
         let now = Instant::now();
         let mut state = self.lock();
         let idle = self.bounds.idle;
         let gone: Vec<Line> = state.lines.extract_if(.., |line| now.duration_since(line.asked) >= idle).collect();
         let total: usize = state.lines.iter().map(Line::count).sum();
-        let is_wanted = |line: &&mut Line| line.count() < line.wanted && line.from.is_none_or(|from| now >= from);
-        let chosen = match state.closed || total >= self.bounds.most {
-            true => None,
-            // The emptiest first.
-            false => state.lines.iter_mut().filter(is_wanted).min_by_key(|line| line.count()),
+        let quiet = state.asked.map_or(LOOK, |asked| now.duration_since(asked));
+        let has_room = !state.closed && total < self.bounds.most;
+        // The emptiest first.
+        let wanting = state.lines.iter_mut().filter(|line| has_room && line.count() < line.wanted);
+        let chosen = wanting.map(|line| (line.wait(now, quiet), line)).min_by_key(|(wait, line)| (*wait, line.count()));
+        let choice = match chosen {
+            Some((Duration::ZERO, line)) => {
+                line.being_made += 1;
+                Choice::Make(line.kind, line.shape.clone())
+            }
+            Some((wait, _)) => Choice::Later(wait.min(LOOK)),
+            None => Choice::Later(LOOK),
         };
-        let chosen = chosen.map(|line| {
-            line.being_made += 1;
-            (line.kind, line.shape.clone())
-        });
         drop(state);
         // Ending boxes takes a moment.
         drop(gone);
-        chosen
+        choice
     }
 
     pub fn put(&self, spare: Spare) {
@@ -212,5 +231,17 @@ impl State {
 impl Line {
     fn count(&self) -> usize {
         self.spares.len() + self.being_made
+    }
+
+    /// How long the next is not to be made yet, when nobody has asked for so long.
+    fn wait(&self, now: Instant, quiet: Duration) -> Duration {
+        let pause = match self.kind {
+            // Whoever comes next would wait longer for an interpreter than anybody for a processor.
+            SpareKind::Python if self.spares.is_empty() => Duration::ZERO,
+            SpareKind::Python => PAUSE,
+            SpareKind::Plain => LONG_PAUSE,
+        };
+        let failed = self.from.map_or(Duration::ZERO, |from| from.saturating_duration_since(now));
+        failed.max(pause.saturating_sub(quiet))
     }
 }

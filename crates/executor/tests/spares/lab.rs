@@ -50,7 +50,8 @@ impl Lab {
         host.etc.push(entry);
         let lab = Self::on(host, directory);
         std::fs::rename(&file, &aside).unwrap();
-        assert!(lab.executor.shape_for(&lab.grant(&["true"])).is_some());
+        let early = lab.runtime.block_on(lab.executor.start(lab.grant(&["true"]), Options::default()));
+        assert!(early.is_err(), "a box without that file");
         std::fs::rename(&aside, &file).unwrap();
         lab
     }

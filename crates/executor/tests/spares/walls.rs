@@ -9,7 +9,7 @@ import os
 keep = ('Cap', 'NoNewPrivs', 'Seccomp', 'Uid', 'Gid', 'Groups', 'Shd', 'SigBlk', 'SigIgn', 'SigCgt', 'CoreDumping', 'NSpid', 'Umask')
 print([line for line in open('/proc/self/status').read().splitlines() if line.startswith(keep) and 'NSpid' not in line])
 print(sorted(os.listdir('/proc/self/fd'))[:3], len(os.listdir('/proc/self/fd')))
-print(sorted((line.split()[4], line.split()[5]) for line in open('/proc/self/mountinfo')))
+print(sorted((line.split()[4], line.split()[5].replace(',idmapped', '')) for line in open('/proc/self/mountinfo')))
 print(open('/proc/self/uid_map').read().split()[0], open('/proc/self/oom_score_adj').read(), os.sched_getscheduler(0), os.getpriority(0, 0))
 print([os.readlink('/proc/self/ns/' + name) == os.readlink('/proc/self/ns/' + name) for name in sorted(os.listdir('/proc/self/ns'))])
 print(open('/proc/net/dev').read().split('lo:')[1].split(), os.uname().nodename)
@@ -50,12 +50,22 @@ pub(crate) fn the_walls_are_those_of_a_cold_box() {
     }
 }
 
-/// Asks the kernel itself: a program that Landlock restricts cannot reach a file by a rule that it adds, and what it may
-/// do at each place is what its rules say, whatever the mounts do. `/dev` shows the difference: the mount that a terminal
-/// lies on is writable, and the rules let nothing be made there.
-pub(crate) fn landlock_holds_in_the_interpreter() {
-    let lab = Lab::new();
-    let code = r#"
+/// Landlock's domains lie in each other, sixteen at most: how many more a program can enter tells how many it is in. Its
+/// rules are the same as the mounts', so nothing else tells them apart from outside.
+const LAYERS: &str = r#"
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+handled = (ctypes.c_uint64 * 2)(1 << 6, 0)
+rules = libc.syscall(444, handled, 8, 0)
+more = 0
+while libc.syscall(446, rules, 0) == 0:
+    more += 1
+print(more)
+"#;
+const MOST_LAYERS: u32 = 16;
+
+/// What the rules say, where the kernel's answer is known to be theirs or the mounts'.
+const REACH: &str = r#"
 import os, errno
 def tried(act, *arguments):
     try:
@@ -66,8 +76,19 @@ def tried(act, *arguments):
 print(tried(os.truncate, '/proc/self/comm', 0), tried(open, '/dev/pts/ptmx', 'w'), tried(open, '/workspace/x', 'w'), tried(open, '/tmp/x', 'w'))
 print(tried(os.open, '/proc/self/exe', os.O_WRONLY), tried(open, '/proc/1/root'), tried(os.rename, '/tmp/x', '/workspace/y'))
 print(tried(os.link, '/workspace/x', '/workspace/z'), tried(os.mkfifo, '/dev/pts/x'), tried(os.mkdir, '/dev/pts/y'), tried(open, '/proc/self/attr/current', 'w'))
+os.remove('/workspace/x'), os.remove('/workspace/z')
 "#;
-    let cold = lab.cold(lab.python(code));
+
+pub(crate) fn landlock_holds_in_the_interpreter() {
+    let lab = Lab::new();
+    let cold = lab.cold(lab.python(REACH));
     assert_eq!(cold.stderr, "");
-    assert_eq!(lab.warm(SpareKind::Python, lab.python(code)), cold);
+    assert_eq!(lab.warm(SpareKind::Python, lab.python(REACH)), cold);
+
+    let more = |said: super::lab::Said| said.stdout.trim().parse::<u32>().expect("a number");
+    // In a cold box files and processes are restricted at once, in a spare one after the other.
+    assert_eq!(more(lab.cold(lab.python(LAYERS))), MOST_LAYERS - 1);
+    for kind in [SpareKind::Python, SpareKind::Plain] {
+        assert_eq!(more(lab.warm(kind, lab.python(LAYERS))), MOST_LAYERS - 2, "{kind:?}");
+    }
 }
