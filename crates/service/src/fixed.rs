@@ -13,11 +13,12 @@ use policy::{
 };
 use serde_json::{Map, Value};
 
+use crate::aio::AIO_KEY;
 use crate::error::Error;
 use crate::settings::{Settings, merge};
 
 const LIMITS: &str = "sandbox.limits";
-const TEXTS: [&str; 11] = [
+const TEXTS: [&str; 15] = [
     "sandbox.workspace_root_win",
     "sandbox.workspace_root_wsl",
     "sandbox.runtime_mode",
@@ -27,10 +28,14 @@ const TEXTS: [&str; 11] = [
     "skills.root",
     "approvals.webhook_url",
     WEBHOOK_SECRET,
+    "aio.url",
+    AIO_KEY,
+    "aio.user",
+    "aio.agent",
     "sessions.confirmation",
     "sessions.security_mode",
 ];
-/// The one value that is not shown, and not stored.
+/// A value that is not shown, and not stored.
 pub(crate) const WEBHOOK_SECRET: &str = "approvals.webhook_secret";
 const COUNTS: [&str; 13] = [
     ConcurrentExecs::KEY,
