@@ -5,6 +5,7 @@
 //! hands the plan to a jail that `prepare` began, `running` follows the box to its end. This process itself never
 //! forks, unshares or mounts.
 
+pub mod aio_service;
 pub mod docker;
 pub mod gvisor;
 pub mod image;
@@ -35,6 +36,7 @@ mod sources;
 mod spawner;
 mod start;
 mod time_limit;
+mod trust;
 mod whole_host;
 
 pub use alias::aliases;
@@ -52,3 +54,4 @@ pub use real::{PlaceKind, RealPlace, find_place, resolve};
 pub use running::{Handle, Running, Streams};
 pub use sources::real_path;
 pub use start::{Hold, Options};
+pub use trust::trust;

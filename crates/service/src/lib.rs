@@ -6,7 +6,7 @@
 //! and its one ending is on record before anybody is told of it.
 //!
 //! Reading order: the nouns (`principal`, `request`, `view`), the state of a server (`service`, `live`, `queue`,
-//! `settings`, `fixed`), then an exec from its order to its ending (`order`, `submit`, `run_exec`, `backend`, `capture`,
+//! `settings`, `fixed`, `aio`), then an exec from its order to its ending (`order`, `submit`, `run_exec`, `backend`, `capture`,
 //! `collect`, `outcome`, `end`), then the questions about it.
 
 pub mod skills;
@@ -16,6 +16,7 @@ mod principal;
 mod request;
 mod view;
 
+mod aio;
 mod fixed;
 mod live;
 mod queue;
@@ -52,7 +53,9 @@ mod execs;
 
 mod agents;
 mod approvals;
+mod code;
 mod paths;
+mod sessions;
 
 mod audit;
 mod health;
@@ -67,6 +70,7 @@ pub use approvals::{
 };
 pub use artifacts::{Artifacts, Observation, OutputPart};
 pub use change_settings::SettingsView;
+pub use code::{CodeBegun, CodeRan, CodeRequest};
 pub use error::Error;
 pub use events::{Event, EventCursor, EventKind};
 pub use execs::ExecFilter;
@@ -80,13 +84,14 @@ pub use paths::{AllowedPaths, NewSandboxPath, PathChange, SandboxPath, SessionCo
 pub use principal::Principal;
 pub use prune::Pruned;
 pub use record::{
-    AgentId, ApprovalId, ApprovalStatus, AuditFilter, Cursor, Database, Digest, Entry, ExecId, Finding, Holder, Limit,
-    Page, Progress, Reason, Revocation, Scope, Status, Summary as ExecSummary, Switch, Timestamp, Token as TokenInfo,
-    TokenId, UserId, Verification,
+    AgentId, ApprovalId, ApprovalStatus, AuditFilter, Confirmation, Cursor, Database, Digest, Entry, ExecId, Finding,
+    Holder, Limit, Page, Progress, Reason, Revocation, Scope, Status, Summary as ExecSummary, Switch, Timestamp,
+    Token as TokenInfo, TokenId, UserId, Verification,
 };
 pub use request::{ExecRequest, Idempotency};
 pub use service::Service;
-pub use settings::{Webhook, docker_settings};
+pub use sessions::{SessionAddress, SessionChange, SessionFilter, SessionView};
+pub use settings::{Webhook, aio_service, docker_settings};
 pub use submit::Submitted;
 pub use tickets::NewTicket;
 pub use token::{NewToken, create_token_offline};

@@ -22,7 +22,7 @@ use super::connections::Caller;
 use super::long_answers::LongAnswer;
 use super::places::Busy;
 use super::problem::Problem;
-use super::socket_words::{Told, read, tell};
+use super::socket_words::{Said, Told, read, tell};
 
 /// Of a message, and of a frame of one.
 const LARGEST: usize = 64 << 10;
@@ -185,7 +185,7 @@ impl Talk {
 
     /// Whoever follows is told what became of it, and so is the answerer.
     async fn answer(&mut self, text: &str) -> Result<(), Told> {
-        let (id, verdict, reason) = read(text)?;
+        let (id, Said { verdict, reason, modified_code }) = read(text)?;
         let of_request = |error: service::Error| Told::about(&id, &error);
         self.service.authenticate_again(&self.principal).await.map_err(of_request)?;
         let asked = self.service.approval(&self.principal, &id).await.map_err(of_request)?;
@@ -195,7 +195,7 @@ impl Talk {
             return Err(Told::foreign(&id));
         }
         let remote = self.place.caller.as_ref().map(|caller| caller.remote);
-        let answer = service::Answer { verdict, reason, from: Origin { door: "websocket", remote } };
+        let answer = service::Answer { verdict, reason, modified_code, from: Origin { door: "websocket", remote } };
         self.service.answer_approval(&self.principal, &id, answer).await.map(drop).map_err(of_request)
     }
 
