@@ -8,12 +8,14 @@
 pub mod docker;
 pub mod gvisor;
 pub mod image;
+pub mod resident;
 
 mod allowed;
 mod capture;
 mod cgroup;
 mod error;
 mod etc;
+mod freezer;
 mod groups;
 mod host;
 mod kernel_file;
