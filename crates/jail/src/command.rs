@@ -74,7 +74,7 @@ pub(crate) fn attempt_again(command: &Command) -> Hindrance {
 fn prepare(command: &Command, streams: &Streams, channel: Option<BorrowedFd<'_>>) -> std::result::Result<(), Failure> {
     let directory = command.directory.to_string_lossy();
     let fail = |errno| Failure::new(Step::StartCommand, directory.clone(), errno);
-    rustix::process::setsid().map_err(fail)?;
+    sys::begin_session().map_err(fail)?;
     match streams {
         Streams::Pipes(pipes) => {
             for (number, pipe) in pipes.iter().enumerate() {

@@ -297,6 +297,12 @@ pub fn reap() -> Option<Reaped> {
     Some(Reaped { pid, status: ExitStatus::from_raw(status), usage: in_words(&usage) })
 }
 
+/// setsid(2). Not every kernel (gVisor's) answers with the session's number, so the answer is not read.
+pub fn begin_session() -> Result<()> {
+    // SAFETY: takes nothing and concerns no memory.
+    check(libc::c_long::from(unsafe { libc::setsid() })).map(drop)
+}
+
 /// Signals one process, or the group whose number is the negative of this.
 pub fn signal(process: i32, signal: i32) -> Result<()> {
     // SAFETY: kill(2) takes integers.

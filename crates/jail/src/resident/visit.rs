@@ -98,7 +98,8 @@ impl Visit {
         let is_terminal = self.terminal.is_some();
         let left = self.outlets.each_ref().map(|source| source.as_ref().map_or(0, Source::waiting));
         // What lies in a terminal cannot be counted: the kernel moves it there when it likes.
-        let left = if is_terminal { [u64::MAX, left[1], left[2]] } else { left };
+        let is_open = self.outlets[0].is_some();
+        let left = if is_terminal && is_open { [u64::MAX, left[1], left[2]] } else { left };
         self.inlets = [None, None];
         self.over = Some(Over { left, last_words_until: Instant::now() + LAST_WORDS });
     }
