@@ -5,16 +5,20 @@
 //! hands the plan to a jail that `prepare` began, `running` follows the box to its end. This process itself never
 //! forks, unshares or mounts.
 
+pub mod aio_service;
 pub mod docker;
 pub mod gvisor;
 pub mod image;
 pub mod resident;
+pub mod warm;
 
+mod alias;
 mod allowed;
 mod capture;
 mod cgroup;
 mod error;
 mod etc;
+mod frame;
 mod freezer;
 mod groups;
 mod host;
@@ -36,8 +40,10 @@ mod sources;
 mod spawner;
 mod start;
 mod time_limit;
+mod trust;
 mod whole_host;
 
+pub use alias::aliases;
 pub use capture::{Captured, capture, pass_on};
 pub use cgroup::{CgroupLayout, CgroupSupport};
 pub use error::Error;
@@ -52,3 +58,4 @@ pub use real::{PlaceKind, RealPlace, find_place, resolve};
 pub use running::{Handle, Running, Streams};
 pub use sources::real_path;
 pub use start::{Hold, Options};
+pub use trust::trust;

@@ -309,7 +309,7 @@ fn spawn(start: &Start, streams: &Streams, channel: Option<BorrowedFd<'_>>) -> R
     let leader = sys::start_sharing_memory(&mut || {
         let mut met = command::attempt(&start.command, streams, channel);
         if let (Hindrance::NotExecuted { errno: Errno::NOENT, .. }, Some(alternative)) = (&met, &alternative) {
-            met = command::attempt_again(alternative);
+            met = command::run_program(alternative);
         }
         hindrance = Some(met);
         sys::exit_now(libc::EXIT_FAILURE)
