@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use jail::plan::{Identity, Owner, Plan, Privilege, RootKind};
+use jail::plan::{Identity, Owner, Plan, Privilege, RootKind, UnixSockets};
 use policy::{Control, Field, Grant, NetMode, Root, Workspace};
 
 use super::interpreter;
@@ -55,6 +55,8 @@ impl Executor {
             resource_limits: limits::resource_limits(allowed.get(Field::Pids) + limits::OUR_PROCESSES),
             access: Vec::new(),
             watchdog: limits::watchdog(allowed, vec![literal("/")]),
+            // No spare is shown files of the host's.
+            unix_sockets: UnixSockets::Allowed,
             terminal: None,
             command: interpreter::command(),
             required: grant.effective().require.iter().map(|requirement| protection_of(*requirement)).collect(),
