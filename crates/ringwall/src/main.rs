@@ -1,7 +1,7 @@
 //! THE DOORS: argv in, exit codes and words out.
 //!
-//! The first lines decide who this process is: started under the jail's name it becomes a jail, before anything
-//! of the command line exists. Otherwise it reads its arguments and calls a verb. No door decides anything.
+//! The first lines decide who this process is: started under the jail's name it becomes a jail, under that of the agent in
+//! a box that stays the agent, before anything of the command line exists. Otherwise it reads its arguments and calls a verb. No door decides anything.
 
 mod agent;
 mod approvals;
@@ -95,8 +95,12 @@ enum RunAlone {
 }
 
 fn main() -> ExitCode {
-    if std::env::args_os().next().is_some_and(|name| name == jail::PROCESS_NAME) {
+    let name = std::env::args_os().next();
+    if name.as_ref().is_some_and(|name| name == jail::PROCESS_NAME) {
         return jail::main();
+    }
+    if name.is_some_and(|name| name == jail::resident::AGENT) {
+        return jail::resident::agent_main();
     }
     if std::env::args_os().nth(1).is_some_and(|verb| verb == "run") {
         // Begun before the arguments are even read, because a box's namespaces get ready meanwhile.
