@@ -8,6 +8,7 @@
 pub mod docker;
 pub mod gvisor;
 pub mod image;
+pub mod pool;
 
 mod allowed;
 mod capture;
