@@ -22,7 +22,12 @@ impl Lab {
         let workspace = self.workspaces.workspace(&"u".parse().unwrap(), &agent.parse().unwrap(), Owner::server());
         let workspace = workspace.unwrap();
         workspace.tree().unwrap();
-        Disk { quotas: self.quotas.clone(), key: ("u".parse().unwrap(), agent.parse().unwrap()), workspace, most: MOST }
+        Disk {
+            quotas: self.quotas.clone(),
+            key: ("u".parse().unwrap(), agent.parse().unwrap(), None),
+            workspace,
+            most: MOST,
+        }
     }
 
     fn write(&self, name: &str, size: u64) {
