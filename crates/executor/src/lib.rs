@@ -10,6 +10,7 @@ pub mod docker;
 pub mod gvisor;
 pub mod image;
 pub mod pool;
+pub mod resident;
 
 mod alias;
 mod allowed;
@@ -17,6 +18,7 @@ mod capture;
 mod cgroup;
 mod error;
 mod etc;
+mod freezer;
 mod groups;
 mod host;
 mod kernel_file;

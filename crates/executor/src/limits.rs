@@ -12,8 +12,9 @@ use policy::{Field, Limits};
 use crate::cgroup::{CgroupLayout, Controller};
 use crate::host::Host;
 
-/// PID 1 counts as a process of the box, but not against what the box was promised.
+/// PID 1 counts as a process of the box, but not against what the box was promised. So does the agent of one that stays.
 pub(crate) const OUR_PROCESSES: u64 = 1;
+pub(crate) const OUR_AGENT: u64 = 1;
 /// The threads of gVisor's own kernel, which ends when it gets no more.
 pub(crate) const GVISOR_THREADS: u64 = 128;
 const MIB: u64 = 1024 * 1024;
@@ -22,12 +23,21 @@ const PERIOD_MICROSECONDS: u64 = 100_000;
 const LONG_PERIOD_MICROSECONDS: u64 = 1_000_000;
 const SMALL_SHARE_MILLIS: u64 = 10;
 
+/// How long a box is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stay {
+    OneCommand,
+    /// For many, and paused between them.
+    Resident,
+}
+
 /// The box's cgroups, and what is known about its limits before it exists. So many processes are not the box's own.
 pub(crate) fn cgroups(
     limits: &Limits,
     host: &Host,
     name: &str,
     not_its_own: u64,
+    stay: Stay,
 ) -> (Option<Cgroups>, Vec<Protection>) {
     let layout = match &host.cgroups {
         Ok(layout) => layout,
@@ -48,6 +58,9 @@ pub(crate) fn cgroups(
             }
             None => protections.push(Protection::not_available(protects, "this cgroup has no such controller")),
         }
+    }
+    if let (Stay::Resident, Some(freezer)) = (stay, &layout.freezer) {
+        directories.entry(&freezer.parent).or_default();
     }
     let directories = directories
         .into_iter()

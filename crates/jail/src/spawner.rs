@@ -125,6 +125,10 @@ fn serve(requests: &OwnedFd) -> ExitCode {
             Err(errno) => return complain(errno),
         }
     }
+    // A box that was paused when its executor died has to hear of it.
+    if !spawner.prefix.is_empty() {
+        cgroups::thaw(&spawner.parents, &spawner.prefix);
+    }
     while !spawner.living.is_empty() {
         spawner.wait(&signals, None);
     }

@@ -7,6 +7,8 @@
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -273,6 +275,35 @@ pub fn children_usage() -> ChildrenUsage {
         libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
         usage
     };
+    in_words(&usage)
+}
+
+/// A child that has ended, and what it and those that it waited for have used.
+#[derive(Debug, Clone, Copy)]
+pub struct Reaped {
+    pub pid: Pid,
+    pub status: ExitStatus,
+    pub usage: ChildrenUsage,
+}
+
+/// wait4(2) for any child, without waiting; `None` when none has ended.
+pub fn reap() -> Option<Reaped> {
+    let mut status: libc::c_int = 0;
+    // SAFETY: `rusage` is plain integers, for which all-zero bytes are a valid value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to the variables above, which the call fills.
+    let value = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
+    let pid = Pid::from_raw(value.max(0))?;
+    Some(Reaped { pid, status: ExitStatus::from_raw(status), usage: in_words(&usage) })
+}
+
+/// Signals one process, or the group whose number is the negative of this.
+pub fn signal(process: i32, signal: i32) -> Result<()> {
+    // SAFETY: kill(2) takes integers.
+    check(libc::c_long::from(unsafe { libc::kill(process, signal) })).map(drop)
+}
+
+fn in_words(usage: &libc::rusage) -> ChildrenUsage {
     let microseconds = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
     ChildrenUsage {
         cpu_microseconds: microseconds(usage.ru_utime) + microseconds(usage.ru_stime),
@@ -405,9 +436,10 @@ pub fn give_descriptor(descriptor: OwnedFd) -> i32 {
     descriptor.into_raw_fd()
 }
 
-/// Makes `descriptor` this process's standard input, output or error.
+/// Makes `descriptor` this process's standard input, output or error, or what else a command is given under a number.
 pub fn place_descriptor(descriptor: BorrowedFd<'_>, number: i32) -> Result<()> {
-    // SAFETY: dup2(2) on 0, 1 or 2, which no `OwnedFd` of the jail's child owns.
+    // SAFETY: dup2(2) in a child that is about to execute something, and uses no `OwnedFd` of that number any more; or
+    // on 0, 1 or 2, which none owns.
     check(libc::c_long::from(unsafe { libc::dup2(descriptor.as_raw_fd(), number) })).map(drop)
 }
 
@@ -444,11 +476,10 @@ pub fn close_everything_but(kept: BorrowedFd<'_>) {
     }
 }
 
-/// Marks every descriptor from 3 upwards to be closed by execve.
-pub fn close_descriptors_on_execute() -> Result<()> {
-    const FIRST: libc::c_uint = 3;
+/// Marks every descriptor from this one upwards to be closed by execve.
+pub fn close_descriptors_on_execute(first: i32) -> Result<()> {
     // SAFETY: takes integers; the flag only sets a bit, so no descriptor is closed under its owner.
-    check(unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) })
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) })
         .map(drop)
 }
 
