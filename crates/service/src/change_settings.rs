@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::fixed::{Fixed, WEBHOOK_SECRET};
 use crate::principal::Principal;
 use crate::service::{Service, now};
-use crate::settings::{Settings, Webhook, merge};
+use crate::settings::{Settings, SkillNames, Webhook, merge};
 
 /// Stands for what is never shown.
 const HIDDEN: &str = "•••";
@@ -29,6 +29,7 @@ pub struct SettingsView {
     approvals: ApprovalsView,
     sessions: SessionsView,
     strict: StrictView,
+    mcp: McpView,
     /// Keys that were fixed when the server started, by its environment, flags or file. They cannot be changed here.
     fixed: Vec<String>,
 }
@@ -139,6 +140,13 @@ struct ApprovalsView {
     webhook_secret: Option<&'static str>,
 }
 
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct McpView {
+    /// Under which names skills are listed as tools: `dotted`, as `skill.<id>`, or `plain`, for clients that refuse dots
+    #[schema(value_type = String)]
+    skill_names: SkillNames,
+}
+
 impl SettingsView {
     fn new(settings: &Settings, fixed: &Fixed) -> Result<Self, Error> {
         let layers = crate::order::layers(policy::profile::EXECS, settings.operator.clone(), vec![]);
@@ -186,6 +194,7 @@ impl SettingsView {
                 webhook_url: settings.approvals.webhook_url.clone(),
                 webhook_secret: settings.approvals.webhook_secret.as_ref().map(|_| HIDDEN),
             },
+            mcp: McpView { skill_names: settings.mcp.skill_names },
             fixed: fixed.keys().map(str::to_owned).collect(),
         })
     }

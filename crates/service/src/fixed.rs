@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::settings::{Settings, merge};
 
 const LIMITS: &str = "sandbox.limits";
-const TEXTS: [&str; 11] = [
+const TEXTS: [&str; 12] = [
     "sandbox.workspace_root_win",
     "sandbox.workspace_root_wsl",
     "sandbox.runtime_mode",
@@ -26,6 +26,7 @@ const TEXTS: [&str; 11] = [
     "sandbox.docker.image",
     "skills.root",
     "approvals.webhook_url",
+    "mcp.skill_names",
     WEBHOOK_SECRET,
     "sessions.confirmation",
     "sessions.security_mode",

@@ -90,7 +90,7 @@ pub use record::{
 pub use request::{ExecRequest, Idempotency};
 pub use service::Service;
 pub use sessions::{SessionAddress, SessionChange, SessionFilter, SessionView};
-pub use settings::{Webhook, docker_settings};
+pub use settings::{SkillNames, Webhook, docker_settings};
 pub use submit::Submitted;
 pub use tickets::NewTicket;
 pub use token::{NewToken, create_token_offline};

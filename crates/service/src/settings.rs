@@ -14,7 +14,7 @@ use policy::{
     SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb, check_settings,
 };
 use record::{Confirmation, Store};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::Error;
@@ -42,6 +42,7 @@ pub(crate) struct Settings {
     pub(crate) approvals: ApprovalsPart,
     pub(crate) sessions: SessionsPart,
     pub(crate) strict: StrictPart,
+    pub(crate) mcp: McpPart,
     pub(crate) image: DockerImage,
 }
 
@@ -57,6 +58,7 @@ struct Document {
     approvals: ApprovalsPart,
     sessions: SessionsPart,
     strict: StrictPart,
+    mcp: McpPart,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -166,6 +168,23 @@ pub(crate) struct ApprovalsPart {
     pub(crate) webhook_secret: Option<Secret>,
 }
 
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct McpPart {
+    pub(crate) skill_names: SkillNames,
+}
+
+/// Under which names skills are listed as tools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SkillNames {
+    /// `skill.` and the id.
+    #[default]
+    Dotted,
+    /// With `_` in the place of dots, for clients that refuse them.
+    Plain,
+}
+
 fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
     Ok(Option::<String>::deserialize(deserializer)?.map(Secret::new))
 }
@@ -228,7 +247,8 @@ impl Settings {
         // A root that no server could start with is not saved.
         read.sandbox.root(UNKNOWN).map_err(|error| Error::invalid(error.to_string()))?;
         let image = read.sandbox.docker.image.as_deref().unwrap_or(executor::docker::DEFAULT_IMAGE).parse()?;
-        let Document { sandbox, commands, files, skills, workspace, retention, approvals, sessions, strict } = read;
+        let Document { sandbox, commands, files, skills, workspace, retention, approvals, sessions, strict, mcp } =
+            read;
         Ok(Self {
             version,
             document,
@@ -242,6 +262,7 @@ impl Settings {
             approvals,
             sessions,
             strict,
+            mcp,
             image,
         })
     }

@@ -22,7 +22,7 @@ pub struct Edit {
 
 impl Edit {
     /// By how much the file gets longer.
-    fn growth(&self) -> Usage {
+    pub(crate) fn growth(&self) -> Usage {
         let longer = self.new.len().saturating_sub(self.old.len()) as u64;
         Usage { bytes: longer.saturating_mul(self.expected), files: 0 }
     }
