@@ -12,6 +12,7 @@ mod bars;
 mod boxes;
 mod contestant;
 mod docker;
+mod doors;
 mod error;
 mod latency;
 mod machine;
@@ -71,6 +72,8 @@ fn measure(arguments: &Arguments) -> Result<Report, Error> {
     let memory = memory::measure(contestants.ringwall()).map_err(|error| error::chain(&error));
     tell(&format!("server: {} rounds, then {} execs in a row", arguments.rounds, arguments.execs));
     let serving = serving::measure(&contestants, arguments.rounds, arguments.runs, arguments.execs)?;
+    tell("doors");
+    let doors = doors::measure(contestants.ringwall(), arguments.rounds)?;
     tell(&format!("files: {} reads, {} rounds of lists and zips", arguments.reads, FILE_ROUNDS));
     let files = agent_files::measure(contestants.ringwall(), arguments.reads, FILE_ROUNDS)?;
     tell(&format!("records: {} execs", arguments.records));
@@ -78,8 +81,9 @@ fn measure(arguments: &Arguments) -> Result<Report, Error> {
     tell("docker: starting a daemon of our own");
     let docker = docker::measure(&contestants, arguments.docker_rounds);
     let no_cgroups = contestants.boxes.no_cgroups.clone();
-    let report =
-        Report::new(Measured { machine, latency, throughput, memory, serving, files, records, docker, no_cgroups });
+    let measured =
+        Measured { machine, latency, throughput, memory, serving, doors, files, records, docker, no_cgroups };
+    let report = Report::new(measured);
     if let Some(file) = &arguments.json {
         let json = format!("{:#}\n", report.to_json());
         std::fs::write(file, json).map_err(|source| Error::WriteReport { file: file.clone(), source })?;
