@@ -15,6 +15,7 @@ use rmcp::transport::streamable_http_server::session::local::{LocalSessionManage
 use rmcp::transport::streamable_http_server::session::{SessionId, SessionManager as _};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use service::{Gone, Principal, Service};
+use utoipa::ToSchema;
 
 use super::Door;
 use super::attended::attend;
@@ -134,13 +135,38 @@ async fn stopped(service: &Service) {
     }
 }
 
+/// A message of JSON-RPC; several come as a stream of events.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "it describes what is read and written elsewhere")]
+pub(crate) struct RpcMessage {
+    /// `2.0`
+    jsonrpc: String,
+    /// A number or a string: which request this is, or answers
+    id: Option<String>,
+    /// Of a request or a notification
+    method: Option<String>,
+    #[schema(value_type = Option<Object>)]
+    params: Option<serde_json::Value>,
+    /// Of an answer
+    #[schema(value_type = Option<Object>)]
+    result: Option<serde_json::Value>,
+    error: Option<RpcError>,
+}
+
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "it describes what is written elsewhere")]
+pub(crate) struct RpcError {
+    code: i64,
+    message: String,
+}
+
 #[utoipa::path(post, path = "/mcp", tag = "mcp", params(
         ("user" = Option<String>, Query, description = "for an owner or operator: whose agent; `default` unless said"),
         ("agent" = Option<String>, Query, description = "the agent: the token's, or `default`"),
         ("session" = Option<String>, Query, description = "the session whose workspace the tools share; `default` unless said"),
     ),
-    request_body = Object,
-    responses((status = 200, description = "a JSON-RPC message, or a stream of them", body = Object),
+    request_body = RpcMessage,
+    responses((status = 200, description = "a JSON-RPC message, or a stream of them", body = RpcMessage),
         (status = 202, description = "it was taken")))]
 pub(crate) async fn talk(
     State(door): State<Door>,

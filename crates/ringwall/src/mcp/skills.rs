@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde_json::{Map, Value, json};
-use service::skills::{RESERVED, Skill};
+use service::skills::Skill;
 use service::{Error, ExecId, InvokeOptions, Service, SkillNames};
 
 use super::answers::Ran;
@@ -72,7 +72,7 @@ pub(super) async fn find(service: &Service, name: &str) -> Result<Option<String>
     Ok(by(dotted).or_else(|| by(plain)).map(|skill| skill.id.clone()))
 }
 
-/// Begins a call. What belongs to the connection is not the caller's to choose.
+/// Begins a call, in the connection's own workspace.
 pub(super) async fn begin(
     service: &Service,
     who: &Who,
@@ -80,11 +80,6 @@ pub(super) async fn begin(
     arguments: Option<JsonObject>,
 ) -> Result<ExecId, Error> {
     let mut body: Map<String, Value> = arguments.unwrap_or_default();
-    for key in RESERVED {
-        if !matches!(key, "project_id" | "timeout_ms") {
-            body.remove(key);
-        }
-    }
     body.entry("project_id").or_insert_with(|| who.session(None).into());
     body.insert("agent_id".to_owned(), who.agent().into());
     if let Some(user) = who.user() {

@@ -22,6 +22,7 @@ use crate::config::{self, DatabaseOverride, DockerOverride, Overrides};
 use crate::environment::Environment;
 use crate::logging;
 use crate::message::Message;
+use crate::webhook;
 
 /// How long what runs may go on once nobody listens any more.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -88,6 +89,8 @@ async fn serve(config: config::ServerConfig, scope: Scope) -> Result<(), Message
         }
         other => other.into(),
     })?;
+    // It ends when the service drains.
+    tokio::spawn(webhook::run(service.clone()));
     let principal = service.authenticate(owner_token(&data).as_deref()).await?;
     let mcp = Mcp::local(service.clone(), Who::local(principal, scope));
     let talking = async {
