@@ -5,10 +5,12 @@
 //! hands the plan to a jail that `prepare` began, `running` follows the box to its end. This process itself never
 //! forks, unshares or mounts.
 
+pub mod aio_service;
 pub mod docker;
 pub mod gvisor;
 pub mod image;
 
+mod alias;
 mod allowed;
 mod capture;
 mod cgroup;
@@ -34,8 +36,10 @@ mod sources;
 mod spawner;
 mod start;
 mod time_limit;
+mod trust;
 mod whole_host;
 
+pub use alias::aliases;
 pub use capture::{Captured, capture, pass_on};
 pub use cgroup::{CgroupLayout, CgroupSupport};
 pub use error::Error;
@@ -50,3 +54,4 @@ pub use real::{PlaceKind, RealPlace, find_place, resolve};
 pub use running::{Handle, Running, Streams};
 pub use sources::real_path;
 pub use start::{Hold, Options};
+pub use trust::trust;

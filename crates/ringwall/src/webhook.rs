@@ -13,7 +13,6 @@ use service::{Announcement, Gone, Service, Webhook};
 use sha2::Sha256;
 use tokio::sync::Semaphore;
 use ureq::Agent;
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::http::tell_announcement;
 
@@ -135,19 +134,10 @@ static AGENT: LazyLock<Agent> = LazyLock::new(|| {
         .max_redirects(0)
         .timeout_connect(Some(CONNECTING))
         .timeout_global(Some(WHOLE))
-        .tls_config(trust())
+        .tls_config(executor::trust())
         .build()
         .into()
 });
-
-fn trust() -> TlsConfig {
-    let own = rustls_native_certs::load_native_certs().certs;
-    let own: Vec<Certificate<'static>> = own.iter().map(|one| Certificate::from_der(one.as_ref()).to_owned()).collect();
-    TlsConfig::builder()
-        .root_certs(RootCerts::new_with_certs(&own))
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .build()
-}
 
 #[cfg(test)]
 mod tests {

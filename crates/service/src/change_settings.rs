@@ -12,7 +12,8 @@ use crate::error::Error;
 use crate::fixed::{Fixed, WEBHOOK_SECRET};
 use crate::principal::Principal;
 use crate::service::{Service, now};
-use crate::settings::{Settings, SkillNames, Webhook, merge};
+use crate::settings::{Settings, Webhook, merge};
+use crate::skill_names::SkillNames;
 
 /// Stands for what is never shown.
 const HIDDEN: &str = "•••";
@@ -27,6 +28,7 @@ pub struct SettingsView {
     workspace: WorkspaceView,
     retention: RetentionView,
     approvals: ApprovalsView,
+    aio: AioView,
     sessions: SessionsView,
     strict: StrictView,
     mcp: McpView,
@@ -147,6 +149,18 @@ struct McpView {
     skill_names: SkillNames,
 }
 
+/// The external AIO service, if there is one. It is said when the server starts, and only shown here.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct AioView {
+    url: Option<String>,
+    /// Whether there is one; never what it is
+    key: Option<&'static str>,
+    /// The one workspace that it belongs to: its user
+    user: Option<String>,
+    /// and its agent
+    agent: Option<String>,
+}
+
 impl SettingsView {
     fn new(settings: &Settings, fixed: &Fixed) -> Result<Self, Error> {
         let layers = crate::order::layers(policy::profile::EXECS, settings.operator.clone(), vec![]);
@@ -195,6 +209,12 @@ impl SettingsView {
                 webhook_secret: settings.approvals.webhook_secret.as_ref().map(|_| HIDDEN),
             },
             mcp: McpView { skill_names: settings.mcp.skill_names },
+            aio: AioView {
+                url: settings.aio.url.clone(),
+                key: settings.aio.key.as_ref().map(|_| HIDDEN),
+                user: settings.aio.user.clone(),
+                agent: settings.aio.agent.clone(),
+            },
             fixed: fixed.keys().map(str::to_owned).collect(),
         })
     }
@@ -262,6 +282,10 @@ fn change(current: &Settings, patch: &Value, fixed: &Fixed) -> Result<(Value, i6
         );
         return Err(Error::invalid(message));
     }
+    let says_aio = |aio: &Value| aio.as_object().is_none_or(|aio| aio.values().any(|value| !value.is_null()));
+    if patch.get("aio").is_some_and(says_aio) {
+        return Err(Error::invalid("aio: an AIO service is said when the server starts, with its key"));
+    }
     let mut document = current.document.clone();
     merge(&mut document, &patch);
     let alone = Settings::read(current.version, document, &Fixed::default())?;
@@ -325,6 +349,32 @@ mod tests {
         let free = Settings::read(1, json!({}), &Fixed::default()).unwrap();
         let refused = change(&free, &asked, &Fixed::default()).unwrap_err();
         assert!(refused.code() == "INVALID_ARGUMENT" && !refused.to_string().contains("hunter3"), "{refused}");
+    }
+
+    #[test]
+    fn an_aio_service_is_said_whole_when_the_server_starts() {
+        let mut fixed = Fixed::default();
+        let said =
+            [("aio.url", "http://127.0.0.1:8080"), ("aio.key", "hunter2"), ("aio.user", "u"), ("aio.agent", "a")];
+        for (key, value) in said {
+            let so_far = Settings::read(1, json!({}), &fixed).unwrap();
+            assert_eq!(so_far.aio.assigned().is_err(), fixed.keys().count() > 0, "{key}");
+            fixed.set(key, value).unwrap();
+        }
+        let settings = Settings::read(1, json!({}), &fixed).unwrap();
+        let assigned = settings.aio.assigned().unwrap().unwrap();
+        assert_eq!((assigned.user.as_str(), assigned.agent.as_str()), ("u", "a"));
+        let shown = json!(SettingsView::new(&settings, &fixed).unwrap());
+        let (document, _) = change(&settings, &shown, &fixed).unwrap();
+        for told in [shown.to_string(), document.to_string(), format!("{settings:?} {fixed:?} {assigned:?}")] {
+            assert!(!told.contains("hunter2"), "{told}");
+        }
+        let free = Settings::read(1, json!({}), &Fixed::default()).unwrap();
+        for asked in [json!({"aio": {"url": "http://elsewhere"}}), json!({"aio": 1})] {
+            assert!(change(&free, &asked, &Fixed::default()).is_err(), "{asked}");
+        }
+        let mut wrong = Fixed::default();
+        assert!(wrong.set("aio.url", "file:///etc/passwd").is_err());
     }
 
     #[test]

@@ -13,11 +13,12 @@ use policy::{
 };
 use serde_json::{Map, Value};
 
+use crate::aio::AIO_KEY;
 use crate::error::Error;
 use crate::settings::{Settings, merge};
 
 const LIMITS: &str = "sandbox.limits";
-const TEXTS: [&str; 12] = [
+const TEXTS: [&str; 16] = [
     "sandbox.workspace_root_win",
     "sandbox.workspace_root_wsl",
     "sandbox.runtime_mode",
@@ -28,10 +29,14 @@ const TEXTS: [&str; 12] = [
     "approvals.webhook_url",
     "mcp.skill_names",
     WEBHOOK_SECRET,
+    "aio.url",
+    AIO_KEY,
+    "aio.user",
+    "aio.agent",
     "sessions.confirmation",
     "sessions.security_mode",
 ];
-/// The one value that is not shown, and not stored.
+/// A value that is not shown, and not stored.
 pub(crate) const WEBHOOK_SECRET: &str = "approvals.webhook_secret";
 const COUNTS: [&str; 13] = [
     ConcurrentExecs::KEY,

@@ -9,7 +9,6 @@ use crate::order::Order;
 use crate::principal::Principal;
 use crate::request::{ExecRequest, Idempotency};
 use crate::service::Service;
-use crate::settings::SkillNames;
 use crate::skills::{Call, Catalogue, Found, Skill};
 use crate::submit::Submitted;
 
@@ -24,11 +23,6 @@ impl Service {
     pub async fn skills(&self) -> Result<Catalogue, Error> {
         let skills = self.inner.skills.clone();
         Self::blocking(move || Ok(skills.list()?)).await
-    }
-
-    /// Under which names they are listed as tools.
-    pub fn skill_names(&self) -> SkillNames {
-        self.settings_now().mcp.skill_names
     }
 
     pub async fn invoke(

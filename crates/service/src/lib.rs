@@ -6,7 +6,7 @@
 //! and its one ending is on record before anybody is told of it.
 //!
 //! Reading order: the nouns (`principal`, `request`, `view`), the state of a server (`service`, `live`, `queue`,
-//! `settings`, `fixed`), then an exec from its order to its ending (`order`, `submit`, `run_exec`, `backend`, `capture`,
+//! `settings`, `fixed`, `aio`), then an exec from its order to its ending (`order`, `submit`, `run_exec`, `backend`, `capture`,
 //! `collect`, `outcome`, `end`), then the questions about it.
 
 pub mod skills;
@@ -16,11 +16,13 @@ mod principal;
 mod request;
 mod view;
 
+mod aio;
 mod fixed;
 mod live;
 mod queue;
 mod service;
 mod settings;
+mod skill_names;
 
 mod change_settings;
 mod schema;
@@ -76,7 +78,7 @@ pub use execs::ExecFilter;
 pub use fixed::{Fixed, setting_keys};
 pub use health::{Availability, Backends, Health, Host, WritableCheck};
 pub use invoke::InvokeOptions;
-pub use logins::{BegunLogin, LOGIN_LASTS};
+pub use logins::{BegunLogin, HeldLogin, LOGIN_LASTS};
 pub use metrics::{Histogram, Metrics};
 pub use open::{Auth, Config};
 pub use paths::{AllowedPaths, NewSandboxPath, PathChange, SandboxPath, SessionCommand, SessionExecuted};
@@ -90,11 +92,13 @@ pub use record::{
 pub use request::{ExecRequest, Idempotency};
 pub use service::Service;
 pub use sessions::{SessionAddress, SessionChange, SessionFilter, SessionView};
-pub use settings::{SkillNames, Webhook, docker_settings};
+pub use settings::{Webhook, aio_service, docker_settings};
+pub use skill_names::SkillNames;
 pub use submit::Submitted;
 pub use tickets::NewTicket;
 pub use token::{NewToken, create_token_offline};
 pub use view::{ExecView, Usage};
 pub use workspace::{
-    AgentPath, Archive, ArtifactFile, Doing, Download, Lines, Listing, SkillName, SkillSummary, Stream, Text,
+    AgentPath, Archive, ArtifactFile, Doing, Download, LayeredSkill, Lines, Listing, SkillName, SkillSummary, Stream,
+    Text,
 };

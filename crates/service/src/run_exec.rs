@@ -15,7 +15,7 @@ use tokio::sync::{oneshot, watch};
 use workspace::{ExecFiles, Input, Owner, Project, Section, Session, Stream, Tree, Usage};
 
 use crate::agents::{Disk, watch_all};
-use crate::backend::{Reins, Started};
+use crate::backend::{Backend, Reins, Started};
 use crate::capture::{capture, feed};
 use crate::error::{Error, causes};
 use crate::live::{Cancellation, Live, Registration, Stage};
@@ -196,6 +196,14 @@ impl Exec {
     }
 
     async fn run(&mut self, early: Early) -> Ran {
+        // What its user shares with others does not change beneath it.
+        let _staying = match self.order.ground {
+            Ground::Agent { .. } => {
+                let boxes = &self.service.inner.agent_boxes;
+                Some(boxes.stay(&self.order.user_id, &self.order.agent_id).await)
+            }
+            Ground::Project { .. } | Ground::Session { .. } => None,
+        };
         let prepared = match early {
             Some(prepared) => prepared,
             None => {
@@ -278,8 +286,11 @@ impl Exec {
                 Ground::Code(code) => {
                     let session = workspace.session(code.session())?;
                     session.furnish()?;
-                    code.write_files(&session)?;
-                    before = session.names(NAMES_MOST)?;
+                    // On an AIO service they are written and looked for there.
+                    if self.order.backend != Backend::AioService {
+                        code.write_files(&session)?;
+                        before = session.names(NAMES_MOST)?;
+                    }
                     OpenGround::Session(session)
                 }
             };
@@ -297,6 +308,7 @@ impl Exec {
 
     /// Asked again, now with the directories that were opened and with the list of paths as it is now.
     async fn grant(&self, ready: &Ready) -> Result<Grant, Told> {
+        let hidden = self.service.hidden_now();
         let places = match (&self.order.ground, &ready.ground) {
             (Ground::Project { access, .. }, _) => Places::Project {
                 inputs: ready.project.inputs().path(),
@@ -311,7 +323,7 @@ impl Exec {
             (Ground::Session { named, approved, .. }, OpenGround::Session(session)) => {
                 let reach = self.service.reach(&self.order.user_id, named, approved).await;
                 let control = reach.map_err(|error| Told::failed(error.code(), error.to_string()))?;
-                Places::Session { work: session.work().path(), control, hidden: &self.service.inner.hidden }
+                Places::Session { work: session.work().path(), control, hidden: &hidden }
             }
             (Ground::Code(_), OpenGround::Session(session)) => Places::code(session.work().path()),
             (Ground::Agent { .. } | Ground::Session { .. } | Ground::Code(_), _) => {
@@ -332,7 +344,7 @@ impl Exec {
         let began = Instant::now();
         // Not broken off when the exec is cancelled meanwhile: a box that is up is ended and waited for like any other, and
         // one that does not come up is given up soon. What it left is looked at afterwards.
-        let starting = self.service.inner.start(self.order.backend, grant, self.intent.exec_id.as_str());
+        let starting = self.start_box(grant);
         let mut started = match (starting.await, self.live.cancellation()) {
             (Ok(started), _) => started,
             (Err(_), Some(by)) => return Ran::never(Told::cancelled(by)),

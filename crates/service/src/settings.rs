@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use executor::aio_service::AioService;
 use executor::docker::DockerSettings;
 use executor::docker::paths::{self, Platform, Roots, RuntimeMode, WorkspaceRoot};
 use policy::{
@@ -14,12 +15,14 @@ use policy::{
     SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb, check_settings,
 };
 use record::{Confirmation, Store};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+use crate::aio::AioPart;
 use crate::error::Error;
 use crate::fixed::Fixed;
 use crate::queue::Bounds;
+use crate::skill_names::McpPart;
 
 /// Stands for the usual root where that is not known.
 const UNKNOWN: &str = "/workspaces";
@@ -40,6 +43,7 @@ pub(crate) struct Settings {
     pub(crate) workspace: WorkspacePart,
     pub(crate) retention: Retention,
     pub(crate) approvals: ApprovalsPart,
+    pub(crate) aio: AioPart,
     pub(crate) sessions: SessionsPart,
     pub(crate) strict: StrictPart,
     pub(crate) mcp: McpPart,
@@ -56,6 +60,7 @@ struct Document {
     workspace: WorkspacePart,
     retention: Retention,
     approvals: ApprovalsPart,
+    aio: AioPart,
     sessions: SessionsPart,
     strict: StrictPart,
     mcp: McpPart,
@@ -168,24 +173,7 @@ pub(crate) struct ApprovalsPart {
     pub(crate) webhook_secret: Option<Secret>,
 }
 
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct McpPart {
-    pub(crate) skill_names: SkillNames,
-}
-
-/// Under which names skills are listed as tools.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SkillNames {
-    /// `skill.` and the id.
-    #[default]
-    Dotted,
-    /// With `_` in the place of dots, for clients that refuse them.
-    Plain,
-}
-
-fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
+pub(crate) fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
     Ok(Option::<String>::deserialize(deserializer)?.map(Secret::new))
 }
 
@@ -242,12 +230,13 @@ impl Settings {
         let limits = read.sandbox.limits.clone().unwrap_or(Layer::new(LayerName::Settings));
         let operator = check_settings(limits).map_err(|denial| Error::invalid(denial.message))?;
         read.approvals.check()?;
+        read.aio.check()?;
         read.sessions.check()?;
         read.strict.check()?;
         // A root that no server could start with is not saved.
         read.sandbox.root(UNKNOWN).map_err(|error| Error::invalid(error.to_string()))?;
         let image = read.sandbox.docker.image.as_deref().unwrap_or(executor::docker::DEFAULT_IMAGE).parse()?;
-        let Document { sandbox, commands, files, skills, workspace, retention, approvals, sessions, strict, mcp } =
+        let Document { sandbox, commands, files, skills, workspace, retention, approvals, sessions, strict, aio, mcp } =
             read;
         Ok(Self {
             version,
@@ -260,6 +249,7 @@ impl Settings {
             sandbox,
             retention,
             approvals,
+            aio,
             sessions,
             strict,
             mcp,
@@ -274,6 +264,12 @@ impl Settings {
             waiting: self.sandbox.max_queued_execs.get(),
         }
     }
+}
+
+/// The AIO service that a server would use which was told the same, for whoever looks without one.
+pub fn aio_service(fixed: &Fixed) -> Result<Option<AioService>, Error> {
+    let settings = Settings::read(0, Value::Object(Map::new()), fixed)?;
+    Ok(settings.aio.assigned()?.map(|assigned| assigned.service))
 }
 
 /// How docker is to be asked by whoever does so without a service; without a record, by what was fixed alone.
@@ -395,6 +391,9 @@ mod tests {
             json!({"strict": {"backends": ["vm"]}}),
             json!({"workspace": {"quota_mb": 0}}),
             json!({"workspace": {"quota": 1}}),
+            json!({"aio": {"url": "ftp://aio.example"}}),
+            json!({"aio": {"user": "a/b"}}),
+            json!({"aio": {"token": "x"}}),
         ] {
             let read = Settings::read(0, wrong, &Fixed::default());
             assert!(matches!(read, Err(Error::InvalidArgument { .. })));

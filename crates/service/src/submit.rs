@@ -65,7 +65,7 @@ impl Service {
             Ground::Session { session, named, approved, .. } => {
                 let work = workspace.join("sessions").join(session.as_str()).join("work");
                 let control = self.reach(&order.user_id, named, approved).await?;
-                order.decide(&Places::Session { work: &work, control, hidden: &self.inner.hidden }, owner)?
+                order.decide(&Places::Session { work: &work, control, hidden: &self.hidden_now() }, owner)?
             }
             Ground::Code(code) => order.decide(&Places::code(&self.session_work(&code.place)), owner)?,
         };

@@ -59,7 +59,7 @@ mod skills;
 mod tree;
 
 pub use artifacts::{Artifact, OutputPart};
-pub use baselines::Baselines;
+pub use baselines::{Baselines, Layer, LayeredSkill, Standing, Update};
 pub use begin::ExecFiles;
 pub use collect::{Collected, Extent, Processes};
 pub use error::Error;

@@ -54,6 +54,9 @@ pub(crate) async fn list(
     Words(words): Words<ApprovalWords>,
 ) -> Result<Json<ApprovalPage>, Problem> {
     let status: Option<ApprovalStatus> = parse(words.status.as_deref().filter(|status| !status.is_empty()))?;
+    if words.limit == Some(0) {
+        return Err(Problem::invalid("limit: at least 1"));
+    }
     let limit = Limit::nearest(words.limit.unwrap_or(USUAL_PAGE));
     let cursor = parse(words.cursor.as_deref().filter(|cursor| !cursor.is_empty()))?;
     let page = door.service.approvals(&principal, status, limit, cursor).await?;

@@ -38,6 +38,7 @@ use super::{
         v1::skills::upload_own,
         v1::skills::upload,
         v1::skills::list_own,
+        v1::skills::layers,
         v1::skills::list,
         v1::skills::delete,
         settings::show,

@@ -51,6 +51,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::POST, "/skills/{id}/invoke", Access::Agent, || post(skills::invoke)),
     route(Method::POST, "/v1/skills/{agent}/upload", Access::Agent, || post(v1::skills::upload_own)),
     route(Method::GET, "/v1/skills/{agent}/list", Access::Agent, || get(v1::skills::list_own)),
+    route(Method::GET, "/v1/skills/{agent}/layers", Access::Agent, || get(v1::skills::layers)),
     route(Method::DELETE, "/v1/skills/{agent}/delete", Access::Agent, || delete(v1::skills::delete)),
     route(Method::POST, "/v1/skills/{user}/{agent}/upload", Access::Agent, || post(v1::skills::upload)),
     route(Method::GET, "/v1/skills/{user}/{agent}/list", Access::Agent, || get(v1::skills::list)),

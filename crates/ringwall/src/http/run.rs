@@ -23,9 +23,8 @@ pub(crate) struct RunBody {
     session_id: String,
     /// At most 1 MiB
     code: String,
-    /// `python`, `javascript` or `shell`
-    #[schema(value_type = String)]
-    language: Content,
+    #[serde(default)]
+    language: Language,
     /// Seconds, 1 to 300; 30 unless said
     timeout: Option<u64>,
     /// `native`, `docker`, `gvisor` or `aio`: a stronger one than is demanded, never a weaker one
@@ -43,6 +42,26 @@ pub(crate) struct RunBody {
     user_id: Option<String>,
     /// `false`: answer at once, whatever becomes of it
     wait: Option<bool>,
+}
+
+/// `python` unless said
+#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Language {
+    #[default]
+    Python,
+    Javascript,
+    Shell,
+}
+
+impl From<Language> for Content {
+    fn from(language: Language) -> Self {
+        match language {
+            Language::Python => Content::Python,
+            Language::Javascript => Content::Javascript,
+            Language::Shell => Content::Shell,
+        }
+    }
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -118,7 +137,7 @@ pub(crate) async fn code(
         user_id: body.user_id,
         agent_id: body.agent_id,
         code: body.code,
-        language: body.language,
+        language: body.language.into(),
         timeout_s: body.timeout,
         backend: body.backend,
         max_memory_mb: body.max_memory_mb,

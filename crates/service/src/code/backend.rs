@@ -8,6 +8,7 @@ use crate::backend::Backend;
 use crate::error::Error;
 use crate::order::image_for;
 use crate::service::Service;
+use crate::sessions::Place;
 
 /// The box that lives as long as its session.
 const ALL_IN_ONE: &str = "aio";
@@ -23,12 +24,16 @@ pub(crate) struct Choice {
 impl Service {
     pub(super) async fn choose_box(
         &self,
+        place: &Place,
         asked: Option<&str>,
         mode: SecurityMode,
         level: Level,
     ) -> Result<Choice, Error> {
         let asked = match asked {
             None => None,
+            Some(ALL_IN_ONE) if self.inner.service_for(&place.name.user_id, &place.name.agent_id).is_some() => {
+                return self.choose_service(mode, level).await;
+            }
             Some(ALL_IN_ONE) => {
                 let why = "this server makes no long-lived boxes for code".to_owned();
                 return Err(Error::BackendUnavailable { backend: ALL_IN_ONE.to_owned(), why });
@@ -45,6 +50,14 @@ impl Service {
         let backend = backend_of(isolation);
         let image = image_for(backend, None, &settings, self.inner.gvisor_home())?;
         Ok(Choice { backend, image, denial: chosen.err() })
+    }
+
+    /// The external service of this workspace. To the strict mode it counts as native: that it isolates is the word of whoever
+    /// configured it, and nothing stronger is known.
+    async fn choose_service(&self, mode: SecurityMode, level: Level) -> Result<Choice, Error> {
+        let demanded = if demands_isolation(mode, level) { Some(self.demanded_box().await?) } else { None };
+        let denial = choose_isolation(Some(Isolation::Native), demanded).err();
+        Ok(Choice { backend: Backend::AioService, image: None, denial })
     }
 
     /// The strongest that the operator names for the strict mode and that is there.

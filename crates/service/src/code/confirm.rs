@@ -93,7 +93,7 @@ impl Exec {
         let Ground::Code(code) = &mut self.order.ground else { return Ok(None) };
         let rules = service.session_rules(&code.place).await.map_err(failed)?;
         let (asked, level) = (code.request.backend.clone(), code.judged.assessment.level);
-        let choice = service.choose_box(asked.as_deref(), rules.mode, level).await.map_err(failed)?;
+        let choice = service.choose_box(&code.place, asked.as_deref(), rules.mode, level).await.map_err(failed)?;
         code.judged.mode = rules.mode;
         code.rules = rules;
         let work = service.session_work(&code.place);

@@ -19,3 +19,4 @@ pub use request::CodeRequest;
 pub use run::{CodeBegun, CodeRan};
 
 pub(crate) use order::CodeOrder;
+pub(crate) use trail::Trail;

@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use executor::aio_service::{ServiceFile, ServiceWork};
 use policy::{Code, Consent, Content, Field, Layer, LayerName, Layers, Secret, merge, profile};
 use record::Digest;
 use serde_json::{Value, json};
@@ -53,7 +54,7 @@ impl Service {
         let assessment = Arc::new(self.assess(request.language, request.code.clone()).await?);
         trail.assessed(assessment.clone());
         let rules = self.session_rules(&place).await?;
-        let choice = self.choose_box(request.backend.as_deref(), rules.mode, assessment.level).await?;
+        let choice = self.choose_box(&place, request.backend.as_deref(), rules.mode, assessment.level).await?;
         let layers = request.layers(self.settings_now().operator.clone())?;
         let words = request.words();
         let mut order = Order {
@@ -148,6 +149,16 @@ impl CodeOrder {
             session.tree().write(&path, content)?;
         }
         Ok(())
+    }
+
+    /// What an AIO service is given to work on.
+    pub(crate) fn service_work(&self) -> ServiceWork {
+        let files = self
+            .request
+            .files
+            .iter()
+            .map(|(path, content)| ServiceFile { path: path.clone(), content: content.clone() });
+        ServiceWork { session: self.place.id.to_string(), files: files.collect(), input: self.input().to_vec() }
     }
 
     /// For the record, beside the policy in force.

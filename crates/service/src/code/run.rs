@@ -20,8 +20,9 @@ use crate::view::ExecView;
 /// What an exit code is where there is none.
 const NO_EXIT_CODE: i32 = -1;
 
-/// Code that is on record: it runs, waits for its turn or a person, or was refused.
-#[derive(Debug)]
+/// Code that is on record: it runs, waits for its turn or a person, or was refused. Whoever keeps it can be told the ending
+/// later, and more than once.
+#[derive(Debug, Clone)]
 pub struct CodeBegun {
     pub exec_id: ExecId,
     pub status: Status,
@@ -106,7 +107,7 @@ impl Service {
             error: outright(&view, &assessment, locale).or_else(|| error_of(&view, locale)),
             sandbox_type: view.summary.backend.clone(),
             execution_time_ms: view.summary.duration_ms.unwrap_or(0),
-            files_created: trail.take_created(),
+            files_created: trail.files_created(),
             assessment,
             exec_id,
         })

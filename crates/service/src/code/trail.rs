@@ -40,8 +40,8 @@ impl Trail {
         self.lock().assessment.clone()
     }
 
-    pub(super) fn take_created(&self) -> Vec<String> {
-        std::mem::take(&mut self.lock().created)
+    pub(super) fn files_created(&self) -> Vec<String> {
+        self.lock().created.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {

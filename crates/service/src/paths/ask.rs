@@ -90,7 +90,7 @@ impl Exec {
         let workspace = self.service.inner.workspaces_path.join(self.order.user_id.as_str());
         let work = workspace.join(self.order.agent_id.as_str()).join("sessions").join(session.as_str()).join("work");
         let control = self.service.reach(&self.order.user_id, named, approved).await.map_err(failed)?;
-        let places = Places::Session { work: &work, control, hidden: &self.service.inner.hidden };
+        let places = Places::Session { work: &work, control, hidden: &self.service.hidden_now() };
         match self.order.decide(&places, self.owner).map_err(failed)? {
             Verdict::Allow(_) => Ok(None),
             Verdict::Ask(ask) => Ok(Some(ask)),

@@ -3,10 +3,10 @@
 //! Writing makes a session that is not there yet, as running something in it does; nothing else does. What is written
 //! counts against the session's share of the disk and its workspace's.
 
-use workspace::{AgentPath, Download, Tree, Usage};
+use workspace::{AgentPath, Download, Lines, Text, Tree, Usage};
 
 use super::place::{Place, SessionAddress, no_session};
-use crate::agents::detached;
+use crate::agents::{Disk, Edit, detached};
 use crate::error::{Error, causes};
 use crate::principal::Principal;
 use crate::service::Service;
@@ -30,6 +30,40 @@ impl Service {
                 false => format!("{directory}{name}"),
             };
             Ok(listed?.relative().into_iter().map(whole).collect())
+        })
+        .await
+    }
+
+    /// Lines of a file.
+    pub async fn read_session_file(
+        &self,
+        by: &Principal,
+        address: &SessionAddress,
+        path: &AgentPath,
+        lines: Lines,
+    ) -> Result<Text, Error> {
+        let (place, tree) = self.session_files(by, address).await?;
+        let _reading = self.inner.agent_locks.read(&place.name.user_id, &place.name.agent_id).await?;
+        Self::blocking(|| Ok(tree.read(path, lines)?)).await
+    }
+
+    /// Replaces text in a file.
+    pub async fn edit_session_file(
+        &self,
+        by: &Principal,
+        address: &SessionAddress,
+        path: &AgentPath,
+        edit: &Edit,
+    ) -> Result<(), Error> {
+        let (place, tree) = self.session_files(by, address).await?;
+        let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
+        let disk = self.disk(&place.name.user_id, &place.name.agent_id, tree.workspace());
+        let (own, growth) = (self.session_disk(&disk, &place.id), edit.growth());
+        let work = || Ok(tree.edit(path, &edit.old, &edit.new, edit.expected)?);
+        Self::blocking(|| match growth.bytes {
+            // What does not grow needs no room, also where there is none.
+            0 => work().inspect(|()| [&disk, &own].into_iter().for_each(Disk::shrink)),
+            _ => disk.adding(growth, || own.adding(growth, work)),
         })
         .await
     }
