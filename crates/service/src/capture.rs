@@ -141,7 +141,7 @@ mod tests {
 
     fn live() -> Live {
         let exec_id = ExecId::random().unwrap().as_str().parse().unwrap();
-        Live::new(exec_id, "u".parse().unwrap(), "a".parse().unwrap(), None)
+        Live::new(exec_id, "u".parse().unwrap(), "a".parse().unwrap(), None, None)
     }
 
     #[tokio::test]

@@ -202,7 +202,7 @@ impl Exec {
                 let boxes = &self.service.inner.agent_boxes;
                 Some(boxes.stay(&self.order.user_id, &self.order.agent_id).await)
             }
-            Ground::Project { .. } | Ground::Session { .. } => None,
+            Ground::Project { .. } | Ground::Session { .. } | Ground::Code(_) => None,
         };
         let prepared = match early {
             Some(prepared) => prepared,
