@@ -2,14 +2,13 @@
 //! long.
 //!
 //! A session is its files (`workspace`); what was said about it beyond the settings is in the record, and ends with them.
-//! `place` finds one, `rules` says how its code is treated, `keep` makes, lists, changes and removes them, `files` and `text`
-//! read and write what is in them beside the boxes.
+//! `place` finds one, `rules` says how its code is treated, `keep` makes, lists, changes and removes them, `files` reads and
+//! writes what is in them beside the boxes.
 
 mod files;
 mod keep;
 mod place;
 mod rules;
-mod text;
 
 pub use keep::{SessionFilter, SessionView};
 pub use place::SessionAddress;
