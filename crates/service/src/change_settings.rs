@@ -245,7 +245,10 @@ impl Service {
                 Saved::Conflict { .. } => {}
                 Saved::Recorded { version } => {
                     changed.version = version;
-                    return SettingsView::new(&self.apply(changed), fixed);
+                    let applied = self.apply(changed);
+                    // How sessions are treated may be another now.
+                    self.review_approvals();
+                    return SettingsView::new(&applied, fixed);
                 }
             }
         }

@@ -43,6 +43,7 @@ mod capture;
 mod collect;
 mod outcome;
 mod run_exec;
+mod spares;
 
 mod drain;
 mod end;

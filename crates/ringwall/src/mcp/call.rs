@@ -133,7 +133,7 @@ impl Call<'_> {
         if view.exec_id != exec_id {
             return Err(unknown());
         }
-        let begun = match (means, self.held.take(&exec_id)) {
+        let begun = match (means, self.held.find(&exec_id)) {
             (Means::BuiltIn(BuiltIn::RunCode), Some(begun)) => Begun::Code(begun),
             (Means::BuiltIn(BuiltIn::RunCode | BuiltIn::RunCommand), _) => Begun::Command(exec_id),
             (Means::Skill(_), _) => Begun::Skill(exec_id),
@@ -217,15 +217,11 @@ impl Call<'_> {
 
     async fn approval_status(&self, asked: StatusArguments) -> Result<CallToolResult, Error> {
         let view = self.service.approval(&self.who.principal, &asked.approval_id).await?;
-        let held = self.held.take(&view.exec_id);
+        let held = self.held.find(&view.exec_id);
         let exec_id = held.as_ref().map_or_else(|| view.exec_id.clone(), CodeBegun::latest);
         let exec = self.service.exec(&self.who.principal, &exec_id).await?;
-        let ran = match held {
-            Some(begun) if exec.summary.status.is_ended() => code::tell(self.service, self.who, &exec, begun).await?,
-            Some(begun) => {
-                self.held.keep(begun);
-                self.standing(&exec).await?
-            }
+        let ran = match held.filter(|_| exec.summary.status.is_ended()) {
+            Some(begun) => code::tell(self.service, self.who, &exec, begun).await?,
             None => self.standing(&exec).await?,
         };
         let approval = Asked::of(&view);

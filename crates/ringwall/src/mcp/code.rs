@@ -26,6 +26,9 @@ pub(super) struct Held {
 impl Held {
     pub(super) fn keep(&self, begun: CodeBegun) {
         let mut held = self.lock();
+        if held.iter().any(|known| known.exec_id == begun.exec_id) {
+            return;
+        }
         if held.len() >= MOST {
             held.pop_front();
         }
@@ -33,10 +36,9 @@ impl Held {
     }
 
     /// What belongs to this exec, or to the one that it became.
-    pub(super) fn take(&self, exec_id: &ExecId) -> Option<CodeBegun> {
-        let mut held = self.lock();
-        let place = held.iter().position(|begun| begun.exec_id == *exec_id || begun.latest() == *exec_id)?;
-        held.remove(place)
+    pub(super) fn find(&self, exec_id: &ExecId) -> Option<CodeBegun> {
+        let held = self.lock();
+        held.iter().find(|begun| begun.exec_id == *exec_id || begun.latest() == *exec_id).cloned()
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<CodeBegun>> {

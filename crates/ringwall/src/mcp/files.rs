@@ -41,7 +41,7 @@ pub(super) async fn read(service: &Service, who: &Who, asked: ReadArguments) -> 
         Place::Agent(path) => service.read_file(&who.principal, &who.address(), &path, lines).await?.into_content(),
         Place::Session(path) => {
             let address = who.session_address(asked.session_id);
-            service.read_session_file(&who.principal, &address, path, lines).await?.into_content()
+            service.read_session_file(&who.principal, &address, &path, lines).await?.into_content()
         }
     };
     Ok(answer(content.clone(), &Content { content }))
@@ -64,7 +64,7 @@ pub(super) async fn edit(service: &Service, who: &Who, asked: EditArguments) -> 
     match Place::read(&named)? {
         Place::Agent(path) => service.edit_file(&who.principal, &who.address(), &path, &edit).await?,
         Place::Session(path) => {
-            service.edit_session_file(&who.principal, &who.session_address(session_id), path, edit).await?;
+            service.edit_session_file(&who.principal, &who.session_address(session_id), &path, &edit).await?;
         }
     }
     Ok(done(format!("Successfully edited file: {named}")))
