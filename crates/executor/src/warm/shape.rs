@@ -55,7 +55,7 @@ impl Executor {
             access: Vec::new(),
             watchdog: limits::watchdog(allowed, vec![literal("/")]),
             terminal: None,
-            command: interpreter::command(),
+            command: interpreter::command().clone(),
             required: grant.effective().require.iter().map(|requirement| protection_of(*requirement)).collect(),
             hold_at: None,
         }))
