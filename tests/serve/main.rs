@@ -7,6 +7,7 @@
 use tests::support::server;
 
 mod access;
+mod aio_service;
 mod environment;
 mod events;
 mod execs;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use jail::report::{Failure, ProtectionName, Step};
 use policy::DockerImage;
 
+use crate::aio_service::AioError;
 use crate::gvisor;
 use crate::image::ImageError;
 use crate::spawner::PATIENCE;
@@ -73,6 +74,8 @@ pub enum Error {
     PathSetting { setting: &'static str, wrong: String },
     #[error(transparent)]
     Image(#[from] ImageError),
+    #[error(transparent)]
+    Aio(#[from] AioError),
     #[error("could not start the jail")]
     StartJail(#[source] std::io::Error),
     #[error("could not make a private copy of this program for the jail")]
@@ -120,6 +123,7 @@ impl Error {
             Error::DirectoryUnreadable(_) => "change its permissions, or run as its owner",
             Error::DirectoryReplaced(_) => "somebody is changing this path; try again when they are done",
             Error::Image(error) => return Some(error.hint()),
+            Error::Aio(error) => error.hint(),
             Error::OnlyForDocker(_) => "choose the docker backend, or an image that was imported with `ringwall image`",
             Error::NotForDocker(_) | Error::NotForGvisor(_) => "the native backend can",
             Error::PathNotForDocker(_) => "use a path of UTF-8 without control characters, or the native backend",

@@ -5,11 +5,13 @@
 //! hands the plan to a jail that `prepare` began, `running` follows the box to its end. This process itself never
 //! forks, unshares or mounts.
 
+pub mod aio_service;
 pub mod docker;
 pub mod gvisor;
 pub mod image;
 pub mod warm;
 
+mod alias;
 mod allowed;
 mod capture;
 mod cgroup;
@@ -36,8 +38,10 @@ mod sources;
 mod spawner;
 mod start;
 mod time_limit;
+mod trust;
 mod whole_host;
 
+pub use alias::aliases;
 pub use capture::{Captured, capture, pass_on};
 pub use cgroup::{CgroupLayout, CgroupSupport};
 pub use error::Error;
@@ -52,3 +56,4 @@ pub use real::{PlaceKind, RealPlace, find_place, resolve};
 pub use running::{Handle, Running, Streams};
 pub use sources::real_path;
 pub use start::{Hold, Options};
+pub use trust::trust;

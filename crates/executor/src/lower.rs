@@ -111,6 +111,7 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
         },
         resource_limits: resource_limits(limits.get(Field::Pids)),
         access: access(sources),
+        unix_sockets: sources.unix_sockets,
         watchdog: limits::watchdog(limits, scratch_places(sources)),
         cgroups,
         protections,

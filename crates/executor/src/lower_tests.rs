@@ -103,6 +103,7 @@ fn sources(workspace: Option<Opened>, image: Option<Opened>) -> Sources {
         read_only: Vec::new(),
         allowed: Vec::new(),
         covered: Vec::new(),
+        unix_sockets: jail::plan::UnixSockets::Allowed,
         image,
         python: Python::AsNamed,
     }

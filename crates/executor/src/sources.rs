@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use jail::plan::{FileIdentity, FileKind, MountAccess, Owner};
+use jail::plan::{FileIdentity, FileKind, MountAccess, Owner, UnixSockets};
 use policy::{Access, AgentMounts, Control, Grant, ProjectMounts, Root, SessionMounts, Workspace};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
@@ -35,6 +35,8 @@ pub(crate) struct Sources {
     pub(crate) allowed: Vec<Allowed>,
     /// What of those stays covered.
     pub(crate) covered: Vec<Covered>,
+    /// Whether the box may talk to whoever listens in a file.
+    pub(crate) unix_sockets: UnixSockets,
     pub(crate) image: Option<Opened>,
     pub(crate) python: Python,
 }
@@ -124,6 +126,11 @@ impl Sources {
                 (Vec::new(), Vec::new())
             }
         };
+        // Whoever allows a path allows what listens there too. Without control nobody has said so.
+        let unix_sockets = match grant.workspace() {
+            Workspace::Session(mounts) if mounts.control == Control::Off => UnixSockets::Refused,
+            _ => UnixSockets::Allowed,
+        };
         let image = match grant.root() {
             Root::Host => None,
             Root::Image(_) if matches!(grant.workspace(), Workspace::Agent(_) | Workspace::Session(_)) => {
@@ -134,7 +141,7 @@ impl Sources {
         };
         let read_only = grant.read_only().iter().map(open).collect::<Result<_, _>>()?;
         let python = Python::choose(grant, image.as_ref().map_or(Path::new("/"), Opened::place));
-        Ok(Sources { workspace, project, read_only, allowed, covered, image, python })
+        Ok(Sources { workspace, project, read_only, allowed, covered, unix_sockets, image, python })
     }
 }
 

@@ -17,13 +17,13 @@ use rustix::time::Timespec;
 use crate::cgroups::Counted;
 use crate::command::{self, Streams};
 use crate::network::{self, Haste, Network};
-use crate::plan::{Plan, Privilege, RootKind, WindowSize};
+use crate::plan::{Plan, Privilege, RootKind, UnixSockets, WindowSize};
 use crate::progress::Progress;
 use crate::report::{Ending, Failure, Order, Protection, ProtectionName, Report, Step};
 use crate::start::{self, Limits, Start};
 use crate::sys::{self, BpfInstruction};
 use crate::watchdog::Meter;
-use crate::{cgroups, identity, restrict, root, sources, spare, wire};
+use crate::{cgroups, identity, restrict, root, seccomp, sources, spare, wire};
 
 /// What PID 1 is born into. The network's namespace is made beside the rest (`network`), the cgroup's after joining.
 pub(crate) const NAMESPACES: u64 =
@@ -116,6 +116,10 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
         .map_err(|errno| Failure::new(Step::StartCommand, "(a handle to PID 1)", errno))?;
     sys::set_signal_mask(true);
     let signals = sys::signal_descriptor().map_err(|errno| Failure::new(Step::StartCommand, "", errno))?;
+    if plan.unix_sockets == UnixSockets::Refused {
+        let more = seccomp::without_unix_sockets();
+        sys::install_filter(&more).map_err(|errno| Failure::new(Step::FilterCalls, "(no Unix sockets)", errno))?;
+    }
     sys::install_filter(filter).map_err(|errno| Failure::new(Step::FilterCalls, "", errno))?;
     progress.done(Step::FilterCalls, control)?;
     identity::verify(&plan.identity)?;

@@ -22,6 +22,7 @@ pub struct Plan {
     pub operations: Vec<Operation>,
     pub resource_limits: Vec<ResourceLimit>,
     pub access: Vec<Access>,
+    pub unix_sockets: UnixSockets,
     pub watchdog: Watchdog,
     pub terminal: Option<WindowSize>,
     pub command: Command,
@@ -48,6 +49,15 @@ pub enum Privilege {
     Root,
     /// An ordinary user: the box has that user's uid, and sources are opened from inside the new namespaces.
     Rootless,
+}
+
+/// Whether a box may make sockets of the Unix family. Those with a name are reached through the file system: a box that is
+/// shown the host's files could talk to whoever listens in one of them, by whatever name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UnixSockets {
+    Allowed,
+    /// Pairs can still be made: nobody else has an end of one.
+    Refused,
 }
 
 /// Where PID 1 begins.

@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use crate::decide::Grant;
 use crate::field::Field;
 use crate::layer::LayerName;
+use crate::risk::{Finding, Level};
 use crate::session::Named;
 
 /// The answer to a request.
@@ -45,6 +46,16 @@ pub struct Ask {
     pub reasons: Vec<String>,
     /// The paths of the host that the command names and that nobody has allowed.
     pub blocked: Vec<Named>,
+    /// What in its code deserves care.
+    pub risk: Option<AskedRisk>,
+}
+
+/// How much care, and what for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskedRisk {
+    pub level: Level,
+    /// By line.
+    pub findings: Vec<Finding>,
 }
 
 /// A refusal. Readable everywhere, made only here. The last five members are set when a limit was exceeded.
@@ -127,6 +138,10 @@ pub enum DenialCode {
     LimitInvalid,
     /// More than the layers before allow.
     LimitExceeded,
+    /// Code that destroys what it runs on.
+    CodeDestructive,
+    /// A box that is weaker than what is demanded.
+    BackendWeaker,
 }
 
 impl DenialCode {
@@ -147,6 +162,8 @@ impl DenialCode {
             Self::WorkingDirectory => "working_directory",
             Self::LimitInvalid => "limit_invalid",
             Self::LimitExceeded => "limit_exceeded",
+            Self::CodeDestructive => "code_destructive",
+            Self::BackendWeaker => "backend_weaker",
         }
     }
 }
@@ -171,7 +188,7 @@ mod tests {
 
     #[test]
     fn verdicts_know_their_strictness() {
-        let ask = Verdict::Ask(super::Ask { reasons: vec!["it deletes files".into()], blocked: vec![] });
+        let ask = Verdict::Ask(super::Ask { reasons: vec!["it deletes files".into()], blocked: vec![], risk: None });
         let deny = Verdict::Deny(Denial::new(DenialCode::CommandEmpty, "no"));
         assert_eq!(ask.strictness(), Strictness::Ask);
         assert_eq!(deny.strictness(), Strictness::Deny);

@@ -46,6 +46,7 @@ mod backup;
 mod identities;
 mod paths;
 mod remembered;
+mod sessions;
 mod settings;
 mod tokens;
 
@@ -62,6 +63,7 @@ pub use id::{AgentId, ApprovalId, ExecId, TokenId, UserId};
 pub use page::{Cursor, Filter, Limit, Page, Scope};
 pub use paths::{Added, NewPath, PathChange, PathControl, PathEntry, PathScope, Switch};
 pub use prune::Keep;
+pub use sessions::{Confirmation, SessionName, SessionRules};
 pub use settings::{Saved, Settings};
 pub use status::{EndedAs, Status};
 pub use store::Store;

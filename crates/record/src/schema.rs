@@ -10,19 +10,21 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 use crate::error::Error;
 
-const SQLITE: [(&str, &str); 5] = [
+const SQLITE: [(&str, &str); 6] = [
     ("execs and audit", include_str!("../migrations/sqlite/0001_execs_and_audit.sql")),
     ("tokens, settings, identities", include_str!("../migrations/sqlite/0002_tokens_settings_identities.sql")),
     ("lists", include_str!("../migrations/sqlite/0003_lists.sql")),
     ("sandbox paths", include_str!("../migrations/sqlite/0004_sandbox_paths.sql")),
     ("approvals", include_str!("../migrations/sqlite/0005_approvals.sql")),
+    ("sessions", include_str!("../migrations/sqlite/0006_sessions.sql")),
 ];
-const POSTGRES: [(&str, &str); 5] = [
+const POSTGRES: [(&str, &str); 6] = [
     ("execs and audit", include_str!("../migrations/postgres/0001_execs_and_audit.sql")),
     ("tokens, settings, identities", include_str!("../migrations/postgres/0002_tokens_settings_identities.sql")),
     ("lists", include_str!("../migrations/postgres/0003_lists.sql")),
     ("sandbox paths", include_str!("../migrations/postgres/0004_sandbox_paths.sql")),
     ("approvals", include_str!("../migrations/postgres/0005_approvals.sql")),
+    ("sessions", include_str!("../migrations/postgres/0006_sessions.sql")),
 ];
 
 /// SQLite has no lock for a whole migration. When several processes open a new database at once, all but one find a table

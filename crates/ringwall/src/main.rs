@@ -8,6 +8,7 @@ mod approvals;
 mod approvals_watch;
 mod audit;
 mod client;
+mod code;
 mod config;
 mod data;
 mod doctor;

@@ -9,15 +9,16 @@ use std::fmt;
 
 use policy::{
     ApprovalSeconds, AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, Field, QueuedExecs,
-    QuotaFiles, QuotaMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb,
+    QuotaFiles, QuotaMb, SessionMaxMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb,
 };
 use serde_json::{Map, Value};
 
+use crate::aio::AIO_KEY;
 use crate::error::Error;
 use crate::settings::{Settings, merge};
 
 const LIMITS: &str = "sandbox.limits";
-const TEXTS: [&str; 9] = [
+const TEXTS: [&str; 15] = [
     "sandbox.workspace_root_win",
     "sandbox.workspace_root_wsl",
     "sandbox.runtime_mode",
@@ -27,10 +28,16 @@ const TEXTS: [&str; 9] = [
     "skills.root",
     "approvals.webhook_url",
     WEBHOOK_SECRET,
+    "aio.url",
+    AIO_KEY,
+    "aio.user",
+    "aio.agent",
+    "sessions.confirmation",
+    "sessions.security_mode",
 ];
-/// The one value that is not shown, and not stored.
+/// A value that is not shown, and not stored.
 pub(crate) const WEBHOOK_SECRET: &str = "approvals.webhook_secret";
-const COUNTS: [&str; 12] = [
+const COUNTS: [&str; 13] = [
     ConcurrentExecs::KEY,
     ConcurrentExecsPerUser::KEY,
     QueuedExecs::KEY,
@@ -41,12 +48,13 @@ const COUNTS: [&str; 12] = [
     SkillEntriesMax::KEY,
     QuotaMb::KEY,
     QuotaFiles::KEY,
+    SessionMaxMb::KEY,
     SessionsKeptHours::KEY,
     ApprovalSeconds::KEY,
 ];
 
 /// Names, parted by blanks or commas.
-const LISTS: [&str; 3] = ["commands.allowed", "commands.allowed_filters", "commands.allowed_argv"];
+const LISTS: [&str; 4] = ["commands.allowed", "commands.allowed_filters", "commands.allowed_argv", "strict.backends"];
 
 /// Every key that settings have, with dots.
 pub fn setting_keys() -> impl Iterator<Item = String> {

@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use executor::aio_service::AioError;
 use executor::docker::Runtime;
 use executor::docker::paths::Platform;
 use executor::{Ending, Options};
@@ -48,6 +49,8 @@ pub struct Health {
     pub platform: Host,
     pub writable_check: WritableCheck,
     pub backends: Backends,
+    /// The external AIO service; null where none is configured
+    pub aio_service: Option<Availability>,
 }
 
 impl Health {
@@ -72,6 +75,7 @@ impl Health {
                 docker: availability(docker),
                 gvisor: availability(gvisor),
             },
+            aio_service: self.aio_service.map(availability),
             ..self
         }
     }
@@ -176,11 +180,13 @@ impl Service {
                     Backend::Native => &mut backends.native,
                     Backend::Docker => &mut backends.docker,
                     Backend::Gvisor => &mut backends.gvisor,
+                    // Asked for itself, below.
+                    Backend::AioService => continue,
                 };
                 if availability.available {
                     let trial = async {
                         match backend {
-                            Backend::Native => self.try_native().await,
+                            Backend::Native | Backend::AioService => self.try_native().await,
                             Backend::Gvisor if self.inner.gvisor_home() == GvisorHome::Host => {
                                 self.try_in_project(backend, Root::Host).await
                             }
@@ -195,6 +201,12 @@ impl Service {
                 }
             }
         }
+        let aio_service = match &self.inner.aio {
+            Some(assigned) => {
+                Some(Availability::of(assigned.service.info().await.map(drop).map_err(|error| told(&error))))
+            }
+            None => None,
+        };
         let root = &self.inner.workspace_root;
         Health {
             runtime_mode: root.platform.to_string(),
@@ -206,6 +218,7 @@ impl Service {
             platform: platform(),
             writable_check: self.check_writable().await,
             backends,
+            aio_service,
         }
     }
 
@@ -261,6 +274,10 @@ impl Service {
     }
 }
 
+fn told(error: &AioError) -> String {
+    format!("{error}; {}", error.hint())
+}
+
 fn grant(root: Root, workspace: policy::Workspace) -> Result<policy::Grant, TrialError> {
     let request = Request {
         argv: vec!["true".into()],
@@ -311,6 +328,7 @@ mod tests {
                 docker: why("no client"),
                 gvisor: why("is /run/s there?"),
             },
+            aio_service: Some(why("look at /v1")),
         };
         let told = health.without_paths();
         let json = serde_json::to_string(&told).unwrap();

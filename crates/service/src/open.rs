@@ -79,6 +79,7 @@ impl Service {
             tracing::warn!(expired, "approvals of a server that did not stop have expired");
         }
         let settings = Settings::load(&store, &config.fixed).await?;
+        let aio = settings.aio.assigned()?;
         let owner_token = match config.auth {
             Auth::Tokens => Some(owner_token::ensure(&store, &data).await?),
             Auth::Nobody => None,
@@ -133,6 +134,7 @@ impl Service {
             spares: Spares::default(),
             executor,
             docker,
+            aio,
             skills: Arc::new(skills),
             turns: Turns::new(settings.bounds()),
             settings: RwLock::new(Arc::new(settings)),
@@ -141,6 +143,7 @@ impl Service {
             tickets: Tickets::default(),
             counters: Counters::default(),
             agent_locks: Locks::default(),
+            agent_boxes: Locks::default(),
             quotas: Quotas::default(),
             looked: tokio::sync::Mutex::default(),
             uids: Mutex::new(HashMap::new()),

@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use jail::plan::{Identity, Owner, Plan, Privilege, RootKind};
+use jail::plan::{Identity, Owner, Plan, Privilege, RootKind, UnixSockets};
 use policy::{Control, Field, Grant, NetMode, Root, Workspace};
 
 use super::interpreter;
@@ -54,6 +54,8 @@ impl Executor {
             resource_limits: resource_limits(allowed.get(Field::Pids)),
             access: Vec::new(),
             watchdog: limits::watchdog(allowed, vec![literal("/")]),
+            // No spare is shown files of the host's.
+            unix_sockets: UnixSockets::Allowed,
             terminal: None,
             command: interpreter::command().clone(),
             required: grant.effective().require.iter().map(|requirement| protection_of(*requirement)).collect(),

@@ -33,6 +33,7 @@ mod postgres_faults;
 mod rest;
 mod retention;
 mod samples;
+mod sessions;
 mod sqlite_faults;
 mod tampering;
 
@@ -64,6 +65,7 @@ const ON_BOTH: &[(&str, Run)] = trials! {
         a_fresh_record_controls_nothing, paths_are_added_once, paths_are_changed_and_removed, rows_by_hand_are_seen,
         every_change_of_paths_is_an_entry,
     }
+    sessions::{ what_was_said_counts_until_it_is_forgotten, what_cannot_be_said_is_refused }
     retention::{ the_newest_entries_stay, entries_since_a_moment_stay, a_broken_chain_is_not_pruned, ended_execs_go }
     rest::{
         tokens_are_found_by_their_hash, tokens_are_listed_and_revoked, settings_have_versions, identities_are_for_ever,

@@ -24,6 +24,12 @@ pub enum Watched {
 }
 
 impl Watched {
+    /// A session, whose id has to be one.
+    pub fn session(id: &str) -> Result<Self, Error> {
+        id.parse::<workspace::SessionId>()?;
+        Ok(Self::Session(id.to_owned()))
+    }
+
     pub(super) fn concerns(&self, by: &Principal, view: &ApprovalView) -> bool {
         let is_watched = match self {
             Watched::Session(session) => view.session_id == *session,

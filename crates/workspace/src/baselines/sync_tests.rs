@@ -15,6 +15,7 @@ use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
 use super::*;
+use crate::baselines::{Layer, Update};
 use crate::skills::ArchiveLimits;
 use crate::workspaces::{Owner, Workspaces};
 
@@ -73,9 +74,19 @@ impl Lab {
         self.baselines.upload(&agent(), upload, LIMITS).unwrap();
     }
 
+    fn standing(&self, tree: &Tree) -> Standing {
+        self.baselines.standing(&agent(), tree.workspace()).unwrap()
+    }
+
+    /// Each skill's folder, its layer, and what is to come.
+    fn layers(&self, tree: &Tree) -> Vec<(String, Layer, Option<Update>)> {
+        let listed = self.baselines.list_layered(&agent(), tree).unwrap();
+        listed.into_iter().map(|one| (one.folder, one.layer, one.update)).collect()
+    }
+
     fn sync(&self, tree: &Tree) {
         self.baselines.sync(&agent(), tree).unwrap();
-        assert!(self.baselines.is_synced(&agent(), tree.workspace()).unwrap());
+        assert_eq!(self.standing(tree), Standing::InStep);
     }
 
     /// A sync whose server is killed after so many steps.
@@ -143,9 +154,9 @@ fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 fn a_baseline_is_shared_and_each_user_has_their_own() {
     let lab = Lab::new();
     let (one, two) = (lab.tree("one"), lab.tree("two"));
-    assert!(lab.baselines.is_synced(&agent(), one.workspace()).unwrap(), "there is nothing to catch up with");
+    assert_eq!(lab.standing(&one), Standing::InStep, "there is nothing to catch up with");
     lab.publish(&[("s/SKILL.md", "v1"), ("s/run.sh", "#!"), ("s/d/a", "a1")]);
-    assert!(!lab.baselines.is_synced(&agent(), one.workspace()).unwrap());
+    assert_eq!(lab.standing(&one), Standing::Behind);
     lab.sync(&one);
     lab.sync(&two);
     let before = contents(&lab.directory.path().join("baselines"));
@@ -278,6 +289,56 @@ fn what_a_box_writes_meanwhile_is_not_lost() {
 }
 
 #[test]
+fn beside_a_box_new_skills_come_whole_and_changes_wait() {
+    let lab = Lab::new();
+    let tree = lab.tree("one");
+    lab.publish(&[("old/SKILL.md", "1"), ("old/a", "1")]);
+    lab.sync(&tree);
+    let skills = lab.skills("one");
+    fs::create_dir(skills.join("mine")).unwrap();
+    fs::write(skills.join("mine/SKILL.md"), "own").unwrap();
+    lab.publish(&[
+        ("old/SKILL.md", "2"),
+        ("old/a", "2"),
+        ("mine/SKILL.md", "2"),
+        ("new/SKILL.md", "2"),
+        ("new/d/run.sh", "2"),
+    ]);
+    lab.baselines.sync_new(&agent(), &tree).unwrap();
+    let Standing::Waiting { since } = lab.standing(&tree) else { panic!("nothing waits") };
+    let old = [("old/SKILL.md", "1"), ("old/a", "1"), ("mine/SKILL.md", "own")];
+    let new = [("new/SKILL.md", "2"), ("new/d/run.sh", "2")];
+    assert_eq!(contents(&skills), texts(&[&old[..], &new[..]].concat()));
+    for (place, mode) in [("new", 0o755), ("new/d", 0o755), ("new/SKILL.md", 0o644), ("new/d/run.sh", 0o755)] {
+        let status = fs::metadata(skills.join(place)).unwrap();
+        assert_eq!((status.uid(), status.mode() & 0o7777), (owner().uid, mode), "{place}");
+    }
+    let waiting = Some(Update::Waiting);
+    let layers = [("mine", Layer::Overlay, waiting), ("new", Layer::Baseline, None), ("old", Layer::Baseline, waiting)];
+    assert_eq!(lab.layers(&tree), layers.map(|(folder, layer, update)| (folder.to_owned(), layer, update)));
+    // What is published meanwhile does not begin the wait again.
+    lab.publish(&[("newer/SKILL.md", "3")]);
+    assert_eq!(lab.standing(&tree), Standing::Behind);
+    lab.baselines.sync_new(&agent(), &tree).unwrap();
+    assert_eq!(lab.standing(&tree), Standing::Waiting { since });
+    // What a box deletes of it stays away, and the rest comes when the box is gone.
+    fs::remove_file(skills.join("new/d/run.sh")).unwrap();
+    lab.sync(&tree);
+    let all = [
+        ("old/SKILL.md", "2"),
+        ("old/a", "2"),
+        ("mine/SKILL.md", "own"),
+        ("new/SKILL.md", "2"),
+        ("newer/SKILL.md", "3"),
+    ];
+    assert_eq!(contents(&skills), texts(&all));
+    fs::write(skills.join("old/more"), "").unwrap();
+    let layers = [Layer::Overlaid, Layer::Overlaid, Layer::Baseline, Layer::Overlaid];
+    assert_eq!(lab.layers(&tree).into_iter().map(|(_, layer, _)| layer).collect::<Vec<_>>(), layers);
+    assert_eq!(list(&lab.directory.path().join("workspaces/one/agent/.staging")), [""; 0]);
+}
+
+#[test]
 fn a_version_is_kept_as_long_as_somebody_reads_it() {
     let lab = Lab::new();
     lab.publish(&[("s/SKILL.md", "1"), ("t/SKILL.md", "1")]);
@@ -326,7 +387,7 @@ fn a_workspace_that_is_made_again_gets_everything_again() {
     lab.sync(&lab.tree("one"));
     fs::remove_dir_all(lab.directory.path().join("workspaces/one")).unwrap();
     let tree = lab.tree("one");
-    assert!(!lab.baselines.is_synced(&agent(), tree.workspace()).unwrap());
+    assert_eq!(lab.standing(&tree), Standing::Behind);
     lab.sync(&tree);
     assert_eq!(contents(&lab.skills("one")), texts(&[("s/SKILL.md", "1")]));
 }
