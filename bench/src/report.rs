@@ -14,6 +14,7 @@ use crate::memory::{Footprint, Memory};
 use crate::records::Records;
 use crate::samples::{Samples, milliseconds, ratio};
 use crate::serving::{Endurance, Serving};
+use crate::spares::{self, Spares};
 use crate::table::Table;
 use crate::throughput::{CONCURRENCY, Throughput};
 
@@ -28,6 +29,7 @@ pub(crate) struct Measured {
     pub(crate) throughput: Throughput,
     pub(crate) memory: Perhaps<Memory>,
     pub(crate) serving: Serving,
+    pub(crate) spares: Perhaps<Spares>,
     pub(crate) files: AgentFiles,
     pub(crate) records: Records,
     pub(crate) docker: Perhaps<Docker>,
@@ -59,6 +61,7 @@ impl Report {
             ("Throughput", self.throughput_text()),
             ("Memory beside the command", self.memory_text()),
             ("An exec over HTTP", self.serving_text()),
+            ("Code in boxes made ahead", self.spares_text()),
             ("Files and skills of an agent", self.files_text()),
             ("The record", self.records_text()),
             ("Where the time of the box alone goes (true)", self.steps_text()),
@@ -200,6 +203,27 @@ impl Report {
         format!("{}\n{}\n{}", table.to_text(), rates.to_text(), growth.to_text())
     }
 
+    fn spares_text(&self) -> String {
+        let Spares { run, bare, runs, rate, bare_rate, init, interpreter } = match &self.measured.spares {
+            Ok(spares) => spares,
+            Err(reason) => return format!("Not measured: {reason}.\n"),
+        };
+        let heading = format!("`{}`", spares::CODE);
+        let mut table = Table::new([heading.as_str(), "median ms", "p95 ms", "÷ bare"]);
+        for (name, samples) in [("POST, the stock full", run), ("bare /usr/bin/python3 -c", bare)] {
+            let [half, most] = figures(samples);
+            table.add([name.to_owned(), half, most, format!("{:.2}", ratio(samples.median(), bare.median()))]);
+        }
+        let heading = format!("{runs} runs, {} at a time", spares::CONCURRENCY);
+        let mut rates = Table::new([heading.as_str(), "runs a second", "÷ bare"]);
+        for (name, rate) in [("POST", rate), ("bare /usr/bin/python3 -c", bare_rate)] {
+            rates.add([name.to_owned(), format!("{rate:.0}"), format!("{:.2}", rate / bare_rate)]);
+        }
+        let mut memory = Table::new(["private kB of one that waits", "init", "interpreter"]);
+        memory.add(["Python".to_owned(), init.to_string(), interpreter.to_string()]);
+        format!("{}\n{}\n{}", table.to_text(), rates.to_text(), memory.to_text())
+    }
+
     fn files_text(&self) -> String {
         let AgentFiles { reads, static_reads, pairs } = &self.measured.files;
         let heading = format!("a file of 4 KiB, {CONCURRENCY} at a time");
@@ -285,6 +309,14 @@ impl Report {
                 "bwrap_from_a_shell": sampled(&self.measured.serving.shell_bwrap),
                 "bwrap_with_a_shell": sampled(&self.measured.serving.bwrap_shell),
                 "execs_per_second": self.measured.serving.rate, "bwrap_per_second": self.measured.serving.bwrap_rate,
+            },
+            "spares": match &self.measured.spares {
+                Ok(spares) => json!({
+                    "run": sampled(&spares.run), "bare": sampled(&spares.bare), "runs": spares.runs,
+                    "runs_per_second": spares.rate, "bare_per_second": spares.bare_rate,
+                    "init_private_kb": spares.init, "interpreter_private_kb": spares.interpreter,
+                }),
+                Err(reason) => json!({ "not_measured": reason }),
             },
             "files": {
                 "reads_per_second": self.measured.files.reads,

@@ -9,6 +9,7 @@ pub mod aio_service;
 pub mod docker;
 pub mod gvisor;
 pub mod image;
+pub mod warm;
 
 mod alias;
 mod allowed;
@@ -16,6 +17,7 @@ mod capture;
 mod cgroup;
 mod error;
 mod etc;
+mod frame;
 mod groups;
 mod host;
 mod kernel_file;

@@ -20,23 +20,23 @@ use crate::host::{Host, SystemKind};
 use crate::limits;
 use crate::sources::{AGENT_FILES, Opened, ProjectPlace, Sources};
 
-const MIB: u64 = 1024 * 1024;
+pub(crate) const MIB: u64 = 1024 * 1024;
 /// What the root needs for its own directories, links and small files, beside the box's private ones. Their few
 /// kilobytes come out of the box's share.
-const ROOT_INODES: u64 = 1024;
+pub(crate) const ROOT_INODES: u64 = 1024;
 /// One file or directory per so many bytes of a memory file system.
-const BYTES_PER_INODE: u64 = 4096;
-const WORKSPACE: &str = "/workspace";
+pub(crate) const BYTES_PER_INODE: u64 = 4096;
+pub(crate) const WORKSPACE: &str = "/workspace";
 /// Where a box can write.
-const PLACES: [(&str, u32); 5] =
+pub(crate) const PLACES: [(&str, u32); 5] =
     [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777), (etc::HOME, 0o755), (WORKSPACE, 0o755)];
 /// Where a project's directories are.
-const PROJECT: [&str; 3] = ["/workspace/inputs", "/workspace/work", "/workspace/artifacts"];
+pub(crate) const PROJECT: [&str; 3] = ["/workspace/inputs", "/workspace/work", "/workspace/artifacts"];
 /// A directory with nothing but places for an agent's files, to cover `/workspace` with.
 const AGENT_FRAME: &str = "/var/agent";
-const AGENT_PLACES: [&str; 2] = ["/var/agent/files", "/var/agent/skills"];
+pub(crate) const AGENT_PLACES: [&str; 2] = ["/var/agent/files", "/var/agent/skills"];
 /// An empty directory, to cover others with.
-const EMPTY: &str = "/var/empty";
+pub(crate) const EMPTY: &str = "/var/empty";
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const DEVICE_LINKS: [(&str, &str); 5] = [
     ("/dev/fd", "/proc/self/fd"),
@@ -169,32 +169,15 @@ fn operations(
     operations
 }
 
-/// What all boxes on the host's system have in common, made once by the spawner for itself. Its /proc is the host's: the
-/// spawner needs it to map ids, and the kernel lets a box mount its own only where one can be seen. PID 1 covers it.
-pub(crate) fn skeleton(host: &Host) -> Vec<Operation> {
-    let directory = |at: &str| Operation::Directory { at: literal(at), mode: 0o755 };
-    let mut operations = vec![Operation::TmpfsRoot { size: MIB, inodes: ROOT_INODES }];
-    operations.extend(system(host));
-    operations.extend(own_files());
-    operations.push(os_release());
-    operations.extend(device_nodes());
-    operations.extend(PLACES.map(|(at, _)| directory(at)));
-    operations.extend(["/dev/pts", EMPTY].map(directory));
-    operations.extend(PROJECT.map(directory));
-    operations.extend(AGENT_PLACES.map(directory));
-    operations.push(Operation::Bind {
-        source: Source { path: literal("/proc"), identity: None, owner: None },
-        at: literal("/proc"),
-        kind: FileKind::Directory,
-        access: MountAccess::ReadWrite,
-    });
-    operations.push(Operation::SealRoot);
+/// What one box adds to the skeleton.
+fn additions(sources: &Sources, scratch: u64, identity: &Identity, hidden: Option<&Path>) -> Vec<Operation> {
+    let mut operations = own_places(private_places(sources), scratch, identity.privilege);
+    operations.extend(shown(sources, identity, hidden));
     operations
 }
 
-/// What one box adds to the skeleton.
-fn additions(sources: &Sources, scratch: u64, identity: &Identity, hidden: Option<&Path>) -> Vec<Operation> {
-    let places = private_places(sources).into_iter();
+pub(crate) fn own_places(places: Vec<(&'static str, u32)>, scratch: u64, privilege: Privilege) -> Vec<Operation> {
+    let places = places.into_iter();
     let mut operations = vec![
         Operation::Scratch {
             size: scratch,
@@ -203,7 +186,13 @@ fn additions(sources: &Sources, scratch: u64, identity: &Identity, hidden: Optio
         },
         Operation::Pts { at: literal("/dev/pts") },
     ];
-    operations.extend(processes(identity.privilege, &Cover::Directory(literal(EMPTY))));
+    operations.extend(processes(privilege, &Cover::Directory(literal(EMPTY))));
+    operations
+}
+
+/// The files that a command works on, in a root that has places for them.
+pub(crate) fn shown(sources: &Sources, identity: &Identity, hidden: Option<&Path>) -> Vec<Operation> {
+    let mut operations = Vec::new();
     if sources.project.iter().any(|place| place.at == AGENT_FILES) {
         // The skeleton's own has the places of a project.
         let cover = Cover::Directory(literal(AGENT_FRAME));
@@ -222,7 +211,7 @@ fn workspace(sources: &Sources, identity: &Identity) -> Vec<Operation> {
 }
 
 /// The files that we write ourselves.
-fn own_files() -> impl Iterator<Item = Operation> {
+pub(crate) fn own_files() -> impl Iterator<Item = Operation> {
     etc::files(etc::UID, etc::GID).into_iter().map(|(at, content)| Operation::File {
         at: literal(at),
         content: content.into_bytes(),
@@ -230,7 +219,7 @@ fn own_files() -> impl Iterator<Item = Operation> {
     })
 }
 
-fn os_release() -> Operation {
+pub(crate) fn os_release() -> Operation {
     Operation::Symlink { at: literal("/etc/os-release"), target: literal("../usr/lib/os-release") }
 }
 
@@ -275,7 +264,7 @@ pub(crate) fn device_nodes() -> impl Iterator<Item = Operation> {
     nodes.into_iter().chain(links)
 }
 
-fn processes(privilege: Privilege, directories: &Cover) -> Vec<Operation> {
+pub(crate) fn processes(privilege: Privilege, directories: &Cover) -> Vec<Operation> {
     let mask = |name: &str, cover| Operation::Mask { at: literal(&format!("/proc/{name}")), cover };
     let mut operations = vec![Operation::Proc { at: literal("/proc") }];
     operations.extend(MASKED_FILES.map(|name| mask(name, Cover::Null)));
@@ -299,7 +288,7 @@ fn private_places(sources: &Sources) -> Vec<(&'static str, u32)> {
 
 /// A place for the box's own files. On the host's system they share the memory file system of the root; an image
 /// may have files there already, which a new one covers.
-fn private(at: &str, scratch: u64, mode: u32, on_image: bool) -> Operation {
+pub(crate) fn private(at: &str, scratch: u64, mode: u32, on_image: bool) -> Operation {
     match on_image {
         true => tmpfs(at, scratch, mode),
         false => Operation::Writable { at: literal(at), mode },
@@ -387,7 +376,7 @@ pub(crate) fn resource_limits(pids: u64) -> Vec<ResourceLimit> {
 }
 
 /// Landlock's view of the same: everything can be read, and written to where the mounts are writable.
-fn access(sources: &Sources) -> Vec<Access> {
+pub(crate) fn access(sources: &Sources) -> Vec<Access> {
     let rule = |beneath: &str, right| Access { beneath: literal(beneath), right };
     let mut rules = match sources.image {
         Some(_) => vec![rule("/", AccessRight::Write)],

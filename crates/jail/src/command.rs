@@ -18,6 +18,8 @@ const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
 
 const SHOWN: usize = 4096;
+/// The first descriptor that is not one of the command's own.
+pub(crate) const FIRST_OTHER: u32 = 3;
 
 /// What becomes standard input, output and error.
 #[derive(Debug)]
@@ -32,6 +34,11 @@ pub(crate) fn execute(command: &Command, streams: &Streams, control: BorrowedFd<
         let _ = wire::send(control, &Report::Failed(failure), &[]);
         sys::exit_now(NOT_FOUND);
     }
+    replace(command, control)
+}
+
+/// Runs the command's program in place of this one, or reports why not and ends.
+pub(crate) fn replace(command: &Command, control: BorrowedFd<'_>) -> ! {
     let (tried, errno) = search_and_execute(command);
     // Long enough to recognise, short enough for a message.
     let shown = &tried.as_bytes()[..tried.as_bytes().len().min(SHOWN)];
@@ -57,7 +64,7 @@ fn prepare(command: &Command, streams: &Streams) -> std::result::Result<(), Fail
             }
         }
     }
-    sys::close_descriptors_on_execute().map_err(fail)?;
+    sys::close_descriptors_on_execute(FIRST_OTHER).map_err(fail)?;
     rustix::process::chdir(&command.directory).map_err(fail)?;
     sys::set_signal_mask(false);
     sys::reset_personality();

@@ -280,6 +280,20 @@ pub fn children_usage() -> ChildrenUsage {
     }
 }
 
+/// The processor time that a living process has taken.
+pub fn time_of(process: Pid) -> Result<u64> {
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: fills the one integer that it is given.
+    let errno = unsafe { libc::clock_getcpuclockid(process.as_raw_nonzero().get(), &raw mut clock) };
+    if errno != 0 {
+        return Err(Errno::from_raw_os_error(errno));
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: fills the structure that it is given.
+    check(libc::c_long::from(unsafe { libc::clock_gettime(clock, &raw mut time) }))?;
+    Ok(time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
+}
+
 /// Back to ordinary scheduling at ordinary priority, whatever our caller runs with.
 pub fn schedule_ordinarily() -> Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
@@ -405,9 +419,10 @@ pub fn give_descriptor(descriptor: OwnedFd) -> i32 {
     descriptor.into_raw_fd()
 }
 
-/// Makes `descriptor` this process's standard input, output or error.
+/// Gives `descriptor` a number that a program expects: standard input, output or error, or, in a child that is about to
+/// execute one, any other. Whatever had that number before must not be used again.
 pub fn place_descriptor(descriptor: BorrowedFd<'_>, number: i32) -> Result<()> {
-    // SAFETY: dup2(2) on 0, 1 or 2, which no `OwnedFd` of the jail's child owns.
+    // SAFETY: dup2(2) takes integers; by the contract above no `OwnedFd` that is still used has the number.
     check(libc::c_long::from(unsafe { libc::dup2(descriptor.as_raw_fd(), number) })).map(drop)
 }
 
@@ -444,11 +459,10 @@ pub fn close_everything_but(kept: BorrowedFd<'_>) {
     }
 }
 
-/// Marks every descriptor from 3 upwards to be closed by execve.
-pub fn close_descriptors_on_execute() -> Result<()> {
-    const FIRST: libc::c_uint = 3;
+/// Marks every descriptor from this number upwards to be closed by execve.
+pub fn close_descriptors_on_execute(first: u32) -> Result<()> {
     // SAFETY: takes integers; the flag only sets a bit, so no descriptor is closed under its owner.
-    check(unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) })
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) })
         .map(drop)
 }
 

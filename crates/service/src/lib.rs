@@ -42,6 +42,7 @@ mod capture;
 mod collect;
 mod outcome;
 mod run_exec;
+mod spares;
 
 mod drain;
 mod end;

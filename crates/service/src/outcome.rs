@@ -150,18 +150,17 @@ fn code_of(error: &AioError) -> &'static str {
         AioError::Unreachable { .. }
         | AioError::TooLate { .. }
         | AioError::KeyRefused
-        | AioError::Redirected { .. } => BACKEND_UNAVAILABLE,
-        AioError::NotForService(_) => INVALID_ARGUMENT,
-        AioError::AddressMalformed(_)
-        | AioError::KeyMalformed
+        | AioError::Redirected { .. }
         | AioError::NotUnderstood { .. }
         | AioError::Failed { .. }
         | AioError::Refused { .. }
-        | AioError::TooLarge { .. }
         | AioError::Malformed { .. }
-        | AioError::Unclear(_)
-        | AioError::Overdue
-        | AioError::Streams(_) => RUNTIME_ERROR,
+        | AioError::Overdue => BACKEND_UNAVAILABLE,
+        AioError::NotForService(_) => INVALID_ARGUMENT,
+        AioError::TooLarge { .. } => "OUTPUT_LIMIT",
+        AioError::AddressMalformed(_) | AioError::KeyMalformed | AioError::Unclear(_) | AioError::Streams(_) => {
+            RUNTIME_ERROR
+        }
     }
 }
 

@@ -153,13 +153,12 @@ impl CodeOrder {
         Ok(())
     }
 
-    /// What an AIO service is given to work on.
+    /// What an AIO service is given to work on. Its files were read before, when the request was.
     pub(crate) fn service_work(&self) -> ServiceWork {
-        let files = self
-            .request
-            .files
-            .iter()
-            .map(|(path, content)| ServiceFile { path: path.clone(), content: content.clone() });
+        let files = self.request.files().unwrap_or_default().into_iter().map(|(path, content)| {
+            let path = path.inner().map(|inner| inner.as_str().to_owned()).unwrap_or_default();
+            ServiceFile { path, content: content.to_vec() }
+        });
         ServiceWork { session: self.place.id.to_string(), files: files.collect(), input: self.input().to_vec() }
     }
 
