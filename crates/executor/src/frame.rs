@@ -2,12 +2,14 @@
 //! that is made ahead. Both have empty places for everything that any box may be shown. Pure, like `lower`.
 
 use jail::plan::{Cover, FileKind, MountAccess, Operation, RootKind, Source};
+use jail::resident::AGENT;
 
 use crate::host::Host;
 use crate::lower::{
-    AGENT_PLACES, BYTES_PER_INODE, EMPTY, MIB, PLACES, PROJECT, ROOT_INODES, WORKSPACE, device_nodes, literal,
-    os_release, own_files, own_places, private, processes, system,
+    AGENT_PLACES, BYTES_PER_INODE, EMPTY, MIB, PLACES, PROJECT, ROOT_INODES, device_nodes, literal, os_release,
+    own_files, own_places, private, processes, system,
 };
+use crate::sources::WORKSPACE;
 
 /// What all boxes on the host's system have in common, made once by the spawner for itself. Its /proc is the host's: the
 /// spawner needs it to map ids, and the kernel lets a box mount its own only where one can be seen. PID 1 covers it.
@@ -35,6 +37,7 @@ fn frame(host: &Host, size: u64, inodes: u64) -> Vec<Operation> {
     operations.extend(["/dev/pts", EMPTY].map(directory));
     operations.extend(PROJECT.map(directory));
     operations.extend(AGENT_PLACES.map(directory));
+    operations.push(Operation::File { at: literal(AGENT), content: Vec::new(), mode: 0o444 });
     operations
 }
 

@@ -9,6 +9,8 @@ pub mod aio_service;
 pub mod docker;
 pub mod gvisor;
 pub mod image;
+pub mod pool;
+pub mod resident;
 pub mod warm;
 
 mod alias;
@@ -18,6 +20,7 @@ mod cgroup;
 mod error;
 mod etc;
 mod frame;
+mod freezer;
 mod groups;
 mod host;
 mod kernel_file;

@@ -19,6 +19,7 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use crate::error::Error;
+use crate::freezer::Freezer;
 use crate::groups::Groups;
 use crate::kernel_file;
 use crate::outcome::{Ending, Outcome, Usage};
@@ -142,6 +143,15 @@ impl Running {
         self.steps.sort_by_key(|step| step.step);
         // The time limit is the command's own; making the box does not count.
         self.began = Instant::now();
+    }
+
+    /// By what the whole box is held still, and what counts its memory, for whoever keeps it for long.
+    pub(crate) fn freezer(&self) -> Option<Freezer> {
+        self.groups.freezer()
+    }
+
+    pub(crate) fn copy_counters(&self) -> Vec<OwnedFd> {
+        self.groups.copy_counters()
     }
 
     /// Waits for the end of a box that was told to stop half-made.

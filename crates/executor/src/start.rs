@@ -12,7 +12,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::UnixStream;
 
 use crate::error::{Error, talk};
-use crate::lower::{Birthplace, Particulars, lower};
+use crate::lower::{Birthplace, Occupant, Particulars, lower};
 use crate::maker::Executor;
 use crate::prepare::{Born, Prepared, owner};
 use crate::provide::{Belongings, OWN_STEPS, Wanted};
@@ -44,15 +44,25 @@ impl Executor {
 
     /// The same in namespaces that were begun before.
     pub async fn start_prepared(&self, prepared: Prepared, grant: Grant, options: Options) -> Result<Running, Error> {
+        self.launch_box(prepared, &grant, options, Occupant::Command).await
+    }
+
+    pub(crate) async fn launch_box(
+        &self,
+        prepared: Prepared,
+        grant: &Grant,
+        options: Options,
+        occupant: Occupant,
+    ) -> Result<Running, Error> {
         // Namespaces that were begun for somebody else are of no use.
-        let prepared = match owner(&grant) {
+        let prepared = match owner(grant) {
             Some(owner) if self.host.privilege == Privilege::Root && prepared.host != owner => {
                 self.prepare_as(Some(owner))?
             }
             _ => prepared,
         };
         let owner = prepared.host;
-        let sources = Sources::open(&grant, &self.images, self.data.as_deref())?;
+        let sources = Sources::open(grant, &self.images, self.data.as_deref())?;
         let particulars = Particulars {
             name: self.group_name(&prepared),
             host_uid: owner.uid,
@@ -66,9 +76,14 @@ impl Executor {
                 Born::In(birthplace) => *birthplace,
                 Born::NotYet(_) => self.spawner.birthplace()?,
             },
+            occupant,
         };
-        let plan = lower(&grant, &self.host, &sources, &particulars)?;
-        let time_limit = time_limit::of(&grant);
+        let plan = lower(grant, &self.host, &sources, &particulars)?;
+        let time_limit = match particulars.occupant {
+            Occupant::Command => time_limit::of(grant),
+            // How long it stays is for its owner to say; each visit has a limit of its own.
+            Occupant::Agent(_) => None,
+        };
         let (mut streams, theirs) = match options.terminal {
             Some(_) => (None, Vec::new()),
             None => pipes(owner).map(|(ours, theirs)| (Some(ours), theirs)).map_err(talk)?,

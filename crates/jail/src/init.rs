@@ -11,7 +11,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, WaitStatus};
-use rustix::pty::OpenptFlags;
 use rustix::time::Timespec;
 
 use crate::cgroups::Counted;
@@ -23,7 +22,7 @@ use crate::report::{Ending, Failure, Order, Protection, ProtectionName, Report, 
 use crate::start::{self, Limits, Start};
 use crate::sys::{self, BpfInstruction};
 use crate::watchdog::Meter;
-use crate::{cgroups, identity, restrict, root, seccomp, sources, spare, wire};
+use crate::{cgroups, identity, restrict, root, seccomp, sources, spare, terminal, wire};
 
 /// What PID 1 is born into. The network's namespace is made beside the rest (`network`), the cgroup's after joining.
 pub(crate) const NAMESPACES: u64 =
@@ -187,13 +186,7 @@ fn limit_shared_accounts() {
 /// A terminal of the box's own; its other end goes to the executor.
 fn open_terminal(size: WindowSize, control: &OwnedFd) -> Result<OwnedFd, Failure> {
     let open = || -> rustix::io::Result<OwnedFd> {
-        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
-        let outer = rustix::fs::open(c"/dev/ptmx", flags, rustix::fs::Mode::empty())?;
-        rustix::pty::unlockpt(&outer)?;
-        let window = rustix::termios::Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
-        rustix::termios::tcsetwinsize(&outer, window)?;
-        let inner =
-            rustix::pty::ioctl_tiocgptpeer(&outer, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        let (outer, inner) = terminal::open(size)?;
         wire::send(control, &Report::Terminal, &[outer.as_fd()])?;
         Ok(inner)
     };

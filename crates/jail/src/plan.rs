@@ -320,6 +320,22 @@ pub struct Command {
     pub directory: CString,
 }
 
+impl Command {
+    /// The same under another name.
+    pub(crate) fn named(&self, name: CString) -> Self {
+        let mut argv = self.argv.clone();
+        if let Some(first) = argv.first_mut() {
+            *first = name;
+        }
+        Command {
+            argv,
+            environment: self.environment.clone(),
+            search: self.search.clone(),
+            directory: self.directory.clone(),
+        }
+    }
+}
+
 impl std::fmt::Debug for Command {
     /// Values of the environment are secrets: only their keys are shown.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

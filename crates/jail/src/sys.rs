@@ -7,6 +7,8 @@
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -111,11 +113,6 @@ pub fn start_helper(work: fn(), share: Share) -> Result<Pid> {
     let value = unsafe { libc::clone(enter, top.cast_mut().cast(), flags, work as *mut libc::c_void) };
     let value = check(libc::c_long::from(value))?;
     Pid::from_raw(value as RawPid).ok_or(Errno::CHILD)
-}
-
-/// How many threads this process has: its directory of them has two links more.
-pub fn thread_count() -> Result<u64> {
-    Ok(rustix::fs::stat(c"/proc/self/task")?.st_nlink.saturating_sub(2))
 }
 
 /// The strings that the kernel put onto our stack: arguments first, then the environment.
@@ -273,6 +270,26 @@ pub fn children_usage() -> ChildrenUsage {
         libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
         usage
     };
+    in_words(&usage)
+}
+
+/// wait4(2) for any child, without waiting: which has ended, how, and what it and those that it waited for have used.
+pub fn reap() -> Option<(Pid, ExitStatus, ChildrenUsage)> {
+    let mut status: libc::c_int = 0;
+    // SAFETY: `rusage` is plain integers, for which all-zero bytes are a valid value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to the variables above, which the call fills.
+    let value = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
+    Some((Pid::from_raw(value.max(0))?, ExitStatus::from_raw(status), in_words(&usage)))
+}
+
+/// setsid(2). Not every kernel (gVisor's) answers with the session's number, so the answer is not read.
+pub fn begin_session() -> Result<()> {
+    // SAFETY: takes nothing and concerns no memory.
+    check(libc::c_long::from(unsafe { libc::setsid() })).map(drop)
+}
+
+fn in_words(usage: &libc::rusage) -> ChildrenUsage {
     let microseconds = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
     ChildrenUsage {
         cpu_microseconds: microseconds(usage.ru_utime) + microseconds(usage.ru_stime),
@@ -424,13 +441,6 @@ pub fn give_descriptor(descriptor: OwnedFd) -> i32 {
 pub fn place_descriptor(descriptor: BorrowedFd<'_>, number: i32) -> Result<()> {
     // SAFETY: dup2(2) takes integers; by the contract above no `OwnedFd` that is still used has the number.
     check(libc::c_long::from(unsafe { libc::dup2(descriptor.as_raw_fd(), number) })).map(drop)
-}
-
-/// Makes /dev/null of these standard streams, so that nothing received later lands where a command's streams go.
-pub fn stand_on_null(numbers: &[i32]) -> Result<()> {
-    let flags = rustix::fs::OFlags::RDWR;
-    let null = rustix::fs::open(c"/dev/null", flags, rustix::fs::Mode::empty())?;
-    numbers.iter().try_for_each(|number| place_descriptor(null.as_fd(), *number))
 }
 
 /// Closes everything from 3 upwards but these. For a process that goes on with nothing else: whatever `OwnedFd` it has

@@ -87,7 +87,7 @@ impl Executor {
         };
         let mut operations = lower::shown(sources, &identity, self.data.as_deref());
         show_as_its_own(&mut operations, whose);
-        let command = lower::command(grant, sources, false)?;
+        let command = lower::command(grant, lower::home(sources), sources.python, false)?;
         let commission = match kind {
             SpareKind::Plain => Commission::Execute(command),
             SpareKind::Python => interpreter::commission(&command)?,

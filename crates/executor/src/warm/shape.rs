@@ -9,7 +9,8 @@ use policy::{Control, Field, Grant, NetMode, Root, Workspace};
 
 use super::interpreter;
 use crate::error::protection_of;
-use crate::lower::{Birthplace, MIB, literal, resource_limits};
+use crate::limits::Stay;
+use crate::lower::{Birthplace, MIB, literal};
 use crate::maker::Executor;
 use crate::{etc, frame, limits};
 
@@ -39,7 +40,7 @@ impl Executor {
 
     pub(super) fn shape(&self, grant: &Grant, birthplace: Birthplace) -> Shape {
         let allowed = &grant.effective().limits;
-        let (cgroups, protections) = limits::cgroups(allowed, &self.host, "", limits::OUR_PROCESSES);
+        let (cgroups, protections) = limits::cgroups(allowed, &self.host, "", limits::OUR_PROCESSES, Stay::OneCommand);
         let root = match birthplace {
             Birthplace::Skeleton => RootKind::Skeleton,
             Birthplace::Host => RootKind::Own,
@@ -51,7 +52,7 @@ impl Executor {
             protections,
             root,
             operations: frame::ahead(&self.host, allowed.get(Field::ScratchMb) * MIB, root),
-            resource_limits: resource_limits(allowed.get(Field::Pids)),
+            resource_limits: limits::resource_limits(allowed.get(Field::Pids) + limits::OUR_PROCESSES),
             access: Vec::new(),
             watchdog: limits::watchdog(allowed, vec![literal("/")]),
             // No spare is shown files of the host's.

@@ -15,7 +15,7 @@ use super::access::Access;
 use super::problem::{DETAILED, ENVELOPED, WORDED, is_within};
 use super::routes::ROUTES;
 use super::{
-    approvals, artifacts, audit, console, events, execs, gc, login, metrics, risk, run, sandbox, session_files,
+    approvals, artifacts, audit, console, events, execs, gc, login, mcp, metrics, risk, run, sandbox, session_files,
     sessions, settings, skills, sockets, tickets, tokens, v1,
 };
 
@@ -55,6 +55,9 @@ use super::{
         sockets::session,
         sockets::chat,
         sockets::all,
+        mcp::talk,
+        mcp::listen,
+        mcp::leave,
         risk::assess,
         run::code,
         sessions::create,
