@@ -67,7 +67,7 @@ impl Bar {
 
 /// Every bar, in the order of docs/promises.md.
 pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
-    let Measured { latency, throughput, memory, serving, spares, files, records, docker, .. } = measured;
+    let Measured { latency, throughput, memory, serving, doors, spares, files, records, docker, .. } = measured;
     let docker = docker.as_ref().ok();
     use Contestant::{Bare, BoxAlone, Bubblewrap, RingwallRun};
     use Task::{Python, True};
@@ -98,6 +98,11 @@ pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
         bar(
             "POST of an exec ÷ bwrap run from a shell",
             Some(ratio(serving.exec.median(), serving.shell_bwrap.median())),
+            Bound::AtMost(1.2),
+        ),
+        bar(
+            "code by the MCP tool run_code ÷ by POST",
+            Some(ratio(doors.mcp.median(), doors.http.median())),
             Bound::AtMost(1.2),
         ),
         bar("the same exec on docker ÷ on native", docker_exec, Bound::AtLeast(40.0)),

@@ -12,6 +12,7 @@ mod bars;
 mod boxes;
 mod contestant;
 mod docker;
+mod doors;
 mod error;
 mod latency;
 mod machine;
@@ -77,6 +78,8 @@ fn measure(arguments: &Arguments) -> Result<Report, Error> {
     tell(&format!("boxes made ahead: {} rounds, then {} runs", arguments.rounds, arguments.runs * SPARE_RUNS));
     let spares = spares::measure(&contestants, arguments.rounds, arguments.runs * SPARE_RUNS)
         .map_err(|error| error::chain(&error));
+    tell("doors");
+    let doors = doors::measure(contestants.ringwall(), arguments.rounds)?;
     tell(&format!("files: {} reads, {} rounds of lists and zips", arguments.reads, FILE_ROUNDS));
     let files = agent_files::measure(contestants.ringwall(), arguments.reads, FILE_ROUNDS)?;
     tell(&format!("records: {} execs", arguments.records));
@@ -90,6 +93,7 @@ fn measure(arguments: &Arguments) -> Result<Report, Error> {
         throughput,
         memory,
         serving,
+        doors,
         spares,
         files,
         records,

@@ -8,6 +8,7 @@ use crate::agent_files::AgentFiles;
 use crate::bars::{self, Bar, Held};
 use crate::contestant::{Contestant, Task};
 use crate::docker::Docker;
+use crate::doors::Doors;
 use crate::latency::Latency;
 use crate::machine::Machine;
 use crate::memory::{Footprint, Memory};
@@ -29,6 +30,7 @@ pub(crate) struct Measured {
     pub(crate) throughput: Throughput,
     pub(crate) memory: Perhaps<Memory>,
     pub(crate) serving: Serving,
+    pub(crate) doors: Doors,
     pub(crate) spares: Perhaps<Spares>,
     pub(crate) files: AgentFiles,
     pub(crate) records: Records,
@@ -163,6 +165,8 @@ impl Report {
         let mut table = Table::new(["", "median ms", "p95 ms", "÷ bwrap"]);
         let mut rows = vec![
             ("POST of an exec, `bash -lc true`", &serving.exec),
+            ("POST of code, `print(1)`", &self.measured.doors.http),
+            ("the same by the MCP tool run_code", &self.measured.doors.mcp),
             ("bwrap true", &serving.bwrap),
             ("bwrap true, run from a shell", &serving.shell_bwrap),
             ("bwrap bash -lc true", &serving.bwrap_shell),
@@ -308,6 +312,7 @@ impl Report {
                 "exec": sampled(&self.measured.serving.exec), "bwrap": sampled(&self.measured.serving.bwrap),
                 "bwrap_from_a_shell": sampled(&self.measured.serving.shell_bwrap),
                 "bwrap_with_a_shell": sampled(&self.measured.serving.bwrap_shell),
+                "code": sampled(&self.measured.doors.http), "code_by_mcp": sampled(&self.measured.doors.mcp),
                 "execs_per_second": self.measured.serving.rate, "bwrap_per_second": self.measured.serving.bwrap_rate,
             },
             "spares": match &self.measured.spares {

@@ -9,6 +9,7 @@ pub mod aio_service;
 pub mod docker;
 pub mod gvisor;
 pub mod image;
+pub mod pool;
 pub mod resident;
 pub mod warm;
 

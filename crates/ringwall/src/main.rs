@@ -21,6 +21,7 @@ mod http;
 mod image;
 mod image_docker;
 mod logging;
+mod mcp;
 mod message;
 mod run;
 mod run_report;
@@ -67,6 +68,8 @@ enum Verb {
     /// The skills of an agent on a server
     #[command(subcommand)]
     Skills(skills::SkillsCommand),
+    /// Serve an agent's tools over MCP on standard streams
+    Mcp(Box<mcp::McpArguments>),
     /// What people are asked on a server, and their answers
     #[command(subcommand)]
     Approvals(approvals::ApprovalsCommand),
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         Verb::Exec(arguments) => Ok(exec::run(&arguments, &data)),
         Verb::Files(command) => Ok(files::run(&command, &data)),
         Verb::Skills(command) => Ok(skills::run(&command, &data)),
+        Verb::Mcp(arguments) => mcp::run(*arguments, &data),
         Verb::Approvals(command) => Ok(approvals::run(&command, &data)),
         Verb::Gc(arguments) => gc::run(&arguments, &data),
         Verb::Token(command) => token::run(command, &data),

@@ -22,6 +22,7 @@ mod live;
 mod queue;
 mod service;
 mod settings;
+mod skill_names;
 
 mod change_settings;
 mod schema;
@@ -95,6 +96,7 @@ pub use residents::{AfterInput, ProcessOutput};
 pub use service::Service;
 pub use sessions::{SessionAddress, SessionChange, SessionFilter, SessionView};
 pub use settings::{Webhook, aio_service, docker_settings};
+pub use skill_names::SkillNames;
 pub use submit::Submitted;
 pub use tickets::NewTicket;
 pub use token::{NewToken, create_token_offline};

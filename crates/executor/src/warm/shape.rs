@@ -58,7 +58,7 @@ impl Executor {
             // No spare is shown files of the host's.
             unix_sockets: UnixSockets::Allowed,
             terminal: None,
-            command: interpreter::command(),
+            command: interpreter::command().clone(),
             required: grant.effective().require.iter().map(|requirement| protection_of(*requirement)).collect(),
             hold_at: None,
         }))
