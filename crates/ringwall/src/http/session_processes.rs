@@ -11,6 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Door;
 use super::body::{Named, Words, read_json, shape};
+use super::execs::exec_id;
 use super::problem::Problem;
 use super::sessions::WhoseWords;
 
@@ -133,9 +134,10 @@ pub(crate) async fn begin(
 pub(crate) async fn output(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
-    Named((id, pid)): Named<(String, ExecId)>,
+    Named((id, pid)): Named<(String, String)>,
     Words(words): Words<OutputWords>,
 ) -> Result<Json<ProcessOutputView>, Problem> {
+    let pid = exec_id(&pid)?;
     let OutputWords { stdout, stderr, agent_id, user_id } = words;
     let address = WhoseWords::of(agent_id, user_id).address(id);
     let output = door.service.process_output(&principal, &address, &pid, (stdout, stderr)).await?;
@@ -154,10 +156,11 @@ pub(crate) async fn output(
 pub(crate) async fn stdin(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
-    Named((id, pid)): Named<(String, ExecId)>,
+    Named((id, pid)): Named<(String, String)>,
     Words(whose): Words<WhoseWords>,
     body: Body,
 ) -> Result<Json<ProcessTold>, Problem> {
+    let pid = exec_id(&pid)?;
     let body: InputBody = shape(read_json(body, door.largest_body).await?)?;
     let after = if body.close { AfterInput::End } else { AfterInput::More };
     let address = whose.address(id);
@@ -171,10 +174,11 @@ pub(crate) async fn stdin(
 pub(crate) async fn signal(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
-    Named((id, pid)): Named<(String, ExecId)>,
+    Named((id, pid)): Named<(String, String)>,
     Words(whose): Words<WhoseWords>,
     body: Body,
 ) -> Result<Json<ProcessTold>, Problem> {
+    let pid = exec_id(&pid)?;
     let body: SignalBody = shape(read_json(body, door.largest_body).await?)?;
     let name = body.signal.trim_start_matches("SIG");
     let number = SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);

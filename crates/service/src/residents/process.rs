@@ -65,7 +65,10 @@ impl Service {
     ) -> Result<ProcessOutput, Error> {
         let place = Place::read(by, address)?;
         let view = self.exec(by, exec_id).await?;
-        if view.summary.conversation_id.as_deref() != Some(place.id.as_str()) {
+        let summary = &view.summary;
+        let is_its_own = (&summary.user_id, &summary.agent_id) == (&place.name.user_id, &place.name.agent_id)
+            && summary.conversation_id.as_deref() == Some(place.id.as_str());
+        if !is_its_own {
             return Err(no_exec(exec_id));
         }
         let stdout = self.output(by, exec_id, Stream::Stdout, from.0, MOST).await?;
@@ -95,7 +98,7 @@ impl Service {
                 return Err(Error::Conflict { message });
             }
         }
-        if let (AfterInput::End, Some(input)) = (after, stdin.take_if(|_| after == AfterInput::End)) {
+        if let Some(input) = stdin.take_if(|_| after == AfterInput::End) {
             input.close().await;
         }
         Ok(())
