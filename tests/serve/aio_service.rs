@@ -8,8 +8,13 @@ use tests::support::aio_stand_in::{AioStandIn, KEY};
 use crate::server::{Server, command};
 
 fn server(stand_in: &AioStandIn) -> Server {
+    server_under(stand_in, &[])
+}
+
+fn server_under(stand_in: &AioStandIn, more: &[(&str, &str)]) -> Server {
     let environment = stand_in.environment("default", "default");
-    let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let environment = environment.iter().map(|(name, value)| (*name, value.as_str()));
+    let environment: Vec<(&str, &str)> = environment.chain(more.iter().copied()).collect();
     Server::start_under(TempDir::with_prefix("rw-serve-").unwrap(), &[], &environment)
 }
 
@@ -101,6 +106,16 @@ fn only_its_own_workspace_gets_there_and_nothing_stands_in() {
 }
 
 #[test]
+fn a_service_is_nothing_stronger_than_a_box_of_ours() {
+    let stand_in = AioStandIn::start();
+    let server = server_under(&stand_in, &[("RINGWALL_STRICT_BACKENDS", "gvisor,docker")]);
+    let answer = server.ask("POST", "/api/run", Some(&code("python", "import os")));
+    assert!(answer.status == 503 || answer.json()["success"] == false, "{answer:?}");
+    assert_eq!(stand_in.requests().len(), 0, "what the strict mode demands was not held");
+    assert_eq!(run(&server, &code("python", "print(1)"))["sandbox_type"], "aio", "safe code demands nothing");
+}
+
+#[test]
 fn whoever_cancels_ends_it_there() {
     let stand_in = AioStandIn::start();
     let server = server(&stand_in);
@@ -151,8 +166,8 @@ fn half_a_service_is_none_and_doctor_says_whether_it_answers() {
         std::fs::write(data.path().join("ringwall.toml"), text).unwrap();
         let output = command(data.path()).args(["doctor", "--json"]).output().unwrap();
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let rows = report.as_object().unwrap().values().filter_map(Value::as_array).flatten();
-        rows.filter(|row| row["name"] == "aio_service").cloned().next().unwrap_or(report)
+        let mut rows = report.as_object().unwrap().values().filter_map(Value::as_array).flatten();
+        rows.find(|row| row["name"] == "aio_service").cloned().unwrap_or(report)
     };
     assert_eq!(doctor(KEY)["state"], "ok");
     let refused = doctor("guessed");

@@ -19,5 +19,6 @@ mod parts;
 mod queue;
 mod refusals;
 mod risk;
+mod spares;
 mod strangers;
 mod verbs;

@@ -80,6 +80,18 @@ pub enum Error {
     StartJail(#[source] std::io::Error),
     #[error("could not make a private copy of this program for the jail")]
     CopyProgram(#[source] std::io::Error),
+    #[error("{} was replaced since this server was started", .0.display())]
+    ProgramReplaced(PathBuf),
+    #[error("the box of this session has ended: {why}")]
+    BoxDied { why: String },
+    #[error("this box is paused")]
+    BoxPaused,
+    #[error("the box could not be paused or resumed: {why}")]
+    NotPaused { why: String },
+    #[error("{what} of this command are not those of the box that it is to run in")]
+    NotForThisBox { what: &'static str },
+    #[error("so many commands run in this box already: {most}")]
+    TooManyVisits { most: usize },
     #[error("could not talk to the jail")]
     Talk(#[source] std::io::Error),
     #[error("the jail ended without a word")]
@@ -92,6 +104,8 @@ pub enum Error {
     CommandNotFound { command: String },
     #[error("{command}: cannot be executed in the box: {}", std::io::Error::from_raw_os_error(*errno))]
     CommandNotExecutable { command: String, errno: i32 },
+    #[error("a box that was made ahead cannot serve: {0}")]
+    SpareUnfit(&'static str),
     #[error("the box was held at {0:?} until it was ended")]
     Held(Step),
 }
@@ -142,6 +156,11 @@ impl Error {
             Error::NoAnswer { .. } => {
                 "try again; if that does not help, the machine is overloaded or a process of ours is stopped"
             }
+            Error::ProgramReplaced(_) => "start the server again",
+            Error::BoxDied { .. } => "ask again: the next command gets a new box",
+            Error::BoxPaused => "resume the session first",
+            Error::NotForThisBox { .. } => "run it in a box of its own",
+            Error::TooManyVisits { .. } => "wait until one of them has ended, or end one",
             Error::JailDied => "it was probably killed for memory; look at the kernel's log",
             Error::CommandNotFound { command } if command.contains('/') => {
                 "the path is looked up inside the box: the host's /usr, /bin and /lib are there, your directory is at /workspace"

@@ -9,6 +9,9 @@ pub mod aio_service;
 pub mod docker;
 pub mod gvisor;
 pub mod image;
+pub mod pool;
+pub mod resident;
+pub mod warm;
 
 mod alias;
 mod allowed;
@@ -16,6 +19,8 @@ mod capture;
 mod cgroup;
 mod error;
 mod etc;
+mod frame;
+mod freezer;
 mod groups;
 mod host;
 mod kernel_file;

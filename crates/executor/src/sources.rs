@@ -20,6 +20,8 @@ use crate::python::Python;
 use crate::real::find_place;
 use crate::whole_host;
 
+/// Where the directory of a session is.
+pub(crate) const WORKSPACE: &str = "/workspace";
 /// Where the directories of an agent's files are.
 pub(crate) const AGENT_FILES: &str = "/workspace/files";
 pub(crate) const AGENT_SKILLS: &str = "/workspace/skills";
@@ -142,6 +144,28 @@ impl Sources {
         let read_only = grant.read_only().iter().map(open).collect::<Result<_, _>>()?;
         let python = Python::choose(grant, image.as_ref().map_or(Path::new("/"), Opened::place));
         Ok(Sources { workspace, project, read_only, allowed, covered, unix_sockets, image, python })
+    }
+}
+
+/// What makers other than the jail mount for a box: the places of a project, or a session's directory.
+pub(crate) fn open_places(grant: &Grant, data: Option<&Path>) -> Result<Vec<ProjectPlace>, Error> {
+    match grant.workspace() {
+        Workspace::Project(mounts) => open_project(mounts, data),
+        Workspace::Session(mounts) => Ok(vec![session_place(open_own(&mounts.work, data)?)]),
+        Workspace::Private | Workspace::Directory(_) | Workspace::Agent(_) => Ok(Vec::new()),
+    }
+}
+
+/// A session's own directory, as the one place of its box.
+pub(crate) fn session_place(opened: Opened) -> ProjectPlace {
+    ProjectPlace { at: WORKSPACE, content: Some((opened, MountAccess::ReadWrite)) }
+}
+
+/// Whether a session has its own directory and nothing else of the host: all that makers other than the jail can give.
+pub(crate) fn is_alone(mounts: &SessionMounts) -> bool {
+    match &mounts.control {
+        Control::On(reach) => reach.places.is_empty(),
+        Control::Off => false,
     }
 }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use executor::aio_service::{AioError, ServiceHandle};
 use executor::docker::{ContainerHandle, RunningContainer, Runtime};
 use executor::gvisor::{GvisorHandle, RunningGvisor};
-use executor::{Handle, Options, Outcome, Protection, Running, Streams};
+use executor::{Handle, Outcome, Protection, Running, Streams};
 use policy::{Grant, Root};
 
 use crate::aio::OnService;
@@ -93,7 +93,7 @@ impl Inner {
         exec_id: &str,
     ) -> Result<Started, executor::Error> {
         match backend {
-            Backend::Native => self.executor.start(grant, Options::default()).await.map(Box::new).map(Started::Native),
+            Backend::Native => self.start_native(grant).await.map(Box::new).map(Started::Native),
             Backend::Docker => {
                 self.docker.start(grant, exec_id, Runtime::Usual).await.map(Box::new).map(Started::Docker)
             }

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::settings::{Settings, merge};
 
 const LIMITS: &str = "sandbox.limits";
-const TEXTS: [&str; 15] = [
+const TEXTS: [&str; 16] = [
     "sandbox.workspace_root_win",
     "sandbox.workspace_root_wsl",
     "sandbox.runtime_mode",
@@ -27,6 +27,7 @@ const TEXTS: [&str; 15] = [
     "sandbox.docker.image",
     "skills.root",
     "approvals.webhook_url",
+    "mcp.skill_names",
     WEBHOOK_SECRET,
     "aio.url",
     AIO_KEY,

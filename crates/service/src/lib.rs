@@ -22,6 +22,7 @@ mod live;
 mod queue;
 mod service;
 mod settings;
+mod skill_names;
 
 mod change_settings;
 mod schema;
@@ -42,6 +43,7 @@ mod capture;
 mod collect;
 mod outcome;
 mod run_exec;
+mod spares;
 
 mod drain;
 mod end;
@@ -92,6 +94,7 @@ pub use request::{ExecRequest, Idempotency};
 pub use service::Service;
 pub use sessions::{SessionAddress, SessionChange, SessionFilter, SessionView};
 pub use settings::{Webhook, aio_service, docker_settings};
+pub use skill_names::SkillNames;
 pub use submit::Submitted;
 pub use tickets::NewTicket;
 pub use token::{NewToken, create_token_offline};

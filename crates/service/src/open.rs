@@ -28,6 +28,7 @@ use crate::queue::Turns;
 use crate::service::{Inner, Service, now};
 use crate::settings::Settings;
 use crate::skills::Skills;
+use crate::spares::Spares;
 use crate::tickets::Tickets;
 
 const LOCK: &str = "server.lock";
@@ -130,6 +131,7 @@ impl Service {
             workspaces_path,
             hidden,
             workspace_root,
+            spares: Spares::default(),
             executor,
             docker,
             aio,
@@ -158,6 +160,7 @@ impl Service {
         service.tell_path_control(switch);
         service.sweep_containers();
         service.expire_approvals();
+        service.keep_spares();
         service.prune_on_schedule();
         Ok(service)
     }

@@ -29,6 +29,7 @@ use crate::principal::Principal;
 use crate::queue::Turns;
 use crate::settings::Settings;
 use crate::skills::Skills;
+use crate::spares::Spares;
 use crate::tickets::Tickets;
 
 /// The user ids of workspaces as root: in the range that systemd's table of ids leaves unused, above those that the
@@ -54,6 +55,8 @@ pub(crate) struct Inner {
     /// What the server keeps for itself, by its real places: no box is ever shown any of it.
     pub(crate) hidden: Vec<PathBuf>,
     pub(crate) workspace_root: executor::docker::paths::WorkspaceRoot,
+    /// Before the executor, which waits for the end of every box.
+    pub(crate) spares: Spares,
     pub(crate) executor: Executor,
     pub(crate) docker: executor::docker::Docker,
     /// An external AIO service and whose it is, where there is one.

@@ -22,6 +22,7 @@ use crate::aio::AioPart;
 use crate::error::Error;
 use crate::fixed::Fixed;
 use crate::queue::Bounds;
+use crate::skill_names::McpPart;
 
 /// Stands for the usual root where that is not known.
 const UNKNOWN: &str = "/workspaces";
@@ -45,6 +46,7 @@ pub(crate) struct Settings {
     pub(crate) aio: AioPart,
     pub(crate) sessions: SessionsPart,
     pub(crate) strict: StrictPart,
+    pub(crate) mcp: McpPart,
     pub(crate) image: DockerImage,
 }
 
@@ -61,6 +63,7 @@ struct Document {
     aio: AioPart,
     sessions: SessionsPart,
     strict: StrictPart,
+    mcp: McpPart,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -233,7 +236,7 @@ impl Settings {
         // A root that no server could start with is not saved.
         read.sandbox.root(UNKNOWN).map_err(|error| Error::invalid(error.to_string()))?;
         let image = read.sandbox.docker.image.as_deref().unwrap_or(executor::docker::DEFAULT_IMAGE).parse()?;
-        let Document { sandbox, commands, files, skills, workspace, retention, approvals, sessions, strict, aio } =
+        let Document { sandbox, commands, files, skills, workspace, retention, approvals, sessions, strict, aio, mcp } =
             read;
         Ok(Self {
             version,
@@ -249,6 +252,7 @@ impl Settings {
             aio,
             sessions,
             strict,
+            mcp,
             image,
         })
     }

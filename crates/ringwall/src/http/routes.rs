@@ -8,7 +8,7 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::access::{Access, admit};
 use super::{
-    Door, approvals, artifacts, audit, console, events, execs, gc, login, metrics, openapi, risk, run, sandbox,
+    Door, approvals, artifacts, audit, console, events, execs, gc, login, mcp, metrics, openapi, risk, run, sandbox,
     session_files, sessions, settings, skills, sockets, tickets, tokens, v1,
 };
 
@@ -76,6 +76,9 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/ws/sessions/{id}", Access::Agent, || get(sockets::session)),
     route(Method::GET, "/ws/chat/{id}", Access::Agent, || get(sockets::chat)),
     route(Method::GET, "/ws/approvals", Access::Operator, || get(sockets::all)),
+    route(Method::POST, "/mcp", Access::Agent, || post(mcp::talk)),
+    route(Method::GET, "/mcp", Access::Agent, || get(mcp::listen)),
+    route(Method::DELETE, "/mcp", Access::Agent, || delete(mcp::leave)),
     route(Method::POST, "/api/risk", Access::Agent, || post(risk::assess)),
     route(Method::POST, "/api/run", Access::Agent, || post(run::code)),
     route(Method::POST, "/api/sessions", Access::Agent, || post(sessions::create)),

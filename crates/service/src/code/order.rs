@@ -28,6 +28,8 @@ const LONG_PYTHON: &str = "exec(compile(__import__('sys').stdin.buffer.read(), '
 const LONG_SHELL: &str = "eval \"$(cat)\"";
 const USUAL_MEMORY_MB: u64 = 512;
 const USUAL_OUTPUT: u64 = 10 << 20;
+/// So many of the files that come along are on record by their names and digests.
+const NOTED_FILES: usize = 100;
 
 /// What an exec of code has beside what every exec has.
 #[derive(Debug)]
@@ -172,6 +174,11 @@ impl CodeOrder {
             "security_mode": self.judged.mode,
             "confirmation": self.rules.confirmation,
         });
+        if self.has_files() {
+            let files = self.request.files.iter().take(NOTED_FILES);
+            let files = files.map(|(path, content)| json!({ "path": path, "sha256": Digest::of(content).to_string() }));
+            note["files"] = files.collect();
+        }
         if let Some(replaces) = &self.replaces {
             note["replaces"] = replaces.clone();
         }

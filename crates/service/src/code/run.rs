@@ -29,6 +29,13 @@ pub struct CodeBegun {
     trail: Arc<Trail>,
 }
 
+impl CodeBegun {
+    /// The exec as which it goes on, which is another one where a person changed the code.
+    pub fn latest(&self) -> ExecId {
+        self.trail.latest().unwrap_or_else(|| self.exec_id.clone())
+    }
+}
+
 /// How it ended.
 #[derive(Debug)]
 pub struct CodeRan {
