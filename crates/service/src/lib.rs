@@ -57,6 +57,7 @@ mod agents;
 mod approvals;
 mod code;
 mod paths;
+mod residents;
 mod sessions;
 
 mod audit;
@@ -91,6 +92,7 @@ pub use record::{
     Token as TokenInfo, TokenId, UserId, Verification,
 };
 pub use request::{ExecRequest, Idempotency};
+pub use residents::{AfterInput, ProcessOutput};
 pub use service::Service;
 pub use sessions::{SessionAddress, SessionChange, SessionFilter, SessionView};
 pub use settings::{Webhook, aio_service, docker_settings};

@@ -15,8 +15,8 @@ use super::access::Access;
 use super::problem::{DETAILED, ENVELOPED, WORDED, is_within};
 use super::routes::ROUTES;
 use super::{
-    approvals, artifacts, audit, console, events, execs, gc, login, mcp, metrics, risk, run, sandbox, session_files,
-    sessions, settings, skills, sockets, tickets, tokens, v1,
+    approvals, artifacts, audit, console, events, execs, gc, login, mcp, metrics, risk, run, sandbox, session_box,
+    session_files, session_processes, sessions, settings, skills, sockets, tickets, tokens, v1,
 };
 
 #[derive(OpenApi)]
@@ -65,6 +65,13 @@ use super::{
         sessions::show,
         sessions::change,
         sessions::remove,
+        session_box::exec,
+        session_box::pause,
+        session_box::resume,
+        session_processes::begin,
+        session_processes::output,
+        session_processes::stdin,
+        session_processes::signal,
         session_files::list,
         session_files::read,
         session_files::write,

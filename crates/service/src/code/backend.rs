@@ -23,6 +23,8 @@ const ALL_IN_ONE: &str = "aio";
 pub(crate) struct Choice {
     pub(crate) backend: Backend,
     pub(crate) image: Option<DockerImage>,
+    /// How strong the box is, whoever it stays with.
+    pub(crate) home: Isolation,
     pub(crate) denial: Option<Denial>,
 }
 
@@ -39,10 +41,7 @@ impl Service {
             Some(ALL_IN_ONE) if self.inner.service_for(&place.name.user_id, &place.name.agent_id).is_some() => {
                 return self.choose_service(mode, level).await;
             }
-            Some(ALL_IN_ONE) => {
-                let why = "this server makes no long-lived boxes for code".to_owned();
-                return Err(Error::BackendUnavailable { backend: ALL_IN_ONE.to_owned(), why });
-            }
+            Some(ALL_IN_ONE) => return self.choose_session_box(mode).await,
             Some(text) => Some(read(text)?),
         };
         let demanded = if demands_isolation(mode, level) { Some(self.demanded_box().await?) } else { None };
@@ -54,7 +53,18 @@ impl Service {
         }
         let backend = backend_of(isolation);
         let image = image_for(backend, None, &settings, self.inner.gvisor_home())?;
-        Ok(Choice { backend, image, denial: chosen.err() })
+        Ok(Choice { backend, image, home: isolation, denial: chosen.err() })
+    }
+
+    /// The box that stays with the session. What else will run in it is not known, so in the strict mode it is as strong as
+    /// any code could demand.
+    async fn choose_session_box(&self, mode: SecurityMode) -> Result<Choice, Error> {
+        let home = match mode {
+            SecurityMode::Strict => self.demanded_box().await?,
+            SecurityMode::Permissive => Isolation::Native,
+        };
+        let image = image_for(backend_of(home), None, &self.settings_now(), self.inner.gvisor_home())?;
+        Ok(Choice { backend: Backend::Aio, image, home, denial: None })
     }
 
     /// The external service of this workspace. To the strict mode it counts as native: that it isolates is the word of whoever
@@ -62,7 +72,7 @@ impl Service {
     async fn choose_service(&self, mode: SecurityMode, level: Level) -> Result<Choice, Error> {
         let demanded = if demands_isolation(mode, level) { Some(self.demanded_box().await?) } else { None };
         let denial = choose_isolation(Some(Isolation::Native), demanded).err();
-        Ok(Choice { backend: Backend::AioService, image: None, denial })
+        Ok(Choice { backend: Backend::AioService, image: None, home: Isolation::Native, denial })
     }
 
     /// The strongest that the operator names for the strict mode and that is there.

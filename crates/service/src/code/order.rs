@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use executor::aio_service::{ServiceFile, ServiceWork};
-use policy::{Code, Consent, Content, Field, Layer, LayerName, Layers, Secret, merge, profile};
+use policy::{Code, Consent, Content, Field, Isolation, Layer, LayerName, Layers, Secret, merge, profile};
 use record::Digest;
 use serde_json::{Value, json};
 use workspace::{ProjectId, Session, SessionId, Usage};
@@ -40,6 +40,18 @@ pub(crate) struct CodeOrder {
     pub(super) rules: Rules,
     pub(super) replaces: Option<Value>,
     pub(crate) trail: Arc<Trail>,
+    /// How strong the session's box is, where it runs in that.
+    pub(crate) home: Isolation,
+    pub(crate) stdin: Input,
+}
+
+/// What a command reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Input {
+    /// Its code where that is long, and then nothing.
+    Ends,
+    /// What somebody writes to it while it runs.
+    Open,
 }
 
 impl Service {
@@ -81,7 +93,16 @@ impl Service {
             order.env.insert(PYTHON.0.to_owned(), Secret::new(PYTHON.1));
         }
         let judged = Code { assessment, mode: rules.mode, consent: Consent::NotAsked };
-        order.ground = Ground::Code(Box::new(CodeOrder { place, request, judged, rules, replaces: None, trail }));
+        order.ground = Ground::Code(Box::new(CodeOrder {
+            place,
+            request,
+            judged,
+            rules,
+            replaces: None,
+            trail,
+            home: choice.home,
+            stdin: Input::Ends,
+        }));
         Ok(order)
     }
 }
