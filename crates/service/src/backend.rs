@@ -10,6 +10,7 @@ use executor::{Handle, Options, Outcome, Protection, Running, Streams};
 use policy::{Grant, Root};
 
 use crate::aio::OnService;
+use crate::contexts::{CellHandle, RunningCell};
 use crate::error::Error;
 use crate::service::Inner;
 
@@ -68,6 +69,7 @@ pub(crate) enum Started {
     Gvisor(Box<RunningGvisor>),
     Docker(Box<RunningContainer>),
     Service(Box<OnService>),
+    Cell(Box<RunningCell>),
 }
 
 #[derive(Debug)]
@@ -76,6 +78,7 @@ pub(crate) enum Reins {
     Gvisor(GvisorHandle),
     Docker(ContainerHandle),
     Service(ServiceHandle),
+    Cell(CellHandle),
 }
 
 impl Inner {
@@ -118,6 +121,7 @@ impl Started {
             Started::Gvisor(running) => running.streams.take(),
             Started::Docker(container) => container.streams.take(),
             Started::Service(on_service) => on_service.running.streams.take(),
+            Started::Cell(cell) => cell.streams.take(),
         }
     }
 
@@ -127,6 +131,7 @@ impl Started {
             Started::Gvisor(running) => running.protections().to_vec(),
             Started::Docker(container) => container.protections().to_vec(),
             Started::Service(on_service) => on_service.running.protections().to_vec(),
+            Started::Cell(cell) => cell.protections.clone(),
         }
     }
 
@@ -136,6 +141,7 @@ impl Started {
             Started::Gvisor(running) => Reins::Gvisor(running.handle()),
             Started::Docker(container) => Reins::Docker(container.handle()),
             Started::Service(on_service) => Reins::Service(on_service.running.handle()),
+            Started::Cell(cell) => Reins::Cell(cell.handle()),
         }
     }
 
@@ -145,6 +151,7 @@ impl Started {
             Started::Gvisor(running) => running.wait().await,
             Started::Docker(container) => container.wait().await,
             Started::Service(on_service) => on_service.wait().await,
+            Started::Cell(cell) => cell.wait().await,
         }
     }
 }
@@ -157,6 +164,7 @@ impl Reins {
             Reins::Gvisor(handle) => handle.stop(SIGTERM).await,
             Reins::Docker(handle) => handle.stop(SIGTERM).await,
             Reins::Service(handle) => handle.stop(SIGTERM).await,
+            Reins::Cell(handle) => handle.stop().await,
         }
     }
 
@@ -166,6 +174,7 @@ impl Reins {
             Reins::Gvisor(handle) => handle.kill(),
             Reins::Docker(handle) => handle.kill(),
             Reins::Service(handle) => handle.kill(),
+            Reins::Cell(handle) => handle.kill(),
         }
     }
 }

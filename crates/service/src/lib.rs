@@ -54,6 +54,7 @@ mod execs;
 mod agents;
 mod approvals;
 mod code;
+mod contexts;
 mod paths;
 mod sessions;
 
@@ -71,9 +72,11 @@ pub use approvals::{
 pub use artifacts::{Artifacts, Observation, OutputPart};
 pub use change_settings::SettingsView;
 pub use code::{CodeBegun, CodeRan, CodeRequest};
+pub use contexts::{Bundle, ContextAddress, ContextView};
 pub use error::Error;
 pub use events::{Event, EventCursor, EventKind};
 pub use execs::ExecFilter;
+pub use executor::pool::{Figures as PoolFigures, OnBusy};
 pub use fixed::{Fixed, setting_keys};
 pub use health::{Availability, Backends, Health, Host, WritableCheck};
 pub use invoke::InvokeOptions;

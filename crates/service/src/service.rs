@@ -17,6 +17,7 @@ use workspace::{Baselines, Owner, Workspaces};
 use crate::agents::{Locks, Quotas};
 use crate::aio::AssignedService;
 use crate::approvals::Desk;
+use crate::contexts::BoxPool;
 use crate::digest_key::DigestKey;
 use crate::error::Error;
 use crate::fixed::Fixed;
@@ -54,6 +55,8 @@ pub(crate) struct Inner {
     /// What the server keeps for itself, by its real places: no box is ever shown any of it.
     pub(crate) hidden: Vec<PathBuf>,
     pub(crate) workspace_root: executor::docker::paths::WorkspaceRoot,
+    /// Boxes of sessions; before the executor, which waits for the end of every box.
+    pub(crate) boxes: Arc<BoxPool>,
     pub(crate) executor: Executor,
     pub(crate) docker: executor::docker::Docker,
     /// An external AIO service and whose it is, where there is one.

@@ -11,7 +11,7 @@ use crate::service::Service;
 use crate::sessions::Place;
 
 /// The box that lives as long as its session.
-const ALL_IN_ONE: &str = "aio";
+pub(super) const ALL_IN_ONE: &str = "aio";
 
 /// Which maker, on which image; or why none.
 #[derive(Debug, Clone, PartialEq, Eq)]
