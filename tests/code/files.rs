@@ -66,10 +66,8 @@ fn links_that_code_planted_are_not_followed_out() {
     );
     assert_eq!(planted["success"], true, "{planted}");
     let read = |path: &str| site.server.ask("GET", &format!("{FILES}/{path}"), None);
-    for path in ["etc/passwd", "passwd", "agent/of-the-agent", "up/.used", "up/work/data/own"] {
-        let told = read(path);
-        assert!(told.status == 403 || told.status == 404, "{path}: {}", told.status);
-        assert_eq!(code_of(told, 403), "PathTraversal", "{path}");
+    for path in ["etc/passwd", "passwd", "agent/of-the-agent", "up/.used"] {
+        assert_eq!(code_of(read(path), 403), "PathTraversal", "{path}");
     }
     assert_eq!(read("inside").bytes, b"own", "a link that stays may be read");
     for path in ["etc/x", "agent/x", "up/x"] {

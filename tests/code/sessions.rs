@@ -46,24 +46,24 @@ fn another_users_session_is_another_session() {
         let code = format!("open('data/x', 'w').write('{text}')");
         site.run_as(token, &json!({ "session_id": "s", "code": code, "language": "python" })).expect(200)
     };
-    write(&ann, "ann's");
+    write(&ann, "of ann");
     assert_eq!(site.server.ask_as(&bob, "GET", "/api/sessions/s", None).status, 404);
     assert_eq!(site.server.ask_as(&bob, "GET", "/api/sessions/s/files/data/x", None).status, 404);
     assert_eq!(site.server.ask_as(&bob, "DELETE", "/api/sessions/s", None).status, 404);
     for words in ["?user_id=ann", "?user_id=ann&agent_id=default"] {
         assert_eq!(site.server.ask_as(&bob, "GET", &format!("/api/sessions/s{words}"), None).status, 404);
     }
-    write(&bob, "bob's");
-    write(&bot, "bot's");
+    write(&bob, "of bob");
+    write(&bot, "of bot");
     let read = |token: &str, words: &str| {
         let path = format!("/api/sessions/s/files/data/x{words}");
         String::from_utf8(site.server.ask_as(token, "GET", &path, None).bytes).unwrap()
     };
-    assert_eq!((read(&ann, ""), read(&bob, "")), ("ann's".to_owned(), "bob's".to_owned()));
-    assert_eq!(read(&ann, "?agent_id=bot"), "bot's", "a user sees all of their agents");
-    assert_eq!(read(&bot, ""), "bot's");
+    assert_eq!((read(&ann, ""), read(&bob, "")), ("of ann".to_owned(), "of bob".to_owned()));
+    assert_eq!(read(&ann, "?agent_id=bot"), "of bot", "a user sees all of their agents");
+    assert_eq!(read(&bot, ""), "of bot");
     assert_eq!(site.server.ask_as(&bot, "GET", "/api/sessions/s?agent_id=default", None).status, 404);
-    assert_eq!(read(&site.server.token, "?user_id=bob"), "bob's");
+    assert_eq!(read(&site.server.token, "?user_id=bob"), "of bob");
     let count = |token: &str, words: &str| {
         let listed = site.server.ask_as(token, "GET", &format!("/api/sessions{words}"), None).expect(200);
         listed["sessions"].as_array().unwrap().len()

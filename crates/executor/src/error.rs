@@ -112,6 +112,8 @@ pub enum Error {
     CommandNotFound { command: String },
     #[error("{command}: cannot be executed in the box: {}", std::io::Error::from_raw_os_error(*errno))]
     CommandNotExecutable { command: String, errno: i32 },
+    #[error("a box that was made ahead cannot serve: {0}")]
+    SpareUnfit(&'static str),
     #[error("the box was held at {0:?} until it was ended")]
     Held(Step),
 }

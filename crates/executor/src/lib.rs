@@ -11,6 +11,7 @@ pub mod gvisor;
 pub mod image;
 pub mod pool;
 pub mod resident;
+pub mod warm;
 
 mod alias;
 mod allowed;
@@ -18,6 +19,7 @@ mod capture;
 mod cgroup;
 mod error;
 mod etc;
+mod frame;
 mod freezer;
 mod groups;
 mod host;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 
-use jail::plan::{CgroupDirectory, CgroupSetting, CgroupVersion, Cgroups, Watchdog};
+use jail::plan::{CgroupDirectory, CgroupSetting, CgroupVersion, Cgroups, Resource, ResourceLimit, Watchdog};
 use jail::report::{Protection, ProtectionName};
 use policy::{Field, Limits};
 
@@ -22,6 +22,12 @@ const MIB: u64 = 1024 * 1024;
 const PERIOD_MICROSECONDS: u64 = 100_000;
 const LONG_PERIOD_MICROSECONDS: u64 = 1_000_000;
 const SMALL_SHARE_MILLIS: u64 = 10;
+
+/// Hosts allow far more; a box that needs more than this is leaking them.
+const OPEN_FILES: u64 = 16_384;
+const LOCKED_MEMORY: u64 = 8 * MIB;
+const MESSAGE_QUEUES: u64 = 819_200;
+const PENDING_SIGNALS: u64 = 1024;
 
 /// How long a box is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +134,23 @@ fn without(why: &str) -> Vec<Protection> {
 /// PID 1 counts memory where it turns out that the kernel does not.
 pub(crate) fn watchdog(limits: &Limits, file_systems: Vec<CString>) -> Watchdog {
     Watchdog { memory_bytes: limits.get(Field::MemoryMb) * MIB, file_systems }
+}
+
+/// With so many processes, ours included.
+pub(crate) fn resource_limits(pids: u64) -> Vec<ResourceLimit> {
+    [
+        // One byte is too little for a core file, and unlike zero it also keeps the host's core handler from starting.
+        (Resource::CoreSize, 1),
+        (Resource::OpenFiles, OPEN_FILES),
+        (Resource::Processes, pids),
+        (Resource::LockedMemory, LOCKED_MEMORY),
+        (Resource::MessageQueues, MESSAGE_QUEUES),
+        (Resource::RealtimePriority, 0),
+        (Resource::Niceness, 0),
+        (Resource::PendingSignals, PENDING_SIGNALS),
+    ]
+    .map(|(resource, value)| ResourceLimit { resource, value })
+    .to_vec()
 }
 
 fn literal(text: &str) -> CString {

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use jail::plan::{
-    Access, AccessRight, Command, Cover, FileKind, Identity, MountAccess, Operation, Plan, Privilege, Resource,
-    ResourceLimit, RootKind, ScratchPlace, Source, WindowSize,
+    Access, AccessRight, Command, Cover, FileKind, Identity, MountAccess, Operation, Plan, Privilege, RootKind,
+    ScratchPlace, Source, WindowSize,
 };
 use jail::report::Step;
 use jail::resident::AGENT;
@@ -22,22 +22,22 @@ use crate::limits::{self, Stay};
 use crate::python::Python;
 use crate::sources::{AGENT_FILES, Opened, ProjectPlace, Sources, WORKSPACE};
 
-const MIB: u64 = 1024 * 1024;
+pub(crate) const MIB: u64 = 1024 * 1024;
 /// What the root needs for its own directories, links and small files, beside the box's private ones. Their few
 /// kilobytes come out of the box's share.
-const ROOT_INODES: u64 = 1024;
+pub(crate) const ROOT_INODES: u64 = 1024;
 /// One file or directory per so many bytes of a memory file system.
-const BYTES_PER_INODE: u64 = 4096;
+pub(crate) const BYTES_PER_INODE: u64 = 4096;
 /// Where a box can write.
-const PLACES: [(&str, u32); 5] =
+pub(crate) const PLACES: [(&str, u32); 5] =
     [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777), (etc::HOME, 0o755), (WORKSPACE, 0o755)];
 /// Where a project's directories are.
-const PROJECT: [&str; 3] = ["/workspace/inputs", "/workspace/work", "/workspace/artifacts"];
+pub(crate) const PROJECT: [&str; 3] = ["/workspace/inputs", "/workspace/work", "/workspace/artifacts"];
 /// A directory with nothing but places for an agent's files, to cover `/workspace` with.
 const AGENT_FRAME: &str = "/var/agent";
-const AGENT_PLACES: [&str; 2] = ["/var/agent/files", "/var/agent/skills"];
+pub(crate) const AGENT_PLACES: [&str; 2] = ["/var/agent/files", "/var/agent/skills"];
 /// An empty directory, to cover others with.
-const EMPTY: &str = "/var/empty";
+pub(crate) const EMPTY: &str = "/var/empty";
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const DEVICE_LINKS: [(&str, &str); 5] = [
     ("/dev/fd", "/proc/self/fd"),
@@ -57,11 +57,6 @@ pub(crate) const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/b
 pub(crate) const AGENT_SEARCH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// What programs are told of a terminal of ours.
 pub(crate) const TERMINAL: (&str, &str) = ("TERM", "xterm-256color");
-/// Hosts allow far more; a box that needs more than this is leaking them.
-const OPEN_FILES: u64 = 16_384;
-const LOCKED_MEMORY: u64 = 8 * MIB;
-const MESSAGE_QUEUES: u64 = 819_200;
-const PENDING_SIGNALS: u64 = 1024;
 
 /// What is not in the grant because it is no permission: how this one box is named, shown and tested.
 #[derive(Debug)]
@@ -130,7 +125,7 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
             RootKind::Own => operations(host, sources, scratch, &identity, hidden, agent),
             RootKind::Skeleton => additions(sources, scratch, &identity, hidden, agent),
         },
-        resource_limits: resource_limits(limits.get(Field::Pids) + ours),
+        resource_limits: limits::resource_limits(limits.get(Field::Pids) + ours),
         access: access(sources),
         unix_sockets: sources.unix_sockets,
         watchdog: limits::watchdog(limits, scratch_places(sources)),
@@ -195,30 +190,6 @@ fn operations(
     operations
 }
 
-/// What all boxes on the host's system have in common, made once by the spawner for itself. Its /proc is the host's: the
-/// spawner needs it to map ids, and the kernel lets a box mount its own only where one can be seen. PID 1 covers it.
-pub(crate) fn skeleton(host: &Host) -> Vec<Operation> {
-    let directory = |at: &str| Operation::Directory { at: literal(at), mode: 0o755 };
-    let mut operations = vec![Operation::TmpfsRoot { size: MIB, inodes: ROOT_INODES }];
-    operations.extend(system(host));
-    operations.extend(own_files());
-    operations.push(os_release());
-    operations.extend(device_nodes());
-    operations.extend(PLACES.map(|(at, _)| directory(at)));
-    operations.extend(["/dev/pts", EMPTY].map(directory));
-    operations.extend(PROJECT.map(directory));
-    operations.extend(AGENT_PLACES.map(directory));
-    operations.push(Operation::File { at: literal(AGENT), content: Vec::new(), mode: 0o444 });
-    operations.push(Operation::Bind {
-        source: Source { path: literal("/proc"), identity: None, owner: None },
-        at: literal("/proc"),
-        kind: FileKind::Directory,
-        access: MountAccess::ReadWrite,
-    });
-    operations.push(Operation::SealRoot);
-    operations
-}
-
 /// What one box adds to the skeleton.
 fn additions(
     sources: &Sources,
@@ -227,7 +198,14 @@ fn additions(
     hidden: Option<&Path>,
     agent: Option<&Source>,
 ) -> Vec<Operation> {
-    let places = private_places(sources).into_iter();
+    let mut operations = own_places(private_places(sources), scratch, identity.privilege);
+    operations.extend(shown(sources, identity, hidden));
+    operations.extend(agent.map(agents_place));
+    operations
+}
+
+pub(crate) fn own_places(places: Vec<(&'static str, u32)>, scratch: u64, privilege: Privilege) -> Vec<Operation> {
+    let places = places.into_iter();
     let mut operations = vec![
         Operation::Scratch {
             size: scratch,
@@ -236,7 +214,13 @@ fn additions(
         },
         Operation::Pts { at: literal("/dev/pts") },
     ];
-    operations.extend(processes(identity.privilege, &Cover::Directory(literal(EMPTY))));
+    operations.extend(processes(privilege, &Cover::Directory(literal(EMPTY))));
+    operations
+}
+
+/// The files that a command works on, in a root that has places for them.
+pub(crate) fn shown(sources: &Sources, identity: &Identity, hidden: Option<&Path>) -> Vec<Operation> {
+    let mut operations = Vec::new();
     if sources.project.iter().any(|place| place.at == AGENT_FILES) {
         // The skeleton's own has the places of a project.
         let cover = Cover::Directory(literal(AGENT_FRAME));
@@ -244,7 +228,6 @@ fn additions(
     }
     operations.extend(workspace(sources, identity));
     operations.extend(covers(hidden, sources));
-    operations.extend(agent.map(agents_place));
     operations
 }
 
@@ -266,7 +249,7 @@ fn workspace(sources: &Sources, identity: &Identity) -> Vec<Operation> {
 }
 
 /// The files that we write ourselves.
-fn own_files() -> impl Iterator<Item = Operation> {
+pub(crate) fn own_files() -> impl Iterator<Item = Operation> {
     etc::files(etc::UID, etc::GID).into_iter().map(|(at, content)| Operation::File {
         at: literal(at),
         content: content.into_bytes(),
@@ -274,7 +257,7 @@ fn own_files() -> impl Iterator<Item = Operation> {
     })
 }
 
-fn os_release() -> Operation {
+pub(crate) fn os_release() -> Operation {
     Operation::Symlink { at: literal("/etc/os-release"), target: literal("../usr/lib/os-release") }
 }
 
@@ -319,7 +302,7 @@ pub(crate) fn device_nodes() -> impl Iterator<Item = Operation> {
     nodes.into_iter().chain(links)
 }
 
-fn processes(privilege: Privilege, directories: &Cover) -> Vec<Operation> {
+pub(crate) fn processes(privilege: Privilege, directories: &Cover) -> Vec<Operation> {
     let mask = |name: &str, cover| Operation::Mask { at: literal(&format!("/proc/{name}")), cover };
     let mut operations = vec![Operation::Proc { at: literal("/proc") }];
     operations.extend(MASKED_FILES.map(|name| mask(name, Cover::Null)));
@@ -343,7 +326,7 @@ fn private_places(sources: &Sources) -> Vec<(&'static str, u32)> {
 
 /// A place for the box's own files. On the host's system they share the memory file system of the root; an image
 /// may have files there already, which a new one covers.
-fn private(at: &str, scratch: u64, mode: u32, on_image: bool) -> Operation {
+pub(crate) fn private(at: &str, scratch: u64, mode: u32, on_image: bool) -> Operation {
     match on_image {
         true => tmpfs(at, scratch, mode),
         false => Operation::Writable { at: literal(at), mode },
@@ -414,25 +397,8 @@ fn source(directory: &Opened, identity: &Identity) -> Source {
     Source { path: directory.path.clone(), identity: Some(directory.identity), owner }
 }
 
-/// With so many processes, ours included.
-pub(crate) fn resource_limits(pids: u64) -> Vec<ResourceLimit> {
-    [
-        // One byte is too little for a core file, and unlike zero it also keeps the host's core handler from starting.
-        (Resource::CoreSize, 1),
-        (Resource::OpenFiles, OPEN_FILES),
-        (Resource::Processes, pids),
-        (Resource::LockedMemory, LOCKED_MEMORY),
-        (Resource::MessageQueues, MESSAGE_QUEUES),
-        (Resource::RealtimePriority, 0),
-        (Resource::Niceness, 0),
-        (Resource::PendingSignals, PENDING_SIGNALS),
-    ]
-    .map(|(resource, value)| ResourceLimit { resource, value })
-    .to_vec()
-}
-
 /// Landlock's view of the same: everything can be read, and written to where the mounts are writable.
-fn access(sources: &Sources) -> Vec<Access> {
+pub(crate) fn access(sources: &Sources) -> Vec<Access> {
     let rule = |beneath: &str, right| Access { beneath: literal(beneath), right };
     let mut rules = match sources.image {
         Some(_) => vec![rule("/", AccessRight::Write)],

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::report::{Protection, ProtectionName, Step};
 
 /// A whole box.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     pub identity: Identity,
     pub hostname: CString,
@@ -33,7 +33,7 @@ pub struct Plan {
 }
 
 /// Who the box is, inside and outside.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     pub privilege: Privilege,
     pub inside_uid: u32,
@@ -70,7 +70,7 @@ pub enum RootKind {
 }
 
 /// One step in making the root file system. `at` is absolute inside the box.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operation {
     /// The first of all: the root is a small tmpfs.
     TmpfsRoot {
@@ -157,7 +157,7 @@ pub struct ScratchPlace {
 }
 
 /// A place on the host, and what was there when the executor looked.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     pub path: CString,
     pub identity: Option<FileIdentity>,
@@ -191,7 +191,7 @@ pub enum MountAccess {
 }
 
 /// The box's cgroups: made by the executor, removed by the spawner.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroups {
     pub version: CgroupVersion,
     pub directories: Vec<CgroupDirectory>,
@@ -205,7 +205,7 @@ pub enum CgroupVersion {
     V2,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupDirectory {
     pub parent: CString,
     pub name: CString,
@@ -221,7 +221,7 @@ pub struct CgroupSetting {
 }
 
 /// Kernel limits per process, or per user in the box's namespace.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceLimit {
     pub resource: Resource,
     pub value: u64,
@@ -240,7 +240,7 @@ pub enum Resource {
 }
 
 /// One Landlock rule: what may be done beneath a path.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
     pub beneath: CString,
     pub right: AccessRight,
@@ -259,7 +259,7 @@ pub enum AccessRight {
 }
 
 /// Where no cgroup limits the box's memory, PID 1 adds up what its processes and file systems hold.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watchdog {
     pub memory_bytes: u64,
     pub file_systems: Vec<CString>,
@@ -271,8 +271,47 @@ pub struct WindowSize {
     pub columns: u16,
 }
 
-/// What runs. `argv[0]` is looked up in `search` unless it contains a slash.
+/// What a box that is made ahead does until its command is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ahead {
+    /// PID 1 waits alone.
+    Alone,
+    /// The plan's command runs already: an interpreter of ours, which waits for code.
+    WithInterpreter,
+}
+
+/// What is added when it is known: the files that it works on, and itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Completion {
+    pub operations: Vec<Operation>,
+    pub access: Vec<Access>,
+    pub required: Vec<ProtectionName>,
+    pub commission: Commission,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Commission {
+    Execute(Command),
+    /// For the interpreter that waits: what it is told, and where it will go.
+    Tell {
+        order: Order,
+        directory: CString,
+    },
+}
+
+/// Words for an interpreter, in its own form.
 #[derive(Serialize, Deserialize)]
+pub struct Order(pub Vec<u8>);
+
+impl std::fmt::Debug for Order {
+    /// It holds an environment, whose values are secrets.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Order({} bytes)", self.0.len())
+    }
+}
+
+/// What runs. `argv[0]` is looked up in `search` unless it contains a slash.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
     pub argv: Vec<CString>,
     /// `KEY=value` strings, and nothing else of the environment.

@@ -89,7 +89,7 @@ pub fn main() -> ExitCode {
         return complain(errno);
     }
     // Stays occupied, but not by the socket, of which a box must hold no copy.
-    match sys::stand_on_null(&[0]) {
+    match birth::stand_on_null(&[0]) {
         Ok(()) => std::mem::forget(inherited),
         Err(_) => return ExitCode::FAILURE,
     }

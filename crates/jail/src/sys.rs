@@ -80,8 +80,7 @@ pub fn start_sharing_memory(child: &mut dyn FnMut()) -> Result<Pid> {
     // it, because CLONE_VFORK suspends us until then; for the same reason nobody else touches what the child does.
     // Descriptors, signal actions and the directory are the child's own copies.
     let value = unsafe { libc::clone(enter, stack.as_mut_ptr_range().end.cast(), flags, argument) };
-    let value = check(libc::c_long::from(value))?;
-    Pid::from_raw(value as RawPid).ok_or(Errno::CHILD)
+    Pid::from_raw(check(libc::c_long::from(value))? as RawPid).ok_or(Errno::CHILD)
 }
 
 /// What a helper has in common with us.
@@ -113,11 +112,6 @@ pub fn start_helper(work: fn(), share: Share) -> Result<Pid> {
     let value = unsafe { libc::clone(enter, top.cast_mut().cast(), flags, work as *mut libc::c_void) };
     let value = check(libc::c_long::from(value))?;
     Pid::from_raw(value as RawPid).ok_or(Errno::CHILD)
-}
-
-/// How many threads this process has: its directory of them has two links more.
-pub fn thread_count() -> Result<u64> {
-    Ok(rustix::fs::stat(c"/proc/self/task")?.st_nlink.saturating_sub(2))
 }
 
 /// The strings that the kernel put onto our stack: arguments first, then the environment.
@@ -278,29 +272,20 @@ pub fn children_usage() -> ChildrenUsage {
     in_words(&usage)
 }
 
-/// A child that has ended, and what it and those that it waited for have used.
-#[derive(Debug, Clone, Copy)]
-pub struct Reaped {
-    pub pid: Pid,
-    pub status: ExitStatus,
-    pub usage: ChildrenUsage,
-}
-
-/// wait4(2) for any child, without waiting; `None` when none has ended.
-pub fn reap() -> Option<Reaped> {
+/// wait4(2) for any child, without waiting: which has ended, how, and what it and those that it waited for have used.
+pub fn reap() -> Option<(Pid, ExitStatus, ChildrenUsage)> {
     let mut status: libc::c_int = 0;
     // SAFETY: `rusage` is plain integers, for which all-zero bytes are a valid value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to the variables above, which the call fills.
     let value = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
-    let pid = Pid::from_raw(value.max(0))?;
-    Some(Reaped { pid, status: ExitStatus::from_raw(status), usage: in_words(&usage) })
+    Some((Pid::from_raw(value.max(0))?, ExitStatus::from_raw(status), in_words(&usage)))
 }
 
-/// Signals one process, or the group whose number is the negative of this.
-pub fn signal(process: i32, signal: i32) -> Result<()> {
-    // SAFETY: kill(2) takes integers.
-    check(libc::c_long::from(unsafe { libc::kill(process, signal) })).map(drop)
+/// setsid(2). Not every kernel (gVisor's) answers with the session's number, so the answer is not read.
+pub fn begin_session() -> Result<()> {
+    // SAFETY: takes nothing and concerns no memory.
+    check(libc::c_long::from(unsafe { libc::setsid() })).map(drop)
 }
 
 fn in_words(usage: &libc::rusage) -> ChildrenUsage {
@@ -309,6 +294,20 @@ fn in_words(usage: &libc::rusage) -> ChildrenUsage {
         cpu_microseconds: microseconds(usage.ru_utime) + microseconds(usage.ru_stime),
         largest_resident_bytes: usage.ru_maxrss as u64 * 1024,
     }
+}
+
+/// The processor time that a living process has taken.
+pub fn time_of(process: Pid) -> Result<u64> {
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: fills the one integer that it is given.
+    let errno = unsafe { libc::clock_getcpuclockid(process.as_raw_nonzero().get(), &raw mut clock) };
+    if errno != 0 {
+        return Err(Errno::from_raw_os_error(errno));
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: fills the structure that it is given.
+    check(libc::c_long::from(unsafe { libc::clock_gettime(clock, &raw mut time) }))?;
+    Ok(time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
 }
 
 /// Back to ordinary scheduling at ordinary priority, whatever our caller runs with.
@@ -436,18 +435,11 @@ pub fn give_descriptor(descriptor: OwnedFd) -> i32 {
     descriptor.into_raw_fd()
 }
 
-/// Makes `descriptor` this process's standard input, output or error, or what else a command is given under a number.
+/// Gives `descriptor` a number that a program expects: standard input, output or error, or, in a child that is about to
+/// execute one, any other. Whatever had that number before must not be used again.
 pub fn place_descriptor(descriptor: BorrowedFd<'_>, number: i32) -> Result<()> {
-    // SAFETY: dup2(2) in a child that is about to execute something, and uses no `OwnedFd` of that number any more; or
-    // on 0, 1 or 2, which none owns.
+    // SAFETY: dup2(2) takes integers; by the contract above no `OwnedFd` that is still used has the number.
     check(libc::c_long::from(unsafe { libc::dup2(descriptor.as_raw_fd(), number) })).map(drop)
-}
-
-/// Makes /dev/null of these standard streams, so that nothing received later lands where a command's streams go.
-pub fn stand_on_null(numbers: &[i32]) -> Result<()> {
-    let flags = rustix::fs::OFlags::RDWR;
-    let null = rustix::fs::open(c"/dev/null", flags, rustix::fs::Mode::empty())?;
-    numbers.iter().try_for_each(|number| place_descriptor(null.as_fd(), *number))
 }
 
 /// Closes everything from 3 upwards but these. For a process that goes on with nothing else: whatever `OwnedFd` it has
@@ -476,11 +468,20 @@ pub fn close_everything_but(kept: BorrowedFd<'_>) {
     }
 }
 
-/// Marks every descriptor from this one upwards to be closed by execve.
-pub fn close_descriptors_on_execute(first: i32) -> Result<()> {
+/// Marks every descriptor from this number upwards to be closed by execve.
+pub fn close_descriptors_on_execute(first: u32) -> Result<()> {
     // SAFETY: takes integers; the flag only sets a bit, so no descriptor is closed under its owner.
-    check(unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) })
-        .map(drop)
+    match check(unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) }) {
+        // Not every gVisor knows the flag. There our process has few, one after the other.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            for number in first..1024 {
+                // SAFETY: as above; it does not matter where there is none.
+                unsafe { libc::fcntl(number.cast_signed(), libc::F_SETFD, libc::FD_CLOEXEC) };
+            }
+            Ok(())
+        }
+        marked => marked.map(drop),
+    }
 }
 
 /// Closes every descriptor from 3 upwards: whatever our caller left open when it started us is no business of a box.

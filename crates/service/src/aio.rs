@@ -81,6 +81,9 @@ impl Exec {
                 let context = code.context().unwrap_or_default();
                 self.start_cell(grant, code, context).await.map(Box::new).map(Started::Cell)
             }
+            (Backend::Aio, Ground::Code(code), _) => {
+                Ok(Started::Visit(Box::new(self.start_in_session(grant, code).await?)))
+            }
             (backend, _, _) => inner.start(backend, grant, exec_id).await,
         }
     }

@@ -13,6 +13,7 @@ use crate::fixed::{Fixed, WEBHOOK_SECRET};
 use crate::principal::Principal;
 use crate::service::{Service, now};
 use crate::settings::{Settings, Webhook, merge};
+use crate::skill_names::SkillNames;
 
 /// Stands for what is never shown.
 const HIDDEN: &str = "•••";
@@ -31,6 +32,7 @@ pub struct SettingsView {
     sessions: SessionsView,
     pool: PoolView,
     strict: StrictView,
+    mcp: McpView,
     /// Keys that were fixed when the server started, by its environment, flags or file. They cannot be changed here.
     fixed: Vec<String>,
 }
@@ -154,6 +156,13 @@ struct ApprovalsView {
     webhook_secret: Option<&'static str>,
 }
 
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct McpView {
+    /// Under which names skills are listed as tools: `dotted`, as `skill.<id>`, or `plain`, for clients that refuse dots
+    #[schema(value_type = String)]
+    skill_names: SkillNames,
+}
+
 /// The external AIO service, if there is one. It is said when the server starts, and only shown here.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct AioView {
@@ -220,6 +229,7 @@ impl SettingsView {
                 webhook_url: settings.approvals.webhook_url.clone(),
                 webhook_secret: settings.approvals.webhook_secret.as_ref().map(|_| HIDDEN),
             },
+            mcp: McpView { skill_names: settings.mcp.skill_names },
             aio: AioView {
                 url: settings.aio.url.clone(),
                 key: settings.aio.key.as_ref().map(|_| HIDDEN),
@@ -256,7 +266,10 @@ impl Service {
                 Saved::Conflict { .. } => {}
                 Saved::Recorded { version } => {
                     changed.version = version;
-                    return SettingsView::new(&self.apply(changed), fixed);
+                    let applied = self.apply(changed);
+                    // How sessions are treated may be another now.
+                    self.review_approvals();
+                    return SettingsView::new(&applied, fixed);
                 }
             }
         }

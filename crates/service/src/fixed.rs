@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::settings::{Settings, merge};
 
 const LIMITS: &str = "sandbox.limits";
-const TEXTS: [&str; 15] = [
+const TEXTS: [&str; 16] = [
     "sandbox.workspace_root_win",
     "sandbox.workspace_root_wsl",
     "sandbox.runtime_mode",
@@ -28,6 +28,7 @@ const TEXTS: [&str; 15] = [
     "sandbox.docker.image",
     "skills.root",
     "approvals.webhook_url",
+    "mcp.skill_names",
     WEBHOOK_SECRET,
     "aio.url",
     AIO_KEY,

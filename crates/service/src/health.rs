@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use executor::aio_service::AioError;
+use executor::aio_service::AioService;
 use executor::docker::Runtime;
 use executor::docker::paths::Platform;
 use executor::{Ending, Options};
@@ -25,6 +25,9 @@ use crate::settings::here;
 const PROBER: &str = "ringwall-probe";
 /// How long a trial may take, which has little to do: whatever hangs is not there.
 const TRIAL: Duration = Duration::from_secs(30);
+
+/// How long an AIO service may take to answer: others wait for this look.
+const SERVICE: Duration = Duration::from_secs(2);
 
 /// Stands for words that name a path.
 const HIDDEN: &str = "an operator's token is told why";
@@ -181,12 +184,12 @@ impl Service {
                     Backend::Docker => &mut backends.docker,
                     Backend::Gvisor => &mut backends.gvisor,
                     // Asked for itself, below.
-                    Backend::AioService => continue,
+                    Backend::Aio | Backend::AioService => continue,
                 };
                 if availability.available {
                     let trial = async {
                         match backend {
-                            Backend::Native | Backend::AioService => self.try_native().await,
+                            Backend::Native | Backend::Aio | Backend::AioService => self.try_native().await,
                             Backend::Gvisor if self.inner.gvisor_home() == GvisorHome::Host => {
                                 self.try_in_project(backend, Root::Host).await
                             }
@@ -202,9 +205,7 @@ impl Service {
             }
         }
         let aio_service = match &self.inner.aio {
-            Some(assigned) => {
-                Some(Availability::of(assigned.service.info().await.map(drop).map_err(|error| told(&error))))
-            }
+            Some(assigned) => Some(Availability::of(answers(&assigned.service).await)),
             None => None,
         };
         let root = &self.inner.workspace_root;
@@ -274,8 +275,12 @@ impl Service {
     }
 }
 
-fn told(error: &AioError) -> String {
-    format!("{error}; {}", error.hint())
+async fn answers(service: &AioService) -> Result<(), String> {
+    match tokio::time::timeout(SERVICE, service.info()).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(format!("{error}; {}", error.hint())),
+        Err(_) => Err(format!("the AIO service did not answer within {} s", SERVICE.as_secs())),
+    }
 }
 
 fn grant(root: Root, workspace: policy::Workspace) -> Result<policy::Grant, TrialError> {

@@ -22,6 +22,7 @@ mod live;
 mod queue;
 mod service;
 mod settings;
+mod skill_names;
 
 mod change_settings;
 mod schema;
@@ -42,6 +43,7 @@ mod capture;
 mod collect;
 mod outcome;
 mod run_exec;
+mod spares;
 
 mod drain;
 mod end;
@@ -56,6 +58,7 @@ mod approvals;
 mod code;
 mod contexts;
 mod paths;
+mod residents;
 mod sessions;
 
 mod audit;
@@ -92,9 +95,11 @@ pub use record::{
     Token as TokenInfo, TokenId, UserId, Verification,
 };
 pub use request::{ExecRequest, Idempotency};
+pub use residents::{AfterInput, ProcessOutput};
 pub use service::Service;
 pub use sessions::{SessionAddress, SessionChange, SessionFilter, SessionView};
 pub use settings::{Webhook, aio_service, docker_settings};
+pub use skill_names::SkillNames;
 pub use submit::Submitted;
 pub use tickets::NewTicket;
 pub use token::{NewToken, create_token_offline};

@@ -26,9 +26,11 @@ use crate::logins::Logins;
 use crate::metrics::Counters;
 use crate::owner_token;
 use crate::queue::Turns;
+use crate::residents::SessionBoxes;
 use crate::service::{Inner, Service, now};
 use crate::settings::Settings;
 use crate::skills::Skills;
+use crate::spares::Spares;
 use crate::tickets::Tickets;
 
 const LOCK: &str = "server.lock";
@@ -132,6 +134,8 @@ impl Service {
             hidden,
             workspace_root,
             boxes: BoxPool::new(Boxes, settings.pool.bounds(), &[]),
+            spares: Spares::default(),
+            session_boxes: SessionBoxes::default(),
             executor,
             docker,
             aio,
@@ -160,6 +164,7 @@ impl Service {
         service.tell_path_control(switch);
         service.sweep_containers();
         service.expire_approvals();
+        service.keep_spares();
         service.prune_on_schedule();
         Ok(service)
     }

@@ -120,6 +120,11 @@ impl Told {
             Of::SessionBusy | Of::OtherLanguage { .. } => Self::failed(SESSION_BUSY, with_hint(error)),
             Of::PoolFull | Of::TooManyVisits { .. } => Self::failed(POOL_FULL, with_hint(error)),
             Of::PoolStopped => Self::cancelled(Cancellation::ServerStops),
+            // What the session's box says of itself; none of its words names a path of the host.
+            Of::BoxDied { .. } | Of::BoxPaused | Of::NotForThisBox { .. } => {
+                let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+                Self::failed(RUNTIME_ERROR, format!("{error}{hint}"))
+            }
             Of::NoAnswer { .. } => Self::failed(RUNTIME_ERROR, format!("{error}; try again")),
             _ => Self::failed(RUNTIME_ERROR, "the box could not be made; the server's log says why"),
         }
@@ -155,18 +160,17 @@ fn code_of(error: &AioError) -> &'static str {
         AioError::Unreachable { .. }
         | AioError::TooLate { .. }
         | AioError::KeyRefused
-        | AioError::Redirected { .. } => BACKEND_UNAVAILABLE,
-        AioError::NotForService(_) => INVALID_ARGUMENT,
-        AioError::AddressMalformed(_)
-        | AioError::KeyMalformed
+        | AioError::Redirected { .. }
         | AioError::NotUnderstood { .. }
         | AioError::Failed { .. }
         | AioError::Refused { .. }
-        | AioError::TooLarge { .. }
         | AioError::Malformed { .. }
-        | AioError::Unclear(_)
-        | AioError::Overdue
-        | AioError::Streams(_) => RUNTIME_ERROR,
+        | AioError::Overdue => BACKEND_UNAVAILABLE,
+        AioError::NotForService(_) => INVALID_ARGUMENT,
+        AioError::TooLarge { .. } => "OUTPUT_LIMIT",
+        AioError::AddressMalformed(_) | AioError::KeyMalformed | AioError::Unclear(_) | AioError::Streams(_) => {
+            RUNTIME_ERROR
+        }
     }
 }
 

@@ -28,8 +28,10 @@ use crate::metrics::Counters;
 use crate::open::Auth;
 use crate::principal::Principal;
 use crate::queue::Turns;
+use crate::residents::SessionBoxes;
 use crate::settings::Settings;
 use crate::skills::Skills;
+use crate::spares::Spares;
 use crate::tickets::Tickets;
 
 /// The user ids of workspaces as root: in the range that systemd's table of ids leaves unused, above those that the
@@ -57,6 +59,10 @@ pub(crate) struct Inner {
     pub(crate) workspace_root: executor::docker::paths::WorkspaceRoot,
     /// Boxes of sessions; before the executor, which waits for the end of every box.
     pub(crate) boxes: Arc<BoxPool>,
+    /// Before the executor, which waits for the end of every box.
+    pub(crate) spares: Spares,
+    /// Before the executor as well, for the same reason.
+    pub(crate) session_boxes: SessionBoxes,
     pub(crate) executor: Executor,
     pub(crate) docker: executor::docker::Docker,
     /// An external AIO service and whose it is, where there is one.

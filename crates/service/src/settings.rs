@@ -23,6 +23,7 @@ use crate::aio::AioPart;
 use crate::error::Error;
 use crate::fixed::Fixed;
 use crate::queue::Bounds;
+use crate::skill_names::McpPart;
 
 /// Stands for the usual root where that is not known.
 const UNKNOWN: &str = "/workspaces";
@@ -47,6 +48,7 @@ pub(crate) struct Settings {
     pub(crate) sessions: SessionsPart,
     pub(crate) pool: PoolPart,
     pub(crate) strict: StrictPart,
+    pub(crate) mcp: McpPart,
     pub(crate) image: DockerImage,
 }
 
@@ -64,6 +66,7 @@ struct Document {
     sessions: SessionsPart,
     pool: PoolPart,
     strict: StrictPart,
+    mcp: McpPart,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -259,8 +262,20 @@ impl Settings {
         // A root that no server could start with is not saved.
         read.sandbox.root(UNKNOWN).map_err(|error| Error::invalid(error.to_string()))?;
         let image = read.sandbox.docker.image.as_deref().unwrap_or(executor::docker::DEFAULT_IMAGE).parse()?;
-        let Document { sandbox, commands, files, skills, workspace, retention, approvals, sessions, pool, strict, aio } =
-            read;
+        let Document {
+            sandbox,
+            commands,
+            files,
+            skills,
+            workspace,
+            retention,
+            approvals,
+            sessions,
+            pool,
+            strict,
+            aio,
+            mcp,
+        } = read;
         Ok(Self {
             version,
             document,
@@ -276,6 +291,7 @@ impl Settings {
             sessions,
             pool,
             strict,
+            mcp,
             image,
         })
     }

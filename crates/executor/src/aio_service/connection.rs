@@ -24,6 +24,8 @@ pub(super) const LONGEST_ANSWER: u64 = 16 << 20;
 const LONGEST_COMPLAINT: u64 = 64 << 10;
 const LONGEST_WORDS: usize = 300;
 const CONNECTING: Duration = Duration::from_secs(5);
+/// A connection that nobody used is closed before the service does: a command must not be lost on its way into one.
+const IDLE: Duration = Duration::from_secs(2);
 const KEY: &str = "x-aio-api-key";
 
 /// Cheap to clone.
@@ -59,6 +61,7 @@ impl Connection {
             .proxy(None)
             .max_redirects(0)
             .timeout_connect(Some(CONNECTING))
+            .max_idle_age(IDLE)
             .user_agent(concat!("ringwall/", env!("CARGO_PKG_VERSION")))
             .tls_config(trust())
             .build()

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use super::client::{AioService, ServiceInfo};
 use super::error::AioError;
+use super::messages::ListResult;
 
 const OURS: &str = "ringwall";
 const LONGEST_NAME: usize = 1024;
@@ -42,12 +43,13 @@ impl ServiceDirectory {
 
     /// The files in it, by their names from here.
     pub(super) async fn files(&self, service: &AioService) -> Result<BTreeSet<String>, AioError> {
-        let listed = service.list(&self.path).await?.files.into_iter().filter(|listed| !listed.is_directory);
-        let beneath = listed.filter_map(|listed| {
-            let relative = listed.path.strip_prefix(&self.path)?.strip_prefix('/')?;
-            is_beneath(relative).then(|| relative.to_owned())
+        let ListResult { path, files } = service.list(&self.path).await?;
+        let beneath = files.iter().filter(|listed| !listed.is_directory).filter_map(|listed| {
+            let listed = listed.path.as_str();
+            let relative = listed.strip_prefix(&self.path).or_else(|| listed.strip_prefix(&path))?;
+            relative.strip_prefix('/').filter(|relative| is_beneath(relative))
         });
-        Ok(beneath.collect())
+        Ok(beneath.map(str::to_owned).collect())
     }
 }
 

@@ -185,6 +185,9 @@ pub(super) struct ListRequest<'a> {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct ListResult {
+    /// Where it really is, perhaps, if a link led there.
+    #[serde(default)]
+    pub(super) path: String,
     #[serde(default)]
     pub(super) files: Vec<Listed>,
 }

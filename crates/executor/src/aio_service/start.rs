@@ -22,7 +22,7 @@ use crate::running::Streams;
 use crate::time_limit;
 
 /// Everything before the command, with all its files.
-const PREPARED_WITHIN: Duration = Duration::from_secs(60);
+const PREPARED_WITHIN: Duration = Duration::from_secs(30);
 /// The service's own limit is a little longer than ours, and there for when we are not.
 const SERVICE_SLACK: Duration = Duration::from_secs(5);
 /// A shell is given no longer word than the kernel takes, which is 128 KiB; a longer line becomes a script.

@@ -14,7 +14,7 @@ use super::room::{self, BOX};
 use crate::error::Error;
 use crate::etc;
 use crate::host::{Host, SystemKind};
-use crate::limits::{OUR_AGENT, OUR_PROCESSES, Stay};
+use crate::limits::{self, OUR_AGENT, OUR_PROCESSES, Stay};
 use crate::lower;
 use crate::sources::Sources;
 
@@ -31,7 +31,7 @@ pub(super) fn config(grant: &Grant, host: &Host, sources: &Sources, owner: Owner
         Stay::OneCommand => OUR_PROCESSES,
         Stay::Resident => OUR_PROCESSES + OUR_AGENT,
     };
-    let limits = &grant.effective().limits;
+    let allowed = &grant.effective().limits;
     let nothing: [&str; 0] = [];
     Ok(json!({
         "ociVersion": "1.0.2",
@@ -45,13 +45,13 @@ pub(super) fn config(grant: &Grant, host: &Host, sources: &Sources, owner: Owner
                 "bounding": nothing, "effective": nothing, "inheritable": nothing, "permitted": nothing, "ambient": nothing,
             },
             "noNewPrivileges": true,
-            "rlimits": lower::resource_limits(limits.get(Field::Pids) + ours).iter().map(|limit| json!({
+            "rlimits": limits::resource_limits(allowed.get(Field::Pids) + ours).iter().map(|limit| json!({
                 "type": resource(limit.resource), "hard": limit.value, "soft": limit.value,
             })).collect::<Vec<_>>(),
         },
         "root": { "path": BOX, "readonly": true },
         "hostname": etc::HOSTNAME,
-        "mounts": mounts(host, sources, owner, limits.get(Field::ScratchMb) * MIB, stay),
+        "mounts": mounts(host, sources, owner, allowed.get(Field::ScratchMb) * MIB, stay),
         "linux": { "namespaces": NAMESPACES.map(|kind| json!({ "type": kind })) },
     }))
 }

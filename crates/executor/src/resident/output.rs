@@ -71,6 +71,11 @@ impl Buffer {
         }
     }
 
+    /// Whether everything that came was read.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().bytes.is_empty()
+    }
+
     /// Nothing more comes.
     pub(crate) fn end(&self) {
         let mut state = self.lock();

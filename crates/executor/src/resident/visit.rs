@@ -13,7 +13,7 @@ use jail::resident::frame::{Given, Inlet, Outlet, ToAgent, VisitId, Whom};
 use tokio::sync::watch;
 
 use super::input::VisitInput;
-use super::output::VisitOutput;
+use super::output::{Buffer, VisitOutput};
 use super::register::{Death, Exit, Life, Progress, Registered, Shared};
 use crate::error::Error;
 use crate::outcome::{Ending, Outcome, Usage};
@@ -63,6 +63,8 @@ pub struct RunningVisit {
     /// Taken by whoever moves the bytes.
     pub streams: Option<VisitStreams>,
     handle: VisitHandle,
+    /// What waits to be read, whoever reads it.
+    buffers: Vec<Arc<Buffer>>,
     began: Duration,
     time_limit: Option<Duration>,
     protections: Vec<Protection>,
@@ -126,6 +128,8 @@ impl RunningVisit {
         memory_kills: u64,
     ) -> Self {
         let Registered { id, stdout, stderr, stdin, channel, progress } = registered;
+        let channels = channel.iter().map(|(_, buffer)| buffer);
+        let buffers = std::iter::once(&stdout).chain(&stderr).chain(channels).cloned().collect();
         let output = |buffer, from| VisitOutput::new(buffer, Arc::clone(&shared), id, from);
         let input = |window, to| VisitInput::new(window, Arc::clone(&shared), id, to);
         let streams = VisitStreams {
@@ -138,6 +142,7 @@ impl RunningVisit {
         RunningVisit {
             streams: Some(streams),
             handle: VisitHandle { shared, id, progress },
+            buffers,
             began,
             time_limit,
             protections,
@@ -176,9 +181,11 @@ impl RunningVisit {
             never = handle.keep_limit(deadline) => match never {},
         };
         let over = match over {
-            Ok(Progress::Exited(_)) => {
-                progress.wait_for(|now| !matches!(now, Progress::Exited(_))).await.map(|now| now.clone())
-            }
+            Ok(Progress::Exited(_)) => tokio::select! {
+                biased;
+                over = progress.wait_for(|now| !matches!(now, Progress::Exited(_))) => over.map(|now| now.clone()),
+                never = self.insist_on_end() => match never {},
+            },
             over => over,
         };
         match over {
@@ -186,6 +193,17 @@ impl RunningVisit {
             Ok(Progress::Lost(death)) => self.mourn(&death, deadline),
             Ok(Progress::Asked | Progress::Started | Progress::NotStarted { .. } | Progress::Exited(_)) | Err(_) => {
                 Err(Error::BoxDied { why: "it was forgotten".to_owned() })
+            }
+        }
+    }
+
+    /// An agent whose visit is over, and of whose output nothing is left to be read, has a moment to say so.
+    async fn insist_on_end(&self) -> Infallible {
+        loop {
+            let shared = &self.handle.shared;
+            shared.until(shared.clock.now() + KILLED_WITHIN).await;
+            if self.buffers.iter().all(|buffer| buffer.is_empty()) {
+                shared.end_for(Death::Itself("its agent did not let go of a command".to_owned()));
             }
         }
     }

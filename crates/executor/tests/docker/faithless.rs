@@ -76,6 +76,7 @@ pub(crate) fn speak(fault: &str) -> ExitCode {
         "ended-first" => vec![started, FromAgent::Ended { visit }],
         "ready-again" => vec![started, FromAgent::Ready],
         "channel" => vec![started, output(Outlet::Channel, b"x")],
+        "withheld" => vec![started, exited],
         "honest" => vec![started, exited, FromAgent::Ended { visit }],
         other => panic!("no such fault: {other}"),
     };
@@ -113,6 +114,13 @@ pub(crate) fn an_agent_is_believed_nothing(_: &Daemon) {
             let death = resident.died().await;
             assert_eq!(death, Death::Itself("its agent said what it could not say".to_owned()), "{fault}");
         }
+        // One that keeps a command which is over loses its box, though nothing that it said was wrong.
+        let session = Session::without_docker(Maker::Native);
+        std::fs::write(session.path(FAULT), "withheld").unwrap();
+        let resident = session.settle().await.unwrap();
+        let visit = resident.visit(session.grant(&["true"]), VisitOptions::default()).await.unwrap();
+        assert_eq!(visit.wait().await.unwrap().ending, Ending::Exited(0), "its command was over");
+        assert!(matches!(resident.died().await, Death::Itself(_)));
         // The control: one that says what the agent would is believed.
         let session = Session::without_docker(Maker::Native);
         std::fs::write(session.path(FAULT), "honest").unwrap();

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use executor::resident::{Channel, Death, Given, VisitOptions};
@@ -55,8 +55,11 @@ pub(crate) fn without_its_agent_the_box_ends(daemon: &Daemon) {
         block_on(async {
             let resident = session.settle().await.unwrap();
             let sleeper = resident.visit(session.grant(&["sleep", &word]), VisitOptions::default()).await.unwrap();
-            let murder = session.grant(&["sh", "-c", "kill -9 $PPID; sleep 1000"]);
-            let murder = resident.visit(murder, VisitOptions::default()).await.unwrap();
+            let murder = session.grant(&["sh", "-c", "read -r when; kill -9 $PPID; sleep 1000"]);
+            let options = VisitOptions { stdin: Given::Yes, ..VisitOptions::default() };
+            let mut murder = resident.visit(murder, options).await.unwrap();
+            let mut stdin = murder.streams.as_mut().unwrap().stdin.take().unwrap();
+            stdin.write(b"now\n").await.unwrap();
             let (sleeper, murder, death) = tokio::join!(sleeper.wait(), murder.wait(), resident.died());
             assert!(matches!(sleeper, Err(Error::BoxDied { .. })), "{maker:?}: {sleeper:?}");
             assert!(matches!(murder, Err(Error::BoxDied { .. })), "{maker:?}: {murder:?}");
@@ -108,20 +111,30 @@ pub(crate) fn nothing_stays_behind(_: &Daemon) {
         let word = long_sleep(salt);
         let mut server = Command::new(std::env::current_exe().unwrap());
         server.env(SERVER, format!("{state} {word}")).env("TMPDIR", directory.path());
-        let mut server = server.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut server = Server(server.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap());
         let mut ready = String::new();
-        BufReader::new(server.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
         assert_eq!(ready, "ready\n", "{state}");
         assert_ne!(processes_with(&word), 0, "{state}");
-        server.kill().unwrap();
-        server.wait().unwrap();
+        let number = server.0.id();
+        drop(server);
         wait_until("everything of the killed server is gone", || processes_with(&word) == 0);
-        let groups = format!("ringwall-{}-", server.id());
+        let groups = format!("ringwall-{number}-");
         wait_until("its cgroups too", || {
             let hierarchies = std::fs::read_dir("/sys/fs/cgroup").unwrap().flatten();
             let mut names = hierarchies.filter_map(|one| std::fs::read_dir(one.path()).ok()).flatten().flatten();
             !names.any(|name| name.file_name().to_string_lossy().starts_with(&groups))
         });
+    }
+}
+
+/// Killed, whatever becomes of the test.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -134,6 +147,7 @@ pub(crate) fn serve(wish: &OsStr) -> ! {
         let resident = session.settle().await.unwrap();
         let script = format!("sleep {word} & setsid sleep {word} & wait");
         let visit = resident.visit(session.grant(&["sh", "-c", &script]), VisitOptions::default()).await.unwrap();
+        wait_until("they sleep", || processes_with(word) == 2);
         if state == "paused" {
             resident.pause().await.unwrap();
         }

@@ -26,7 +26,12 @@ pub(crate) fn a_box_serves_one_after_another_and_both_at_once(daemon: &Daemon) {
             let first = session.wish(&wish, &["sh", "-c", "read -r line; pwd; echo $line $WORD >&2; exit 3"]);
             let mut first = resident.visit(first, WITH_STDIN).await.unwrap();
             let second = session.say(&resident, "echo kept > /tmp/state; echo made > made; echo second").await;
-            assert_eq!((second.outcome.ending, second.stdout.as_str()), (Ending::Exited(0), "second\n"), "{maker:?}");
+            assert_eq!(
+                (second.outcome.ending, second.stdout.as_str()),
+                (Ending::Exited(0), "second\n"),
+                "{maker:?}: {}",
+                second.stderr
+            );
             assert_eq!(second.stderr, "", "{maker:?}");
             let mut stdin = first.streams.as_mut().unwrap().stdin.take().unwrap();
             stdin.write(b"first\n").await.unwrap();
@@ -191,6 +196,11 @@ pub(crate) fn a_terminal_hears_keys_and_sizes(daemon: &Daemon) {
             let (outcome, last) = tokio::join!(visit.wait(), read(&mut streams.stdout));
             assert_eq!(outcome.unwrap().ending, Ending::Exited(7), "{maker:?}");
             assert!(last.contains("caught"), "{maker:?}: {last:?}");
+            // Over before anybody looks, or after: neither is waited for in vain.
+            for _ in 0..20 {
+                let visit = resident.visit(session.grant(&["true"]), ON_A_TERMINAL).await.unwrap();
+                assert_eq!(visit.wait().await.unwrap().ending, Ending::Exited(0), "{maker:?}");
+            }
         });
     }
 }

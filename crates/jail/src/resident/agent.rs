@@ -12,7 +12,7 @@ use std::process::{ExitCode, ExitStatus};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use rustix::process::DumpableBehavior;
+use rustix::process::{DumpableBehavior, Signal};
 use rustix::stdio::{stdin, stdout};
 use rustix::time::Timespec;
 
@@ -84,7 +84,7 @@ fn live() -> Result<(), Trouble> {
                 Err(Errno::AGAIN) => {}
                 Err(errno) => return Err(errno.into()),
             }
-            while let Some(body) = frames.next()? {
+            while let Some(body) = frames.take()? {
                 agent.obey(read(body)?)?;
             }
         }
@@ -211,9 +211,9 @@ impl Agent {
     /// Takes leave of what has ended; whether there may be more.
     fn reap(&mut self) -> Result<bool, Disorder> {
         for _ in 0..AT_ONCE {
-            let Some(reaped) = sys::reap() else { return Ok(false) };
+            let Some((pid, status, usage)) = sys::reap() else { return Ok(false) };
             // In some boxes this process is PID 1, and everybody's children become its own.
-            let found = self.visits.values_mut().find(|visit| visit.leader == reaped.pid && !visit.has_exited());
+            let found = self.visits.values_mut().find(|visit| visit.leader == pid && !visit.has_exited());
             let Some(visit) = found else { continue };
             if visit.session == SessionFate::Ends {
                 signal_session(visit.leader, libc::SIGKILL);
@@ -221,9 +221,9 @@ impl Agent {
             visit.exited();
             let exited = FromAgent::Exited {
                 visit: visit.id,
-                ending: how(reaped.status),
-                cpu_microseconds: reaped.usage.cpu_microseconds,
-                peak_memory_bytes: reaped.usage.largest_resident_bytes,
+                ending: how(status),
+                cpu_microseconds: usage.cpu_microseconds,
+                peak_memory_bytes: usage.largest_resident_bytes,
             };
             append(&exited, &mut self.said)?;
         }
@@ -304,7 +304,9 @@ impl Agent {
 fn signal(visit: &mut Visit, number: i32, whom: Whom) {
     match whom {
         Whom::Group => {
-            let _ = sys::signal(-visit.leader.as_raw_nonzero().get(), number);
+            if let Some(signal) = Signal::from_named_raw(number) {
+                let _ = rustix::process::kill_process_group(visit.leader, signal);
+            }
         }
         Whom::Session => {
             if matches!(number, libc::SIGTERM | libc::SIGKILL) {
@@ -325,5 +327,5 @@ fn how(status: ExitStatus) -> Ending {
 /// Short enough for a message.
 fn shown(text: &str) -> &str {
     const SHOWN: usize = 4096;
-    text.get(..SHOWN).unwrap_or_else(|| if text.len() > SHOWN { "" } else { text })
+    &text[..text.floor_char_boundary(SHOWN)]
 }

@@ -4,20 +4,19 @@
 //! end with the box. The list is a moment's: whoever ends a session looks again until nobody is left.
 
 use rustix::fs::{Dir, Mode, OFlags};
-use rustix::process::Pid;
-
-use crate::sys;
+use rustix::process::{Pid, Signal};
 
 /// How often one looks again. Between two looks a session that multiplies is killed as a whole, so few are needed.
 const LOOKS: u32 = 32;
 
 /// Passes a signal to all of a session. One that ends is given until nobody is found who could have been missed.
 pub(crate) fn signal_session(leader: Pid, number: i32) {
+    let Some(signal) = Signal::from_named_raw(number) else { return };
     let looks = if number == libc::SIGKILL { LOOKS } else { 1 };
     for _ in 0..looks {
         let found = find(leader);
         for process in &found {
-            let _ = sys::signal(*process, number);
+            let _ = rustix::process::kill_process(*process, signal);
         }
         if found.is_empty() {
             break;
@@ -25,17 +24,19 @@ pub(crate) fn signal_session(leader: Pid, number: i32) {
     }
 }
 
-fn find(leader: Pid) -> Vec<i32> {
+fn find(leader: Pid) -> Vec<Pid> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(listing) = rustix::fs::open(c"/proc", flags, Mode::empty()).and_then(Dir::new) else { return Vec::new() };
-    let numbers = listing.flatten().filter_map(|entry| entry.file_name().to_str().ok()?.parse().ok());
+    let numbers = listing.flatten().filter_map(|entry| Pid::from_raw(entry.file_name().to_str().ok()?.parse().ok()?));
     numbers.filter(|process| is_of(*process, leader)).collect()
 }
 
-fn is_of(process: i32, leader: Pid) -> bool {
+fn is_of(process: Pid, leader: Pid) -> bool {
     let mut text = [0; 1024];
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let Ok(file) = rustix::fs::open(format!("/proc/{process}/stat"), flags, Mode::empty()) else { return false };
+    let Ok(file) = rustix::fs::open(format!("/proc/{}/stat", process.as_raw_nonzero()), flags, Mode::empty()) else {
+        return false;
+    };
     let Ok(count) = rustix::io::read(&file, &mut text) else { return false };
     session(&text[..count]) == Some(leader.as_raw_nonzero().get())
 }

@@ -98,7 +98,8 @@ impl Visit {
         let is_terminal = self.terminal.is_some();
         let left = self.outlets.each_ref().map(|source| source.as_ref().map_or(0, Source::waiting));
         // What lies in a terminal cannot be counted: the kernel moves it there when it likes.
-        let left = if is_terminal { [u64::MAX, left[1], left[2]] } else { left };
+        let is_open = self.outlets[0].is_some();
+        let left = if is_terminal && is_open { [u64::MAX, left[1], left[2]] } else { left };
         self.inlets = [None, None];
         self.over = Some(Over { left, last_words_until: Instant::now() + LAST_WORDS });
     }
@@ -308,7 +309,7 @@ fn spawn(start: &Start, streams: &Streams, channel: Option<BorrowedFd<'_>>) -> R
     let leader = sys::start_sharing_memory(&mut || {
         let mut met = command::attempt(&start.command, streams, channel);
         if let (Hindrance::NotExecuted { errno: Errno::NOENT, .. }, Some(alternative)) = (&met, &alternative) {
-            met = command::attempt_again(alternative);
+            met = command::run_program(alternative);
         }
         hindrance = Some(met);
         sys::exit_now(libc::EXIT_FAILURE)

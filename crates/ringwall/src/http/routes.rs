@@ -8,8 +8,8 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::access::{Access, admit};
 use super::{
-    Door, approvals, artifacts, audit, console, contexts, events, execs, gc, login, metrics, openapi, risk, run,
-    sandbox, session_files, sessions, settings, skills, sockets, tickets, tokens, v1,
+    Door, approvals, artifacts, audit, console, contexts, events, execs, gc, login, mcp, metrics, openapi, risk, run,
+    sandbox, session_box, session_files, session_processes, sessions, settings, skills, sockets, tickets, tokens, v1,
 };
 
 pub(crate) struct Route {
@@ -76,6 +76,9 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/ws/sessions/{id}", Access::Agent, || get(sockets::session)),
     route(Method::GET, "/ws/chat/{id}", Access::Agent, || get(sockets::chat)),
     route(Method::GET, "/ws/approvals", Access::Operator, || get(sockets::all)),
+    route(Method::POST, "/mcp", Access::Agent, || post(mcp::talk)),
+    route(Method::GET, "/mcp", Access::Agent, || get(mcp::listen)),
+    route(Method::DELETE, "/mcp", Access::Agent, || delete(mcp::leave)),
     route(Method::POST, "/api/risk", Access::Agent, || post(risk::assess)),
     route(Method::POST, "/api/run", Access::Agent, || post(run::code)),
     route(Method::POST, "/api/sessions", Access::Agent, || post(sessions::create)),
@@ -83,6 +86,13 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/api/sessions/{id}", Access::Agent, || get(sessions::show)),
     route(Method::PUT, "/api/sessions/{id}", Access::User, || put(sessions::change)),
     route(Method::DELETE, "/api/sessions/{id}", Access::Agent, || delete(sessions::remove)),
+    route(Method::POST, "/api/sessions/{id}/exec", Access::Agent, || post(session_box::exec)),
+    route(Method::POST, "/api/sessions/{id}/pause", Access::Agent, || post(session_box::pause)),
+    route(Method::POST, "/api/sessions/{id}/resume", Access::Agent, || post(session_box::resume)),
+    route(Method::POST, "/api/sessions/{id}/processes", Access::Agent, || post(session_processes::begin)),
+    route(Method::GET, "/api/sessions/{id}/processes/{pid}/output", Access::Agent, || get(session_processes::output)),
+    route(Method::POST, "/api/sessions/{id}/processes/{pid}/stdin", Access::Agent, || post(session_processes::stdin)),
+    route(Method::POST, "/api/sessions/{id}/processes/{pid}/signal", Access::Agent, || post(session_processes::signal)),
     route(Method::GET, "/api/sessions/{id}/files", Access::Agent, || get(session_files::list)),
     route(Method::GET, "/api/sessions/{id}/files/{*path}", Access::Agent, || get(session_files::read)),
     route(Method::PUT, "/api/sessions/{id}/files/{*path}", Access::Agent, || put(session_files::write)),

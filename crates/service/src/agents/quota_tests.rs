@@ -127,7 +127,7 @@ fn the_oldest_figures_are_forgotten() {
     let disk = lab.disk("a");
     let figure = disk.measure().unwrap();
     for number in 1..KNOWN_MOST {
-        let key = ("u".parse().unwrap(), format!("n{number}").parse().unwrap());
+        let key = ("u".parse().unwrap(), format!("n{number}").parse().unwrap(), None);
         lab.quotas.lock().insert(key, Figure { begun: Instant::now(), ..figure });
     }
     let other = lab.disk("b");

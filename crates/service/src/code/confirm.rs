@@ -61,7 +61,7 @@ impl Exec {
             user_id: self.order.user_id.clone(),
             agent_id: self.order.agent_id.clone(),
             session_id: code.place.id.to_string(),
-            command: format!("Run {} code: {}", language.key(), assessment.reason(Locale::English)),
+            command: format!("Run {} code{}: {}", language.key(), code.company(), assessment.reason(Locale::English)),
             code: Some(code.request.code.clone()),
             requested_paths: Vec::new(),
             blocked_paths: Vec::new(),
@@ -97,8 +97,9 @@ impl Exec {
         code.judged.mode = rules.mode;
         code.rules = rules;
         let work = service.session_work(&code.place);
-        let Choice { backend, image, denial } = choice;
-        if (backend, &image) != (self.order.backend, &self.order.image) || denial.is_some() {
+        let Choice { backend, image, home, denial } = choice;
+        let is_as_before = (backend, &image, home) == (self.order.backend, &self.order.image, code.home);
+        if !is_as_before || denial.is_some() {
             // What is on record is what runs.
             let message = "what its session demands changed before it could begin; send it again";
             return Err(Told::denied("POLICY_CHANGED", message));
@@ -112,6 +113,15 @@ impl Exec {
 }
 
 impl CodeOrder {
+    /// What is not part of the code and comes along with it.
+    fn company(&self) -> String {
+        match self.request.files.as_slice() {
+            [] => String::new(),
+            [(only, _)] => format!(" with the file {only:?}"),
+            [(first, _), rest @ ..] => format!(" with the file {first:?} and {} more", rest.len()),
+        }
+    }
+
     /// A person has allowed this very code.
     pub(crate) fn consent(&mut self) {
         self.judged.consent = Consent::Given;

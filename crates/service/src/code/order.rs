@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use executor::aio_service::{ServiceFile, ServiceWork};
 use executor::pool::OnBusy;
-use policy::{Code, Consent, Content, Field, Layer, LayerName, Layers, Secret, merge, profile};
+use policy::{Code, Consent, Content, Field, Isolation, Layer, LayerName, Layers, Secret, merge, profile};
 use record::Digest;
 use serde_json::{Value, json};
 use workspace::{ProjectId, Session, SessionId, Usage};
@@ -29,6 +29,8 @@ const LONG_PYTHON: &str = "exec(compile(__import__('sys').stdin.buffer.read(), '
 const LONG_SHELL: &str = "eval \"$(cat)\"";
 const USUAL_MEMORY_MB: u64 = 512;
 const USUAL_OUTPUT: u64 = 10 << 20;
+/// So many of the files that come along are on record by their names and digests.
+const NOTED_FILES: usize = 100;
 
 /// What an exec of code has beside what every exec has.
 #[derive(Debug)]
@@ -39,6 +41,18 @@ pub(crate) struct CodeOrder {
     pub(super) rules: Rules,
     pub(super) replaces: Option<Value>,
     pub(crate) trail: Arc<Trail>,
+    /// How strong the session's box is, where it runs in that.
+    pub(crate) home: Isolation,
+    pub(crate) stdin: Input,
+}
+
+/// What a command reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Input {
+    /// Its code where that is long, and then nothing.
+    Ends,
+    /// What somebody writes to it while it runs.
+    Open,
 }
 
 impl Service {
@@ -80,7 +94,16 @@ impl Service {
             order.env.insert(PYTHON.0.to_owned(), Secret::new(PYTHON.1));
         }
         let judged = Code { assessment, mode: rules.mode, consent: Consent::NotAsked };
-        order.ground = Ground::Code(Box::new(CodeOrder { place, request, judged, rules, replaces: None, trail }));
+        order.ground = Ground::Code(Box::new(CodeOrder {
+            place,
+            request,
+            judged,
+            rules,
+            replaces: None,
+            trail,
+            home: choice.home,
+            stdin: Input::Ends,
+        }));
         Ok(order)
     }
 }
@@ -169,13 +192,12 @@ impl CodeOrder {
         Ok(())
     }
 
-    /// What an AIO service is given to work on.
+    /// What an AIO service is given to work on. Its files were read before, when the request was.
     pub(crate) fn service_work(&self) -> ServiceWork {
-        let files = self
-            .request
-            .files
-            .iter()
-            .map(|(path, content)| ServiceFile { path: path.clone(), content: content.clone() });
+        let files = self.request.files().unwrap_or_default().into_iter().map(|(path, content)| {
+            let path = path.inner().map(|inner| inner.as_str().to_owned()).unwrap_or_default();
+            ServiceFile { path, content: content.to_vec() }
+        });
         ServiceWork { session: self.place.id.to_string(), files: files.collect(), input: self.input().to_vec() }
     }
 
@@ -193,6 +215,11 @@ impl CodeOrder {
         });
         if let Some(context) = &self.request.context_id {
             note["context_id"] = json!(context);
+        }
+        if self.has_files() {
+            let files = self.request.files.iter().take(NOTED_FILES);
+            let files = files.map(|(path, content)| json!({ "path": path, "sha256": Digest::of(content).to_string() }));
+            note["files"] = files.collect();
         }
         if let Some(replaces) = &self.replaces {
             note["replaces"] = replaces.clone();

@@ -114,7 +114,7 @@ async fn make(service: Service, backend: Backend, grant: Grant, name: String) ->
         (Backend::Docker, _) => inner.docker.start_resident(grant, &name, Runtime::Usual).await,
         (Backend::Gvisor, Root::Docker(_)) => inner.docker.start_resident(grant, &name, Runtime::Gvisor).await,
         (Backend::Gvisor, Root::Host | Root::Image(_)) => inner.executor.start_resident_on_gvisor(grant).await,
-        (Backend::AioService, _) => Err(executor::Error::NotForThisBox { what: "a context" }),
+        (Backend::Aio | Backend::AioService, _) => Err(executor::Error::NotForThisBox { what: "a context" }),
     };
     Ok(SessionBox::new(resident?))
 }

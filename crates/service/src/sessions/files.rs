@@ -131,7 +131,7 @@ impl Service {
         Ok(())
     }
 
-    async fn session_files(&self, by: &Principal, address: &SessionAddress) -> Result<(Place, Tree), Error> {
+    pub(super) async fn session_files(&self, by: &Principal, address: &SessionAddress) -> Result<(Place, Tree), Error> {
         let place = Place::read(by, address)?;
         let workspace = self.session_workspace(&place.name).await?;
         let session = Self::blocking(|| Ok(workspace.find_session(&place.id)?)).await?;

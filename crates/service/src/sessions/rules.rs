@@ -132,7 +132,9 @@ impl Service {
     ) -> Result<(), Error> {
         let before = self.said_of(place).await?.unwrap_or_default();
         let rules = self.check_change(change, before)?;
-        Ok(self.inner.store.rule_session(place.name.clone(), rules, now(), by.caller()).await?)
+        self.inner.store.rule_session(place.name.clone(), rules, now(), by.caller()).await?;
+        self.review_approvals();
+        Ok(())
     }
 
     /// Where a question about a session's code is told beside everywhere else, and what signs that.

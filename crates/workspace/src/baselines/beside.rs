@@ -87,3 +87,58 @@ fn make(desk: &mut Desk, version: &Version, owner: Owner) -> std::io::Result<Str
     }
     Ok(name)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
+    use crate::baselines::lab::{Lab, agent, contents, list, owner, texts};
+    use crate::baselines::{Layer, Standing, Update};
+
+    #[test]
+    fn beside_a_box_new_skills_come_whole_and_changes_wait() {
+        let lab = Lab::new();
+        let tree = lab.tree("one");
+        lab.publish(&[("old/SKILL.md", "1"), ("old/a", "1")]);
+        lab.sync(&tree);
+        let skills = lab.skills("one");
+        fs::create_dir(skills.join("mine")).unwrap();
+        fs::write(skills.join("mine/SKILL.md"), "own").unwrap();
+        lab.publish(&[
+            ("old/SKILL.md", "2"),
+            ("old/a", "2"),
+            ("mine/SKILL.md", "2"),
+            ("new/SKILL.md", "2"),
+            ("new/d/run.sh", "2"),
+        ]);
+        lab.baselines.sync_new(&agent(), &tree).unwrap();
+        let Standing::Waiting { since } = lab.standing(&tree) else { panic!("nothing waits") };
+        let old = [("old/SKILL.md", "1"), ("old/a", "1"), ("mine/SKILL.md", "own")];
+        let new = [("new/SKILL.md", "2"), ("new/d/run.sh", "2")];
+        assert_eq!(contents(&skills), texts(&[&old[..], &new[..]].concat()));
+        for (place, mode) in [("new", 0o755), ("new/d", 0o755), ("new/SKILL.md", 0o644), ("new/d/run.sh", 0o755)] {
+            let status = fs::metadata(skills.join(place)).unwrap();
+            assert_eq!((status.uid(), status.mode() & 0o7777), (owner().uid, mode), "{place}");
+        }
+        let waiting = Some(Update::Waiting);
+        let layers =
+            [("mine", Layer::Overlay, waiting), ("new", Layer::Baseline, None), ("old", Layer::Baseline, waiting)];
+        assert_eq!(lab.layers(&tree), layers.map(|(folder, layer, update)| (folder.to_owned(), layer, update)));
+        // What is published meanwhile does not begin the wait again.
+        lab.publish(&[("newer/SKILL.md", "3")]);
+        assert_eq!(lab.standing(&tree), Standing::Behind);
+        lab.baselines.sync_new(&agent(), &tree).unwrap();
+        assert_eq!(lab.standing(&tree), Standing::Waiting { since });
+        // What a box deletes of it stays away, and the rest comes when the box is gone.
+        fs::remove_file(skills.join("new/d/run.sh")).unwrap();
+        lab.sync(&tree);
+        let twos = ["old/SKILL.md", "old/a", "new/SKILL.md"].map(|place| (place, "2"));
+        let others = [("mine/SKILL.md", "own"), ("newer/SKILL.md", "3")];
+        assert_eq!(contents(&skills), texts(&[&twos[..], &others[..]].concat()));
+        fs::write(skills.join("old/more"), "").unwrap();
+        let layers = [Layer::Overlaid, Layer::Overlaid, Layer::Baseline, Layer::Overlaid];
+        assert_eq!(lab.layers(&tree).into_iter().map(|(_, layer, _)| layer).collect::<Vec<_>>(), layers);
+        assert_eq!(list(&lab.directory.path().join("workspaces/one/agent/.staging")), [""; 0]);
+    }
+}

@@ -30,6 +30,8 @@ mod beside;
 mod checkout;
 mod growth;
 mod install;
+#[cfg(test)]
+mod lab;
 mod layers;
 mod sync;
 

@@ -4,91 +4,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Cursor, Seek, Write};
 use std::os::unix::fs::{MetadataExt, symlink};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
-use zip::ZipWriter;
-use zip::write::SimpleFileOptions;
 
 use super::*;
-use crate::baselines::{Layer, Update};
-use crate::skills::ArchiveLimits;
-use crate::workspaces::{Owner, Workspaces};
-
-const LIMITS: ArchiveLimits = ArchiveLimits { bytes: 1 << 20, entries: 100 };
-/// The user of the workspaces when the tests run as root.
-const BOX_ID: u32 = 54_322;
-
-struct Lab {
-    directory: tempfile::TempDir,
-    workspaces: Workspaces,
-    baselines: Baselines,
-}
-
-fn agent() -> AgentId {
-    "agent".parse().unwrap()
-}
-
-fn name(text: &str) -> SkillName {
-    text.parse().unwrap()
-}
-
-fn owner() -> Owner {
-    if rustix::process::geteuid().is_root() { Owner { uid: BOX_ID, gid: BOX_ID } } else { Owner::server() }
-}
-
-fn zipped(files: &[(&str, &str)]) -> Vec<u8> {
-    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
-    for (name, data) in files {
-        let mode = if name.ends_with(".sh") { 0o755 } else { 0o644 };
-        writer.start_file(*name, SimpleFileOptions::default().unix_permissions(mode)).unwrap();
-        writer.write_all(data.as_bytes()).unwrap();
-    }
-    writer.finish().unwrap().into_inner()
-}
+use crate::baselines::lab::{Lab, agent, contents, list, name, owner, texts};
 
 impl Lab {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let workspaces = Workspaces::open(&directory.path().join("workspaces")).unwrap();
-        let baselines = Baselines::open(&directory.path().join("baselines")).unwrap();
-        Self { directory, workspaces, baselines }
-    }
-
-    fn tree(&self, user: &str) -> Tree {
-        self.workspaces.workspace(&user.parse().unwrap(), &agent(), owner()).unwrap().tree().unwrap()
-    }
-
-    fn skills(&self, user: &str) -> PathBuf {
-        self.directory.path().join("workspaces").join(user).join("agent/skills")
-    }
-
-    fn publish(&self, files: &[(&str, &str)]) {
-        let mut upload = self.baselines.upload_file().unwrap();
-        upload.write_all(&zipped(files)).unwrap();
-        upload.rewind().unwrap();
-        self.baselines.upload(&agent(), upload, LIMITS).unwrap();
-    }
-
-    fn standing(&self, tree: &Tree) -> Standing {
-        self.baselines.standing(&agent(), tree.workspace()).unwrap()
-    }
-
-    /// Each skill's folder, its layer, and what is to come.
-    fn layers(&self, tree: &Tree) -> Vec<(String, Layer, Option<Update>)> {
-        let listed = self.baselines.list_layered(&agent(), tree).unwrap();
-        listed.into_iter().map(|one| (one.folder, one.layer, one.update)).collect()
-    }
-
-    fn sync(&self, tree: &Tree) {
-        self.baselines.sync(&agent(), tree).unwrap();
-        assert_eq!(self.standing(tree), Standing::InStep);
-    }
-
     /// A sync whose server is killed after so many steps.
     fn cut_off(&self, tree: &Tree, count: usize) {
         let snapshot = self.baselines.snapshot(&agent()).unwrap();
@@ -107,47 +32,6 @@ impl Lab {
             applying.apply(step, &known.unwrap_or_default()).unwrap();
         }
     }
-
-    fn upload(&self, tree: &Tree, files: &[(&str, &str)]) {
-        let mut upload = tree.workspace().upload_file().unwrap();
-        upload.write_all(&zipped(files)).unwrap();
-        upload.rewind().unwrap();
-        self.baselines.install(&agent(), &tree.unpack_skills(upload, LIMITS).unwrap()).unwrap();
-    }
-
-    /// The numbers of a skill's versions on the disk.
-    fn versions(&self, skill: &str) -> Vec<String> {
-        list(&self.directory.path().join("baselines/agent").join(skill))
-    }
-}
-
-fn list(directory: &Path) -> Vec<String> {
-    let names = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = names.collect();
-    names.sort();
-    names
-}
-
-/// All files beneath a directory with their contents.
-fn contents(directory: &Path) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    let mut waiting = vec![directory.to_owned()];
-    while let Some(next) = waiting.pop() {
-        for entry in fs::read_dir(next).into_iter().flatten() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                waiting.push(path);
-            } else {
-                let name = path.strip_prefix(directory).unwrap().to_str().unwrap().to_owned();
-                found.insert(name, fs::read_to_string(&path).unwrap());
-            }
-        }
-    }
-    found
-}
-
-fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-    pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
 }
 
 #[test]
@@ -286,56 +170,6 @@ fn what_a_box_writes_meanwhile_is_not_lost() {
         // Back to what the baseline brought.
         fs::write(&place, format!("version {round}")).unwrap();
     }
-}
-
-#[test]
-fn beside_a_box_new_skills_come_whole_and_changes_wait() {
-    let lab = Lab::new();
-    let tree = lab.tree("one");
-    lab.publish(&[("old/SKILL.md", "1"), ("old/a", "1")]);
-    lab.sync(&tree);
-    let skills = lab.skills("one");
-    fs::create_dir(skills.join("mine")).unwrap();
-    fs::write(skills.join("mine/SKILL.md"), "own").unwrap();
-    lab.publish(&[
-        ("old/SKILL.md", "2"),
-        ("old/a", "2"),
-        ("mine/SKILL.md", "2"),
-        ("new/SKILL.md", "2"),
-        ("new/d/run.sh", "2"),
-    ]);
-    lab.baselines.sync_new(&agent(), &tree).unwrap();
-    let Standing::Waiting { since } = lab.standing(&tree) else { panic!("nothing waits") };
-    let old = [("old/SKILL.md", "1"), ("old/a", "1"), ("mine/SKILL.md", "own")];
-    let new = [("new/SKILL.md", "2"), ("new/d/run.sh", "2")];
-    assert_eq!(contents(&skills), texts(&[&old[..], &new[..]].concat()));
-    for (place, mode) in [("new", 0o755), ("new/d", 0o755), ("new/SKILL.md", 0o644), ("new/d/run.sh", 0o755)] {
-        let status = fs::metadata(skills.join(place)).unwrap();
-        assert_eq!((status.uid(), status.mode() & 0o7777), (owner().uid, mode), "{place}");
-    }
-    let waiting = Some(Update::Waiting);
-    let layers = [("mine", Layer::Overlay, waiting), ("new", Layer::Baseline, None), ("old", Layer::Baseline, waiting)];
-    assert_eq!(lab.layers(&tree), layers.map(|(folder, layer, update)| (folder.to_owned(), layer, update)));
-    // What is published meanwhile does not begin the wait again.
-    lab.publish(&[("newer/SKILL.md", "3")]);
-    assert_eq!(lab.standing(&tree), Standing::Behind);
-    lab.baselines.sync_new(&agent(), &tree).unwrap();
-    assert_eq!(lab.standing(&tree), Standing::Waiting { since });
-    // What a box deletes of it stays away, and the rest comes when the box is gone.
-    fs::remove_file(skills.join("new/d/run.sh")).unwrap();
-    lab.sync(&tree);
-    let all = [
-        ("old/SKILL.md", "2"),
-        ("old/a", "2"),
-        ("mine/SKILL.md", "own"),
-        ("new/SKILL.md", "2"),
-        ("newer/SKILL.md", "3"),
-    ];
-    assert_eq!(contents(&skills), texts(&all));
-    fs::write(skills.join("old/more"), "").unwrap();
-    let layers = [Layer::Overlaid, Layer::Overlaid, Layer::Baseline, Layer::Overlaid];
-    assert_eq!(lab.layers(&tree).into_iter().map(|(_, layer, _)| layer).collect::<Vec<_>>(), layers);
-    assert_eq!(list(&lab.directory.path().join("workspaces/one/agent/.staging")), [""; 0]);
 }
 
 #[test]
