@@ -18,6 +18,7 @@ use workspace::{Baselines, Owner, Workspaces};
 use crate::agents::{Locks, Quotas};
 use crate::aio::AssignedService;
 use crate::approvals::Desk;
+use crate::contexts::BoxPool;
 use crate::digest_key::DigestKey;
 use crate::error::Error;
 use crate::fixed::Fixed;
@@ -57,6 +58,8 @@ pub(crate) struct Inner {
     /// What the server keeps for itself, by its real places: no box is ever shown any of it.
     pub(crate) hidden: Vec<PathBuf>,
     pub(crate) workspace_root: executor::docker::paths::WorkspaceRoot,
+    /// Boxes of sessions; before the executor, which waits for the end of every box.
+    pub(crate) boxes: Arc<BoxPool>,
     /// Before the executor, which waits for the end of every box.
     pub(crate) spares: Spares,
     /// Before the executor as well, for the same reason.

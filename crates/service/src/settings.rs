@@ -11,8 +11,9 @@ use executor::docker::DockerSettings;
 use executor::docker::paths::{self, Platform, Roots, RuntimeMode, WorkspaceRoot};
 use policy::{
     ApprovalSeconds, AuditKeptDays, CommandLists, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays,
-    Isolation, Layer, LayerName, QueuedExecs, QuotaFiles, QuotaMb, Secret, SecurityMode, SessionMaxMb,
-    SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb, check_settings,
+    Isolation, Layer, LayerName, PoolAcquireSeconds, PoolIdleSeconds, PoolMax, PoolMin, PoolUses, QueuedExecs,
+    QuotaFiles, QuotaMb, Secret, SecurityMode, SessionMaxMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb,
+    UploadMaxMb, check_settings,
 };
 use record::{Confirmation, Store};
 use serde::{Deserialize, Deserializer};
@@ -45,6 +46,7 @@ pub(crate) struct Settings {
     pub(crate) approvals: ApprovalsPart,
     pub(crate) aio: AioPart,
     pub(crate) sessions: SessionsPart,
+    pub(crate) pool: PoolPart,
     pub(crate) strict: StrictPart,
     pub(crate) mcp: McpPart,
     pub(crate) image: DockerImage,
@@ -62,6 +64,7 @@ struct Document {
     approvals: ApprovalsPart,
     aio: AioPart,
     sessions: SessionsPart,
+    pool: PoolPart,
     strict: StrictPart,
     mcp: McpPart,
 }
@@ -204,6 +207,29 @@ impl ApprovalsPart {
     }
 }
 
+/// Boxes that are kept for sessions.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PoolPart {
+    pub(crate) max_instances: PoolMax,
+    pub(crate) min_instances: PoolMin,
+    pub(crate) idle_timeout_s: PoolIdleSeconds,
+    pub(crate) max_use_count: PoolUses,
+    pub(crate) acquire_timeout_s: PoolAcquireSeconds,
+}
+
+impl PoolPart {
+    pub(crate) fn bounds(self) -> executor::pool::Bounds {
+        executor::pool::Bounds {
+            max_instances: self.max_instances.get(),
+            min_instances: self.min_instances.get(),
+            idle_timeout: Duration::from_secs(self.idle_timeout_s.get().into()),
+            max_use_count: self.max_use_count.get(),
+            acquire_timeout: Duration::from_secs(self.acquire_timeout_s.get().into()),
+        }
+    }
+}
+
 impl Retention {
     pub(crate) fn execs(self) -> Option<Duration> {
         self.execs_days.map(|days| DAY * days.get())
@@ -236,8 +262,20 @@ impl Settings {
         // A root that no server could start with is not saved.
         read.sandbox.root(UNKNOWN).map_err(|error| Error::invalid(error.to_string()))?;
         let image = read.sandbox.docker.image.as_deref().unwrap_or(executor::docker::DEFAULT_IMAGE).parse()?;
-        let Document { sandbox, commands, files, skills, workspace, retention, approvals, sessions, strict, aio, mcp } =
-            read;
+        let Document {
+            sandbox,
+            commands,
+            files,
+            skills,
+            workspace,
+            retention,
+            approvals,
+            sessions,
+            pool,
+            strict,
+            aio,
+            mcp,
+        } = read;
         Ok(Self {
             version,
             document,
@@ -251,6 +289,7 @@ impl Settings {
             approvals,
             aio,
             sessions,
+            pool,
             strict,
             mcp,
             image,

@@ -16,7 +16,7 @@ use crate::sessions::Place;
 
 const SEEN_FOR: Duration = Duration::from_secs(5);
 /// The box that lives as long as its session.
-const ALL_IN_ONE: &str = "aio";
+pub(super) const ALL_IN_ONE: &str = "aio";
 
 /// Which maker, on which image; or why none.
 #[derive(Debug, Clone, PartialEq, Eq)]
