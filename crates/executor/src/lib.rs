@@ -6,6 +6,7 @@
 //! forks, unshares or mounts.
 
 pub mod docker;
+pub mod egress;
 pub mod gvisor;
 pub mod image;
 

@@ -12,13 +12,13 @@ use jail::plan::{
     ResourceLimit, RootKind, ScratchPlace, Source, WindowSize,
 };
 use jail::report::Step;
-use policy::{Field, Grant, Workspace};
+use policy::{Field, Grant, Net, Workspace};
 
 use crate::error::{Error, protection_of};
-use crate::etc;
 use crate::host::{Host, SystemKind};
 use crate::limits;
 use crate::sources::{AGENT_FILES, Opened, ProjectPlace, Sources};
+use crate::{egress, etc};
 
 const MIB: u64 = 1024 * 1024;
 /// What the root needs for its own directories, links and small files, beside the box's private ones. Their few
@@ -115,6 +115,10 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
         cgroups,
         protections,
         terminal: particulars.terminal,
+        way_out: match grant.effective().net {
+            Net::None => None,
+            Net::Allowlist { .. } => Some(egress::PORT),
+        },
         command: command(grant, sources, particulars.terminal.is_some())?,
         required: grant.effective().require.iter().map(|requirement| protection_of(*requirement)).collect(),
         hold_at: particulars.hold_at,
@@ -440,6 +444,9 @@ pub(crate) fn command(grant: &Grant, sources: &Sources, on_terminal: bool) -> Re
     }
     if on_terminal {
         environment.insert("TERM", OsStr::new("xterm-256color"));
+    }
+    if let Net::Allowlist { .. } = grant.effective().net {
+        environment.extend(egress::ENVIRONMENT.map(|(key, value)| (key, OsStr::new(value))));
     }
     environment.extend(grant.env().iter().map(|(key, value)| (key.as_str(), value.expose())));
     let search = environment.get("PATH").copied().unwrap_or_default().as_bytes().split(|byte| *byte == b':');

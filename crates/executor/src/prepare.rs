@@ -36,12 +36,19 @@ impl Early {
         // runs from, and only a spawner runs from a copy.
         if cgroup::is_version_2() || jail::landlock_version().is_err() {
             let (control, theirs) = wire::pair().map_err(talk)?;
-            let prepared = Prepared { control, number, host, birth: Born::NotYet(theirs), parent: None };
+            let prepared = Prepared {
+                control,
+                number,
+                host,
+                birth: Born::NotYet(theirs),
+                network: NetworkSource::New,
+                parent: None,
+            };
             return Ok(Early { prepared, privilege, init: None });
         }
         let (control, init) = jail::bear_alone(&identity(privilege, host)).map_err(Error::Setup)?;
         let birth = Born::In(Birthplace::Host);
-        let prepared = Prepared { control, number, host, birth, parent: None };
+        let prepared = Prepared { control, number, host, birth, network: NetworkSource::New, parent: None };
         Ok(Early { prepared, privilege, init: Some(init) })
     }
 }
@@ -53,6 +60,8 @@ pub struct Prepared {
     pub(crate) number: u64,
     pub(crate) host: Owner,
     pub(crate) birth: Born,
+    /// Where its network namespace comes from.
+    pub(crate) network: NetworkSource,
     /// Whoever bears it, where that is the spawner and it was asked already.
     pub(crate) parent: Option<Parent>,
 }
@@ -77,7 +86,7 @@ enum Birth {
 impl Executor {
     /// Begins a box: empty namespaces, in which nothing runs and nothing is mounted, of this user on the host where one is
     /// said. Dropping them ends them.
-    pub(crate) fn prepare_as(&self, owner: Option<Owner>) -> Result<Prepared, Error> {
+    pub(crate) fn prepare_as(&self, owner: Option<Owner>, network: NetworkSource) -> Result<Prepared, Error> {
         let birth = match &self.host.cgroups {
             Ok(layout) if layout.version == CgroupVersion::V2 => Birth::IntoCgroup,
             _ => Birth::Early,
@@ -88,7 +97,12 @@ impl Executor {
             Privilege::Root => owner.unwrap_or(own),
             Privilege::Rootless => own,
         };
-        begin(&self.spawner, number, self.host.privilege, host, birth)
+        // A user id of its own is no other box's, before or after; a workspace's is that of all its boxes.
+        let network = match self.host.privilege {
+            Privilege::Root if host.uid != box_uid(number) => network,
+            Privilege::Root | Privilege::Rootless => NetworkSource::New,
+        };
+        begin(&self.spawner, number, self.host.privilege, host, birth, network)
     }
 }
 
@@ -103,17 +117,32 @@ pub(crate) fn owner(grant: &Grant) -> Option<Owner> {
     .map(|owner| Owner { uid: owner.uid(), gid: owner.gid() })
 }
 
+/// A namespace with a way out is no other box's, ever: somebody outside may still hold a socket in it.
+pub(crate) fn network(grant: &Grant) -> NetworkSource {
+    match grant.effective().net {
+        policy::Net::None => NetworkSource::OfItsUser,
+        policy::Net::Allowlist { .. } => NetworkSource::New,
+    }
+}
+
 /// Asks for PID 1, or leaves that for later.
-fn begin(spawner: &Spawner, number: u64, privilege: Privilege, host: Owner, birth: Birth) -> Result<Prepared, Error> {
+fn begin(
+    spawner: &Spawner,
+    number: u64,
+    privilege: Privilege,
+    host: Owner,
+    birth: Birth,
+    network: NetworkSource,
+) -> Result<Prepared, Error> {
     let (control, theirs) = wire::pair().map_err(talk)?;
     let (birth, parent) = match birth {
         Birth::Early => {
-            let parent = ask_for_birth(spawner, number, privilege, host, &[theirs.as_fd()])?;
+            let parent = ask_for_birth(spawner, number, privilege, host, network, &[theirs.as_fd()])?;
             (Born::In(parent.birthplace), Some(parent))
         }
         Birth::IntoCgroup => (Born::NotYet(theirs), None),
     };
-    Ok(Prepared { control, number, host, birth, parent })
+    Ok(Prepared { control, number, host, birth, network, parent })
 }
 
 pub(crate) fn ask_for_birth(
@@ -121,13 +150,9 @@ pub(crate) fn ask_for_birth(
     number: u64,
     privilege: Privilege,
     host: Owner,
+    network: NetworkSource,
     descriptors: &[BorrowedFd<'_>],
 ) -> Result<Parent, Error> {
-    // A user id of its own is no other box's, before or after; a workspace's is that of all its boxes.
-    let network = match privilege {
-        Privilege::Root if host.uid != box_uid(number) => NetworkSource::OfItsUser,
-        Privilege::Root | Privilege::Rootless => NetworkSource::New,
-    };
     spawner.request(&Request::Box { number, identity: identity(privilege, host), network }, descriptors)
 }
 

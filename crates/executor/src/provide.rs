@@ -62,8 +62,9 @@ impl Executor {
             }
             let mut descriptors = vec![theirs.as_fd()];
             descriptors.extend(belongings.groups.birthplace());
-            let parent =
-                ask_for_birth(&self.spawner, prepared.number, self.host.privilege, prepared.host, &descriptors)?;
+            let Prepared { number, host, network, .. } = prepared;
+            let privilege = self.host.privilege;
+            let parent = ask_for_birth(&self.spawner, *number, privilege, *host, *network, &descriptors)?;
             belongings.parent = Some(parent);
         }
         let mut trees = Vec::new();

@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use crate::error::{Error, talk};
 use crate::lower::{Birthplace, Particulars, lower};
 use crate::maker::Executor;
-use crate::prepare::{Born, Prepared, owner};
+use crate::prepare::{Born, Prepared, network, owner};
 use crate::provide::{Belongings, OWN_STEPS, Wanted};
 use crate::running::{Running, Streams, receive};
 use crate::sources::Sources;
@@ -37,7 +37,7 @@ pub struct Hold {
 impl Executor {
     /// Starts the granted command. When this returns, every protection is in force and the command begins.
     pub async fn start(&self, grant: Grant, options: Options) -> Result<Running, Error> {
-        let prepared = self.prepare_as(owner(&grant))?;
+        let prepared = self.prepare_as(owner(&grant), network(&grant))?;
         self.start_prepared(prepared, grant, options).await
     }
 
@@ -46,7 +46,7 @@ impl Executor {
         // Namespaces that were begun for somebody else are of no use.
         let mut prepared = match owner(&grant) {
             Some(owner) if self.host.privilege == Privilege::Root && prepared.host != owner => {
-                self.prepare_as(Some(owner))?
+                self.prepare_as(Some(owner), network(&grant))?
             }
             _ => prepared,
         };
@@ -70,6 +70,7 @@ impl Executor {
             },
         };
         let plan = lower(&grant, &self.host, &sources, &particulars)?;
+        let is_open = plan.way_out.is_some();
         let time_limit = time_limit::of(&grant);
         let (mut streams, theirs) = match options.terminal {
             Some(_) => (None, Vec::new()),
@@ -112,6 +113,7 @@ impl Executor {
                 Some((Report::Terminal, descriptors)) => {
                     streams = descriptors.into_iter().next().map(Streams::Terminal);
                 }
+                Some((Report::WayOut, descriptors)) => running.way_out = descriptors.into_iter().next(),
                 Some((Report::Failed(failure), _)) => {
                     running.clean_up().await;
                     return Err(Error::Setup(failure));
@@ -128,6 +130,9 @@ impl Executor {
                     return Err(Error::JailDied);
                 }
             }
+        }
+        if is_open && running.way_out.is_none() {
+            return Err(Error::NoWayOut);
         }
         running.streams = streams;
         drop(sources);

@@ -231,6 +231,8 @@ pub enum Report {
     Holding(Step),
     /// The terminal's other end comes with this message.
     Terminal,
+    /// The socket at which the box asks for connections comes with this message.
+    WayOut,
     /// Everything is in force and the command starts now. A handle to PID 1 comes with this message.
     Started { protections: Vec<Protection>, steps: Vec<StepTime> },
     /// The kernel would not run the command; `tried` is the last path.

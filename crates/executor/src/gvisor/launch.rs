@@ -79,6 +79,9 @@ impl Executor {
             }
             (Root::Host | Root::Docker(_), Workspace::Project(_)) => {}
         }
+        if grant.effective().net != policy::Net::None {
+            return Err(Error::NotForGvisor("a network"));
+        }
         let owner = owner(grant).ok_or(Error::NotForGvisor("a box that is nobody's"))?;
         let sources = Sources::open(grant, &self.images, self.data.as_deref())?;
         check_working_directory(grant, &sources.project)?;
