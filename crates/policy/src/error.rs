@@ -29,12 +29,12 @@ pub enum Error {
     HostMalformed { given: String, wrong: &'static str },
 
     #[error(
-        "net.allow: {given} {wrong}; write a host like pypi.org, pypi.org:8443, *.example.com or 198.51.100.7, without a \
+        "{given} {wrong}; write a host like pypi.org, pypi.org:8443, *.example.com or 198.51.100.7, without a \
          scheme or a path"
     )]
     NetEntryMalformed { given: String, wrong: &'static str },
 
-    #[error("net.allow: more than {longest} entries")]
+    #[error("more than {longest} hosts")]
     NetListTooLong { longest: usize },
 
     #[error(

@@ -1,6 +1,7 @@
 //! The makers of boxes behind one face. Which one makes a box was decided before; no other ever stands in.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::str::FromStr;
 
 use executor::docker::{ContainerHandle, RunningContainer, Runtime};
@@ -108,6 +109,14 @@ impl Started {
             Started::Native(running) => running.streams.take(),
             Started::Gvisor(running) => running.streams.take(),
             Started::Docker(container) => container.streams.take(),
+        }
+    }
+
+    /// Where the box asks for connections, if its grant has a network.
+    pub(crate) fn take_way_out(&mut self) -> Option<OwnedFd> {
+        match self {
+            Started::Native(running) => running.way_out.take(),
+            Started::Gvisor(_) | Started::Docker(_) => None,
         }
     }
 

@@ -27,6 +27,8 @@ pub struct SettingsView {
     workspace: WorkspaceView,
     retention: RetentionView,
     approvals: ApprovalsView,
+    net: NetView,
+    egress: EgressView,
     /// Keys that were fixed when the server started, by its environment, flags or file. They cannot be changed here.
     fixed: Vec<String>,
 }
@@ -119,6 +121,22 @@ struct ApprovalsView {
     webhook_secret: Option<&'static str>,
 }
 
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct NetView {
+    /// `none`, or `allowlist`: the hosts of the list, by a proxy and no other way
+    mode: &'static str,
+    /// Hosts like `pypi.org`, `pypi.org:8443` and `*.example.com`; an empty list allows nothing
+    allow: Vec<String>,
+    /// What becomes of other hosts: `deny`, or `ask` for asking a person
+    unknown: &'static str,
+}
+
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct EgressView {
+    /// Hosts that may lead to private addresses, for tests and intranets; they have to be allowed as well
+    allowed_hosts: Vec<String>,
+}
+
 impl SettingsView {
     fn new(settings: &Settings, fixed: &Fixed) -> Result<Self, Error> {
         let layers = crate::order::layers(policy::profile::EXECS, settings.operator.clone(), vec![]);
@@ -160,6 +178,12 @@ impl SettingsView {
                 webhook_url: settings.approvals.webhook_url.clone(),
                 webhook_secret: settings.approvals.webhook_secret.as_ref().map(|_| HIDDEN),
             },
+            net: NetView {
+                mode: settings.net.mode.key(),
+                allow: settings.net.allow.words(),
+                unknown: settings.net.unknown.key(),
+            },
+            egress: EgressView { allowed_hosts: settings.egress.allowed_hosts.words() },
             fixed: fixed.keys().map(str::to_owned).collect(),
         })
     }

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::settings::{Settings, merge};
 
 const LIMITS: &str = "sandbox.limits";
-const TEXTS: [&str; 9] = [
+const TEXTS: [&str; 11] = [
     "sandbox.workspace_root_win",
     "sandbox.workspace_root_wsl",
     "sandbox.runtime_mode",
@@ -27,6 +27,8 @@ const TEXTS: [&str; 9] = [
     "skills.root",
     "approvals.webhook_url",
     WEBHOOK_SECRET,
+    "net.mode",
+    "net.unknown",
 ];
 /// The one value that is not shown, and not stored.
 pub(crate) const WEBHOOK_SECRET: &str = "approvals.webhook_secret";
@@ -46,7 +48,8 @@ const COUNTS: [&str; 12] = [
 ];
 
 /// Names, parted by blanks or commas.
-const LISTS: [&str; 3] = ["commands.allowed", "commands.allowed_filters", "commands.allowed_argv"];
+const LISTS: [&str; 5] =
+    ["commands.allowed", "commands.allowed_filters", "commands.allowed_argv", "net.allow", "egress.allowed_hosts"];
 
 /// Every key that settings have, with dots.
 pub fn setting_keys() -> impl Iterator<Item = String> {

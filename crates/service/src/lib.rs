@@ -52,6 +52,7 @@ mod execs;
 
 mod agents;
 mod approvals;
+mod egress;
 mod paths;
 
 mod audit;
@@ -67,6 +68,7 @@ pub use approvals::{
 };
 pub use artifacts::{Artifacts, Observation, OutputPart};
 pub use change_settings::SettingsView;
+pub use egress::{AllowedHost, ConnectionView, NetworkView};
 pub use error::Error;
 pub use events::{Event, EventCursor, EventKind};
 pub use execs::ExecFilter;

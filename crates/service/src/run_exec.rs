@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use executor::{Outcome, Streams};
-use policy::{Ask, Grant, Limits, Verdict};
+use policy::{Ask, Grant, Limits, NetMode, Verdict};
 use record::{Intent, Kept, NewExec, Start, Status};
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
@@ -33,6 +33,7 @@ pub(crate) struct Exec {
     pub(crate) live: Arc<Live>,
     pub(crate) registration: Registration,
     pub(crate) limits: Limits,
+    pub(crate) net: NetMode,
 }
 
 /// How an exec comes in.
@@ -206,6 +207,7 @@ impl Exec {
         };
         if let Ground::Agent { needs: Needs::Network } | Ground::Session { needs: Needs::Network, .. } =
             self.order.ground
+            && self.net == NetMode::None
         {
             ran.told = ran.told.without_network();
         }
@@ -293,6 +295,7 @@ impl Exec {
 
     async fn run_box(&self, grant: Grant, files: &ExecFiles, disk: &Disk) -> Ran {
         let began = Instant::now();
+        let net = grant.effective().net.clone();
         // Not broken off when the exec is cancelled meanwhile: a box that is up is ended and waited for like any other, and
         // one that does not come up is given up soon. What it left is looked at afterwards.
         let starting = self.service.inner.start(self.order.backend, grant, self.intent.exec_id.as_str());
@@ -310,6 +313,7 @@ impl Exec {
         };
         // An empty input, and not one that never ends.
         drop(stdin);
+        let way_out = self.way_out(&net, started.take_way_out());
         let (tell, over) = watch::channel(false);
         let wait = async {
             let ended = self.wait(started, disk).await;
@@ -319,16 +323,30 @@ impl Exec {
         let capture = |pipe, stream: Stream, limit, over| {
             capture(pipe, stream, files.output(stream).clone(), limit, &self.live, over)
         };
-        let ((outcome, full), stdout, stderr) = tokio::join!(
+        let carry = {
+            let mut over = over.clone();
+            async move {
+                let is_over = async {
+                    let _ = over.wait_for(|is_over| *is_over).await;
+                };
+                Some(way_out?.serve(is_over).await)
+            }
+        };
+        let ((outcome, full), gate, stdout, stderr) = tokio::join!(
             wait,
+            carry,
             capture(stdout, Stream::Stdout, self.limits.stdout_bytes, over.clone()),
             capture(stderr, Stream::Stderr, self.limits.stderr_bytes, over),
         );
+        let refused = match &gate {
+            Some(gate) => self.keep_network(gate).await,
+            None => None,
+        };
         let told = match (self.live.cancellation(), &outcome) {
             (Some(by), _) => Told::cancelled(by),
-            (None, Ok(outcome)) => {
-                Told::of_outcome(outcome, self.limits.timeout_ms, self.limits.memory_mb).with_full_disk(full)
-            }
+            (None, Ok(outcome)) => Told::of_outcome(outcome, self.limits.timeout_ms, self.limits.memory_mb)
+                .with_full_disk(full)
+                .with_refused_host(refused),
             (None, Err(error)) => self.explain(error),
         };
         let outcome = outcome.ok();

@@ -10,8 +10,8 @@ use executor::docker::DockerSettings;
 use executor::docker::paths::{self, Platform, Roots, RuntimeMode, WorkspaceRoot};
 use policy::{
     ApprovalSeconds, AuditKeptDays, CommandLists, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays,
-    Layer, LayerName, QueuedExecs, QuotaFiles, QuotaMb, Secret, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb,
-    UploadMaxMb, check_settings,
+    Layer, LayerName, NetList, NetMode, NetWish, QueuedExecs, QuotaFiles, QuotaMb, Secret, SessionsKeptHours,
+    SkillEntriesMax, Unknown, UnpackedMaxMb, UploadMaxMb, check_settings,
 };
 use record::Store;
 use serde::{Deserialize, Deserializer};
@@ -40,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) workspace: WorkspacePart,
     pub(crate) retention: Retention,
     pub(crate) approvals: ApprovalsPart,
+    pub(crate) net: NetPart,
+    pub(crate) egress: EgressPart,
     pub(crate) image: DockerImage,
 }
 
@@ -53,6 +55,8 @@ struct Document {
     workspace: WorkspacePart,
     retention: Retention,
     approvals: ApprovalsPart,
+    net: NetPart,
+    egress: EgressPart,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -104,6 +108,34 @@ pub(crate) struct Retention {
     pub(crate) execs_days: Option<ExecsKeptDays>,
     pub(crate) audit_days: Option<AuditKeptDays>,
     pub(crate) sessions_hours: SessionsKeptHours,
+}
+
+/// What of the network boxes have: nothing unless said.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct NetPart {
+    pub(crate) mode: NetMode,
+    pub(crate) allow: NetList,
+    pub(crate) unknown: Unknown,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct EgressPart {
+    /// Hosts that may lead to addresses which are not the public internet's, for tests and intranets.
+    pub(crate) allowed_hosts: NetList,
+}
+
+impl NetPart {
+    /// The operator's say. The list is kept, and counts for nothing, while there is no network.
+    fn wish(&self) -> Option<NetWish> {
+        match self.mode {
+            NetMode::None => None,
+            NetMode::Allowlist => {
+                Some(NetWish { mode: self.mode, allow: Some(self.allow.clone()), unknown: Some(self.unknown) })
+            }
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -174,13 +206,22 @@ impl Settings {
         let mut whole = document.clone();
         merge(&mut whole, &fixed.document());
         let read = Document::deserialize(&whole).map_err(|error| Error::invalid(format!("settings: {error}")))?;
-        let limits = read.sandbox.limits.clone().unwrap_or(Layer::new(LayerName::Settings));
+        let mut limits = read.sandbox.limits.clone().unwrap_or(Layer::new(LayerName::Settings));
+        limits.net = match limits.net {
+            None => read.net.wish(),
+            Some(NetWish { mode: NetMode::None, .. }) => limits.net,
+            Some(_) => {
+                let message =
+                    "sandbox.limits.net: the network has settings of its own: net.mode, net.allow, net.unknown";
+                return Err(Error::invalid(message));
+            }
+        };
         let operator = check_settings(limits).map_err(|denial| Error::invalid(denial.message))?;
         read.approvals.check()?;
         // A root that no server could start with is not saved.
         read.sandbox.root(UNKNOWN).map_err(|error| Error::invalid(error.to_string()))?;
         let image = read.sandbox.docker.image.as_deref().unwrap_or(executor::docker::DEFAULT_IMAGE).parse()?;
-        let Document { sandbox, commands, files, skills, workspace, retention, approvals } = read;
+        let Document { sandbox, commands, files, skills, workspace, retention, approvals, net, egress } = read;
         Ok(Self {
             version,
             document,
@@ -192,6 +233,8 @@ impl Settings {
             sandbox,
             retention,
             approvals,
+            net,
+            egress,
             image,
         })
     }
@@ -294,6 +337,11 @@ mod tests {
             json!({"retention": {"sessions_hours": 0}}),
             json!({"workspace": {"quota_mb": 0}}),
             json!({"workspace": {"quota": 1}}),
+            json!({"net": {"mode": "open"}}),
+            json!({"net": {"mode": "allowlist", "allow": ["*"]}}),
+            json!({"net": {"deny": []}}),
+            json!({"egress": {"allowed_hosts": ["http://a.com"]}}),
+            json!({"sandbox": {"limits": {"net": {"mode": "allowlist"}}}}),
         ] {
             let read = Settings::read(0, wrong, &Fixed::default());
             assert!(matches!(read, Err(Error::InvalidArgument { .. })));

@@ -13,19 +13,19 @@ use crate::error::Error;
 use super::entry::{NetEntry, Pattern, USUAL_PORTS};
 use super::host::NetHost;
 
-/// Every exec compares and copies it.
-const MOST_ENTRIES: usize = 256;
-
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NetList(Arc<BTreeSet<NetEntry>>);
 
 impl NetList {
+    /// Entries at most: every exec compares it.
+    pub const LONGEST: usize = 256;
+
     /// Reads entries as users write them.
     pub fn read<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Result<Self, Error> {
         let mut entries = BTreeSet::new();
         for (count, text) in texts.into_iter().enumerate() {
-            if count >= MOST_ENTRIES {
-                return Err(Error::NetListTooLong { longest: MOST_ENTRIES });
+            if count >= Self::LONGEST {
+                return Err(Error::NetListTooLong { longest: Self::LONGEST });
             }
             entries.extend(NetEntry::read(text.as_ref())?);
         }
@@ -105,6 +105,6 @@ mod tests {
     #[test]
     fn a_list_has_an_end() {
         let many = |count: usize| NetList::read((0..count).map(|number| format!("a{number}.com")));
-        assert!(many(MOST_ENTRIES).is_ok() && many(MOST_ENTRIES + 1).is_err());
+        assert!(many(NetList::LONGEST).is_ok() && many(NetList::LONGEST + 1).is_err());
     }
 }

@@ -35,6 +35,7 @@ mod execs;
 mod gc;
 mod login;
 mod metrics;
+mod networks;
 mod openapi;
 mod risk;
 mod sandbox;
