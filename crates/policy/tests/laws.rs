@@ -3,6 +3,9 @@
 //! Numbers are small and often equal, so that every law is tried on layers that bind each other; a model that is
 //! nothing but "the smallest wins" stands beside the merge.
 
+#[path = "laws/hosts.rs"]
+mod hosts;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use policy::{

@@ -53,15 +53,19 @@ impl Resolver {
 
 async fn ask(threads: Arc<Semaphore>, name: String) -> Result<Vec<IpAddr>, String> {
     let thread = threads.acquire_owned().await.map_err(|error| error.to_string())?;
-    // With a dot at its end a name is looked up as it is, and never below a domain of this machine's own.
-    let asked = if name.contains('.') { format!("{name}.") } else { name.clone() };
+    // With a dot at its end a name is looked up as it is, and not below a domain of this machine's own; but a table of hosts
+    // that people wrote has no such names.
+    let spellings = [format!("{name}."), name.clone()];
     let asking = tokio::task::spawn_blocking(move || {
-        let found =
-            (asked.as_str(), 0).to_socket_addrs().map(|found| found.map(|found: SocketAddr| found.ip()).collect());
+        let look = |name: &String| -> Option<Vec<IpAddr>> {
+            let found = (name.as_str(), 0).to_socket_addrs().ok()?;
+            Some(found.map(|found: SocketAddr| found.ip()).collect())
+        };
+        let found = spellings.iter().find_map(look);
         drop(thread);
         found
     });
     let found = asking.await.map_err(|error| error.to_string())?;
     // The system's own words may say which resolver it asks.
-    found.map_err(|_| format!("{name} could not be looked up"))
+    found.ok_or_else(|| format!("{name} could not be looked up"))
 }

@@ -24,9 +24,12 @@ pub(crate) struct ExecGate {
     /// Hosts that may lead to any address.
     lifted: NetList,
     /// One answer for each host, also where many connections wait for it.
-    pub(super) answers: Mutex<HashMap<(NetHost, u16), Arc<OnceCell<Ruling>>>>,
+    pub(super) answers: Mutex<HashMap<(NetHost, u16), SharedAnswer>>,
     noted: Mutex<Notes>,
 }
+
+/// Given once, to everybody who waits for it.
+type SharedAnswer = Arc<OnceCell<Ruling>>;
 
 /// Whose box it is, and what a person is shown of it.
 #[derive(Debug)]
