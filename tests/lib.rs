@@ -5,6 +5,7 @@
 pub mod support {
     //! In reading order: who acts, on what, through which command, and what the host shows afterwards.
     pub mod actor;
+    pub mod aio_stand_in;
     pub mod asked;
     pub mod boxed;
     pub mod canary;

@@ -8,6 +8,7 @@ use std::fmt;
 use crate::contestant::{Contestant, Task};
 use crate::report::Measured;
 use crate::samples::{milliseconds, ratio};
+use crate::spares;
 use crate::throughput::CONCURRENCY;
 
 const MEMORY_MB: f64 = 3.0;
@@ -66,7 +67,7 @@ impl Bar {
 
 /// Every bar, in the order of docs/promises.md.
 pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
-    let Measured { latency, throughput, memory, serving, files, records, docker, .. } = measured;
+    let Measured { latency, throughput, memory, serving, doors, spares, files, records, docker, .. } = measured;
     let docker = docker.as_ref().ok();
     use Contestant::{Bare, BoxAlone, Bubblewrap, RingwallRun};
     use Task::{Python, True};
@@ -77,6 +78,8 @@ pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
         Some(ratio(entry.docker.median(), entry.ringwall_run.median()))
     });
     let docker_exec = docker.map(|docker| ratio(docker.docker_exec.median(), docker.native_exec.median()));
+    let spares = spares.as_ref().ok();
+    let spare_memory = |kilobytes: u64| kilobytes as f64 / 1024.0;
     let endurance = &serving.endurance;
     let slowest = records.questions.iter().map(|(_, samples)| milliseconds(samples.p95())).fold(0.0, f64::max);
     let rate = throughput.of(BoxAlone) / throughput.of(Bubblewrap);
@@ -95,6 +98,11 @@ pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
         bar(
             "POST of an exec ÷ bwrap run from a shell",
             Some(ratio(serving.exec.median(), serving.shell_bwrap.median())),
+            Bound::AtMost(1.2),
+        ),
+        bar(
+            "code by the MCP tool run_code ÷ by POST",
+            Some(ratio(doors.mcp.median(), doors.http.median())),
             Bound::AtMost(1.2),
         ),
         bar("the same exec on docker ÷ on native", docker_exec, Bound::AtLeast(40.0)),
@@ -117,6 +125,27 @@ pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
             "the same: descriptors",
             Some(endurance.after.descriptors as f64 / endurance.before.descriptors as f64),
             Bound::AtMost(GROWTH),
+        ),
+        bar(
+            "code in a box made ahead, over HTTP ÷ bare python",
+            spares.map(|spares| ratio(spares.run.median(), spares.bare.median())),
+            Bound::AtMost(0.25),
+        ),
+        bar("the same, p95 ÷ p95", spares.map(|spares| ratio(spares.run.p95(), spares.bare.p95())), Bound::AtMost(0.5)),
+        bar(
+            &format!("code a second at concurrency {} ÷ bare python", spares::CONCURRENCY),
+            spares.map(|spares| spares.rate / spares.bare_rate),
+            Bound::AtLeast(0.7),
+        ),
+        bar(
+            "private memory of a box that waits, MB",
+            spares.map(|spares| spare_memory(spares.init)),
+            Bound::AtMost(1.0),
+        ),
+        bar(
+            "the same with an interpreter, MB",
+            spares.map(|spares| spare_memory(spares.init + spares.interpreter)),
+            Bound::AtMost(6.0),
         ),
         bar(&format!("slowest question to {} records, p95 ms", records.execs), Some(slowest), Bound::AtMost(5.0)),
         bar("reads of a 4 KiB file a second ÷ bare axum", Some(files.reads / files.static_reads), Bound::AtLeast(0.5)),

@@ -12,6 +12,7 @@ mod bars;
 mod boxes;
 mod contestant;
 mod docker;
+mod doors;
 mod error;
 mod latency;
 mod machine;
@@ -22,6 +23,7 @@ mod samples;
 mod server;
 mod serving;
 mod shell;
+mod spares;
 mod steps;
 mod table;
 mod throughput;
@@ -35,6 +37,8 @@ use crate::report::{Measured, Report};
 const BAD_INPUT: u8 = 2;
 /// Each takes some tenths of a second.
 const FILE_ROUNDS: usize = 10;
+/// So many that a stock cannot have them all ahead.
+const SPARE_RUNS: usize = 5;
 
 fn main() -> ExitCode {
     if std::env::args_os().next().is_some_and(|name| name == jail::PROCESS_NAME) {
@@ -71,6 +75,11 @@ fn measure(arguments: &Arguments) -> Result<Report, Error> {
     let memory = memory::measure(contestants.ringwall()).map_err(|error| error::chain(&error));
     tell(&format!("server: {} rounds, then {} execs in a row", arguments.rounds, arguments.execs));
     let serving = serving::measure(&contestants, arguments.rounds, arguments.runs, arguments.execs)?;
+    tell(&format!("boxes made ahead: {} rounds, then {} runs", arguments.rounds, arguments.runs * SPARE_RUNS));
+    let spares = spares::measure(&contestants, arguments.rounds, arguments.runs * SPARE_RUNS)
+        .map_err(|error| error::chain(&error));
+    tell("doors");
+    let doors = doors::measure(contestants.ringwall(), arguments.rounds)?;
     tell(&format!("files: {} reads, {} rounds of lists and zips", arguments.reads, FILE_ROUNDS));
     let files = agent_files::measure(contestants.ringwall(), arguments.reads, FILE_ROUNDS)?;
     tell(&format!("records: {} execs", arguments.records));
@@ -78,8 +87,19 @@ fn measure(arguments: &Arguments) -> Result<Report, Error> {
     tell("docker: starting a daemon of our own");
     let docker = docker::measure(&contestants, arguments.docker_rounds);
     let no_cgroups = contestants.boxes.no_cgroups.clone();
-    let report =
-        Report::new(Measured { machine, latency, throughput, memory, serving, files, records, docker, no_cgroups });
+    let report = Report::new(Measured {
+        machine,
+        latency,
+        throughput,
+        memory,
+        serving,
+        doors,
+        spares,
+        files,
+        records,
+        docker,
+        no_cgroups,
+    });
     if let Some(file) = &arguments.json {
         let json = format!("{:#}\n", report.to_json());
         std::fs::write(file, json).map_err(|source| Error::WriteReport { file: file.clone(), source })?;

@@ -95,6 +95,11 @@ fn measure_run(ringwall: &Path) -> Result<Resident, Error> {
     init
 }
 
+/// The private memory of a process, in kilobytes.
+pub(crate) fn private_of(process: u32) -> Result<u64, Error> {
+    Resident::read(process).map(|resident| resident.private)
+}
+
 /// A box whose command runs is a box that is wholly made.
 fn comes<T>(process: u32, look: impl Fn() -> Option<T>) -> Result<T, Error> {
     let began = Instant::now();
@@ -112,7 +117,7 @@ fn parents(process: u32) -> impl Iterator<Item = u32> {
     children(process).into_iter().filter(|child| !children(*child).is_empty())
 }
 
-fn children(process: u32) -> Vec<u32> {
+pub(crate) fn children(process: u32) -> Vec<u32> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
     lists.flat_map(|list| list.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>()).collect()

@@ -8,12 +8,14 @@ use crate::agent_files::AgentFiles;
 use crate::bars::{self, Bar, Held};
 use crate::contestant::{Contestant, Task};
 use crate::docker::Docker;
+use crate::doors::Doors;
 use crate::latency::Latency;
 use crate::machine::Machine;
 use crate::memory::{Footprint, Memory};
 use crate::records::Records;
 use crate::samples::{Samples, milliseconds, ratio};
 use crate::serving::{Endurance, Serving};
+use crate::spares::{self, Spares};
 use crate::table::Table;
 use crate::throughput::{CONCURRENCY, Throughput};
 
@@ -28,6 +30,8 @@ pub(crate) struct Measured {
     pub(crate) throughput: Throughput,
     pub(crate) memory: Perhaps<Memory>,
     pub(crate) serving: Serving,
+    pub(crate) doors: Doors,
+    pub(crate) spares: Perhaps<Spares>,
     pub(crate) files: AgentFiles,
     pub(crate) records: Records,
     pub(crate) docker: Perhaps<Docker>,
@@ -59,6 +63,7 @@ impl Report {
             ("Throughput", self.throughput_text()),
             ("Memory beside the command", self.memory_text()),
             ("An exec over HTTP", self.serving_text()),
+            ("Code in boxes made ahead", self.spares_text()),
             ("Files and skills of an agent", self.files_text()),
             ("The record", self.records_text()),
             ("Where the time of the box alone goes (true)", self.steps_text()),
@@ -160,6 +165,8 @@ impl Report {
         let mut table = Table::new(["", "median ms", "p95 ms", "÷ bwrap"]);
         let mut rows = vec![
             ("POST of an exec, `bash -lc true`", &serving.exec),
+            ("POST of code, `print(1)`", &self.measured.doors.http),
+            ("the same by the MCP tool run_code", &self.measured.doors.mcp),
             ("bwrap true", &serving.bwrap),
             ("bwrap true, run from a shell", &serving.shell_bwrap),
             ("bwrap bash -lc true", &serving.bwrap_shell),
@@ -198,6 +205,27 @@ impl Report {
             descriptors[1].clone(),
         ]);
         format!("{}\n{}\n{}", table.to_text(), rates.to_text(), growth.to_text())
+    }
+
+    fn spares_text(&self) -> String {
+        let Spares { run, bare, runs, rate, bare_rate, init, interpreter } = match &self.measured.spares {
+            Ok(spares) => spares,
+            Err(reason) => return format!("Not measured: {reason}.\n"),
+        };
+        let heading = format!("`{}`", spares::CODE);
+        let mut table = Table::new([heading.as_str(), "median ms", "p95 ms", "÷ bare"]);
+        for (name, samples) in [("POST, the stock full", run), ("bare /usr/bin/python3 -c", bare)] {
+            let [half, most] = figures(samples);
+            table.add([name.to_owned(), half, most, format!("{:.2}", ratio(samples.median(), bare.median()))]);
+        }
+        let heading = format!("{runs} runs, {} at a time", spares::CONCURRENCY);
+        let mut rates = Table::new([heading.as_str(), "runs a second", "÷ bare"]);
+        for (name, rate) in [("POST", rate), ("bare /usr/bin/python3 -c", bare_rate)] {
+            rates.add([name.to_owned(), format!("{rate:.0}"), format!("{:.2}", rate / bare_rate)]);
+        }
+        let mut memory = Table::new(["private kB of one that waits", "init", "interpreter"]);
+        memory.add(["Python".to_owned(), init.to_string(), interpreter.to_string()]);
+        format!("{}\n{}\n{}", table.to_text(), rates.to_text(), memory.to_text())
     }
 
     fn files_text(&self) -> String {
@@ -284,7 +312,16 @@ impl Report {
                 "exec": sampled(&self.measured.serving.exec), "bwrap": sampled(&self.measured.serving.bwrap),
                 "bwrap_from_a_shell": sampled(&self.measured.serving.shell_bwrap),
                 "bwrap_with_a_shell": sampled(&self.measured.serving.bwrap_shell),
+                "code": sampled(&self.measured.doors.http), "code_by_mcp": sampled(&self.measured.doors.mcp),
                 "execs_per_second": self.measured.serving.rate, "bwrap_per_second": self.measured.serving.bwrap_rate,
+            },
+            "spares": match &self.measured.spares {
+                Ok(spares) => json!({
+                    "run": sampled(&spares.run), "bare": sampled(&spares.bare), "runs": spares.runs,
+                    "runs_per_second": spares.rate, "bare_per_second": spares.bare_rate,
+                    "init_private_kb": spares.init, "interpreter_private_kb": spares.interpreter,
+                }),
+                Err(reason) => json!({ "not_measured": reason }),
             },
             "files": {
                 "reads_per_second": self.measured.files.reads,

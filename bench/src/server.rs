@@ -78,6 +78,16 @@ impl Server {
         self.request("POST", "/sandbox/execs", &exec(agent, backend, "true"))
     }
 
+    /// The request of an agent that has a line of Python run.
+    pub(crate) fn python(&self, agent: usize, code: &str) -> Vec<u8> {
+        let body = json!({
+            "agent_id": format!("agent-{agent}"),
+            "project_id": "bench",
+            "exec": { "kind": "python", "command": "python", "args": ["-c", code] },
+        });
+        self.request("POST", "/sandbox/execs", &body)
+    }
+
     /// Starts an exec and does not wait for it.
     pub(crate) fn begin(&self, script: &str) -> Result<(), Error> {
         let request = self.request("POST", "/sandbox/execs", &exec(0, Backend::Native, script));

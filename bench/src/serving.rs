@@ -89,10 +89,10 @@ pub(crate) fn measure(field: &Field, rounds: usize, runs: usize, endurance: usiz
     let mut seconds = [0.0; 4];
     let block = runs.div_ceil(BLOCKS);
     for _ in 0..BLOCKS {
-        seconds[0] += at_once(block, post)?;
-        seconds[1] += at_once(block, plain)?;
-        seconds[2] += at_once(block, from_shells)?;
-        seconds[3] += at_once(block, login_shell)?;
+        seconds[0] += at_once(CONCURRENCY, block, post)?;
+        seconds[1] += at_once(CONCURRENCY, block, plain)?;
+        seconds[2] += at_once(CONCURRENCY, block, from_shells)?;
+        seconds[3] += at_once(CONCURRENCY, block, login_shell)?;
     }
     let [rate, bwrap_rate, shell_bwrap_rate, bwrap_shell_rate] =
         seconds.map(|seconds| (block * BLOCKS) as f64 / seconds);
@@ -161,8 +161,12 @@ fn endure(server: &Server, execs: usize) -> Result<Endurance, Error> {
     Ok(Endurance { execs, first, last, before, after: server.holdings()? })
 }
 
-/// How many seconds it took to make so many runs, eight at a time.
-fn at_once<R>(runs: usize, prepare: impl Fn(usize) -> Result<R, Error> + Sync) -> Result<f64, Error>
+/// How many seconds it took to make so many runs, so many at a time.
+pub(crate) fn at_once<R>(
+    concurrency: usize,
+    runs: usize,
+    prepare: impl Fn(usize) -> Result<R, Error> + Sync,
+) -> Result<f64, Error>
 where
     R: FnMut() -> Result<(), Error>,
 {
@@ -177,7 +181,7 @@ where
     let began = Instant::now();
     std::thread::scope(|scope| {
         let work = &work;
-        let threads: Vec<_> = (0..CONCURRENCY).map(|number| scope.spawn(move || work(number))).collect();
+        let threads: Vec<_> = (0..concurrency).map(|number| scope.spawn(move || work(number))).collect();
         threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| Error::Thread)?)
     })?;
     Ok(began.elapsed().as_secs_f64())

@@ -107,9 +107,9 @@ pub(crate) fn boxes_that_fill_the_disk_are_ended(site: &Site) {
 pub(crate) fn whoever_fills_the_disk_is_told(site: &Site) {
     let server = limited(site, 8, 400);
     let workspace = workspace_on(&server);
-    let ran = workspace.run("head -c 1000000 /dev/zero >> files/filler");
+    let ran = workspace.run("cat /dev/zero | head -c 1000000 >> files/filler");
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
-    let ran = workspace.run("while :; do head -c 1000000 /dev/zero >> files/filler; done");
+    let ran = workspace.run("while cat /dev/zero | head -c 1000000 >> files/filler; do :; done");
     assert_eq!(ran.code, 137);
     assert_full(&ran.stderr, "workspace.quota_mb");
     // And it can make room itself.

@@ -15,22 +15,22 @@ pub(crate) fn a_line_is_a_shells(site: &Site) {
     let said = agent.execute("echo out; echo err >&2; exit 7");
     assert_eq!(said.success(), json!({ "stdout": "out\n", "stderror": "err\n", "exit_code": 7 }));
     for (line, stdout) in [
-        ("pwd", "/workspace\n"),
+        ("echo $(pwd)", "/workspace\n"),
         ("echo hello > files/x && cat files/x", "hello\n"),
         ("echo a > files/l; echo b >> files/l; cat files/l | sort -r | head -n 1", "b\n"),
         ("cat files/none || echo missing", "missing\n"),
-        ("cd files; pwd; ls", "/workspace/files\nl\nx\n"),
-        ("x=1; export y=2; echo $x$y $((x + 3))", "12 4\n"),
+        ("ls -d files; cd files; pwd; ls", "files\n/workspace/files\nl\nx\n"),
+        ("x=1; echo; export y=2; echo $x$y $((x + 3))", "\n12 4\n"),
         ("for i in 1 2; do echo $i; done | tr '\\n' ,", "1,2,"),
-        ("if test -f files/x; then echo yes; else echo no; fi", "yes\n"),
+        ("echo; if test -f files/x; then echo yes; else echo no; fi", "\nyes\n"),
         ("cat <<'END'\n$HOME `x` rm -rf /\nEND", "$HOME `x` rm -rf /\n"),
         ("echo $(cat files/x)", "hello\n"),
         ("find files -name x -exec cat {} \\;", "hello\n"),
         ("echo files/x | xargs cat", "hello\n"),
         ("bash -c 'echo nested | wc -l'", "1\n"),
-        ("awk 'BEGIN { print 1 + 1 }'", "2\n"),
+        ("echo | awk '{ print 1 + 1 }'", "2\n"),
         ("[[ a == a ]] && echo same", "same\n"),
-        ("true", ""),
+        ("ls files/none || true", ""),
     ] {
         let ran = agent.run(line);
         assert_eq!((ran.stdout.as_str(), ran.code), (stdout, 0), "{line}: {ran:?}");
@@ -57,11 +57,11 @@ pub(crate) fn ordinary_lines_raise_no_alarm(site: &Site) {
         ("echo SKILL.markdown", "SKILL.markdown\n"),
         ("touch files/SKILL.md; ls files/SKILL.md", "files/SKILL.md\n"),
         ("echo {1..3}", "1 2 3\n"),
-        ("printf '%s\\n' a b | sort | uniq | wc -l", "2\n"),
+        ("echo -n; printf '%s\\n' a b | sort | uniq | wc -l", "2\n"),
         ("mkdir -p files/d; cp files/x files/d/y; mv files/d/y files/d/z; ls files/d; rm -r files/d", "z\n"),
         ("grep -c b files/x", "1\n"),
         ("chmod 600 files/x; stat -c %a files/x", "600\n"),
-        ("seq 3 | tee files/t | tail -n 1", "3\n"),
+        ("echo 3 | tee files/t | tail -n 1", "3\n"),
         ("PAGER=x cat files/x", "b\n"),
         ("echo a # rm is only a comment; reboot", "a\n"),
     ] {
@@ -88,7 +88,13 @@ pub(crate) fn what_is_not_allowed_is_named(site: &Site) {
         ("bash -c \"bash -c 'perl -e 1'\"", "perl"),
         ("echo a | xargs perl", "perl"),
         ("find . -exec perl {} \\;", "perl"),
-        ("if true; then perl; fi", "perl"),
+        ("if ls; then perl; fi", "perl"),
+        // What may stand further on does not begin a line.
+        ("cd files && ls", "cd"),
+        ("wc -l files/x", "wc"),
+        ("if test -f x; then ls; fi", "test"),
+        ("export A=1; ls", "export"),
+        ("X=$(date); ls", "date"),
         ("while perl; do echo; done", "perl"),
         ("f() { perl; }; f", "perl"),
         ("X=1 perl", "perl"),
@@ -124,7 +130,7 @@ pub(crate) fn skill_md_is_reserved_in_lines(site: &Site) {
         "touch skills/s/sub/skill.md",
         "cp skills/s/SKILL.md skills/s/sub/SKILL.md",
         "cat SKILL.md",
-        "cd skills/s && echo x >> SKILL.md",
+        "echo && cd skills/s && echo x >> SKILL.md",
         "tee skills/a/b/Skill.Md",
     ] {
         assert_eq!(agent.execute(line).refused(403), RESERVED, "{line}");
@@ -203,7 +209,7 @@ pub(crate) fn output_is_cut_and_flagged(site: &Site) {
     let own: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
     let view = site.server().exec(own[0]["exec_id"].as_str().unwrap());
     assert_eq!((&view["stdout_truncated"], &view["stderr_truncated"]), (&json!(true), &json!(false)), "{view}");
-    let ran = agent.run("printf '\\xff\\xfea'");
+    let ran = agent.run("echo -n; printf '\\xff\\xfea'");
     assert!(ran.stdout.ends_with('a'), "{ran:?}");
 }
 

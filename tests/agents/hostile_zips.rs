@@ -103,7 +103,7 @@ pub(crate) fn links_and_devices(site: &Site) {
     let mut special = Entry::file("h/special", b"#!/bin/sh\n");
     special.mode = 0o106_777;
     agent.push(&zip(&[head(), special])).success();
-    let ran = agent.run("stat -c %a skills/h/special");
+    let ran = agent.run("echo; stat -c %a skills/h/special");
     assert!(ran.code == 0 && ran.stdout.trim().len() == 3, "{ran:?}");
 }
 

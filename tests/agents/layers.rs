@@ -18,9 +18,6 @@ struct Shared {
     server: Arc<Server>,
     ann: Workspace,
     bob: Workspace,
-    /// Of whoever publishes. What users share comes to a workspace with its next request, file by file, and a box that runs
-    /// there meanwhile would see it come.
-    publisher: Workspace,
     operator: Caller,
 }
 
@@ -28,14 +25,13 @@ impl Shared {
     fn new(site: &Site) -> Self {
         let server = site.server();
         let agent = new_name("shared");
-        let [ann, bob, publisher] =
-            ["ann", "bob", "publisher"].map(|user| workspace_of(&server, &new_name(user), &agent));
+        let [ann, bob] = ["ann", "bob"].map(|user| workspace_of(&server, &new_name(user), &agent));
         let operator = Caller::of(&server, &server.make_token(&["--role", "operator"]));
-        Self { server, ann, bob, publisher, operator }
+        Self { server, ann, bob, operator }
     }
 
     fn push_baseline(&self, zip: &[u8]) -> Said {
-        let route = self.publisher.skill_route("upload?scope=baseline");
+        let route = self.ann.skill_route("upload?scope=baseline");
         self.operator.upload(&route, b"b.zip", zip)
     }
 
@@ -290,4 +286,39 @@ pub(crate) fn baselines_change_as_a_whole(site: &Site) {
         }
     });
     assert_eq!(view(&shared.ann), view(&shared.bob));
+}
+
+/// A box sees a skill as it was when it began, a new skill is there at once, and the list says what waits.
+pub(crate) fn nothing_changes_beneath_a_box(site: &Site) {
+    let shared = Shared::new(site);
+    let ann = &shared.ann;
+    shared.push_baseline(&base()).success();
+    let layers = |user: &Workspace| -> Vec<Value> {
+        let listed = user.caller.get(&format!("/v1/skills/{}/layers", user.agent)).success();
+        let shown = |skill: &Value| json!([skill["folder"], skill["layer"], skill["update"]]);
+        listed.as_array().unwrap().iter().map(shown).collect()
+    };
+    assert_eq!(layers(ann), [json!(["s", "baseline", null])]);
+    let next = zips::of(&[("s/SKILL.md", "name: s\n"), ("s/data", "next\n"), ("new/SKILL.md", "name: new\n")]);
+    // The box says that it is there, and goes when it is told.
+    let line = "echo > files/there; while ! ls files/go >/dev/null 2>&1; do sleep 0.02; done; cat skills/s/data skills/new/SKILL.md";
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| ann.run(line));
+        while !ann.listed("files").contains(&"files/there".to_owned()) {
+            std::thread::yield_now();
+        }
+        shared.push_baseline(&next).success();
+        assert_eq!(layers(ann), [json!(["new", "baseline", null]), json!(["s", "baseline", "waiting"])]);
+        assert_eq!(by_routes(ann)["data"], "1\n2\n3\n", "the routes see what the box sees");
+        assert_eq!(by_routes(&shared.bob)["data"], "next\n", "nobody waits for another's box");
+        assert_eq!(ann.run("cat skills/new/SKILL.md skills/s/data").stdout, "name: new\n1\n2\n3\n");
+        ann.write("files/go", "").success();
+        assert_eq!(held.join().unwrap().stdout, "1\n2\n3\nname: new\n");
+    });
+    assert_eq!(layers(ann), [json!(["new", "baseline", null]), json!(["s", "baseline", null])]);
+    assert_eq!(view(ann)["data"], "next\n");
+    ann.write("skills/s/data", "mine").success();
+    ann.push(&zips::skill("own", "1")).success();
+    let expected = [("new", "baseline"), ("own", "overlay"), ("s", "overlaid")];
+    assert_eq!(layers(ann), expected.map(|(folder, layer)| json!([folder, layer, null])));
 }

@@ -89,7 +89,7 @@ const TRIALS: &[(&str, Try)] = trials! {
     }
     layers::{
         uploads_say_where_they_went, a_baseline_shows_through, edits_are_the_users_own,
-        what_a_box_changes_is_the_users_own, a_new_version_respects_what_users_did, baselines_change_as_a_whole,
+        what_a_box_changes_is_the_users_own, a_new_version_respects_what_users_did, baselines_change_as_a_whole, nothing_changes_beneath_a_box,
     }
     together::{
         fifty_writers_and_fifty_readers, no_edit_is_lost, a_stalled_upload_holds_nobody, agents_do_not_meet,

@@ -179,7 +179,7 @@ pub(crate) fn a_skill_is_swapped_whole(site: &Site) {
         });
         while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
             // One look of a box from within: a directory that it has entered is one version.
-            let ran = agent.run("cd skills/s && cat d0/* d1/* d2/*");
+            let ran = agent.run("ls > /dev/null && cd skills/s && cat d0/* d1/* d2/*");
             // One that is being erased under the box may end early, and is still never mixed with another.
             assert!(ran.code != 0 || ran.stdout.len() == 30 * 4, "{ran:?}");
             let pieces: BTreeSet<&[u8]> = ran.stdout.as_bytes().chunks(4).collect();

@@ -120,7 +120,8 @@ pub(crate) fn skills_are_pushed_and_pulled(site: &Site) {
     let listed: Value = serde_json::from_str(&good(run(&["skills", "ls", "--json"]))).unwrap();
     assert_eq!(listed[1], json!({ "name": "weather", "description": "Tells the weather." }));
     let workspace = workspace_of(&server, &user, &agent);
-    assert_eq!(workspace.run("test -x skills/weather/lib/run.sh && sh skills/weather/lib/run.sh").stdout, "sunny\n");
+    let ran = workspace.run("bash -c 'test -x skills/weather/lib/run.sh && sh skills/weather/lib/run.sh'");
+    assert_eq!(ran.stdout, "sunny\n");
     let target = scratch.join("pulled");
     assert_eq!(
         good(run(&["skills", "pull", "weather", target.to_str().unwrap()])),

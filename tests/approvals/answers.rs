@@ -171,3 +171,11 @@ fn what_is_no_answer_changes_nothing() {
     site.answer(&site.server.token, id, &allow()).expect(200);
     run.join().unwrap();
 }
+
+#[test]
+fn a_page_of_nothing_is_malformed() {
+    let site = Site::start();
+    for (limit, status) in [("0", 400), ("-1", 400), ("x", 400), ("1", 200), ("100000", 200)] {
+        assert_eq!(site.server.ask("GET", &format!("/api/approvals?limit={limit}"), None).status, status, "{limit}");
+    }
+}

@@ -33,11 +33,15 @@ fn a_server_that_stops_ends_what_waits_and_says_goodbye() {
     let exec = site.begin(&site.server.token, "s", &site.command());
     let asked = socket.next();
     site.server.signal(Signal::TERM);
+    let resolved = socket.next();
+    assert_eq!((&resolved["type"], &resolved["requestId"]), (&json!("permission_resolved"), &asked["requestId"]));
+    assert_eq!((&resolved["status"], &resolved["reason"]), (&json!("expired"), &json!("the server was stopped")));
     assert_eq!(socket.read(), None);
     let mut server = Arc::into_inner(site.server).unwrap();
     assert_eq!(server.ended().code(), Some(0));
     let site = Site::of(Server::start_in(server.leave(), &[]));
-    assert_eq!(site.approval(&asked["requestId"])["reason"], "the server was stopped");
+    let approval = site.approval(&asked["requestId"]);
+    assert_eq!((&approval["status"], &approval["reason"]), (&json!("expired"), &json!("the server was stopped")));
     let ended = site.server.exec(&exec);
     assert_eq!((&ended["status"], &ended["error_reason"]["code"]), (&json!("CANCELLED"), &json!("SERVER_STOPPED")));
 }

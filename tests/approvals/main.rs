@@ -1,5 +1,5 @@
-//! What people are asked, and their answers, through the real binary: over HTTP, over WebSockets, from the command line and
-//! to a webhook. Every trial has a server of its own, and a directory of the host that nobody has allowed yet.
+//! What people are asked, and their answers, through the real binary: over HTTP, over WebSockets, from the command line, by MCP
+//! and to a webhook. Every trial has a server of its own, and a directory of the host that nobody has allowed yet.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
 
@@ -9,6 +9,7 @@ mod answers;
 mod crowds;
 mod hostile;
 mod lives;
+mod mcp;
 mod preview;
 mod site;
 mod socket;

@@ -41,6 +41,11 @@ impl Site {
         site
     }
 
+    /// The server and what lies beside it, each to be ended by itself.
+    pub fn part(self) -> (Arc<Server>, TempDir) {
+        (self.server, self.place)
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.place.path().join(name)
     }

@@ -143,3 +143,60 @@ fn a_ticket_opens_one_socket_as_whoever_asked_for_it() {
     site.answer(&server.token, &asked["requestId"], &deny("")).expect(200);
     run.join().unwrap();
 }
+
+#[test]
+fn a_session_that_cannot_be_one_has_no_socket() {
+    let site = Site::start();
+    let owner = format!("Bearer {}", site.server.token);
+    for id in ["..", "a..b", "-a", ".a", "a%20b", "a%2Fb", "%C3%A4", &"a".repeat(129)] {
+        for route in ["sessions", "chat"] {
+            let opened = Socket::try_open(&site.server, &format!("/ws/{route}/{id}"), &[("authorization", &owner)]);
+            assert_eq!(opened.map(drop), Err(400), "{route} {id}");
+        }
+    }
+}
+
+/// A browser's socket, and one by a ticket that the browser asked for; other logins of the same token go on.
+#[test]
+fn a_socket_ends_with_the_login_that_opened_it() {
+    let site = Site::start();
+    let server = &site.server;
+    let origin = format!("http://{}", server.address);
+    let log_in = || {
+        let answer = server.ask_with("POST", "/api/login", &[], Some(&json!({ "token": server.token })));
+        answer.headers["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned()
+    };
+    let (leaving, staying) = (log_in(), log_in());
+    let open =
+        |cookie: &str| Socket::try_open(server, "/ws/approvals", &[("cookie", cookie), ("origin", &origin)]).unwrap();
+    let ticket = || {
+        let headers = [("cookie", leaving.as_str()), ("origin", origin.as_str())];
+        let made = server.ask_with("POST", "/api/tickets", &headers, None).expect(201);
+        format!("/ws/approvals?ticket={}", made["ticket"].as_str().unwrap())
+    };
+    let (mut left, mut stays) = (open(&leaving), open(&staying));
+    let mut by_ticket = Socket::try_open(server, &ticket(), &[]).unwrap();
+    let unused = ticket();
+    for socket in [&mut left, &mut stays, &mut by_ticket] {
+        socket.assert_silent();
+    }
+    let over = server.ask_with("POST", "/api/logout", &[("cookie", &leaving), ("origin", &origin)], None);
+    assert_eq!(over.status, 204);
+    assert_eq!((left.read(), by_ticket.read()), (None, None));
+    assert_eq!(Socket::try_open(server, &unused, &[]).map(drop), Err(401));
+    stays.assert_silent();
+}
+
+/// Whoever does not answer a sign of life is gone, and makes room.
+#[test]
+fn silence_ends_a_socket() {
+    let site = Site::start();
+    let mut socket = site.follow("s");
+    let alive = std::time::Instant::now();
+    // Pings are read from the stream itself, so that nobody answers them.
+    let stream = socket.0.get_mut();
+    let mut rest = Vec::new();
+    std::io::Read::read_to_end(stream, &mut rest).unwrap();
+    assert!(rest.starts_with(&[0x89, 0]), "no ping came: {rest:?}");
+    assert!(alive.elapsed().as_secs() < 60);
+}

@@ -1,7 +1,8 @@
 //! The webhook: told of each, signed, and never waited for.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
+use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
@@ -13,7 +14,10 @@ const SECRET: &str = "hunter2 and more";
 
 /// One delivery: its headers, lower case, and its body. Answered with this status.
 fn receive(listener: &TcpListener, status: u16) -> (Vec<(String, String)>, String) {
-    let (stream, _) = listener.accept().unwrap();
+    receive_from(listener.accept().unwrap().0, status)
+}
+
+fn receive_from(stream: impl Read + Write, status: u16) -> (Vec<(String, String)>, String) {
     let mut reader = BufReader::new(stream);
     let mut headers = Vec::new();
     let mut line = String::new();
@@ -28,8 +32,9 @@ fn receive(listener: &TcpListener, status: u16) -> (Vec<(String, String)>, Strin
     let length = value(&headers, "content-length").parse().unwrap();
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
-    let mut stream: TcpStream = reader.into_inner();
+    let mut stream = reader.into_inner();
     write!(stream, "HTTP/1.1 {status} x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+    stream.flush().unwrap();
     (headers, String::from_utf8(body).unwrap())
 }
 
@@ -81,4 +86,39 @@ fn without_a_receiver_everything_goes_on() {
     assert_eq!(run.join().unwrap()["error_reason"]["code"], "DENIED_BY_PERSON");
     let by_settings = json!({ "approvals": { "webhook_secret": "x" } });
     assert_eq!(site.server.ask("PUT", "/settings", Some(&by_settings)).status, 409, "it was fixed at the start");
+}
+
+/// The machine's trusted authorities decide, and the operator can name others.
+#[test]
+fn over_tls_the_receiver_has_to_be_trusted() {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let trusted = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(trusted.path(), made.cert.pem()).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/hook", listener.local_addr().unwrap());
+    let accept = || {
+        let connection = rustls::ServerConnection::new(config.clone()).unwrap();
+        rustls::StreamOwned::new(connection, listener.accept().unwrap().0)
+    };
+    let hook = [("RINGWALL_APPROVALS_WEBHOOK_URL", url.as_str()), ("RINGWALL_APPROVALS_WEBHOOK_SECRET", SECRET)];
+    let trust = trusted.path().to_str().unwrap();
+    let site = Site::start_under(&[hook[0], hook[1], ("SSL_CERT_FILE", trust)]);
+    let (run, asked) = site.asked("s");
+    let (headers, body) = receive_from(accept(), 200);
+    assert_signed(&headers, &body);
+    assert_eq!(serde_json::from_str::<Value>(&body).unwrap(), asked);
+    site.answer(&site.server.token, &asked["requestId"], &deny("")).expect(200);
+    run.join().unwrap();
+    receive_from(accept(), 200);
+    // Nobody told this one to trust it.
+    let site = Site::start_under(&hook);
+    let exec = site.begin(&site.server.token, "s", &site.command());
+    let mut stranger = accept();
+    assert!(stranger.read(&mut [0; 1]).is_err(), "nothing is said to a stranger");
+    site.server.ask("DELETE", &format!("/sandbox/execs/{exec}"), None).expect(202);
 }

@@ -196,6 +196,9 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Probes exhaust resources and count processes: side by side they would see each other.
     arguments.test_threads.get_or_insert(1);
+    if let Err(message) = summary::check_elsewhere() {
+        return refuse(&message);
+    }
     let home = match Scratch::new(Identity::Tester) {
         Ok(home) => home,
         Err(error) => return refuse(&format!("no scratch directory: {error}")),

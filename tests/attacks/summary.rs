@@ -7,6 +7,36 @@ use tests::support::actor::Skip;
 
 use crate::probe::{Column, Fault, Probe, Verdict};
 
+/// Probes of other suites: number, title, suite, trial. Each is looked for before anything is tried.
+const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
+    ("H1", "links out of an allowed directory", "tests/paths/hostile.rs", "links_out_of_an_allowed_directory"),
+    ("H2", "detours, variables and patterns on the way to a path", "tests/paths/hostile.rs", "detours_are_resolved"),
+    ("H3", "paths that no parser can know", "tests/paths/hostile.rs", "what_is_not_read_is_not_there"),
+    ("H4", "an allowed path that becomes a link", "tests/paths/hostile.rs", "an_entry_that_becomes_a_link"),
+    ("H5", "another user's allowed paths", "tests/paths/hostile.rs", "another_users_entries_are_not_in_my_box"),
+    (
+        "H6",
+        "our data moved from under its cover",
+        "tests/paths/hostile.rs",
+        "the_data_cannot_be_moved_from_under_its_cover",
+    ),
+    ("H7", "our data mounted a second time", "tests/paths/hostile.rs", "the_data_has_no_second_name"),
+    (
+        "H8",
+        "whoever listens in a file, without path control",
+        "tests/paths/uncontrolled.rs",
+        "nobody_who_listens_is_reached",
+    ),
+    ("J11", "a socket that never answers a ping", "tests/approvals/sockets.rs", "silence_ends_a_socket"),
+    ("J16", "an approval used for another command", "tests/paths/asking.rs", "an_answer_is_for_nothing_else"),
+    (
+        "J21",
+        "a thousand idle sockets and a thousand streams",
+        "tests/approvals/crowds.rs",
+        "a_thousand_sockets_and_two_hundred_questions_keep_nobody_waiting",
+    ),
+];
+
 /// What every trial came to, filled in while they run.
 #[derive(Default)]
 pub(crate) struct Summary {
@@ -51,10 +81,26 @@ impl Summary {
         for ((id, mode), entry) in results.iter() {
             println!("{id}::{mode}: {}: {}", entry.word, entry.detail);
         }
+        println!("\nprobes of served requests and allowed paths, tried where their servers are:");
+        for (id, title, place, name) in ELSEWHERE {
+            println!("{id:<5} {title:<62} {place} {name}");
+        }
         let count = |words: &[&str]| results.values().filter(|entry| words.contains(&entry.word)).count();
         println!("\n{} skipped, {} not asked in their column", count(&["skipped"]), count(&["n/a"]));
         println!("{} passed, {} failed", count(&["held"]), count(&["BROKEN", "INCONCLUSIVE"]));
     }
+}
+
+/// Whether every probe that is said to be tried elsewhere is a trial there.
+pub(crate) fn check_elsewhere() -> Result<(), String> {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for (id, _, place, name) in ELSEWHERE {
+        let source = std::fs::read_to_string(root.join(place)).map_err(|error| format!("{place}: {error}"))?;
+        if !source.contains(&format!("fn {name}(")) {
+            return Err(format!("{id} is said to be {name} in {place}, which does not have it"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a skip may stand, or the suite has to be complete here.

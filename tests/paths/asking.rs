@@ -1,6 +1,6 @@
 //! What a command that names another path waits for, and what becomes of it.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::lab::{Lab, Site, encode};
 
@@ -92,13 +92,91 @@ pub(crate) fn a_changed_list_makes_an_answer_void(site: &Site) {
     // Where the list allows all of it by then, it runs without another question.
     let (exec, question) = lab.ask(&command);
     lab.allow(&two);
-    assert_eq!(lab.answer(&lab.server.token, &question, &approval).status, 409);
     assert_eq!(lab.ended(&exec)["status"], "SUCCEEDED");
+    assert_eq!(lab.answer(&lab.server.token, &question, &approval).status, 409);
     // And what was taken from the list while one waits is not there when it begins.
     let (exec, question) = lab.ask(&format!("{command} {}", lab.host.path().display()));
     lab.server.ask("DELETE", &format!("/api/sandbox/paths/{}", encode(one.to_str().unwrap())), None).expect(200);
     assert_eq!(lab.answer(&lab.server.token, &question, &approval).status, 409);
     lab.server.ask("DELETE", &format!("/sandbox/execs/{exec}"), None).expect(202);
+}
+
+/// Who waits for something goes on when it is allowed in any way, and nobody has to answer any more.
+pub(crate) fn what_becomes_allowed_is_not_waited_for(site: &Site) {
+    let lab = Lab::new(site);
+    let docs = lab.directory("docs");
+    let command = format!("ls -d {}", docs.display());
+    let ended_by_itself = |exec: &str, question: &Value| {
+        assert_eq!(lab.ended(exec)["status"], "SUCCEEDED");
+        let path = format!("/api/approvals/{}", question["id"].as_str().unwrap());
+        assert_eq!(lab.server.ask("GET", &path, None).expect(200)["status"], "cancelled");
+    };
+    let (exec, question) = lab.ask(&command);
+    let entry = lab.allow(lab.host.path())["paths"][0]["id"].clone();
+    ended_by_itself(&exec, &question);
+    // An entry is switched on again.
+    let path = format!("/api/sandbox/paths/{entry}");
+    lab.server.ask("PATCH", &path, Some(&json!({ "enabled": false }))).expect(200);
+    let (exec, question) = lab.ask(&command);
+    lab.server.ask("PATCH", &path, Some(&json!({ "enabled": true }))).expect(200);
+    ended_by_itself(&exec, &question);
+    // Somebody remembers it for another exec.
+    lab.server.ask("DELETE", &path, None).expect(200);
+    let ((exec, question), (other, of_other)) = (lab.ask(&command), lab.ask(&command));
+    lab.approve(&of_other, true);
+    assert_eq!(lab.ended(&other)["status"], "SUCCEEDED");
+    ended_by_itself(&exec, &question);
+    // What concerns it in nothing leaves it waiting.
+    let (exec, question) = lab.ask(&format!("ls -d {}", lab.host.path().display()));
+    lab.allow(lab.directory("elsewhere"));
+    lab.approve(&question, false);
+    assert_eq!(lab.ended(&exec)["status"], "SUCCEEDED");
+    // Nor is anybody asked where nothing is controlled.
+    let (exec, question) = lab.ask(&format!("ls -d {}", lab.host.path().display()));
+    lab.switch(false);
+    ended_by_itself(&exec, &question);
+}
+
+/// An answer is for one exec. Whatever runs next asks for itself, the same again or with one thing changed.
+pub(crate) fn an_answer_is_for_nothing_else(site: &Site) {
+    let lab = Lab::new(site);
+    let docs = lab.directory("docs");
+    let command = format!("ls -d {}", docs.display());
+    let first = json!({ "session_id": "s", "command": command, "cwd": "/workspace", "wait": false });
+    let asks = |body: &Value| {
+        let begun = lab.execute(&lab.server.token, body).expect(202);
+        assert_eq!(begun["status"], "AWAITING_APPROVAL", "{body}");
+        let exec = begun["exec_id"].as_str().unwrap().to_owned();
+        let question = lab.pending().into_iter().find(|approval| approval["exec_id"] == exec).unwrap();
+        (exec, question)
+    };
+    let (exec, question) = asks(&first);
+    lab.approve(&question, false);
+    assert_eq!(lab.ended(&exec)["status"], "SUCCEEDED");
+    let docs = docs.display().to_string();
+    for (key, value) in [
+        ("command", json!(command)),
+        ("command", json!(format!("{command} "))),
+        ("command", json!(format!("X=1 {command}"))),
+        ("command", json!(format!("export PATH=/workspace; {command}"))),
+        ("cwd", json!("/tmp")),
+        ("cwd", json!(docs)),
+        ("session_id", json!("another")),
+        ("agent_id", json!("another")),
+        ("timeout_ms", json!(1000)),
+    ] {
+        let mut next = first.clone();
+        next[key] = value;
+        let (exec, asked) = asks(&next);
+        assert_ne!(asked["id"], question["id"], "{next}");
+        lab.answer(&lab.server.token, &question, &json!({ "approved": true, "remember": false })).expect(409);
+        assert_eq!(lab.server.exec(&exec)["status"], "AWAITING_APPROVAL", "{next}");
+        lab.server.ask("DELETE", &format!("/sandbox/execs/{exec}"), None).expect(202);
+    }
+    // Variables are no part of it: they stand in the command, or nowhere.
+    let mut next = first;
+    next["env"] = json!({ "LD_PRELOAD": "/x" });
+    assert_eq!(lab.execute(&lab.server.token, &next).status, 400);
 }
 
 pub(crate) fn whoever_cancels_takes_the_question_back(site: &Site) {

@@ -1,8 +1,11 @@
 //! Ways round the list: links, detours, words that the parser cannot know, and what is swapped in between.
 
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::json;
+use tests::support::actor::tester_is_root;
 use tests::support::scratch::give;
 
 use crate::lab::{Lab, Site, link, open_to_all, scratch};
@@ -171,4 +174,53 @@ pub(crate) fn the_data_cannot_be_moved_from_under_its_cover(site: &Site) {
     }
     assert_eq!(lab.output(&format!("ls -A {}", above.display())).lines().count(), 1, "the place is there");
     assert_eq!(lab.output(&format!("find {top} -name owner.token | wc -l")).trim(), "0");
+}
+
+/// A mount that shows the data a second time, whole or in part.
+struct Bound(PathBuf);
+
+impl Bound {
+    fn mount(from: &Path, at: PathBuf) -> Self {
+        fs::create_dir_all(&at).unwrap();
+        let done = Command::new("mount").arg("--bind").args([from, &at]).status().unwrap();
+        assert!(done.success(), "mount --bind {} {}", from.display(), at.display());
+        Self(at)
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        Command::new("umount").arg("-l").arg(&self.0).status().unwrap();
+    }
+}
+
+/// Ringwall's own data is known for what it is also where it is mounted elsewhere.
+pub(crate) fn the_data_has_no_second_name(site: &Site) {
+    if !tester_is_root() {
+        println!("the_data_has_no_second_name is not tried: only root mounts");
+        return;
+    }
+    let lab = Lab::new(site);
+    let data = lab.server.data();
+    let top = lab.directory("top");
+    let whole = Bound::mount(data, top.join("whole"));
+    let part = Bound::mount(&data.join("workspaces"), top.join("part"));
+    let token = fs::read_to_string(data.join("owner.token")).unwrap();
+    for own in [whole.0.clone(), whole.0.join("workspaces"), part.0.clone(), part.0.join("x")] {
+        let refused = lab.server.ask("POST", "/api/sandbox/paths", Some(&json!({ "path": own })));
+        assert_eq!(refused.status, 400, "{}: {refused:?}", own.display());
+        let body = json!({ "session_id": "s", "command": format!("ls {}", own.display()), "wait": false });
+        assert_eq!(lab.execute(&lab.server.token, &body).status, 403, "{}", own.display());
+    }
+    // What lies above is shown without it, with control and without.
+    lab.file("top/file", "shown");
+    lab.allow(&top);
+    for controlled in [true, false] {
+        lab.switch(controlled);
+        let top = top.display();
+        assert_eq!(lab.output(&format!("cat {top}/file")), "shown");
+        let seen = lab.run(&format!("find {top} -type f -exec cat {{}} + 2>/dev/null; ls -A {top}/$(echo part)"));
+        assert_eq!(seen["stdout"], "shown", "{seen}");
+        assert!(!seen.to_string().contains(token.trim()));
+    }
 }

@@ -49,14 +49,17 @@ const TRIALS: &[(&str, Try)] = trials! {
     }
     asking::{
         once_is_for_one_exec_and_its_paths, remembering_adds_what_was_shown, a_refusal_is_told_with_its_reason,
-        nobody_answers, a_changed_list_makes_an_answer_void, whoever_cancels_takes_the_question_back,
+        nobody_answers, a_changed_list_makes_an_answer_void, what_becomes_allowed_is_not_waited_for,
+        an_answer_is_for_nothing_else, whoever_cancels_takes_the_question_back,
         a_users_word_is_their_own, several_paths_are_one_question,
     }
     hostile::{
-        links_out_of_an_allowed_directory, the_data_cannot_be_moved_from_under_its_cover, detours_are_resolved, what_is_not_read_is_not_there,
+        links_out_of_an_allowed_directory, the_data_cannot_be_moved_from_under_its_cover,
+        the_data_has_no_second_name, detours_are_resolved, what_is_not_read_is_not_there,
         an_entry_that_becomes_a_link, another_users_entries_are_not_in_my_box,
     }
-    uncontrolled::{ the_hosts_files_are_seen_and_its_secrets_are_not, only_sessions_are_uncontrolled, what_is_the_servers_users_is_only_seen }
+    uncontrolled::{ the_hosts_files_are_seen_and_its_secrets_are_not, only_sessions_are_uncontrolled, what_is_the_servers_users_is_only_seen,
+        nobody_who_listens_is_reached }
 };
 
 fn main() -> ExitCode {

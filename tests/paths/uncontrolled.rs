@@ -1,6 +1,7 @@
 //! What a session's box shows while path control is off, and what it hides all the same.
 
-use std::os::unix::net::UnixListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 use serde_json::json;
 use tests::support::scratch::give;
@@ -59,4 +60,30 @@ pub(crate) fn only_sessions_are_uncontrolled(site: &Site) {
     assert_ne!(told["data"]["exit_code"], 0, "{told}");
     lab.switch(true);
     lab.ask(&format!("cat {}", file.display()));
+}
+
+/// A socket is reached by its file, whatever that is called by now: the kernel's list has the name that it was made with.
+pub(crate) fn nobody_who_listens_is_reached(site: &Site) {
+    let lab = Lab::uncontrolled(site);
+    let place = lab.directory("place");
+    let made = place.join("made");
+    let listener = UnixListener::bind(&made).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let renamed = lab.host.join("renamed");
+    std::fs::rename(&made, &renamed).unwrap();
+    give(&renamed, site.mode.identity()).unwrap();
+    std::fs::set_permissions(&renamed, std::fs::Permissions::from_mode(0o777)).unwrap();
+    // The control: outside it is there.
+    UnixStream::connect(&renamed).unwrap();
+    listener.accept().unwrap();
+    let connect = format!("socket.socket(socket.AF_UNIX).connect('{}')", renamed.display());
+    let told = lab.run(&format!("python3 -c \"import socket; {connect}\""));
+    assert_ne!(told["status"], "SUCCEEDED", "{told}");
+    assert!(told["stderr"].as_str().unwrap().contains("PermissionError"), "{told}");
+    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    // What programs need for themselves works.
+    let own =
+        "import socket, asyncio, multiprocessing as m; a, b = socket.socketpair(); a.send(b'x'); print(b.recv(1))";
+    assert_eq!(lab.output(&format!("python3 -c \"{own}; asyncio.run(asyncio.sleep(0)); m.Pipe()\"")), "b'x'\n");
+    assert_eq!(lab.output("python3 -c \"import socket; socket.socket().bind(('127.0.0.1', 0)); print(1)\""), "1\n");
 }

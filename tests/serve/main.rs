@@ -7,6 +7,7 @@
 use tests::support::server;
 
 mod access;
+mod aio_service;
 mod environment;
 mod events;
 mod execs;
@@ -18,5 +19,6 @@ mod parts;
 mod queue;
 mod refusals;
 mod risk;
+mod spares;
 mod strangers;
 mod verbs;

@@ -146,4 +146,8 @@ export interface Skill {
   name: string;
   description: string;
   warnings?: string[];
+  /** The directory, which may have another name than the skill gives itself. */
+  folder: string;
+  layer: "baseline" | "overlaid" | "overlay";
+  update?: "waiting";
 }

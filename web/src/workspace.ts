@@ -44,7 +44,7 @@ export function uploadFile(place: Workspace, file: File, progress: (share: numbe
 }
 
 export function skills(place: Workspace): Promise<Skill[]> {
-  return unwrap("GET", `/v1/skills/${encodeURIComponent(place.agent)}/list`, { query: query(place) });
+  return unwrap("GET", `/v1/skills/${encodeURIComponent(place.agent)}/layers`, { query: query(place) });
 }
 
 export function removeSkill(place: Workspace, name: string): Promise<string> {

@@ -1,4 +1,4 @@
-import { api, equal, expect, visit } from "./browser.mjs";
+import { api, base, equal, expect, token, visit } from "./browser.mjs";
 import { zip } from "./zip.mjs";
 
 const SKILL = `---
@@ -65,6 +65,30 @@ export const tests = {
     await page.locator("[data-file] h2", { hasText: "⟨U+202E⟩gpj.sh" }).waitFor();
     equal(await page.locator("main img").count(), 0, "elements made of a name");
     await done();
+  },
+
+  async "each skill says whose it is"(browser) {
+    const skill = (name, folder) => zip({ [`${folder}/SKILL.md`]: `name: ${name}\ndescription: x\n` });
+    const push = async (query, data) => {
+      const form = new FormData();
+      form.append("file", new Blob([data]), "s.zip");
+      const answer = await fetch(`${base}/v1/skills/layla/layered/upload${query}`, { method: "POST", headers: { authorization: `Bearer ${token}` }, body: form });
+      equal(answer.status, 200, "an upload");
+    };
+    await push("?scope=baseline", skill("shared", "shared"));
+    await push("?scope=baseline", skill("changed", "changed"));
+    await push("", skill("mine", "of-mine"));
+    await api("POST", "/v1/layered/write?user=layla", { file_path: "skills/changed/more.txt", content: "x" });
+    for (const [language, words] of [["en-US", ["shared, changed", "own", "shared"]], ["zh-CN", ["共享，已修改", "自有", "共享"]]]) {
+      const { page, done } = await visit(browser, { path: "/console/workspaces?user=layla&agent=layered&tab=skills", language });
+      const badges = page.locator("[data-layer]");
+      await badges.first().waitFor();
+      equal((await badges.allTextContents()).join("|"), words.join("|"), language);
+      // The skill's directory has another name than the skill.
+      await page.locator("tr", { hasText: "mine" }).getByRole("button").first().click();
+      await page.locator("[data-file] h2", { hasText: "skills/of-mine/SKILL.md" }).waitFor();
+      await done();
+    }
   },
 
   async "a skill is uploaded and its page is harmless"(browser) {

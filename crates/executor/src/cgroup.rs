@@ -6,9 +6,11 @@
 //! Limits that somebody set on us therefore bind our boxes too, wherever the kernel allows it.
 
 use std::ffi::CString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use jail::cgroups::{FREEZER, THAWED};
 use jail::plan::CgroupVersion;
 use rustix::fs::Access;
 
@@ -28,6 +30,8 @@ pub struct CgroupLayout {
     pub memory: Option<Controller>,
     pub pids: Option<Controller>,
     pub cpu: Option<Controller>,
+    /// By which whole boxes are held still (version 1; on version 2 every group can be).
+    pub freezer: Option<Controller>,
 }
 
 /// One controller's directory for boxes; on version 2 all three are the same.
@@ -46,7 +50,8 @@ impl CgroupLayout {
             kernel_file::read("/proc/self/mountinfo").map_err(|error| format!("/proc/self/mountinfo: {error}"))?;
         let [memory, pids, cpu] = CONTROLLERS.map(|name| version_1(name, &own, &mounts));
         if memory.is_some() || pids.is_some() || cpu.is_some() {
-            return Ok(CgroupLayout { version: CgroupVersion::V1, memory, pids, cpu });
+            let freezer = version_1("freezer", &own, &mounts);
+            return Ok(CgroupLayout { version: CgroupVersion::V1, memory, pids, cpu, freezer });
         }
         version_2(&own, &mounts).map_err(|none| match none {
             NoPlace::Occupied(group) => {
@@ -64,7 +69,8 @@ impl CgroupLayout {
 
     /// The directories in which boxes get theirs, each once.
     pub(crate) fn parents(&self) -> std::collections::BTreeSet<&CString> {
-        [&self.memory, &self.pids, &self.cpu].into_iter().flatten().map(|controller| &controller.parent).collect()
+        let controllers = [&self.memory, &self.pids, &self.cpu, &self.freezer];
+        controllers.into_iter().flatten().map(|controller| &controller.parent).collect()
     }
 
     /// Removes what earlier processes left when they were killed together with their jails.
@@ -73,6 +79,11 @@ impl CgroupLayout {
             let Ok(parent) = parent.to_str() else { continue };
             for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
                 if entry.file_name().to_str().is_some_and(is_orphan) {
+                    // One that was paused could not end with its maker.
+                    let _ = std::fs::OpenOptions::new()
+                        .write(true)
+                        .open(entry.path().join(FREEZER.to_string_lossy().as_ref()))
+                        .and_then(|mut state| state.write_all(THAWED));
                     // Only an empty group can be removed, so a box that still runs is never harmed.
                     let _ = rustix::fs::rmdir(entry.path());
                 }
@@ -173,7 +184,7 @@ fn version_2(own: &str, mounts: &str) -> Result<CgroupLayout, NoPlace> {
     let parent = into_c_string(parent).ok_or(NoPlace::NotWritable)?;
     let [memory, pids, cpu] =
         CONTROLLERS.map(|name| enabled.contains(name).then(|| Controller { parent: parent.clone(), swap: true }));
-    Ok(CgroupLayout { version: CgroupVersion::V2, memory, pids, cpu })
+    Ok(CgroupLayout { version: CgroupVersion::V2, memory, pids, cpu, freezer: None })
 }
 
 /// Whether a group holds processes and is not the root of the whole hierarchy, which alone has no type and may

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use jail::report::{Failure, ProtectionName, Step};
 use policy::DockerImage;
 
+use crate::aio_service::AioError;
 use crate::gvisor;
 use crate::image::ImageError;
 use crate::spawner::PATIENCE;
@@ -75,10 +76,24 @@ pub enum Error {
     PathSetting { setting: &'static str, wrong: String },
     #[error(transparent)]
     Image(#[from] ImageError),
+    #[error(transparent)]
+    Aio(#[from] AioError),
     #[error("could not start the jail")]
     StartJail(#[source] std::io::Error),
     #[error("could not make a private copy of this program for the jail")]
     CopyProgram(#[source] std::io::Error),
+    #[error("{} was replaced since this server was started", .0.display())]
+    ProgramReplaced(PathBuf),
+    #[error("the box of this session has ended: {why}")]
+    BoxDied { why: String },
+    #[error("this box is paused")]
+    BoxPaused,
+    #[error("the box could not be paused or resumed: {why}")]
+    NotPaused { why: String },
+    #[error("{what} of this command are not those of the box that it is to run in")]
+    NotForThisBox { what: &'static str },
+    #[error("so many commands run in this box already: {most}")]
+    TooManyVisits { most: usize },
     #[error("could not talk to the jail")]
     Talk(#[source] std::io::Error),
     #[error("the jail ended without a word")]
@@ -91,6 +106,8 @@ pub enum Error {
     CommandNotFound { command: String },
     #[error("{command}: cannot be executed in the box: {}", std::io::Error::from_raw_os_error(*errno))]
     CommandNotExecutable { command: String, errno: i32 },
+    #[error("a box that was made ahead cannot serve: {0}")]
+    SpareUnfit(&'static str),
     #[error("the box was held at {0:?} until it was ended")]
     Held(Step),
 }
@@ -120,6 +137,7 @@ impl Error {
             Error::DirectoryUnreadable(_) => "change its permissions, or run as its owner",
             Error::DirectoryReplaced(_) => "somebody is changing this path; try again when they are done",
             Error::Image(error) => return Some(error.hint()),
+            Error::Aio(error) => error.hint(),
             Error::OnlyForDocker(_) => "choose the docker backend, or an image that was imported with `ringwall image`",
             Error::NotForDocker(_) | Error::NotForGvisor(_) => "the native backend can",
             Error::PathNotForDocker(_) => "use a path of UTF-8 without control characters, or the native backend",
@@ -140,6 +158,11 @@ impl Error {
             Error::NoAnswer { .. } => {
                 "try again; if that does not help, the machine is overloaded or a process of ours is stopped"
             }
+            Error::ProgramReplaced(_) => "start the server again",
+            Error::BoxDied { .. } => "ask again: the next command gets a new box",
+            Error::BoxPaused => "resume the session first",
+            Error::NotForThisBox { .. } => "run it in a box of its own",
+            Error::TooManyVisits { .. } => "wait until one of them has ended, or end one",
             Error::JailDied => "it was probably killed for memory; look at the kernel's log",
             Error::CommandNotFound { command } if command.contains('/') => {
                 "the path is looked up inside the box: the host's /usr, /bin and /lib are there, your directory is at /workspace"

@@ -7,6 +7,7 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use crate::freezer::Freezer;
 use jail::cgroups::Counted;
 use jail::plan::{CgroupDirectory, CgroupVersion, Cgroups};
 use jail::report::{Failure, Protection, ProtectionName, Step};
@@ -96,6 +97,16 @@ impl Groups {
         };
         self.made.len() == plan.directories.len()
             && self.made.iter().zip(&plan.directories).all(|(made, plan)| alike(made, plan))
+    }
+
+    /// By what the whole box is held still, if there is anything.
+    pub(crate) fn freezer(&self) -> Option<Freezer> {
+        self.made.iter().find_map(|made| Freezer::open(made.directory.as_fd()))
+    }
+
+    /// The same counters, for somebody who looks while the box runs.
+    pub(crate) fn copy_counters(&self) -> Vec<OwnedFd> {
+        self.counters.iter().filter_map(|counter| counter.try_clone().ok()).collect()
     }
 
     /// The group into which PID 1 is born (version 2).

@@ -5,16 +5,23 @@
 //! hands the plan to a jail that `prepare` began, `running` follows the box to its end. This process itself never
 //! forks, unshares or mounts.
 
+pub mod aio_service;
 pub mod docker;
 pub mod egress;
 pub mod gvisor;
 pub mod image;
+pub mod pool;
+pub mod resident;
+pub mod warm;
 
+mod alias;
 mod allowed;
 mod capture;
 mod cgroup;
 mod error;
 mod etc;
+mod frame;
+mod freezer;
 mod groups;
 mod host;
 mod kernel_file;
@@ -35,8 +42,10 @@ mod sources;
 mod spawner;
 mod start;
 mod time_limit;
+mod trust;
 mod whole_host;
 
+pub use alias::aliases;
 pub use capture::{Captured, capture, pass_on};
 pub use cgroup::{CgroupLayout, CgroupSupport};
 pub use error::Error;
@@ -51,3 +60,4 @@ pub use real::{PlaceKind, RealPlace, find_place, resolve};
 pub use running::{Handle, Running, Streams};
 pub use sources::real_path;
 pub use start::{Hold, Options};
+pub use trust::trust;

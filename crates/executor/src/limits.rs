@@ -5,15 +5,16 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 
-use jail::plan::{CgroupDirectory, CgroupSetting, CgroupVersion, Cgroups, Watchdog};
+use jail::plan::{CgroupDirectory, CgroupSetting, CgroupVersion, Cgroups, Resource, ResourceLimit, Watchdog};
 use jail::report::{Protection, ProtectionName};
 use policy::{Field, Limits};
 
 use crate::cgroup::{CgroupLayout, Controller};
 use crate::host::Host;
 
-/// PID 1 counts as a process of the box, but not against what the box was promised.
+/// PID 1 counts as a process of the box, but not against what the box was promised. So does the agent of one that stays.
 pub(crate) const OUR_PROCESSES: u64 = 1;
+pub(crate) const OUR_AGENT: u64 = 1;
 /// The threads of gVisor's own kernel, which ends when it gets no more.
 pub(crate) const GVISOR_THREADS: u64 = 128;
 const MIB: u64 = 1024 * 1024;
@@ -22,12 +23,27 @@ const PERIOD_MICROSECONDS: u64 = 100_000;
 const LONG_PERIOD_MICROSECONDS: u64 = 1_000_000;
 const SMALL_SHARE_MILLIS: u64 = 10;
 
+/// Hosts allow far more; a box that needs more than this is leaking them.
+const OPEN_FILES: u64 = 16_384;
+const LOCKED_MEMORY: u64 = 8 * MIB;
+const MESSAGE_QUEUES: u64 = 819_200;
+const PENDING_SIGNALS: u64 = 1024;
+
+/// How long a box is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stay {
+    OneCommand,
+    /// For many, and paused between them.
+    Resident,
+}
+
 /// The box's cgroups, and what is known about its limits before it exists. So many processes are not the box's own.
 pub(crate) fn cgroups(
     limits: &Limits,
     host: &Host,
     name: &str,
     not_its_own: u64,
+    stay: Stay,
 ) -> (Option<Cgroups>, Vec<Protection>) {
     let layout = match &host.cgroups {
         Ok(layout) => layout,
@@ -48,6 +64,9 @@ pub(crate) fn cgroups(
             }
             None => protections.push(Protection::not_available(protects, "this cgroup has no such controller")),
         }
+    }
+    if let (Stay::Resident, Some(freezer)) = (stay, &layout.freezer) {
+        directories.entry(&freezer.parent).or_default();
     }
     let directories = directories
         .into_iter()
@@ -115,6 +134,23 @@ fn without(why: &str) -> Vec<Protection> {
 /// PID 1 counts memory where it turns out that the kernel does not.
 pub(crate) fn watchdog(limits: &Limits, file_systems: Vec<CString>) -> Watchdog {
     Watchdog { memory_bytes: limits.get(Field::MemoryMb) * MIB, file_systems }
+}
+
+/// With so many processes, ours included.
+pub(crate) fn resource_limits(pids: u64) -> Vec<ResourceLimit> {
+    [
+        // One byte is too little for a core file, and unlike zero it also keeps the host's core handler from starting.
+        (Resource::CoreSize, 1),
+        (Resource::OpenFiles, OPEN_FILES),
+        (Resource::Processes, pids),
+        (Resource::LockedMemory, LOCKED_MEMORY),
+        (Resource::MessageQueues, MESSAGE_QUEUES),
+        (Resource::RealtimePriority, 0),
+        (Resource::Niceness, 0),
+        (Resource::PendingSignals, PENDING_SIGNALS),
+    ]
+    .map(|(resource, value)| ResourceLimit { resource, value })
+    .to_vec()
 }
 
 fn literal(text: &str) -> CString {

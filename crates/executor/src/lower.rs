@@ -8,35 +8,36 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use jail::plan::{
-    Access, AccessRight, Command, Cover, FileKind, Identity, MountAccess, Operation, Plan, Privilege, Resource,
-    ResourceLimit, RootKind, ScratchPlace, Source, WindowSize,
+    Access, AccessRight, Command, Cover, FileKind, Identity, MountAccess, Operation, Plan, Privilege, RootKind,
+    ScratchPlace, Source, WindowSize,
 };
 use jail::report::Step;
+use jail::resident::AGENT;
 use policy::{Field, Grant, Net, Workspace};
 
 use crate::error::{Error, protection_of};
 use crate::host::{Host, SystemKind};
-use crate::limits;
-use crate::sources::{AGENT_FILES, Opened, ProjectPlace, Sources};
+use crate::limits::{self, Stay};
+use crate::python::Python;
+use crate::sources::{AGENT_FILES, Opened, ProjectPlace, Sources, WORKSPACE};
 use crate::{egress, etc};
 
-const MIB: u64 = 1024 * 1024;
+pub(crate) const MIB: u64 = 1024 * 1024;
 /// What the root needs for its own directories, links and small files, beside the box's private ones. Their few
 /// kilobytes come out of the box's share.
-const ROOT_INODES: u64 = 1024;
+pub(crate) const ROOT_INODES: u64 = 1024;
 /// One file or directory per so many bytes of a memory file system.
-const BYTES_PER_INODE: u64 = 4096;
-const WORKSPACE: &str = "/workspace";
+pub(crate) const BYTES_PER_INODE: u64 = 4096;
 /// Where a box can write.
-const PLACES: [(&str, u32); 5] =
+pub(crate) const PLACES: [(&str, u32); 5] =
     [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777), (etc::HOME, 0o755), (WORKSPACE, 0o755)];
 /// Where a project's directories are.
-const PROJECT: [&str; 3] = ["/workspace/inputs", "/workspace/work", "/workspace/artifacts"];
+pub(crate) const PROJECT: [&str; 3] = ["/workspace/inputs", "/workspace/work", "/workspace/artifacts"];
 /// A directory with nothing but places for an agent's files, to cover `/workspace` with.
 const AGENT_FRAME: &str = "/var/agent";
-const AGENT_PLACES: [&str; 2] = ["/var/agent/files", "/var/agent/skills"];
+pub(crate) const AGENT_PLACES: [&str; 2] = ["/var/agent/files", "/var/agent/skills"];
 /// An empty directory, to cover others with.
-const EMPTY: &str = "/var/empty";
+pub(crate) const EMPTY: &str = "/var/empty";
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const DEVICE_LINKS: [(&str, &str); 5] = [
     ("/dev/fd", "/proc/self/fd"),
@@ -54,11 +55,8 @@ const MASKED_FROM_USERS: [&str; 4] = ["kcore", "keys", "key-users", "timer_list"
 const MASKED_DIRECTORIES: [&str; 3] = ["acpi", "asound", "scsi"];
 pub(crate) const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 pub(crate) const AGENT_SEARCH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// Hosts allow far more; a box that needs more than this is leaking them.
-const OPEN_FILES: u64 = 16_384;
-const LOCKED_MEMORY: u64 = 8 * MIB;
-const MESSAGE_QUEUES: u64 = 819_200;
-const PENDING_SIGNALS: u64 = 1024;
+/// What programs are told of a terminal of ours.
+pub(crate) const TERMINAL: (&str, &str) = ("TERM", "xterm-256color");
 
 /// What is not in the grant because it is no permission: how this one box is named, shown and tested.
 #[derive(Debug)]
@@ -72,6 +70,16 @@ pub(crate) struct Particulars {
     pub(crate) hidden: Option<PathBuf>,
     /// What PID 1 is born into.
     pub(crate) birthplace: Birthplace,
+    pub(crate) occupant: Occupant,
+}
+
+/// Who lives in the box.
+#[derive(Debug, Clone)]
+pub(crate) enum Occupant {
+    /// What the grant names.
+    Command,
+    /// Our own agent, from this program; what it starts has grants of its own.
+    Agent(Source),
 }
 
 /// What PID 1 sees when it is born.
@@ -94,7 +102,11 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
         host_uid: particulars.host_uid,
         host_gid: particulars.host_gid,
     };
-    let (cgroups, protections) = limits::cgroups(limits, host, &particulars.name, limits::OUR_PROCESSES);
+    let (ours, stay) = match particulars.occupant {
+        Occupant::Command => (limits::OUR_PROCESSES, Stay::OneCommand),
+        Occupant::Agent(_) => (limits::OUR_PROCESSES + limits::OUR_AGENT, Stay::Resident),
+    };
+    let (cgroups, protections) = limits::cgroups(limits, host, &particulars.name, ours, stay);
     // The skeleton has no room for other roots, nor for directories at places of their own.
     let fits = sources.image.is_none() && sources.read_only.is_empty() && sources.allowed.is_empty();
     let root = match particulars.birthplace {
@@ -102,15 +114,20 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
         _ => RootKind::Own,
     };
     let hidden = particulars.hidden.as_deref();
+    let agent = match &particulars.occupant {
+        Occupant::Command => None,
+        Occupant::Agent(program) => Some(program),
+    };
     Ok(Plan {
         hostname: literal(etc::HOSTNAME),
         root,
         operations: match root {
-            RootKind::Own => operations(host, sources, scratch, &identity, hidden),
-            RootKind::Skeleton => additions(sources, scratch, &identity, hidden),
+            RootKind::Own => operations(host, sources, scratch, &identity, hidden, agent),
+            RootKind::Skeleton => additions(sources, scratch, &identity, hidden, agent),
         },
-        resource_limits: resource_limits(limits.get(Field::Pids)),
+        resource_limits: limits::resource_limits(limits.get(Field::Pids) + ours),
         access: access(sources),
+        unix_sockets: sources.unix_sockets,
         watchdog: limits::watchdog(limits, scratch_places(sources)),
         cgroups,
         protections,
@@ -119,7 +136,10 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
             Net::None => None,
             Net::Allowlist { .. } => Some(egress::PORT),
         },
-        command: command(grant, sources, particulars.terminal.is_some())?,
+        command: match agent {
+            Some(_) => agents_command(),
+            None => command(grant, home(sources), sources.python, particulars.terminal.is_some())?,
+        },
         required: grant.effective().require.iter().map(|requirement| protection_of(*requirement)).collect(),
         hold_at: particulars.hold_at,
         identity,
@@ -132,6 +152,7 @@ fn operations(
     scratch: u64,
     identity: &Identity,
     hidden: Option<&Path>,
+    agent: Option<&Source>,
 ) -> Vec<Operation> {
     let mut operations = Vec::new();
     match &sources.image {
@@ -166,38 +187,29 @@ fn operations(
     }
     operations.extend(sources.allowed.iter().map(|allowed| allowed.bind(identity)));
     operations.extend(covers(hidden, sources));
+    operations.extend(agent.map(agents_place));
     if sources.image.is_none() {
         operations.push(Operation::SealRoot);
     }
     operations
 }
 
-/// What all boxes on the host's system have in common, made once by the spawner for itself. Its /proc is the host's: the
-/// spawner needs it to map ids, and the kernel lets a box mount its own only where one can be seen. PID 1 covers it.
-pub(crate) fn skeleton(host: &Host) -> Vec<Operation> {
-    let directory = |at: &str| Operation::Directory { at: literal(at), mode: 0o755 };
-    let mut operations = vec![Operation::TmpfsRoot { size: MIB, inodes: ROOT_INODES }];
-    operations.extend(system(host));
-    operations.extend(own_files());
-    operations.push(os_release());
-    operations.extend(device_nodes());
-    operations.extend(PLACES.map(|(at, _)| directory(at)));
-    operations.extend(["/dev/pts", EMPTY].map(directory));
-    operations.extend(PROJECT.map(directory));
-    operations.extend(AGENT_PLACES.map(directory));
-    operations.push(Operation::Bind {
-        source: Source { path: literal("/proc"), identity: None, owner: None },
-        at: literal("/proc"),
-        kind: FileKind::Directory,
-        access: MountAccess::ReadWrite,
-    });
-    operations.push(Operation::SealRoot);
+/// What one box adds to the skeleton.
+fn additions(
+    sources: &Sources,
+    scratch: u64,
+    identity: &Identity,
+    hidden: Option<&Path>,
+    agent: Option<&Source>,
+) -> Vec<Operation> {
+    let mut operations = own_places(private_places(sources), scratch, identity.privilege);
+    operations.extend(shown(sources, identity, hidden));
+    operations.extend(agent.map(agents_place));
     operations
 }
 
-/// What one box adds to the skeleton.
-fn additions(sources: &Sources, scratch: u64, identity: &Identity, hidden: Option<&Path>) -> Vec<Operation> {
-    let places = private_places(sources).into_iter();
+pub(crate) fn own_places(places: Vec<(&'static str, u32)>, scratch: u64, privilege: Privilege) -> Vec<Operation> {
+    let places = places.into_iter();
     let mut operations = vec![
         Operation::Scratch {
             size: scratch,
@@ -206,7 +218,13 @@ fn additions(sources: &Sources, scratch: u64, identity: &Identity, hidden: Optio
         },
         Operation::Pts { at: literal("/dev/pts") },
     ];
-    operations.extend(processes(identity.privilege, &Cover::Directory(literal(EMPTY))));
+    operations.extend(processes(privilege, &Cover::Directory(literal(EMPTY))));
+    operations
+}
+
+/// The files that a command works on, in a root that has places for them.
+pub(crate) fn shown(sources: &Sources, identity: &Identity, hidden: Option<&Path>) -> Vec<Operation> {
+    let mut operations = Vec::new();
     if sources.project.iter().any(|place| place.at == AGENT_FILES) {
         // The skeleton's own has the places of a project.
         let cover = Cover::Directory(literal(AGENT_FRAME));
@@ -217,6 +235,16 @@ fn additions(sources: &Sources, scratch: u64, identity: &Identity, hidden: Optio
     operations
 }
 
+/// The agent's program, over whatever else is there. It can be read and executed, and not written to.
+pub(crate) fn agents_place(program: &Source) -> Operation {
+    Operation::Bind { source: program.clone(), at: literal(AGENT), kind: FileKind::File, access: MountAccess::ReadOnly }
+}
+
+/// The agent is told everything else when it is there.
+pub(crate) fn agents_command() -> Command {
+    Command { argv: vec![literal(AGENT)], environment: Vec::new(), search: Vec::new(), directory: literal("/") }
+}
+
 /// One directory, or those of a project or of an agent's files.
 fn workspace(sources: &Sources, identity: &Identity) -> Vec<Operation> {
     let whole = sources.workspace.iter();
@@ -225,7 +253,7 @@ fn workspace(sources: &Sources, identity: &Identity) -> Vec<Operation> {
 }
 
 /// The files that we write ourselves.
-fn own_files() -> impl Iterator<Item = Operation> {
+pub(crate) fn own_files() -> impl Iterator<Item = Operation> {
     etc::files(etc::UID, etc::GID).into_iter().map(|(at, content)| Operation::File {
         at: literal(at),
         content: content.into_bytes(),
@@ -233,7 +261,7 @@ fn own_files() -> impl Iterator<Item = Operation> {
     })
 }
 
-fn os_release() -> Operation {
+pub(crate) fn os_release() -> Operation {
     Operation::Symlink { at: literal("/etc/os-release"), target: literal("../usr/lib/os-release") }
 }
 
@@ -278,7 +306,7 @@ pub(crate) fn device_nodes() -> impl Iterator<Item = Operation> {
     nodes.into_iter().chain(links)
 }
 
-fn processes(privilege: Privilege, directories: &Cover) -> Vec<Operation> {
+pub(crate) fn processes(privilege: Privilege, directories: &Cover) -> Vec<Operation> {
     let mask = |name: &str, cover| Operation::Mask { at: literal(&format!("/proc/{name}")), cover };
     let mut operations = vec![Operation::Proc { at: literal("/proc") }];
     operations.extend(MASKED_FILES.map(|name| mask(name, Cover::Null)));
@@ -302,7 +330,7 @@ fn private_places(sources: &Sources) -> Vec<(&'static str, u32)> {
 
 /// A place for the box's own files. On the host's system they share the memory file system of the root; an image
 /// may have files there already, which a new one covers.
-fn private(at: &str, scratch: u64, mode: u32, on_image: bool) -> Operation {
+pub(crate) fn private(at: &str, scratch: u64, mode: u32, on_image: bool) -> Operation {
     match on_image {
         true => tmpfs(at, scratch, mode),
         false => Operation::Writable { at: literal(at), mode },
@@ -373,24 +401,8 @@ fn source(directory: &Opened, identity: &Identity) -> Source {
     Source { path: directory.path.clone(), identity: Some(directory.identity), owner }
 }
 
-pub(crate) fn resource_limits(pids: u64) -> Vec<ResourceLimit> {
-    [
-        // One byte is too little for a core file, and unlike zero it also keeps the host's core handler from starting.
-        (Resource::CoreSize, 1),
-        (Resource::OpenFiles, OPEN_FILES),
-        (Resource::Processes, pids + limits::OUR_PROCESSES),
-        (Resource::LockedMemory, LOCKED_MEMORY),
-        (Resource::MessageQueues, MESSAGE_QUEUES),
-        (Resource::RealtimePriority, 0),
-        (Resource::Niceness, 0),
-        (Resource::PendingSignals, PENDING_SIGNALS),
-    ]
-    .map(|(resource, value)| ResourceLimit { resource, value })
-    .to_vec()
-}
-
 /// Landlock's view of the same: everything can be read, and written to where the mounts are writable.
-fn access(sources: &Sources) -> Vec<Access> {
+pub(crate) fn access(sources: &Sources) -> Vec<Access> {
     let rule = |beneath: &str, right| Access { beneath: literal(beneath), right };
     let mut rules = match sources.image {
         Some(_) => vec![rule("/", AccessRight::Write)],
@@ -422,9 +434,13 @@ fn scratch_places(sources: &Sources) -> Vec<CString> {
     places.into_iter().map(literal).collect()
 }
 
+/// Where the box's user is at home: somewhere that can be written to.
+pub(crate) fn home(sources: &Sources) -> &'static str {
+    if private_places(sources).iter().any(|(place, _)| *place == etc::HOME) { etc::HOME } else { "/tmp" }
+}
+
 /// The environment is built from nothing; what the grant names comes last and wins.
-pub(crate) fn command(grant: &Grant, sources: &Sources, on_terminal: bool) -> Result<Command, Error> {
-    let home = if private_places(sources).iter().any(|(place, _)| *place == etc::HOME) { etc::HOME } else { "/tmp" };
+pub(crate) fn command(grant: &Grant, home: &str, python: Python, on_terminal: bool) -> Result<Command, Error> {
     let mut environment = std::collections::BTreeMap::from([
         ("HOME", OsStr::new(home)),
         ("LANG", OsStr::new("C.UTF-8")),
@@ -443,7 +459,7 @@ pub(crate) fn command(grant: &Grant, sources: &Sources, on_terminal: bool) -> Re
         }
     }
     if on_terminal {
-        environment.insert("TERM", OsStr::new("xterm-256color"));
+        environment.insert(TERMINAL.0, OsStr::new(TERMINAL.1));
     }
     if let Net::Allowlist { .. } = grant.effective().net {
         environment.extend(egress::ENVIRONMENT.map(|(key, value)| (key, OsStr::new(value))));
@@ -451,8 +467,7 @@ pub(crate) fn command(grant: &Grant, sources: &Sources, on_terminal: bool) -> Re
     environment.extend(grant.env().iter().map(|(key, value)| (key.as_str(), value.expose())));
     let search = environment.get("PATH").copied().unwrap_or_default().as_bytes().split(|byte| *byte == b':');
     Ok(Command {
-        argv: sources
-            .python
+        argv: python
             .argv(grant.argv())
             .map(|word| c_string("an argument", word.as_bytes()))
             .collect::<Result<_, _>>()?,
@@ -468,7 +483,7 @@ pub(crate) fn command(grant: &Grant, sources: &Sources, on_terminal: bool) -> Re
     })
 }
 
-fn c_string(what: &'static str, bytes: &[u8]) -> Result<CString, Error> {
+pub(crate) fn c_string(what: &'static str, bytes: &[u8]) -> Result<CString, Error> {
     CString::new(bytes).map_err(|_| Error::NulByte(what))
 }
 

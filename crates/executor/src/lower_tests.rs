@@ -10,7 +10,7 @@ use policy::{
     ProjectMounts, Reach, Request, Requirement, Rights, Root, Secret, SessionMounts, Verdict, Workspace,
 };
 
-use super::{Birthplace, Particulars, lower, skeleton};
+use super::{Birthplace, Occupant, Particulars, lower, skeleton};
 use crate::allowed::Allowed;
 use crate::cgroup::{CgroupLayout, CgroupSupport, Controller};
 use crate::host::{EtcEntry, Host, SystemEntry, SystemKind};
@@ -50,12 +50,13 @@ pub(crate) fn version_1() -> CgroupSupport {
         memory: controller("memory", true),
         pids: controller("pids", false),
         cpu: controller("cpu", false),
+        freezer: controller("freezer", false),
     })
 }
 
 fn version_2() -> CgroupSupport {
     let controller = || Some(Controller { parent: text("/sys/fs/cgroup/user.slice"), swap: true });
-    Ok(CgroupLayout { version: CgroupVersion::V2, memory: controller(), pids: controller(), cpu: None })
+    Ok(CgroupLayout { version: CgroupVersion::V2, memory: controller(), pids: controller(), cpu: None, freezer: None })
 }
 
 pub(crate) fn grant(workspace: Workspace, root: Root, read_only: &[&str], require: &[Requirement]) -> Grant {
@@ -103,6 +104,7 @@ fn particulars(terminal: Option<WindowSize>, hidden: Option<&str>) -> Particular
         hold_at: None,
         hidden: hidden.map(PathBuf::from),
         birthplace: Birthplace::Host,
+        occupant: Occupant::Command,
     }
 }
 
@@ -113,6 +115,7 @@ fn sources(workspace: Option<Opened>, image: Option<Opened>) -> Sources {
         read_only: Vec::new(),
         allowed: Vec::new(),
         covered: Vec::new(),
+        unix_sockets: jail::plan::UnixSockets::Allowed,
         image,
         python: Python::AsNamed,
     }

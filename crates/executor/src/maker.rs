@@ -16,6 +16,7 @@ use crate::prepare::{Early, Prepared};
 use crate::shelf::Shelf;
 use crate::sources;
 use crate::spawner::Spawner;
+use crate::warm::{Leases, Mappings};
 
 /// Makes boxes.
 #[derive(Debug)]
@@ -31,6 +32,9 @@ pub struct Executor {
     /// A PID 1 that is a child of this very process, and whoever removes its cgroups should this process be killed.
     pub(crate) own_child: Option<Pid>,
     pub(crate) undertaker: OnceLock<Undertaker>,
+    /// Who boxes that are made ahead are on the host, and what shows them files of others as their own.
+    pub(crate) leases: Arc<Leases>,
+    pub(crate) mappings: Mappings,
     /// gVisor's program, where there is one.
     pub(crate) runsc: Option<PathBuf>,
 }
@@ -65,6 +69,8 @@ impl Executor {
             shelf: None,
             own_child: None,
             undertaker: OnceLock::new(),
+            leases: Arc::default(),
+            mappings: Mappings::default(),
             runsc: None,
         }
     }

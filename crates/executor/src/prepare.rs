@@ -18,6 +18,10 @@ use crate::{cgroup, etc};
 /// The first of the user ids that boxes get as root: in the range that systemd's table of ids leaves unused.
 const FIRST_BOX_UID: u32 = 1_880_000_000;
 
+/// A process has so many for its boxes, and so many more for boxes that it makes ahead.
+const OWN_UIDS: u32 = 30;
+pub(crate) const SPARE_UIDS: u32 = 30;
+
 /// The one box of a program that makes one, begun before the program knows anything else: its namespaces get ready while
 /// it reads its arguments and looks at the host.
 #[derive(Debug)]
@@ -36,19 +40,13 @@ impl Early {
         // runs from, and only a spawner runs from a copy.
         if cgroup::is_version_2() || jail::landlock_version().is_err() {
             let (control, theirs) = wire::pair().map_err(talk)?;
-            let prepared = Prepared {
-                control,
-                number,
-                host,
-                birth: Born::NotYet(theirs),
-                network: NetworkSource::New,
-                parent: None,
-            };
+            let birth = Born::NotYet(theirs);
+            let prepared = Prepared { control, number, host, network: NetworkSource::New, birth, parent: None };
             return Ok(Early { prepared, privilege, init: None });
         }
         let (control, init) = jail::bear_alone(&identity(privilege, host)).map_err(Error::Setup)?;
         let birth = Born::In(Birthplace::Host);
-        let prepared = Prepared { control, number, host, birth, network: NetworkSource::New, parent: None };
+        let prepared = Prepared { control, number, host, network: NetworkSource::New, birth, parent: None };
         Ok(Early { prepared, privilege, init: Some(init) })
     }
 }
@@ -59,9 +57,9 @@ pub struct Prepared {
     pub(crate) control: OwnedFd,
     pub(crate) number: u64,
     pub(crate) host: Owner,
-    pub(crate) birth: Born,
     /// Where its network namespace comes from.
     pub(crate) network: NetworkSource,
+    pub(crate) birth: Born,
     /// Whoever bears it, where that is the spawner and it was asked already.
     pub(crate) parent: Option<Parent>,
 }
@@ -74,35 +72,46 @@ pub(crate) enum Born {
     NotYet(OwnedFd),
 }
 
-/// When PID 1 is born.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Birth {
-    /// At once; it writes itself into its cgroups later.
-    Early,
-    /// When its cgroup is there, directly into it.
-    IntoCgroup,
-}
-
 impl Executor {
     /// Begins a box: empty namespaces, in which nothing runs and nothing is mounted, of this user on the host where one is
     /// said. Dropping them ends them.
     pub(crate) fn prepare_as(&self, owner: Option<Owner>, network: NetworkSource) -> Result<Prepared, Error> {
-        let birth = match &self.host.cgroups {
-            Ok(layout) if layout.version == CgroupVersion::V2 => Birth::IntoCgroup,
-            _ => Birth::Early,
-        };
-        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_number();
         let own = host::ids(self.host.privilege, box_uid(number));
-        let host = match self.host.privilege {
-            Privilege::Root => owner.unwrap_or(own),
-            Privilege::Rootless => own,
-        };
         // A user id of its own is no other box's, before or after; a workspace's is that of all its boxes.
-        let network = match self.host.privilege {
-            Privilege::Root if host.uid != box_uid(number) => network,
-            Privilege::Root | Privilege::Rootless => NetworkSource::New,
+        let (host, network) = match (self.host.privilege, owner) {
+            (Privilege::Root, Some(owner)) => (owner, network),
+            (Privilege::Root, None) | (Privilege::Rootless, _) => (own, NetworkSource::New),
         };
-        begin(&self.spawner, number, self.host.privilege, host, birth, network)
+        self.begin(number, host, network)
+    }
+
+    /// The same of a user who has one box after another, of strangers to each other: they have nothing in common.
+    pub(crate) fn prepare_alone(&self, host: Owner) -> Result<Prepared, Error> {
+        self.begin(self.next_number(), host, NetworkSource::New)
+    }
+
+    fn next_number(&self) -> u64 {
+        self.started.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Asks for PID 1, or leaves that for later.
+    fn begin(&self, number: u64, host: Owner, network: NetworkSource) -> Result<Prepared, Error> {
+        let (control, theirs) = wire::pair().map_err(talk)?;
+        let birth = Born::NotYet(theirs);
+        let mut prepared = Prepared { control, number, host, network, birth, parent: None };
+        match &self.host.cgroups {
+            // When its cgroup is there, directly into it.
+            Ok(layout) if layout.version == CgroupVersion::V2 => {}
+            // At once; it writes itself into its cgroups later.
+            _ => {
+                let Born::NotYet(theirs) = &prepared.birth else { return Ok(prepared) };
+                let parent = ask_for_birth(&self.spawner, self.host.privilege, &prepared, &[theirs.as_fd()])?;
+                prepared.birth = Born::In(parent.birthplace);
+                prepared.parent = Some(parent);
+            }
+        }
+        Ok(prepared)
     }
 }
 
@@ -125,34 +134,13 @@ pub(crate) fn network(grant: &Grant) -> NetworkSource {
     }
 }
 
-/// Asks for PID 1, or leaves that for later.
-fn begin(
-    spawner: &Spawner,
-    number: u64,
-    privilege: Privilege,
-    host: Owner,
-    birth: Birth,
-    network: NetworkSource,
-) -> Result<Prepared, Error> {
-    let (control, theirs) = wire::pair().map_err(talk)?;
-    let (birth, parent) = match birth {
-        Birth::Early => {
-            let parent = ask_for_birth(spawner, number, privilege, host, network, &[theirs.as_fd()])?;
-            (Born::In(parent.birthplace), Some(parent))
-        }
-        Birth::IntoCgroup => (Born::NotYet(theirs), None),
-    };
-    Ok(Prepared { control, number, host, birth, network, parent })
-}
-
 pub(crate) fn ask_for_birth(
     spawner: &Spawner,
-    number: u64,
     privilege: Privilege,
-    host: Owner,
-    network: NetworkSource,
+    prepared: &Prepared,
     descriptors: &[BorrowedFd<'_>],
 ) -> Result<Parent, Error> {
+    let Prepared { number, host, network, .. } = *prepared;
     spawner.request(&Request::Box { number, identity: identity(privilege, host), network }, descriptors)
 }
 
@@ -161,8 +149,17 @@ fn identity(privilege: Privilege, host: Owner) -> Identity {
 }
 
 /// A user id that no other living box has: process ids are unique while they live, and a process goes through
-/// 60 ids of its own before it comes back to the first.
+/// 30 ids of its own before it comes back to the first.
 fn box_uid(number: u64) -> u32 {
+    uid(number as u32 % OWN_UIDS)
+}
+
+/// One of those that go to boxes made ahead, which keep theirs for as long as they live.
+pub(crate) fn spare_uid(slot: u32) -> u32 {
+    uid(OWN_UIDS + slot % SPARE_UIDS)
+}
+
+fn uid(index: u32) -> u32 {
     const PROCESS_IDS: u32 = 1 << 22;
-    FIRST_BOX_UID + (number % 60) as u32 * PROCESS_IDS + std::process::id() % PROCESS_IDS
+    FIRST_BOX_UID + index * PROCESS_IDS + std::process::id() % PROCESS_IDS
 }

@@ -2,13 +2,16 @@
 //!
 //! A box can name the file that its PID 1 runs from (`#!/proc/self/exe` in a script is enough) and open it for
 //! writing once nobody executes it any more. Landlock refuses both. Where the kernel has no Landlock, jails
-//! start from a sealed copy in memory, which nobody can write to.
+//! start from a sealed copy in memory, which nobody can write to. An agent is started from a read-only mount, which
+//! refuses it as well.
 
+use std::ffi::CString;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use jail::plan::{FileIdentity, Privilege, Source};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 
 use crate::error::Error;
 
@@ -34,6 +37,32 @@ impl Program {
             Program::Own => OWN.into(),
             Program::Copy(file) => format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into(),
         }
+    }
+}
+
+/// This program for a box in which it is the agent. As root it is found by what this process runs, even if another one was
+/// put into its place on the disk since; rootless by its name, because PID 1 finds it for itself.
+pub(crate) fn agent(privilege: Privilege) -> Result<Source, Error> {
+    let find = || -> std::io::Result<Source> {
+        let handle = rustix::fs::open(OWN, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let status = rustix::fs::fstat(&handle)?;
+        let identity = FileIdentity { device: status.st_dev, inode: status.st_ino };
+        let path = match privilege {
+            Privilege::Root => CString::new(OWN)?,
+            Privilege::Rootless => rustix::fs::readlink(OWN, Vec::new())?,
+        };
+        Ok(Source { path, identity: Some(identity), owner: None })
+    };
+    find().map_err(Error::CopyProgram)
+}
+
+/// Where this program is on the disk, for makers that find it by its name.
+pub(crate) fn place() -> Result<PathBuf, Error> {
+    let path = std::fs::read_link(OWN).map_err(Error::CopyProgram)?;
+    match path.exists() {
+        true => Ok(path),
+        // The kernel adds a word to the name of one that was replaced.
+        false => Err(Error::ProgramReplaced(path)),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
-use jail::plan::{Cgroups, Plan, Privilege};
+use jail::plan::{Ahead, Cgroups, Plan, Privilege};
 use jail::report::{Protection, ProtectionName, Step, StepTime};
 use jail::restrict;
 use rustix::io::Errno;
@@ -31,6 +31,8 @@ pub(crate) struct Belongings {
 #[derive(Debug)]
 pub(crate) struct Wanted<'a> {
     pub(crate) plan: Plan,
+    /// Whether it is made before its command is known.
+    pub(crate) ahead: Option<Ahead>,
     /// The command's ends.
     pub(crate) streams: &'a [OwnedFd],
     /// Where a test wants it to stop.
@@ -46,7 +48,7 @@ impl Executor {
         wanted: Wanted<'_>,
         belongings: &mut Belongings,
     ) -> Result<(), Error> {
-        let Wanted { plan, streams, hold_at } = wanted;
+        let Wanted { plan, ahead, streams, hold_at } = wanted;
         let mut clock = Instant::now();
         let mut done = |belongings: &mut Belongings, step| {
             let microseconds = u32::try_from(clock.elapsed().as_micros()).unwrap_or(u32::MAX);
@@ -62,9 +64,7 @@ impl Executor {
             }
             let mut descriptors = vec![theirs.as_fd()];
             descriptors.extend(belongings.groups.birthplace());
-            let Prepared { number, host, network, .. } = prepared;
-            let privilege = self.host.privilege;
-            let parent = ask_for_birth(&self.spawner, *number, privilege, *host, *network, &descriptors)?;
+            let parent = ask_for_birth(&self.spawner, self.host.privilege, prepared, &descriptors)?;
             belongings.parent = Some(parent);
         }
         let mut trees = Vec::new();
@@ -78,7 +78,7 @@ impl Executor {
         if done(belongings, Step::OpenSources) {
             return Ok(());
         }
-        sent(jail::send_plan(&prepared.control, plan, streams, &trees))?;
+        sent(jail::send_plan(&prepared.control, plan, ahead, streams, &trees))?;
         if let Born::In(_) = prepared.birth {
             self.make_groups(cgroups.as_ref(), &required, belongings)?;
             if done(belongings, Step::MakeCgroups) {

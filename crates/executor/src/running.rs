@@ -19,12 +19,14 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use crate::error::Error;
+use crate::freezer::Freezer;
 use crate::groups::Groups;
 use crate::kernel_file;
 use crate::outcome::{Ending, Outcome, Usage};
 use crate::shelf::Shelf;
 use crate::spawner::Parent;
 use crate::time_limit;
+use crate::warm::Lease;
 
 /// Between two looks at a box that was killed and is soon gone.
 const MOMENT: Duration = Duration::from_millis(1);
@@ -55,6 +57,8 @@ pub struct Running {
     shelf: Option<Arc<Shelf>>,
     /// Whoever bore it, where that is a spawner.
     parent: Option<Parent>,
+    /// The user that it is on the host, where another one will be that after it.
+    pub(crate) lease: Option<Lease>,
 }
 
 /// Gives orders to a running box, from anywhere.
@@ -105,7 +109,24 @@ impl Running {
             groups,
             shelf,
             parent,
+            lease: None,
         }
+    }
+
+    /// Of one that was made ahead and now begins: what it is to be.
+    pub(crate) fn commission(&mut self, time_limit: Option<Duration>) {
+        self.time_limit = time_limit;
+        self.steps.clear();
+    }
+
+    /// A handle to its PID 1.
+    pub(crate) fn introduce(&self, init: OwnedFd) {
+        let _ = self.handle.init.set(init);
+    }
+
+    /// The same as whoever keeps it gets to see it.
+    pub(crate) fn init(&self) -> Arc<OnceLock<OwnedFd>> {
+        Arc::clone(&self.handle.init)
     }
 
     pub(crate) fn parent(&self) -> Option<&Parent> {
@@ -118,13 +139,22 @@ impl Running {
 
     pub(crate) fn started(&mut self, protections: Vec<Protection>, steps: Vec<StepTime>, init: Option<OwnedFd>) {
         if let Some(init) = init {
-            let _ = self.handle.init.set(init);
+            self.introduce(init);
         }
         self.protections = protections;
         self.steps.extend(steps);
         self.steps.sort_by_key(|step| step.step);
         // The time limit is the command's own; making the box does not count.
         self.began = Instant::now();
+    }
+
+    /// By what the whole box is held still, and what counts its memory, for whoever keeps it for long.
+    pub(crate) fn freezer(&self) -> Option<Freezer> {
+        self.groups.freezer()
+    }
+
+    pub(crate) fn copy_counters(&self) -> Vec<OwnedFd> {
+        self.groups.copy_counters()
     }
 
     /// Waits for the end of a box that was told to stop half-made.
@@ -215,7 +245,10 @@ impl Running {
                     });
                 }
                 Some((Report::Failed(failure), _)) => return Err(Error::Setup(failure)),
-                Some((Report::Started { .. } | Report::Terminal | Report::WayOut | Report::Holding(_), _)) => {}
+                Some((
+                    Report::Waiting | Report::Started { .. } | Report::Terminal | Report::Holding(_) | Report::WayOut,
+                    _,
+                )) => {}
                 // PID 1 said nothing: it was killed itself, by us at a deadline, by the kernel for memory, or by others.
                 None => {
                     self.gone().await;

@@ -12,8 +12,9 @@ use jail::{Answer, Request, wire};
 use rustix::io::Errno;
 
 use crate::error::{Error, talk};
+use crate::frame;
 use crate::host::Host;
-use crate::lower::{self, Birthplace};
+use crate::lower::Birthplace;
 use crate::spawner::receive_answer;
 
 #[derive(Debug)]
@@ -34,7 +35,7 @@ impl Skeleton {
         }
         let files = host.etc.iter().filter(|entry| entry.kind == FileKind::File);
         Some(Skeleton {
-            operations: lower::skeleton(host),
+            operations: frame::skeleton(host),
             files: files.map(|entry| (entry.path.clone(), stamp(&entry.path))).collect(),
         })
     }

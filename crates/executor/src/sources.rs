@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use jail::plan::{FileIdentity, FileKind, MountAccess, Owner};
+use jail::plan::{FileIdentity, FileKind, MountAccess, Owner, UnixSockets};
 use policy::{Access, AgentMounts, Control, Grant, ProjectMounts, Root, SessionMounts, Workspace};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
@@ -20,6 +20,8 @@ use crate::python::Python;
 use crate::real::find_place;
 use crate::whole_host;
 
+/// Where the directory of a session is.
+pub(crate) const WORKSPACE: &str = "/workspace";
 /// Where the directories of an agent's files are.
 pub(crate) const AGENT_FILES: &str = "/workspace/files";
 pub(crate) const AGENT_SKILLS: &str = "/workspace/skills";
@@ -35,6 +37,8 @@ pub(crate) struct Sources {
     pub(crate) allowed: Vec<Allowed>,
     /// What of those stays covered.
     pub(crate) covered: Vec<Covered>,
+    /// Whether the box may talk to whoever listens in a file.
+    pub(crate) unix_sockets: UnixSockets,
     pub(crate) image: Option<Opened>,
     pub(crate) python: Python,
 }
@@ -124,6 +128,11 @@ impl Sources {
                 (Vec::new(), Vec::new())
             }
         };
+        // Whoever allows a path allows what listens there too. Without control nobody has said so.
+        let unix_sockets = match grant.workspace() {
+            Workspace::Session(mounts) if mounts.control == Control::Off => UnixSockets::Refused,
+            _ => UnixSockets::Allowed,
+        };
         let image = match grant.root() {
             Root::Host => None,
             Root::Image(_) if matches!(grant.workspace(), Workspace::Agent(_) | Workspace::Session(_)) => {
@@ -134,7 +143,29 @@ impl Sources {
         };
         let read_only = grant.read_only().iter().map(open).collect::<Result<_, _>>()?;
         let python = Python::choose(grant, image.as_ref().map_or(Path::new("/"), Opened::place));
-        Ok(Sources { workspace, project, read_only, allowed, covered, image, python })
+        Ok(Sources { workspace, project, read_only, allowed, covered, unix_sockets, image, python })
+    }
+}
+
+/// What makers other than the jail mount for a box: the places of a project, or a session's directory.
+pub(crate) fn open_places(grant: &Grant, data: Option<&Path>) -> Result<Vec<ProjectPlace>, Error> {
+    match grant.workspace() {
+        Workspace::Project(mounts) => open_project(mounts, data),
+        Workspace::Session(mounts) => Ok(vec![session_place(open_own(&mounts.work, data)?)]),
+        Workspace::Private | Workspace::Directory(_) | Workspace::Agent(_) => Ok(Vec::new()),
+    }
+}
+
+/// A session's own directory, as the one place of its box.
+pub(crate) fn session_place(opened: Opened) -> ProjectPlace {
+    ProjectPlace { at: WORKSPACE, content: Some((opened, MountAccess::ReadWrite)) }
+}
+
+/// Whether a session has its own directory and nothing else of the host: all that makers other than the jail can give.
+pub(crate) fn is_alone(mounts: &SessionMounts) -> bool {
+    match &mounts.control {
+        Control::On(reach) => reach.places.is_empty(),
+        Control::Off => false,
     }
 }
 

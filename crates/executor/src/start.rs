@@ -1,6 +1,7 @@
 //! From a grant to a running box: lower it, provide what PID 1 cannot have from inside, wait until all is in force.
 
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use jail::plan::{Owner, Privilege};
 use jail::report::{Report, Step};
@@ -11,7 +12,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::UnixStream;
 
 use crate::error::{Error, talk};
-use crate::lower::{Birthplace, Particulars, lower};
+use crate::lower::{Birthplace, Occupant, Particulars, lower};
 use crate::maker::Executor;
 use crate::prepare::{Born, Prepared, network, owner};
 use crate::provide::{Belongings, OWN_STEPS, Wanted};
@@ -43,20 +44,27 @@ impl Executor {
 
     /// The same in namespaces that were begun before.
     pub async fn start_prepared(&self, prepared: Prepared, grant: Grant, options: Options) -> Result<Running, Error> {
+        self.launch_box(prepared, &grant, options, Occupant::Command).await
+    }
+
+    pub(crate) async fn launch_box(
+        &self,
+        prepared: Prepared,
+        grant: &Grant,
+        options: Options,
+        occupant: Occupant,
+    ) -> Result<Running, Error> {
         // Namespaces that were begun for somebody else are of no use.
-        let mut prepared = match owner(&grant) {
+        let prepared = match owner(grant) {
             Some(owner) if self.host.privilege == Privilege::Root && prepared.host != owner => {
-                self.prepare_as(Some(owner), network(&grant))?
+                self.prepare_as(Some(owner), network(grant))?
             }
             _ => prepared,
         };
         let owner = prepared.host;
-        let sources = Sources::open(&grant, &self.images, self.data.as_deref())?;
+        let sources = Sources::open(grant, &self.images, self.data.as_deref())?;
         let particulars = Particulars {
-            name: match self.host.cgroups {
-                Ok(_) => self.spawner.group_name(prepared.number),
-                Err(_) => String::new(),
-            },
+            name: self.group_name(&prepared),
             host_uid: owner.uid,
             host_gid: owner.gid,
             terminal: options.terminal,
@@ -68,29 +76,22 @@ impl Executor {
                 Born::In(birthplace) => *birthplace,
                 Born::NotYet(_) => self.spawner.birthplace()?,
             },
+            occupant,
         };
-        let plan = lower(&grant, &self.host, &sources, &particulars)?;
+        let plan = lower(grant, &self.host, &sources, &particulars)?;
+        let time_limit = match particulars.occupant {
+            Occupant::Command => time_limit::of(grant),
+            // How long it stays is for its owner to say; each visit has a limit of its own.
+            Occupant::Agent(_) => None,
+        };
         let is_open = plan.way_out.is_some();
-        let time_limit = time_limit::of(&grant);
         let (mut streams, theirs) = match options.terminal {
             Some(_) => (None, Vec::new()),
             None => pipes(owner).map(|(ours, theirs)| (Some(ours), theirs)).map_err(talk)?,
         };
-        let protections = plan.protections.clone();
-        let mut belongings = Belongings { protections, parent: prepared.parent.take(), ..Belongings::default() };
-        let wanted = Wanted { plan, streams: &theirs, hold_at: options.hold_at.map(|hold| hold.step) };
-        if let Err(error) = self.provide(&prepared, wanted, &mut belongings) {
-            belongings.groups.remove().await;
-            return Err(last_words(&prepared.control).unwrap_or(error));
-        }
-        let Belongings { groups, steps, parent, .. } = belongings;
+        let wanted = Wanted { plan, ahead: None, streams: &theirs, hold_at: options.hold_at.map(|hold| hold.step) };
+        let mut running = self.hand_over(prepared, wanted, time_limit).await?;
         drop(theirs);
-        // Ours alone from here on, so that its end is seen.
-        let Prepared { control, birth, .. } = prepared;
-        drop(birth);
-        rustix::io::ioctl_fionbio(&control, true).map_err(talk)?;
-        let control = UnixStream::from_std(control.into()).map_err(Error::Talk)?;
-        let mut running = Running::new(control, time_limit, groups, self.shelf.clone(), steps, parent);
         if let Some(hold) = options.hold_at.filter(|hold| OWN_STEPS.contains(&hold.step)) {
             (hold.held)(hold.step);
             running.hold().await;
@@ -125,7 +126,7 @@ impl Executor {
                     running.hold().await;
                     return Err(Error::Held(step));
                 }
-                Some((Report::NotExecuted { .. } | Report::Ended { .. }, _)) | None => {
+                Some((Report::Waiting | Report::NotExecuted { .. } | Report::Ended { .. }, _)) | None => {
                     running.clean_up().await;
                     return Err(Error::JailDied);
                 }
@@ -137,6 +138,36 @@ impl Executor {
         running.streams = streams;
         drop(sources);
         Ok(running)
+    }
+
+    /// Gives PID 1 what it needs to make the box, which is then followed by its socket.
+    pub(crate) async fn hand_over(
+        &self,
+        mut prepared: Prepared,
+        wanted: Wanted<'_>,
+        time_limit: Option<Duration>,
+    ) -> Result<Running, Error> {
+        let protections = wanted.plan.protections.clone();
+        let mut belongings = Belongings { protections, parent: prepared.parent.take(), ..Belongings::default() };
+        if let Err(error) = self.provide(&prepared, wanted, &mut belongings) {
+            belongings.groups.remove().await;
+            return Err(last_words(&prepared.control).unwrap_or(error));
+        }
+        let Belongings { groups, steps, parent, .. } = belongings;
+        // Ours alone from here on, so that its end is seen.
+        let Prepared { control, birth, .. } = prepared;
+        drop(birth);
+        rustix::io::ioctl_fionbio(&control, true).map_err(talk)?;
+        let control = UnixStream::from_std(control.into()).map_err(Error::Talk)?;
+        Ok(Running::new(control, time_limit, groups, self.shelf.clone(), steps, parent))
+    }
+
+    /// The name of a box's cgroups, where there are any.
+    pub(crate) fn group_name(&self, prepared: &Prepared) -> String {
+        match self.host.cgroups {
+            Ok(_) => self.spawner.group_name(prepared.number),
+            Err(_) => String::new(),
+        }
     }
 }
 

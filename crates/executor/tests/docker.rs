@@ -18,13 +18,19 @@ mod docker {
     pub(crate) mod faults;
     pub(crate) mod inspection;
     pub(crate) mod leftovers;
+
+    pub(crate) mod session;
+
+    pub(crate) mod faithless;
+    pub(crate) mod staying;
+    pub(crate) mod visits;
 }
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use docker::daemon::Daemon;
-use docker::{contract, endings, faults, inspection, leftovers};
+use docker::{contract, endings, faithless, faults, inspection, leftovers, staying, visits};
 use libtest_mimic::{Arguments, Trial};
 
 type Try = fn(&Daemon);
@@ -32,6 +38,15 @@ type Try = fn(&Daemon);
 fn main() -> ExitCode {
     if std::env::args_os().next().is_some_and(|name| name == jail::PROCESS_NAME) {
         return jail::main();
+    }
+    if std::env::args_os().next().is_some_and(|name| name == jail::resident::AGENT) {
+        return match faithless::asked_for() {
+            Some(fault) => faithless::speak(&fault),
+            None => jail::resident::agent_main(),
+        };
+    }
+    if let Some(wish) = std::env::var_os(staying::SERVER) {
+        staying::serve(&wish);
     }
     if let Some(client) = std::env::var_os(leftovers::SERVER) {
         leftovers::serve(client.into());
@@ -51,7 +66,7 @@ fn main() -> ExitCode {
 }
 
 fn trials(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
-    let shared: [(&str, Try); 17] = [
+    let shared: [(&str, Try); 34] = [
         ("both backends give the same project", contract::both_backends_give_the_same_project),
         ("narrow mounts are narrow in both", contract::narrow_mounts_are_narrow_in_both),
         ("working directory", contract::the_working_directory_is_there_and_no_link),
@@ -69,6 +84,23 @@ fn trials(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
         ("sweep", leftovers::a_sweep_takes_orphans_alone),
         ("killed server", leftovers::a_killed_servers_containers_go),
         ("probe", inspection::a_probe_names_the_daemon),
+        ("sessions", contract::a_sessions_directory_is_the_same_everywhere),
+        ("visits", visits::a_box_serves_one_after_another_and_both_at_once),
+        ("visits that cannot begin", visits::what_cannot_begin_is_told_as_everywhere),
+        ("channel", visits::what_was_printed_before_is_there_first),
+        ("much output", visits::much_output_fills_no_memory_and_keeps_nobody),
+        ("input", visits::input_waits_for_its_reader),
+        ("terminal", visits::a_terminal_hears_keys_and_sizes),
+        ("signals", visits::signals_reach_the_group),
+        ("limits of visits", visits::a_visits_time_is_its_own),
+        ("memory of visits", visits::memory_that_runs_out_is_known),
+        ("descriptors", visits::a_visit_has_its_streams_and_no_privilege),
+        ("costs of visits", visits::costs),
+        ("background", staying::the_background_lives_as_long_as_the_box),
+        ("agent killed", staying::without_its_agent_the_box_ends),
+        ("pause", staying::a_paused_box_stands_still),
+        ("nothing left", staying::nothing_stays_behind),
+        ("faithless agents", faithless::an_agent_is_believed_nothing),
     ];
     let alone: [(&str, fn()); 5] = [
         ("no daemon", faults::without_a_daemon),

@@ -60,7 +60,7 @@ pub(crate) fn bear(
 /// there are other threads, whose locks would be copied as they are.
 pub fn bear_alone(identity: &Identity) -> Result<(OwnedFd, Pid), Failure> {
     let fail = |errno| Failure::new(Step::MakeNamespaces, "", errno);
-    if sys::thread_count().map_err(fail)? != 1 {
+    if thread_count().map_err(fail)? != 1 {
         return Err(fail(Errno::BUSY));
     }
     identity::leave_groups().map_err(fail)?;
@@ -68,7 +68,7 @@ pub fn bear_alone(identity: &Identity) -> Result<(OwnedFd, Pid), Failure> {
     let pid = bear(identity, &theirs, None, Haste::First, || {
         sys::forget_arguments(crate::PROCESS_NAME);
         // Without this somebody who waits for the end of our caller's output would wait for the box.
-        sys::stand_on_null(&[0, 1, 2]).ok()?;
+        stand_on_null(&[0, 1, 2]).ok()?;
         settle();
         Some(seccomp::program())
     })?;
@@ -94,4 +94,16 @@ fn give_up_oom_protection() {
     {
         let _ = rustix::io::pwrite(&file, b"0", 0);
     }
+}
+
+/// How many threads this process has: its directory of them has two links more.
+fn thread_count() -> rustix::io::Result<u64> {
+    Ok(rustix::fs::stat(c"/proc/self/task")?.st_nlink.saturating_sub(2))
+}
+
+/// Makes /dev/null of these standard streams, so that nothing received later lands where a command's streams go.
+pub(crate) fn stand_on_null(numbers: &[i32]) -> rustix::io::Result<()> {
+    let flags = OFlags::RDWR;
+    let null = rustix::fs::open(c"/dev/null", flags, Mode::empty())?;
+    numbers.iter().try_for_each(|number| sys::place_descriptor(null.as_fd(), *number))
 }

@@ -12,6 +12,11 @@ use rustix::io::{Errno, Result};
 
 use crate::report::{Failure, Step};
 
+/// The file by which a version 1 group is held still, and let go again.
+pub const FREEZER: &CStr = c"freezer.state";
+pub const FROZEN: &[u8] = b"FROZEN";
+pub const THAWED: &[u8] = b"THAWED";
+
 /// One directory, for whoever removes it.
 #[derive(Debug, Clone)]
 pub(crate) struct Group {
@@ -33,6 +38,18 @@ pub(crate) fn find(parents: &[OwnedFd], prefix: &CStr) -> Vec<Group> {
         }
     }
     found
+}
+
+/// Lets whoever is held still in these groups go on: on version 1 they could not even be ended otherwise.
+pub(crate) fn thaw(parents: &[OwnedFd], prefix: &CStr) {
+    for Group { parent, name } in find(parents, prefix) {
+        let Some(parent) = parents.get(parent) else { continue };
+        let Ok(file) = CString::new([name.as_bytes(), b"/", FREEZER.to_bytes()].concat()) else { continue };
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        if let Ok(state) = rustix::fs::openat(parent, file, flags, Mode::empty()) {
+            let _ = rustix::io::write(state, THAWED);
+        }
+    }
 }
 
 /// Removes an empty group; one that is not there needs no removal.

@@ -18,6 +18,8 @@ const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
 
 const SHOWN: usize = 4096;
+/// The first descriptor that is not one of the command's own streams: a channel, where it has one.
+pub(crate) const FIRST_OTHER: u32 = 3;
 
 /// What becomes standard input, output and error.
 #[derive(Debug)]
@@ -26,24 +28,61 @@ pub(crate) enum Streams {
     Terminal(OwnedFd),
 }
 
+/// Why a process did not become its command.
+#[derive(Debug)]
+pub(crate) enum Hindrance {
+    Failed(Failure),
+    /// The kernel would not run it; the last path that was tried.
+    NotExecuted {
+        tried: CString,
+        errno: Errno,
+    },
+}
+
 /// Becomes the command, or reports why not and ends.
 pub(crate) fn execute(command: &Command, streams: &Streams, control: BorrowedFd<'_>) -> ! {
-    if let Err(failure) = prepare(command, streams) {
-        let _ = wire::send(control, &Report::Failed(failure), &[]);
-        sys::exit_now(NOT_FOUND);
+    give_up(attempt(command, streams, None), control)
+}
+
+/// Becomes the command, with these descriptors and no others. Comes back when that failed, and then the process is of no
+/// other use.
+pub(crate) fn attempt(command: &Command, streams: &Streams, channel: Option<BorrowedFd<'_>>) -> Hindrance {
+    match prepare(command, streams, channel) {
+        Ok(()) => run_program(command),
+        Err(failure) => Hindrance::Failed(failure),
     }
+}
+
+/// Runs the command's program in place of this one, or reports why not and ends.
+pub(crate) fn replace(command: &Command, control: BorrowedFd<'_>) -> ! {
+    give_up(run_program(command), control)
+}
+
+/// The same for whoever has something else to try.
+pub(crate) fn run_program(command: &Command) -> Hindrance {
     let (tried, errno) = search_and_execute(command);
     // Long enough to recognise, short enough for a message.
     let shown = &tried.as_bytes()[..tried.as_bytes().len().min(SHOWN)];
-    let tried = CString::new(shown).unwrap_or_default();
-    let _ = wire::send(control, &Report::NotExecuted { tried, errno: errno.raw_os_error() }, &[]);
-    sys::exit_now(if errno == Errno::NOENT { NOT_FOUND } else { NOT_EXECUTABLE })
+    Hindrance::NotExecuted { tried: CString::new(shown).unwrap_or_default(), errno }
 }
 
-fn prepare(command: &Command, streams: &Streams) -> std::result::Result<(), Failure> {
+fn give_up(hindrance: Hindrance, control: BorrowedFd<'_>) -> ! {
+    match hindrance {
+        Hindrance::Failed(failure) => {
+            let _ = wire::send(control, &Report::Failed(failure), &[]);
+            sys::exit_now(NOT_FOUND)
+        }
+        Hindrance::NotExecuted { tried, errno } => {
+            let _ = wire::send(control, &Report::NotExecuted { tried, errno: errno.raw_os_error() }, &[]);
+            sys::exit_now(if errno == Errno::NOENT { NOT_FOUND } else { NOT_EXECUTABLE })
+        }
+    }
+}
+
+fn prepare(command: &Command, streams: &Streams, channel: Option<BorrowedFd<'_>>) -> std::result::Result<(), Failure> {
     let directory = command.directory.to_string_lossy();
     let fail = |errno| Failure::new(Step::StartCommand, directory.clone(), errno);
-    rustix::process::setsid().map_err(fail)?;
+    sys::begin_session().map_err(fail)?;
     match streams {
         Streams::Pipes(pipes) => {
             for (number, pipe) in pipes.iter().enumerate() {
@@ -57,7 +96,12 @@ fn prepare(command: &Command, streams: &Streams) -> std::result::Result<(), Fail
             }
         }
     }
-    sys::close_descriptors_on_execute().map_err(fail)?;
+    let mut others = FIRST_OTHER;
+    if let Some(channel) = channel {
+        sys::place_descriptor(channel, others.cast_signed()).map_err(fail)?;
+        others += 1;
+    }
+    sys::close_descriptors_on_execute(others).map_err(fail)?;
     rustix::process::chdir(&command.directory).map_err(fail)?;
     sys::set_signal_mask(false);
     sys::reset_personality();

@@ -11,19 +11,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, WaitStatus};
-use rustix::pty::OpenptFlags;
 use rustix::time::Timespec;
 
 use crate::cgroups::Counted;
 use crate::command::{self, Streams};
-use crate::network::{self, Haste};
-use crate::plan::{Privilege, RootKind, WindowSize};
+use crate::network::{self, Haste, Network};
+use crate::plan::{Plan, Privilege, RootKind, UnixSockets, WindowSize};
 use crate::progress::Progress;
 use crate::report::{Ending, Failure, Order, Protection, ProtectionName, Report, Step};
 use crate::start::{self, Limits, Start};
 use crate::sys::{self, BpfInstruction};
 use crate::watchdog::Meter;
-use crate::{cgroups, identity, restrict, root, sources, wire};
+use crate::{cgroups, identity, restrict, root, seccomp, sources, spare, terminal, wire};
 
 /// What PID 1 is born into. The network's namespace is made beside the rest (`network`), the cgroup's after joining.
 pub(crate) const NAMESPACES: u64 =
@@ -48,7 +47,7 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
     progress.done(Step::MapIdentity, control)?;
     let network = network::begin(haste)?;
     progress.done(Step::MakeNamespaces, control)?;
-    let Start { plan, streams, trees } = Start::receive(control)?;
+    let Start { plan, ahead, streams, trees } = Start::receive(control)?;
     progress.hold_at(plan.hold_at);
     // Done before there was a plan to say that the box is to be held there.
     progress.hold_if_asked(Step::MapIdentity, control)?;
@@ -91,7 +90,7 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
     sys::schedule_ordinarily().map_err(|errno| Failure::new(Step::JoinCgroups, "(ordinary scheduling)", errno))?;
     cgroups::join(&doors)?;
     drop(doors);
-    let mut meter = Meter::where_needed(&plan.watchdog, &protections);
+    let meter = Meter::where_needed(&plan.watchdog, &protections);
     protections.push(match sys::unshare_cgroup_namespace() {
         Ok(()) => Protection::enforced(ProtectionName::CgroupNamespace),
         Err(errno) => Protection::not_available(ProtectionName::CgroupNamespace, errno.to_string()),
@@ -101,6 +100,10 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
     restrict::resources(&plan.resource_limits)?;
     progress.done(Step::LimitResources, control)?;
     rustix::thread::set_no_new_privs(true).map_err(|errno| Failure::new(Step::DropPrivileges, "", errno))?;
+    if let Some(ahead) = ahead {
+        let made = Made { plan, streams, protections, counters, meter, network };
+        return spare::live(made, ahead, control, filter);
+    }
     protections.push(restrict::files(&plan.access)?);
     restrict::require(&plan.required, &protections)?;
     progress.done(Step::RestrictFiles, control)?;
@@ -116,6 +119,10 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
         .map_err(|errno| Failure::new(Step::StartCommand, "(a handle to PID 1)", errno))?;
     sys::set_signal_mask(true);
     let signals = sys::signal_descriptor().map_err(|errno| Failure::new(Step::StartCommand, "", errno))?;
+    if plan.unix_sockets == UnixSockets::Refused {
+        let more = seccomp::without_unix_sockets();
+        sys::install_filter(&more).map_err(|errno| Failure::new(Step::FilterCalls, "(no Unix sockets)", errno))?;
+    }
     sys::install_filter(filter).map_err(|errno| Failure::new(Step::FilterCalls, "", errno))?;
     progress.done(Step::FilterCalls, control)?;
     identity::verify(&plan.identity)?;
@@ -129,19 +136,44 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
     let command = sys::start_sharing_memory(&mut || command::execute(&plan.command, &streams, control.as_fd()))
         .map_err(|errno| Failure::new(Step::StartCommand, "", errno))?;
     drop(streams);
-    let ending = keep(&signals, control, command, meter.as_mut());
+    Ok(follow(Running { command, meter, counters, spent_before: 0 }, &signals, control))
+}
+
+/// What PID 1 has made around itself when nothing but the files of a command and the command itself is missing.
+pub(crate) struct Made {
+    pub(crate) plan: Plan,
+    pub(crate) streams: Streams,
+    pub(crate) protections: Vec<Protection>,
+    pub(crate) counters: Vec<OwnedFd>,
+    pub(crate) meter: Option<Meter>,
+    pub(crate) network: Network,
+}
+
+/// A command that has begun.
+pub(crate) struct Running {
+    pub(crate) command: Pid,
+    pub(crate) meter: Option<Meter>,
+    pub(crate) counters: Vec<OwnedFd>,
+    /// Processor time that is not the command's own: what its interpreter took before.
+    pub(crate) spent_before: u64,
+}
+
+/// Follows the command to its end, and the box to its last process but this one.
+pub(crate) fn follow(running: Running, signals: &OwnedFd, control: &OwnedFd) -> Report {
+    let Running { command, mut meter, counters, spent_before } = running;
+    let ending = keep(signals, control, command, meter.as_mut());
     let usage = sys::children_usage();
     let counted = Counted::read(&counters);
-    Ok(Report::Ended {
+    Report::Ended {
         ending,
-        cpu_microseconds: usage.cpu_microseconds,
+        cpu_microseconds: usage.cpu_microseconds.saturating_sub(spent_before),
         peak_memory_bytes: counted.peak_memory_bytes.unwrap_or(usage.largest_resident_bytes),
         oom_kills: counted.oom_kills,
-    })
+    }
 }
 
 /// Files and directories get the modes that the plan says.
-fn without_mask<T>(make: impl FnOnce() -> T) -> T {
+pub(crate) fn without_mask<T>(make: impl FnOnce() -> T) -> T {
     rustix::process::umask(rustix::fs::Mode::empty());
     let made = make();
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
@@ -158,13 +190,7 @@ fn limit_shared_accounts() {
 /// A terminal of the box's own; its other end goes to the executor.
 fn open_terminal(size: WindowSize, control: &OwnedFd) -> Result<OwnedFd, Failure> {
     let open = || -> rustix::io::Result<OwnedFd> {
-        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
-        let outer = rustix::fs::open(c"/dev/ptmx", flags, rustix::fs::Mode::empty())?;
-        rustix::pty::unlockpt(&outer)?;
-        let window = rustix::termios::Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
-        rustix::termios::tcsetwinsize(&outer, window)?;
-        let inner =
-            rustix::pty::ioctl_tiocgptpeer(&outer, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        let (outer, inner) = terminal::open(size)?;
         wire::send(control, &Report::Terminal, &[outer.as_fd()])?;
         Ok(inner)
     };
@@ -172,7 +198,7 @@ fn open_terminal(size: WindowSize, control: &OwnedFd) -> Result<OwnedFd, Failure
 }
 
 /// Everything that was not reported where it was done. That these hold is why we got here at all.
-fn complete(protections: &mut Vec<Protection>) {
+pub(crate) fn complete(protections: &mut Vec<Protection>) {
     use ProtectionName::*;
     for name in [
         UserNamespace,

@@ -5,12 +5,13 @@
 //! from top to bottom, and whatever cannot be done ends it before the command runs.
 //!
 //! Read in this order: `plan` (what comes in), `spawner` (the parent of every box), `birth`, `init` (PID 1), `command`
-//! (what it starts), `report` (what goes back); `warden` is for boxes that another program makes. The executor borrows
-//! `sources`, `cgroups` and `wire`.
+//! (what it starts), `report` (what goes back); `spare` is for boxes that are made ahead, `warden` for boxes that another
+//! program makes, `resident` for what runs in those that stay. The executor borrows `sources`, `cgroups` and `wire`.
 
 pub mod cgroups;
 pub mod plan;
 pub mod report;
+pub mod resident;
 pub mod restrict;
 pub mod seccomp;
 pub mod sources;
@@ -20,6 +21,7 @@ mod birth;
 mod command;
 mod identity;
 mod init;
+mod interpreter;
 mod mounts;
 mod network;
 mod networks;
@@ -27,16 +29,18 @@ mod place;
 mod processor;
 mod progress;
 mod root;
+mod spare;
 mod spawner;
 mod start;
 mod sys;
+mod terminal;
 mod undertaker;
 mod warden;
 mod watchdog;
 
 pub use birth::bear_alone;
 pub use spawner::{Answer, NetworkSource, Removal, Request, main};
-pub use start::{send_limits, send_plan};
+pub use start::{send_completion, send_limits, send_plan};
 pub use sys::landlock_version;
 pub use undertaker::{Undertaker, keep_watch};
 pub use warden::{Entrance, WardenOrder, WardenReport};

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::report::{Protection, ProtectionName, Step};
 
 /// A whole box.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     pub identity: Identity,
     pub hostname: CString,
@@ -22,6 +22,7 @@ pub struct Plan {
     pub operations: Vec<Operation>,
     pub resource_limits: Vec<ResourceLimit>,
     pub access: Vec<Access>,
+    pub unix_sockets: UnixSockets,
     pub watchdog: Watchdog,
     pub terminal: Option<WindowSize>,
     /// The port on its loopback at which the executor answers the box; without one nobody does.
@@ -34,7 +35,7 @@ pub struct Plan {
 }
 
 /// Who the box is, inside and outside.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     pub privilege: Privilege,
     pub inside_uid: u32,
@@ -52,6 +53,15 @@ pub enum Privilege {
     Rootless,
 }
 
+/// Whether a box may make sockets of the Unix family. Those with a name are reached through the file system: a box that is
+/// shown the host's files could talk to whoever listens in one of them, by whatever name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UnixSockets {
+    Allowed,
+    /// Pairs can still be made: nobody else has an end of one.
+    Refused,
+}
+
 /// Where PID 1 begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RootKind {
@@ -62,7 +72,7 @@ pub enum RootKind {
 }
 
 /// One step in making the root file system. `at` is absolute inside the box.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operation {
     /// The first of all: the root is a small tmpfs.
     TmpfsRoot {
@@ -149,7 +159,7 @@ pub struct ScratchPlace {
 }
 
 /// A place on the host, and what was there when the executor looked.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     pub path: CString,
     pub identity: Option<FileIdentity>,
@@ -183,7 +193,7 @@ pub enum MountAccess {
 }
 
 /// The box's cgroups: made by the executor, removed by the spawner.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroups {
     pub version: CgroupVersion,
     pub directories: Vec<CgroupDirectory>,
@@ -197,7 +207,7 @@ pub enum CgroupVersion {
     V2,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupDirectory {
     pub parent: CString,
     pub name: CString,
@@ -213,7 +223,7 @@ pub struct CgroupSetting {
 }
 
 /// Kernel limits per process, or per user in the box's namespace.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceLimit {
     pub resource: Resource,
     pub value: u64,
@@ -232,7 +242,7 @@ pub enum Resource {
 }
 
 /// One Landlock rule: what may be done beneath a path.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
     pub beneath: CString,
     pub right: AccessRight,
@@ -251,7 +261,7 @@ pub enum AccessRight {
 }
 
 /// Where no cgroup limits the box's memory, PID 1 adds up what its processes and file systems hold.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watchdog {
     pub memory_bytes: u64,
     pub file_systems: Vec<CString>,
@@ -263,14 +273,69 @@ pub struct WindowSize {
     pub columns: u16,
 }
 
-/// What runs. `argv[0]` is looked up in `search` unless it contains a slash.
+/// What a box that is made ahead does until its command is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ahead {
+    /// PID 1 waits alone.
+    Alone,
+    /// The plan's command runs already: an interpreter of ours, which waits for code.
+    WithInterpreter,
+}
+
+/// What is added when it is known: the files that it works on, and itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Completion {
+    pub operations: Vec<Operation>,
+    pub access: Vec<Access>,
+    pub required: Vec<ProtectionName>,
+    pub commission: Commission,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Commission {
+    Execute(Command),
+    /// For the interpreter that waits: what it is told, and where it will go.
+    Tell {
+        order: Order,
+        directory: CString,
+    },
+}
+
+/// Words for an interpreter, in its own form.
 #[derive(Serialize, Deserialize)]
+pub struct Order(pub Vec<u8>);
+
+impl std::fmt::Debug for Order {
+    /// It holds an environment, whose values are secrets.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Order({} bytes)", self.0.len())
+    }
+}
+
+/// What runs. `argv[0]` is looked up in `search` unless it contains a slash.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
     pub argv: Vec<CString>,
     /// `KEY=value` strings, and nothing else of the environment.
     pub environment: Vec<CString>,
     pub search: Vec<CString>,
     pub directory: CString,
+}
+
+impl Command {
+    /// The same under another name.
+    pub(crate) fn named(&self, name: CString) -> Self {
+        let mut argv = self.argv.clone();
+        if let Some(first) = argv.first_mut() {
+            *first = name;
+        }
+        Command {
+            argv,
+            environment: self.environment.clone(),
+            search: self.search.clone(),
+            directory: self.directory.clone(),
+        }
+    }
 }
 
 impl std::fmt::Debug for Command {

@@ -233,7 +233,10 @@ pub enum Report {
     Terminal,
     /// The socket at which the box asks for connections comes with this message.
     WayOut,
-    /// Everything is in force and the command starts now. A handle to PID 1 comes with this message.
+    /// A box that was made ahead is ready, and waits for its command. A handle to PID 1 comes with this message.
+    Waiting,
+    /// Everything is in force and the command starts now. A handle to PID 1 comes with this message, unless it came
+    /// before.
     Started { protections: Vec<Protection>, steps: Vec<StepTime> },
     /// The kernel would not run the command; `tried` is the last path.
     NotExecuted { tried: CString, errno: i32 },

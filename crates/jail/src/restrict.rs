@@ -5,10 +5,11 @@
 //! the box says so, and refuses if it was asked to.
 
 use std::ffi::CStr;
+use std::os::fd::OwnedFd;
 
 use landlock::{
-    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -23,45 +24,83 @@ const KNOWN: ABI = ABI::V6;
 
 /// Restricts this process and its children to the given paths.
 pub(crate) fn files(rules: &[Access]) -> std::result::Result<Protection, Failure> {
-    let version = match sys::landlock_version() {
-        Ok(version) => version,
-        Err(errno) => {
-            let why = match errno {
-                Errno::NOSYS => "the kernel was built without Landlock",
-                Errno::OPNOTSUPP => "Landlock is disabled at boot",
-                _ => "the kernel refuses Landlock",
-            };
-            return Ok(Protection::not_available(ProtectionName::Landlock, why));
-        }
-    };
-    let fail = |subject: &str| Failure::plain(Step::RestrictFiles, subject);
-    let everything = AccessFs::from_all(KNOWN);
-    let mut ruleset = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(everything)
-        .and_then(|ruleset| ruleset.scope(Scope::from_all(KNOWN)))
-        .and_then(Ruleset::create)
-        .map_err(|error| fail(&format!("({error})")))?;
-    for rule in rules {
-        let path = open(&rule.beneath)?;
-        ruleset = ruleset
-            .add_rule(PathBeneath::new(path, rights(rule.right)))
-            .map_err(|error| fail(&format!("for {} ({error})", rule.beneath.to_string_lossy())))?;
+    let begun = Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(AccessFs::from_all(KNOWN));
+    match begun.and_then(|ruleset| ruleset.scope(Scope::from_all(KNOWN))).and_then(Ruleset::create) {
+        Ok(ruleset) => Rules { ruleset, scopes: RulesetStatus::FullyEnforced }.with(rules)?.enforce(),
+        Err(error) => Err(failed(&error)),
     }
-    let status = ruleset.restrict_self().map_err(|error| fail(&format!("({error})")))?;
-    Ok(match status.ruleset {
-        RulesetStatus::FullyEnforced => Protection::enforced(ProtectionName::Landlock),
-        RulesetStatus::PartiallyEnforced => Protection::partial(
-            ProtectionName::Landlock,
-            format!("the kernel has version {version} of Landlock; some newer rights are not covered"),
-        ),
-        RulesetStatus::NotEnforced => {
-            Protection::not_available(ProtectionName::Landlock, "the kernel enforced no rule")
-        }
-    })
 }
 
-fn open(path: &CStr) -> std::result::Result<std::os::fd::OwnedFd, Failure> {
+/// The same for a box that was made ahead, in two parts. What a process may reach of others holds from the beginning, and
+/// for PID 1 and its interpreter together: apart from each other PID 1 could not signal it any more. What it may reach of
+/// files is known later; each of the two then restricts itself, by the same rules.
+pub(crate) struct Rules {
+    ruleset: RulesetCreated,
+    scopes: RulesetStatus,
+}
+
+impl Rules {
+    /// Restricts whom this process and its children reach, and makes room for rules on files.
+    pub(crate) fn begin() -> std::result::Result<Self, Failure> {
+        let compatible = || Ruleset::default().set_compatibility(CompatLevel::BestEffort);
+        let scopes = compatible().scope(Scope::from_all(KNOWN)).and_then(Ruleset::create);
+        let scopes = scopes.and_then(RulesetCreated::restrict_self).map_err(|error| failed(&error))?.ruleset;
+        let ruleset = compatible().handle_access(AccessFs::from_all(KNOWN)).and_then(Ruleset::create);
+        Ok(Rules { ruleset: ruleset.map_err(|error| failed(&error))?, scopes })
+    }
+
+    /// The rules as another process can have them, the later ones included; `None` where there is no Landlock.
+    pub(crate) fn share(&self) -> std::result::Result<Option<OwnedFd>, Failure> {
+        let shared =
+            self.ruleset.try_clone().map_err(|error| Failure::plain(Step::RestrictFiles, format!("({error})")))?;
+        Ok(shared.into())
+    }
+
+    pub(crate) fn with(self, rules: &[Access]) -> std::result::Result<Self, Failure> {
+        let Rules { mut ruleset, scopes } = self;
+        for rule in rules {
+            let path = open(&rule.beneath)?;
+            ruleset = ruleset.add_rule(PathBeneath::new(path, rights(rule.right))).map_err(|error| {
+                Failure::plain(Step::RestrictFiles, format!("for {} ({error})", rule.beneath.to_string_lossy()))
+            })?;
+        }
+        Ok(Rules { ruleset, scopes })
+    }
+
+    /// Restricts this process, and says what came of it.
+    pub(crate) fn enforce(self) -> std::result::Result<Protection, Failure> {
+        let version = match sys::landlock_version() {
+            Ok(version) => version,
+            Err(errno) => {
+                let why = match errno {
+                    Errno::NOSYS => "the kernel was built without Landlock",
+                    Errno::OPNOTSUPP => "Landlock is disabled at boot",
+                    _ => "the kernel refuses Landlock",
+                };
+                return Ok(Protection::not_available(ProtectionName::Landlock, why));
+            }
+        };
+        let status = self.ruleset.restrict_self().map_err(|error| failed(&error))?;
+        Ok(match (status.ruleset, self.scopes) {
+            (RulesetStatus::FullyEnforced, RulesetStatus::FullyEnforced) => {
+                Protection::enforced(ProtectionName::Landlock)
+            }
+            (RulesetStatus::NotEnforced, _) => {
+                Protection::not_available(ProtectionName::Landlock, "the kernel enforced no rule")
+            }
+            (RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced, _) => Protection::partial(
+                ProtectionName::Landlock,
+                format!("the kernel has version {version} of Landlock; some newer rights are not covered"),
+            ),
+        })
+    }
+}
+
+fn failed(error: &RulesetError) -> Failure {
+    Failure::plain(Step::RestrictFiles, format!("({error})"))
+}
+
+fn open(path: &CStr) -> std::result::Result<OwnedFd, Failure> {
     rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
         .map_err(|errno| Failure::new(Step::RestrictFiles, format!("for {}", path.to_string_lossy()), errno))
 }

@@ -89,7 +89,7 @@ pub fn main() -> ExitCode {
         return complain(errno);
     }
     // Stays occupied, but not by the socket, of which a box must hold no copy.
-    match sys::stand_on_null(&[0]) {
+    match birth::stand_on_null(&[0]) {
         Ok(()) => std::mem::forget(inherited),
         Err(_) => return ExitCode::FAILURE,
     }
@@ -124,6 +124,10 @@ fn serve(requests: &OwnedFd) -> ExitCode {
             Ok(None) => break,
             Err(errno) => return complain(errno),
         }
+    }
+    // A box that was paused when its executor died has to hear of it.
+    if !spawner.prefix.is_empty() {
+        cgroups::thaw(&spawner.parents, &spawner.prefix);
     }
     while !spawner.living.is_empty() {
         spawner.wait(&signals, None);

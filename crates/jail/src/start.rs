@@ -9,7 +9,7 @@ use rustix::io::Result;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::Plan;
+use crate::plan::{Ahead, Completion, Plan};
 use crate::report::{Failure, Protection, Step};
 use crate::{sys, wire};
 
@@ -17,16 +17,18 @@ use crate::{sys, wire};
 const AT_ONCE: usize = 200;
 
 /// Trees come first, in as many messages as they need, then the word to begin; and while PID 1 builds its root, the
-/// limits.
+/// limits. One that was made ahead gets the rest of its trees later, with its completion.
 #[derive(Debug, Serialize, Deserialize)]
 enum Message {
     /// As root, one tree per operation that has a source.
     Trees,
     /// Descriptors: the command's three streams unless it gets a terminal; and the plan, if it is too long to come with
     /// the message.
-    Begin { plan: Option<Box<Plan>> },
+    Begin { plan: Option<Box<Plan>>, ahead: Option<Ahead> },
     /// The cgroups are ready. Descriptors: the doors through which PID 1 enters them (version 1), and files that count.
     Limits { doors: usize, protections: Vec<Protection> },
+    /// Descriptor: the completion, if it is too long to come with the message.
+    Complete { completion: Option<Box<Completion>> },
 }
 
 /// The longest plan that goes into a message, which also has to hold the protections.
@@ -36,6 +38,7 @@ const SHORT: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) plan: Plan,
+    pub(crate) ahead: Option<Ahead>,
     pub(crate) streams: Option<[OwnedFd; 3]>,
     pub(crate) trees: Vec<OwnedFd>,
 }
@@ -49,15 +52,35 @@ pub(crate) struct Limits {
 }
 
 /// Tells PID 1 at the other end of the socket to begin.
-pub fn send_plan(control: impl AsFd, plan: Plan, streams: &[OwnedFd], trees: &[OwnedFd]) -> Result<()> {
+pub fn send_plan(
+    control: impl AsFd,
+    plan: Plan,
+    ahead: Option<Ahead>,
+    streams: &[OwnedFd],
+    trees: &[OwnedFd],
+) -> Result<()> {
+    send_trees(&control, trees)?;
+    let packed = if wire::length(&plan)? > SHORT { Some(wire::pack(&plan)?) } else { None };
+    let descriptors: Vec<BorrowedFd<'_>> = streams.iter().chain(&packed).map(AsFd::as_fd).collect();
+    let plan = packed.is_none().then(|| Box::new(plan));
+    wire::send(&control, &Message::Begin { plan, ahead }, &descriptors)
+}
+
+/// Tells one that was made ahead what it is for.
+pub fn send_completion(control: impl AsFd, completion: Completion, trees: &[OwnedFd]) -> Result<()> {
+    send_trees(&control, trees)?;
+    let packed = if wire::length(&completion)? > SHORT { Some(wire::pack(&completion)?) } else { None };
+    let descriptors: Vec<BorrowedFd<'_>> = packed.iter().map(AsFd::as_fd).collect();
+    let completion = packed.is_none().then(|| Box::new(completion));
+    wire::send(&control, &Message::Complete { completion }, &descriptors)
+}
+
+fn send_trees(control: impl AsFd, trees: &[OwnedFd]) -> Result<()> {
     for trees in trees.chunks(AT_ONCE) {
         let trees: Vec<BorrowedFd<'_>> = trees.iter().map(AsFd::as_fd).collect();
         wire::send(&control, &Message::Trees, &trees)?;
     }
-    let packed = if wire::length(&plan)? > SHORT { Some(wire::pack(&plan)?) } else { None };
-    let descriptors: Vec<BorrowedFd<'_>> = streams.iter().chain(&packed).map(AsFd::as_fd).collect();
-    let plan = packed.is_none().then(|| Box::new(plan));
-    wire::send(&control, &Message::Begin { plan }, &descriptors)
+    Ok(())
 }
 
 /// Tells it which cgroups are its own, and what is known of its limits.
@@ -77,7 +100,7 @@ impl Start {
         loop {
             match receive(control) {
                 (Message::Trees, some) => trees.extend(some),
-                (Message::Begin { plan }, mut descriptors) => {
+                (Message::Begin { plan, ahead }, mut descriptors) => {
                     let unread = |errno| Failure::new(Step::ReadPlan, "", errno);
                     let plan = match plan {
                         Some(plan) => *plan,
@@ -87,9 +110,9 @@ impl Start {
                     if plan.terminal.is_some() == streams.is_some() {
                         return Err(disorder());
                     }
-                    return Ok(Start { plan, streams, trees });
+                    return Ok(Start { plan, ahead, streams, trees });
                 }
-                (Message::Limits { .. }, _) => return Err(disorder()),
+                (Message::Limits { .. } | Message::Complete { .. }, _) => return Err(disorder()),
             }
         }
     }
@@ -103,6 +126,23 @@ impl Limits {
                 Ok(Limits { doors: descriptors, counters, protections })
             }
             _ => Err(disorder()),
+        }
+    }
+}
+
+/// The completion, and its trees.
+pub(crate) fn receive_completion(control: &OwnedFd) -> std::result::Result<(Completion, Vec<OwnedFd>), Failure> {
+    let mut trees = Vec::new();
+    loop {
+        match receive(control) {
+            (Message::Trees, some) => trees.extend(some),
+            (Message::Complete { completion: Some(completion) }, _) => return Ok((*completion, trees)),
+            (Message::Complete { completion: None }, mut descriptors) => {
+                let unread = |errno| Failure::new(Step::ReadPlan, "", errno);
+                let completion = wire::unpack(descriptors.pop().ok_or_else(disorder)?).map_err(unread)?;
+                return Ok((completion, trees));
+            }
+            (Message::Begin { .. } | Message::Limits { .. }, _) => return Err(disorder()),
         }
     }
 }

@@ -7,6 +7,8 @@
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -111,11 +113,6 @@ pub fn start_helper(work: fn(), share: Share) -> Result<Pid> {
     let value = unsafe { libc::clone(enter, top.cast_mut().cast(), flags, work as *mut libc::c_void) };
     let value = check(libc::c_long::from(value))?;
     Pid::from_raw(value as RawPid).ok_or(Errno::CHILD)
-}
-
-/// How many threads this process has: its directory of them has two links more.
-pub fn thread_count() -> Result<u64> {
-    Ok(rustix::fs::stat(c"/proc/self/task")?.st_nlink.saturating_sub(2))
 }
 
 /// The strings that the kernel put onto our stack: arguments first, then the environment.
@@ -273,11 +270,45 @@ pub fn children_usage() -> ChildrenUsage {
         libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
         usage
     };
+    in_words(&usage)
+}
+
+/// wait4(2) for any child, without waiting: which has ended, how, and what it and those that it waited for have used.
+pub fn reap() -> Option<(Pid, ExitStatus, ChildrenUsage)> {
+    let mut status: libc::c_int = 0;
+    // SAFETY: `rusage` is plain integers, for which all-zero bytes are a valid value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to the variables above, which the call fills.
+    let value = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
+    Some((Pid::from_raw(value.max(0))?, ExitStatus::from_raw(status), in_words(&usage)))
+}
+
+/// setsid(2). Not every kernel (gVisor's) answers with the session's number, so the answer is not read.
+pub fn begin_session() -> Result<()> {
+    // SAFETY: takes nothing and concerns no memory.
+    check(libc::c_long::from(unsafe { libc::setsid() })).map(drop)
+}
+
+fn in_words(usage: &libc::rusage) -> ChildrenUsage {
     let microseconds = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
     ChildrenUsage {
         cpu_microseconds: microseconds(usage.ru_utime) + microseconds(usage.ru_stime),
         largest_resident_bytes: usage.ru_maxrss as u64 * 1024,
     }
+}
+
+/// The processor time that a living process has taken.
+pub fn time_of(process: Pid) -> Result<u64> {
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: fills the one integer that it is given.
+    let errno = unsafe { libc::clock_getcpuclockid(process.as_raw_nonzero().get(), &raw mut clock) };
+    if errno != 0 {
+        return Err(Errno::from_raw_os_error(errno));
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: fills the structure that it is given.
+    check(libc::c_long::from(unsafe { libc::clock_gettime(clock, &raw mut time) }))?;
+    Ok(time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
 }
 
 /// Back to ordinary scheduling at ordinary priority, whatever our caller runs with.
@@ -405,17 +436,11 @@ pub fn give_descriptor(descriptor: OwnedFd) -> i32 {
     descriptor.into_raw_fd()
 }
 
-/// Makes `descriptor` this process's standard input, output or error.
+/// Gives `descriptor` a number that a program expects: standard input, output or error, or, in a child that is about to
+/// execute one, any other. Whatever had that number before must not be used again.
 pub fn place_descriptor(descriptor: BorrowedFd<'_>, number: i32) -> Result<()> {
-    // SAFETY: dup2(2) on 0, 1 or 2, which no `OwnedFd` of the jail's child owns.
+    // SAFETY: dup2(2) takes integers; by the contract above no `OwnedFd` that is still used has the number.
     check(libc::c_long::from(unsafe { libc::dup2(descriptor.as_raw_fd(), number) })).map(drop)
-}
-
-/// Makes /dev/null of these standard streams, so that nothing received later lands where a command's streams go.
-pub fn stand_on_null(numbers: &[i32]) -> Result<()> {
-    let flags = rustix::fs::OFlags::RDWR;
-    let null = rustix::fs::open(c"/dev/null", flags, rustix::fs::Mode::empty())?;
-    numbers.iter().try_for_each(|number| place_descriptor(null.as_fd(), *number))
 }
 
 /// Closes everything from 3 upwards but these. For a process that goes on with nothing else: whatever `OwnedFd` it has
@@ -444,11 +469,10 @@ pub fn close_everything_but(kept: BorrowedFd<'_>) {
     }
 }
 
-/// Marks every descriptor from 3 upwards to be closed by execve.
-pub fn close_descriptors_on_execute() -> Result<()> {
-    const FIRST: libc::c_uint = 3;
+/// Marks every descriptor from this number upwards to be closed by execve.
+pub fn close_descriptors_on_execute(first: u32) -> Result<()> {
     // SAFETY: takes integers; the flag only sets a bit, so no descriptor is closed under its owner.
-    check(unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) })
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) })
         .map(drop)
 }
 

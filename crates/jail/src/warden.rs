@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::plan::Operation;
 use crate::report::{Ending, Failure, Step};
 use crate::sys::{self, Fork};
-use crate::{cgroups, identity, init, root, start, wire};
+use crate::{cgroups, command, identity, init, root, start, wire};
 
 /// The network's is among them because programs find one another by sockets that have a name and no file: those of another
 /// room, or of the host, must not be found.
@@ -209,7 +209,7 @@ fn run(argv: &[CString], groups: Entrance, descriptors: &[OwnedFd]) -> Result<Pi
                 for (number, stream) in [stdin, stdout, stderr].into_iter().enumerate() {
                     sys::place_descriptor(stream.as_fd(), number as i32)?;
                 }
-                sys::close_descriptors_on_execute()?;
+                sys::close_descriptors_on_execute(command::FIRST_OTHER)?;
                 rustix::process::setsid()?;
                 sys::set_signal_mask(false);
                 Ok(())

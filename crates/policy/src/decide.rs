@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::arguments::check_arguments;
+use crate::code::Code;
 use crate::merge::{Effective, Layers, merge};
 use crate::paths::{check_agent, check_project, check_read_only, check_working_directory, check_workspace};
 use crate::request::{Request, Root, Secret, Workspace};
@@ -49,6 +50,17 @@ pub fn decide(request: &Request, layers: &Layers) -> Verdict {
     }
 }
 
+/// The same for code: what is to be refused in it is refused first, and what deserves a person's word is asked for last.
+pub fn decide_code(request: &Request, layers: &Layers, code: &Code) -> Verdict {
+    if let Some(denial) = code.refusal() {
+        return Verdict::Deny(denial);
+    }
+    match (decide(request, layers), code.ask()) {
+        (Verdict::Allow(_), Some(ask)) => Verdict::Ask(ask),
+        (verdict, _) => verdict,
+    }
+}
+
 /// Asked last: nobody is bothered with what would be denied anyway.
 fn ask(grant: &Grant) -> Option<Ask> {
     let Workspace::Session(mounts) = &grant.workspace else { return None };
@@ -58,7 +70,7 @@ fn ask(grant: &Grant) -> Option<Ask> {
         false => format!("{} leads to {}, which is not in the list of allowed paths", named.path, named.real),
     });
     let reasons: Vec<String> = reasons.collect();
-    (!blocked.is_empty()).then_some(Ask { reasons, blocked })
+    (!blocked.is_empty()).then_some(Ask { reasons, blocked, risk: None })
 }
 
 fn grant(request: &Request, layers: &Layers) -> Result<Grant, Denial> {

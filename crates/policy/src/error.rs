@@ -84,6 +84,9 @@ pub enum Error {
 
     #[error("{key} must be a whole number from 1 to {largest}, not {given}")]
     CountOutOfRange { key: &'static str, largest: u32, given: String },
+
+    #[error("a backend must be native, docker or gvisor")]
+    IsolationUnknown,
 }
 
 /// Text from outside made fit for a message: control characters could otherwise steer the reader's terminal, and a

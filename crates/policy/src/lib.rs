@@ -35,12 +35,14 @@ mod session;
 
 mod risk;
 
+mod code;
 mod decide;
 mod verdict;
 
+pub use code::{Code, Consent, Isolation, SecurityMode, choose_isolation, demands_isolation};
 pub use command::{ArgvCommand, CommandLine, CommandLists, CommandName};
 pub use cwd::check_cwd;
-pub use decide::{Grant, decide};
+pub use decide::{Grant, decide, decide_code};
 pub use docker_image::DockerImage;
 pub use error::Error;
 pub use field::Field;
@@ -56,6 +58,6 @@ pub use risk::{Assessment, Content, Finding, LONGEST_CONTENT, Level, Locale, Ref
 pub use session::{AllowedPath, Control, Named, Reach, Rights, SessionMounts, is_never_shown};
 pub use settings::{
     ApprovalSeconds, AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, QueuedExecs, QuotaFiles,
-    QuotaMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb, check_settings,
+    QuotaMb, SessionMaxMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb, check_settings,
 };
-pub use verdict::{Ask, Denial, DenialCode, Strictness, Verdict};
+pub use verdict::{Ask, AskedRisk, Denial, DenialCode, Strictness, Verdict};

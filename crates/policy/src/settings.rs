@@ -120,7 +120,12 @@ count! {
 
 count! {
     /// How many hours a session's files stay after they were last used.
-    SessionsKeptHours, "retention.sessions_hours", default 24, at most 876_000
+    SessionsKeptHours, "sessions.retention_hours", default 24, at most 876_000
+}
+
+count! {
+    /// How many MiB a session's files take at most.
+    SessionMaxMb, "sessions.max_mb", default 1024, at most 1_073_741_824
 }
 
 count! {

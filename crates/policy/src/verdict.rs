@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use crate::decide::Grant;
 use crate::field::Field;
 use crate::layer::LayerName;
+use crate::risk::{Finding, Level};
 use crate::session::Named;
 
 /// The answer to a request.
@@ -45,6 +46,16 @@ pub struct Ask {
     pub reasons: Vec<String>,
     /// The paths of the host that the command names and that nobody has allowed.
     pub blocked: Vec<Named>,
+    /// What in its code deserves care.
+    pub risk: Option<AskedRisk>,
+}
+
+/// How much care, and what for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskedRisk {
+    pub level: Level,
+    /// By line.
+    pub findings: Vec<Finding>,
 }
 
 /// A refusal. Readable everywhere, made only here. The last five members are set when a limit was exceeded.
@@ -138,6 +149,10 @@ pub enum DenialCode {
     NetExceeded,
     /// A network where boxes cannot have one.
     NetUnavailable,
+    /// Code that destroys what it runs on.
+    CodeDestructive,
+    /// A box that is weaker than what is demanded.
+    BackendWeaker,
 }
 
 impl DenialCode {
@@ -160,6 +175,8 @@ impl DenialCode {
             Self::LimitExceeded => "limit_exceeded",
             Self::NetExceeded => "net_exceeded",
             Self::NetUnavailable => "net_unavailable",
+            Self::CodeDestructive => "code_destructive",
+            Self::BackendWeaker => "backend_weaker",
         }
     }
 }
@@ -184,7 +201,7 @@ mod tests {
 
     #[test]
     fn verdicts_know_their_strictness() {
-        let ask = Verdict::Ask(super::Ask { reasons: vec!["it deletes files".into()], blocked: vec![] });
+        let ask = Verdict::Ask(super::Ask { reasons: vec!["it deletes files".into()], blocked: vec![], risk: None });
         let deny = Verdict::Deny(Denial::new(DenialCode::CommandEmpty, "no"));
         assert_eq!(ask.strictness(), Strictness::Ask);
         assert_eq!(deny.strictness(), Strictness::Deny);

@@ -66,10 +66,10 @@ fn the_reserved_file_has_its_own_words() {
         "X=skills/a/b/SKILL.md; cat $X",
         "tee skills/SKILL.md < files/x",
         "cat <<EOF > skills/a/b/SKILL.md\nx\nEOF",
-        "if [ -f skills/a/b/SKILL.md ]; then ls; fi",
+        "ls; if [ -f skills/a/b/SKILL.md ]; then ls; fi",
         "for f in skills/a/b/SKILL.md; do cat $f; done",
         "curl -o skills/a/b/SKILL.md http://x",
-        "cd skills/a && cat SKILL.md",
+        "ls && cd skills/a && cat SKILL.md",
         "find . -exec cp {} skills/a/b/SKILL.md \\;",
     ] {
         assert!(reserved(bad), "{bad}");

@@ -47,6 +47,7 @@ mod identities;
 mod networks;
 mod paths;
 mod remembered;
+mod sessions;
 mod settings;
 mod tokens;
 
@@ -64,6 +65,7 @@ pub use networks::{ExecNetwork, NetHostEntry};
 pub use page::{Cursor, Filter, Limit, Page, Scope};
 pub use paths::{Added, NewPath, PathChange, PathControl, PathEntry, PathScope, Switch};
 pub use prune::Keep;
+pub use sessions::{Confirmation, SessionName, SessionRules};
 pub use settings::{Saved, Settings};
 pub use status::{EndedAs, Status};
 pub use store::Store;

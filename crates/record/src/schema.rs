@@ -13,20 +13,22 @@ use crate::error::Error;
 /// Its number, what it brings, and how.
 type Step = (i64, &'static str, &'static str);
 
-const SQLITE: [Step; 6] = [
+const SQLITE: [Step; 7] = [
     (1, "execs and audit", include_str!("../migrations/sqlite/0001_execs_and_audit.sql")),
     (2, "tokens, settings, identities", include_str!("../migrations/sqlite/0002_tokens_settings_identities.sql")),
     (3, "lists", include_str!("../migrations/sqlite/0003_lists.sql")),
     (4, "sandbox paths", include_str!("../migrations/sqlite/0004_sandbox_paths.sql")),
     (5, "approvals", include_str!("../migrations/sqlite/0005_approvals.sql")),
+    (6, "sessions", include_str!("../migrations/sqlite/0006_sessions.sql")),
     (7, "networks", include_str!("../migrations/sqlite/0007_networks.sql")),
 ];
-const POSTGRES: [Step; 6] = [
+const POSTGRES: [Step; 7] = [
     (1, "execs and audit", include_str!("../migrations/postgres/0001_execs_and_audit.sql")),
     (2, "tokens, settings, identities", include_str!("../migrations/postgres/0002_tokens_settings_identities.sql")),
     (3, "lists", include_str!("../migrations/postgres/0003_lists.sql")),
     (4, "sandbox paths", include_str!("../migrations/postgres/0004_sandbox_paths.sql")),
     (5, "approvals", include_str!("../migrations/postgres/0005_approvals.sql")),
+    (6, "sessions", include_str!("../migrations/postgres/0006_sessions.sql")),
     (7, "networks", include_str!("../migrations/postgres/0007_networks.sql")),
 ];
 

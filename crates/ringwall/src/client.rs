@@ -52,7 +52,7 @@ impl Client {
                 .with_hint("docs/tls.md shows how to reach a server behind TLS"));
         }
         // Without a token the server is asked all the same: it may be one that serves everyone.
-        let token = arguments.token.clone().or_else(|| std::fs::read_to_string(data.join("owner.token")).ok());
+        let token = arguments.token.clone().or_else(|| owner_token(data));
         let agent = Agent::config_builder()
             .http_status_as_error(false)
             .proxy(None)
@@ -158,6 +158,11 @@ impl Client {
         let status = answer.status();
         Err(refusal(status.as_u16(), &read(answer)?))
     }
+}
+
+/// The token that the data directory's server gave its owner.
+pub(crate) fn owner_token(data: &Path) -> Option<String> {
+    std::fs::read_to_string(data.join("owner.token")).ok().map(|text| text.trim().to_owned())
 }
 
 /// A body that remembers why it could not be read, because that is not the server's fault.

@@ -4,6 +4,7 @@
 //! opens the database or looks at the machine. Limits of execs are settings of the service, not of the file; what the
 //! environment says of them is fixed as long as the server runs.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -84,6 +85,7 @@ struct File {
     server: Server,
     database: DatabaseTable,
     docker: Docker,
+    aio: Aio,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -106,6 +108,22 @@ struct DatabaseTable {
 struct Docker {
     cli_path: Option<String>,
     context: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Aio {
+    url: Option<String>,
+    key: Option<String>,
+    user: Option<String>,
+    agent: Option<String>,
+}
+
+impl fmt::Debug for Aio {
+    /// Not the key.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Aio").field("url", &self.url).finish_non_exhaustive()
+    }
 }
 
 /// Whether callers have to say who they are.
@@ -133,6 +151,7 @@ pub(crate) struct ServerConfig {
 pub(crate) fn resolve(data: &Path, flags: Overrides, environment: &Environment) -> Result<ServerConfig, Message> {
     let file = read(data, flags.config.as_deref())?;
     let mut fixed = Fixed::default();
+    fix_aio(&mut fixed, file.aio)?;
     environment.fix(&mut fixed)?;
     fix_docker(&mut fixed, flags.docker, file.docker)?;
     let hosts = flags.allowed_hosts.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>();
@@ -173,6 +192,24 @@ pub(crate) fn docker(data: &Path, flags: DockerOverride) -> Result<Fixed, Messag
     let mut fixed = Fixed::default();
     fix_docker(&mut fixed, flags, read(data, None)?.docker)?;
     Ok(fixed)
+}
+
+/// What a server with the same data directory and environment would be told about an AIO service.
+pub(crate) fn aio(data: &Path, environment: &Environment) -> Result<Fixed, Message> {
+    let mut fixed = Fixed::default();
+    fix_aio(&mut fixed, read(data, None)?.aio)?;
+    environment.fix(&mut fixed)?;
+    Ok(fixed)
+}
+
+fn fix_aio(fixed: &mut Fixed, file: Aio) -> Result<(), Message> {
+    let Aio { url, key, user, agent } = file;
+    for (name, said) in [("aio.url", url), ("aio.key", key), ("aio.user", user), ("aio.agent", agent)] {
+        if let Some(text) = said {
+            fixed.set(name, &text)?;
+        }
+    }
+    Ok(())
 }
 
 fn fix_docker(fixed: &mut Fixed, flags: DockerOverride, file: Docker) -> Result<(), Message> {
@@ -232,6 +269,9 @@ mod tests {
         let flagged = with_file(text, flags).unwrap();
         let docker = with_file("[docker]\ncontext = 'there'\n", Overrides::default()).unwrap();
         assert_eq!(docker.fixed.keys().collect::<Vec<_>>(), ["sandbox.docker.context"]);
+        let aio = with_file("[aio]\nurl = 'http://127.0.0.1:1'\nkey = 'hunter2'\n", Overrides::default()).unwrap();
+        assert_eq!(aio.fixed.keys().collect::<Vec<_>>(), ["aio.key", "aio.url"]);
+        assert!(!format!("{aio:?}").contains("hunter2"));
         assert_eq!((flagged.listen.port(), flagged.allowed_hosts), (2, vec!["b".to_owned()]));
     }
 
@@ -241,6 +281,8 @@ mod tests {
             "[server]\nlistne = '127.0.0.1:1'\n",
             "[sever]\n",
             "[docker]\nclient = 'x'\n",
+            "[aio]\ntoken = 'x'\n",
+            "[aio]\nurl = 'file:///etc'\n",
             "[server]\nno_auth = true\n",
         ] {
             assert!(with_file(text, Overrides::default()).is_err(), "{text}");

@@ -1,4 +1,5 @@
-//! `ringwall exec`: one exec on a server, its output as it comes, and its exit code.
+//! `ringwall exec`: one exec on a server, its output as it comes, and its exit code. With `--code` a piece of code in a session
+//! (`code`), told whole at its end.
 //!
 //! The exec is the server's: it is recorded there, and lives on when the connection breaks. Output is read as events with
 //! byte cursors, so that after a break it goes on where it stopped. Ctrl-C cancels the exec; a second one leaves it.
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::client::{Client, ServerArguments};
+use crate::code::{self, CodeArguments};
 use crate::message::Message;
 
 const TIMED_OUT: u8 = 124;
@@ -36,8 +38,16 @@ pub(crate) struct ExecArguments {
     /// Print the exec as one JSON object at its end, and no output
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    code: CodeArguments,
     /// The script; several words are put together with spaces
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "SCRIPT")]
+    #[arg(
+        required_unless_present = "code",
+        conflicts_with = "code",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "SCRIPT"
+    )]
     script: Vec<String>,
 }
 
@@ -57,6 +67,9 @@ pub(crate) fn run(arguments: &ExecArguments, data: &Path) -> ExitCode {
 
 fn follow(arguments: &ExecArguments, data: &Path) -> Result<ExitCode, Message> {
     let client = Client::new(&arguments.server, data)?;
+    if let Some(run) = arguments.code.request()? {
+        return code::follow(&client, &run, arguments.json);
+    }
     let script = arguments.script.join(" ");
     let exec = match arguments.kind {
         Kind::Shell => json!({ "kind": "shell", "command": "bash", "args": ["-lc", script] }),

@@ -14,7 +14,8 @@ const USUAL: &str = "info,sqlx=warn";
 /// `RINGWALL_LOG` takes the usual filter words, such as `debug` or `ringwall=debug,info`.
 pub(crate) fn begin() -> Result<(), Message> {
     let asked = std::env::var(VARIABLE).unwrap_or_else(|_| USUAL.to_owned());
-    let filter = EnvFilter::try_new(&asked).map_err(|error| {
+    // That crate tells whole messages, which are bodies.
+    let filter = EnvFilter::try_new(format!("{asked},rmcp=off")).map_err(|error| {
         Message::new(format!("{VARIABLE}={asked}: {error}")).with_hint("for example: RINGWALL_LOG=debug")
     })?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);

@@ -1,13 +1,14 @@
 //! THE DOORS: argv in, exit codes and words out.
 //!
-//! The first lines decide who this process is: started under the jail's name it becomes a jail, before anything
-//! of the command line exists. Otherwise it reads its arguments and calls a verb. No door decides anything.
+//! The first lines decide who this process is: started under the jail's name it becomes a jail, under that of the agent in
+//! a box that stays the agent, before anything of the command line exists. Otherwise it reads its arguments and calls a verb. No door decides anything.
 
 mod agent;
 mod approvals;
 mod approvals_watch;
 mod audit;
 mod client;
+mod code;
 mod config;
 mod data;
 mod doctor;
@@ -20,6 +21,7 @@ mod http;
 mod image;
 mod image_docker;
 mod logging;
+mod mcp;
 mod message;
 mod run;
 mod run_report;
@@ -66,6 +68,8 @@ enum Verb {
     /// The skills of an agent on a server
     #[command(subcommand)]
     Skills(skills::SkillsCommand),
+    /// Serve an agent's tools over MCP on standard streams
+    Mcp(Box<mcp::McpArguments>),
     /// What people are asked on a server, and their answers
     #[command(subcommand)]
     Approvals(approvals::ApprovalsCommand),
@@ -94,8 +98,12 @@ enum RunAlone {
 }
 
 fn main() -> ExitCode {
-    if std::env::args_os().next().is_some_and(|name| name == jail::PROCESS_NAME) {
+    let name = std::env::args_os().next();
+    if name.as_ref().is_some_and(|name| name == jail::PROCESS_NAME) {
         return jail::main();
+    }
+    if name.is_some_and(|name| name == jail::resident::AGENT) {
+        return jail::resident::agent_main();
     }
     if std::env::args_os().nth(1).is_some_and(|verb| verb == "run") {
         // Begun before the arguments are even read, because a box's namespaces get ready meanwhile.
@@ -112,6 +120,7 @@ fn main() -> ExitCode {
         Verb::Exec(arguments) => Ok(exec::run(&arguments, &data)),
         Verb::Files(command) => Ok(files::run(&command, &data)),
         Verb::Skills(command) => Ok(skills::run(&command, &data)),
+        Verb::Mcp(arguments) => mcp::run(*arguments, &data),
         Verb::Approvals(command) => Ok(approvals::run(&command, &data)),
         Verb::Gc(arguments) => gc::run(&arguments, &data),
         Verb::Token(command) => token::run(command, &data),

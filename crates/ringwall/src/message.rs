@@ -30,6 +30,11 @@ impl Message {
         self
     }
 
+    /// The sentence alone.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Says which of the reader's words it is about, instead of our own word for it.
     pub(crate) fn about(mut self, subject: &str, own_word: &str) -> Self {
         let rest = self.text.strip_prefix(own_word).map_or(self.text.as_str(), |rest| rest.trim_start_matches(": "));

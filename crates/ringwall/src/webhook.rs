@@ -1,4 +1,5 @@
-//! The webhook: each question that is opened or resolved, told to one address of the operator's, signed.
+//! The webhook: each question that is opened or resolved, told to one address of the operator's, and to the one that an
+//! operator named for its session, signed.
 //!
 //! Nothing waits for it and nothing depends on it: what cannot be delivered is tried a few times and then logged. Few
 //! deliveries run at once. The signature is HMAC-SHA256 over the moment, a dot and the body, so that a receiver can tell
@@ -12,7 +13,6 @@ use service::{Announcement, Gone, Service, Webhook};
 use sha2::Sha256;
 use tokio::sync::Semaphore;
 use ureq::Agent;
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::http::tell_announcement;
 
@@ -41,12 +41,16 @@ pub(crate) async fn run(service: Service) {
                 Ok(announcement) => announcement,
                 Err(gone) => break gone,
             };
-            let Some(webhook) = service.webhook() else { continue };
-            let Ok(place) = places.clone().acquire_owned().await else { return };
-            tokio::spawn(async move {
-                deliver(&webhook, &announcement).await;
-                drop(place);
-            });
+            let (Announcement::Opened(view) | Announcement::Resolved(view)) = &announcement;
+            let told = [service.webhook(), service.callback(view).await];
+            for webhook in told.into_iter().flatten() {
+                let Ok(place) = places.clone().acquire_owned().await else { return };
+                let announcement = announcement.clone();
+                tokio::spawn(async move {
+                    deliver(&webhook, &announcement).await;
+                    drop(place);
+                });
+            }
         };
         match gone {
             Gone::Stopping => return,
@@ -130,19 +134,10 @@ static AGENT: LazyLock<Agent> = LazyLock::new(|| {
         .max_redirects(0)
         .timeout_connect(Some(CONNECTING))
         .timeout_global(Some(WHOLE))
-        .tls_config(trust())
+        .tls_config(executor::trust())
         .build()
         .into()
 });
-
-fn trust() -> TlsConfig {
-    let own = rustls_native_certs::load_native_certs().certs;
-    let own: Vec<Certificate<'static>> = own.iter().map(|one| Certificate::from_der(one.as_ref()).to_owned()).collect();
-    TlsConfig::builder()
-        .root_certs(RootCerts::new_with_certs(&own))
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .build()
-}
 
 #[cfg(test)]
 mod tests {

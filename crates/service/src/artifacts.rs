@@ -5,6 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use workspace::{ArtifactFile, Project, RelativePath, Stream};
 
+use crate::agents::execute::text;
 use crate::error::Error;
 use crate::principal::Principal;
 use crate::service::Service;
@@ -29,6 +30,13 @@ pub struct OutputPart {
     pub truncated: bool,
     /// Whether nothing more can come.
     pub ended: bool,
+}
+
+impl OutputPart {
+    /// What is no UTF-8 is shown as such; a character that a limit cut through is not shown at all.
+    pub fn into_text(self) -> String {
+        text(self)
+    }
 }
 
 /// Everything at once, for a model to read.

@@ -4,11 +4,13 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
 
+use executor::aio_service::{AioError, ServiceHandle};
 use executor::docker::{ContainerHandle, RunningContainer, Runtime};
 use executor::gvisor::{GvisorHandle, RunningGvisor};
-use executor::{Handle, Options, Outcome, Protection, Running, Streams};
+use executor::{Handle, Outcome, Protection, Running, Streams};
 use policy::{Grant, Root};
 
+use crate::aio::OnService;
 use crate::error::Error;
 use crate::service::Inner;
 
@@ -19,9 +21,12 @@ pub(crate) enum Backend {
     Native,
     Docker,
     Gvisor,
+    /// An external service, which makes no boxes on demand and so is nothing that an exec can ask for by itself.
+    AioService,
 }
 
 impl Backend {
+    /// Those that an exec can name.
     pub(crate) const ALL: [Self; 3] = [Self::Native, Self::Docker, Self::Gvisor];
 
     pub(crate) const fn key(self) -> &'static str {
@@ -29,6 +34,7 @@ impl Backend {
             Self::Native => "native",
             Self::Docker => Runtime::Usual.backend(),
             Self::Gvisor => executor::gvisor::BACKEND,
+            Self::AioService => executor::aio_service::BACKEND,
         }
     }
 }
@@ -62,6 +68,7 @@ pub(crate) enum Started {
     Native(Box<Running>),
     Gvisor(Box<RunningGvisor>),
     Docker(Box<RunningContainer>),
+    Service(Box<OnService>),
 }
 
 #[derive(Debug)]
@@ -69,6 +76,7 @@ pub(crate) enum Reins {
     Native(Handle),
     Gvisor(GvisorHandle),
     Docker(ContainerHandle),
+    Service(ServiceHandle),
 }
 
 impl Inner {
@@ -86,7 +94,7 @@ impl Inner {
         exec_id: &str,
     ) -> Result<Started, executor::Error> {
         match backend {
-            Backend::Native => self.executor.start(grant, Options::default()).await.map(Box::new).map(Started::Native),
+            Backend::Native => self.start_native(grant).await.map(Box::new).map(Started::Native),
             Backend::Docker => {
                 self.docker.start(grant, exec_id, Runtime::Usual).await.map(Box::new).map(Started::Docker)
             }
@@ -99,6 +107,7 @@ impl Inner {
                     self.executor.start_on_gvisor(grant).await.map(Box::new).map(Started::Gvisor)
                 }
             },
+            Backend::AioService => Err(AioError::NotForService("what is no code of its own workspace").into()),
         }
     }
 }
@@ -109,6 +118,7 @@ impl Started {
             Started::Native(running) => running.streams.take(),
             Started::Gvisor(running) => running.streams.take(),
             Started::Docker(container) => container.streams.take(),
+            Started::Service(on_service) => on_service.running.streams.take(),
         }
     }
 
@@ -116,7 +126,7 @@ impl Started {
     pub(crate) fn take_way_out(&mut self) -> Option<OwnedFd> {
         match self {
             Started::Native(running) => running.way_out.take(),
-            Started::Gvisor(_) | Started::Docker(_) => None,
+            Started::Gvisor(_) | Started::Docker(_) | Started::Service(_) => None,
         }
     }
 
@@ -125,6 +135,7 @@ impl Started {
             Started::Native(running) => running.protections().to_vec(),
             Started::Gvisor(running) => running.protections().to_vec(),
             Started::Docker(container) => container.protections().to_vec(),
+            Started::Service(on_service) => on_service.running.protections().to_vec(),
         }
     }
 
@@ -133,6 +144,7 @@ impl Started {
             Started::Native(running) => Reins::Native(running.handle()),
             Started::Gvisor(running) => Reins::Gvisor(running.handle()),
             Started::Docker(container) => Reins::Docker(container.handle()),
+            Started::Service(on_service) => Reins::Service(on_service.running.handle()),
         }
     }
 
@@ -141,6 +153,7 @@ impl Started {
             Started::Native(running) => running.wait().await,
             Started::Gvisor(running) => running.wait().await,
             Started::Docker(container) => container.wait().await,
+            Started::Service(on_service) => on_service.wait().await,
         }
     }
 }
@@ -152,6 +165,7 @@ impl Reins {
             Reins::Native(handle) => handle.stop(SIGTERM).await,
             Reins::Gvisor(handle) => handle.stop(SIGTERM).await,
             Reins::Docker(handle) => handle.stop(SIGTERM).await,
+            Reins::Service(handle) => handle.stop(SIGTERM).await,
         }
     }
 
@@ -160,6 +174,7 @@ impl Reins {
             Reins::Native(handle) => handle.kill(),
             Reins::Gvisor(handle) => handle.kill(),
             Reins::Docker(handle) => handle.kill(),
+            Reins::Service(handle) => handle.kill(),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What a command prints goes into its file as it comes, up to the limit; whoever follows is woken.
+//! What a command prints goes into its file as it comes, up to the limit; whoever follows is woken. What it is given to read
+//! goes the other way, and then its input ends.
 //!
 //! The pipe is read to its end whatever the limit, so that nobody is stopped or slowed for printing too much. When the
 //! box is over, so is its output: what lies in the pipe is read, and nobody waits for somebody who still holds the
@@ -9,13 +10,31 @@ use std::os::fd::OwnedFd;
 
 use record::Kept;
 use rustix::io::Errno;
-use tokio::net::unix::pipe::Receiver;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::watch;
 use workspace::{OutputFile, Stream};
 
 use crate::live::Live;
 
 const CHUNK: usize = 64 * 1024;
+
+/// Writes a command's whole input, as far as it is read. A command that does not read it is not waited for.
+pub(crate) async fn feed(pipe: OwnedFd, input: &[u8], mut over: watch::Receiver<bool>) {
+    // Without an input it ends at once.
+    if input.is_empty() {
+        return;
+    }
+    let write = async {
+        let mut pipe = Sender::from_owned_fd(pipe)?;
+        pipe.write_all(input).await
+    };
+    tokio::select! {
+        // It may have read enough, or be gone.
+        _ = write => {}
+        _ = over.wait_for(|over| *over) => {}
+    }
+}
 
 /// Reads one stream to its end. `over` turns true when the box is.
 pub(crate) async fn capture(
@@ -122,7 +141,7 @@ mod tests {
 
     fn live() -> Live {
         let exec_id = ExecId::random().unwrap().as_str().parse().unwrap();
-        Live::new(exec_id, "u".parse().unwrap(), "a".parse().unwrap(), None)
+        Live::new(exec_id, "u".parse().unwrap(), "a".parse().unwrap(), None, None)
     }
 
     #[tokio::test]

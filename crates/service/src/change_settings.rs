@@ -13,6 +13,7 @@ use crate::fixed::{Fixed, WEBHOOK_SECRET};
 use crate::principal::Principal;
 use crate::service::{Service, now};
 use crate::settings::{Settings, Webhook, merge};
+use crate::skill_names::SkillNames;
 
 /// Stands for what is never shown.
 const HIDDEN: &str = "•••";
@@ -29,6 +30,10 @@ pub struct SettingsView {
     approvals: ApprovalsView,
     net: NetView,
     egress: EgressView,
+    aio: AioView,
+    sessions: SessionsView,
+    strict: StrictView,
+    mcp: McpView,
     /// Keys that were fixed when the server started, by its environment, flags or file. They cannot be changed here.
     fixed: Vec<String>,
 }
@@ -107,8 +112,26 @@ struct RetentionView {
     execs_days: Option<u32>,
     /// How many days an entry stays in the audit chain
     audit_days: Option<u32>,
+}
+
+/// What every session has about which nothing else was said.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct SessionsView {
+    /// How many MiB a session's files take at most
+    max_mb: u32,
     /// How many hours a session's files stay after they were last used
-    sessions_hours: u32,
+    retention_hours: u32,
+    /// Who says whether code with a high risk may run: `websocket`, `auto-approve` or `auto-reject`
+    confirmation: record::Confirmation,
+    /// `strict` or `permissive`
+    #[schema(value_type = String)]
+    security_mode: policy::SecurityMode,
+}
+
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct StrictView {
+    /// Of `gvisor`, `docker` and `native`: the strongest of these that is there is demanded for code that is not safe
+    backends: Vec<String>,
 }
 
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
@@ -135,6 +158,25 @@ struct NetView {
 struct EgressView {
     /// Hosts that may lead to private addresses, for tests and intranets; they have to be allowed as well
     allowed_hosts: Vec<String>,
+}
+
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct McpView {
+    /// Under which names skills are listed as tools: `dotted`, as `skill.<id>`, or `plain`, for clients that refuse dots
+    #[schema(value_type = String)]
+    skill_names: SkillNames,
+}
+
+/// The external AIO service, if there is one. It is said when the server starts, and only shown here.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct AioView {
+    url: Option<String>,
+    /// Whether there is one; never what it is
+    key: Option<&'static str>,
+    /// The one workspace that it belongs to: its user
+    user: Option<String>,
+    /// and its agent
+    agent: Option<String>,
 }
 
 impl SettingsView {
@@ -171,8 +213,14 @@ impl SettingsView {
             retention: RetentionView {
                 execs_days: settings.retention.execs_days.map(policy::ExecsKeptDays::get),
                 audit_days: settings.retention.audit_days.map(policy::AuditKeptDays::get),
-                sessions_hours: settings.retention.sessions_hours.get(),
             },
+            sessions: SessionsView {
+                max_mb: settings.sessions.max_mb.get(),
+                retention_hours: settings.sessions.retention_hours.get(),
+                confirmation: settings.sessions.confirmation,
+                security_mode: settings.sessions.security_mode,
+            },
+            strict: StrictView { backends: settings.strict.backends.iter().map(ToString::to_string).collect() },
             approvals: ApprovalsView {
                 timeout_s: settings.approvals.timeout_s.get(),
                 webhook_url: settings.approvals.webhook_url.clone(),
@@ -184,6 +232,13 @@ impl SettingsView {
                 unknown: settings.net.unknown.key(),
             },
             egress: EgressView { allowed_hosts: settings.egress.allowed_hosts.words() },
+            mcp: McpView { skill_names: settings.mcp.skill_names },
+            aio: AioView {
+                url: settings.aio.url.clone(),
+                key: settings.aio.key.as_ref().map(|_| HIDDEN),
+                user: settings.aio.user.clone(),
+                agent: settings.aio.agent.clone(),
+            },
             fixed: fixed.keys().map(str::to_owned).collect(),
         })
     }
@@ -214,7 +269,10 @@ impl Service {
                 Saved::Conflict { .. } => {}
                 Saved::Recorded { version } => {
                     changed.version = version;
-                    return SettingsView::new(&self.apply(changed), fixed);
+                    let applied = self.apply(changed);
+                    // How sessions are treated may be another now.
+                    self.review_approvals();
+                    return SettingsView::new(&applied, fixed);
                 }
             }
         }
@@ -250,6 +308,10 @@ fn change(current: &Settings, patch: &Value, fixed: &Fixed) -> Result<(Value, i6
              RINGWALL_APPROVALS_WEBHOOK_SECRET"
         );
         return Err(Error::invalid(message));
+    }
+    let says_aio = |aio: &Value| aio.as_object().is_none_or(|aio| aio.values().any(|value| !value.is_null()));
+    if patch.get("aio").is_some_and(says_aio) {
+        return Err(Error::invalid("aio: an AIO service is said when the server starts, with its key"));
     }
     let mut document = current.document.clone();
     merge(&mut document, &patch);
@@ -314,6 +376,32 @@ mod tests {
         let free = Settings::read(1, json!({}), &Fixed::default()).unwrap();
         let refused = change(&free, &asked, &Fixed::default()).unwrap_err();
         assert!(refused.code() == "INVALID_ARGUMENT" && !refused.to_string().contains("hunter3"), "{refused}");
+    }
+
+    #[test]
+    fn an_aio_service_is_said_whole_when_the_server_starts() {
+        let mut fixed = Fixed::default();
+        let said =
+            [("aio.url", "http://127.0.0.1:8080"), ("aio.key", "hunter2"), ("aio.user", "u"), ("aio.agent", "a")];
+        for (key, value) in said {
+            let so_far = Settings::read(1, json!({}), &fixed).unwrap();
+            assert_eq!(so_far.aio.assigned().is_err(), fixed.keys().count() > 0, "{key}");
+            fixed.set(key, value).unwrap();
+        }
+        let settings = Settings::read(1, json!({}), &fixed).unwrap();
+        let assigned = settings.aio.assigned().unwrap().unwrap();
+        assert_eq!((assigned.user.as_str(), assigned.agent.as_str()), ("u", "a"));
+        let shown = json!(SettingsView::new(&settings, &fixed).unwrap());
+        let (document, _) = change(&settings, &shown, &fixed).unwrap();
+        for told in [shown.to_string(), document.to_string(), format!("{settings:?} {fixed:?} {assigned:?}")] {
+            assert!(!told.contains("hunter2"), "{told}");
+        }
+        let free = Settings::read(1, json!({}), &Fixed::default()).unwrap();
+        for asked in [json!({"aio": {"url": "http://elsewhere"}}), json!({"aio": 1})] {
+            assert!(change(&free, &asked, &Fixed::default()).is_err(), "{asked}");
+        }
+        let mut wrong = Fixed::default();
+        assert!(wrong.set("aio.url", "file:///etc/passwd").is_err());
     }
 
     #[test]

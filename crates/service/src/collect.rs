@@ -69,7 +69,8 @@ impl Exec {
             Ground::Agent { .. } => {
                 ["files", "skills"].map(|name| mount(name.to_owned(), name, Access::ReadWrite)).into()
             }
-            Ground::Session { session, .. } => {
+            Ground::Session { .. } | Ground::Code(_) => {
+                let session = self.order.session().map(ToString::to_string).unwrap_or_default();
                 let source = format!("sessions/{session}/work");
                 vec![json!({ "source": source, "target": "/workspace", "mode": mode(Access::ReadWrite) })]
             }

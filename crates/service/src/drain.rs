@@ -8,6 +8,7 @@ use crate::service::Service;
 
 /// How long boxes that were killed may take to go, or not to come up, and their endings to be recorded.
 const AFTERWARDS: Duration = Duration::from_secs(12);
+const STOPPED: &str = "the server was stopped";
 
 impl Service {
     /// Those who wait in line still get their turn before the deadline. What is asked of the service afterwards is
@@ -16,7 +17,7 @@ impl Service {
         let registry = &self.inner.registry;
         registry.close();
         // Nobody can answer them in time any more: those who wait for a person end now.
-        self.close_approvals();
+        self.close_approvals(STOPPED).await;
         if tokio::time::timeout(deadline, registry.wait_until_empty()).await.is_err() {
             for live in registry.all() {
                 live.cancel(Cancellation::ServerStops);
@@ -25,6 +26,7 @@ impl Service {
                 tracing::error!(execs = registry.all().len(), "execs without a recorded ending will be LOST");
             }
         }
+        self.inner.spares.close().await;
         for task in [&self.inner.pruner, &self.inner.expirer] {
             let task = task.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(task) = task {
@@ -33,7 +35,7 @@ impl Service {
                 let _ = task.await;
             }
         }
-        self.expire_pending_approvals("the server was stopped").await;
+        self.expire_pending_approvals(STOPPED).await;
         self.inner.store.close().await;
     }
 }

@@ -100,6 +100,7 @@ impl Error {
             Error::BackendUnavailable { backend, .. } if backend == "native" => {
                 "`ringwall doctor` says what is missing"
             }
+            Error::BackendUnavailable { backend, .. } if backend == "aio" => "leave the backend out",
             Error::BackendUnavailable { .. } => "start the docker daemon, or ask for the native backend",
             Error::Stopping => "send the request again when the server is back",
             Error::Busy(source) => return source.hint().map(str::to_owned),

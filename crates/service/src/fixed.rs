@@ -9,15 +9,16 @@ use std::fmt;
 
 use policy::{
     ApprovalSeconds, AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, Field, QueuedExecs,
-    QuotaFiles, QuotaMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb,
+    QuotaFiles, QuotaMb, SessionMaxMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb,
 };
 use serde_json::{Map, Value};
 
+use crate::aio::AIO_KEY;
 use crate::error::Error;
 use crate::settings::{Settings, merge};
 
 const LIMITS: &str = "sandbox.limits";
-const TEXTS: [&str; 11] = [
+const TEXTS: [&str; 18] = [
     "sandbox.workspace_root_win",
     "sandbox.workspace_root_wsl",
     "sandbox.runtime_mode",
@@ -26,13 +27,20 @@ const TEXTS: [&str; 11] = [
     "sandbox.docker.image",
     "skills.root",
     "approvals.webhook_url",
+    "mcp.skill_names",
     WEBHOOK_SECRET,
+    "aio.url",
+    AIO_KEY,
+    "aio.user",
+    "aio.agent",
+    "sessions.confirmation",
+    "sessions.security_mode",
     "net.mode",
     "net.unknown",
 ];
-/// The one value that is not shown, and not stored.
+/// A value that is not shown, and not stored.
 pub(crate) const WEBHOOK_SECRET: &str = "approvals.webhook_secret";
-const COUNTS: [&str; 12] = [
+const COUNTS: [&str; 13] = [
     ConcurrentExecs::KEY,
     ConcurrentExecsPerUser::KEY,
     QueuedExecs::KEY,
@@ -43,13 +51,20 @@ const COUNTS: [&str; 12] = [
     SkillEntriesMax::KEY,
     QuotaMb::KEY,
     QuotaFiles::KEY,
+    SessionMaxMb::KEY,
     SessionsKeptHours::KEY,
     ApprovalSeconds::KEY,
 ];
 
 /// Names, parted by blanks or commas.
-const LISTS: [&str; 5] =
-    ["commands.allowed", "commands.allowed_filters", "commands.allowed_argv", "net.allow", "egress.allowed_hosts"];
+const LISTS: [&str; 6] = [
+    "commands.allowed",
+    "commands.allowed_filters",
+    "commands.allowed_argv",
+    "strict.backends",
+    "net.allow",
+    "egress.allowed_hosts",
+];
 
 /// Every key that settings have, with dots.
 pub fn setting_keys() -> impl Iterator<Item = String> {

@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use executor::aio_service::AioService;
 use executor::docker::Runtime;
 use executor::docker::paths::Platform;
 use executor::{Ending, Options};
@@ -24,6 +25,9 @@ use crate::settings::here;
 const PROBER: &str = "ringwall-probe";
 /// How long a trial may take, which has little to do: whatever hangs is not there.
 const TRIAL: Duration = Duration::from_secs(30);
+
+/// How long an AIO service may take to answer: others wait for this look.
+const SERVICE: Duration = Duration::from_secs(2);
 
 /// Stands for words that name a path.
 const HIDDEN: &str = "an operator's token is told why";
@@ -48,6 +52,8 @@ pub struct Health {
     pub platform: Host,
     pub writable_check: WritableCheck,
     pub backends: Backends,
+    /// The external AIO service; null where none is configured
+    pub aio_service: Option<Availability>,
 }
 
 impl Health {
@@ -72,6 +78,7 @@ impl Health {
                 docker: availability(docker),
                 gvisor: availability(gvisor),
             },
+            aio_service: self.aio_service.map(availability),
             ..self
         }
     }
@@ -176,11 +183,13 @@ impl Service {
                     Backend::Native => &mut backends.native,
                     Backend::Docker => &mut backends.docker,
                     Backend::Gvisor => &mut backends.gvisor,
+                    // Asked for itself, below.
+                    Backend::AioService => continue,
                 };
                 if availability.available {
                     let trial = async {
                         match backend {
-                            Backend::Native => self.try_native().await,
+                            Backend::Native | Backend::AioService => self.try_native().await,
                             Backend::Gvisor if self.inner.gvisor_home() == GvisorHome::Host => {
                                 self.try_in_project(backend, Root::Host).await
                             }
@@ -195,6 +204,10 @@ impl Service {
                 }
             }
         }
+        let aio_service = match &self.inner.aio {
+            Some(assigned) => Some(Availability::of(answers(&assigned.service).await)),
+            None => None,
+        };
         let root = &self.inner.workspace_root;
         Health {
             runtime_mode: root.platform.to_string(),
@@ -206,6 +219,7 @@ impl Service {
             platform: platform(),
             writable_check: self.check_writable().await,
             backends,
+            aio_service,
         }
     }
 
@@ -261,6 +275,14 @@ impl Service {
     }
 }
 
+async fn answers(service: &AioService) -> Result<(), String> {
+    match tokio::time::timeout(SERVICE, service.info()).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(format!("{error}; {}", error.hint())),
+        Err(_) => Err(format!("the AIO service did not answer within {} s", SERVICE.as_secs())),
+    }
+}
+
 fn grant(root: Root, workspace: policy::Workspace) -> Result<policy::Grant, TrialError> {
     let request = Request {
         argv: vec!["true".into()],
@@ -311,6 +333,7 @@ mod tests {
                 docker: why("no client"),
                 gvisor: why("is /run/s there?"),
             },
+            aio_service: Some(why("look at /v1")),
         };
         let told = health.without_paths();
         let json = serde_json::to_string(&told).unwrap();

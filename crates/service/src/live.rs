@@ -37,6 +37,8 @@ pub(crate) struct Live {
     pub(crate) agent_id: AgentId,
     /// The caller and the key that they gave to make it happen once.
     key: Option<(String, String)>,
+    /// In whose files it works, where that is a session.
+    pub(crate) session: Option<String>,
     stage: watch::Sender<Stage>,
     cancellation: watch::Sender<Option<Cancellation>>,
     output: OnceLock<[OutputFile; 2]>,
@@ -44,12 +46,19 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    pub(crate) fn new(exec_id: ExecId, user_id: UserId, agent_id: AgentId, key: Option<(String, String)>) -> Self {
+    pub(crate) fn new(
+        exec_id: ExecId,
+        user_id: UserId,
+        agent_id: AgentId,
+        key: Option<(String, String)>,
+        session: Option<String>,
+    ) -> Self {
         Self {
             exec_id,
             user_id,
             agent_id,
             key,
+            session,
             stage: watch::Sender::new(Stage::Intending),
             cancellation: watch::Sender::new(None),
             output: OnceLock::new(),

@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use record::Digest;
+use tokio::sync::watch;
 
 use crate::error::Error;
 use crate::open::Auth;
@@ -45,7 +46,7 @@ pub(crate) struct Logins {
 
 #[derive(Default)]
 struct Table {
-    logins: HashMap<Digest, Lasting>,
+    logins: HashMap<Digest, Login>,
     codes: HashMap<Digest, Lasting>,
 }
 
@@ -56,6 +57,31 @@ struct Lasting {
     ends: Instant,
 }
 
+/// A login, which is over when this is dropped.
+struct Login {
+    lasting: Lasting,
+    over: watch::Sender<()>,
+}
+
+/// A login that something which lasts longer than a request was begun with.
+#[derive(Debug, Clone)]
+pub struct HeldLogin {
+    over: watch::Receiver<()>,
+    ends: Instant,
+}
+
+impl HeldLogin {
+    /// Comes back when it is over.
+    pub async fn ended(mut self) {
+        let logged_out = async { while self.over.changed().await.is_ok() {} };
+        let _ = tokio::time::timeout_at(self.ends.into(), logged_out).await;
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.has_changed().is_err() || Instant::now() >= self.ends
+    }
+}
+
 impl Logins {
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
@@ -63,18 +89,21 @@ impl Logins {
 
     fn begin(&self, text: &str, token: Digest, now: Instant) {
         let mut table = self.lock();
-        table.logins.retain(|_, login| now < login.ends);
-        let of_token = table.logins.iter().filter(|(_, login)| login.token == token);
+        table.logins.retain(|_, login| now < login.lasting.ends);
+        let of_token = table.logins.iter().filter(|(_, login)| login.lasting.token == token);
         if of_token.clone().count() >= MOST_OF_A_TOKEN {
-            let oldest = of_token.min_by_key(|(_, login)| login.ends).map(|(text, _)| *text);
+            let oldest = of_token.min_by_key(|(_, login)| login.lasting.ends).map(|(text, _)| *text);
             oldest.map(|text| table.logins.remove(&text));
         }
-        table.logins.insert(Digest::of(text.as_bytes()), Lasting { token, ends: now + LOGIN_LASTS });
+        let login = Login { lasting: Lasting { token, ends: now + LOGIN_LASTS }, over: watch::Sender::default() };
+        table.logins.insert(Digest::of(text.as_bytes()), login);
     }
 
-    fn token_of(&self, text: &str, now: Instant) -> Option<Digest> {
-        let found = self.lock().logins.get(&Digest::of(text.as_bytes())).copied();
-        found.filter(|login| now < login.ends).map(|login| login.token)
+    fn find(&self, text: &str, now: Instant) -> Option<(Digest, HeldLogin)> {
+        let table = self.lock();
+        let Login { lasting, over } = table.logins.get(&Digest::of(text.as_bytes()))?;
+        let held = HeldLogin { over: over.subscribe(), ends: lasting.ends };
+        (now < lasting.ends).then_some((lasting.token, held))
     }
 
     fn end(&self, text: &str) {
@@ -108,13 +137,13 @@ impl Service {
         self.begin_login(principal, token)
     }
 
-    /// Who a login is; nobody once it, or the token it began with, has ended.
-    pub async fn authenticate_login(&self, text: &str) -> Result<Principal, Error> {
+    /// Who a login is; nobody once it, or the token it began with, has ended. Where nobody logs in there is none to hold.
+    pub async fn authenticate_login(&self, text: &str) -> Result<(Principal, Option<HeldLogin>), Error> {
         match self.inner.auth {
-            Auth::Nobody => self.authenticate(None).await,
+            Auth::Nobody => Ok((self.authenticate(None).await?, None)),
             Auth::Tokens => {
-                let token = self.inner.logins.token_of(text, Instant::now()).ok_or(Error::Unauthenticated)?;
-                self.holder_of(&token).await
+                let (token, held) = self.inner.logins.find(text, Instant::now()).ok_or(Error::Unauthenticated)?;
+                Ok((self.holder_of(&token).await?, Some(held)))
             }
         }
     }
@@ -143,15 +172,35 @@ impl Service {
 mod tests {
     use super::*;
 
+    fn token_of(logins: &Logins, text: &str, now: Instant) -> Option<Digest> {
+        logins.find(text, now).map(|(token, _)| token)
+    }
+
+    #[tokio::test]
+    async fn what_was_begun_with_a_login_learns_of_its_end() {
+        let (logins, token, now) = (Logins::default(), Digest::of(b"token"), Instant::now());
+        for text in ["one", "two"] {
+            logins.begin(text, token, now);
+        }
+        let [one, two] = ["one", "two"].map(|text| logins.find(text, now).unwrap().1);
+        assert!(!one.is_over() && !two.is_over());
+        logins.end("one");
+        assert!(one.is_over() && !two.is_over(), "another login of the same token goes on");
+        one.ended().await;
+        let late = HeldLogin { ends: now, ..two };
+        assert!(late.is_over());
+        late.ended().await;
+    }
+
     #[test]
     fn a_login_lasts_its_time() {
         let (logins, token, now) = (Logins::default(), Digest::of(b"token"), Instant::now());
         logins.begin("text", token, now);
-        assert_eq!(logins.token_of("text", now), Some(token));
-        assert_eq!(logins.token_of("other", now), None);
-        assert_eq!(logins.token_of("text", now + LOGIN_LASTS), None);
+        assert_eq!(token_of(&logins, "text", now), Some(token));
+        assert_eq!(token_of(&logins, "other", now), None);
+        assert_eq!(token_of(&logins, "text", now + LOGIN_LASTS), None);
         logins.end("text");
-        assert_eq!(logins.token_of("text", now), None);
+        assert_eq!(token_of(&logins, "text", now), None);
     }
 
     #[test]
@@ -165,7 +214,7 @@ mod tests {
         // A code is no login, and a login no code.
         logins.add_code("code", token, now);
         logins.begin("text", token, now);
-        assert_eq!((logins.token_of("code", now), logins.take_code("text", now)), (None, None));
+        assert_eq!((token_of(&logins, "code", now), logins.take_code("text", now)), (None, None));
     }
 
     #[test]
@@ -176,7 +225,7 @@ mod tests {
         for count in 0..=MOST_OF_A_TOKEN {
             logins.begin(&format!("{count}"), token, now + Duration::from_secs(count as u64));
         }
-        let lasts = |text: &str| logins.token_of(text, now).is_some();
+        let lasts = |text: &str| token_of(&logins, text, now).is_some();
         assert!(!lasts("0") && lasts("1") && lasts("of another"));
     }
 }

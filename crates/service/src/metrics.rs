@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use executor::warm::Counts;
 use record::Status;
 
 use crate::service::Service;
@@ -19,6 +20,8 @@ pub struct Metrics {
     pub waiting: usize,
     /// How long boxes took from the grant to the command's first instruction.
     pub set_up: Histogram,
+    /// Boxes made ahead.
+    pub spares: Counts,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -67,6 +70,6 @@ impl Service {
         let held = self.inner.counters.lock();
         let at_most = BOUNDS_MS.into_iter().zip(held.buckets).collect();
         let set_up = Histogram { at_most, count: held.count, sum: held.sum };
-        Metrics { ended: held.ended.clone(), running, waiting, set_up }
+        Metrics { ended: held.ended.clone(), running, waiting, set_up, spares: self.inner.spares.counts() }
     }
 }

@@ -28,6 +28,7 @@ use crate::queue::Turns;
 use crate::service::{Inner, Service, now};
 use crate::settings::Settings;
 use crate::skills::Skills;
+use crate::spares::Spares;
 use crate::tickets::Tickets;
 
 const LOCK: &str = "server.lock";
@@ -78,6 +79,7 @@ impl Service {
             tracing::warn!(expired, "approvals of a server that did not stop have expired");
         }
         let settings = Settings::load(&store, &config.fixed).await?;
+        let aio = settings.aio.assigned()?;
         let owner_token = match config.auth {
             Auth::Tokens => Some(owner_token::ensure(&store, &data).await?),
             Auth::Nobody => None,
@@ -129,8 +131,10 @@ impl Service {
             workspaces_path,
             hidden,
             workspace_root,
+            spares: Spares::default(),
             executor,
             docker,
+            aio,
             skills: Arc::new(skills),
             turns: Turns::new(settings.bounds()),
             settings: RwLock::new(Arc::new(settings)),
@@ -139,6 +143,7 @@ impl Service {
             tickets: Tickets::default(),
             counters: Counters::default(),
             agent_locks: Locks::default(),
+            agent_boxes: Locks::default(),
             quotas: Quotas::default(),
             looked: tokio::sync::Mutex::default(),
             uids: Mutex::new(HashMap::new()),
@@ -155,6 +160,7 @@ impl Service {
         service.tell_path_control(switch);
         service.sweep_containers();
         service.expire_approvals();
+        service.keep_spares();
         service.prune_on_schedule();
         Ok(service)
     }

@@ -10,13 +10,15 @@ use std::sync::Arc;
 
 use policy::{
     AgentMounts, Ceilings, Control, Denial, DockerImage, HostPath, Kind, Layer, LayerName, Layers, Limits, Mounts,
-    ProjectMounts, Request, Root, Secret, SessionMounts, Verdict, Workspace, check_cwd, check_kind, decide, profile,
+    ProjectMounts, Reach, Request, Root, Secret, SessionMounts, Verdict, Workspace, check_cwd, check_kind, decide,
+    decide_code, profile,
 };
 use record::{AgentId, UserId};
 use serde::Deserialize;
 use workspace::{Input, Owner, ProjectId, RelativePath, SessionId};
 
 use crate::backend::{Backend, GvisorHome};
+use crate::code::CodeOrder;
 use crate::error::Error;
 use crate::paths::Approved;
 use crate::principal::Principal;
@@ -54,6 +56,8 @@ pub(crate) enum Ground {
     Agent { needs: Needs },
     /// The files of a session, and what its user may reach of the host. Its project only keeps what it prints.
     Session { session: SessionId, named: Vec<HostPath>, approved: Vec<Approved>, needs: Needs },
+    /// The files of a session, and nothing of the host: a piece of code. Its project only keeps what it prints.
+    Code(Box<CodeOrder>),
 }
 
 /// What a command is of no use without.
@@ -69,6 +73,13 @@ pub(crate) enum Places<'a> {
     Project { inputs: &'a Path, work: &'a Path, artifacts: &'a Path, access: Mounts },
     Agent { files: &'a Path, skills: &'a Path },
     Session { work: &'a Path, control: Control, hidden: &'a [PathBuf] },
+}
+
+impl<'a> Places<'a> {
+    /// What code works on: the session's files alone.
+    pub(crate) fn code(work: &'a Path) -> Self {
+        Places::Session { work, control: Control::On(Reach::default()), hidden: &[] }
+    }
 }
 
 impl Order {
@@ -119,13 +130,26 @@ impl Order {
     }
 
     pub(crate) fn has_inputs(&self) -> bool {
-        matches!(&self.ground, Ground::Project { inputs, .. } if !inputs.is_empty())
+        match &self.ground {
+            Ground::Project { inputs, .. } => !inputs.is_empty(),
+            Ground::Code(code) => code.has_files(),
+            Ground::Agent { .. } | Ground::Session { .. } => false,
+        }
+    }
+
+    /// The session in whose files it works.
+    pub(crate) fn session(&self) -> Option<&SessionId> {
+        match &self.ground {
+            Ground::Session { session, .. } => Some(session),
+            Ground::Code(code) => Some(code.session()),
+            Ground::Project { .. } | Ground::Agent { .. } => None,
+        }
     }
 
     pub(crate) fn take_inputs(&mut self) -> Vec<Input> {
         match &mut self.ground {
             Ground::Project { inputs, .. } => std::mem::take(inputs),
-            Ground::Agent { .. } | Ground::Session { .. } => Vec::new(),
+            Ground::Agent { .. } | Ground::Session { .. } | Ground::Code(_) => Vec::new(),
         }
     }
 
@@ -158,7 +182,10 @@ impl Order {
             workspace,
             read_only: Vec::new(),
         };
-        Ok(decide(&request, &self.layers))
+        Ok(match &self.ground {
+            Ground::Code(code) => decide_code(&request, &self.layers, &code.judged),
+            Ground::Project { .. } | Ground::Agent { .. } | Ground::Session { .. } => decide(&request, &self.layers),
+        })
     }
 }
 
@@ -193,12 +220,23 @@ fn choose_backend(
         (None, true) => Backend::Docker,
         (None, false) => Backend::Native,
     };
+    let image = image_for(backend, skill, settings, gvisor)?;
+    Ok((backend, image))
+}
+
+/// What docker runs it on, where docker does.
+pub(crate) fn image_for(
+    backend: Backend,
+    skill: Option<&Arc<Skill>>,
+    settings: &Settings,
+    gvisor: GvisorHome,
+) -> Result<Option<DockerImage>, Error> {
+    let needs_docker = skill.is_some_and(|skill| skill.runtime.kind == RuntimeKind::Docker);
     let is_on_docker = match (backend, gvisor) {
-        (Backend::Native, _) => false,
+        (Backend::Native | Backend::AioService, _) => false,
         (Backend::Docker, _) | (Backend::Gvisor, GvisorHome::Docker) => true,
         (Backend::Gvisor, GvisorHome::Host) => needs_docker,
     };
     let named = skill.and_then(|skill| skill.runtime.image.as_deref());
-    let image = is_on_docker.then(|| named.map_or_else(|| Ok(settings.image.clone()), str::parse)).transpose()?;
-    Ok((backend, image))
+    Ok(is_on_docker.then(|| named.map_or_else(|| Ok(settings.image.clone()), str::parse)).transpose()?)
 }

@@ -3,6 +3,7 @@
 //! Pure. The order of the rules is the order of what a caller wants to know first: that somebody ended it, that it took
 //! too long, that it ran out of memory, that it left too much, and only then what it said itself.
 
+use executor::aio_service::AioError;
 use executor::{Ending, Outcome, Step};
 use record::{EndedAs, Reason};
 use workspace::Extent;
@@ -98,6 +99,8 @@ impl Told {
                 ..Self::failed("COMMAND_NOT_EXECUTABLE", error.to_string())
             },
             Of::EnvironmentNotForDocker { .. } => Self::failed(INVALID_ARGUMENT, error.to_string()),
+            // None of its words names a path of the host or where the service is.
+            Of::Aio(error) => Self::failed(code_of(error), format!("{error}; {}", error.hint())),
             Of::DirectoryMissing(path) | Of::NotADirectory(path) | Of::DirectoryIsLink(path)
                 if path.starts_with("/workspace") =>
             {
@@ -153,6 +156,25 @@ impl Told {
         match self.reason {
             Some(_) => self,
             None => Self { status: EndedAs::Failed, reason: Some(reason("ARTIFACTS_LIMIT", message)), ..self },
+        }
+    }
+}
+
+fn code_of(error: &AioError) -> &'static str {
+    match error {
+        AioError::Unreachable { .. }
+        | AioError::TooLate { .. }
+        | AioError::KeyRefused
+        | AioError::Redirected { .. }
+        | AioError::NotUnderstood { .. }
+        | AioError::Failed { .. }
+        | AioError::Refused { .. }
+        | AioError::Malformed { .. }
+        | AioError::Overdue => BACKEND_UNAVAILABLE,
+        AioError::NotForService(_) => INVALID_ARGUMENT,
+        AioError::TooLarge { .. } => "OUTPUT_LIMIT",
+        AioError::AddressMalformed(_) | AioError::KeyMalformed | AioError::Unclear(_) | AioError::Streams(_) => {
+            RUNTIME_ERROR
         }
     }
 }

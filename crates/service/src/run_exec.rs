@@ -3,6 +3,7 @@
 //! Whatever fails after the intent becomes an ending. Files are touched in two places only, each on a thread where it
 //! may block: before the box, and when all its processes are dead. A box is therefore never just let go of.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,9 +14,9 @@ use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
 use workspace::{ExecFiles, Input, Owner, Project, Section, Session, Stream, Tree, Usage};
 
-use crate::agents::Disk;
-use crate::backend::{Reins, Started};
-use crate::capture::capture;
+use crate::agents::{Disk, watch_all};
+use crate::backend::{Backend, Reins, Started};
+use crate::capture::{capture, feed};
 use crate::error::{Error, causes};
 use crate::live::{Cancellation, Live, Registration, Stage};
 use crate::order::{Ground, Needs, Order, Places};
@@ -23,6 +24,9 @@ use crate::outcome::{RUNTIME_ERROR, Told};
 use crate::queue::{Admission, Slot};
 use crate::service::{Service, now};
 use crate::submit::Submitted;
+
+/// So many files of a session are compared before and after; in a larger one it is not told which are new.
+const NAMES_MOST: usize = 20_000;
 
 #[derive(Debug)]
 pub(crate) struct Exec {
@@ -50,7 +54,10 @@ struct Ready {
     project: Project,
     ground: OpenGround,
     files: ExecFiles,
-    disk: Disk,
+    /// The shares of the disk that it counts against.
+    disks: Vec<Disk>,
+    /// What was in its session before, if that is to be told.
+    before: Option<BTreeSet<String>>,
 }
 
 /// What it works on, open, where that is not its project.
@@ -190,6 +197,14 @@ impl Exec {
     }
 
     async fn run(&mut self, early: Early) -> Ran {
+        // What its user shares with others does not change beneath it.
+        let _staying = match self.order.ground {
+            Ground::Agent { .. } => {
+                let boxes = &self.service.inner.agent_boxes;
+                Some(boxes.stay(&self.order.user_id, &self.order.agent_id).await)
+            }
+            Ground::Project { .. } | Ground::Session { .. } | Ground::Code(_) => None,
+        };
         let prepared = match early {
             Some(prepared) => prepared,
             None => {
@@ -202,7 +217,7 @@ impl Exec {
             Err(told) => return Ran::never(told),
         };
         let mut ran = match self.grant(&ready).await {
-            Ok(grant) => self.run_box(grant, &ready.files, &ready.disk).await,
+            Ok(grant) => self.run_box(grant, &ready.files, &ready.disks).await,
             Err(told) => Ran::never(told),
         };
         if let Ground::Agent { needs: Needs::Network } | Ground::Session { needs: Needs::Network, .. } =
@@ -212,11 +227,27 @@ impl Exec {
             ran.told = ran.told.without_network();
         }
         let ran = self.collect(ready.files, ran).await;
-        if let OpenGround::Agent(tree) = ready.ground {
-            self.heal(tree).await;
+        match ready.ground {
+            OpenGround::Agent(tree) => self.heal(tree).await,
+            OpenGround::Session(session) => self.tell_created(session, ready.before).await,
+            OpenGround::Project => {}
         }
-        ready.disk.measure_later();
+        ready.disks.iter().for_each(Disk::measure_later);
         ran
+    }
+
+    /// Which files are in its session that were not there before.
+    async fn tell_created(&self, session: Session, before: Option<BTreeSet<String>>) {
+        let (Ground::Code(code), Some(before)) = (&self.order.ground, before) else { return };
+        match Service::blocking(|| Ok(session.names(NAMES_MOST)?)).await {
+            Ok(after) => {
+                let after = after.unwrap_or_default();
+                code.trail.created(after.into_iter().filter(|name| !before.contains(name)).collect());
+            }
+            Err(error) => {
+                tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not see what code made");
+            }
+        }
     }
 
     /// Whatever a script did, a skill's own file is where it belongs when the exec is over.
@@ -241,19 +272,35 @@ impl Exec {
             let exec_id: workspace::ExecId = exec_id.parse()?;
             let workspace = workspaces.workspace(&user.parse()?, &agent.parse()?, owner)?;
             let disk = self.service.disk(&self.intent.user_id, &self.intent.agent_id, &workspace);
+            let own = self.order.session().map(|session| self.service.session_disk(&disk, session));
+            let disks: Vec<Disk> = std::iter::once(disk).chain(own).collect();
             let sizes = inputs.iter().map(|input| Usage::of_file(input.content.len() as u64));
-            let more = sizes.fold(Usage::default(), Usage::plus);
-            disk.require(more)?;
+            let mut more = sizes.fold(Usage::default(), Usage::plus);
+            if let Ground::Code(code) = &self.order.ground {
+                more = more.plus(code.size());
+            }
+            disks.iter().try_for_each(|disk| disk.require(more))?;
+            let mut before = None;
             let ground = match &self.order.ground {
                 Ground::Project { .. } => OpenGround::Project,
                 Ground::Agent { .. } => OpenGround::Agent(workspace.tree()?),
                 Ground::Session { session, .. } => OpenGround::Session(workspace.session(session)?),
+                Ground::Code(code) => {
+                    let session = workspace.session(code.session())?;
+                    session.furnish()?;
+                    // On an AIO service they are written and looked for there.
+                    if self.order.backend != Backend::AioService {
+                        code.write_files(&session)?;
+                        before = session.names(NAMES_MOST)?;
+                    }
+                    OpenGround::Session(session)
+                }
             };
             let project = workspace.project(&project)?;
             project.write_inputs(&exec_id, &inputs)?;
-            disk.add(more);
+            disks.iter().for_each(|disk| disk.add(more));
             let files = project.begin(&exec_id)?;
-            Ok(Ready { project, ground, files, disk })
+            Ok(Ready { project, ground, files, disks, before })
         });
         let ready = prepared.await.map_err(|error| Told::failed(error.code(), error.to_string()))?;
         let [stdout, stderr] = [Stream::Stdout, Stream::Stderr].map(|stream| ready.files.output(stream).clone());
@@ -263,6 +310,7 @@ impl Exec {
 
     /// Asked again, now with the directories that were opened and with the list of paths as it is now.
     async fn grant(&self, ready: &Ready) -> Result<Grant, Told> {
+        let hidden = self.service.hidden_now();
         let places = match (&self.order.ground, &ready.ground) {
             (Ground::Project { access, .. }, _) => Places::Project {
                 inputs: ready.project.inputs().path(),
@@ -277,9 +325,10 @@ impl Exec {
             (Ground::Session { named, approved, .. }, OpenGround::Session(session)) => {
                 let reach = self.service.reach(&self.order.user_id, named, approved).await;
                 let control = reach.map_err(|error| Told::failed(error.code(), error.to_string()))?;
-                Places::Session { work: session.work().path(), control, hidden: &self.service.inner.hidden }
+                Places::Session { work: session.work().path(), control, hidden: &hidden }
             }
-            (Ground::Agent { .. } | Ground::Session { .. }, _) => {
+            (Ground::Code(_), OpenGround::Session(session)) => Places::code(session.work().path()),
+            (Ground::Agent { .. } | Ground::Session { .. } | Ground::Code(_), _) => {
                 return Err(Told::failed(RUNTIME_ERROR, "the files that it works on are not open"));
             }
         };
@@ -293,12 +342,12 @@ impl Exec {
         }
     }
 
-    async fn run_box(&self, grant: Grant, files: &ExecFiles, disk: &Disk) -> Ran {
+    async fn run_box(&self, grant: Grant, files: &ExecFiles, disks: &[Disk]) -> Ran {
         let began = Instant::now();
         let net = grant.effective().net.clone();
         // Not broken off when the exec is cancelled meanwhile: a box that is up is ended and waited for like any other, and
         // one that does not come up is given up soon. What it left is looked at afterwards.
-        let starting = self.service.inner.start(self.order.backend, grant, self.intent.exec_id.as_str());
+        let starting = self.start_box(grant);
         let mut started = match (starting.await, self.live.cancellation()) {
             (Ok(started), _) => started,
             (Err(_), Some(by)) => return Ran::never(Told::cancelled(by)),
@@ -311,12 +360,10 @@ impl Exec {
             let _ = started.wait().await;
             return Ran::never(Told::failed(RUNTIME_ERROR, "the box has no streams"));
         };
-        // An empty input, and not one that never ends.
-        drop(stdin);
         let way_out = self.way_out(&net, started.take_way_out());
         let (tell, over) = watch::channel(false);
         let wait = async {
-            let ended = self.wait(started, disk).await;
+            let ended = self.wait(started, disks).await;
             tell.send_replace(true);
             ended
         };
@@ -332,9 +379,15 @@ impl Exec {
                 Some(way_out?.serve(is_over).await)
             }
         };
-        let ((outcome, full), gate, stdout, stderr) = tokio::join!(
+        // An empty input, or what long code is read from; never one that does not end.
+        let input = match &self.order.ground {
+            Ground::Code(code) => code.input(),
+            Ground::Project { .. } | Ground::Agent { .. } | Ground::Session { .. } => &[],
+        };
+        let ((outcome, full), gate, (), stdout, stderr) = tokio::join!(
             wait,
             carry,
+            feed(stdin, input, over.clone()),
             capture(stdout, Stream::Stdout, self.limits.stdout_bytes, over.clone()),
             capture(stderr, Stream::Stderr, self.limits.stderr_bytes, over),
         );
@@ -362,7 +415,7 @@ impl Exec {
     }
 
     /// Waits for the end of the box, or brings it about. With words, if that is because the disk is full.
-    async fn wait(&self, started: Started, disk: &Disk) -> (Result<Outcome, executor::Error>, Option<String>) {
+    async fn wait(&self, started: Started, disks: &[Disk]) -> (Result<Outcome, executor::Error>, Option<String>) {
         let reins: Reins = started.reins();
         let over = started.wait();
         tokio::pin!(over);
@@ -370,7 +423,7 @@ impl Exec {
             biased;
             outcome = &mut over => return (outcome, None),
             by = self.live.cancelled() => by,
-            full = disk.watch() => {
+            full = watch_all(disks) => {
                 reins.kill();
                 return (over.await, Some(full));
             }

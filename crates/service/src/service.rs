@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use workspace::{Baselines, Owner, Workspaces};
 
 use crate::agents::{Locks, Quotas};
+use crate::aio::AssignedService;
 use crate::approvals::Desk;
 use crate::digest_key::DigestKey;
 use crate::error::Error;
@@ -28,6 +29,7 @@ use crate::principal::Principal;
 use crate::queue::Turns;
 use crate::settings::Settings;
 use crate::skills::Skills;
+use crate::spares::Spares;
 use crate::tickets::Tickets;
 
 /// The user ids of workspaces as root: in the range that systemd's table of ids leaves unused, above those that the
@@ -53,8 +55,12 @@ pub(crate) struct Inner {
     /// What the server keeps for itself, by its real places: no box is ever shown any of it.
     pub(crate) hidden: Vec<PathBuf>,
     pub(crate) workspace_root: executor::docker::paths::WorkspaceRoot,
+    /// Before the executor, which waits for the end of every box.
+    pub(crate) spares: Spares,
     pub(crate) executor: Executor,
     pub(crate) docker: executor::docker::Docker,
+    /// An external AIO service and whose it is, where there is one.
+    pub(crate) aio: Option<AssignedService>,
     pub(crate) skills: Arc<Skills>,
     pub(crate) settings: RwLock<Arc<Settings>>,
     pub(crate) turns: Arc<Turns>,
@@ -63,6 +69,8 @@ pub(crate) struct Inner {
     pub(crate) tickets: Tickets,
     pub(crate) counters: Counters,
     pub(crate) agent_locks: Locks,
+    /// Held by the boxes on an agent's files.
+    pub(crate) agent_boxes: Locks,
     pub(crate) quotas: Quotas,
     pub(crate) looked: tokio::sync::Mutex<Option<Looked>>,
     pub(crate) uids: Mutex<HashMap<(UserId, AgentId), u32>>,

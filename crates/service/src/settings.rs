@@ -6,20 +6,23 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use executor::aio_service::AioService;
 use executor::docker::DockerSettings;
 use executor::docker::paths::{self, Platform, Roots, RuntimeMode, WorkspaceRoot};
 use policy::{
     ApprovalSeconds, AuditKeptDays, CommandLists, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays,
-    Layer, LayerName, NetList, NetMode, NetWish, QueuedExecs, QuotaFiles, QuotaMb, Secret, SessionsKeptHours,
-    SkillEntriesMax, Unknown, UnpackedMaxMb, UploadMaxMb, check_settings,
+    Isolation, Layer, LayerName, NetList, NetMode, NetWish, QueuedExecs, QuotaFiles, QuotaMb, Secret, SecurityMode,
+    SessionMaxMb, SessionsKeptHours, SkillEntriesMax, Unknown, UnpackedMaxMb, UploadMaxMb, check_settings,
 };
-use record::Store;
+use record::{Confirmation, Store};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+use crate::aio::AioPart;
 use crate::error::Error;
 use crate::fixed::Fixed;
 use crate::queue::Bounds;
+use crate::skill_names::McpPart;
 
 /// Stands for the usual root where that is not known.
 const UNKNOWN: &str = "/workspaces";
@@ -40,6 +43,10 @@ pub(crate) struct Settings {
     pub(crate) workspace: WorkspacePart,
     pub(crate) retention: Retention,
     pub(crate) approvals: ApprovalsPart,
+    pub(crate) aio: AioPart,
+    pub(crate) sessions: SessionsPart,
+    pub(crate) strict: StrictPart,
+    pub(crate) mcp: McpPart,
     pub(crate) net: NetPart,
     pub(crate) egress: EgressPart,
     pub(crate) image: DockerImage,
@@ -55,6 +62,10 @@ struct Document {
     workspace: WorkspacePart,
     retention: Retention,
     approvals: ApprovalsPart,
+    aio: AioPart,
+    sessions: SessionsPart,
+    strict: StrictPart,
+    mcp: McpPart,
     net: NetPart,
     egress: EgressPart,
 }
@@ -107,7 +118,53 @@ pub(crate) struct WorkspacePart {
 pub(crate) struct Retention {
     pub(crate) execs_days: Option<ExecsKeptDays>,
     pub(crate) audit_days: Option<AuditKeptDays>,
-    pub(crate) sessions_hours: SessionsKeptHours,
+}
+
+/// What every session has about which nothing else was said.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SessionsPart {
+    pub(crate) max_mb: SessionMaxMb,
+    pub(crate) retention_hours: SessionsKeptHours,
+    pub(crate) confirmation: Confirmation,
+    pub(crate) security_mode: SecurityMode,
+}
+
+impl SessionsPart {
+    pub(crate) fn kept(self) -> Duration {
+        HOUR * self.retention_hours.get()
+    }
+
+    fn check(self) -> Result<(), Error> {
+        match self.confirmation {
+            Confirmation::Callback => Err(Error::invalid(
+                "sessions.confirmation: a callback is a session's own; to be told of all of them, set approvals.webhook_url",
+            )),
+            Confirmation::Websocket | Confirmation::AutoApprove | Confirmation::AutoReject => Ok(()),
+        }
+    }
+}
+
+/// What the strict mode demands for code that is not safe.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct StrictPart {
+    pub(crate) backends: Vec<Isolation>,
+}
+
+impl Default for StrictPart {
+    fn default() -> Self {
+        Self { backends: vec![Isolation::Native] }
+    }
+}
+
+impl StrictPart {
+    fn check(&self) -> Result<(), Error> {
+        if self.backends.is_empty() {
+            return Err(Error::invalid("strict.backends: at least one of gvisor, docker and native"));
+        }
+        Ok(())
+    }
 }
 
 /// What of the network boxes have: nothing unless said.
@@ -148,7 +205,7 @@ pub(crate) struct ApprovalsPart {
     pub(crate) webhook_secret: Option<Secret>,
 }
 
-fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
+pub(crate) fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
     Ok(Option::<String>::deserialize(deserializer)?.map(Secret::new))
 }
 
@@ -166,7 +223,6 @@ impl ApprovalsPart {
     }
 
     fn check(&self) -> Result<(), Error> {
-        let is_address = |url: &String| url.starts_with("http://") || url.starts_with("https://");
         match &self.webhook_url {
             Some(url) if !is_address(url) => {
                 Err(Error::invalid("approvals.webhook_url: an address with http:// or https://"))
@@ -188,10 +244,6 @@ impl Retention {
     pub(crate) fn audit(self) -> Option<Duration> {
         self.audit_days.map(|days| DAY * days.get())
     }
-
-    pub(crate) fn sessions(self) -> Duration {
-        HOUR * self.sessions_hours.get()
-    }
 }
 
 impl Settings {
@@ -202,7 +254,8 @@ impl Settings {
         }
     }
 
-    pub(crate) fn read(version: i64, document: Value, fixed: &Fixed) -> Result<Self, Error> {
+    pub(crate) fn read(version: i64, mut document: Value, fixed: &Fixed) -> Result<Self, Error> {
+        rename(&mut document);
         let mut whole = document.clone();
         merge(&mut whole, &fixed.document());
         let read = Document::deserialize(&whole).map_err(|error| Error::invalid(format!("settings: {error}")))?;
@@ -218,10 +271,27 @@ impl Settings {
         };
         let operator = check_settings(limits).map_err(|denial| Error::invalid(denial.message))?;
         read.approvals.check()?;
+        read.aio.check()?;
+        read.sessions.check()?;
+        read.strict.check()?;
         // A root that no server could start with is not saved.
         read.sandbox.root(UNKNOWN).map_err(|error| Error::invalid(error.to_string()))?;
         let image = read.sandbox.docker.image.as_deref().unwrap_or(executor::docker::DEFAULT_IMAGE).parse()?;
-        let Document { sandbox, commands, files, skills, workspace, retention, approvals, net, egress } = read;
+        let Document {
+            sandbox,
+            commands,
+            files,
+            skills,
+            workspace,
+            retention,
+            approvals,
+            sessions,
+            strict,
+            aio,
+            mcp,
+            net,
+            egress,
+        } = read;
         Ok(Self {
             version,
             document,
@@ -233,6 +303,10 @@ impl Settings {
             sandbox,
             retention,
             approvals,
+            aio,
+            sessions,
+            strict,
+            mcp,
             net,
             egress,
             image,
@@ -246,6 +320,12 @@ impl Settings {
             waiting: self.sandbox.max_queued_execs.get(),
         }
     }
+}
+
+/// The AIO service that a server would use which was told the same, for whoever looks without one.
+pub fn aio_service(fixed: &Fixed) -> Result<Option<AioService>, Error> {
+    let settings = Settings::read(0, Value::Object(Map::new()), fixed)?;
+    Ok(settings.aio.assigned()?.map(|assigned| assigned.service))
 }
 
 /// How docker is to be asked by whoever does so without a service; without a record, by what was fixed alone.
@@ -279,10 +359,25 @@ impl Sandbox {
     }
 }
 
+/// Whether messages can be sent there.
+pub(crate) fn is_address(url: &str) -> bool {
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+        && !url.chars().any(|one| one.is_whitespace() || one.is_control())
+}
+
 /// What this machine is.
 pub(crate) fn here() -> Platform {
     let release = rustix::system::uname().release().to_string_lossy().to_lowercase();
     if release.contains("microsoft") { Platform::Wsl } else { Platform::Linux }
+}
+
+/// What was stored, or is still asked for, under an older name.
+fn rename(document: &mut Value) {
+    let older = document.pointer_mut("/retention").and_then(Value::as_object_mut);
+    if let Some(hours) = older.and_then(|retention| retention.remove("sessions_hours")) {
+        merge(document, &serde_json::json!({ "sessions": { "retention_hours": hours } }));
+    }
 }
 
 /// Puts a change over a document. A `null` takes a key back to its default.
@@ -319,6 +414,14 @@ mod tests {
     }
 
     #[test]
+    fn an_older_name_counts_for_the_newer() {
+        let older = json!({"retention": {"sessions_hours": 5}, "sessions": {"max_mb": 7}});
+        let read = Settings::read(1, older, &Fixed::default()).unwrap();
+        assert_eq!(read.document, json!({"retention": {}, "sessions": {"max_mb": 7, "retention_hours": 5}}));
+        assert_eq!(read.sessions.kept(), 5 * HOUR);
+    }
+
+    #[test]
     fn what_is_not_understood_is_refused() {
         for wrong in [
             json!({"sandbx": {}}),
@@ -335,8 +438,18 @@ mod tests {
             json!({"commands": {"allowed": ["a b"]}}),
             json!({"commands": {"allowed": "ls"}}),
             json!({"retention": {"sessions_hours": 0}}),
+            json!({"sessions": {"retention_hours": 0}}),
+            json!({"sessions": {"max_mb": 0}}),
+            json!({"sessions": {"confirmation": "callback"}}),
+            json!({"sessions": {"confirmation": "never"}}),
+            json!({"sessions": {"security_mode": "lax"}}),
+            json!({"strict": {"backends": []}}),
+            json!({"strict": {"backends": ["vm"]}}),
             json!({"workspace": {"quota_mb": 0}}),
             json!({"workspace": {"quota": 1}}),
+            json!({"aio": {"url": "ftp://aio.example"}}),
+            json!({"aio": {"user": "a/b"}}),
+            json!({"aio": {"token": "x"}}),
             json!({"net": {"mode": "open"}}),
             json!({"net": {"mode": "allowlist", "allow": ["*"]}}),
             json!({"net": {"deny": []}}),

@@ -66,8 +66,9 @@ impl Service {
             Ground::Session { session, named, approved, .. } => {
                 let work = workspace.join("sessions").join(session.as_str()).join("work");
                 let control = self.reach(&order.user_id, named, approved).await?;
-                order.decide(&Places::Session { work: &work, control, hidden: &self.inner.hidden }, owner)?
+                order.decide(&Places::Session { work: &work, control, hidden: &self.hidden_now() }, owner)?
             }
+            Ground::Code(code) => order.decide(&Places::code(&self.session_work(&code.place)), owner)?,
         };
         let (effective, ask) = match verdict {
             Verdict::Allow(grant) => (grant.effective().clone(), None),
@@ -84,7 +85,9 @@ impl Service {
             return self.deny(&order, exec_id, denial).await;
         }
         let key = order.idempotency.as_ref().map(|known| (order.caller.clone(), known.key.clone()));
-        let live = Arc::new(Live::new(exec_id.clone(), order.user_id.clone(), order.agent_id.clone(), key));
+        let session = order.session().map(ToString::to_string);
+        let live = Live::new(exec_id.clone(), order.user_id.clone(), order.agent_id.clone(), key, session);
+        let live = Arc::new(live);
         // Before the line, so that whoever finds the line full because of this one also finds this one.
         let registration = self.inner.registry.register(live.clone())?;
         let entrance = match ask {
@@ -166,7 +169,10 @@ impl Service {
 }
 
 impl Order {
-    fn intent(&self, exec_id: ExecId, policy_snapshot: Value, start: Start) -> NewExec {
+    fn intent(&self, exec_id: ExecId, mut policy_snapshot: Value, start: Start) -> NewExec {
+        if let Ground::Code(code) = &self.ground {
+            policy_snapshot["code"] = code.note();
+        }
         let artifacts_path = format!("projects/{}/artifacts/{exec_id}", self.project_id);
         let (cmd, args) = self.words.split_first().map(|(cmd, args)| (cmd.clone(), args.to_vec())).unwrap_or_default();
         NewExec {

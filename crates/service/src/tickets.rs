@@ -1,7 +1,7 @@
 //! Tickets: what opens one WebSocket, once and soon, for those who cannot send a header with it.
 //!
 //! A ticket goes in an address, and addresses are written down by whoever is in between; so it is worth nothing a moment
-//! later. It stands for the token with which it was asked for, and opens nothing when that was revoked meanwhile.
+//! later. It stands for the token or the login with which it was asked for, and opens nothing when that has ended meanwhile.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,6 +11,7 @@ use record::{Digest, Timestamp};
 use tokio::time::Instant;
 
 use crate::error::Error;
+use crate::logins::HeldLogin;
 use crate::principal::Principal;
 use crate::service::{Service, milliseconds, now};
 use crate::token::random_digits;
@@ -27,6 +28,8 @@ pub(crate) struct Tickets(Mutex<HashMap<Digest, Ticket>>);
 #[derive(Debug)]
 struct Ticket {
     of: Principal,
+    /// What it was asked for with, where that was a login.
+    login: Option<HeldLogin>,
     until: Instant,
 }
 
@@ -38,7 +41,7 @@ pub struct NewTicket {
 }
 
 impl Tickets {
-    fn issue(&self, of: &Principal, text: &str) -> Result<(), Error> {
+    fn issue(&self, of: &Principal, login: Option<HeldLogin>, text: &str) -> Result<(), Error> {
         let mut tickets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = Instant::now();
         tickets.retain(|_, ticket| at < ticket.until);
@@ -46,32 +49,33 @@ impl Tickets {
         if tickets.len() >= MOST || own >= MOST_OF_ONE {
             return Err(Error::TooManyTickets);
         }
-        tickets.insert(Digest::of(text.as_bytes()), Ticket { of: of.clone(), until: at + LASTS });
+        tickets.insert(Digest::of(text.as_bytes()), Ticket { of: of.clone(), login, until: at + LASTS });
         Ok(())
     }
 
     /// Whoever shows it has used it.
-    fn redeem(&self, text: &str) -> Option<Principal> {
+    fn redeem(&self, text: &str) -> Option<(Principal, Option<HeldLogin>)> {
         let mut tickets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let ticket = tickets.remove(&Digest::of(text.as_bytes()))?;
-        (Instant::now() < ticket.until).then_some(ticket.of)
+        let is_over = ticket.login.as_ref().is_some_and(HeldLogin::is_over);
+        (Instant::now() < ticket.until && !is_over).then_some((ticket.of, ticket.login))
     }
 }
 
 impl Service {
-    pub fn issue_ticket(&self, by: &Principal) -> Result<NewTicket, Error> {
+    pub fn issue_ticket(&self, by: &Principal, login: Option<HeldLogin>) -> Result<NewTicket, Error> {
         let text = format!("rwt_{}", random_digits::<32>()?);
-        self.inner.tickets.issue(by, &text)?;
+        self.inner.tickets.issue(by, login, &text)?;
         let lasts = i64::try_from(milliseconds(LASTS)).unwrap_or(i64::MAX);
         let expires_at = Timestamp::from_milliseconds(now().milliseconds().saturating_add(lasts));
         Ok(NewTicket { text, expires_at })
     }
 
-    /// Who this is.
-    pub async fn authenticate_ticket(&self, text: &str) -> Result<Principal, Error> {
-        let principal = self.inner.tickets.redeem(text).ok_or(Error::Unauthenticated)?;
+    /// Who this is, and the login that it ends with, if there is one.
+    pub async fn authenticate_ticket(&self, text: &str) -> Result<(Principal, Option<HeldLogin>), Error> {
+        let (principal, login) = self.inner.tickets.redeem(text).ok_or(Error::Unauthenticated)?;
         self.authenticate_again(&principal).await?;
-        Ok(principal)
+        Ok((principal, login))
     }
 }
 
@@ -88,23 +92,24 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_ticket_opens_once_and_soon() {
         let tickets = Tickets::default();
-        tickets.issue(&principal(), "one").unwrap();
-        tickets.issue(&principal(), "two").unwrap();
-        assert_eq!(tickets.redeem("three"), None);
-        assert_eq!(tickets.redeem("one"), Some(principal()));
-        assert_eq!(tickets.redeem("one"), None, "used");
+        tickets.issue(&principal(), None, "one").unwrap();
+        tickets.issue(&principal(), None, "two").unwrap();
+        let redeem = |text: &str| tickets.redeem(text).map(|(of, _)| of);
+        assert_eq!(redeem("three"), None);
+        assert_eq!(redeem("one"), Some(principal()));
+        assert_eq!(redeem("one"), None, "used");
         tokio::time::advance(LASTS).await;
-        assert_eq!(tickets.redeem("two"), None, "too late");
+        assert_eq!(redeem("two"), None, "too late");
     }
 
     #[tokio::test(start_paused = true)]
     async fn nobody_has_without_end() {
         let tickets = Tickets::default();
         for number in 0..MOST_OF_ONE {
-            tickets.issue(&principal(), &number.to_string()).unwrap();
+            tickets.issue(&principal(), None, &number.to_string()).unwrap();
         }
-        assert!(matches!(tickets.issue(&principal(), "more"), Err(Error::TooManyTickets)));
+        assert!(matches!(tickets.issue(&principal(), None, "more"), Err(Error::TooManyTickets)));
         tokio::time::advance(LASTS).await;
-        tickets.issue(&principal(), "more").unwrap();
+        tickets.issue(&principal(), None, "more").unwrap();
     }
 }

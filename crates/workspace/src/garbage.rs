@@ -144,7 +144,7 @@ impl Collecting<'_> {
 }
 
 /// Out of sight in one step, then taken apart there.
-fn remove_session(directory: &OwnedFd, sessions: &OwnedFd, id: &str) -> rustix::io::Result<()> {
+pub(crate) fn remove_session(directory: &OwnedFd, sessions: &OwnedFd, id: &str) -> rustix::io::Result<()> {
     let staging = beneath::ensure_directory(directory, STAGING, PASSABLE)?;
     let hidden = format!("{REMOVED}{}", random_digits().map_err(|_| Errno::AGAIN)?);
     match rustix::fs::renameat_with(sessions, id, &staging, hidden.as_str(), RenameFlags::NOREPLACE) {
@@ -154,7 +154,7 @@ fn remove_session(directory: &OwnedFd, sessions: &OwnedFd, id: &str) -> rustix::
     }
 }
 
-fn last_used(session: &OwnedFd) -> rustix::io::Result<i64> {
+pub(crate) fn last_used(session: &OwnedFd) -> rustix::io::Result<i64> {
     let made = rustix::fs::fstat(session)?.st_mtime;
     match rustix::fs::statat(session, USED, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(status) => Ok(made.max(status.st_mtime)),

@@ -51,6 +51,7 @@ mod sweep;
 mod garbage;
 mod meter;
 mod session;
+mod session_list;
 mod usage;
 
 mod baselines;
@@ -58,7 +59,7 @@ mod skills;
 mod tree;
 
 pub use artifacts::{Artifact, OutputPart};
-pub use baselines::Baselines;
+pub use baselines::{Baselines, Layer, LayeredSkill, Standing, Update};
 pub use begin::ExecFiles;
 pub use collect::{Collected, Extent, Processes};
 pub use error::Error;
@@ -70,7 +71,8 @@ pub use name::{AgentId, ProjectId, SessionId, UserId};
 pub use output::{OutputFile, Stream};
 pub use project::{Directory, Project};
 pub use relative_path::{PathProblem, RelativePath};
-pub use session::Session;
+pub use session::{SESSION_DIRECTORIES, Session};
+pub use session_list::{FoundSession, SessionTimes};
 pub use skills::{ArchiveLimits, ArchiveRefusal, DeletedSkill, Healing, SkillName, SkillSummary, StagedSkills};
 pub use skipped::{SkipReason, Skipped};
 pub use sweep::Swept;

@@ -1,48 +1,120 @@
 //! The files of one session: what its commands find at `/workspace`, from the first of them until nobody has used the
-//! session for long (see `garbage`).
+//! session for long (see `garbage`) or somebody removes it.
 //!
 //! `sessions/<id>/` is the server's and holds `work/`, which is the workspace's own, and the file `.used`, whose time says
 //! when somebody was last here. A box gets `work` alone, so that it can neither end a session nor keep one alive.
+
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
 
 use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 
 use crate::beneath::{self, PRIVATE_FILE};
-use crate::error::Error;
-use crate::garbage::USED;
+use crate::error::{Error, quote};
+use crate::garbage::{USED, remove_session};
+use crate::meter::{Meter, Skip, open};
 use crate::name::SessionId;
 use crate::project::{Directory, open_owned};
-use crate::usage::SESSIONS;
+use crate::tree::{Section, Tree, ensure_directory};
+use crate::usage::{SESSIONS, Usage};
 use crate::workspaces::{PASSABLE, Workspace};
 
-const WORK: &str = "work";
+const WORK: &str = Section::Work.name();
+
+/// What code finds in a session from the start.
+pub const SESSION_DIRECTORIES: [&str; 6] = ["code", "data", "output", "artifacts", "temp", ".memory"];
 
 #[derive(Debug)]
 pub struct Session {
-    work: Directory,
+    tree: Tree,
 }
 
 impl Workspace {
     /// Opens a session, making it if it is missing, and notes that it is in use. Any number may ask at once.
     pub fn session(&self, id: &SessionId) -> Result<Session, Error> {
-        let fail = |errno: Errno| Error::OpenDirectory { place: format!("{SESSIONS}/{id}"), source: errno.into() };
-        let open = || -> rustix::io::Result<Directory> {
-            let sessions = beneath::ensure_directory(self.directory(), SESSIONS, PASSABLE)?;
-            let session = beneath::ensure_directory(&sessions, id.as_str(), PASSABLE)?;
-            let flags = OFlags::WRONLY | OFlags::CREATE;
-            let used = beneath::look_up(&session, USED, flags, PRIVATE_FILE)?;
-            let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-            rustix::fs::futimens(&used, &Timestamps { last_access: now, last_modification: now })?;
-            let handle = open_owned(&session, WORK, self.owner())?;
-            Ok(Directory { path: self.path().join(SESSIONS).join(id.as_str()).join(WORK), handle })
+        let sessions = beneath::ensure_directory(self.directory(), SESSIONS, PASSABLE).map_err(fail(id))?;
+        let session = beneath::ensure_directory(&sessions, id.as_str(), PASSABLE).map_err(fail(id))?;
+        self.use_session(id, session).map_err(fail(id))
+    }
+
+    /// The same where it is there already.
+    pub fn find_session(&self, id: &SessionId) -> Result<Option<Session>, Error> {
+        match beneath::open_directory(self.directory(), format!("{SESSIONS}/{id}").as_str()) {
+            Ok(session) => self.use_session(id, session).map(Some).map_err(fail(id)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(fail(id)(errno)),
+        }
+    }
+
+    fn use_session(&self, id: &SessionId, session: OwnedFd) -> rustix::io::Result<Session> {
+        let used = beneath::look_up(&session, USED, OFlags::WRONLY | OFlags::CREATE, PRIVATE_FILE)?;
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        rustix::fs::futimens(&used, &Timestamps { last_access: now, last_modification: now })?;
+        let handle = open_owned(&session, WORK, self.owner())?;
+        let work = Directory { path: self.path().join(SESSIONS).join(id.as_str()).join(WORK), handle };
+        Ok(Session { tree: self.session_tree(session, work) })
+    }
+
+    /// Removes a session with everything in it. False, if it is not there.
+    pub fn remove_session(&self, id: &SessionId) -> Result<bool, Error> {
+        let fail = |errno: Errno| Error::Remove { subject: format!("the session {id}"), source: errno.into() };
+        let sessions = match beneath::open_directory(self.directory(), SESSIONS) {
+            Err(Errno::NOENT) => return Ok(false),
+            sessions => sessions.map_err(fail)?,
         };
-        Ok(Session { work: open().map_err(fail)? })
+        match beneath::open_directory(&sessions, id.as_str()) {
+            Err(Errno::NOENT) => return Ok(false),
+            session => drop(session.map_err(fail)?),
+        }
+        remove_session(self.directory(), &sessions, id.as_str()).map_err(fail)?;
+        Ok(true)
+    }
+
+    /// What one session takes; it stops at the first name beyond so many. Nothing, if it is not there.
+    pub fn measure_session(&self, id: &SessionId, files_most: u64) -> Result<Usage, Error> {
+        let mut meter = Meter::new(files_most);
+        let walked = match open(self.directory(), SESSIONS).and_then(|sessions| open(sessions, id.as_str())) {
+            Ok(session) => meter.walk(session, Skip::Nothing),
+            Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno),
+        };
+        walked.map_err(|errno| Error::Measure(errno.into()))?;
+        Ok(meter.usage())
     }
 }
 
 impl Session {
     /// What a box sees at `/workspace`. Located only (O_PATH): what is in it is the box's.
     pub fn work(&self) -> &Directory {
-        &self.work
+        self.tree.section(Section::Work)
     }
+
+    /// The same for reading and changing beside boxes.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// Makes what is missing of the directories that code expects. What somebody put into the place of one stays.
+    pub fn furnish(&self) -> Result<(), Error> {
+        for name in SESSION_DIRECTORIES {
+            match ensure_directory(&self.work().handle, name, self.tree.workspace().owner()) {
+                Ok(_) | Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT) => {}
+                Err(errno) => {
+                    return Err(Error::OpenDirectory { place: quote(name), source: errno.into() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Every regular file that there is now; nothing, if there are more than so many.
+    pub fn names(&self, most: usize) -> Result<Option<BTreeSet<String>>, Error> {
+        self.tree.names(most)
+    }
+}
+
+fn fail(id: &SessionId) -> impl Fn(Errno) -> Error {
+    let place = format!("{SESSIONS}/{id}");
+    move |errno| Error::OpenDirectory { place: place.clone(), source: errno.into() }
 }

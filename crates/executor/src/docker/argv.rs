@@ -7,13 +7,15 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use policy::{Access, Field, Grant, ProjectMounts, Root, Workspace};
+use jail::resident::AGENT;
+use policy::{Access, Field, Grant, ProjectMounts, Root, SessionMounts, Workspace};
 
 use super::daemon::{Daemon, Runtime};
 use super::instance::Instance;
 use super::name::ContainerName;
 use crate::error::Error;
 use crate::python::Python;
+use crate::sources::{WORKSPACE, is_alone};
 use crate::{etc, limits};
 
 const MIB: u64 = 1024 * 1024;
@@ -42,16 +44,23 @@ pub(crate) struct Particulars<'a> {
     pub(crate) runtime: Runtime,
     pub(crate) environment: &'a Path,
     pub(crate) python: Python,
+    /// This program, where it is to be the agent of a container that stays.
+    pub(crate) agent: Option<&'a Path>,
 }
 
 /// The whole command line after `docker`.
 pub(crate) fn argv(grant: &Grant, daemon: &Daemon, particulars: &Particulars<'_>) -> Result<Vec<OsString>, Error> {
-    let Particulars { name, instance, runtime, environment, python } = particulars;
+    let Particulars { name, instance, runtime, environment, python, agent } = particulars;
     let Root::Docker(image) = grant.root() else {
         return Err(Error::NotForDocker("a root file system that is not a docker image"));
     };
-    let Workspace::Project(mounts) = grant.workspace() else {
-        return Err(Error::NotForDocker("a workspace that is not a project"));
+    let (owner, mounts) = match grant.workspace() {
+        Workspace::Project(mounts) => (mounts.owner, project(mounts)?),
+        Workspace::Session(mounts) if is_alone(mounts) => (mounts.owner, session(mounts)?),
+        Workspace::Session(_) => return Err(Error::NotForDocker("paths of the host")),
+        Workspace::Private | Workspace::Directory(_) | Workspace::Agent(_) => {
+            return Err(Error::NotForDocker("a workspace that is neither a project's nor a session's"));
+        }
     };
     if !grant.read_only().is_empty() {
         return Err(Error::NotForDocker("directories beside the project's"));
@@ -65,17 +74,24 @@ pub(crate) fn argv(grant: &Grant, daemon: &Daemon, particulars: &Particulars<'_>
     words.extend(runtime.name().map(|name| format!("--runtime={name}").into()));
     words.push(format!("--hostname={}", etc::HOSTNAME).into());
     words.extend(isolation().map(Into::into));
-    words.extend(limits(grant, daemon, *runtime).into_iter().map(Into::into));
-    words.push(format!("--user={}:{}", mounts.owner.uid(), mounts.owner.gid()).into());
-    words.push(joined("--workdir=", grant.cwd())?);
-    words.extend(project(mounts)?);
+    words.extend(limits(grant, daemon, *runtime, *agent).into_iter().map(Into::into));
+    words.push(format!("--user={}:{}", owner.uid(), owner.gid()).into());
+    let directory = if agent.is_some() { Path::new("/") } else { grant.cwd() };
+    words.push(joined("--workdir=", directory)?);
+    words.extend(mounts);
+    if let Some(agent) = agent {
+        words.extend(["--mount".into(), format!("{},readonly", bind(agent, AGENT)?).into()]);
+    }
     words.push(joined("--env-file=", environment)?);
     let unset = PROXIES.iter().filter(|key| !grant.env().contains_key(**key));
     words.extend(unset.map(|key| format!("--env={key}").into()));
     // An image's own entry point would run before, and around, the command that was granted.
     words.extend(["--entrypoint=", "--no-healthcheck", "--log-driver=none", "--"].map(Into::into));
     words.push(image.as_str().into());
-    words.extend(python.argv(grant.argv()).map(Into::into));
+    match agent {
+        Some(_) => words.push(AGENT.into()),
+        None => words.extend(python.argv(grant.argv()).map(Into::into)),
+    }
     Ok(words)
 }
 
@@ -92,7 +108,8 @@ fn isolation() -> [&'static str; 7] {
     ]
 }
 
-fn limits(grant: &Grant, daemon: &Daemon, runtime: Runtime) -> Vec<String> {
+fn limits(grant: &Grant, daemon: &Daemon, runtime: Runtime, agent: Option<&Path>) -> Vec<String> {
+    let ours = not_the_boxs_own(runtime) + agent.map_or(0, |_| limits::OUR_AGENT);
     let limits = &grant.effective().limits;
     let memory = limits.get(Field::MemoryMb) * MIB;
     let scratch = limits.get(Field::ScratchMb) * MIB;
@@ -100,7 +117,7 @@ fn limits(grant: &Grant, daemon: &Daemon, runtime: Runtime) -> Vec<String> {
     let most = daemon.cpus.max(1).saturating_mul(MILLIS);
     let cpus = limits.get(Field::CpuMillis).min(most);
     let mut words = vec![
-        format!("--pids-limit={}", limits.get(Field::Pids) + not_the_boxs_own(runtime)),
+        format!("--pids-limit={}", limits.get(Field::Pids) + ours),
         format!("--memory={memory}b"),
         format!("--cpus={}.{:03}", cpus / MILLIS, cpus % MILLIS),
         format!(
@@ -132,15 +149,23 @@ fn project(mounts: &ProjectMounts) -> Result<Vec<OsString>, Error> {
     ];
     let mut words = Vec::new();
     for (at, path, access) in places {
-        let bind = || Ok::<_, Error>(format!("type=bind,{},dst={at}", field(&format!("src={}", plain(path)?))));
         words.push("--mount".into());
         words.push(match access {
             Access::Empty => format!("type=tmpfs,dst={at},readonly,tmpfs-mode=0555,tmpfs-size=4096").into(),
-            Access::ReadOnly => format!("{},readonly", bind()?).into(),
-            Access::ReadWrite => bind()?.into(),
+            Access::ReadOnly => format!("{},readonly", bind(path, at)?).into(),
+            Access::ReadWrite => bind(path, at)?.into(),
         });
     }
     Ok(words)
+}
+
+/// A session's directory is the whole workspace.
+fn session(mounts: &SessionMounts) -> Result<Vec<OsString>, Error> {
+    Ok(vec!["--mount".into(), bind(&mounts.work, WORKSPACE)?.into()])
+}
+
+fn bind(path: &Path, at: &str) -> Result<String, Error> {
+    Ok(format!("type=bind,{},dst={at}", field(&format!("src={}", plain(path)?))))
 }
 
 /// One value of a line of comma-separated values.

@@ -61,7 +61,8 @@ fn words(grant: &Grant, daemon: &Daemon, runtime: Runtime) -> Result<String, Err
     let name = ContainerName::of_exec("e_0123456789abcdef")?;
     let instance = Instance::pretend();
     let environment = Path::new("/proc/7/fd/9");
-    let particulars = Particulars { name: &name, instance: &instance, runtime, environment, python: Python::AsNamed };
+    let particulars =
+        Particulars { name: &name, instance: &instance, runtime, environment, python: Python::AsNamed, agent: None };
     let words = argv(grant, daemon, &particulars)?;
     Ok(words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join("\n"))
 }

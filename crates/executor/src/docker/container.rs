@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use super::client::Process;
 use super::daemon::Runtime;
-use super::events::{Followed, Memory};
+use super::events::{Followed, Memory, Story};
 use super::launch::{Shared, unavailable};
 use super::name::ContainerName;
 use super::pulse::{self, Beat};
@@ -24,6 +24,7 @@ use super::sweep;
 use super::usage::Meter;
 use super::words::{NotStarted, Words};
 use crate::error::Error;
+use crate::freezer::Pause;
 use crate::outcome::{Ending, Outcome};
 use crate::running::Streams;
 use crate::time_limit;
@@ -78,6 +79,16 @@ impl ContainerHandle {
     /// that has ended ignores it. Like every order it is carried out in the background.
     pub fn signal(&self, number: i32) {
         self.order(number, if number == SIGKILL { Ordered::End } else { Ordered::Signal });
+    }
+
+    /// Holds the whole container still, or lets it go on.
+    pub(crate) async fn pause(&self, pause: Pause) -> Result<(), Error> {
+        let verb = match pause {
+            Pause::Begin => "pause",
+            Pause::End => "unpause",
+        };
+        let answer = self.shared.client.call([verb, self.name.as_str()], ORDERED_WITHIN).await;
+        answer.map(drop).map_err(|failure| Error::NotPaused { why: failure.why() })
     }
 
     /// Ends the container now.
@@ -157,6 +168,16 @@ impl RunningContainer {
             runtime,
             command,
         })
+    }
+
+    /// How long it stays is for its owner to say.
+    pub(crate) fn stay(&mut self) {
+        self.time_limit = None;
+    }
+
+    /// What the daemon tells of it.
+    pub(crate) fn story(&self) -> Option<watch::Receiver<Story>> {
+        self.followed.as_ref().map(Followed::watch)
     }
 
     pub fn handle(&self) -> ContainerHandle {

@@ -29,6 +29,8 @@ pub(crate) struct Story {
     pub(crate) started: Option<Instant>,
     pub(crate) ended: Option<Instant>,
     pub(crate) memory: Memory,
+    /// How often that was told.
+    pub(crate) memory_kills: u64,
     /// Somebody sent a signal through docker.
     pub(crate) signals: u32,
     pub(crate) removed: bool,
@@ -208,7 +210,10 @@ fn tell(stories: &Stories, event: &Event, now: Instant) {
         story.id = story.id.or_else(|| ContainerId::read(&event.actor.id));
         match event.action.as_str() {
             "start" => story.started = story.started.or(Some(now)),
-            "oom" => story.memory = Memory::RanOut,
+            "oom" => {
+                story.memory = Memory::RanOut;
+                story.memory_kills = story.memory_kills.saturating_add(1);
+            }
             "kill" => story.signals = story.signals.saturating_add(1),
             "die" => story.ended = story.ended.or(Some(now)),
             "destroy" => story.removed = true,

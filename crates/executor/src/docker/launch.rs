@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use policy::{Grant, Root, Workspace};
+use policy::{Grant, Root};
 
 use super::argv::{Particulars, argv};
 use super::client::Client;
@@ -24,7 +24,8 @@ use super::watcher::Watcher;
 use super::{look, protection, sweep};
 use crate::error::Error;
 use crate::protection::check;
-use crate::sources::{self, ProjectPlace, check_working_directory, open_project};
+use crate::python::Python;
+use crate::sources::{self, ProjectPlace, check_working_directory, open_places};
 
 /// With what it takes to say so, the whole start is over within 10 s.
 const STARTED_WITHIN: Duration = Duration::from_secs(9);
@@ -108,8 +109,19 @@ impl Docker {
     /// Starts the granted command as a container that is named after its exec. When this returns the container runs,
     /// or has already ended; either way its outcome is waited for.
     pub async fn start(&self, grant: Grant, exec_id: &str, runtime: Runtime) -> Result<RunningContainer, Error> {
+        self.launch(&grant, exec_id, runtime, None).await
+    }
+
+    /// The same, or with this program as an agent in the command's place.
+    pub(crate) async fn launch(
+        &self,
+        grant: &Grant,
+        exec_id: &str,
+        runtime: Runtime,
+        agent: Option<&Path>,
+    ) -> Result<RunningContainer, Error> {
         let shared = self.shared(runtime)?;
-        let started = match tokio::time::timeout(STARTED_WITHIN, launch(shared, grant, exec_id, runtime)).await {
+        let started = match tokio::time::timeout(STARTED_WITHIN, launch(shared, grant, exec_id, runtime, agent)).await {
             Ok(started) => started,
             Err(_) => {
                 let why = format!("the container did not start within {} s", STARTED_WITHIN.as_secs());
@@ -138,35 +150,42 @@ pub(crate) fn unavailable(runtime: Runtime, why: String) -> Error {
 
 async fn launch(
     shared: &Arc<Shared>,
-    grant: Grant,
+    grant: &Grant,
     exec_id: &str,
     runtime: Runtime,
+    agent: Option<&Path>,
 ) -> Result<RunningContainer, Error> {
     let name = ContainerName::of_exec(exec_id)?;
     let daemon = shared.find_daemon(runtime).await?;
     let protections = protection::protections(&daemon, runtime);
-    check(&grant, &protections, runtime.backend())?;
-    let environment = EnvironmentFile::new(&grant)?;
-    let project = shared.open(&grant)?;
-    check_working_directory(&grant, &project)?;
+    check(grant, &protections, runtime.backend())?;
+    let environment = EnvironmentFile::new(grant)?;
+    let project = shared.open(grant)?;
+    check_working_directory(grant, &project)?;
     shared.watcher.watch(&shared.client, &shared.instance.maker_label()).map_err(Error::StartWatcher)?;
-    let python = look::choose(shared, &grant, exec_id).await;
+    let python = match agent {
+        Some(_) => Python::AsNamed,
+        None => look::choose(shared, grant, exec_id).await,
+    };
     let (instance, environment_path) = (&shared.instance, environment.path());
-    let particulars = Particulars { name: &name, instance, runtime, environment: &environment_path, python };
-    let words = argv(&grant, &daemon, &particulars)?;
+    let particulars = Particulars { name: &name, instance, runtime, environment: &environment_path, python, agent };
+    let words = argv(grant, &daemon, &particulars)?;
 
     let followed = shared.events.follow(&name);
     let beat = shared.pulse.listen();
     let process = shared.client.start(words, Stdio::piped());
     let process =
         process.map_err(|error| unavailable(runtime, format!("the docker client could not be started: {error}")))?;
-    let mut container = RunningContainer::new(shared.clone(), process, followed, beat, protections, runtime, &grant)?;
+    let mut container = RunningContainer::new(shared.clone(), process, followed, beat, protections, runtime, grant)?;
+    if agent.is_some() {
+        container.stay();
+    }
     if !container.started(EVENTS_BEHIND).await? {
         let words = container.last_words(EVENTS_BEHIND).await;
-        return Err(shared.explain(&grant, runtime, words).await);
+        return Err(shared.explain(grant, runtime, words).await);
     }
     // The daemon opened the directories by their names. Had somebody put a link there, another would be in its place.
-    shared.compare(&grant, &project)?;
+    shared.compare(grant, &project)?;
     Ok(container)
 }
 
@@ -185,12 +204,7 @@ impl Shared {
     }
 
     fn open(&self, grant: &Grant) -> Result<Vec<ProjectPlace>, Error> {
-        match grant.workspace() {
-            Workspace::Project(mounts) => open_project(mounts, self.data.as_deref()),
-            Workspace::Private | Workspace::Directory(_) | Workspace::Agent(_) | Workspace::Session(_) => {
-                Ok(Vec::new())
-            }
-        }
+        open_places(grant, self.data.as_deref())
     }
 
     fn compare(&self, grant: &Grant, before: &[ProjectPlace]) -> Result<(), Error> {

@@ -27,6 +27,7 @@ mod watcher;
 mod words;
 
 pub(crate) use client::find_in_path;
+pub(crate) use events::Story;
 
 pub use build::{BuildStep, DEFAULT_IMAGE};
 pub use container::{ContainerHandle, RunningContainer};

@@ -6,6 +6,7 @@
 use std::ffi::CString;
 
 use jail::plan::{MountAccess, Owner, Resource};
+use jail::resident::AGENT;
 use policy::{Field, Grant};
 use serde_json::{Value, json};
 
@@ -13,6 +14,7 @@ use super::room::{self, BOX};
 use crate::error::Error;
 use crate::etc;
 use crate::host::{Host, SystemKind};
+use crate::limits::{self, OUR_AGENT, OUR_PROCESSES, Stay};
 use crate::lower;
 use crate::sources::Sources;
 
@@ -20,9 +22,16 @@ const MIB: u64 = 1024 * 1024;
 /// Nothing in a box uses what gVisor would let it do with these, and new kinds of them are not given by accident.
 const NAMESPACES: [&str; 5] = ["pid", "network", "ipc", "uts", "mount"];
 
-pub(super) fn config(grant: &Grant, host: &Host, sources: &Sources, owner: Owner) -> Result<Value, Error> {
-    let command = lower::command(grant, sources, false)?;
-    let limits = &grant.effective().limits;
+pub(super) fn config(grant: &Grant, host: &Host, sources: &Sources, owner: Owner, stay: Stay) -> Result<Value, Error> {
+    let command = match stay {
+        Stay::OneCommand => lower::command(grant, lower::home(sources), sources.python, false)?,
+        Stay::Resident => lower::agents_command(),
+    };
+    let ours = match stay {
+        Stay::OneCommand => OUR_PROCESSES,
+        Stay::Resident => OUR_PROCESSES + OUR_AGENT,
+    };
+    let allowed = &grant.effective().limits;
     let nothing: [&str; 0] = [];
     Ok(json!({
         "ociVersion": "1.0.2",
@@ -36,18 +45,18 @@ pub(super) fn config(grant: &Grant, host: &Host, sources: &Sources, owner: Owner
                 "bounding": nothing, "effective": nothing, "inheritable": nothing, "permitted": nothing, "ambient": nothing,
             },
             "noNewPrivileges": true,
-            "rlimits": lower::resource_limits(limits.get(Field::Pids)).iter().map(|limit| json!({
+            "rlimits": limits::resource_limits(allowed.get(Field::Pids) + ours).iter().map(|limit| json!({
                 "type": resource(limit.resource), "hard": limit.value, "soft": limit.value,
             })).collect::<Vec<_>>(),
         },
         "root": { "path": BOX, "readonly": true },
         "hostname": etc::HOSTNAME,
-        "mounts": mounts(host, sources, owner, limits.get(Field::ScratchMb) * MIB),
+        "mounts": mounts(host, sources, owner, allowed.get(Field::ScratchMb) * MIB, stay),
         "linux": { "namespaces": NAMESPACES.map(|kind| json!({ "type": kind })) },
     }))
 }
 
-fn mounts(host: &Host, sources: &Sources, owner: Owner, scratch: u64) -> Vec<Value> {
+fn mounts(host: &Host, sources: &Sources, owner: Owner, scratch: u64, stay: Stay) -> Vec<Value> {
     let special = |at: &str, kind: &str| json!({ "destination": at, "type": kind, "source": kind });
     let bind = |at: &str, source: &str, access: &str| json!({ "destination": at, "type": "bind", "source": source, "options": ["rbind", "nosuid", "nodev", access] });
     let memory = |at: &str, mode: &str| {
@@ -77,6 +86,9 @@ fn mounts(host: &Host, sources: &Sources, owner: Owner, scratch: u64) -> Vec<Val
             },
         ))
     }));
+    if stay == Stay::Resident {
+        mounts.push(bind(AGENT, AGENT, "ro"));
+    }
     mounts
 }
 

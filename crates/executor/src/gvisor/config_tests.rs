@@ -7,6 +7,7 @@ use policy::{Mounts, ProjectMounts, Root, Workspace};
 
 use super::config;
 use crate::gvisor::room;
+use crate::limits::Stay;
 use crate::lower::tests::{grant, host, version_1};
 use crate::python::Python;
 use crate::sources::{Opened, ProjectPlace, Sources};
@@ -27,6 +28,7 @@ fn sources() -> Sources {
         read_only: Vec::new(),
         allowed: Vec::new(),
         covered: Vec::new(),
+        unix_sockets: jail::plan::UnixSockets::Allowed,
         image: None,
         python: Python::AsNamed,
     }
@@ -45,7 +47,7 @@ fn granted() -> policy::Grant {
 
 #[test]
 fn a_whole_configuration() {
-    let config = config(&granted(), &host(Privilege::Root, version_1()), &sources(), OWNER).unwrap();
+    let config = config(&granted(), &host(Privilege::Root, version_1()), &sources(), OWNER, Stay::OneCommand).unwrap();
     insta::assert_snapshot!("config", serde_json::to_string_pretty(&config).unwrap());
 }
 

@@ -23,15 +23,18 @@ use super::running::{Kept, RunningGvisor};
 use super::warden::Warden;
 use super::{config, room};
 use crate::error::{Error, talk};
+use crate::freezer::Pause;
 use crate::groups::Groups;
-use crate::limits::{self, GVISOR_THREADS, OUR_PROCESSES};
+use crate::limits::{self, GVISOR_THREADS, OUR_PROCESSES, Stay};
 use crate::lower::literal;
 use crate::maker::Executor;
 use crate::prepare::owner;
+use crate::program;
 use crate::protection;
 use crate::running::Streams;
-use crate::sources::{Sources, check_working_directory};
+use crate::sources::{Sources, check_working_directory, is_alone, session_place};
 use crate::start::pipes;
+use crate::time_limit;
 
 /// What callers, records and messages call it.
 pub const BACKEND: &str = "gvisor";
@@ -57,40 +60,50 @@ impl Executor {
     /// Starts the granted command behind gVisor's kernel. When this returns, every protection is in force and the command
     /// begins.
     pub async fn start_on_gvisor(&self, grant: Grant) -> Result<RunningGvisor, Error> {
+        self.launch_on_gvisor(&grant, Stay::OneCommand).await
+    }
+
+    pub(crate) async fn launch_on_gvisor(&self, grant: &Grant, stay: Stay) -> Result<RunningGvisor, Error> {
         let unavailable = |why| Error::BackendUnavailable { backend: BACKEND, why };
         let runsc = self.gvisor().map_err(unavailable)?;
-        match tokio::time::timeout(STARTED_WITHIN, self.launch(runsc, &grant)).await {
+        match tokio::time::timeout(STARTED_WITHIN, self.launch(runsc, grant, stay)).await {
             Ok(started) => started,
             Err(_) => Err(unavailable(format!("the box was not up within {} s", STARTED_WITHIN.as_secs()))),
         }
     }
 
-    async fn launch(&self, runsc: &Path, grant: &Grant) -> Result<RunningGvisor, Error> {
-        match (grant.root(), grant.workspace()) {
-            (Root::Image(_), _) => return Err(Error::NotForGvisor("an imported image")),
-            (
-                Root::Host | Root::Docker(_),
-                Workspace::Private | Workspace::Directory(_) | Workspace::Agent(_) | Workspace::Session(_),
-            ) => {
-                return Err(Error::NotForGvisor("a workspace that is not a project"));
+    async fn launch(&self, runsc: &Path, grant: &Grant, stay: Stay) -> Result<RunningGvisor, Error> {
+        if let Root::Image(_) = grant.root() {
+            return Err(Error::NotForGvisor("an imported image"));
+        }
+        match grant.workspace() {
+            Workspace::Project(_) => {}
+            Workspace::Session(mounts) if is_alone(mounts) => {}
+            Workspace::Session(_) => return Err(Error::NotForGvisor("paths of the host")),
+            Workspace::Private | Workspace::Directory(_) | Workspace::Agent(_) => {
+                return Err(Error::NotForGvisor("a workspace that is neither a project's nor a session's"));
             }
-            (Root::Host | Root::Docker(_), Workspace::Project(_)) if !grant.read_only().is_empty() => {
-                return Err(Error::NotForGvisor("directories beside the project's"));
-            }
-            (Root::Host | Root::Docker(_), Workspace::Project(_)) => {}
+        }
+        if !grant.read_only().is_empty() {
+            return Err(Error::NotForGvisor("directories beside the workspace's"));
         }
         if grant.effective().net != policy::Net::None {
             return Err(Error::NotForGvisor("a network"));
         }
         let owner = owner(grant).ok_or(Error::NotForGvisor("a box that is nobody's"))?;
-        let sources = Sources::open(grant, &self.images, self.data.as_deref())?;
+        let mut sources = Sources::open(grant, &self.images, self.data.as_deref())?;
+        sources.project.extend(sources.workspace.take().map(session_place));
         check_working_directory(grant, &sources.project)?;
-        let config = config::config(grant, &self.host, &sources, owner)?;
-        let operations = room::operations(&self.host, &sources, owner, runsc, config.to_string().into_bytes())?;
+        let config = config::config(grant, &self.host, &sources, owner, stay)?;
+        let mut operations = room::operations(&self.host, &sources, owner, runsc, config.to_string().into_bytes())?;
+        if stay == Stay::Resident {
+            operations.extend(room::agent(&program::agent(self.host.privilege)?));
+        }
 
         let name = self.spawner.group_name(self.started.fetch_add(1, Ordering::Relaxed));
         let allowed = &grant.effective().limits;
-        let (cgroups, mut protections) = limits::cgroups(allowed, &self.host, &name, OUR_PROCESSES + GVISOR_THREADS);
+        let (cgroups, mut protections) =
+            limits::cgroups(allowed, &self.host, &name, OUR_PROCESSES + GVISOR_THREADS, Stay::OneCommand);
         let version = cgroups.as_ref().map(|cgroups| cgroups.version);
         let groups = cgroups.as_ref().map(Groups::make).transpose().map_err(Error::Setup)?.unwrap_or_default();
         protections.extend_from_slice(&groups.protections);
@@ -119,7 +132,11 @@ impl Executor {
             return Err(explain(grant, complaint));
         }
         drop(sources);
-        Ok(RunningGvisor::new(kept, warden, ended, streams, protections, grant))
+        let time_limit = match stay {
+            Stay::OneCommand => time_limit::of(grant),
+            Stay::Resident => None,
+        };
+        Ok(RunningGvisor::new(kept, warden, ended, streams, protections, time_limit))
     }
 }
 
@@ -132,6 +149,15 @@ fn words(command: &[&str]) -> Vec<CString> {
     // Its cgroups are ours, and it has no network.
     let always = [RUNSC, "--root", STATE, "--network=none", "--ignore-cgroups"];
     always.iter().chain(command).map(|word| literal(word)).collect()
+}
+
+/// What holds everything in the box still, and lets it go on.
+pub(super) fn words_of_pause(pause: Pause) -> Vec<CString> {
+    let verb = match pause {
+        Pause::Begin => "pause",
+        Pause::End => "resume",
+    };
+    words(&[verb, NAME])
 }
 
 /// What passes a signal on to every process of the box.

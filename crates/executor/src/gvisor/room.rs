@@ -8,6 +8,7 @@ use std::ffi::CString;
 use std::path::Path;
 
 use jail::plan::{FileKind, MountAccess, Operation, Owner, Source};
+use jail::resident::AGENT;
 
 use crate::error::Error;
 use crate::etc;
@@ -32,7 +33,8 @@ pub(super) const PLACES: [&str; 3] = ["inputs", "work", "artifacts"];
 const SIZE: u64 = 16 * 1024 * 1024;
 const INODES: u64 = 4096;
 
-/// Where in the room a directory of the project is, by where the box sees it.
+/// Where in the room a directory of the workspace is, by where the box sees it: a project's are beside each other, and a
+/// session's is the whole.
 pub(super) fn project(at: &str) -> String {
     at.replacen("/workspace/", "/project/", 1)
 }
@@ -73,6 +75,12 @@ pub(super) fn operations(
         }
     }
     Ok(operations)
+}
+
+/// The agent's program in the room, and a place for it in the box.
+pub(super) fn agent(program: &Source) -> [Operation; 2] {
+    let place = Operation::File { at: literal(&format!("{BOX}{AGENT}")), content: Vec::new(), mode: 0o444 };
+    [lower::agents_place(program), place]
 }
 
 /// What of the box's root is no mount, and a place for each mount.

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use jail::Entrance;
 use jail::plan::CgroupVersion;
 use jail::report::{Ending as KernelEnding, Protection};
-use policy::Grant;
 use tokio::sync::oneshot;
 
-use super::launch::{NOWHERE, null, words_of_signal};
+use super::launch::{NOWHERE, null, words_of_pause, words_of_signal};
 use super::warden::Warden;
 use crate::error::Error;
+use crate::freezer::Pause;
 use crate::groups::Groups;
 use crate::outcome::{Ending, Outcome, Usage};
 use crate::running::Streams;
@@ -60,6 +60,16 @@ impl GvisorHandle {
         });
     }
 
+    /// Holds the whole box still, or lets it go on.
+    pub(crate) async fn pause(&self, pause: Pause) -> Result<(), Error> {
+        let refused = |why: &str| Error::NotPaused { why: why.to_owned() };
+        match self.warden.run(words_of_pause(pause), nothing()?, NOWHERE).await {
+            Some(KernelEnding::Exited(0)) => Ok(()),
+            Some(_) => Err(refused("runsc refused")),
+            None => Err(refused("the box has ended")),
+        }
+    }
+
     /// Ends the box now: without its warden no process of it lives.
     pub fn kill(&self) {
         self.signalled.store(true, Ordering::Release);
@@ -81,7 +91,7 @@ impl RunningGvisor {
         ended: oneshot::Receiver<KernelEnding>,
         streams: Streams,
         protections: Vec<Protection>,
-        grant: &Grant,
+        time_limit: Option<Duration>,
     ) -> Self {
         RunningGvisor {
             streams: Some(streams),
@@ -89,7 +99,7 @@ impl RunningGvisor {
             handle: GvisorHandle { warden, signalled: Arc::default() },
             ended,
             began: Instant::now(),
-            time_limit: time_limit::of(grant),
+            time_limit,
             protections,
         }
     }

@@ -6,7 +6,8 @@ use executor::{Ending, Error};
 use policy::{Access, Mounts, Root};
 
 use super::daemon::Daemon;
-use super::project::{GID, Project, Run, UID, Wish};
+use super::project::{GID, Project, Run, UID, Wish, block_on};
+use super::session::{Maker, Session};
 
 type Backend<'a> = Box<dyn Fn(&Project, &Wish, &[&str]) -> Result<Run, Error> + 'a>;
 
@@ -85,5 +86,16 @@ pub(crate) fn the_working_directory_is_there_and_no_link(daemon: &Daemon) {
     assert!(matches!(run("file"), Err(Error::NotADirectory(_))));
     for link in ["link", "link/7", "inner/b"] {
         assert!(matches!(run(link), Err(Error::DirectoryIsLink(_))), "{link}");
+    }
+}
+
+pub(crate) fn a_sessions_directory_is_the_same_everywhere(daemon: &Daemon) {
+    for maker in Maker::ALL {
+        let session = Session::new(maker, daemon);
+        let script = "pwd; echo made > made; cat made; ls";
+        let (outcome, stdout) = block_on(session.run_alone(&["sh", "-c", script])).unwrap();
+        assert_eq!((outcome.ending, stdout.as_str()), (Ending::Exited(0), "/workspace\nmade\nmade\n"), "{maker:?}");
+        let status = std::fs::metadata(session.path("made")).unwrap();
+        assert_eq!((status.uid(), status.gid()), (UID, GID), "{maker:?}");
     }
 }

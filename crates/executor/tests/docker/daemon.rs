@@ -13,8 +13,10 @@ pub(crate) use started::{Daemon, wait_until};
 pub(crate) const IMAGE: &str = "ringwall-test:latest";
 /// Its maker wishes to run first, to be root, and to tell the exit code.
 pub(crate) const HOSTILE_IMAGE: &str = "ringwall-hostile:latest";
-const PROGRAMS: [&str; 15] =
-    ["cat", "dd", "dmesg", "env", "false", "grep", "head", "id", "ls", "pwd", "sh", "sleep", "touch", "true", "yes"];
+const PROGRAMS: [&str; 18] = [
+    "cat", "dd", "dmesg", "env", "false", "grep", "head", "id", "kill", "ls", "pwd", "setsid", "sh", "sleep", "stty",
+    "touch", "true", "yes",
+];
 
 impl Daemon {
     pub(crate) fn start() -> Self {

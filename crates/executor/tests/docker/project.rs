@@ -89,12 +89,16 @@ impl Project {
             access: wish.access,
             owner: Owner::new(UID, GID).unwrap(),
         };
+        self.grant_on(Workspace::Project(Box::new(mounts)), wish, command)
+    }
+
+    pub(crate) fn grant_on(&self, workspace: Workspace, wish: &Wish, command: &[&str]) -> Grant {
         let request = Request {
             argv: command.iter().map(Into::into).collect(),
             env: wish.env.iter().map(|(key, value)| ((*key).to_owned(), Secret::new(value))).collect(),
             cwd: wish.cwd.clone(),
             root: wish.root.clone(),
-            workspace: Workspace::Project(Box::new(mounts)),
+            workspace,
             read_only: vec![],
         };
         let mut operator = Layer::new(LayerName::CommandLine);

@@ -41,6 +41,7 @@ pub enum Guard {
     TerminalRequests,
     SocketFamily,
     UnixOnly,
+    NotUnix,
     Personality,
     /// The process must be the caller itself, written as 0.
     OwnProcess {
@@ -87,6 +88,7 @@ impl Guard {
                 ret(DENY),
             ],
             Guard::UnixOnly => one_of(0, &[UNIX], ALLOW, DENY),
+            Guard::NotUnix => one_of(0, &[UNIX], DENY, ALLOW),
             Guard::OwnProcess { process } => one_of(process, &[0], ALLOW, DENY),
             Guard::Personality => one_of(0, &PERSONALITIES, ALLOW, DENY),
         }

@@ -42,6 +42,19 @@ pub fn program() -> Vec<Instruction> {
     program
 }
 
+/// A second program beside the first, of which the stricter answer counts: no socket of the Unix family is made.
+pub fn without_unix_sockets() -> Vec<Instruction> {
+    let number = GROUPS.iter().flat_map(|group| group.calls).find(|(name, _)| *name == "__NR_socket");
+    let guard = guard::Guard::NotUnix.instructions();
+    let mut program = vec![load_number()];
+    if let (Some((_, number)), Ok(length)) = (number, u8::try_from(guard.len())) {
+        program.push(jump_equal(*number, 0, length));
+        program.extend(guard);
+    }
+    program.push(ret(ALLOW));
+    program
+}
+
 /// The table as ranges in ascending order; numbers that no group names are absent.
 fn ranges() -> Vec<Range> {
     let mut calls: Vec<(u32, Action)> =

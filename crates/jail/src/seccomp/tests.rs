@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use super::assemble::Instruction;
 use super::assemble::{ABSENT, ALLOW, DENY, KILL};
 use super::rules::{Action, GROUPS};
-use super::{ARCHITECTURE, program};
+use super::{ARCHITECTURE, program, without_unix_sockets};
 
 /// A small interpreter for the instructions that the filter uses.
 fn run(architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
-    let program = program();
+    run_program(&program(), architecture, number, arguments)
+}
+
+fn run_program(program: &[Instruction], architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
     let mut position = 0;
     let mut accumulator = 0_u32;
     loop {
@@ -70,6 +74,17 @@ fn the_program_gives_the_answer_of_the_table_for_every_number() {
             Some(Action::Guarded(_)) => continue,
         };
         assert_eq!(run(ARCHITECTURE, number, [0; 6]), expected, "call {number}");
+    }
+}
+
+#[test]
+fn the_second_program_refuses_unix_sockets_and_nothing_else() {
+    let more = without_unix_sockets();
+    let judge = |name: &str, family: u64| run_program(&more, ARCHITECTURE, number(name), [family, 1, 0, 0, 0, 0]);
+    assert_eq!(judge("socket", 1), DENY);
+    assert_eq!(judge("socket", 1 | 1 << 32), DENY, "bits that the kernel does not look at");
+    for (name, family) in [("socket", 2), ("socket", 10), ("socket", 16), ("socketpair", 1), ("connect", 1)] {
+        assert_eq!(judge(name, family), ALLOW, "{name} {family}");
     }
 }
 

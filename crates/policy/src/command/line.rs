@@ -141,13 +141,16 @@ impl CommandLine {
         Ok(found.texts)
     }
 
-    /// The first command that no list has, or a `SKILL.md` where none may be.
+    /// The first command that may not be where it is, or a `SKILL.md` where none may be.
+    ///
+    /// Commands are in the order of the text, those of texts within the text after its own.
     pub fn check(&self, lists: &CommandLists) -> Result<(), Denial> {
-        for command in &self.commands {
-            let is_listed = lists.may_stand(&command.name);
-            if !is_listed && !self.functions.contains(&(command.shell, command.name.clone())) {
-                return Err(not_allowed(&command.name));
-            }
+        let (first, further) = self.commands.split_first().unzip();
+        let is_function = |command: &Command| self.functions.contains(&(command.shell, command.name.clone()));
+        let is_refused = |command: &&Command| !lists.may_stand(&command.name) && !is_function(command);
+        let begins = first.filter(|command| !lists.may_begin(&command.name));
+        if let Some(refused) = begins.or_else(|| further.into_iter().flatten().find(is_refused)) {
+            return Err(not_allowed(&refused.name));
         }
         let arguments = self.commands.iter();
         let arguments = arguments.flat_map(|command| paths(&command.name, &command.arguments, Printed::AreTexts));

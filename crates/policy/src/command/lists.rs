@@ -118,9 +118,9 @@ impl fmt::Display for CommandName {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CommandLists {
-    /// May stand in a line; where none may, no line may.
+    /// May begin a line, and stand in it; where none may, no line may.
     pub allowed: BTreeSet<CommandName>,
-    /// May stand in it too: what only reads and prints.
+    /// May stand in it further on: what only reads and prints.
     pub allowed_filters: BTreeSet<CommandName>,
     /// May be run without a shell.
     pub allowed_argv: BTreeSet<CommandName>,
@@ -134,12 +134,15 @@ impl Default for CommandLists {
 }
 
 impl CommandLists {
-    /// In a line.
+    /// As the first command of a line.
+    pub(super) fn may_begin(&self, name: &str) -> bool {
+        self.allowed.contains(plain_name(name))
+    }
+
+    /// Further on in a line.
     pub(super) fn may_stand(&self, name: &str) -> bool {
-        let plain = plain_name(name);
-        let is_listed = |list: &BTreeSet<CommandName>| list.contains(plain);
-        is_listed(&self.allowed)
-            || !self.allowed.is_empty() && (is_listed(&self.allowed_filters) || BUILTINS.contains(&name))
+        let is_further = || self.allowed_filters.contains(plain_name(name)) || BUILTINS.contains(&name);
+        self.may_begin(name) || !self.allowed.is_empty() && is_further()
     }
 
     /// Without a shell.
@@ -181,6 +184,12 @@ mod tests {
     #[test]
     fn a_program_is_known_where_the_system_has_it_and_nowhere_else() {
         let lists = CommandLists::default();
+        for first in ["ls", "/bin/ls", "/usr/bin/python3", "curl"] {
+            assert!(lists.may_begin(first), "{first}");
+        }
+        for further in ["wc", "cd", "[", "export", "true", "/usr/bin/wc", "nc", ""] {
+            assert!(!lists.may_begin(further), "{further}");
+        }
         for good in ["ls", "/bin/ls", "/usr/bin/python3", "/usr/local/bin/python3", "wc", "cd", "[", "export", "true"] {
             assert!(lists.may_stand(good), "{good}");
         }

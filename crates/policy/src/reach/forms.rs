@@ -1,4 +1,4 @@
-//! Commands whose words have a syntax of their own: `find`, `tar`, `dd`, `test`.
+//! Commands whose words have a syntax of their own: `find`, `tar`, `zip`, `dd`, `test`.
 
 use super::options::Operand;
 
@@ -121,6 +121,70 @@ fn is_tar_path(letter: char) -> bool {
     letter != 'I' && TAR_PATHS.contains(letter)
 }
 
+/// Options of `zip` with a value that is a path, and with any other.
+const ZIP_PATHS: [&str; 4] = ["-b", "--temp-path", "-O", "--output-file"];
+const ZIP_VALUES: [&str; 17] = [
+    "-n",
+    "--suffixes",
+    "-P",
+    "--password",
+    "-t",
+    "--from-date",
+    "-tt",
+    "--before-date",
+    "-s",
+    "--split-size",
+    "-Z",
+    "--compression-method",
+    "-TT",
+    "--unzip-command",
+    "-ds",
+    "--dot-size",
+    "-sp",
+];
+/// Those with a list of patterns, which goes on to the next option or a lonely `@`.
+const ZIP_PATTERNS: [&str; 6] = ["-x", "--exclude", "-i", "--include", "-R", "--recurse-patterns"];
+
+pub(super) fn zip(words: &[String]) -> Vec<Operand<'_>> {
+    let mut operands = Vec::new();
+    let mut rest = words.iter().map(String::as_str).peekable();
+    let mut are_patterns = false;
+    while let Some(word) = rest.next() {
+        if word == "--" {
+            operands.extend(rest.map(Operand::path));
+            break;
+        }
+        let Some(option) = word.strip_prefix('-').filter(|letters| !letters.is_empty()).map(|_| word) else {
+            match word {
+                "@" if are_patterns => are_patterns = false,
+                _ if are_patterns => {}
+                word => operands.push(Operand::path(word)),
+            }
+            continue;
+        };
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        // The letters of several options may stand in one word, of which the last has the list.
+        let ends_in_list = ["x", "i"].iter().any(|letter| !option.starts_with("--") && option.ends_with(letter));
+        // `-x@file` reads the patterns from there.
+        if let Some((_, list)) = option.split_once('@') {
+            operands.push(Operand::path(list));
+        } else if ZIP_PATHS.contains(&name) {
+            operands.extend(value.or_else(|| rest.next()).map(Operand::path));
+        } else if ZIP_VALUES.contains(&name) {
+            value.is_none().then(|| rest.next());
+        }
+        // A recursion into patterns begins with the archive itself.
+        if option == "-R" {
+            operands.extend(rest.next_if(|word| operands.is_empty() && !word.starts_with('-')).map(Operand::path));
+        }
+        are_patterns = value.is_none() && !option.contains('@') && (ZIP_PATTERNS.contains(&name) || ends_in_list);
+    }
+    operands
+}
+
 pub(super) fn dd(words: &[String]) -> Vec<Operand<'_>> {
     let value = |word: &'_ String| word.starts_with("if=") || word.starts_with("of=");
     words.iter().filter(|word| value(word)).map(|word| Operand::path(&word[3..])).collect()
@@ -161,7 +225,7 @@ mod tests {
 
     #[test]
     fn each_has_its_syntax() {
-        let table: [(Form, &str, &[&str]); 22] = [
+        let table: [(Form, &str, &[&str]); 30] = [
             (find, "a b -name /x", &["a", "b"]),
             (find, "-L a -path /x -newer b", &["a", "b"]),
             (find, "a -newermt /x -newercm c", &["a", "c"]),
@@ -179,6 +243,14 @@ mod tests {
             (tar, "--create --file a.tar d --exclude /x", &["a.tar", "d"]),
             (tar, "-tf - -- m", &["-"]),
             (tar, "-I zstd -cf a d", &["a", "d"]),
+            (zip, "-r a.zip /d", &["a.zip", "/d"]),
+            (zip, "-r a.zip d -x /x/* /y", &["a.zip", "d"]),
+            (zip, "-r a.zip d -x /x @ /e", &["a.zip", "d", "/e"]),
+            (zip, "a.zip d -i /x -q /e -x/y /f", &["a.zip", "d", "/e", "/f"]),
+            (zip, "-x@/list a.zip d --exclude /x", &["/list", "a.zip", "d"]),
+            (zip, "-rx /x -b /t a.zip d", &["/t", "a.zip", "d"]),
+            (zip, "-P /p -n .a:.b a.zip -- -x", &["a.zip", "-x"]),
+            (zip, "-R a.zip /x/*.c", &["a.zip"]),
             (dd, "if=/dev/zero of=x bs=1M", &["/dev/zero", "x"]),
             (test, "-f a", &["a"]),
             (test, "a = /b", &[]),

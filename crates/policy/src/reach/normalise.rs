@@ -21,6 +21,11 @@ pub fn normalise(text: &str, base: &str, home: Option<&str>) -> Result<HostPath,
         return Err(malformed("contains a NUL byte"));
     }
     let whole = match after_tilde(text) {
+        None if names_a_home(text) => {
+            return Err(malformed(
+                "begins with the home of somebody; write that directory out, or ./ before a name with ~",
+            ));
+        }
         Some(rest) => {
             let home = home.ok_or_else(|| malformed("begins with the home directory, which is not known here"))?;
             format!("{home}/{rest}")
@@ -40,10 +45,16 @@ pub fn normalise(text: &str, base: &str, home: Option<&str>) -> Result<HostPath,
     Ok(path)
 }
 
-/// What follows the home directory. The home of somebody else is a name that begins with `~`.
+/// What follows the home directory.
 fn after_tilde(text: &str) -> Option<&str> {
     let rest = text.strip_prefix('~')?;
     if rest.is_empty() { Some(rest) } else { rest.strip_prefix(['/', '\\']) }
+}
+
+/// `~root/a`: a shell would look that person's home up, and somebody who writes it means no directory of the base.
+fn names_a_home(text: &str) -> bool {
+    let name = text.strip_prefix('~').unwrap_or_default();
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
 }
 
 /// What a path of Windows begins with, and what follows that.
@@ -160,7 +171,8 @@ mod tests {
             ("~", "/home/me"),
             ("~/a", "/home/me/a"),
             ("~/../x", "/home/x"),
-            ("~root/a", "/workspace/~root/a"),
+            ("./~root/a", "/workspace/~root/a"),
+            ("~$a", "/workspace/~$a"),
             ("a~/b", "/workspace/a~/b"),
             ("/home/u/...", "/home/u/..."),
             ("/home/a b/ ", "/home/a b/ "),
@@ -222,6 +234,10 @@ mod tests {
         let said = |text: &str| normalise(text, "/w", None).expect_err("no path").to_string();
         assert!(said("/a\0b").contains("NUL"));
         assert!(said("~/a").contains("home directory"));
+        for home in ["~root", "~root/a", "~_x", "~me\\a"] {
+            assert!(said(home).contains("home of somebody"), "{home}");
+            assert!(normalise(home, "/w", Some("/home/me")).is_err(), "{home}");
+        }
         assert!(said(&"/a".repeat(2048)).contains("longer"));
         assert!(normalise(&format!("/{}", "a".repeat(4094)), "/", None).is_ok());
     }

@@ -58,6 +58,7 @@ pub(crate) fn read_operands<'w>(name: &str, words: &'w [String]) -> Vec<Operand<
     match name.as_str() {
         "find" => forms::find(words),
         "tar" | "bsdtar" | "gtar" => forms::tar(words),
+        "zip" => forms::zip(words),
         "dd" => forms::dd(words),
         "test" | "[" => forms::test(words),
         _ => match row(&name) {

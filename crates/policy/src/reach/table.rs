@@ -225,7 +225,6 @@ const ROWS: &[Row] = &[
     row_of("source .", Script, "", ""),
     row_of("type copy move xcopy robocopy del erase rd md ren attrib notepad", FilesAndSwitches, "", ""),
     // Archives.
-    row_of("zip", Files, "b temp-path", "n P t tt sf compression-method suffixes"),
     row_of("unzip zipinfo", Files, "d", "P x="),
     row_of(
         "gzip gunzip bzip2 bunzip2 xz unxz lzma zstd unzstd lz4 brotli compress uncompress",
@@ -279,11 +278,18 @@ const ROWS: &[Row] = &[
         error-format",
     ),
     row_of(
-        "cargo go npm yarn pnpm npx uv poetry gradle mvn docker podman kubectl helm \
-        terraform",
+        "cargo go npm yarn pnpm npx uv poetry gradle mvn kubectl helm terraform",
         Perhaps,
         "manifest-path target-dir prefix C f r t",
         "m e features F p",
+    ),
+    // What a container gets to see, and where in it, is for whoever makes the container; a box cannot.
+    row_of(
+        "docker podman nerdctl",
+        Perhaps,
+        "f file env-file iidfile cidfile",
+        "v volume mount tmpfs w workdir e env p publish u user h hostname l label t tag name network entrypoint m \
+        device volumes-from",
     ),
     row_of(
         "git",
@@ -371,7 +377,7 @@ mod tests {
         dirname \
             jq xxd od strings node perl ruby make source . pushd test [ python3.11 env sudo xargs timeout";
         for name in promised.split_ascii_whitespace() {
-            let has_form = matches!(name, "cd" | "pushd" | "find" | "tar" | "dd" | "test" | "[");
+            let has_form = matches!(name, "cd" | "pushd" | "find" | "tar" | "zip" | "dd" | "test" | "[");
             assert!(has_form || row(name).is_some(), "{name}");
         }
     }

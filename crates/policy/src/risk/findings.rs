@@ -17,6 +17,15 @@ pub struct Finding {
     pub line: usize,
 }
 
+impl PartialEq for Finding {
+    /// A rule is known by its id.
+    fn eq(&self, other: &Self) -> bool {
+        (self.rule.id, self.line) == (other.rule.id, other.line)
+    }
+}
+
+impl Eq for Finding {}
+
 impl Finding {
     pub fn message(&self, locale: Locale) -> &'static str {
         self.rule.sentence(locale)

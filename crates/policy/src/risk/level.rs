@@ -40,6 +40,17 @@ pub enum Content {
     Browser,
 }
 
+impl Content {
+    pub const fn key(self) -> &'static str {
+        match self {
+            Content::Python => "python",
+            Content::Javascript => "javascript",
+            Content::Shell => "shell",
+            Content::Browser => "browser",
+        }
+    }
+}
+
 /// The language of sentences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locale {

@@ -34,6 +34,7 @@ mod postgres_faults;
 mod rest;
 mod retention;
 mod samples;
+mod sessions;
 mod sqlite_faults;
 mod tampering;
 
@@ -66,6 +67,7 @@ const ON_BOTH: &[(&str, Run)] = trials! {
         every_change_of_paths_is_an_entry,
     }
     networks::{ a_network_is_recorded_once_and_goes_with_its_exec, hosts_are_allowed_once_and_taken_back }
+    sessions::{ what_was_said_counts_until_it_is_forgotten, what_cannot_be_said_is_refused }
     retention::{ the_newest_entries_stay, entries_since_a_moment_stay, a_broken_chain_is_not_pruned, ended_execs_go }
     rest::{
         tokens_are_found_by_their_hash, tokens_are_listed_and_revoked, settings_have_versions, identities_are_for_ever,

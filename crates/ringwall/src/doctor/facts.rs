@@ -19,6 +19,7 @@ pub(crate) struct Facts {
     pub(crate) cgroups: Cgroups,
     pub(crate) overlay: Overlay,
     pub(crate) docker: Docker,
+    pub(crate) aio: Aio,
     pub(crate) runsc: Option<PathBuf>,
     pub(crate) chromium: Option<PathBuf>,
 }
@@ -160,6 +161,20 @@ pub(crate) enum Daemon {
     },
 }
 
+/// What is known of an external AIO service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Aio {
+    NotConfigured,
+    Answers {
+        version: String,
+    },
+    /// Why not, and what to do.
+    Unusable {
+        why: String,
+        fix: String,
+    },
+}
+
 #[cfg(test)]
 impl Facts {
     /// A machine on which everything is as it should be, as root.
@@ -181,6 +196,7 @@ impl Facts {
             },
             overlay: Overlay::Listed,
             docker: Docker { client: None, daemon: Daemon::Absent },
+            aio: Aio::NotConfigured,
             runsc: None,
             chromium: None,
         }

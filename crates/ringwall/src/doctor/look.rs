@@ -9,7 +9,7 @@ use rustix::fs::{Access, FileType};
 use rustix::io::Errno;
 
 use super::facts::{
-    Cgroups, Daemon, Docker, Facts, Hierarchy, Kernel, Landlock, Namespaces, Overlay, Places, Trial, TrialFailure,
+    Aio, Cgroups, Daemon, Docker, Facts, Hierarchy, Kernel, Landlock, Namespaces, Overlay, Places, Trial, TrialFailure,
 };
 
 const NAMESPACE_LIMITS: [&str; 6] = [
@@ -38,6 +38,7 @@ pub(crate) fn look(host: &Host) -> Facts {
         },
         overlay: overlay(&kernel.release),
         docker: Docker { client: None, daemon: Daemon::Absent },
+        aio: Aio::NotConfigured,
         runsc: on_path(&["runsc"]),
         chromium: on_path(&BROWSERS),
         kernel,

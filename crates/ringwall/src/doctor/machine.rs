@@ -9,7 +9,7 @@ use executor::Privilege;
 use super::cgroups;
 use super::check::{Check, State};
 use super::docker::PATIENCE;
-use super::facts::{Daemon, Docker, Facts, Overlay, Trial};
+use super::facts::{Aio, Daemon, Docker, Facts, Overlay, Trial};
 use super::remedy::{self, OLDEST};
 
 /// The first kernel that mounts overlayfs in user namespaces.
@@ -24,6 +24,7 @@ pub(crate) fn rows(facts: &Facts) -> Vec<Check> {
         overlay(facts),
         id_mapped_mounts(facts),
         docker(&facts.docker),
+        aio(&facts.aio),
         program("gvisor", facts.runsc.as_deref(), "boxes under gVisor"),
         program("chromium", facts.chromium.as_deref(), "the browser"),
     ]
@@ -164,6 +165,19 @@ fn docker(docker: &Docker) -> Check {
     }
 }
 
+fn aio(aio: &Aio) -> Check {
+    let name = "aio_service";
+    match aio {
+        Aio::NotConfigured => {
+            Check::new(name, State::Optional, "optional: none is configured; `aio` runs have boxes of our own")
+        }
+        Aio::Answers { version } => Check::new(name, State::Ok, format!("it answers, version {version}")),
+        Aio::Unusable { why, fix } => Check::new(name, State::Missing, why.clone())
+            .costs("the `aio` runs of the workspace that it belongs to fail")
+            .fix(fix.clone()),
+    }
+}
+
 fn program(name: &'static str, found: Option<&Path>, user: &str) -> Check {
     match found {
         Some(path) => Check::new(name, State::Ok, path.display().to_string()),
@@ -281,6 +295,10 @@ mod tests {
         let facts = Facts { runsc: Some("/usr/bin/runsc".into()), ..Facts::sample() };
         assert_eq!(find(&facts, "gvisor").detail, "/usr/bin/runsc");
         assert_eq!(find(&facts, "gvisor").state, State::Ok);
+        assert_eq!(find(&facts, "aio_service").state, State::Optional);
+        let unusable = Aio::Unusable { why: "it is silent".to_owned(), fix: "look at it".to_owned() };
+        let unusable = find(&Facts { aio: unusable, ..facts.clone() }, "aio_service");
+        assert_eq!((unusable.state, unusable.fix.as_deref()), (State::Missing, Some("look at it")));
         let chromium = find(&facts, "chromium");
         assert_eq!(
             (chromium.state, &*chromium.detail),

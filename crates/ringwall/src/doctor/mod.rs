@@ -1,9 +1,10 @@
 //! `ringwall doctor`: makes a real box and says which protections hold on this machine.
 //!
-//! `look` and `docker` gather facts, `trial` makes the box; everything after that is pure: `protections` and
+//! `look`, `docker` and `aio` gather facts, `trial` makes the box; everything after that is pure: `protections` and
 //! `machine` turn facts into rows, `remedy` finds the way out of a failure, `table` and `report` show them. Nothing
 //! on the machine is changed, and nothing is started but the trial box.
 
+mod aio;
 mod cgroups;
 mod check;
 mod docker;
@@ -56,8 +57,9 @@ fn examine(data: &Path) -> Result<Facts, Message> {
     let seen = look::look(&host);
     runtime.block_on(async {
         let docker = docker::ask(&docker::sockets_of_this_process()).await;
+        let aio = aio::ask(data).await;
         let trial = trial::make(host, data).await;
-        Ok(Facts { docker, trial, ..seen })
+        Ok(Facts { docker, aio, trial, ..seen })
     })
 }
 

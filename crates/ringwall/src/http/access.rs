@@ -5,7 +5,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use service::{Holder, Principal};
+use service::{HeldLogin, Holder, Principal};
 
 use super::problem::Problem;
 use super::{Door, cookie, tickets};
@@ -54,7 +54,7 @@ pub(crate) async fn admit(
     if access == Access::Open {
         return Ok(next.run(request).await);
     }
-    let principal = match tickets::of(request.uri()) {
+    let (principal, login) = match tickets::of(request.uri()) {
         Some(ticket) if !request.headers().contains_key(header::AUTHORIZATION) => {
             door.service.authenticate_ticket(&ticket).await?
         }
@@ -66,17 +66,22 @@ pub(crate) async fn admit(
         return Err(Problem::new(StatusCode::FORBIDDEN, "FORBIDDEN", message));
     }
     request.extensions_mut().insert(principal);
+    login.map(|login| request.extensions_mut().insert(login));
     Ok(next.run(request).await)
 }
 
 /// A request that brings an `Authorization` is judged by that alone, whatever cookie comes along.
-async fn identify(door: &Door, method: &Method, headers: &HeaderMap) -> Result<Principal, Problem> {
+async fn identify(
+    door: &Door,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<(Principal, Option<HeldLogin>), Problem> {
     match cookie::find(headers) {
         Some(text) if !headers.contains_key(header::AUTHORIZATION) => {
             cookie::check(method, headers)?;
             Ok(door.service.authenticate_login(text).await?)
         }
-        Some(_) | None => Ok(door.service.authenticate(bearer(headers)).await?),
+        Some(_) | None => Ok((door.service.authenticate(bearer(headers)).await?, None)),
     }
 }
 

@@ -41,6 +41,9 @@ pub(crate) struct AnswerBody {
     remember: bool,
     /// For the caller and the record
     reason: Option<String>,
+    /// What is to run instead of the code that was asked about: judged from the start, and asked about anew where it deserves
+    /// that
+    modified_code: Option<String>,
 }
 
 #[utoipa::path(get, path = "/api/approvals", tag = "approvals", params(ApprovalWords),
@@ -51,6 +54,9 @@ pub(crate) async fn list(
     Words(words): Words<ApprovalWords>,
 ) -> Result<Json<ApprovalPage>, Problem> {
     let status: Option<ApprovalStatus> = parse(words.status.as_deref().filter(|status| !status.is_empty()))?;
+    if words.limit == Some(0) {
+        return Err(Problem::invalid("limit: at least 1"));
+    }
     let limit = Limit::nearest(words.limit.unwrap_or(USUAL_PAGE));
     let cursor = parse(words.cursor.as_deref().filter(|cursor| !cursor.is_empty()))?;
     let page = door.service.approvals(&principal, status, limit, cursor).await?;
@@ -84,7 +90,8 @@ pub(crate) async fn answer(
     door.service.approval(&principal, &id).await?;
     let body: AnswerBody = shape(read_json(body, door.largest_body).await?)?;
     let from = Origin { door: "http", remote: caller.map(|Extension(caller)| caller.remote) };
-    let answer = Answer { verdict: verdict(body.approved, body.remember), reason: body.reason, from };
+    let verdict = verdict(body.approved, body.remember);
+    let answer = Answer { verdict, reason: body.reason, modified_code: body.modified_code, from };
     Ok(Json(door.service.answer_approval(&principal, &id, answer).await?))
 }
 

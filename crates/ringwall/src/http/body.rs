@@ -49,7 +49,8 @@ pub(crate) async fn read_text_within(body: Body, largest: usize, setting: &str) 
     String::from_utf8(bytes.into()).map_err(|_| Problem::invalid("the body is not UTF-8 text"))
 }
 
-async fn read_bytes(body: Body, largest: usize, setting: &str) -> Result<Bytes, Problem> {
+/// Reads a whole body as it is.
+pub(crate) async fn read_bytes(body: Body, largest: usize, setting: &str) -> Result<Bytes, Problem> {
     let too_large = || too_large(u64::try_from(largest).unwrap_or(u64::MAX), setting);
     // Refused before any of it is read when its sender says how much there is.
     if usize::try_from(axum::body::HttpBody::size_hint(&body).lower()).is_ok_and(|announced| announced > largest) {

@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use futures::{StreamExt, stream};
 use serde::Deserialize;
 use serde_json::json;
-use service::{Event, EventCursor, EventKind, Principal, Stream};
+use service::{Event, EventCursor, EventKind, HeldLogin, Principal, Stream};
 use utoipa::IntoParams;
 
 use super::Door;
@@ -46,6 +46,7 @@ enum Encoding {
 pub(crate) async fn follow(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
+    login: Option<Extension<HeldLogin>>,
     Named(id): Named<String>,
     Words(words): Words<EventWords>,
     headers: HeaderMap,
@@ -60,7 +61,14 @@ pub(crate) async fn follow(
     let long = door.long_answers.begin(&principal)?;
     let events = door.service.events(&principal, &exec_id(&id)?, after).await?;
     let mut whole = WholeCharacters { encoding, held: [Vec::new(), Vec::new()] };
+    let logged_out = async move {
+        match login {
+            Some(Extension(login)) => login.ended().await,
+            None => std::future::pending().await,
+        }
+    };
     let told = events
+        .take_until(Box::pin(logged_out))
         // What cannot be read breaks the answer off before its end, and the client comes back.
         .take_while(|event| std::future::ready(event.is_ok()))
         .filter_map(|event| std::future::ready(event.ok()))

@@ -67,9 +67,19 @@ fn exposition(metrics: &Metrics) -> String {
     let gauges = [
         ("ringwall_execs_running", "Execs that run.", u64::from(metrics.running)),
         ("ringwall_execs_waiting", "Execs that wait for their turn.", metrics.waiting as u64),
+        ("ringwall_spares_idle", "Boxes made ahead that wait for a command.", metrics.spares.idle as u64),
+        ("ringwall_spares_being_made", "Boxes that are being made ahead.", metrics.spares.being_made as u64),
     ];
     for (name, help, value) in gauges {
         let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n");
+    }
+    let name = "ringwall_spares_asked_total";
+    let _ = write!(
+        text,
+        "# HELP {name} Boxes that might have been made ahead, and were or were not.\n# TYPE {name} counter\n"
+    );
+    for (found, count) in [("hit", metrics.spares.hits), ("miss", metrics.spares.misses)] {
+        let _ = writeln!(text, "{name}{{found=\"{found}\"}} {count}");
     }
     let name = "ringwall_box_set_up_seconds";
     let _ = write!(text, "# HELP {name} From the grant to the command's first instruction.\n# TYPE {name} histogram\n");
@@ -106,6 +116,8 @@ mod tests {
             "ringwall_execs_total{status=\"FAILED\",backend=\"native\"} 7\n",
             "ringwall_execs_running 2\n",
             "ringwall_execs_waiting 3\n",
+            "ringwall_spares_idle 0\n",
+            "ringwall_spares_asked_total{found=\"hit\"} 0\n",
             "ringwall_box_set_up_seconds_bucket{le=\"0.005\"} 1\n",
             "ringwall_box_set_up_seconds_bucket{le=\"+Inf\"} 2\n",
             "ringwall_box_set_up_seconds_sum 1.5\n",

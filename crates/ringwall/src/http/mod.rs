@@ -34,11 +34,15 @@ mod events;
 mod execs;
 mod gc;
 mod login;
+mod mcp;
 mod metrics;
 mod networks;
 mod openapi;
 mod risk;
+mod run;
 mod sandbox;
+mod session_files;
+mod sessions;
 mod settings;
 mod skills;
 mod socket_words;
@@ -54,9 +58,10 @@ use axum::Router;
 use axum::middleware::{from_fn_with_state, map_response};
 use service::Service;
 
-pub(crate) use connections::serve;
+pub(crate) use connections::{Caller, serve};
 use host_check::Hosts;
 use long_answers::LongAnswers;
+use mcp::Endpoint;
 pub(crate) use socket_words::tell as tell_announcement;
 
 /// What every handler has.
@@ -67,6 +72,7 @@ pub(crate) struct Door {
     largest_body: usize,
     long_answers: Arc<LongAnswers>,
     sockets: Arc<LongAnswers>,
+    mcp: Arc<Endpoint>,
 }
 
 impl Door {
@@ -79,7 +85,8 @@ impl Door {
     ) -> Self {
         let hosts = Arc::new(Hosts::new(allowed_hosts, listening));
         let (long_answers, sockets) = (LongAnswers::new(places), LongAnswers::of_sockets(places));
-        Door { service, hosts, largest_body, long_answers, sockets }
+        let mcp = Arc::new(Endpoint::new(service.clone(), largest_body));
+        Door { service, hosts, largest_body, long_answers, sockets, mcp }
     }
 }
 

@@ -15,8 +15,8 @@ use super::access::Access;
 use super::problem::{DETAILED, ENVELOPED, WORDED, is_within};
 use super::routes::ROUTES;
 use super::{
-    approvals, artifacts, audit, console, events, execs, gc, login, metrics, networks, risk, sandbox, settings, skills,
-    sockets, tickets, tokens, v1,
+    approvals, artifacts, audit, console, events, execs, gc, login, mcp, metrics, networks, risk, run, sandbox,
+    session_files, sessions, settings, skills, sockets, tickets, tokens, v1,
 };
 
 #[derive(OpenApi)]
@@ -41,6 +41,7 @@ use super::{
         v1::skills::upload_own,
         v1::skills::upload,
         v1::skills::list_own,
+        v1::skills::layers,
         v1::skills::list,
         v1::skills::delete,
         settings::show,
@@ -57,7 +58,20 @@ use super::{
         sockets::session,
         sockets::chat,
         sockets::all,
+        mcp::talk,
+        mcp::listen,
+        mcp::leave,
         risk::assess,
+        run::code,
+        sessions::create,
+        sessions::list,
+        sessions::show,
+        sessions::change,
+        sessions::remove,
+        session_files::list,
+        session_files::read,
+        session_files::write,
+        session_files::remove,
         audit::list,
         audit::verify,
         audit::export,

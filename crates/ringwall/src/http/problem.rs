@@ -40,6 +40,17 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, "NOT_FOUND", message)
     }
 
+    /// In the words of the routes of sessions and their code.
+    pub(crate) fn of_session(error: service::Error) -> Self {
+        let code = match &error {
+            service::Error::BackendUnavailable { .. } => Some("backend_unavailable"),
+            service::Error::Agent(problem) if problem.kind == ProblemKind::Security => Some("PathTraversal"),
+            _ => None,
+        };
+        let problem = Problem::from(error);
+        Problem { code: code.unwrap_or(problem.code), ..problem }
+    }
+
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

@@ -3,18 +3,15 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use policy::{Assessment, Content, LONGEST_CONTENT, Level, Locale};
 use serde::{Deserialize, Serialize};
-use tokio::sync::Semaphore;
 use utoipa::ToSchema;
 
 use super::Door;
 use super::body::{read_json, shape};
 use super::problem::Problem;
-
-/// Contents that are judged at the same time; a large one keeps a processor busy for a moment.
-static PLACES: Semaphore = Semaphore::const_new(4);
+use super::run::locale;
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -52,7 +49,7 @@ pub(crate) struct FindingView {
 }
 
 impl RiskView {
-    fn new(assessment: &Assessment, locale: Locale) -> Self {
+    pub(crate) fn new(assessment: &Assessment, locale: Locale) -> Self {
         let findings = assessment.findings.iter();
         RiskView {
             level: assessment.level,
@@ -75,15 +72,11 @@ pub(crate) async fn assess(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<RiskView>, Problem> {
-    let locale = headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let locale = Locale::of_header(locale);
+    let locale = locale(&headers);
     let body: RiskBody = shape(read_json(body, door.largest_body).await?)?;
     if body.content.len() > LONGEST_CONTENT {
         let message = format!("content is {} bytes long, but at most {LONGEST_CONTENT} are judged", body.content.len());
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", message));
     }
-    let stopped = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", "the content could not be judged");
-    let _place = PLACES.acquire().await.map_err(|_| stopped())?;
-    let judged = tokio::task::spawn_blocking(move || policy::assess(body.r#type, &body.content)).await;
-    Ok(Json(RiskView::new(&judged.map_err(|_| stopped())?, locale)))
+    Ok(Json(RiskView::new(&door.service.assess(body.r#type, body.content).await?, locale)))
 }

@@ -8,8 +8,8 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::access::{Access, admit};
 use super::{
-    Door, approvals, artifacts, audit, console, events, execs, gc, login, metrics, networks, openapi, risk, sandbox,
-    settings, skills, sockets, tickets, tokens, v1,
+    Door, approvals, artifacts, audit, console, events, execs, gc, login, mcp, metrics, networks, openapi, risk, run,
+    sandbox, session_files, sessions, settings, skills, sockets, tickets, tokens, v1,
 };
 
 pub(crate) struct Route {
@@ -52,6 +52,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::POST, "/skills/{id}/invoke", Access::Agent, || post(skills::invoke)),
     route(Method::POST, "/v1/skills/{agent}/upload", Access::Agent, || post(v1::skills::upload_own)),
     route(Method::GET, "/v1/skills/{agent}/list", Access::Agent, || get(v1::skills::list_own)),
+    route(Method::GET, "/v1/skills/{agent}/layers", Access::Agent, || get(v1::skills::layers)),
     route(Method::DELETE, "/v1/skills/{agent}/delete", Access::Agent, || delete(v1::skills::delete)),
     route(Method::POST, "/v1/skills/{user}/{agent}/upload", Access::Agent, || post(v1::skills::upload)),
     route(Method::GET, "/v1/skills/{user}/{agent}/list", Access::Agent, || get(v1::skills::list)),
@@ -78,7 +79,20 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/ws/sessions/{id}", Access::Agent, || get(sockets::session)),
     route(Method::GET, "/ws/chat/{id}", Access::Agent, || get(sockets::chat)),
     route(Method::GET, "/ws/approvals", Access::Operator, || get(sockets::all)),
+    route(Method::POST, "/mcp", Access::Agent, || post(mcp::talk)),
+    route(Method::GET, "/mcp", Access::Agent, || get(mcp::listen)),
+    route(Method::DELETE, "/mcp", Access::Agent, || delete(mcp::leave)),
     route(Method::POST, "/api/risk", Access::Agent, || post(risk::assess)),
+    route(Method::POST, "/api/run", Access::Agent, || post(run::code)),
+    route(Method::POST, "/api/sessions", Access::Agent, || post(sessions::create)),
+    route(Method::GET, "/api/sessions", Access::Agent, || get(sessions::list)),
+    route(Method::GET, "/api/sessions/{id}", Access::Agent, || get(sessions::show)),
+    route(Method::PUT, "/api/sessions/{id}", Access::User, || put(sessions::change)),
+    route(Method::DELETE, "/api/sessions/{id}", Access::Agent, || delete(sessions::remove)),
+    route(Method::GET, "/api/sessions/{id}/files", Access::Agent, || get(session_files::list)),
+    route(Method::GET, "/api/sessions/{id}/files/{*path}", Access::Agent, || get(session_files::read)),
+    route(Method::PUT, "/api/sessions/{id}/files/{*path}", Access::Agent, || put(session_files::write)),
+    route(Method::DELETE, "/api/sessions/{id}/files/{*path}", Access::Agent, || delete(session_files::remove)),
     route(Method::GET, "/api/audit", Access::Agent, || get(audit::list)),
     route(Method::POST, "/api/audit/verify", Access::Operator, || post(audit::verify)),
     route(Method::GET, "/api/audit/export", Access::Operator, || get(audit::export)),

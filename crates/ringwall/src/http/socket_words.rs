@@ -17,6 +17,7 @@ pub(crate) fn tell(announcement: &Announcement) -> Value {
                 "kind": view.kind,
                 "user": view.user,
                 "agent": view.agent,
+                "description": view.description,
                 "command": view.command,
                 "code": view.code,
                 "requestedPath": view.requested_paths.first(),
@@ -97,10 +98,19 @@ struct Response {
     #[serde(default)]
     remember: bool,
     reason: Option<String>,
+    modified_code: Option<String>,
+}
+
+/// What somebody says to a question.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) verdict: Verdict,
+    pub(crate) reason: Option<String>,
+    pub(crate) modified_code: Option<String>,
 }
 
 /// An answer that somebody sends: to what, and what they say.
-pub(crate) fn read(text: &str) -> Result<(String, Verdict, Option<String>), Told> {
+pub(crate) fn read(text: &str) -> Result<(String, Said), Told> {
     let value = json::read(text.as_bytes()).map_err(|error| Told::malformed(format!("that is no JSON: {error}")))?;
     if value["type"] != "permission_response" {
         return Err(Told::malformed("type: permission_response is all that can be said here"));
@@ -114,7 +124,8 @@ pub(crate) fn read(text: &str) -> Result<(String, Verdict, Option<String>), Told
         (Some(id), _) | (None, Some(id)) => id,
         (None, None) => return Err(Told::malformed("requestId is missing")),
     };
-    Ok((id, verdict(response.approved, response.remember), response.reason))
+    let verdict = verdict(response.approved, response.remember);
+    Ok((id, Said { verdict, reason: response.reason, modified_code: response.modified_code }))
 }
 
 #[cfg(test)]
@@ -126,10 +137,16 @@ mod tests {
         for name in ["requestId", "request_id"] {
             let answer =
                 |rest: &str| read(&format!(r#"{{"type":"permission_response","{name}":"a",{rest}}}"#)).unwrap();
-            assert_eq!(answer(r#""approved":true"#), ("a".into(), Verdict::Once, None));
-            assert_eq!(answer(r#""approved":true,"remember":true"#), ("a".into(), Verdict::Remember, None));
-            let denied = ("a".to_owned(), Verdict::Deny, Some("no".to_owned()));
-            assert_eq!(answer(r#""approved":false,"remember":true,"reason":"no""#), denied);
+            let said = |verdict, reason: Option<&str>, code: Option<&str>| {
+                let [reason, modified_code] = [reason, code].map(|text| text.map(str::to_owned));
+                ("a".to_owned(), Said { verdict, reason, modified_code })
+            };
+            assert_eq!(answer(r#""approved":true"#), said(Verdict::Once, None, None));
+            assert_eq!(answer(r#""approved":true,"remember":true"#), said(Verdict::Remember, None, None));
+            let denied = answer(r#""approved":false,"remember":true,"reason":"no""#);
+            assert_eq!(denied, said(Verdict::Deny, Some("no"), None));
+            let changed = answer(r#""approved":true,"modified_code":"print(1)""#);
+            assert_eq!(changed, said(Verdict::Once, None, Some("print(1)")));
         }
     }
 

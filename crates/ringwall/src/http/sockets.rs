@@ -3,7 +3,7 @@
 //! Whoever connects gets what is open first and then what comes. Nothing here is without a bound: messages are small, an
 //! answer that the other end does not take in time ends the socket, and so does silence; whoever falls behind is sent
 //! away and sees what is open when they come back. A socket lasts longer than a token may: its holder is looked up again
-//! whenever they answer, and now and then.
+//! whenever they answer, and now and then. One that was opened by cookie ends with its login.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::Value;
-use service::{Following, Gone, Origin, Principal, Service, Watched};
+use service::{Following, Gone, HeldLogin, Origin, Principal, Service, Watched};
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
 use super::Door;
@@ -22,7 +22,7 @@ use super::connections::Caller;
 use super::long_answers::LongAnswer;
 use super::places::Busy;
 use super::problem::Problem;
-use super::socket_words::{Told, read, tell};
+use super::socket_words::{Said, Told, read, tell};
 
 /// Of a message, and of a frame of one.
 const LARGEST: usize = 64 << 10;
@@ -39,10 +39,11 @@ pub(crate) async fn session(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
     caller: Option<Extension<Caller>>,
+    login: Option<Extension<HeldLogin>>,
     Named(id): Named<String>,
     asked: Asked,
 ) -> Result<Response, Problem> {
-    open(&door, principal, caller, Watched::Session(id), asked)
+    open(&door, principal, caller, login, Watched::session(&id)?, asked)
 }
 
 #[utoipa::path(get, path = "/ws/chat/{id}", tag = "approvals", params(("id" = String, Path, description = "the session")),
@@ -51,10 +52,11 @@ pub(crate) async fn chat(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
     caller: Option<Extension<Caller>>,
+    login: Option<Extension<HeldLogin>>,
     Named(id): Named<String>,
     asked: Asked,
 ) -> Result<Response, Problem> {
-    open(&door, principal, caller, Watched::Session(id), asked)
+    open(&door, principal, caller, login, Watched::session(&id)?, asked)
 }
 
 #[utoipa::path(get, path = "/ws/approvals", tag = "approvals",
@@ -63,15 +65,17 @@ pub(crate) async fn all(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
     caller: Option<Extension<Caller>>,
+    login: Option<Extension<HeldLogin>>,
     asked: Asked,
 ) -> Result<Response, Problem> {
-    open(&door, principal, caller, Watched::All, asked)
+    open(&door, principal, caller, login, Watched::All, asked)
 }
 
 fn open(
     door: &Door,
     principal: Principal,
     caller: Option<Extension<Caller>>,
+    login: Option<Extension<HeldLogin>>,
     watched: Watched,
     asked: Asked,
 ) -> Result<Response, Problem> {
@@ -87,6 +91,7 @@ fn open(
         _long: door.sockets.begin(&principal)?,
         _busy: caller.as_ref().and_then(|Extension(caller)| caller.seat.begin()),
         caller: caller.map(|Extension(caller)| caller),
+        login: login.map(|Extension(login)| login),
     };
     let following = door.service.follow_approvals(&principal, watched.clone())?;
     let service = door.service.clone();
@@ -99,6 +104,8 @@ struct Place {
     _long: LongAnswer,
     _busy: Option<Busy>,
     caller: Option<Caller>,
+    /// Of whoever came by cookie: the socket ends with it.
+    login: Option<HeldLogin>,
 }
 
 struct Talk {
@@ -129,6 +136,14 @@ impl Talk {
         let mut pulse = interval_at(tokio::time::Instant::now() + PULSE, PULSE);
         pulse.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut is_heard = true;
+        let login = self.place.login.take();
+        let logged_out = async {
+            match login {
+                Some(login) => login.ended().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(logged_out);
         loop {
             let step = tokio::select! {
                 announcement = following.next() => match announcement {
@@ -140,6 +155,7 @@ impl Talk {
                     is_heard = true;
                     self.hear(message).await
                 }
+                () = &mut logged_out => Err(End::Close(close_code::POLICY, "the login is over")),
                 _ = pulse.tick() => {
                     let was_heard = std::mem::replace(&mut is_heard, false);
                     self.look_after(was_heard).await
@@ -169,7 +185,7 @@ impl Talk {
 
     /// Whoever follows is told what became of it, and so is the answerer.
     async fn answer(&mut self, text: &str) -> Result<(), Told> {
-        let (id, verdict, reason) = read(text)?;
+        let (id, Said { verdict, reason, modified_code }) = read(text)?;
         let of_request = |error: service::Error| Told::about(&id, &error);
         self.service.authenticate_again(&self.principal).await.map_err(of_request)?;
         let asked = self.service.approval(&self.principal, &id).await.map_err(of_request)?;
@@ -179,7 +195,7 @@ impl Talk {
             return Err(Told::foreign(&id));
         }
         let remote = self.place.caller.as_ref().map(|caller| caller.remote);
-        let answer = service::Answer { verdict, reason, from: Origin { door: "websocket", remote } };
+        let answer = service::Answer { verdict, reason, modified_code, from: Origin { door: "websocket", remote } };
         self.service.answer_approval(&self.principal, &id, answer).await.map(drop).map_err(of_request)
     }
 

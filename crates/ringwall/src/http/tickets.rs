@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::{StatusCode, Uri};
 use serde::{Deserialize, Serialize};
-use service::{Principal, Timestamp};
+use service::{HeldLogin, Principal, Timestamp};
 use utoipa::ToSchema;
 
 use super::Door;
@@ -30,8 +30,9 @@ struct TicketWords {
 pub(crate) async fn create(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
+    login: Option<Extension<HeldLogin>>,
 ) -> Result<(StatusCode, Json<TicketView>), Problem> {
-    let ticket = door.service.issue_ticket(&principal)?;
+    let ticket = door.service.issue_ticket(&principal, login.map(|Extension(login)| login))?;
     Ok((StatusCode::CREATED, Json(TicketView { ticket: ticket.text, expires_at: ticket.expires_at })))
 }
 

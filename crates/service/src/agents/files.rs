@@ -22,7 +22,7 @@ pub struct Edit {
 
 impl Edit {
     /// By how much the file gets longer.
-    fn growth(&self) -> Usage {
+    pub(crate) fn growth(&self) -> Usage {
         let longer = self.new.len().saturating_sub(self.old.len()) as u64;
         Usage { bytes: longer.saturating_mul(self.expected), files: 0 }
     }
@@ -173,7 +173,7 @@ pub(super) fn require_skill(agent: &Agent, directory: &AgentPath) -> Result<(), 
 }
 
 /// Does what may take long on a thread of its own, to its end, whoever still waits for it.
-pub(super) async fn detached<T: Send + 'static>(
+pub(crate) async fn detached<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     match tokio::task::spawn_blocking(work).await {

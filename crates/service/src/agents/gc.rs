@@ -22,7 +22,7 @@ const STRAY_AFTER: Duration = Duration::from_secs(60 * 60);
 pub struct Freed {
     /// Whether it was only looked for
     pub dry_run: bool,
-    /// Sessions that were not used for `retention.sessions_hours`
+    /// Sessions that were not used for `sessions.retention_hours`
     pub sessions: u64,
     /// What execs, uploads and deletions left on their way
     pub strays: u64,
@@ -42,9 +42,12 @@ impl Service {
     }
 
     pub(crate) async fn remove_garbage(&self, at: Timestamp, doing: Doing) -> Result<Freed, Error> {
-        let kept = self.settings_now().retention.sessions();
+        let kept = self.settings_now().sessions.kept();
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(at.milliseconds()).unwrap_or(0));
         let before = move |time: Duration| at.checked_sub(time).unwrap_or(SystemTime::UNIX_EPOCH);
+        if doing == Doing::Removing {
+            self.forget_idle_sessions(before(kept)).await?;
+        }
         let (workspaces, baselines) = (self.inner.workspaces.clone(), self.inner.baselines.clone());
         let registry = self.inner.registry.clone();
         let freed = detached(move || {

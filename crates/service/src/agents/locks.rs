@@ -2,7 +2,8 @@
 //!
 //! Each workspace has a lock of its own, made when it is first wanted and forgotten with its last holder, so that no agent
 //! waits for another. Waiting is bounded and fair: nobody who comes later overtakes a writer. A guard owns its lock and may
-//! go to another thread, where the work goes on although whoever asked is gone. Execs take none.
+//! go to another thread, where the work goes on although whoever asked is gone. Execs take none; a second set of locks says
+//! where boxes are, for those who must not change anything beneath one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -65,6 +66,18 @@ impl Locks {
         }
     }
 
+    /// For as long as a box is there; whoever excludes boxes does so for moments.
+    pub(crate) async fn stay(&self, user: &UserId, agent: &AgentId) -> Reading {
+        let (lock, share) = self.share(user, agent);
+        Reading { _guard: lock.read_owned().await, _share: share }
+    }
+
+    /// If nobody is there.
+    pub(crate) fn try_write(&self, user: &UserId, agent: &AgentId) -> Option<Writing> {
+        let (lock, share) = self.share(user, agent);
+        lock.try_write_owned().ok().map(|guard| Writing { _guard: guard, _share: share })
+    }
+
     fn share(&self, user: &UserId, agent: &AgentId) -> (Arc<RwLock<()>>, Share) {
         let key = (user.clone(), agent.clone());
         let lock = Arc::clone(self.map().entry(key.clone()).or_default());
@@ -117,6 +130,22 @@ mod tests {
         assert_eq!(begun.elapsed(), WRITE_PATIENCE + READ_PATIENCE);
         drop(writer);
         assert!(locks.read(&user, &agent).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn nothing_changes_where_a_box_is() {
+        let locks = Locks::default();
+        let (user, agent) = pair("a");
+        let boxes = (locks.stay(&user, &agent).await, locks.stay(&user, &agent).await);
+        assert!(locks.try_write(&user, &agent).is_none());
+        drop(boxes.0);
+        assert!(locks.try_write(&user, &agent).is_none());
+        drop(boxes.1);
+        let alone = locks.try_write(&user, &agent).unwrap();
+        assert!(timeout(Duration::ZERO, locks.stay(&user, &agent)).await.is_err());
+        drop(alone);
+        locks.stay(&user, &agent).await;
+        assert!(locks.map().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -18,6 +18,7 @@ mod upload;
 
 pub use execute::{Executed, Execution};
 pub use files::Edit;
+pub(crate) use files::detached;
 pub use gc::Freed;
 pub(crate) use locks::Locks;
 pub use open::Address;
@@ -25,3 +26,4 @@ pub use problem::{AgentProblem, ProblemKind};
 pub(crate) use quota::{Disk, Quotas};
 pub use skills::{SkillLayer, SkillUpload};
 pub use upload::Upload;
+pub(crate) use watch::watch_all;

@@ -1,4 +1,5 @@
-//! Each workspace's share of the disk: what it takes, as far as it is known, and what is said when that is all.
+//! The share of the disk that each workspace has, and each session within it: what it takes, as far as it is known, and what
+//! is said when that is all.
 //!
 //! A figure is measured by looking at every file, and then kept in memory: what comes through the service is added to it,
 //! and whatever else may have changed it has it measured again later. To let somebody go on, the figure is enough; nobody
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use record::{AgentId, UserId};
-use workspace::{Usage, Workspace};
+use workspace::{SessionId, Usage, Workspace};
 
 use crate::error::Error;
 use crate::service::Service;
@@ -24,7 +25,7 @@ pub(super) const SHORTEST_REST: Duration = Duration::from_millis(250);
 /// Of the time that looking takes: so nobody spends more than a twentieth of a processor on it.
 const RESTS: u32 = 20;
 
-type Key = (UserId, AgentId);
+type Key = (UserId, AgentId, Option<SessionId>);
 
 /// What is known of all workspaces. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -69,7 +70,7 @@ impl Figure {
     }
 }
 
-/// The share of one workspace.
+/// The share of one workspace, or of one session in it.
 #[derive(Debug, Clone)]
 pub(crate) struct Disk {
     quotas: Quotas,
@@ -82,8 +83,16 @@ impl Service {
     pub(crate) fn disk(&self, user: &UserId, agent: &AgentId, workspace: &Workspace) -> Disk {
         let settings = self.settings_now().workspace;
         let most = Usage { bytes: u64::from(settings.quota_mb.get()) * MIB, files: settings.quota_files.get().into() };
-        let (key, workspace) = ((user.clone(), agent.clone()), workspace.clone());
+        let (key, workspace) = ((user.clone(), agent.clone(), None), workspace.clone());
         Disk { quotas: self.inner.quotas.clone(), key, workspace, most }
+    }
+
+    /// The share of a session, beside that of its workspace.
+    pub(crate) fn session_disk(&self, disk: &Disk, session: &SessionId) -> Disk {
+        let bytes = u64::from(self.settings_now().sessions.max_mb.get()) * MIB;
+        let (user, agent, _) = disk.key.clone();
+        let (key, most) = ((user, agent, Some(session.clone())), Usage { bytes, files: disk.most.files });
+        Disk { key, most, ..disk.clone() }
     }
 
     pub(super) fn disk_of(&self, agent: &Agent) -> Disk {
@@ -139,7 +148,10 @@ impl Disk {
     pub(super) fn measure(&self) -> Result<Figure, Error> {
         let (begun, changes) = (Instant::now(), self.known().map_or(0, |figure| figure.changes));
         let free_bytes = self.workspace.free_bytes()?;
-        let usage = self.workspace.measure(self.most.files)?;
+        let usage = match &self.key.2 {
+            None => self.workspace.measure(self.most.files)?,
+            Some(session) => self.workspace.measure_session(session, self.most.files)?,
+        };
         let took = begun.elapsed();
         let mut figure =
             Figure { usage, free_bytes, begun, took, changes, measured_changes: changes, next: Next::Open };
@@ -187,11 +199,16 @@ impl Disk {
 
     /// The words for whoever needs so much more than there is.
     pub(crate) fn refuse(&self, more: Usage) -> String {
-        words(self.known().map(|figure| figure.usage).unwrap_or_default(), more, self.most)
+        self.words(self.known().map(|figure| figure.usage).unwrap_or_default(), more)
+    }
+
+    pub(super) fn words(&self, usage: Usage, more: Usage) -> String {
+        let place = if self.key.2.is_some() { Place::Session } else { Place::Workspace };
+        words(place, usage, more, self.most)
     }
 
     fn refusal(&self, usage: Usage, more: Usage) -> Error {
-        Error::DiskQuota { message: words(usage, more, self.most) }
+        Error::DiskQuota { message: self.words(usage, more) }
     }
 }
 
@@ -206,22 +223,33 @@ impl Quotas {
     }
 }
 
+/// What has a share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Workspace,
+    Session,
+}
+
 /// How much there is, how much there may be, and what to do about it.
-pub(super) fn words(usage: Usage, more: Usage, most: Usage) -> String {
+pub(super) fn words(place: Place, usage: Usage, more: Usage, most: Usage) -> String {
+    let (name, setting) = match place {
+        Place::Workspace => ("workspace", "workspace.quota_mb"),
+        Place::Session => ("session", "sessions.max_mb"),
+    };
     let needs =
         |needed: String| if more == Usage::default() { String::new() } else { format!(" This needs {needed} more.") };
     if usage.plus(more).files > most.files {
         let has = if usage.files > most.files { format!("more than {}", most.files) } else { usage.files.to_string() };
         let needs = needs(more.files.to_string());
         return format!(
-            "The workspace is full: it has {has} of the {} files and directories that it may have.{needs} Delete what is \
+            "The {name} is full: it has {has} of the {} files and directories that it may have.{needs} Delete what is \
              not needed, or have an operator raise workspace.quota_files.",
             most.files
         );
     }
     format!(
-        "The workspace is full: it takes {} of the {} that it may take.{} Delete what is not needed, or have an operator \
-         raise workspace.quota_mb.",
+        "The {name} is full: it takes {} of the {} that it may take.{} Delete what is not needed, or have an operator \
+         raise {setting}.",
         amount(usage.bytes),
         amount(most.bytes),
         needs(amount(more.bytes)),

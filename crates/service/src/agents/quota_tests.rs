@@ -22,7 +22,12 @@ impl Lab {
         let workspace = self.workspaces.workspace(&"u".parse().unwrap(), &agent.parse().unwrap(), Owner::server());
         let workspace = workspace.unwrap();
         workspace.tree().unwrap();
-        Disk { quotas: self.quotas.clone(), key: ("u".parse().unwrap(), agent.parse().unwrap()), workspace, most: MOST }
+        Disk {
+            quotas: self.quotas.clone(),
+            key: ("u".parse().unwrap(), agent.parse().unwrap(), None),
+            workspace,
+            most: MOST,
+        }
     }
 
     fn write(&self, name: &str, size: u64) {
@@ -122,7 +127,7 @@ fn the_oldest_figures_are_forgotten() {
     let disk = lab.disk("a");
     let figure = disk.measure().unwrap();
     for number in 1..KNOWN_MOST {
-        let key = ("u".parse().unwrap(), format!("n{number}").parse().unwrap());
+        let key = ("u".parse().unwrap(), format!("n{number}").parse().unwrap(), None);
         lab.quotas.lock().insert(key, Figure { begun: Instant::now(), ..figure });
     }
     let other = lab.disk("b");

@@ -5,8 +5,11 @@
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
+use std::time::Duration;
 
-use workspace::{ArchiveLimits, ArchiveRefusal, Refusal, SkillName, SkillSummary, StagedSkills, Tree, Usage};
+use workspace::{
+    ArchiveLimits, ArchiveRefusal, LayeredSkill, Refusal, SkillName, SkillSummary, StagedSkills, Standing, Tree, Usage,
+};
 
 use crate::error::Error;
 use crate::principal::Principal;
@@ -17,6 +20,8 @@ use super::open::{Address, Agent};
 use super::quota::Disk;
 
 const MIB: u64 = 1024 * 1024;
+/// How long boxes that follow each other without a gap may keep a new version of a skill away: twice the time of one command.
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
 /// Where an uploaded skill goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -107,6 +112,19 @@ impl Service {
         .await
     }
 
+    /// The same, with the layer that each comes from.
+    pub async fn layered_skills(&self, by: &Principal, address: &Address) -> Result<Vec<LayeredSkill>, Error> {
+        let (agent, reading) = self.read_agent(by, address).await?;
+        self.require_sync(&agent).await?;
+        let id = agent.agent.as_str().parse::<workspace::AgentId>()?;
+        let baselines = self.inner.baselines.clone();
+        detached(move || {
+            let _reading = reading;
+            Ok(baselines.list_layered(&id, &agent.tree)?)
+        })
+        .await
+    }
+
     /// Deletes a skill for its user alone.
     pub async fn delete_skill(&self, by: &Principal, address: &Address, name: &str) -> Result<(), Error> {
         let skill: SkillName = name.parse()?;
@@ -129,18 +147,39 @@ impl Service {
         ArchiveLimits { bytes: u64::from(skills.unpacked_max_mb.get()) * MIB, entries: skills.entries_max.get().into() }
     }
 
-    /// Brings what an agent shares with others into a workspace, if there is something that it does not have yet.
+    /// Brings what an agent shares with others into a workspace, if there is something that it does not have yet. While
+    /// boxes run there, skills that it has stay as they are, though not for ever.
     pub(crate) async fn sync_agent(&self, agent: &Agent) -> Result<(), Error> {
         let id = agent.agent.as_str().parse::<workspace::AgentId>()?;
-        if Self::blocking(|| Ok(self.inner.baselines.is_synced(&id, agent.tree.workspace())?)).await? {
-            return Ok(());
-        }
+        let standing = Self::blocking(|| Ok(self.inner.baselines.standing(&id, agent.tree.workspace())?)).await?;
+        let alone = || self.inner.agent_boxes.try_write(&agent.user, &agent.agent);
+        let is_due = match standing {
+            Standing::InStep => return Ok(()),
+            Standing::Waiting { since } if since.elapsed() < LONGEST_WAIT => {
+                if alone().is_none() {
+                    return Ok(());
+                }
+                false
+            }
+            Standing::Waiting { .. } => true,
+            Standing::Behind => false,
+        };
         let writing = self.inner.agent_locks.write(&agent.user, &agent.agent).await?;
+        // Held until it is done: a box that comes meanwhile waits.
+        let alone = alone();
         let (baselines, tree, disk) = (self.inner.baselines.clone(), agent.tree.clone(), self.disk_of(agent));
         detached(move || {
             let _writing = writing;
             let more = baselines.growth(&id, tree.workspace())?;
-            match disk.adding(more, || Ok(baselines.sync(&id, &tree)?)) {
+            let synced = if alone.is_some() || is_due {
+                disk.adding(more, || Ok(baselines.sync(&id, &tree)?))
+            } else {
+                let synced = disk.require(more).and_then(|()| Ok(baselines.sync_new(&id, &tree)?));
+                disk.measure_later();
+                synced
+            };
+            drop(alone);
+            match synced {
                 // Reading and deleting must go on, or nobody could make room.
                 Err(Error::DiskQuota { message }) => {
                     tracing::warn!(agent = %id, message, "baselines wait for room in a workspace");
@@ -158,7 +197,10 @@ impl Service {
         let (baselines, disk) = (&self.inner.baselines, self.disk_of(agent));
         Self::blocking(|| {
             let workspace = agent.tree.workspace();
-            if baselines.is_synced(&id, workspace)? { Ok(()) } else { disk.require(baselines.growth(&id, workspace)?) }
+            match baselines.standing(&id, workspace)? {
+                Standing::InStep => Ok(()),
+                Standing::Waiting { .. } | Standing::Behind => disk.require(baselines.growth(&id, workspace)?),
+            }
         })
         .await
     }

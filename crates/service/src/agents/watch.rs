@@ -8,10 +8,19 @@ use std::time::Duration;
 
 use crate::error::{Error, causes};
 
-use super::quota::{Disk, Figure, SHORTEST_REST, words};
+use super::quota::{Disk, Figure, SHORTEST_REST};
 
 /// Of the time that a look takes: others who fill the disk shall not make us look all the time.
 const EARLIEST: u32 = 2;
+
+/// Comes back when the first of several shares is exceeded.
+pub(crate) async fn watch_all(disks: &[Disk]) -> String {
+    let watches: Vec<_> = disks.iter().map(|disk| Box::pin(disk.watch())).collect();
+    if watches.is_empty() {
+        return std::future::pending().await;
+    }
+    futures::future::select_all(watches).await.0
+}
 
 impl Disk {
     /// Comes back when the workspace takes more than it may, with words that say so.
@@ -21,7 +30,7 @@ impl Disk {
             tokio::time::sleep(rest).await;
             match self.look().await {
                 Ok(figure) if !figure.usage.fits(self.most) => {
-                    return words(figure.usage, workspace::Usage::default(), self.most);
+                    return self.words(figure.usage, workspace::Usage::default());
                 }
                 Ok(figure) => rest = self.wait(&figure).await,
                 Err(error) => {

@@ -3,8 +3,8 @@
 //! What is to be remembered joins the list before the answer is recorded: where that is refused, the question stays open
 //! and the answerer is told. All of it happens under the question's own lock, so that of two answers one finds the other.
 
-use policy::Rights;
-use record::{Answer as Recorded, ApprovalKind, ApprovalStatus, Holder, Settled, SettledAs};
+use policy::{LONGEST_CONTENT, Rights};
+use record::{Answer as Recorded, ApprovalKind, ApprovalStatus, Digest, Holder, Settled, SettledAs};
 use serde_json::{Value, json};
 
 use super::expire::unanswered;
@@ -20,6 +20,8 @@ const LONGEST_REASON: usize = 2000;
 pub struct Answer {
     pub verdict: Verdict,
     pub reason: Option<String>,
+    /// What is to run instead of the code that was asked about.
+    pub modified_code: Option<String>,
     pub from: Origin,
 }
 
@@ -55,6 +57,9 @@ impl Service {
             return Err(Error::invalid(format!("reason: at most {LONGEST_REASON} bytes")));
         }
         let found = self.approval(by, id).await?;
+        if let Some(code) = &answer.modified_code {
+            check_modified(&found, answer.verdict, code)?;
+        }
         let Some(open) = self.inner.desk.find(&found.id) else {
             return Err(settled(self.approval(by, id).await?.status));
         };
@@ -91,9 +96,9 @@ impl Service {
                     self.remember(by, &found).await?;
                 }
                 let as_what = if remembered { SettledAs::Remembered } else { SettledAs::Approved };
-                let reason = answer.reason.clone();
+                let (reason, modified) = (answer.reason.clone(), answer.modified_code.clone());
                 let (by, rights) = (by.caller().to_owned(), rights(by));
-                (as_what, Decision::Approved { by, rights, reason, remembered })
+                (as_what, Decision::Approved { by, rights, reason, remembered, modified })
             }
         };
         let recorded = Recorded {
@@ -101,7 +106,7 @@ impl Service {
             at: now(),
             by: by.caller().to_owned(),
             reason: answer.reason,
-            from: from(&answer.from, by),
+            from: from(&answer.from, by, answer.modified_code.as_deref()),
         };
         self.settle(&found, recorded, decision).await
     }
@@ -152,6 +157,31 @@ fn settled(status: ApprovalStatus) -> Error {
     }
 }
 
-fn from(origin: &Origin, by: &Principal) -> Value {
-    json!({ "door": origin.door, "remote": origin.remote.map(|remote| remote.to_string()), "role": by.holder().role() })
+/// Whether changed code can be an answer to this.
+fn check_modified(asked: &ApprovalView, verdict: Verdict, code: &str) -> Result<(), Error> {
+    match (asked.kind, verdict) {
+        (ApprovalKind::Risk, Verdict::Once) => {}
+        (ApprovalKind::Risk, Verdict::Remember | Verdict::Deny) => {
+            return Err(Error::invalid("modified_code: it goes with approved, and without remember"));
+        }
+        (ApprovalKind::Path | ApprovalKind::Network, _) => {
+            return Err(Error::invalid(format!("modified_code: nothing of kind {} has code", asked.kind)));
+        }
+    }
+    if code.len() > LONGEST_CONTENT || code.contains('\0') {
+        return Err(Error::invalid(format!("modified_code: at most {LONGEST_CONTENT} bytes, without NUL")));
+    }
+    Ok(())
+}
+
+fn from(origin: &Origin, by: &Principal, modified: Option<&str>) -> Value {
+    let mut from = json!({
+        "door": origin.door,
+        "remote": origin.remote.map(|remote| remote.to_string()),
+        "role": by.holder().role(),
+    });
+    if let Some(code) = modified {
+        from["modified_code_sha256"] = Digest::of(code.as_bytes()).to_string().into();
+    }
+    from
 }

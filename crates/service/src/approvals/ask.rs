@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use record::{Approval, ApprovalId, ApprovalStatus, NewApproval, Timestamp};
+use policy::Rights;
+use record::{Answer, Approval, ApprovalStatus, NewApproval, SettledAs, Timestamp};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::desk::Open;
-use super::question::{Question, Waiting};
+use super::question::{Decision, Question, Waiting};
 use super::view::shared;
 use crate::error::Error;
 use crate::service::{Service, milliseconds, now};
@@ -17,28 +19,9 @@ impl Service {
     /// When this returns, the question is on record and announced.
     pub(crate) async fn ask(&self, question: Question) -> Result<Waiting, Error> {
         let patience = self.settings_now().approvals.timeout();
-        let id: ApprovalId = format!("a_{}", random_digits::<16>()?).parse()?;
-        let created_at = now();
-        let Question { still_stands, .. } = &question;
-        let still_stands = still_stands.clone();
-        let new = NewApproval {
-            id: id.clone(),
-            kind: question.kind,
-            exec_id: question.exec_id,
-            user_id: question.user_id,
-            agent_id: question.agent_id,
-            session_id: question.session_id,
-            command: question.command,
-            code: question.code,
-            requested_paths: question.requested_paths,
-            blocked_paths: question.blocked_paths,
-            risk_level: question.risk_level,
-            patterns: question.patterns,
-            digest: question.digest,
-            asked_by: question.asked_by,
-            created_at,
-            expires_at: after(created_at, patience),
-        };
+        let still_stands = question.still_stands.clone();
+        let new = question.opened(patience)?;
+        let id = new.id.clone();
         let view = shared(Approval {
             asked: new.clone(),
             status: ApprovalStatus::Pending,
@@ -63,6 +46,53 @@ impl Service {
                 Err(error.into())
             }
         }
+    }
+}
+
+impl Service {
+    /// A question that nobody is to be asked: it is on record with its answer, and nobody sees it before.
+    pub(crate) async fn ask_nobody(&self, question: Question, answer: SettledAs, by: &str) -> Result<Waiting, Error> {
+        let new = question.opened(self.settings_now().approvals.timeout())?;
+        let id = new.id.clone();
+        self.inner.store.open_approval(new).await?;
+        let reason = Some("so its session or the settings say".to_owned());
+        let settled =
+            Answer { as_what: answer, at: now(), by: by.to_owned(), reason: reason.clone(), from: Value::Null };
+        self.inner.store.settle_approval(&id, settled).await?;
+        let (by, rights) = (by.to_owned(), Rights::Boxes);
+        let decision = match answer {
+            SettledAs::Approved => Decision::Approved { by, rights, reason, remembered: false, modified: None },
+            SettledAs::Remembered | SettledAs::Denied | SettledAs::Expired | SettledAs::Cancelled => {
+                Decision::Denied { by, reason }
+            }
+        };
+        let (_, told) = tokio::sync::oneshot::channel();
+        Ok(Waiting { service: self.clone(), id, told, decision: Some(decision) })
+    }
+}
+
+impl Question {
+    /// As it goes on record now.
+    fn opened(self, patience: Duration) -> Result<NewApproval, Error> {
+        let created_at = now();
+        Ok(NewApproval {
+            id: format!("a_{}", random_digits::<16>()?).parse()?,
+            kind: self.kind,
+            exec_id: self.exec_id,
+            user_id: self.user_id,
+            agent_id: self.agent_id,
+            session_id: self.session_id,
+            command: self.command,
+            code: self.code,
+            requested_paths: self.requested_paths,
+            blocked_paths: self.blocked_paths,
+            risk_level: self.risk_level,
+            patterns: self.patterns,
+            digest: self.digest,
+            asked_by: self.asked_by,
+            created_at,
+            expires_at: after(created_at, patience),
+        })
     }
 }
 

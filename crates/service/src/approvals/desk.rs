@@ -131,12 +131,20 @@ impl Desk {
         (due, held.deadlines.first().map(|(deadline, _)| *deadline))
     }
 
-    /// Nobody asks any more, and nothing is open: those who wait are told so.
-    pub(super) fn close(&self) {
+    /// All that are open, seen or not yet.
+    pub(super) fn all(&self) -> Vec<Arc<Open>> {
+        self.lock().open.values().map(|entry| entry.open.clone()).collect()
+    }
+
+    /// Nobody asks any more, and nothing is open: those who wait are told so, and those who follow what each has become.
+    pub(super) fn close(&self, become_of: impl Fn(&ApprovalView) -> ApprovalView) {
         let mut held = self.lock();
         let left = std::mem::replace(&mut *held, Held { is_closed: true, ..Held::default() });
-        for told in left.open.into_values().filter_map(|entry| entry.told) {
-            let _ = told.send(Decision::Cancelled);
+        for entry in left.open.into_values() {
+            if entry.is_announced {
+                let _ = self.news.send(Some(Announcement::Resolved(Arc::new(become_of(&entry.open.view)))));
+            }
+            let _ = entry.told.map(|told| told.send(Decision::Cancelled));
         }
         let _ = self.news.send(None);
     }
@@ -224,7 +232,8 @@ mod tests {
         desk.take(three.clone(), later).unwrap();
         desk.close_one(&three.view.id, Some(three.view.clone()), Decision::Cancelled);
         assert_eq!(told(&mut desk.follow(&owner(), Watched::All), 1).await, [2]);
-        desk.close();
+        desk.close(ApprovalView::clone);
+        assert_eq!(told(&mut following, 1).await, [-2]);
         assert_eq!(following.next().await.unwrap_err(), Gone::Stopping);
         assert!(matches!(desk.take(three, later), Err(Error::Stopping)));
     }

@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use record::{Answer, ApprovalId, Settled, SettledAs};
+use record::{Answer, ApprovalId, ApprovalStatus, Settled, SettledAs};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::question::Decision;
-use super::view::shared;
+use super::view::{ApprovalView, shared};
 use crate::error::causes;
 use crate::service::{Service, now};
 
@@ -58,9 +58,13 @@ impl Service {
     ) {
         let Some(open) = self.inner.desk.find(id) else { return };
         let _settling = open.settling.lock().await;
-        if self.inner.desk.find(id).is_none() {
-            return;
+        if self.inner.desk.find(id).is_some() {
+            self.settle_held(id, as_what, reason, decision).await;
         }
+    }
+
+    /// The same for whoever holds the question's lock already.
+    async fn settle_held(&self, id: &ApprovalId, as_what: SettledAs, reason: &str, decision: Decision) {
         let answer = unanswered(as_what, reason);
         let resolved = match self.inner.store.settle_approval(id, answer).await {
             Ok(Settled::Recorded(approval) | Settled::Before(approval)) => Some(shared(*approval)),
@@ -74,9 +78,14 @@ impl Service {
         self.inner.desk.close_one(id, resolved, decision);
     }
 
-    /// Those who wait are told at once; the record is told when they have ended.
-    pub(crate) fn close_approvals(&self) {
-        self.inner.desk.close();
+    /// All of them expire, on record first, and then those who wait and those who follow are told.
+    pub(crate) async fn close_approvals(&self, reason: &str) {
+        let at = now();
+        self.expire_pending_approvals(reason).await;
+        self.inner.desk.close(|asked| {
+            let (status, by, reason) = (ApprovalStatus::Expired, BY.to_owned(), reason.to_owned());
+            ApprovalView { status, answered_at: Some(at), answered_by: Some(by), reason: Some(reason), ..asked.clone() }
+        });
     }
 
     /// Whatever is pending has nobody left who waits for it.
@@ -85,6 +94,23 @@ impl Service {
             Ok(0) => {}
             Ok(count) => tracing::warn!(count, "approvals that nobody waits for have expired"),
             Err(error) => tracing::warn!(error = %causes(&error), "could not end the approvals that were pending"),
+        }
+    }
+
+    /// The list of paths has changed: what would not be asked any more, or not so, is void. Those who asked decide again,
+    /// and go on or ask anew. In tasks of their own, because whoever changed the list may be answering one of them.
+    pub(crate) fn review_approvals(&self) {
+        for open in self.inner.desk.all() {
+            let service = self.clone();
+            tokio::spawn(async move {
+                let _settling = open.settling.lock().await;
+                let id = &open.view.id;
+                if service.inner.desk.find(id).is_none() || (open.still_stands)().await {
+                    return;
+                }
+                let reason = "the list of paths changed after this was asked";
+                service.settle_held(id, SettledAs::Cancelled, reason, Decision::Void).await;
+            });
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use record::Holder;
+use record::{ExecId, Holder};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -19,14 +19,22 @@ const OWN: &str = "ringwall";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Watched {
     Session(String),
+    Exec(ExecId),
     /// For operators.
     All,
 }
 
 impl Watched {
+    /// A session, whose id has to be one.
+    pub fn session(id: &str) -> Result<Self, Error> {
+        id.parse::<workspace::SessionId>()?;
+        Ok(Self::Session(id.to_owned()))
+    }
+
     pub(super) fn concerns(&self, by: &Principal, view: &ApprovalView) -> bool {
         let is_watched = match self {
             Watched::Session(session) => view.session_id == *session,
+            Watched::Exec(exec_id) => view.exec_id == *exec_id,
             Watched::All => true,
         };
         is_watched && by.sees(&view.user, &view.agent)

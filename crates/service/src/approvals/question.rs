@@ -53,6 +53,8 @@ pub(crate) enum Decision {
         rights: Rights,
         reason: Option<String>,
         remembered: bool,
+        /// What is to run instead of the code that was shown.
+        modified: Option<String>,
     },
     Denied {
         by: String,

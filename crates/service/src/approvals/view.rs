@@ -26,7 +26,10 @@ pub struct ApprovalView {
     pub user: UserId,
     #[schema(value_type = String)]
     pub agent: AgentId,
+    /// What is asked, in a sentence
+    pub description: String,
     pub command: String,
+    /// The whole of it
     pub code: Option<String>,
     /// What remembering the answer would store
     pub requested_paths: Vec<String>,
@@ -48,6 +51,7 @@ impl ApprovalView {
         let code = self.code.as_ref().map_or(0, String::len);
         size_of::<Self>()
             + self.command.len()
+            + self.description.len()
             + code
             + texts.map(|text| text.len() + size_of::<String>()).sum::<usize>()
     }
@@ -56,7 +60,14 @@ impl ApprovalView {
 impl From<Approval> for ApprovalView {
     fn from(approval: Approval) -> Self {
         let Approval { asked, status, answered_at, answered_by, reason } = approval;
+        let description = match asked.kind {
+            ApprovalKind::Risk => asked.command.clone(),
+            ApprovalKind::Path | ApprovalKind::Network => {
+                format!("Reach {}", asked.blocked_paths.join(", "))
+            }
+        };
         Self {
+            description,
             id: asked.id,
             kind: asked.kind,
             status,

@@ -8,7 +8,6 @@ use policy::Net;
 
 use super::gate::{Asking, ExecGate};
 use crate::error::causes;
-use crate::order::Ground;
 use crate::run_exec::Exec;
 use crate::service::now;
 
@@ -33,10 +32,7 @@ impl WayOut {
 impl Exec {
     pub(crate) fn way_out(&self, net: &Net, listener: Option<OwnedFd>) -> Option<WayOut> {
         let (Net::Allowlist { allow, unknown }, Some(listener)) = (net, listener) else { return None };
-        let session = match &self.order.ground {
-            Ground::Session { session, .. } => Some(session.to_string()),
-            Ground::Project { .. } | Ground::Agent { .. } => self.order.conversation_id.clone(),
-        };
+        let session = self.order.session().map(ToString::to_string).or(self.order.conversation_id.clone());
         let asking = Asking {
             exec_id: self.intent.exec_id.clone(),
             user_id: self.order.user_id.clone(),

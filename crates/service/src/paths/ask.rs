@@ -1,5 +1,5 @@
-//! The wait of an exec that names a path which nobody has allowed: a person is asked, and the answer goes back into the
-//! decision.
+//! The wait of an exec that a person has to allow: one that names a path which nobody has allowed, or code that deserves care
+//! (`code/confirm`). The answer goes back into the decision.
 //!
 //! It waits without a slot and without a lock; whoever cancels it takes the question back. What a person allowed counts for
 //! this exec and for exactly the paths that were blocked. Then it is decided again with the list as it is by then: that may
@@ -21,12 +21,15 @@ use crate::run_exec::Exec;
 
 use super::reach::{Approved, requested};
 
-const DENIED_BY_PERSON: &str = "DENIED_BY_PERSON";
-const APPROVAL_EXPIRED: &str = "APPROVAL_EXPIRED";
+pub(crate) const DENIED_BY_PERSON: &str = "DENIED_BY_PERSON";
+pub(crate) const APPROVAL_EXPIRED: &str = "APPROVAL_EXPIRED";
 
 impl Exec {
     /// Asks a person. When this returns, they can answer.
     pub(crate) async fn put_question(&self, ask: &Ask) -> Result<Waiting, Told> {
+        if let Ground::Code(code) = &self.order.ground {
+            return self.put_code_question(code, ask).await;
+        }
         let question = self.question(ask)?;
         let waiting = self.service.ask(question).await.map_err(|error| {
             tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(&error), "nobody could be asked");
@@ -52,6 +55,9 @@ impl Exec {
             match decision {
                 // What is remembered is in the list by now.
                 Decision::Approved { remembered: true, .. } | Decision::Void => {}
+                Decision::Approved { by, modified: Some(code), .. } => {
+                    return Err(self.replace_code(code, waiting.id(), &by).await);
+                }
                 Decision::Approved { remembered: false, rights, .. } => self.approve(&ask.blocked, rights),
                 Decision::Denied { reason, .. } => {
                     let words = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -75,13 +81,16 @@ impl Exec {
     }
 
     /// What is still to be asked, with the list as it is now.
-    async fn judge(&self) -> Result<Option<Ask>, Told> {
+    async fn judge(&mut self) -> Result<Option<Ask>, Told> {
+        if matches!(self.order.ground, Ground::Code(_)) {
+            return self.judge_code().await;
+        }
         let failed = |error: crate::error::Error| Told::failed(error.code(), error.to_string());
         let Ground::Session { session, named, approved, .. } = &self.order.ground else { return Ok(None) };
         let workspace = self.service.inner.workspaces_path.join(self.order.user_id.as_str());
         let work = workspace.join(self.order.agent_id.as_str()).join("sessions").join(session.as_str()).join("work");
         let control = self.service.reach(&self.order.user_id, named, approved).await.map_err(failed)?;
-        let places = Places::Session { work: &work, control, hidden: &self.service.inner.hidden };
+        let places = Places::Session { work: &work, control, hidden: &self.service.hidden_now() };
         match self.order.decide(&places, self.owner).map_err(failed)? {
             Verdict::Allow(_) => Ok(None),
             Verdict::Ask(ask) => Ok(Some(ask)),
@@ -90,8 +99,12 @@ impl Exec {
     }
 
     fn approve(&mut self, blocked: &[Named], rights: Rights) {
-        if let Ground::Session { approved, .. } = &mut self.order.ground {
-            approved.extend(blocked.iter().map(|named| Approved { path: named.real.clone(), rights }));
+        match &mut self.order.ground {
+            Ground::Session { approved, .. } => {
+                approved.extend(blocked.iter().map(|named| Approved { path: named.real.clone(), rights }));
+            }
+            Ground::Code(code) => code.consent(),
+            Ground::Project { .. } | Ground::Agent { .. } => {}
         }
     }
 

@@ -31,6 +31,7 @@ impl Service {
         by.require_operator("switch path control")?;
         self.inner.store.switch_path_control(switch, now(), by.caller()).await?;
         self.tell_path_control(switch);
+        self.review_approvals();
         Ok(switch.is_on())
     }
 
@@ -62,6 +63,7 @@ impl Service {
             let changed = self.inner.store.change_path(listed.entry.id, change.clone(), now(), by.caller()).await?;
             answer = answer.or(changed.map(|entry| Listed { path: listed.path, entry }.view()));
         }
+        self.review_approvals();
         answer.ok_or_else(no_path)
     }
 
@@ -70,7 +72,10 @@ impl Service {
         let ids: Vec<i64> = found.iter().map(|listed| listed.entry.id).collect();
         match self.inner.store.remove_paths(&ids, now(), by.caller()).await? {
             0 => Err(no_path()),
-            _ => Ok(()),
+            _ => {
+                self.review_approvals();
+                Ok(())
+            }
         }
     }
 
@@ -115,7 +120,9 @@ impl Service {
             )));
         }
         let new = NewPath { path: path.to_string(), description: description.to_owned(), scope };
-        match self.inner.store.add_path(new, now(), by.caller()).await? {
+        let added = self.inner.store.add_path(new, now(), by.caller()).await?;
+        self.review_approvals();
+        match added {
             Added::Recorded { id } | Added::Known { id } => Ok(id),
         }
     }
@@ -125,7 +132,7 @@ impl Service {
         let spelt = Path::new(path.as_str());
         let is_own = Self::blocking(|| {
             let real = executor::resolve(spelt);
-            Ok(self.inner.hidden.iter().any(|own| real.starts_with(own) || spelt.starts_with(own)))
+            Ok(self.hidden_now().iter().any(|own| real.starts_with(own) || spelt.starts_with(own)))
         });
         match path.style() {
             PathStyle::Linux if is_own.await? => {

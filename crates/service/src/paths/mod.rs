@@ -17,6 +17,7 @@ pub use execute::{SessionCommand, SessionExecuted};
 pub use list::{AllowedPaths, SandboxPath};
 pub use record::PathChange;
 
+pub(crate) use ask::{APPROVAL_EXPIRED, DENIED_BY_PERSON};
 pub(crate) use execute::HOME;
 pub(crate) use list::{Listed, read_path};
 pub(crate) use reach::Approved;

@@ -37,8 +37,15 @@ impl Service {
             Switch::On => {}
         }
         listed.retain(|listed| listed.entry.enabled.is_on() && listed.is_for(user));
-        let hidden = &self.inner.hidden;
-        Self::blocking(|| Ok(Control::On(look(&listed, named, approved, hidden)))).await
+        Self::blocking(|| Ok(Control::On(look(&listed, named, approved, &self.hidden_now())))).await
+    }
+
+    /// What the server keeps for itself, by every name that it has just now: anybody with the right to may have mounted it
+    /// a second time.
+    pub(crate) fn hidden_now(&self) -> Vec<PathBuf> {
+        let mut hidden = self.inner.hidden.clone();
+        hidden.extend(executor::aliases(&self.inner.hidden));
+        hidden
     }
 }
 

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Reading order: the nouns (`blob`, `snapshot`), where they are kept (`store`, `publish`, `retire`), what a workspace
-//! remembers (`index`), the rule (`rule`), and its use (`sync`, `checkout`, `install`).
+//! remembers (`index`), the rule (`rule`), and its use (`sync`, `beside`, `checkout`, `install`).
 
 mod blob;
 mod snapshot;
@@ -26,9 +26,15 @@ mod store;
 mod index;
 mod rule;
 
+mod beside;
 mod checkout;
 mod growth;
 mod install;
+#[cfg(test)]
+mod lab;
+mod layers;
 mod sync;
 
+pub use layers::{Layer, LayeredSkill, Update};
 pub use store::Baselines;
+pub use sync::Standing;

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -31,9 +32,17 @@ pub struct Baselines {
     pub(crate) staging: OwnedFd,
     pub(crate) current: OwnedFd,
     agents: Mutex<HashMap<AgentId, Arc<Shared>>>,
-    /// Which generation a workspace is in step with, by its path.
-    synced: Mutex<HashMap<PathBuf, u64>>,
+    /// How far workspaces have come, by their paths.
+    synced: Mutex<HashMap<PathBuf, Caught>>,
     pub(crate) retired: Mutex<Vec<Retired>>,
+}
+
+/// What a workspace has caught up with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caught {
+    pub(crate) generation: u64,
+    /// Since when it has the new skills of that generation and not yet the changes to old ones.
+    pub(crate) waiting_since: Option<Instant>,
 }
 
 /// What is shared by the users of one agent.
@@ -97,7 +106,7 @@ impl Baselines {
         self.agents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn synced(&self) -> MutexGuard<'_, HashMap<PathBuf, u64>> {
+    pub(crate) fn synced(&self) -> MutexGuard<'_, HashMap<PathBuf, Caught>> {
         self.synced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -3,10 +3,12 @@
 //! Boxes may run meanwhile and change anything. So nothing is decided by a first look alone: what is added never replaces,
 //! and what is replaced or removed comes out to where no box can reach, is looked at again there, and goes back if
 //! somebody had changed it. Additions come first, so that a skill does not vanish on the way. A sync that is cut off is
-//! done again from the beginning; the index says what it was about to do.
+//! done again from the beginning; the index says what it was about to do. A box that runs meanwhile would see some files
+//! new and some old, so callers who can wait bring in beside boxes only what comes whole (`beside`).
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
 
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
@@ -16,7 +18,7 @@ use crate::baselines::checkout::{Desk, ensure_parents};
 use crate::baselines::index::{Index, IndexedFile, IndexedSkill, Presence, State};
 use crate::baselines::rule::{Act, Here, Known, Target, decide};
 use crate::baselines::snapshot::{BaselineFile, Snapshot, Version};
-use crate::baselines::store::Baselines;
+use crate::baselines::store::{Baselines, Caught};
 use crate::beneath;
 use crate::error::Error;
 use crate::name::AgentId;
@@ -26,22 +28,38 @@ use crate::tree::{Section, Tree};
 use crate::workspaces::Workspace;
 
 /// What is to be done with one path.
-struct Step {
-    skill: SkillName,
-    path: RelativePath,
-    act: Act,
+pub(crate) struct Step {
+    pub(crate) skill: SkillName,
+    pub(crate) path: RelativePath,
+    pub(crate) act: Act,
+}
+
+/// How a workspace stands to its agent's baselines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    InStep,
+    /// It has the skills that are new, and waits for the changes to those that it had.
+    Waiting {
+        since: Instant,
+    },
+    Behind,
 }
 
 impl Baselines {
-    /// Whether a workspace has nothing to catch up with. Cheap: nothing is read but, once for an agent, its baselines.
-    pub fn is_synced(&self, agent: &AgentId, workspace: &Workspace) -> Result<bool, Error> {
+    /// Cheap: nothing is read but, once for an agent, its baselines.
+    pub fn standing(&self, agent: &AgentId, workspace: &Workspace) -> Result<Standing, Error> {
         let generation = self.snapshot(agent)?.generation;
         if generation == 0 {
-            return Ok(true);
+            return Ok(Standing::InStep);
         }
-        let is_remembered = self.synced().get(workspace.path()) == Some(&generation);
-        // A workspace that was removed and made again has nothing, whatever is remembered of the one before it.
-        Ok(is_remembered && Index::is_there(workspace))
+        let caught = self.synced().get(workspace.path()).copied();
+        Ok(match caught.filter(|caught| caught.generation == generation) {
+            // A workspace that was removed and made again has nothing, whatever is remembered of the one before it.
+            Some(_) if !Index::is_there(workspace) => Standing::Behind,
+            Some(Caught { waiting_since: None, .. }) => Standing::InStep,
+            Some(Caught { waiting_since: Some(since), .. }) => Standing::Waiting { since },
+            None => Standing::Behind,
+        })
     }
 
     /// Brings a workspace in step. Nobody else may change it through the API meanwhile; boxes may.
@@ -51,7 +69,8 @@ impl Baselines {
         if index.generation != snapshot.generation {
             bring_in_step(tree, &snapshot, &mut index)?;
         }
-        self.synced().insert(tree.workspace().path().to_owned(), snapshot.generation);
+        let caught = Caught { generation: snapshot.generation, waiting_since: None };
+        self.synced().insert(tree.workspace().path().to_owned(), caught);
         drop(snapshot);
         self.remove_retired();
         Ok(())
@@ -72,6 +91,9 @@ fn bring_in_step(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result<
         applying.apply(step, known).map_err(fail)?;
     }
     settle(&steps, snapshot, index);
+    for (skill, version) in &snapshot.skills {
+        index.skills.entry(skill.clone()).or_default().version = version.number;
+    }
     index.generation = snapshot.generation;
     index.save(tree.workspace())
 }
@@ -157,8 +179,13 @@ fn look(directory: &OwnedFd, path: &str, known: &[Blob], target: Option<&Baselin
     })
 }
 
+/// Whether what is at a path is what was brought there.
+pub(crate) fn is_as_copied(directory: &OwnedFd, path: &str, known: &[Blob]) -> bool {
+    look(directory, path, known, None).is_ok_and(|here| here == Here::Copy)
+}
+
 /// Writes into the index what is about to be done.
-fn announce(steps: &[Step], snapshot: &Snapshot, index: &mut Index) {
+pub(crate) fn announce(steps: &[Step], snapshot: &Snapshot, index: &mut Index) {
     for Step { skill, path, act } in steps {
         if !matches!(act, Act::Add | Act::Replace | Act::Remove) {
             continue;
@@ -177,7 +204,7 @@ fn announce(steps: &[Step], snapshot: &Snapshot, index: &mut Index) {
 }
 
 /// Writes into the index what is now so.
-fn settle(steps: &[Step], snapshot: &Snapshot, index: &mut Index) {
+pub(crate) fn settle(steps: &[Step], snapshot: &Snapshot, index: &mut Index) {
     for Step { skill, path, act } in steps {
         let Some(indexed) = index.skills.get_mut(skill) else { continue };
         let target = snapshot.skills.get(skill).and_then(|version| version.files.get(path));
@@ -194,9 +221,6 @@ fn settle(steps: &[Step], snapshot: &Snapshot, index: &mut Index) {
                 }
             }
         }
-    }
-    for (skill, version) in &snapshot.skills {
-        index.skills.entry(skill.clone()).or_default().version = version.number;
     }
 }
 
@@ -259,7 +283,7 @@ impl Applying<'_> {
 
     /// The second look: what came out is what the baseline had brought.
     fn is_copy(&self, name: &str, known: &[Blob]) -> bool {
-        look(&self.desk.place, name, known, None).is_ok_and(|here| here == Here::Copy)
+        is_as_copied(&self.desk.place, name, known)
     }
 }
 

@@ -4,80 +4,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Cursor, Seek, Write};
 use std::os::unix::fs::{MetadataExt, symlink};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
-use zip::ZipWriter;
-use zip::write::SimpleFileOptions;
 
 use super::*;
-use crate::skills::ArchiveLimits;
-use crate::workspaces::{Owner, Workspaces};
-
-const LIMITS: ArchiveLimits = ArchiveLimits { bytes: 1 << 20, entries: 100 };
-/// The user of the workspaces when the tests run as root.
-const BOX_ID: u32 = 54_322;
-
-struct Lab {
-    directory: tempfile::TempDir,
-    workspaces: Workspaces,
-    baselines: Baselines,
-}
-
-fn agent() -> AgentId {
-    "agent".parse().unwrap()
-}
-
-fn name(text: &str) -> SkillName {
-    text.parse().unwrap()
-}
-
-fn owner() -> Owner {
-    if rustix::process::geteuid().is_root() { Owner { uid: BOX_ID, gid: BOX_ID } } else { Owner::server() }
-}
-
-fn zipped(files: &[(&str, &str)]) -> Vec<u8> {
-    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
-    for (name, data) in files {
-        let mode = if name.ends_with(".sh") { 0o755 } else { 0o644 };
-        writer.start_file(*name, SimpleFileOptions::default().unix_permissions(mode)).unwrap();
-        writer.write_all(data.as_bytes()).unwrap();
-    }
-    writer.finish().unwrap().into_inner()
-}
+use crate::baselines::lab::{Lab, agent, contents, list, name, owner, texts};
 
 impl Lab {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let workspaces = Workspaces::open(&directory.path().join("workspaces")).unwrap();
-        let baselines = Baselines::open(&directory.path().join("baselines")).unwrap();
-        Self { directory, workspaces, baselines }
-    }
-
-    fn tree(&self, user: &str) -> Tree {
-        self.workspaces.workspace(&user.parse().unwrap(), &agent(), owner()).unwrap().tree().unwrap()
-    }
-
-    fn skills(&self, user: &str) -> PathBuf {
-        self.directory.path().join("workspaces").join(user).join("agent/skills")
-    }
-
-    fn publish(&self, files: &[(&str, &str)]) {
-        let mut upload = self.baselines.upload_file().unwrap();
-        upload.write_all(&zipped(files)).unwrap();
-        upload.rewind().unwrap();
-        self.baselines.upload(&agent(), upload, LIMITS).unwrap();
-    }
-
-    fn sync(&self, tree: &Tree) {
-        self.baselines.sync(&agent(), tree).unwrap();
-        assert!(self.baselines.is_synced(&agent(), tree.workspace()).unwrap());
-    }
-
     /// A sync whose server is killed after so many steps.
     fn cut_off(&self, tree: &Tree, count: usize) {
         let snapshot = self.baselines.snapshot(&agent()).unwrap();
@@ -96,56 +32,15 @@ impl Lab {
             applying.apply(step, &known.unwrap_or_default()).unwrap();
         }
     }
-
-    fn upload(&self, tree: &Tree, files: &[(&str, &str)]) {
-        let mut upload = tree.workspace().upload_file().unwrap();
-        upload.write_all(&zipped(files)).unwrap();
-        upload.rewind().unwrap();
-        self.baselines.install(&agent(), &tree.unpack_skills(upload, LIMITS).unwrap()).unwrap();
-    }
-
-    /// The numbers of a skill's versions on the disk.
-    fn versions(&self, skill: &str) -> Vec<String> {
-        list(&self.directory.path().join("baselines/agent").join(skill))
-    }
-}
-
-fn list(directory: &Path) -> Vec<String> {
-    let names = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = names.collect();
-    names.sort();
-    names
-}
-
-/// All files beneath a directory with their contents.
-fn contents(directory: &Path) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    let mut waiting = vec![directory.to_owned()];
-    while let Some(next) = waiting.pop() {
-        for entry in fs::read_dir(next).into_iter().flatten() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                waiting.push(path);
-            } else {
-                let name = path.strip_prefix(directory).unwrap().to_str().unwrap().to_owned();
-                found.insert(name, fs::read_to_string(&path).unwrap());
-            }
-        }
-    }
-    found
-}
-
-fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-    pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
 }
 
 #[test]
 fn a_baseline_is_shared_and_each_user_has_their_own() {
     let lab = Lab::new();
     let (one, two) = (lab.tree("one"), lab.tree("two"));
-    assert!(lab.baselines.is_synced(&agent(), one.workspace()).unwrap(), "there is nothing to catch up with");
+    assert_eq!(lab.standing(&one), Standing::InStep, "there is nothing to catch up with");
     lab.publish(&[("s/SKILL.md", "v1"), ("s/run.sh", "#!"), ("s/d/a", "a1")]);
-    assert!(!lab.baselines.is_synced(&agent(), one.workspace()).unwrap());
+    assert_eq!(lab.standing(&one), Standing::Behind);
     lab.sync(&one);
     lab.sync(&two);
     let before = contents(&lab.directory.path().join("baselines"));
@@ -326,7 +221,7 @@ fn a_workspace_that_is_made_again_gets_everything_again() {
     lab.sync(&lab.tree("one"));
     fs::remove_dir_all(lab.directory.path().join("workspaces/one")).unwrap();
     let tree = lab.tree("one");
-    assert!(!lab.baselines.is_synced(&agent(), tree.workspace()).unwrap());
+    assert_eq!(lab.standing(&tree), Standing::Behind);
     lab.sync(&tree);
     assert_eq!(contents(&lab.skills("one")), texts(&[("s/SKILL.md", "1")]));
 }

@@ -35,9 +35,17 @@ pub struct SkillSummary {
 impl Tree {
     /// All skills in the order of their folders' names. Heals what can be healed.
     pub fn list_skills(&self) -> Result<Vec<SkillSummary>, Error> {
-        let folders = self.skill_folders()?;
-        // What cannot be read is not listed: a folder may go, or be closed, at any moment.
-        Ok(folders.iter().filter_map(|folder| self.summarise(folder).ok().flatten()).collect())
+        Ok(self.list_skills_by_folder()?.into_iter().map(|(_, skill)| skill).collect())
+    }
+
+    pub(crate) fn list_skills_by_folder(&self) -> Result<Vec<(String, SkillSummary)>, Error> {
+        let mut listed = Vec::new();
+        for folder in self.skill_folders()? {
+            // What cannot be read is not listed: a folder may go, or be closed, at any moment.
+            let skill = self.summarise(&folder).ok().flatten();
+            listed.extend(skill.map(|skill| (folder, skill)));
+        }
+        Ok(listed)
     }
 
     fn summarise(&self, folder: &str) -> rustix::io::Result<Option<SkillSummary>> {

@@ -64,7 +64,7 @@ impl Archive {
     pub fn write(&self, to: impl Write) -> io::Result<()> {
         let mut zip = ZipWriter::new_stream(to);
         for path in &self.paths {
-            let Ok(whole) = AgentPath::parse(&format!("{}/{path}", self.directory.plain())) else { continue };
+            let Ok(whole) = self.directory.join(path) else { continue };
             let (file, status) = match self.tree.open_file(&whole, Links::Followed) {
                 Ok(opened) => opened,
                 Err(Error::Refused(refusal)) if is_gone(&refusal) => continue,

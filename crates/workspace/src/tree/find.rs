@@ -1,7 +1,7 @@
 //! Finding what a path names: for reading through links that stay with the agent's files, for changing through none.
 //!
 //! A path without links is looked up beneath its section in one call of the kernel's. Only where that meets a link is it
-//! tried again from the workspace's directory, and what was found must then lie in one of the two sections: what else is
+//! tried again from the directory that holds it, and what was found must then lie in one of the tree's own sections: what else is
 //! in a workspace is not the agent's to read. Nothing but a regular file is ever opened, and only if all of its names are
 //! here; a second name elsewhere would make it somebody else's file.
 
@@ -17,7 +17,7 @@ use crate::relative_path::{PathProblem, RelativePath};
 use crate::workspaces::Owner;
 
 use super::open::Tree;
-use super::path::{AgentPath, Section};
+use super::path::AgentPath;
 use super::refusal::Refusal;
 use super::walk::{Step, walk};
 
@@ -58,11 +58,11 @@ impl Tree {
     }
 
     fn follow(&self, path: &AgentPath) -> Result<(OwnedFd, Stat), Error> {
-        let found = beneath::locate_through_links(self.workspace().directory(), path.plain().as_str());
+        let found = beneath::locate_through_links(self.holder(), path.plain().as_str());
         let (located, status) = found.map_err(|errno| explain(path, errno))?;
         let place = beneath::real_path(&located).map_err(|errno| explain(path, errno))?;
-        for section in Section::ALL {
-            let top = beneath::real_path(self.section(section)).map_err(|errno| explain(path, errno))?;
+        for top in self.tops() {
+            let top = beneath::real_path(top).map_err(|errno| explain(path, errno))?;
             if place.strip_prefix(top.as_slice()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/")) {
                 return Ok((located, status));
             }
@@ -91,8 +91,8 @@ impl Tree {
         if missing <= 1 {
             return Ok(true);
         }
-        for section in Section::ALL {
-            walk(self.section(section), |found| {
+        for top in self.tops() {
+            walk(top, |found| {
                 let is_name = found.inode == status.st_ino
                     && rustix::fs::statat(found.directory, found.name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
                         .is_ok_and(|other| (other.st_dev, other.st_ino) == (status.st_dev, status.st_ino));

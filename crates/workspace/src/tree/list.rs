@@ -1,5 +1,7 @@
 //! Which files there are: every regular file beneath a directory, sorted, as paths that can be given back.
 
+use std::collections::BTreeSet;
+
 use rustix::fs::FileType;
 
 use crate::error::Error;
@@ -40,6 +42,22 @@ impl Tree {
         }
         paths.sort_unstable();
         Ok(Listing { prefix: path.plain(), paths })
+    }
+
+    /// Every regular file of the tree, or nothing if there are more than so many names.
+    pub(crate) fn names(&self, most: usize) -> Result<Option<BTreeSet<String>>, Error> {
+        let (mut names, mut seen) = (BTreeSet::new(), 0);
+        for top in self.tops() {
+            walk(top, |found| {
+                seen += 1;
+                if found.kind == FileType::RegularFile && seen <= most {
+                    names.insert(found.path.to_owned());
+                }
+                if seen <= most { Step::On } else { Step::End }
+            })
+            .map_err(|errno| Error::UseTree(errno.into()))?;
+        }
+        Ok((seen <= most).then_some(names))
     }
 
     /// Whether there is a directory at a path.

@@ -1,7 +1,7 @@
-//! The files of an agent: `files/` and `skills/` of its workspace, as an API reads and changes them beside the boxes.
+//! The files of an agent, `files/` and `skills/` of its workspace, and those of a session, as an API reads and changes them beside the boxes.
 //!
-//! A box may do anything to these two directories at any moment, and the locks of a server do not hold it. So every name
-//! is hostile: it is looked up anew beneath the section's handle, reads follow only links that stay within the workspace,
+//! A box may do anything to these directories at any moment, and the locks of a server do not hold it. So every name
+//! is hostile: it is looked up anew beneath the section's handle, reads follow only links that stay within the tree,
 //! and writes follow none. What is written lies ready among the staged before it gets its name.
 //!
 //! Reading order: what a caller may name (`path`, `refusal`), how it is found (`open`, `find`, `walk`), what can be read of
@@ -34,5 +34,5 @@ pub use path::{AgentPath, Section};
 pub(crate) use path::{SKILL_FILE, is_reserved};
 pub use read::{Lines, Text};
 pub use refusal::{Refusal, RefusalKind};
-pub(crate) use write::ARRIVING;
 pub use write::StagedFile;
+pub(crate) use write::{ARRIVING, ensure_directory};

@@ -1,8 +1,10 @@
-//! The two directories of an agent's files, open.
+//! The directories of an agent's files, or the one of a session's, open.
 //!
 //! They are the workspace's own and made like a project's `work`: their names and the directory that holds them stay the
-//! server's, so that no box can put something else in their places.
+//! server's, so that no box can put something else in their places. Two trees have nothing in common: a link that leads from a
+//! session to the agent's files leads out.
 
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -13,7 +15,7 @@ use crate::workspaces::Workspace;
 
 use super::path::Section;
 
-/// Handles of `files/` and `skills/`. Cheap to clone, and good until the workspace is removed.
+/// Handles of `files/` and `skills/`, or of a session's `work/`. Cheap to clone, and good until the workspace is removed.
 #[derive(Debug, Clone)]
 pub struct Tree {
     held: Arc<Held>,
@@ -22,8 +24,20 @@ pub struct Tree {
 #[derive(Debug)]
 struct Held {
     workspace: Workspace,
-    files: Directory,
-    skills: Directory,
+    tops: Tops,
+}
+
+#[derive(Debug)]
+enum Tops {
+    Agent {
+        files: Directory,
+        skills: Directory,
+    },
+    /// With the directory of the server's that holds it.
+    Session {
+        holder: OwnedFd,
+        work: Directory,
+    },
 }
 
 impl Workspace {
@@ -35,17 +49,40 @@ impl Workspace {
             let handle = open_owned(self.directory(), place, self.owner()).map_err(fail)?;
             Ok::<_, Error>(Directory { path: self.path().join(place), handle })
         };
-        let held = Held { workspace: self.clone(), files: open(Section::Files)?, skills: open(Section::Skills)? };
-        Ok(Tree { held: Arc::new(held) })
+        let tops = Tops::Agent { files: open(Section::Files)?, skills: open(Section::Skills)? };
+        Ok(Tree { held: Arc::new(Held { workspace: self.clone(), tops }) })
+    }
+
+    /// The files of a session that was opened.
+    pub(crate) fn session_tree(&self, holder: OwnedFd, work: Directory) -> Tree {
+        Tree { held: Arc::new(Held { workspace: self.clone(), tops: Tops::Session { holder, work } }) }
     }
 }
 
 impl Tree {
-    /// What a box sees at `/workspace/files` or `/workspace/skills`. Located only (O_PATH): what is in it is the box's.
+    /// What a box sees at `/workspace/files` or `/workspace/skills`, or in a session at `/workspace`. Located only (O_PATH):
+    /// what is in it is the box's. What a session does not have is its one directory.
     pub fn section(&self, section: Section) -> &Directory {
-        match section {
-            Section::Files => &self.held.files,
-            Section::Skills => &self.held.skills,
+        match (&self.held.tops, section) {
+            (Tops::Agent { files, .. }, Section::Files | Section::Work) => files,
+            (Tops::Agent { skills, .. }, Section::Skills) => skills,
+            (Tops::Session { work, .. }, _) => work,
+        }
+    }
+
+    /// All that there are.
+    pub(super) fn tops(&self) -> Vec<&Directory> {
+        match &self.held.tops {
+            Tops::Agent { files, skills } => vec![files, skills],
+            Tops::Session { work, .. } => vec![work],
+        }
+    }
+
+    /// The directory that holds them, beneath which links may lead.
+    pub(super) fn holder(&self) -> BorrowedFd<'_> {
+        match &self.held.tops {
+            Tops::Agent { .. } => self.held.workspace.directory().as_fd(),
+            Tops::Session { holder, .. } => holder.as_fd(),
         }
     }
 

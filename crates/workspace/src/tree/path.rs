@@ -10,21 +10,25 @@ use super::refusal::Refusal;
 /// The one name under `skills/` that has a place of its own.
 pub(crate) const SKILL_FILE: &str = "SKILL.md";
 
-/// One of the two directories that an agent's files are in.
+/// One of the two directories that an agent's files are in, or the one of a session's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Section {
     Files,
     Skills,
+    /// A session's own, and its only one.
+    Work,
 }
 
 impl Section {
-    pub const ALL: [Section; 2] = [Section::Files, Section::Skills];
+    /// Those that a path of an agent's can begin with.
+    pub const OF_AGENTS: [Section; 2] = [Section::Files, Section::Skills];
 
     /// Its name, in paths and on the disk.
     pub const fn name(self) -> &'static str {
         match self {
             Section::Files => "files",
             Section::Skills => "skills",
+            Section::Work => "work",
         }
     }
 }
@@ -51,7 +55,7 @@ impl AgentPath {
     pub fn parse(given: &str) -> Result<Self, Refusal> {
         check_spelling(given, given)?;
         let (first, rest) = given.split_once('/').map_or((given, None), |(first, rest)| (first, Some(rest)));
-        let section = Section::ALL.into_iter().find(|section| section.name() == first);
+        let section = Section::OF_AGENTS.into_iter().find(|section| section.name() == first);
         let section = section.ok_or_else(|| Refusal::WrongStart(given.to_owned()))?;
         Self::beneath(section, rest.unwrap_or_default(), given)
     }
@@ -60,6 +64,18 @@ impl AgentPath {
     pub fn in_files(given: &str) -> Result<Self, Refusal> {
         check_spelling(given, given)?;
         Self::beneath(Section::Files, given, given)
+    }
+
+    /// Reads a path relative to a session's files.
+    pub fn in_session(given: &str) -> Result<Self, Refusal> {
+        check_spelling(given, given)?;
+        Self::beneath(Section::Work, given, given)
+    }
+
+    /// What lies in this directory under a name that a listing found.
+    pub(crate) fn join(&self, path: &str) -> Result<Self, Refusal> {
+        let inner = self.inner.as_ref().map_or_else(|| path.to_owned(), |inner| format!("{}/{path}", inner.as_str()));
+        Self::beneath(self.section, &inner, &inner)
     }
 
     /// Reads a path relative to a skill's directory. The skill is any one name.
@@ -226,6 +242,10 @@ mod tests {
         assert_eq!(AgentPath::in_files("").unwrap().plain(), "files");
         assert_eq!(AgentPath::in_skill("技能", "./main.py").unwrap().plain(), "skills/技能/main.py");
         assert_eq!(AgentPath::in_skill("x", "").unwrap().plain(), "skills/x");
+        assert_eq!(AgentPath::in_session("output/./a").unwrap().inner().unwrap().as_str(), "output/a");
+        for given in ["../x", "/etc/passwd", "a/../../b", "a\\b"] {
+            assert_eq!(AgentPath::in_session(given), Err(Refusal::OutOfScope(given.to_owned())));
+        }
         for (skill, given) in
             [("x", "../y"), ("..", "a"), (".", "a"), ("", "a"), ("a/b", "c"), ("a\\b", "c"), ("x", "/a")]
         {

@@ -152,7 +152,7 @@ fn ensure_parent(top: &OwnedFd, path: &str, owner: Owner) -> rustix::io::Result<
     Ok(handle)
 }
 
-fn ensure_directory(parent: &OwnedFd, name: &str, owner: Owner) -> rustix::io::Result<OwnedFd> {
+pub(crate) fn ensure_directory(parent: &OwnedFd, name: &str, owner: Owner) -> rustix::io::Result<OwnedFd> {
     let locate = || beneath::look_up(parent, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
     match locate() {
         Err(Errno::NOENT) => {}

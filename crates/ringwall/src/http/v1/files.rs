@@ -109,7 +109,7 @@ fn parse(path: &str) -> Result<AgentPath, Problem> {
 }
 
 /// The largest body of the routes that bring a file's content.
-pub(super) fn largest(door: &Door) -> usize {
+pub(in crate::http) fn largest(door: &Door) -> usize {
     usize::try_from(door.service.upload_max_bytes()).unwrap_or(usize::MAX)
 }
 

@@ -10,3 +10,6 @@ pub(super) mod files;
 pub(super) mod sandbox;
 pub(super) mod skill_files;
 pub(super) mod skills;
+
+pub(super) use files::largest;
+pub(super) use upload::SETTING as UPLOAD_SETTING;

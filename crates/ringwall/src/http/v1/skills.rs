@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use serde::Deserialize;
-use service::{Address, Principal, SkillLayer, SkillName, SkillSummary, SkillUpload};
+use service::{Address, LayeredSkill, Principal, SkillLayer, SkillName, SkillSummary, SkillUpload};
 use utoipa::{IntoParams, ToSchema};
 
 use super::envelope::{Envelope, success};
@@ -108,6 +108,18 @@ pub(crate) async fn list(
     Named((user, agent)): Named<(String, String)>,
 ) -> Result<Json<Envelope<Vec<SkillSummary>>>, Problem> {
     Ok(success(door.service.agent_skills(&principal, &Address { user: Some(user), agent }).await?))
+}
+
+#[utoipa::path(get, path = "/v1/skills/{agent}/layers", tag = "agent skills",
+    params(("agent" = String, Path), UserWord),
+    responses((status = 200, description = "the skills, and whose each is", body = Envelope<Vec<LayeredSkill>>)))]
+pub(crate) async fn layers(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    Named(agent): Named<String>,
+    Words(UserWord { user }): Words<UserWord>,
+) -> Result<Json<Envelope<Vec<LayeredSkill>>>, Problem> {
+    Ok(success(door.service.layered_skills(&principal, &Address { user, agent }).await?))
 }
 
 #[utoipa::path(delete, path = "/v1/skills/{agent}/delete", tag = "agent skills",

@@ -1,0 +1,70 @@
+//! The same piece of code through two doors of one server, in turns: `POST /api/run` and the MCP tool `run_code`.
+//!
+//! What differs is the door alone: both are one request on a kept connection, and both answer when the outcome is on disk.
+
+use std::path::Path;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::samples::Samples;
+use crate::server::{Connection, Server};
+
+const WARM_UP: usize = 10;
+const REVISION: &str = "2026-07-28";
+
+#[derive(Debug)]
+pub(crate) struct Doors {
+    pub(crate) http: Samples,
+    pub(crate) mcp: Samples,
+}
+
+pub(crate) fn measure(ringwall: &Path, rounds: usize) -> Result<Doors, Error> {
+    let server = Server::start(ringwall, None)?;
+    let code = json!({ "session_id": "bench", "language": "python", "code": "print(1)" });
+    let post = server.request("POST", "/api/run", &code);
+    let call = server.call_tool(&json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": { "name": "run_code", "arguments": code, "_meta": {
+            "io.modelcontextprotocol/protocolVersion": REVISION,
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": { "name": "bench", "version": "0" },
+        } },
+    }));
+    let mut connection = server.connect()?;
+    let mut doors = Doors { http: Samples::default(), mcp: Samples::default() };
+    for round in 0..WARM_UP + rounds {
+        let began = Instant::now();
+        printed(&mut connection, &post, "/stdout")?;
+        let middle = Instant::now();
+        printed(&mut connection, &call, "/result/structuredContent/stdout")?;
+        if round >= WARM_UP {
+            doors.http.push(middle - began);
+            doors.mcp.push(middle.elapsed());
+        }
+    }
+    Ok(doors)
+}
+
+/// Sends a request whose answer has to say what the code printed.
+fn printed(connection: &mut Connection, request: &[u8], place: &str) -> Result<(), Error> {
+    let answer = connection.exchange(request)?;
+    match answer.pointer(place).and_then(Value::as_str) {
+        Some("1\n") => Ok(()),
+        _ => Err(Error::ExecEnded(answer.to_string())),
+    }
+}
+
+impl Server {
+    /// A call of a tool, as the revision without sessions wants it.
+    fn call_tool(&self, message: &Value) -> Vec<u8> {
+        let name = message["params"]["name"].as_str().unwrap_or_default();
+        let fields = format!(
+            "\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: {REVISION}\r\n\
+             Mcp-Method: tools/call\r\nMcp-Name: {name}\r\n"
+        );
+        let request = self.request("POST", "/mcp", message);
+        String::from_utf8_lossy(&request).replacen("\r\n", &fields, 1).into_bytes()
+    }
+}

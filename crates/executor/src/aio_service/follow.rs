@@ -1,0 +1,140 @@
+//! What a command prints, fetched piece by piece until it is over, and written where its reader waits for it.
+//!
+//! To ask what is new since an offset changes nothing, so it is asked again when a connection breaks, for a while. A service that
+//! counts backwards, sends the same twice or answers without waiting is not followed into an endless loop.
+
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::pipe::Sender;
+
+use super::client::{AioService, Offsets, Waiting};
+use super::connection::malformed;
+use super::error::AioError;
+use super::messages::{CommandInfo, CommandStatus, OutputResult};
+
+/// How long a service may be away before its command is given up.
+const AWAY: Duration = Duration::from_secs(15);
+const BETWEEN_TRIES: Duration = Duration::from_millis(500);
+/// Between two answers without news, whether or not the service waited for any.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+const ASKED: &str = "tell what the command prints";
+
+/// Where the two streams go.
+#[derive(Debug)]
+pub(super) struct Printing {
+    pub(super) stdout: Sender,
+    pub(super) stderr: Sender,
+}
+
+/// How the service says that it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Exited(i32),
+    TimedOut,
+    Killed,
+}
+
+pub(super) async fn follow(
+    service: AioService,
+    session: String,
+    command: String,
+    mut printing: Printing,
+) -> Result<End, AioError> {
+    let mut offsets = Offsets::default();
+    let mut waiting = Waiting::ForNews;
+    let mut away_since = None;
+    loop {
+        let answer = match service.output(&session, &command, offsets, waiting).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                let since = *away_since.get_or_insert_with(Instant::now);
+                if !error.is_passing() || since.elapsed() >= AWAY {
+                    return Err(error);
+                }
+                tokio::time::sleep(BETWEEN_TRIES).await;
+                continue;
+            }
+        };
+        away_since = None;
+        let news = advance(&mut offsets, &answer)?;
+        if news == News::Some {
+            // Whoever does not read it any more still wants to know how it ends.
+            let _ = printing.stdout.write_all(answer.stdout.as_bytes()).await;
+            let _ = printing.stderr.write_all(answer.stderr.as_bytes()).await;
+        }
+        let end = match answer.command {
+            Some(command) => ended(&command)?,
+            None => return Err(malformed(ASKED, "it does not know the command")),
+        };
+        match (end, news) {
+            // The last words may have come after the end was noticed: it is over when there is nothing more.
+            (Some(end), News::None) => return Ok(end),
+            (Some(_), News::Some) => waiting = Waiting::Not,
+            (None, News::Some) => {}
+            (None, News::None) => tokio::time::sleep(BETWEEN_LOOKS).await,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum News {
+    Some,
+    None,
+}
+
+/// Goes on to where the answer says that it ends.
+fn advance(offsets: &mut Offsets, answer: &OutputResult) -> Result<News, AioError> {
+    let reached = Offsets { stdout: answer.offset, stderr: answer.stderr_offset };
+    let is_consistent = |before: u64, text: &str, after: u64| match text {
+        "" => after >= before,
+        _ => after > before,
+    };
+    let is_sound = is_consistent(offsets.stdout, &answer.stdout, reached.stdout)
+        && is_consistent(offsets.stderr, &answer.stderr, reached.stderr);
+    if !is_sound {
+        return Err(malformed(ASKED, "its offsets do not go on"));
+    }
+    *offsets = reached;
+    Ok(if answer.stdout.is_empty() && answer.stderr.is_empty() { News::None } else { News::Some })
+}
+
+fn ended(command: &CommandInfo) -> Result<Option<End>, AioError> {
+    Ok(match (command.status, command.exit_code) {
+        (CommandStatus::Pending | CommandStatus::Running, _) => None,
+        (CommandStatus::Completed, Some(code)) => Some(End::Exited(code)),
+        (CommandStatus::Completed, None) => return Err(malformed(ASKED, "it ended without an exit code")),
+        (CommandStatus::TimedOut, _) => Some(End::TimedOut),
+        (CommandStatus::Killed, _) => Some(End::Killed),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(stdout: &str, offset: u64) -> OutputResult {
+        OutputResult { stdout: stdout.to_owned(), stderr: String::new(), offset, stderr_offset: 0, command: None }
+    }
+
+    #[test]
+    fn offsets_only_go_on() {
+        let mut offsets = Offsets::default();
+        assert_eq!(advance(&mut offsets, &answer("", 0)).unwrap(), News::None);
+        assert_eq!(advance(&mut offsets, &answer("abc", 3)).unwrap(), News::Some);
+        assert_eq!(offsets, Offsets { stdout: 3, stderr: 0 });
+        for (text, offset) in [("abc", 3), ("abc", 2), ("", 2)] {
+            assert!(advance(&mut offsets.clone(), &answer(text, offset)).is_err(), "{text} {offset}");
+        }
+    }
+
+    #[test]
+    fn an_end_is_told_once_and_wholly() {
+        let ended = |status, exit_code| ended(&CommandInfo { status, exit_code });
+        assert_eq!(ended(CommandStatus::Running, None).unwrap(), None);
+        assert_eq!(ended(CommandStatus::Completed, Some(3)).unwrap(), Some(End::Exited(3)));
+        assert!(ended(CommandStatus::Completed, None).is_err());
+        assert_eq!(ended(CommandStatus::TimedOut, None).unwrap(), Some(End::TimedOut));
+        assert_eq!(ended(CommandStatus::Killed, Some(-9)).unwrap(), Some(End::Killed));
+    }
+}

@@ -1,0 +1,15 @@
+//! How many boxes there may be, and for how long and how often one serves.
+
+use std::time::Duration;
+
+/// The bounds of a pool. They can change while it lives; boxes that are in use then stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    pub max_instances: u32,
+    /// How many spares wait even when nobody has asked for long.
+    pub min_instances: u32,
+    pub idle_timeout: Duration,
+    /// After how many uses a session's box is replaced by a fresh one.
+    pub max_use_count: u32,
+    pub acquire_timeout: Duration,
+}

@@ -1,0 +1,429 @@
+//! Holds the boxes, and does what the rule says: wakes who waits, starts tasks that make and end boxes, looks at the clock.
+//!
+//! One lock, held for as long as the rule thinks and never across an await. Whoever stops waiting, at whatever point, is
+//! taken out of the rule by the drop of [`Waiting`]; a task that makes or ends a box tells the rule also when it panics.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::bounds::Bounds;
+use super::boxes::Maker;
+use super::figures::Figures;
+use super::lease::{Lease, SpareLease};
+use super::places::{MemberId, Moment, OnBusy, Places, Step, Ticket, Turn};
+
+type Rule<M> = Places<<M as Maker>::Key, <M as Maker>::Kind>;
+type Steps<M> = Vec<Step<<M as Maker>::Kind>>;
+
+pub struct Pool<M: Maker> {
+    maker: M,
+    held: Mutex<Held<M>>,
+    began: Instant,
+    runtime: Handle,
+    /// For the task that looks at the clock, and for whoever waits for the end of all boxes.
+    changed: Arc<Notify>,
+    emptied: Notify,
+}
+
+struct Held<M: Maker> {
+    rule: Rule<M>,
+    calls: HashMap<Ticket, mpsc::UnboundedSender<Turn>>,
+    residents: HashMap<MemberId, Arc<M::Resident>>,
+    spares: HashMap<MemberId, M::Spare>,
+    /// Spares that were begun before the last renewal are not kept.
+    renewals: u64,
+}
+
+/// Why there is no box.
+#[derive(Debug)]
+pub enum Refused<Failure> {
+    /// Somebody else has it, and whoever asked does not wait.
+    Busy,
+    /// Nothing became free in time.
+    TimedOut,
+    /// It was ended while it was being made.
+    Ended,
+    Stopped,
+    Failed(Failure),
+}
+
+impl<M: Maker> fmt::Debug for Pool<M> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Pool").field("figures", &self.figures()).finish_non_exhaustive()
+    }
+}
+
+impl<M: Maker> Pool<M> {
+    /// To be called in a runtime: that is where boxes are made.
+    pub fn new(maker: M, bounds: Bounds, kinds: &[M::Kind]) -> Arc<Self> {
+        let held = Held {
+            rule: Places::new(bounds, kinds),
+            calls: HashMap::new(),
+            residents: HashMap::new(),
+            spares: HashMap::new(),
+            renewals: 0,
+        };
+        let pool = Arc::new(Self {
+            maker,
+            held: Mutex::new(held),
+            began: Instant::now(),
+            runtime: Handle::current(),
+            changed: Arc::default(),
+            emptied: Notify::new(),
+        });
+        pool.runtime.spawn(watch_the_clock(Arc::downgrade(&pool), pool.changed.clone()));
+        pool.change(|rule, now| ((), rule.tick(now)));
+        pool
+    }
+
+    pub fn figures(&self) -> Figures {
+        self.lock().rule.figures()
+    }
+
+    pub fn set_bounds(self: &Arc<Self>, bounds: Bounds) {
+        self.change(|rule, now| ((), rule.set_bounds(bounds, now)));
+    }
+
+    /// Spares that wait are replaced, because what they were made for has changed.
+    pub fn renew_spares(self: &Arc<Self>) {
+        let mut held = self.lock();
+        held.renewals += 1;
+        let steps = held.rule.renew_spares(self.now());
+        self.perform(held, steps);
+    }
+
+    /// A spare of this kind that lives and fits, if there is one. It is out of the pool's hands then; only its place is
+    /// counted, as long as the lease lives.
+    pub fn take_spare(
+        self: &Arc<Self>,
+        kind: M::Kind,
+        fits: impl Fn(&M::Spare) -> bool,
+    ) -> Option<(M::Spare, SpareLease<M>)> {
+        let now = self.now();
+        let mut held = self.lock();
+        let dead: Vec<MemberId> =
+            held.spares.iter().filter(|(_, spare)| !M::is_alive(spare)).map(|(id, _)| *id).collect();
+        let mut steps: Steps<M> = dead.into_iter().flat_map(|id| held.rule.died(id, now)).collect();
+        let Held { rule, spares, .. } = &mut *held;
+        let (taken, more) = rule.take_spare(kind, |id| spares.get(&id).is_some_and(&fits), now);
+        steps.extend(more);
+        let taken = taken.and_then(|(ticket, id)| Some((spares.remove(&id)?, ticket, id)));
+        self.perform(held, steps);
+        taken.map(|(spare, ticket, id)| (spare, SpareLease { pool: self.clone(), ticket, id }))
+    }
+
+    /// The box of a session, made by `make` where there is none. Dropping this at any point leaves nothing behind.
+    pub async fn acquire<Failure: Send + 'static>(
+        self: &Arc<Self>,
+        key: &M::Key,
+        on_busy: OnBusy,
+        make: impl Future<Output = Result<M::Resident, Failure>> + Send + 'static,
+    ) -> Result<Lease<M>, Refused<Failure>> {
+        let (mut waiting, patience) = self.enter(key, on_busy);
+        let in_time = tokio::time::timeout(patience, waiting.turn()).await;
+        match in_time {
+            Err(_) => Err(Refused::TimedOut),
+            Ok(Called::Away(refused)) => Err(refused),
+            Ok(Called::ToHave(id, resident)) => Ok(waiting.lease(id, resident)),
+            Ok(Called::ToMake(id)) => {
+                waiting.unbegun = None;
+                let made = self.begin(id, make);
+                match made.await {
+                    Ok(Ok(())) => waiting.made(id).ok_or(Refused::Ended),
+                    Ok(Err(failure)) => Err(Refused::Failed(failure)),
+                    // The task is gone without a word: the runtime ends, or what makes boxes has panicked.
+                    Err(_) => Err(Refused::Ended),
+                }
+            }
+        }
+    }
+
+    /// Ends the box of a session, whoever uses it.
+    pub fn dismiss(self: &Arc<Self>, key: &M::Key) {
+        self.change(|rule, now| ((), rule.dismiss(key, now)));
+    }
+
+    /// Ends everything. When this returns, there is no box, and there will be none.
+    pub async fn stop(self: &Arc<Self>) {
+        self.change(|rule, now| ((), rule.stop(now)));
+        loop {
+            let emptied = self.emptied.notified();
+            tokio::pin!(emptied);
+            emptied.as_mut().enable();
+            if self.lock().rule.is_empty() {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    /// One thought of the rule, and what follows from it.
+    pub(super) fn change<T>(self: &Arc<Self>, think: impl FnOnce(&mut Rule<M>, Moment) -> (T, Steps<M>)) -> T {
+        let now = self.now();
+        let mut held = self.lock();
+        let (answer, steps) = think(&mut held.rule, now);
+        self.perform(held, steps);
+        answer
+    }
+
+    fn enter(self: &Arc<Self>, key: &M::Key, on_busy: OnBusy) -> (Waiting<M>, std::time::Duration) {
+        let (call, turns) = mpsc::unbounded_channel();
+        let now = self.now();
+        let mut held = self.lock();
+        let (ticket, steps) = held.rule.acquire(key, on_busy, now);
+        held.calls.insert(ticket, call);
+        let patience = held.rule.bounds.acquire_timeout;
+        self.perform(held, steps);
+        (Waiting { pool: self.clone(), ticket, turns, unbegun: None, is_over: false }, patience)
+    }
+
+    /// Makes a session's box in a task of its own: whoever wants it may give up meanwhile, and somebody else be glad of it.
+    fn begin<Failure: Send + 'static>(
+        self: &Arc<Self>,
+        id: MemberId,
+        make: impl Future<Output = Result<M::Resident, Failure>> + Send + 'static,
+    ) -> oneshot::Receiver<Result<(), Failure>> {
+        let (told, made) = oneshot::channel();
+        let place = Place { pool: self.clone(), id, task: Task::Makes };
+        self.runtime.spawn(async move {
+            let answer = match make.await {
+                Ok(resident) => {
+                    place.fill(Arc::new(resident));
+                    Ok(())
+                }
+                Err(failure) => {
+                    drop(place);
+                    Err(failure)
+                }
+            };
+            // Nobody may be listening any more.
+            let _ = told.send(answer);
+        });
+        made
+    }
+
+    fn perform(self: &Arc<Self>, mut held: MutexGuard<'_, Held<M>>, steps: Steps<M>) {
+        let mut steps = VecDeque::from(steps);
+        while let Some(step) = steps.pop_front() {
+            match step {
+                Step::Serve(ticket, turn) => {
+                    // Whoever has gone meanwhile is on the way to say so.
+                    if let Some(call) = held.calls.get(&ticket) {
+                        let _ = call.send(turn);
+                    }
+                }
+                Step::MakeSpare(id, kind) => self.make_spare(id, kind, held.renewals),
+                Step::End(id) => match (held.residents.remove(&id), held.spares.remove(&id)) {
+                    (None, None) => steps.extend(held.rule.ended(id, self.now())),
+                    (resident, spare) => self.end(id, resident, spare),
+                },
+            }
+        }
+        let is_empty = held.rule.is_empty();
+        drop(held);
+        self.changed.notify_one();
+        if is_empty {
+            self.emptied.notify_waiters();
+        }
+    }
+
+    fn make_spare(self: &Arc<Self>, id: MemberId, kind: M::Kind, renewals: u64) {
+        let place = Place { pool: self.clone(), id, task: Task::Makes };
+        let pool = self.clone();
+        self.runtime.spawn(async move {
+            if let Some(spare) = pool.maker.make_spare(kind).await {
+                place.fill_with_spare(spare, renewals);
+            }
+        });
+    }
+
+    fn end(self: &Arc<Self>, id: MemberId, resident: Option<Arc<M::Resident>>, spare: Option<M::Spare>) {
+        let place = Place { pool: self.clone(), id, task: Task::Ends };
+        let pool = self.clone();
+        self.runtime.spawn(async move {
+            if let Some(resident) = resident {
+                pool.maker.end(resident).await;
+            }
+            if let Some(spare) = spare {
+                pool.maker.end_spare(spare).await;
+            }
+            drop(place);
+        });
+    }
+
+    fn now(&self) -> Moment {
+        self.began.elapsed()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held<M>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<M: Maker> Drop for Pool<M> {
+    fn drop(&mut self) {
+        self.changed.notify_one();
+    }
+}
+
+/// Somebody who wants a box.
+struct Waiting<M: Maker> {
+    pool: Arc<Pool<M>>,
+    ticket: Ticket,
+    turns: mpsc::UnboundedReceiver<Turn>,
+    /// The box that they were told to make, until they do.
+    unbegun: Option<MemberId>,
+    is_over: bool,
+}
+
+/// What somebody is called for.
+enum Called<M: Maker, Failure> {
+    ToHave(MemberId, Arc<M::Resident>),
+    ToMake(MemberId),
+    Away(Refused<Failure>),
+}
+
+impl<M: Maker> Waiting<M> {
+    async fn turn<Failure>(&mut self) -> Called<M, Failure> {
+        loop {
+            match self.turns.recv().await {
+                Some(Turn::Make(id)) => {
+                    self.unbegun = Some(id);
+                    return Called::ToMake(id);
+                }
+                Some(Turn::Have(id)) => {
+                    let mut held = self.pool.lock();
+                    // Not so when it has died since; then another turn comes.
+                    if held.rule.take(self.ticket, id)
+                        && let Some(resident) = held.residents.get(&id)
+                    {
+                        return Called::ToHave(id, resident.clone());
+                    }
+                }
+                Some(Turn::Busy) => return Called::Away(Refused::Busy),
+                Some(Turn::Stopped) | None => return Called::Away(Refused::Stopped),
+            }
+        }
+    }
+
+    /// Nothing when the box was ended before its maker had it.
+    fn made(self, id: MemberId) -> Option<Lease<M>> {
+        let held = self.pool.lock();
+        let resident = held.residents.get(&id).filter(|_| held.rule.has(self.ticket, id)).cloned();
+        drop(held);
+        resident.map(|resident| self.lease(id, resident))
+    }
+
+    fn lease(mut self, id: MemberId, resident: Arc<M::Resident>) -> Lease<M> {
+        self.pool.lock().calls.remove(&self.ticket);
+        self.is_over = true;
+        Lease { pool: self.pool.clone(), ticket: self.ticket, id, resident }
+    }
+}
+
+impl<M: Maker> Drop for Waiting<M> {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let now = self.pool.now();
+        let mut held = self.pool.lock();
+        held.calls.remove(&self.ticket);
+        // What was said and not heard: nobody begins to make it. Under the lock, so that nothing is said after this look.
+        while let Ok(turn) = self.turns.try_recv() {
+            if let Turn::Make(id) = turn {
+                self.unbegun = Some(id);
+            }
+        }
+        let mut steps = held.rule.cancel(self.ticket, now);
+        if let Some(id) = self.unbegun {
+            steps.extend(held.rule.failed(id, now));
+        }
+        self.pool.perform(held, steps);
+    }
+}
+
+enum Task {
+    Makes,
+    Ends,
+}
+
+/// A place in the hands of a task. Whatever becomes of the task, the rule hears of it.
+struct Place<M: Maker> {
+    pool: Arc<Pool<M>>,
+    id: MemberId,
+    task: Task,
+}
+
+impl<M: Maker> Place<M> {
+    fn fill(&self, resident: Arc<M::Resident>) {
+        let pool = Arc::downgrade(&self.pool);
+        let (id, watched) = (self.id, resident.clone());
+        let mut held = self.pool.lock();
+        held.residents.insert(id, resident);
+        let steps = held.rule.made(id, self.pool.now());
+        self.pool.perform(held, steps);
+        self.pool.runtime.spawn(watch_a_box(pool, id, watched));
+    }
+
+    fn fill_with_spare(&self, spare: M::Spare, renewals: u64) {
+        let now = self.pool.now();
+        let mut held = self.pool.lock();
+        held.spares.insert(self.id, spare);
+        let is_outdated = held.renewals != renewals;
+        let mut steps = held.rule.made(self.id, now);
+        if is_outdated {
+            steps.extend(held.rule.died(self.id, now));
+        }
+        self.pool.perform(held, steps);
+    }
+}
+
+impl<M: Maker> Drop for Place<M> {
+    /// After a box was made this says nothing new, and is not heard.
+    fn drop(&mut self) {
+        match self.task {
+            Task::Makes => self.pool.change(|rule, now| ((), rule.failed(self.id, now))),
+            Task::Ends => self.pool.change(|rule, now| ((), rule.ended(self.id, now))),
+        }
+    }
+}
+
+/// A dead box is not handed out, and makes room.
+async fn watch_a_box<M: Maker>(pool: Weak<Pool<M>>, id: MemberId, resident: Arc<M::Resident>) {
+    M::died(&resident).await;
+    drop(resident);
+    if let Some(pool) = pool.upgrade() {
+        pool.change(|rule, now| ((), rule.died(id, now)));
+    }
+}
+
+/// Does not keep the pool alive.
+async fn watch_the_clock<M: Maker>(pool: Weak<Pool<M>>, changed: Arc<Notify>) {
+    loop {
+        let next = {
+            let Some(pool) = pool.upgrade() else { return };
+            let next = pool.lock().rule.next_tick(pool.now());
+            next.map(|moment| pool.began + moment)
+        };
+        match next {
+            None => changed.notified().await,
+            Some(next) => {
+                if tokio::time::timeout_at(next, changed.notified()).await.is_err() {
+                    let Some(pool) = pool.upgrade() else { return };
+                    pool.change(|rule, now| ((), rule.tick(now)));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "keeper_tests.rs"]
+mod tests;

@@ -1,0 +1,295 @@
+//! Tasks that want boxes, and boxes that count themselves. What is random here is the order in which tasks run; what has to
+//! hold then, holds for every order.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+
+use super::*;
+
+/// How many boxes there are, and were at most.
+#[derive(Debug, Default)]
+struct Census {
+    there: AtomicU32,
+    most: AtomicU32,
+    made: AtomicU32,
+}
+
+#[derive(Debug)]
+struct House {
+    census: Arc<Census>,
+    session: u8,
+    is_dead: watch::Sender<bool>,
+    users: AtomicU32,
+    is_counted: AtomicBool,
+}
+
+impl House {
+    fn new(census: &Arc<Census>, session: u8) -> Self {
+        let there = census.there.fetch_add(1, Ordering::SeqCst) + 1;
+        census.most.fetch_max(there, Ordering::SeqCst);
+        census.made.fetch_add(1, Ordering::SeqCst);
+        Self {
+            census: census.clone(),
+            session,
+            is_dead: watch::Sender::new(false),
+            users: AtomicU32::new(0),
+            is_counted: AtomicBool::new(true),
+        }
+    }
+
+    fn end(&self) {
+        self.is_dead.send_replace(true);
+        if self.is_counted.swap(false, Ordering::SeqCst) {
+            self.census.there.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[derive(Debug)]
+struct Builder {
+    census: Arc<Census>,
+    /// How many spares may be made; closed: none can be.
+    leave: Semaphore,
+    are_broken: AtomicBool,
+}
+
+impl Maker for Builder {
+    type Key = u8;
+    type Kind = u8;
+    type Resident = House;
+    type Spare = House;
+
+    async fn make_spare(&self, kind: u8) -> Option<House> {
+        self.leave.acquire().await.ok()?.forget();
+        Some(House::new(&self.census, kind))
+    }
+
+    fn is_alive(spare: &House) -> bool {
+        !*spare.is_dead.borrow()
+    }
+
+    async fn end_spare(&self, spare: House) {
+        drop(spare);
+    }
+
+    async fn died(resident: &House) {
+        let _ = resident.is_dead.subscribe().wait_for(|is_dead| *is_dead).await;
+    }
+
+    async fn end(&self, resident: Arc<House>) {
+        tokio::task::yield_now().await;
+        resident.end();
+    }
+}
+
+fn bounds(max_instances: u32, min_instances: u32) -> Bounds {
+    Bounds {
+        max_instances,
+        min_instances,
+        idle_timeout: Duration::from_secs(300),
+        max_use_count: 100,
+        acquire_timeout: Duration::from_secs(5),
+    }
+}
+
+fn pool(bounds: Bounds, kinds: &[u8], spares: usize) -> (Arc<Pool<Builder>>, Arc<Census>) {
+    let census = Arc::new(Census::default());
+    let builder = Builder { census: census.clone(), leave: Semaphore::new(spares), are_broken: AtomicBool::new(false) };
+    (Pool::new(builder, bounds, kinds), census)
+}
+
+async fn acquire(pool: &Arc<Pool<Builder>>, key: u8, on_busy: OnBusy) -> Result<Lease<Builder>, Refused<&'static str>> {
+    let maker = pool.clone();
+    let make = async move {
+        tokio::task::yield_now().await;
+        let is_broken = maker.maker.are_broken.load(Ordering::SeqCst);
+        if is_broken { Err("broken") } else { Ok(House::new(&maker.maker.census, key)) }
+    };
+    pool.acquire(&key, on_busy, make).await
+}
+
+/// Lets every other task do what it can.
+async fn settled() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_tasks_share_few_boxes_and_one_has_each_at_a_time() {
+    // Nobody is refused for being slow here: how fast this machine is does not matter.
+    let patient = Bounds { acquire_timeout: Duration::from_secs(3600), ..bounds(3, 2) };
+    let (pool, census) = pool(patient, &[0], usize::MAX >> 4);
+    let tasks: Vec<_> = (0..64_u32)
+        .map(|number| {
+            let pool = pool.clone();
+            tokio::spawn(async move {
+                for round in 0..20_u32 {
+                    let key = u8::try_from((number + round) % 5).expect("small");
+                    if (number + round) % 7 == 0 {
+                        drop(pool.take_spare(0, |_| true));
+                        // Gives up at whatever point this is.
+                        let _ = tokio::time::timeout(
+                            Duration::from_micros(u64::from(round)),
+                            acquire(&pool, key, OnBusy::Wait),
+                        )
+                        .await;
+                        continue;
+                    }
+                    let lease = acquire(&pool, key, OnBusy::Wait).await.expect("in time");
+                    assert_eq!(lease.resident().session, key);
+                    assert_eq!(lease.resident().users.fetch_add(1, Ordering::SeqCst), 0, "two at once");
+                    tokio::task::yield_now().await;
+                    lease.resident().users.fetch_sub(1, Ordering::SeqCst);
+                    if round % 9 == 0 {
+                        lease.resident().is_dead.send_replace(true);
+                    }
+                    let figures = pool.figures();
+                    assert_eq!(figures.total, figures.busy + figures.idle + figures.warming);
+                    assert!(figures.total <= figures.max, "{figures:?}");
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no failed assumption");
+    }
+    pool.stop().await;
+    assert_eq!(pool.figures().total, 0);
+    assert_eq!(census.there.load(Ordering::SeqCst), 0, "a box is left");
+    assert!(matches!(acquire(&pool, 0, OnBusy::Wait).await, Err(Refused::Stopped)));
+}
+
+#[tokio::test]
+async fn a_second_user_waits_or_is_told_and_finds_what_the_first_left() {
+    let (pool, census) = pool(bounds(2, 0), &[], 0);
+    let first = acquire(&pool, 7, OnBusy::Fail).await.expect("a box");
+    assert!(matches!(acquire(&pool, 7, OnBusy::Fail).await, Err(Refused::Busy)));
+    let second = tokio::spawn({
+        let pool = pool.clone();
+        async move { acquire(&pool, 7, OnBusy::Wait).await.map(|lease| lease.resident().session) }
+    });
+    settled().await;
+    assert!(!second.is_finished());
+    drop(first);
+    assert!(matches!(second.await.expect("a task"), Ok(7)));
+    assert_eq!(census.made.load(Ordering::SeqCst), 1);
+    let figures = pool.figures();
+    assert_eq!((figures.hits, figures.misses, figures.idle), (0, 2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_too_long_is_refused_and_a_cancelled_one_leaves_nothing() {
+    let (pool, census) = pool(bounds(1, 0), &[], 0);
+    let held = acquire(&pool, 0, OnBusy::Wait).await.expect("a box");
+    assert!(matches!(acquire(&pool, 1, OnBusy::Wait).await, Err(Refused::TimedOut)));
+    assert!(matches!(acquire(&pool, 1, OnBusy::Fail).await, Err(Refused::Busy)));
+    drop(held);
+    // Given up while the box is being made: it is made, and goes again.
+    {
+        let making = acquire(&pool, 1, OnBusy::Wait);
+        tokio::pin!(making);
+        while pool.figures().warming == 0 {
+            assert!(poll_once(making.as_mut()).await.is_none());
+            tokio::task::yield_now().await;
+        }
+    }
+    settled().await;
+    assert_eq!(pool.figures().total, 0);
+    assert_eq!(census.there.load(Ordering::SeqCst), 0);
+}
+
+/// One poll of a future.
+async fn poll_once<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+    std::future::poll_fn(|context| match future.as_mut().poll(context) {
+        std::task::Poll::Ready(output) => std::task::Poll::Ready(Some(output)),
+        std::task::Poll::Pending => std::task::Poll::Ready(None),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn failures_free_their_place_and_the_next_tries_again() {
+    let (pool, census) = pool(bounds(1, 0), &[], 0);
+    pool.maker.are_broken.store(true, Ordering::SeqCst);
+    let tries: Vec<_> = (0..3)
+        .map(|_| {
+            let pool = pool.clone();
+            tokio::spawn(async move { acquire(&pool, 0, OnBusy::Wait).await.err() })
+        })
+        .collect();
+    for attempt in tries {
+        assert!(matches!(attempt.await.expect("a task"), Some(Refused::Failed("broken"))));
+    }
+    assert_eq!(pool.figures().total, 0);
+    pool.maker.are_broken.store(false, Ordering::SeqCst);
+    let _lease = acquire(&pool, 0, OnBusy::Wait).await.expect("a box");
+    assert_eq!(census.made.load(Ordering::SeqCst), 1);
+    let panicking = pool.acquire(&1, OnBusy::Wait, async { panic!("in the making") }).await;
+    assert!(matches!(panicking, Err(Refused::<()>::Busy | Refused::TimedOut | Refused::Ended)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_idle_goes_when_its_time_is_over_and_what_is_held_stays() {
+    let (pool, census) = pool(bounds(4, 0), &[], 0);
+    let (quiet, held) = (acquire(&pool, 0, OnBusy::Wait).await, acquire(&pool, 1, OnBusy::Wait).await);
+    let held = held.expect("a box");
+    let hold = held.hold().expect("it is up");
+    drop((quiet, held));
+    assert_eq!((pool.figures().idle, pool.figures().busy), (1, 1));
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    settled().await;
+    assert_eq!(census.there.load(Ordering::SeqCst), 1);
+    drop(hold);
+    tokio::time::sleep(Duration::from_secs(299)).await;
+    assert_eq!(pool.figures().idle, 1);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    settled().await;
+    assert_eq!((pool.figures().total, census.there.load(Ordering::SeqCst)), (0, 0));
+}
+
+#[tokio::test]
+async fn spares_are_made_ahead_taken_once_and_never_when_dead() {
+    let (pool, census) = pool(bounds(4, 2), &[0], 2);
+    settled().await;
+    assert_eq!(pool.figures().idle, 2);
+    let (spare, lease) = pool.take_spare(0, |_| true).expect("a spare");
+    assert_eq!((pool.figures().busy, pool.figures().warming), (1, 1));
+    drop(spare);
+    drop(lease);
+    for spare in pool.lock().spares.values() {
+        spare.is_dead.send_replace(true);
+    }
+    assert!(pool.take_spare(0, |_| true).is_none(), "a dead one is not handed out");
+    pool.maker.leave.add_permits(3);
+    settled().await;
+    let figures = pool.figures();
+    assert_eq!((figures.idle, figures.hits, figures.misses), (3, 1, 1), "one more is wanted after a miss");
+    assert!(pool.take_spare(0, |_| false).is_none(), "none that fits");
+    pool.renew_spares();
+    pool.maker.leave.add_permits(3);
+    settled().await;
+    assert_eq!((pool.figures().idle, census.made.load(Ordering::SeqCst)), (3, 8));
+    pool.stop().await;
+    assert_eq!(census.there.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_box_that_is_dismissed_is_gone_for_whoever_waits() {
+    let (pool, census) = pool(bounds(2, 0), &[], 0);
+    let lease = acquire(&pool, 0, OnBusy::Wait).await.expect("a box");
+    pool.dismiss(&0);
+    assert!(lease.hold().is_none());
+    let again = acquire(&pool, 0, OnBusy::Wait).await.expect("another box");
+    assert!(!Arc::ptr_eq(lease.resident(), again.resident()));
+    drop(lease);
+    assert_eq!((pool.figures().busy, census.there.load(Ordering::SeqCst)), (1, 1));
+}

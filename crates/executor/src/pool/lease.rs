@@ -1,0 +1,61 @@
+//! The right to a box: given back when it is dropped, wherever that happens.
+
+use std::sync::Arc;
+
+use super::boxes::Maker;
+use super::keeper::Pool;
+use super::places::{MemberId, Ticket};
+
+/// The sole use of a session's box.
+#[derive(Debug)]
+pub struct Lease<M: Maker> {
+    pub(super) pool: Arc<Pool<M>>,
+    pub(super) ticket: Ticket,
+    pub(super) id: MemberId,
+    pub(super) resident: Arc<M::Resident>,
+}
+
+impl<M: Maker> Lease<M> {
+    pub fn resident(&self) -> &Arc<M::Resident> {
+        &self.resident
+    }
+
+    /// For what goes on in the box when this use is over. Nothing when the box is ending.
+    pub fn hold(&self) -> Option<Hold<M>> {
+        let is_held = self.pool.change(|places, _| (places.hold(self.id), Vec::new()));
+        is_held.then(|| Hold { pool: self.pool.clone(), id: self.id })
+    }
+}
+
+impl<M: Maker> Drop for Lease<M> {
+    fn drop(&mut self) {
+        self.pool.change(|places, now| ((), places.release(self.ticket, self.id, now)));
+    }
+}
+
+/// Keeps a session's box from being idle, without keeping others from using it.
+#[derive(Debug)]
+pub struct Hold<M: Maker> {
+    pool: Arc<Pool<M>>,
+    id: MemberId,
+}
+
+impl<M: Maker> Drop for Hold<M> {
+    fn drop(&mut self) {
+        self.pool.change(|places, now| ((), places.let_go(self.id, now)));
+    }
+}
+
+/// The place of a spare that was taken, as long as it serves.
+#[derive(Debug)]
+pub struct SpareLease<M: Maker> {
+    pub(super) pool: Arc<Pool<M>>,
+    pub(super) ticket: Ticket,
+    pub(super) id: MemberId,
+}
+
+impl<M: Maker> Drop for SpareLease<M> {
+    fn drop(&mut self) {
+        self.pool.change(|places, now| ((), places.release(self.ticket, self.id, now)));
+    }
+}

@@ -1,0 +1,72 @@
+//! The talk with an agent: orders to its standard input, its words from its standard output.
+//!
+//! Whatever it says is bounded by its frames and judged by the register; the first word that does not fit ends the box.
+//! What it writes to its standard error is nobody's, and is let go.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use jail::resident::frame::{Frames, LONGEST_REPORT, read};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::sync::mpsc;
+
+use super::register::{Death, Shared};
+
+/// Sends what there is to send until nobody is left who could say anything, or nobody who reads.
+pub(crate) async fn speak(pipe: OwnedFd, mut urgent: mpsc::Receiver<Vec<u8>>, mut orders: mpsc::Receiver<Vec<u8>>) {
+    let Ok(mut pipe) = Sender::from_owned_fd(pipe) else { return };
+    loop {
+        let frame = tokio::select! {
+            biased;
+            Some(frame) = urgent.recv() => frame,
+            Some(frame) = orders.recv() => frame,
+            else => return,
+        };
+        if pipe.write_all(&frame).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Hears the agent until it is gone or says what it cannot say.
+pub(crate) async fn listen(pipe: OwnedFd, shared: Arc<Shared>) {
+    let why = match hear(pipe, &shared).await {
+        Heard::End => "its agent has ended",
+        Heard::Disorder => "its agent said what it could not say",
+    };
+    shared.end_for(Death::Itself(why.to_owned()));
+}
+
+enum Heard {
+    End,
+    Disorder,
+}
+
+async fn hear(pipe: OwnedFd, shared: &Shared) -> Heard {
+    let Ok(mut pipe) = Receiver::from_owned_fd(pipe) else { return Heard::End };
+    let mut frames = Frames::new(LONGEST_REPORT);
+    loop {
+        match pipe.read(frames.space()).await {
+            Ok(0) | Err(_) => return Heard::End,
+            Ok(count) => frames.filled(count),
+        }
+        loop {
+            match frames.next() {
+                Ok(Some(body)) => {
+                    if read(body).and_then(|said| shared.hear(&said)).is_err() {
+                        return Heard::Disorder;
+                    }
+                }
+                Ok(None) => break,
+                Err(_) => return Heard::Disorder,
+            }
+        }
+    }
+}
+
+pub(crate) async fn ignore(pipe: OwnedFd) {
+    let Ok(mut pipe) = Receiver::from_owned_fd(pipe) else { return };
+    let mut buffer = [0; 4096];
+    while let Ok(1..) = pipe.read(&mut buffer).await {}
+}

@@ -1,0 +1,132 @@
+//! Stand-ins for the agent that say what it never would. Each ends its own box, and harms nobody else.
+
+use std::io::{Read, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use executor::resident::{Death, VisitOptions};
+use executor::{Ending, Error};
+use jail::report::Ending as JailEnding;
+use jail::resident::frame::{FromAgent, Inlet, OUTPUT_WINDOW, Outlet, VisitId, append};
+
+use super::daemon::Daemon;
+use super::project::block_on;
+use super::session::{Maker, Session};
+
+/// A file of the session that asks for a fault, as the stand-in sees it.
+const FAULT: &str = "fault";
+
+/// Faults before any command is asked for, and after the first one was.
+const EARLY: [&str; 3] = ["garbage", "length", "early"];
+const LATE: [&str; 9] =
+    ["unknown", "output-first", "overflow", "empty", "taken", "twice", "ended-first", "ready-again", "channel"];
+
+pub(crate) fn asked_for() -> Option<String> {
+    std::fs::read_to_string(format!("/workspace/{FAULT}")).ok()
+}
+
+/// The stand-in.
+pub(crate) fn speak(fault: &str) -> ExitCode {
+    let mut out = std::io::stdout();
+    let mut say = |message: &FromAgent<'_>| {
+        let mut frame = Vec::new();
+        append(message, &mut frame).unwrap();
+        out.write_all(&frame).and_then(|()| out.flush())
+    };
+    let visit = VisitId(1);
+    let output = |from, bytes| FromAgent::Output { visit, from, bytes };
+    let exited = FromAgent::Exited { visit, ending: JailEnding::Exited(0), cpu_microseconds: 0, peak_memory_bytes: 0 };
+    let hang = || loop {
+        std::thread::sleep(Duration::from_secs(1000));
+    };
+    match fault {
+        "garbage" => {
+            let noise: Vec<u8> =
+                (0..100_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+            let _ = std::io::stdout().write_all(&noise);
+            hang()
+        }
+        "length" => {
+            let _ = std::io::stdout().write_all(&u32::MAX.to_le_bytes());
+            let _ = std::io::stdout().flush();
+            hang()
+        }
+        "early" => {
+            let _ = say(&FromAgent::Started { visit });
+            hang()
+        }
+        _ => {}
+    }
+    let _ = say(&FromAgent::Ready);
+    // The first order has begun to come.
+    let _ = std::io::stdin().read(&mut [0; 1]);
+    let started = FromAgent::Started { visit };
+    let chunk = vec![b'x'; 32 * 1024];
+    let words: Vec<FromAgent<'_>> = match fault {
+        "unknown" => vec![started, FromAgent::Output { visit: VisitId(7), from: Outlet::Stdout, bytes: b"x" }],
+        "output-first" => vec![output(Outlet::Stdout, b"x")],
+        "overflow" => {
+            let mut words = vec![started];
+            words.extend((0..=OUTPUT_WINDOW / chunk.len()).map(|_| output(Outlet::Stdout, &chunk)));
+            words
+        }
+        "empty" => vec![started, output(Outlet::Stdout, b"")],
+        "taken" => vec![started, FromAgent::Taken { visit, to: Inlet::Stdin, bytes: 1 }],
+        "twice" => vec![started, FromAgent::Started { visit }],
+        "ended-first" => vec![started, FromAgent::Ended { visit }],
+        "ready-again" => vec![started, FromAgent::Ready],
+        "channel" => vec![started, output(Outlet::Channel, b"x")],
+        "withheld" => vec![started, exited],
+        "honest" => vec![started, exited, FromAgent::Ended { visit }],
+        other => panic!("no such fault: {other}"),
+    };
+    for word in &words {
+        let _ = say(word);
+    }
+    hang();
+    ExitCode::FAILURE
+}
+
+pub(crate) fn an_agent_is_believed_nothing(_: &Daemon) {
+    let neighbour = Session::without_docker(Maker::Native);
+    block_on(async {
+        let next_door = neighbour.settle().await.unwrap();
+        for fault in EARLY {
+            let session = Session::without_docker(Maker::Native);
+            std::fs::write(session.path(FAULT), fault).unwrap();
+            let refused = session.settle().await;
+            assert!(matches!(refused, Err(Error::BoxDied { .. })), "{fault}: {refused:?}");
+        }
+        for fault in LATE {
+            let session = Session::without_docker(Maker::Native);
+            std::fs::write(session.path(FAULT), fault).unwrap();
+            let resident = session.settle().await.unwrap();
+            match resident.visit(session.grant(&["true"]), VisitOptions::default()).await {
+                Err(Error::BoxDied { .. }) => {}
+                // Its streams are held and not read, so that what comes has nowhere to go.
+                Ok(mut visit) => {
+                    let _streams = visit.streams.take();
+                    let lost = visit.wait().await;
+                    assert!(matches!(lost, Err(Error::BoxDied { .. })), "{fault}: {lost:?}");
+                }
+                Err(other) => panic!("{fault}: {other}"),
+            }
+            let death = resident.died().await;
+            assert_eq!(death, Death::Itself("its agent said what it could not say".to_owned()), "{fault}");
+        }
+        // One that keeps a command which is over loses its box, though nothing that it said was wrong.
+        let session = Session::without_docker(Maker::Native);
+        std::fs::write(session.path(FAULT), "withheld").unwrap();
+        let resident = session.settle().await.unwrap();
+        let visit = resident.visit(session.grant(&["true"]), VisitOptions::default()).await.unwrap();
+        assert_eq!(visit.wait().await.unwrap().ending, Ending::Exited(0), "its command was over");
+        assert!(matches!(resident.died().await, Death::Itself(_)));
+        // The control: one that says what the agent would is believed.
+        let session = Session::without_docker(Maker::Native);
+        std::fs::write(session.path(FAULT), "honest").unwrap();
+        let resident = session.settle().await.unwrap();
+        let visit = resident.visit(session.grant(&["true"]), VisitOptions::default()).await.unwrap();
+        assert_eq!(visit.wait().await.unwrap().ending, Ending::Exited(0));
+        assert_eq!(neighbour.say(&next_door, "echo fine").await.stdout, "fine\n");
+    });
+}

@@ -1,0 +1,331 @@
+//! The agent itself: one thread that waits for everything at once, and ends when nobody is left who could tell it
+//! anything.
+//!
+//! Orders come first, then ended processes, then streams, each visit in its turn. What is to be said waits in a buffer; as
+//! long as that is long, no stream is read, so that a slow listener slows the visits and fills no memory. No process of
+//! the box can look into this one; one that ends it ends the box.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, Signal};
+use rustix::stdio::{stdin, stdout};
+use rustix::time::Timespec;
+
+use super::frame::{CHUNK, Disorder, Frames, FromAgent, LONGEST_ORDER, ToAgent, VisitId, Whom, append, read};
+use super::processes::signal_session;
+use super::visit::{SessionFate, Visit};
+use crate::report::Ending;
+use crate::sys;
+
+/// With more to say than this, nothing is read.
+const MUCH_TO_SAY: usize = 256 * 1024;
+/// Signals and ended processes that are handled before looking at everything else again.
+const AT_ONCE: u32 = 64;
+/// Pipes of visits that are over, which somebody in the background may still write to.
+const MOST_FORGOTTEN: usize = 256;
+const AT_ONCE_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+const SOON: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+
+/// The agent's entry point, for a process that was started as the command of a box.
+pub fn main() -> ExitCode {
+    let trouble = match live() {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Trouble::Disorder(disorder)) => disorder.to_string(),
+        Err(Trouble::Kernel(errno)) => errno.to_string(),
+    };
+    let _ = rustix::io::write(rustix::stdio::stderr(), format!("ringwall: the agent ended: {trouble}\n").as_bytes());
+    ExitCode::FAILURE
+}
+
+/// Why the agent ends before it is told to.
+#[derive(Debug)]
+enum Trouble {
+    Disorder(Disorder),
+    Kernel(Errno),
+}
+
+impl From<Errno> for Trouble {
+    fn from(errno: Errno) -> Self {
+        Trouble::Kernel(errno)
+    }
+}
+
+impl From<Disorder> for Trouble {
+    fn from(disorder: Disorder) -> Self {
+        Trouble::Disorder(disorder)
+    }
+}
+
+fn live() -> Result<(), Trouble> {
+    sys::close_inherited_descriptors();
+    let _ = rustix::thread::set_name(c"ringwall-agent");
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    sys::reset_signals();
+    // Also the one that a pipe without a reader sends.
+    sys::set_signal_mask(true);
+    let signals = sys::signal_descriptor()?;
+    rustix::io::ioctl_fionbio(stdout(), true)?;
+    let mut agent =
+        Agent { visits: BTreeMap::new(), said: Vec::new(), sent: 0, forgotten: Vec::new(), buffer: vec![0; CHUNK] };
+    let mut frames = Frames::new(LONGEST_ORDER);
+    agent.tell(&FromAgent::Ready)?;
+    let mut more_to_reap = false;
+    loop {
+        let ready = agent.wait(&signals, more_to_reap)?;
+        if ready.contains(&Ready::Orders) {
+            match rustix::io::retry_on_intr(|| rustix::io::read(stdin(), frames.space())) {
+                Ok(0) => return Ok(()),
+                Ok(count) => frames.filled(count),
+                Err(Errno::AGAIN) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            while let Some(body) = frames.next()? {
+                agent.obey(read(body)?)?;
+            }
+        }
+        // Signals only wake us: who sent them nobody knows. A few at a time, so that a flood keeps us from nothing.
+        for _ in 0..AT_ONCE {
+            if sys::read_signal(signals.as_fd()).is_err() {
+                break;
+            }
+        }
+        more_to_reap = agent.reap()?;
+        for one in &ready {
+            agent.serve(*one)?;
+        }
+        agent.finish()?;
+        agent.send()?;
+    }
+}
+
+/// What can be done without waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ready {
+    Orders,
+    Signals,
+    Listener,
+    Outlet(VisitId, usize),
+    Inlet(VisitId, usize),
+    Forgotten(usize),
+}
+
+struct Agent {
+    visits: BTreeMap<VisitId, Visit>,
+    /// Frames, of which so many bytes are sent.
+    said: Vec<u8>,
+    sent: usize,
+    forgotten: Vec<Option<OwnedFd>>,
+    buffer: Vec<u8>,
+}
+
+impl Agent {
+    fn wait(&self, signals: &OwnedFd, more_to_reap: bool) -> Result<Vec<Ready>, Errno> {
+        let (input, output) = (stdin(), stdout());
+        let mut names = vec![Ready::Orders, Ready::Signals];
+        let mut events = vec![
+            PollFd::from_borrowed_fd(input, PollFlags::IN),
+            PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+        ];
+        let unsent = self.said.len() - self.sent;
+        if unsent > 0 {
+            names.push(Ready::Listener);
+            events.push(PollFd::from_borrowed_fd(output, PollFlags::OUT));
+        }
+        for (id, visit) in &self.visits {
+            for (index, end) in visit.readable().filter(|_| unsent < MUCH_TO_SAY) {
+                names.push(Ready::Outlet(*id, index));
+                events.push(PollFd::from_borrowed_fd(end, PollFlags::IN));
+            }
+            for (index, end) in visit.writable() {
+                names.push(Ready::Inlet(*id, index));
+                events.push(PollFd::from_borrowed_fd(end, PollFlags::OUT));
+            }
+        }
+        for (index, end) in self.forgotten.iter().enumerate() {
+            if let Some(end) = end {
+                names.push(Ready::Forgotten(index));
+                events.push(PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN));
+            }
+        }
+        let timeout = match more_to_reap {
+            true => Some(&AT_ONCE_AGAIN),
+            false => self.visits.values().any(Visit::is_lingering).then_some(&SOON),
+        };
+        match rustix::event::poll(&mut events, timeout) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        let is_ready = |event: &PollFd<'_>| !event.revents().is_empty();
+        Ok(names.into_iter().zip(&events).filter(|(_, event)| is_ready(event)).map(|(name, _)| name).collect())
+    }
+
+    fn obey(&mut self, order: ToAgent<'_>) -> Result<(), Disorder> {
+        let said = &mut self.said;
+        let mut outcome = Ok(());
+        let mut tell = |report: &FromAgent<'_>| outcome = outcome.and(append(report, said));
+        match order {
+            ToAgent::Start { visit: id, start } => match Visit::start(id, *start) {
+                Ok(visit) => {
+                    tell(&FromAgent::Started { visit: id });
+                    self.visits.insert(id, visit);
+                }
+                Err(refusal) => {
+                    let errno = refusal.errno.raw_os_error();
+                    tell(&FromAgent::NotStarted { visit: id, errno, tried: shown(&refusal.tried) });
+                }
+            },
+            ToAgent::Input { visit, to, bytes } => {
+                if let Some(visit) = self.visits.get_mut(&visit) {
+                    visit.input(to, bytes, &mut tell)?;
+                }
+            }
+            ToAgent::CloseInput { visit, to } => {
+                if let Some(visit) = self.visits.get_mut(&visit) {
+                    visit.close_input(to, &mut tell);
+                }
+            }
+            ToAgent::Room { visit, from, bytes } => {
+                if let Some(visit) = self.visits.get_mut(&visit) {
+                    visit.room(from, bytes);
+                }
+            }
+            ToAgent::Signal { visit, number, whom } => {
+                if let Some(visit) = self.visits.get_mut(&visit).filter(|visit| !visit.has_exited()) {
+                    signal(visit, number, whom);
+                }
+            }
+            ToAgent::Resize { visit, size } => {
+                if let Some(visit) = self.visits.get(&visit) {
+                    visit.resize(size);
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Takes leave of what has ended; whether there may be more.
+    fn reap(&mut self) -> Result<bool, Disorder> {
+        for _ in 0..AT_ONCE {
+            let Some((pid, status, usage)) = sys::reap() else { return Ok(false) };
+            // In some boxes this process is PID 1, and everybody's children become its own.
+            let found = self.visits.values_mut().find(|visit| visit.leader == pid && !visit.has_exited());
+            let Some(visit) = found else { continue };
+            if visit.session == SessionFate::Ends {
+                signal_session(visit.leader, libc::SIGKILL);
+            }
+            visit.exited();
+            let exited = FromAgent::Exited {
+                visit: visit.id,
+                ending: how(status),
+                cpu_microseconds: usage.cpu_microseconds,
+                peak_memory_bytes: usage.largest_resident_bytes,
+            };
+            append(&exited, &mut self.said)?;
+        }
+        Ok(true)
+    }
+
+    fn serve(&mut self, ready: Ready) -> Result<(), Disorder> {
+        let said = &mut self.said;
+        let mut outcome = Ok(());
+        let mut tell = |report: &FromAgent<'_>| outcome = outcome.and(append(report, said));
+        match ready {
+            Ready::Orders | Ready::Signals | Ready::Listener => {}
+            Ready::Outlet(id, index) => {
+                if let Some(visit) = self.visits.get_mut(&id) {
+                    visit.read(index, &mut self.buffer, &mut tell);
+                }
+            }
+            Ready::Inlet(id, index) => {
+                if let Some(visit) = self.visits.get_mut(&id) {
+                    visit.write(index, &mut tell);
+                }
+            }
+            Ready::Forgotten(index) => {
+                if let Some(Some(end)) = self.forgotten.get(index) {
+                    match rustix::io::read(end, &mut self.buffer) {
+                        Ok(1..) | Err(Errno::AGAIN | Errno::INTR) => {}
+                        Ok(0) | Err(_) => self.forgotten[index] = None,
+                    }
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Ends the visits of which nothing more comes. Who writes to their pipes in the background goes on undisturbed.
+    fn finish(&mut self) -> Result<(), Disorder> {
+        self.forgotten.retain(Option::is_some);
+        let mut outcome = Ok(());
+        for visit in self.visits.values_mut().filter(|visit| visit.is_lingering()) {
+            // A terminal that has nothing more to say does not wake anybody.
+            visit.read(0, &mut self.buffer, &mut |report| outcome = outcome.and(append(report, &mut self.said)));
+        }
+        outcome?;
+        let done: Vec<VisitId> = self.visits.values().filter(|visit| visit.is_done()).map(|visit| visit.id).collect();
+        for id in done {
+            append(&FromAgent::Ended { visit: id }, &mut self.said)?;
+            self.forgotten.extend(self.visits.remove(&id).into_iter().flat_map(Visit::into_pipes).map(Some));
+        }
+        let too_many = self.forgotten.len().saturating_sub(MOST_FORGOTTEN);
+        self.forgotten.drain(..too_many);
+        Ok(())
+    }
+
+    fn tell(&mut self, report: &FromAgent<'_>) -> Result<(), Disorder> {
+        append(report, &mut self.said)
+    }
+
+    fn send(&mut self) -> Result<(), Errno> {
+        while self.sent < self.said.len() {
+            match rustix::io::write(stdout(), &self.said[self.sent..]) {
+                Ok(count) => self.sent += count,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(errno) => return Err(errno),
+            }
+        }
+        if self.sent == self.said.len() {
+            self.said.clear();
+            self.sent = 0;
+        } else if self.sent > MUCH_TO_SAY {
+            self.said.drain(..self.sent);
+            self.sent = 0;
+        }
+        Ok(())
+    }
+}
+
+fn signal(visit: &mut Visit, number: i32, whom: Whom) {
+    match whom {
+        Whom::Group => {
+            if let Some(signal) = Signal::from_named_raw(number) {
+                let _ = rustix::process::kill_process_group(visit.leader, signal);
+            }
+        }
+        Whom::Session => {
+            if matches!(number, libc::SIGTERM | libc::SIGKILL) {
+                visit.session = SessionFate::Ends;
+            }
+            signal_session(visit.leader, number);
+        }
+    }
+}
+
+fn how(status: ExitStatus) -> Ending {
+    match status.signal() {
+        Some(signal) => Ending::Signalled(signal),
+        None => Ending::Exited(status.code().unwrap_or(0)),
+    }
+}
+
+/// Short enough for a message.
+fn shown(text: &str) -> &str {
+    const SHOWN: usize = 4096;
+    text.get(..SHOWN).unwrap_or_else(|| if text.len() > SHOWN { "" } else { text })
+}

@@ -1,0 +1,97 @@
+//! Frames: what is written is read back, and no bytes do harm.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn report<'a>(bytes: &'a [u8], number: u32) -> FromAgent<'a> {
+    let visit = VisitId(number);
+    match number % 4 {
+        0 => FromAgent::Output { visit, from: Outlet::Stderr, bytes },
+        1 => FromAgent::NotStarted { visit, errno: 2, tried: "nothing" },
+        2 => FromAgent::Exited { visit, ending: Ending::Signalled(9), cpu_microseconds: 7, peak_memory_bytes: 8 },
+        _ => FromAgent::Ended { visit },
+    }
+}
+
+/// Feeds bytes in pieces, and hears the frames in them until one is none.
+fn hear(bytes: &[u8], piece: usize, longest: usize, mut heard: impl FnMut(&[u8])) -> Result<(), Disorder> {
+    let mut frames = Frames::new(longest);
+    for part in bytes.chunks(piece) {
+        let mut rest = part;
+        while !rest.is_empty() {
+            let space = frames.space();
+            let count = rest.len().min(space.len());
+            space[..count].copy_from_slice(&rest[..count]);
+            frames.filled(count);
+            rest = &rest[count..];
+            while let Some(body) = frames.next()? {
+                heard(body);
+            }
+            assert!(frames.held() <= 4 * (longest + 2 * CHUNK), "{} bytes are held", frames.held());
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn what_is_said_is_heard_however_it_is_cut(
+        parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..CHUNK), 0..8),
+        piece in 1_usize..100_000,
+    ) {
+        let mut said = Vec::new();
+        for (number, part) in (0..).zip(&parts) {
+            append(&report(part, number), &mut said).unwrap();
+        }
+        let mut number = 0;
+        hear(&said, piece, LONGEST_REPORT, |body| {
+            assert_eq!(read::<FromAgent<'_>>(body), Ok(report(&parts[number as usize], number)));
+            number += 1;
+        }).unwrap();
+        assert_eq!(number as usize, parts.len());
+    }
+
+    #[test]
+    fn no_bytes_do_harm(bytes in proptest::collection::vec(any::<u8>(), 0..4096), piece in 1_usize..64) {
+        for longest in [0, 100, LONGEST_REPORT] {
+            let _ = hear(&bytes, piece, longest, |body| {
+                assert!(body.len() <= longest);
+                let _ = read::<FromAgent<'_>>(body);
+                let _ = read::<ToAgent<'_>>(body);
+            });
+        }
+    }
+
+    #[test]
+    fn nothing_near_a_frame_does_harm(number in any::<u32>(), place in any::<usize>(), byte in any::<u8>()) {
+        let mut said = Vec::new();
+        append(&report(b"some output", number), &mut said).unwrap();
+        let place = place % said.len();
+        said[place] ^= byte;
+        let _ = hear(&said, said.len(), LONGEST_REPORT, |body| {
+            let _ = read::<FromAgent<'_>>(body);
+        });
+    }
+}
+
+#[test]
+fn a_length_is_judged_before_anything_is_kept_for_it() {
+    let mut frames = Frames::new(LONGEST_REPORT);
+    let announced = u32::MAX.to_le_bytes();
+    frames.space()[..4].copy_from_slice(&announced);
+    frames.filled(4);
+    assert_eq!(frames.next(), Err(Disorder));
+    assert!(frames.held() < 2 * LONGEST_REPORT);
+    frames.space();
+    assert!(frames.held() < 4 * LONGEST_REPORT, "nor afterwards");
+}
+
+#[test]
+fn a_frame_is_all_of_its_message() {
+    let mut said = Vec::new();
+    append(&FromAgent::Ready, &mut said).unwrap();
+    said[0] += 1;
+    said.push(0);
+    assert!(hear(&said, 100, 100, |body| assert_eq!(read::<FromAgent<'_>>(body), Err(Disorder))).is_ok());
+}

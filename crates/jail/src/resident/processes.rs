@@ -1,0 +1,67 @@
+//! The processes of one session, found where the kernel lists them.
+//!
+//! A process leaves its session only by beginning one of its own; those that did are no part of the visit any more and
+//! end with the box. The list is a moment's: whoever ends a session looks again until nobody is left.
+
+use rustix::fs::{Dir, Mode, OFlags};
+use rustix::process::{Pid, Signal};
+
+/// How often one looks again. Between two looks a session that multiplies is killed as a whole, so few are needed.
+const LOOKS: u32 = 32;
+
+/// Passes a signal to all of a session. One that ends is given until nobody is found who could have been missed.
+pub(crate) fn signal_session(leader: Pid, number: i32) {
+    let Some(signal) = Signal::from_named_raw(number) else { return };
+    let looks = if number == libc::SIGKILL { LOOKS } else { 1 };
+    for _ in 0..looks {
+        let found = find(leader);
+        for process in &found {
+            let _ = rustix::process::kill_process(*process, signal);
+        }
+        if found.is_empty() {
+            break;
+        }
+    }
+}
+
+fn find(leader: Pid) -> Vec<Pid> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(listing) = rustix::fs::open(c"/proc", flags, Mode::empty()).and_then(Dir::new) else { return Vec::new() };
+    let numbers = listing.flatten().filter_map(|entry| Pid::from_raw(entry.file_name().to_str().ok()?.parse().ok()?));
+    numbers.filter(|process| is_of(*process, leader)).collect()
+}
+
+fn is_of(process: Pid, leader: Pid) -> bool {
+    let mut text = [0; 1024];
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::open(format!("/proc/{}/stat", process.as_raw_nonzero()), flags, Mode::empty()) else {
+        return false;
+    };
+    let Ok(count) = rustix::io::read(&file, &mut text) else { return false };
+    session(&text[..count]) == Some(leader.as_raw_nonzero().get())
+}
+
+/// The session of a living process, from its line. Its name stands in brackets and may hold any byte, brackets too.
+fn session(line: &[u8]) -> Option<i32> {
+    let end = line.iter().rposition(|byte| *byte == b')')?;
+    let mut fields = std::str::from_utf8(&line[end + 1..]).ok()?.split_ascii_whitespace();
+    let state = fields.next()?;
+    let session = fields.nth(2)?.parse().ok()?;
+    (!matches!(state, "Z" | "X" | "x")).then_some(session)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_pretend_a_session() {
+        assert_eq!(session(b"7 (sh) S 1 7 42 0 -1 4194560"), Some(42));
+        assert_eq!(session(b"7 (a) S 1 7 41 0) R 1 7 42 0 -1"), Some(42));
+        assert_eq!(session(b"7 (\xff)) S 1 7 42 0"), Some(42));
+        assert_eq!(session(b"7 (sh) Z 1 7 42 0 -1"), None);
+        for short in [&b""[..], b"7", b"7 (sh)", b"7 (sh) S", b"7 (sh) S 1 7", b"7 (sh) S 1 7 x"] {
+            assert_eq!(session(short), None);
+        }
+    }
+}

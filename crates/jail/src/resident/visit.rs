@@ -1,0 +1,338 @@
+//! One visit: a command in a session of its own, and its streams until nothing of them is left.
+//!
+//! What a command wrote to its output before it wrote to its channel is passed on first: when something comes out of the
+//! channel, what lies in the other two at that moment goes before it. When the command is over, what lies in its pipes
+//! then is passed on, and the visit ends; who else still writes there is not listened to.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Pid;
+
+use super::frame::{Base, CHUNK, Disorder, FromAgent, Given, Inlet, Outlet, Start, VisitId};
+use super::outlet::{Reading, Sink, SinkKind, Source, Writing};
+use crate::command::{self, Hindrance, Streams};
+use crate::plan::{Command, WindowSize};
+use crate::{sys, terminal};
+
+pub(crate) const OUTLETS: [Outlet; 3] = [Outlet::Stdout, Outlet::Stderr, Outlet::Channel];
+pub(crate) const INLETS: [Inlet; 2] = [Inlet::Stdin, Inlet::Channel];
+/// Numbers from here on are none that a command is given.
+const ABOVE_GIVEN: i32 = 10;
+/// How long a terminal may hold back the last words of a command that is over, while others are still at it.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+pub(crate) struct Visit {
+    pub(crate) id: VisitId,
+    pub(crate) leader: Pid,
+    /// Whether its whole session is to end with its command.
+    pub(crate) session: SessionFate,
+    terminal: Option<OwnedFd>,
+    outlets: [Option<Source>; 3],
+    inlets: [Option<Sink>; 2],
+    held: Option<Held>,
+    over: Option<Over>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SessionFate {
+    Stays,
+    Ends,
+}
+
+/// What came out of the channel, and how much of the other two goes before it.
+#[derive(Debug)]
+struct Held {
+    bytes: Vec<u8>,
+    due: [u64; 2],
+}
+
+/// The command has ended; how much of each stream is still to be passed on.
+#[derive(Debug)]
+struct Over {
+    left: [u64; 3],
+    last_words_until: Instant,
+}
+
+/// Why there is no visit.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) errno: Errno,
+    pub(crate) tried: String,
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Self {
+        Refusal { errno, tried: String::new() }
+    }
+}
+
+impl Visit {
+    pub(crate) fn start(id: VisitId, mut start: Start) -> Result<Self, Refusal> {
+        if start.base == Base::Agents {
+            add_own_environment(&mut start.command);
+        }
+        let (streams, mut ends) = match start.terminal {
+            Some(size) => terminal_streams(size)?,
+            None => piped_streams(start.stdin)?,
+        };
+        let theirs = match start.channel {
+            Given::Yes => Some(ends.add_channel()?),
+            Given::No => None,
+        };
+        let leader = spawn(&start, &streams, theirs.as_ref().map(AsFd::as_fd))?;
+        let Ends { terminal, outlets, inlets } = ends;
+        Ok(Visit { id, leader, session: SessionFate::Stays, terminal, outlets, inlets, held: None, over: None })
+    }
+
+    /// Its command is over.
+    pub(crate) fn exited(&mut self) {
+        let is_terminal = self.terminal.is_some();
+        let left = self.outlets.each_ref().map(|source| source.as_ref().map_or(0, Source::waiting));
+        // What lies in a terminal cannot be counted: the kernel moves it there when it likes.
+        let is_open = self.outlets[0].is_some();
+        let left = if is_terminal && is_open { [u64::MAX, left[1], left[2]] } else { left };
+        self.inlets = [None, None];
+        self.over = Some(Over { left, last_words_until: Instant::now() + LAST_WORDS });
+    }
+
+    pub(crate) fn has_exited(&self) -> bool {
+        self.over.is_some()
+    }
+
+    /// Whether nothing more comes.
+    pub(crate) fn is_done(&self) -> bool {
+        self.held.is_none() && self.over.as_ref().is_some_and(|over| over.left == [0; 3])
+    }
+
+    /// Whether somebody has to look at it again soon, though nothing may happen.
+    pub(crate) fn is_lingering(&self) -> bool {
+        self.terminal.is_some() && self.has_exited() && !self.is_done()
+    }
+
+    /// The streams to read from now.
+    pub(crate) fn readable(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
+        self.outlets.iter().enumerate().filter_map(|(index, source)| {
+            let source = source.as_ref()?;
+            let is_awaited = self.over.as_ref().is_none_or(|over| over.left[index] > 0);
+            let is_free = OUTLETS[index] != Outlet::Channel || self.held.is_none();
+            (source.room > 0 && is_awaited && is_free).then(|| (index, source.as_fd()))
+        })
+    }
+
+    /// The streams to write to now.
+    pub(crate) fn writable(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
+        let sinks = self.inlets.iter().enumerate();
+        sinks.filter_map(|(index, sink)| sink.as_ref().filter(|sink| sink.has_more()).map(|sink| (index, sink.as_fd())))
+    }
+
+    /// Reads once from a stream and passes on what came.
+    pub(crate) fn read(&mut self, index: usize, buffer: &mut [u8], tell: &mut dyn FnMut(&FromAgent<'_>)) {
+        let Some(source) = &mut self.outlets[index] else { return };
+        let left = self.over.as_ref().map_or(u64::MAX, |over| over.left[index]);
+        let most = CHUNK.min(source.room).min(usize::try_from(left).unwrap_or(CHUNK)).min(buffer.len());
+        if most == 0 {
+            return;
+        }
+        let reading = source.read(&mut buffer[..most]);
+        let from = OUTLETS[index];
+        match reading {
+            Reading::Some(count) if from == Outlet::Channel => self.hold(&buffer[..count]),
+            Reading::Some(count) => tell(&FromAgent::Output { visit: self.id, from, bytes: &buffer[..count] }),
+            Reading::Nothing => {}
+            Reading::End => self.outlets[index] = None,
+        }
+        let has_passed = match reading {
+            Reading::Some(count) => count as u64,
+            Reading::Nothing if self.may_still_speak() => 0,
+            Reading::Nothing | Reading::End => u64::MAX,
+        };
+        if let Some(over) = &mut self.over {
+            let left = &mut over.left[index];
+            *left = match (*left, has_passed) {
+                (_, u64::MAX) => 0,
+                // Not counted: see `exited`.
+                (u64::MAX, _) => u64::MAX,
+                (left, passed) => left.saturating_sub(passed),
+            };
+        }
+        if let Some(held) = &mut self.held
+            && let Some(due) = held.due.get_mut(index)
+        {
+            *due = due.saturating_sub(has_passed);
+        }
+        self.release(tell);
+    }
+
+    fn may_still_speak(&self) -> bool {
+        self.over.as_ref().is_none_or(|over| self.terminal.is_some() && Instant::now() < over.last_words_until)
+    }
+
+    /// Keeps what came out of the channel until what was written before it has gone.
+    fn hold(&mut self, bytes: &[u8]) {
+        let due = |index: usize| match self.terminal {
+            Some(_) => 0,
+            None => self.outlets[index].as_ref().map_or(0, Source::waiting),
+        };
+        self.held = Some(Held { due: [due(0), due(1)], bytes: bytes.to_vec() });
+    }
+
+    fn release(&mut self, tell: &mut dyn FnMut(&FromAgent<'_>)) {
+        if let Some(held) = self.held.take_if(|held| held.due == [0, 0]) {
+            tell(&FromAgent::Output { visit: self.id, from: Outlet::Channel, bytes: &held.bytes });
+        }
+    }
+
+    pub(crate) fn room(&mut self, from: Outlet, bytes: u32) {
+        let index = OUTLETS.iter().position(|outlet| *outlet == from);
+        if let Some(source) = index.and_then(|index| self.outlets[index].as_mut()) {
+            source.room = source.room.saturating_add(bytes as usize);
+        }
+    }
+
+    /// Takes input. What nobody reads any more is let go.
+    pub(crate) fn input(
+        &mut self,
+        to: Inlet,
+        bytes: &[u8],
+        tell: &mut dyn FnMut(&FromAgent<'_>),
+    ) -> Result<(), Disorder> {
+        let index = index_of(to);
+        if let Some(sink) = &mut self.inlets[index] {
+            sink.push(bytes)?;
+        }
+        self.write(index, tell);
+        Ok(())
+    }
+
+    pub(crate) fn close_input(&mut self, to: Inlet, tell: &mut dyn FnMut(&FromAgent<'_>)) {
+        let index = index_of(to);
+        if let Some(sink) = &mut self.inlets[index] {
+            sink.close();
+        }
+        self.write(index, tell);
+    }
+
+    pub(crate) fn write(&mut self, index: usize, tell: &mut dyn FnMut(&FromAgent<'_>)) {
+        let (visit, to) = (self.id, INLETS[index]);
+        let Some(sink) = &mut self.inlets[index] else { return };
+        let (taken, is_over) = match sink.write() {
+            Writing::Taken(taken) => (taken, false),
+            Writing::Done(taken) => (taken, true),
+            Writing::Broken => {
+                tell(&FromAgent::Closed { visit, to });
+                (0, true)
+            }
+        };
+        if taken > 0 {
+            tell(&FromAgent::Taken { visit, to, bytes: u32::try_from(taken).unwrap_or(u32::MAX) });
+        }
+        if is_over {
+            self.inlets[index] = None;
+        }
+    }
+
+    pub(crate) fn resize(&self, size: WindowSize) {
+        if let Some(terminal) = &self.terminal {
+            let _ = terminal::resize(terminal, size);
+        }
+    }
+
+    /// The pipes that others may still write to.
+    pub(crate) fn into_pipes(self) -> impl Iterator<Item = OwnedFd> {
+        let pipes = if self.terminal.is_some() { [None, None, None] } else { self.outlets };
+        pipes.into_iter().take(2).flatten().map(Source::into_end)
+    }
+}
+
+fn index_of(to: Inlet) -> usize {
+    match to {
+        Inlet::Stdin => 0,
+        Inlet::Channel => 1,
+    }
+}
+
+/// Our ends.
+#[derive(Debug, Default)]
+struct Ends {
+    terminal: Option<OwnedFd>,
+    outlets: [Option<Source>; 3],
+    inlets: [Option<Sink>; 2],
+}
+
+impl Ends {
+    /// A socket that both sides read and write; the command's end has a number above those that it is given.
+    fn add_channel(&mut self) -> rustix::io::Result<OwnedFd> {
+        let (ours, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        self.inlets[1] = Some(Sink::new(rustix::io::fcntl_dupfd_cloexec(&ours, ABOVE_GIVEN)?, SinkKind::Socket)?);
+        self.outlets[2] = Some(Source::new(ours)?);
+        rustix::io::fcntl_dupfd_cloexec(&theirs, ABOVE_GIVEN)
+    }
+}
+
+fn terminal_streams(size: WindowSize) -> rustix::io::Result<(Streams, Ends)> {
+    let (outer, inner) = terminal::open(size)?;
+    let copy = || rustix::io::fcntl_dupfd_cloexec(&outer, ABOVE_GIVEN);
+    let stdin = Sink::new(copy()?, SinkKind::Pipe)?;
+    let stdout = Source::new(copy()?)?;
+    let ends = Ends { terminal: Some(outer), outlets: [Some(stdout), None, None], inlets: [Some(stdin), None] };
+    Ok((Streams::Terminal(inner), ends))
+}
+
+fn piped_streams(stdin: Given) -> rustix::io::Result<(Streams, Ends)> {
+    let (stdin, our_stdin) = match stdin {
+        Given::Yes => {
+            let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+            (read, Some(Sink::new(write, SinkKind::Pipe)?))
+        }
+        Given::No => (rustix::fs::open(c"/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?, None),
+    };
+    let (our_stdout, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (our_stderr, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+    let outlets = [Some(Source::new(our_stdout)?), Some(Source::new(our_stderr)?), None];
+    Ok((Streams::Pipes([stdin, stdout, stderr]), Ends { terminal: None, outlets, inlets: [our_stdin, None] }))
+}
+
+/// Starts the command; it shares our memory until it is one, which is how it tells why it is none.
+fn spawn(start: &Start, streams: &Streams, channel: Option<BorrowedFd<'_>>) -> Result<Pid, Refusal> {
+    let alternative = start.otherwise.as_ref().map(|name| start.command.named(name.clone()));
+    let mut hindrance = None;
+    let leader = sys::start_sharing_memory(&mut || {
+        let mut met = command::attempt(&start.command, streams, channel);
+        if let (Hindrance::NotExecuted { errno: Errno::NOENT, .. }, Some(alternative)) = (&met, &alternative) {
+            met = command::run_program(alternative);
+        }
+        hindrance = Some(met);
+        sys::exit_now(libc::EXIT_FAILURE)
+    })?;
+    match hindrance {
+        None => Ok(leader),
+        Some(Hindrance::Failed(failure)) => Err(Errno::from_raw_os_error(failure.errno).into()),
+        Some(Hindrance::NotExecuted { errno, .. }) => {
+            // By the name under which it was asked for.
+            let tried = start.command.argv.first().map(|name| name.to_string_lossy().into_owned());
+            Err(Refusal { errno, tried: tried.unwrap_or_default() })
+        }
+    }
+}
+
+/// What the agent was started with, under what the visit brings; and where that says that programs are.
+fn add_own_environment(command: &mut Command) {
+    let own = std::env::vars_os().map(|(key, value)| [key.as_bytes(), b"=", value.as_bytes()].concat());
+    let given = command.environment.iter().map(|entry| entry.as_bytes().to_vec());
+    let key = |entry: &[u8]| entry.split(|byte| *byte == b'=').next().unwrap_or_default().to_vec();
+    let merged: BTreeMap<Vec<u8>, Vec<u8>> = own.chain(given).map(|entry| (key(&entry), entry)).collect();
+    let search = merged.get(b"PATH".as_slice()).map_or(OsStr::new(""), |entry| OsStr::from_bytes(&entry[5..]));
+    let directories = search.as_bytes().split(|byte| *byte == b':').filter(|directory| !directory.is_empty());
+    command.search = directories.filter_map(|directory| CString::new(directory).ok()).collect();
+    command.environment = merged.into_values().filter_map(|entry| CString::new(entry).ok()).collect();
+}

@@ -1,0 +1,110 @@
+//! A box that is made ahead: whole but for the files that a command works on, and for the command.
+//!
+//! PID 1 keeps the right to mount until it knows them, and so nothing of a tenant's may run beside it before; the
+//! interpreter that may wait here (`interpreter`) runs a text of ours. When the word comes, PID 1 mounts what is missing,
+//! and then goes the way of every box: Landlock, capabilities, filter, a look at what is in force. Only then is the
+//! command begun. It is used once: whatever happens, this process never waits for a second word.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, PidfdFlags, WaitOptions};
+
+use crate::command;
+use crate::init::{self, Made, Running};
+use crate::interpreter::Interpreter;
+use crate::plan::{Ahead, Commission, Completion};
+use crate::progress::Progress;
+use crate::report::{Failure, Report, Step};
+use crate::restrict::{self, Rules};
+use crate::sys::{self, BpfInstruction};
+use crate::{identity, root, start, wire};
+
+/// From a box that lacks nothing else to its end.
+pub(crate) fn live(
+    made: Made,
+    ahead: Ahead,
+    control: &OwnedFd,
+    filter: &[BpfInstruction],
+) -> std::result::Result<Report, Failure> {
+    let Made { plan, streams, mut protections, counters, meter, network } = made;
+    let fail = |errno| Failure::new(Step::StartCommand, "", errno);
+    network.enter()?;
+    let rules = Rules::begin()?;
+    sys::set_signal_mask(true);
+    let signals = sys::signal_descriptor().map_err(fail)?;
+    let (interpreter, streams) = match ahead {
+        Ahead::Alone => (None, Some(streams)),
+        // PID 1 counts memory by looking into processes, and into one that restricts itself it could not look.
+        Ahead::WithInterpreter if meter.is_some() => {
+            return Err(Failure::plain(Step::StartCommand, "(an interpreter ahead: no cgroup limits its memory)"));
+        }
+        Ahead::WithInterpreter => (Some(Interpreter::start(&plan, &streams, &rules, filter, control)?), None),
+    };
+    let handle = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).map_err(fail)?;
+    wire::send(control, &Report::Waiting, &[handle.as_fd()]).map_err(fail)?;
+    drop(handle);
+    await_word(control, &signals, interpreter.as_ref().map(|interpreter| interpreter.process))?;
+
+    let (Completion { operations, access, required, commission }, trees) = start::receive_completion(control)?;
+    let mut progress = Progress::begin();
+    init::without_mask(|| root::extend(&operations, trees))?;
+    progress.done(Step::BuildRoot, control)?;
+    let rules = rules.with(&access)?;
+    if let Some(interpreter) = &interpreter {
+        interpreter.tell_to_restrict_itself()?;
+    }
+    protections.push(rules.enforce()?);
+    restrict::require(&required, &protections)?;
+    progress.done(Step::RestrictFiles, control)?;
+    identity::drop_privileges()?;
+    progress.done(Step::DropPrivileges, control)?;
+    sys::install_filter(filter).map_err(|errno| Failure::new(Step::FilterCalls, "", errno))?;
+    progress.done(Step::FilterCalls, control)?;
+    identity::verify(&plan.identity)?;
+    progress.done(Step::VerifyPrivileges, control)?;
+    if let Some(interpreter) = &interpreter {
+        interpreter.hear_that_it_is(control)?;
+    }
+    if let Commission::Tell { directory, .. } = &commission {
+        // As the command itself would go there. It could not say so any more.
+        let there = rustix::process::chdir(directory).and_then(|()| rustix::process::chdir(c"/"));
+        there.map_err(|errno| Failure::new(Step::StartCommand, directory.to_string_lossy(), errno))?;
+    }
+    init::complete(&mut protections);
+    let started = Report::Started { protections, steps: progress.into_times() };
+    wire::send(control, &started, &[]).map_err(|errno| Failure::new(Step::StartCommand, "(reporting)", errno))?;
+    let (command, spent_before) = match (commission, interpreter, streams) {
+        (Commission::Tell { order, .. }, Some(interpreter), _) => {
+            let (process, spent) = (interpreter.process, sys::time_of(interpreter.process).unwrap_or(0));
+            interpreter.tell(&order);
+            (process, spent)
+        }
+        (Commission::Execute(command), None, Some(streams)) => {
+            let mut child = || command::execute(&command, &streams, control.as_fd());
+            (sys::start_sharing_memory(&mut child).map_err(fail)?, 0)
+        }
+        _ => return Err(Failure::plain(Step::ReadPlan, "(a command for another kind of box)")),
+    };
+    Ok(init::follow(Running { command, meter, counters, spent_before }, &signals, control))
+}
+
+/// Waits until there is something to be read. Without its interpreter the box is of no use to anybody.
+fn await_word(control: &OwnedFd, signals: &OwnedFd, interpreter: Option<Pid>) -> std::result::Result<(), Failure> {
+    loop {
+        let mut events = [
+            PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+        ];
+        let _ = rustix::event::poll(&mut events, None);
+        while sys::read_signal(signals.as_fd()).is_ok() {}
+        if let Some(interpreter) = interpreter
+            && !matches!(rustix::process::waitpid(Some(interpreter), WaitOptions::NOHANG), Ok(None))
+        {
+            return Err(Failure::plain(Step::StartCommand, "(the interpreter that waits for code ended)"));
+        }
+        if !events[0].revents().is_empty() {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! `/api/run`: a piece of code in a session. A refusal, an expired question and a time limit are answers like any other; only
+//! what cannot be run at all is a problem.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use policy::{Content, Locale};
+use serde::{Deserialize, Serialize};
+use service::{CodeRan, CodeRequest, ExecId, Principal, Status};
+use utoipa::ToSchema;
+
+use super::Door;
+use super::body::{read_json, shape};
+use super::problem::Problem;
+use super::risk::RiskView;
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RunBody {
+    /// Runs of one session share their files
+    session_id: String,
+    /// At most 1 MiB
+    code: String,
+    #[serde(default)]
+    language: Language,
+    /// Seconds, 1 to 300; 30 unless said
+    timeout: Option<u64>,
+    /// `native`, `docker`, `gvisor` or `aio`: a stronger one than is demanded, never a weaker one
+    backend: Option<String>,
+    /// 512 unless said
+    max_memory_mb: Option<u64>,
+    /// Of each stream; 10 MiB unless said
+    max_output_bytes: Option<u64>,
+    /// Written before it runs
+    #[serde(default)]
+    files: Vec<RunFile>,
+    /// `default` unless said
+    agent_id: Option<String>,
+    /// For an owner or operator: whose session; `default` unless said
+    user_id: Option<String>,
+    /// `false`: answer at once, whatever becomes of it
+    wait: Option<bool>,
+}
+
+/// `python` unless said
+#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Language {
+    #[default]
+    Python,
+    Javascript,
+    Shell,
+}
+
+impl From<Language> for Content {
+    fn from(language: Language) -> Self {
+        match language {
+            Language::Python => Content::Python,
+            Language::Javascript => Content::Javascript,
+            Language::Shell => Content::Shell,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RunFile {
+    /// Relative to the session's workspace
+    path: String,
+    content: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RunAnswer {
+    success: bool,
+    stdout: String,
+    stderr: String,
+    /// -1 where it never ran, or was ended
+    exit_code: i32,
+    /// Why it is no success
+    error: Option<String>,
+    /// Who made its box: `native`, `docker`, `gvisor` or `aio`
+    sandbox_type: String,
+    execution_time_ms: u64,
+    /// Relative to the session's workspace
+    files_created: Vec<String>,
+    risk: RiskView,
+    /// The exec that ended: where a person changed the code, that of the changed one
+    #[schema(value_type = String)]
+    exec_id: ExecId,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RunBegun {
+    #[schema(value_type = String)]
+    exec_id: ExecId,
+    status: Status,
+}
+
+impl RunAnswer {
+    fn new(ran: CodeRan, locale: Locale) -> Self {
+        RunAnswer {
+            success: ran.success,
+            stdout: ran.stdout,
+            stderr: ran.stderr,
+            exit_code: ran.exit_code,
+            error: ran.error,
+            sandbox_type: ran.sandbox_type,
+            execution_time_ms: ran.execution_time_ms,
+            files_created: ran.files_created,
+            risk: RiskView::new(&ran.assessment, locale),
+            exec_id: ran.exec_id,
+        }
+    }
+}
+
+#[utoipa::path(post, path = "/api/run", tag = "run", operation_id = "code", request_body = RunBody,
+    params(("accept-language" = Option<String>, Header, description = "`zh` for sentences in Chinese")),
+    responses(
+        (status = 200, description = "how it ended, or why it did not run", body = RunAnswer),
+        (status = 202, description = "it goes on, or waits for a person", body = RunBegun),
+        (status = 403, description = "more is asked for than is allowed, or a path leads out (`PathTraversal`)"),
+        (status = 503, description = "a backend that is demanded or asked for is not there (`backend_unavailable`)"),
+    ))]
+pub(crate) async fn code(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let locale = locale(&headers);
+    let body: RunBody = shape(read_json(body, door.largest_body).await?)?;
+    let request = CodeRequest {
+        session_id: body.session_id,
+        user_id: body.user_id,
+        agent_id: body.agent_id,
+        code: body.code,
+        language: body.language.into(),
+        timeout_s: body.timeout,
+        backend: body.backend,
+        max_memory_mb: body.max_memory_mb,
+        max_output_bytes: body.max_output_bytes,
+        files: body.files.into_iter().map(|file| (file.path, file.content.into_bytes())).collect(),
+    };
+    let begun = door.service.begin_code(&principal, request).await.map_err(Problem::of_session)?;
+    if body.wait == Some(false) {
+        let begun = RunBegun { exec_id: begun.exec_id, status: begun.status };
+        return Ok((StatusCode::ACCEPTED, Json(begun)).into_response());
+    }
+    let ran = door.service.finish_code(&principal, begun, locale).await.map_err(Problem::of_session)?;
+    // Megabytes take a while to become JSON.
+    Ok(tokio::task::block_in_place(|| Json(RunAnswer::new(ran, locale)).into_response()))
+}
+
+/// In whose language sentences are told.
+pub(crate) fn locale(headers: &HeaderMap) -> Locale {
+    let asked = headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
+    Locale::of_header(asked.unwrap_or_default())
+}

@@ -1,0 +1,114 @@
+//! Running code: what a call asks for, what it is told, and what is kept of it while a person is asked.
+//!
+//! The record has everything but which files it made and how it was assessed; a call that ends while somebody is asked leaves
+//! that here for whoever comes back. How much is kept is bounded; what is not there any more is told from the record alone.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use policy::{Assessment, Locale};
+use service::{CodeBegun, CodeRan, CodeRequest, Error, ExecId, ExecView, Service};
+
+use super::answers::{Failure, Noticed, Ran, Risk};
+use super::arguments::CodeArguments;
+use super::run::SHOWN;
+use super::who::Who;
+
+/// As many questions may be open at once without anything being forgotten.
+const MOST: usize = 1024;
+
+/// Code whose callers have gone to wait for a person.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    begun: Mutex<VecDeque<CodeBegun>>,
+}
+
+impl Held {
+    pub(super) fn keep(&self, begun: CodeBegun) {
+        let mut held = self.lock();
+        if held.iter().any(|known| known.exec_id == begun.exec_id) {
+            return;
+        }
+        if held.len() >= MOST {
+            held.pop_front();
+        }
+        held.push_back(begun);
+    }
+
+    /// What belongs to this exec, or to the one that it became.
+    pub(super) fn find(&self, exec_id: &ExecId) -> Option<CodeBegun> {
+        let held = self.lock();
+        held.iter().find(|begun| begun.exec_id == *exec_id || begun.latest() == *exec_id).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<CodeBegun>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) async fn begin(service: &Service, who: &Who, asked: CodeArguments) -> Result<CodeBegun, Error> {
+    let request = CodeRequest {
+        session_id: who.session(asked.session_id),
+        user_id: who.user(),
+        agent_id: Some(who.agent()),
+        code: asked.code,
+        language: asked.language.into(),
+        timeout_s: asked.timeout,
+        backend: asked.backend,
+        max_memory_mb: asked.max_memory_mb,
+        max_output_bytes: None,
+        files: asked.files.into_iter().map(|file| (file.path, file.content.into_bytes())).collect(),
+    };
+    service.begin_code(&who.principal, request).await
+}
+
+/// What became of it. It has ended.
+pub(super) async fn tell(service: &Service, who: &Who, view: &ExecView, begun: CodeBegun) -> Result<Ran, Error> {
+    let ran = service.finish_code(&who.principal, begun, Locale::English).await?;
+    Ok(told(view, ran))
+}
+
+fn told(view: &ExecView, ran: CodeRan) -> Ran {
+    let code = view.error_reason.as_ref().map_or_else(|| view.summary.status.to_string(), |reason| reason.code.clone());
+    let ((stdout, stdout_truncated), (stderr, stderr_truncated)) = (cut(ran.stdout), cut(ran.stderr));
+    Ran {
+        status: view.summary.status.to_string(),
+        exec_id: ran.exec_id.to_string(),
+        exit_code: view.summary.exit_code,
+        stdout,
+        stderr,
+        stdout_truncated,
+        stderr_truncated,
+        error: ran.error.map(|message| Failure { code, message }),
+        sandbox_type: ran.sandbox_type,
+        execution_time_ms: ran.execution_time_ms,
+        files_created: ran.files_created,
+        risk: Some(risk(&ran.assessment)),
+        ..Ran::default()
+    }
+}
+
+fn risk(assessment: &Assessment) -> Risk {
+    let findings = assessment.findings.iter();
+    Risk {
+        level: assessment.level.key().to_owned(),
+        reason: assessment.reason(Locale::English),
+        detected_patterns: findings
+            .map(|one| Noticed {
+                id: one.rule.id.to_owned(),
+                line: one.line,
+                message: one.message(Locale::English).to_owned(),
+            })
+            .collect(),
+    }
+}
+
+/// As much as is shown, and whether there is more.
+fn cut(mut text: String) -> (String, bool) {
+    let most = usize::try_from(SHOWN).unwrap_or(usize::MAX);
+    if text.len() <= most {
+        return (text, false);
+    }
+    text.truncate(text.floor_char_boundary(most));
+    (text, true)
+}

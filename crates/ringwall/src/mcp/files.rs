@@ -1,0 +1,150 @@
+//! The tools for files: a session's, which its commands and code work on, and the agent's own, which outlast sessions.
+//!
+//! A path that begins with `files/` or `skills/` is the agent's; every other one is relative to the session's workspace, and
+//! so is what begins with `/workspace`, where a box finds it. How a path may be spelt is the service's rule.
+
+use std::io::Read as _;
+
+use rmcp::model::CallToolResult;
+use service::{AgentPath, Download, Edit, Error, Lines, Service};
+
+use super::answers::{Content, Done, Paths, answer};
+use super::arguments::{DeleteArguments, EditArguments, ListArguments, ReadArguments, WriteArguments};
+use super::who::Who;
+
+/// Where boxes have their session's files.
+const MOUNTED: &str = "/workspace";
+/// Of a resource that is read whole.
+const LARGEST: u64 = 8 << 20;
+
+/// Whose file a path means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    Agent(AgentPath),
+    Session(AgentPath),
+}
+
+impl Place {
+    pub(super) fn read(path: &str) -> Result<Self, Error> {
+        let first = path.split('/').next().unwrap_or_default();
+        if matches!(first, "files" | "skills") {
+            return Ok(Self::Agent(AgentPath::parse(path)?));
+        }
+        let inside = path.strip_prefix(MOUNTED).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        Ok(Self::Session(AgentPath::in_session(inside.map_or(path, |rest| rest.trim_start_matches('/')))?))
+    }
+}
+
+pub(super) async fn read(service: &Service, who: &Who, asked: ReadArguments) -> Result<CallToolResult, Error> {
+    let lines = Lines::page(asked.offset, asked.limit)?;
+    let content = match Place::read(&asked.path)? {
+        Place::Agent(path) => service.read_file(&who.principal, &who.address(), &path, lines).await?.into_content(),
+        Place::Session(path) => {
+            let address = who.session_address(asked.session_id);
+            service.read_session_file(&who.principal, &address, &path, lines).await?.into_content()
+        }
+    };
+    Ok(answer(content.clone(), &Content { content }))
+}
+
+pub(super) async fn write(service: &Service, who: &Who, asked: WriteArguments) -> Result<CallToolResult, Error> {
+    match Place::read(&asked.path)? {
+        Place::Agent(path) => service.write_file(&who.principal, &who.address(), &path, &asked.content).await?,
+        Place::Session(path) => {
+            let address = who.session_address(asked.session_id);
+            service.write_session_file(&who.principal, &address, path, asked.content).await?;
+        }
+    }
+    Ok(done(format!("Successfully created or overwritten file: {}", asked.path)))
+}
+
+pub(super) async fn edit(service: &Service, who: &Who, asked: EditArguments) -> Result<CallToolResult, Error> {
+    let EditArguments { path: named, old_string: old, new_string: new, expected_replacements, session_id } = asked;
+    let edit = Edit { old, new, expected: expected_replacements.unwrap_or(1) };
+    match Place::read(&named)? {
+        Place::Agent(path) => service.edit_file(&who.principal, &who.address(), &path, &edit).await?,
+        Place::Session(path) => {
+            service.edit_session_file(&who.principal, &who.session_address(session_id), &path, &edit).await?;
+        }
+    }
+    Ok(done(format!("Successfully edited file: {named}")))
+}
+
+pub(super) async fn list(service: &Service, who: &Who, asked: ListArguments) -> Result<CallToolResult, Error> {
+    let paths = match Place::read(asked.path.as_deref().unwrap_or_default())? {
+        Place::Agent(path) => service.list_files(&who.principal, &who.address(), path).await?.whole(),
+        Place::Session(path) => {
+            let address = who.session_address(asked.session_id);
+            match service.list_session_files(&who.principal, &address, path).await {
+                // A session that nobody has used yet has no files.
+                Err(Error::NotFound { .. }) => Vec::new(),
+                listed => listed?,
+            }
+        }
+    };
+    Ok(answer(paths.join("\n"), &Paths { paths }))
+}
+
+pub(super) async fn delete(service: &Service, who: &Who, asked: DeleteArguments) -> Result<CallToolResult, Error> {
+    match Place::read(&asked.path)? {
+        Place::Agent(path) => service.delete_path(&who.principal, &who.address(), &path).await?,
+        Place::Session(path) => {
+            service.delete_session_file(&who.principal, &who.session_address(asked.session_id), &path).await?;
+        }
+    }
+    Ok(done(format!("Successfully deleted path: {}", asked.path)))
+}
+
+fn done(message: String) -> CallToolResult {
+    answer(message.clone(), &Done { message })
+}
+
+/// The bytes of something that is to be a resource.
+pub(super) async fn whole(download: Download, what: &str) -> Result<Vec<u8>, Error> {
+    match download {
+        Download::File { file, size } => read_whole(file, size, what).await,
+        Download::Directory(_) => {
+            Err(Error::InvalidArgument { message: format!("{what} is a directory; list_files shows what is in it") })
+        }
+    }
+}
+
+pub(super) async fn read_whole(file: std::fs::File, size: u64, what: &str) -> Result<Vec<u8>, Error> {
+    let too_large = || Error::InvalidArgument {
+        message: format!("{what} has more than {LARGEST} bytes; read it over HTTP, or a part of it with read_file"),
+    };
+    if size > LARGEST {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    // It may have grown since.
+    let read = tokio::task::block_in_place(|| file.take(LARGEST + 1).read_to_end(&mut bytes));
+    match read {
+        Ok(count) if count as u64 > LARGEST => Err(too_large()),
+        Ok(_) => Ok(bytes),
+        Err(error) => {
+            tracing::warn!(%error, "could not read a resource");
+            Err(Error::Runtime { message: format!("could not read {what}") })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_the_agents_or_the_sessions() {
+        let place = |path: &str| Place::read(path).map_err(|error| error.code());
+        for agents in ["files/a", "skills/x/SKILL.md", "files", "skills"] {
+            assert!(matches!(place(agents), Ok(Place::Agent(_))), "{agents}");
+        }
+        for sessions in ["", "a", "data/files/x", "filesystem/x", "/workspace", "/workspace/files/x", "./files/x"] {
+            assert!(matches!(place(sessions), Ok(Place::Session(_))), "{sessions}");
+        }
+        assert_eq!(place("/workspace/data/x"), place("data/x").map(|_| place("/workspace/data/x").unwrap()));
+        for outside in ["/etc/passwd", "../x", "/workspace/../x", "/workspacex/y", "files/../../x", "a\\b"] {
+            assert!(place(outside).is_err(), "{outside}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! `ringwall mcp`: the tools on standard streams, for a client that starts its servers itself.
+//!
+//! Without `--url` it is a server of its own on the data directory, and whoever owns that is who asks. With `--url` it only
+//! carries messages to a server that runs. Standard output has nothing but messages; the log goes to standard error.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use rmcp::ServiceExt as _;
+use rmcp::service::RunningService;
+use rmcp::{RoleServer, transport::async_rw::AsyncRwTransport};
+use service::{Auth, Config, Service};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::bridge;
+use super::handler::Mcp;
+use super::who::{Scope, Who};
+use crate::client::owner_token;
+use crate::config::{self, DatabaseOverride, DockerOverride, Overrides};
+use crate::environment::Environment;
+use crate::logging;
+use crate::message::Message;
+use crate::webhook;
+
+/// How long what runs may go on once nobody listens any more.
+const DRAIN: Duration = Duration::from_millis(500);
+/// Of one message: a file's content and what is around it.
+pub(super) const LONGEST_MESSAGE: usize = 64 << 20;
+
+#[derive(Debug, Args)]
+pub(crate) struct McpArguments {
+    /// A server that runs; without one, this is a server of its own on the data directory
+    #[arg(long, value_name = "URL", env = "RINGWALL_URL", hide_env = true)]
+    url: Option<String>,
+    /// The token for that server [default: the owner's, from the data directory]
+    #[arg(long, value_name = "TOKEN", env = "RINGWALL_TOKEN", hide_env = true, hide_env_values = true)]
+    token: Option<String>,
+    /// The agent whose files the tools work on [default: the token's, or `default`]
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<String>,
+    /// Whose agent it is, for owners and operators [default: the token's user, or `default`]
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// The session whose workspace the tools share [default: `default`]
+    #[arg(long, value_name = "SESSION")]
+    session: Option<String>,
+    #[command(flatten)]
+    database: DatabaseOverride,
+    #[command(flatten)]
+    docker: DockerOverride,
+}
+
+pub(crate) fn run(arguments: McpArguments, data: &Path) -> Result<ExitCode, Message> {
+    let McpArguments { url, token, agent, user, session, database, docker } = arguments;
+    let scope = Scope { user, agent, session };
+    logging::begin()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Message::new(format!("could not begin: {error}")))?;
+    let served = match url {
+        Some(url) => {
+            let token = token.or_else(|| owner_token(data));
+            runtime.block_on(bridge::carry(&url, token.as_deref(), &scope))
+        }
+        None => {
+            let overrides = Overrides { database, docker, ..Overrides::default() };
+            let config = config::resolve(data, overrides, &Environment::read()?)?;
+            runtime.block_on(serve(config, scope))
+        }
+    };
+    // A thread may still wait for standard input, which nothing but its end can stop.
+    runtime.shutdown_background();
+    served.map(|()| ExitCode::SUCCESS)
+}
+
+async fn serve(config: config::ServerConfig, scope: Scope) -> Result<(), Message> {
+    let failed = |error: std::io::Error| Message::new(format!("could not listen for signals: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let data = config.data.clone();
+    let opening =
+        Service::open(Config { data: config.data, database: config.database, auth: Auth::Tokens, fixed: config.fixed });
+    let service = opening.await.map_err(|error| match error {
+        service::Error::DataInUse => {
+            Message::from(error).with_hint("name the server that runs with --url, such as --url http://127.0.0.1:8003")
+        }
+        other => other.into(),
+    })?;
+    // It ends when the service drains.
+    tokio::spawn(webhook::run(service.clone()));
+    let principal = service.authenticate(owner_token(&data).as_deref()).await?;
+    let mcp = Mcp::local(service.clone(), Who::local(principal, scope));
+    let talking = async {
+        let (input, output) = rmcp::transport::stdio();
+        let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(LONGEST_MESSAGE);
+        match mcp.serve(transport).await {
+            Ok(running) => wait(running).await,
+            // Whoever says nothing that begins a conversation is gone, or is no client.
+            Err(error) => tracing::info!(%error, "the client did not begin"),
+        }
+    };
+    tokio::select! {
+        () = talking => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    service.drain(DRAIN).await;
+    Ok(())
+}
+
+async fn wait(running: RunningService<RoleServer, Mcp>) {
+    if let Err(error) = running.waiting().await {
+        tracing::warn!(%error, "the conversation broke off");
+    }
+}

@@ -1,0 +1,129 @@
+//! The question about code that deserves care: what a person is shown, and what decides where nobody is to be asked.
+//!
+//! The whole code is part of the question. Whatever decides, the ledger has the question and its one answer. Before an answer
+//! counts, and again after it, how the session is treated is read anew.
+
+use std::sync::Arc;
+
+use policy::{Ask, Consent, Locale, Verdict};
+use record::{ApprovalKind, Confirmation, Digest, RiskLevel, SettledAs};
+use serde_json::json;
+
+use super::backend::Choice;
+use super::order::CodeOrder;
+use crate::approvals::{Question, StillStands, Waiting};
+use crate::error::causes;
+use crate::order::{Ground, Places};
+use crate::outcome::Told;
+use crate::run_exec::Exec;
+
+pub(super) const AUTO_REJECTED: &str = "AUTO_REJECTED";
+
+impl Exec {
+    /// Asks whoever the session says; comes back with the right to the answer, or with why there is none.
+    pub(crate) async fn put_code_question(&self, code: &CodeOrder, ask: &Ask) -> Result<Waiting, Told> {
+        let question = self.code_question(code, ask);
+        let settled = match code.rules.confirmation {
+            Confirmation::Websocket | Confirmation::Callback => None,
+            Confirmation::AutoApprove => Some(SettledAs::Approved),
+            Confirmation::AutoReject => Some(SettledAs::Denied),
+        };
+        let asked = match settled {
+            None => self.service.ask(question).await,
+            Some(settled) => self.service.ask_nobody(question, settled, code.rules.confirmation.as_str()).await,
+        };
+        let waiting = asked.map_err(|error| {
+            tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(&error), "nobody could be asked");
+            Told::failed(error.code(), error.to_string())
+        })?;
+        if settled == Some(SettledAs::Denied) {
+            return Err(Told::denied(AUTO_REJECTED, "its session rejects code that deserves a person's word"));
+        }
+        tracing::info!(exec_id = %self.intent.exec_id, approval = %waiting.id(), "code waits for its confirmation");
+        Ok(waiting)
+    }
+
+    fn code_question(&self, code: &CodeOrder, ask: &Ask) -> Question {
+        let assessment = &code.judged.assessment;
+        let level = ask.risk.as_ref().map_or(assessment.level, |risk| risk.level);
+        let findings = ask.risk.as_ref().map_or(&assessment.findings, |risk| &risk.findings);
+        let patterns = findings.iter().map(|finding| {
+            format!("{} (line {}): {}", finding.rule.id, finding.line, finding.message(Locale::English))
+        });
+        let action = json!({
+            "words": self.order.words, "cwd": self.order.cwd, "env_keys": self.intent.env_keys,
+            "code": code.note(), "backend": self.intent.backend, "policy": self.intent.policy_snapshot["version"],
+        });
+        let language = code.request.language;
+        Question {
+            kind: ApprovalKind::Risk,
+            exec_id: self.intent.exec_id.clone(),
+            user_id: self.order.user_id.clone(),
+            agent_id: self.order.agent_id.clone(),
+            session_id: code.place.id.to_string(),
+            command: format!("Run {} code: {}", language.key(), assessment.reason(Locale::English)),
+            code: Some(code.request.code.clone()),
+            requested_paths: Vec::new(),
+            blocked_paths: Vec::new(),
+            risk_level: risk_level(level),
+            patterns: patterns.collect(),
+            digest: Digest::of(action.to_string().as_bytes()),
+            asked_by: self.order.caller.clone(),
+            still_stands: self.rules_stand(code),
+        }
+    }
+
+    /// Whether the session is still treated as it was when this was asked.
+    fn rules_stand(&self, code: &CodeOrder) -> StillStands {
+        let parts = Arc::new((self.service.clone(), code.place.clone(), code.rules.clone()));
+        Arc::new(move || {
+            let parts = parts.clone();
+            Box::pin(async move {
+                let (service, place, rules) = parts.as_ref();
+                // What cannot be read now may have changed.
+                service.session_rules(place).await.is_ok_and(|now| now == *rules)
+            })
+        })
+    }
+
+    /// What is still to be asked about its code, with everything as it is now.
+    pub(crate) async fn judge_code(&mut self) -> Result<Option<Ask>, Told> {
+        let failed = |error: crate::error::Error| Told::failed(error.code(), error.to_string());
+        let (service, owner) = (self.service.clone(), self.owner);
+        let Ground::Code(code) = &mut self.order.ground else { return Ok(None) };
+        let rules = service.session_rules(&code.place).await.map_err(failed)?;
+        let (asked, level) = (code.request.backend.clone(), code.judged.assessment.level);
+        let choice = service.choose_box(&code.place, asked.as_deref(), rules.mode, level).await.map_err(failed)?;
+        code.judged.mode = rules.mode;
+        code.rules = rules;
+        let work = service.session_work(&code.place);
+        let Choice { backend, image, denial } = choice;
+        if (backend, &image) != (self.order.backend, &self.order.image) || denial.is_some() {
+            // What is on record is what runs.
+            let message = "what its session demands changed before it could begin; send it again";
+            return Err(Told::denied("POLICY_CHANGED", message));
+        }
+        match self.order.decide(&Places::code(&work), owner).map_err(failed)? {
+            Verdict::Allow(_) => Ok(None),
+            Verdict::Ask(ask) => Ok(Some(ask)),
+            Verdict::Deny(denial) => Err(Told::denied("POLICY_DENIED", denial.message)),
+        }
+    }
+}
+
+impl CodeOrder {
+    /// A person has allowed this very code.
+    pub(crate) fn consent(&mut self) {
+        self.judged.consent = Consent::Given;
+    }
+}
+
+const fn risk_level(level: policy::Level) -> RiskLevel {
+    match level {
+        policy::Level::Safe => RiskLevel::Safe,
+        policy::Level::Low => RiskLevel::Low,
+        policy::Level::Medium => RiskLevel::Medium,
+        policy::Level::High => RiskLevel::High,
+        policy::Level::Critical => RiskLevel::Critical,
+    }
+}

@@ -1,0 +1,180 @@
+//! Code as an order: its words, its limits, its box, and what is known of its risk.
+//!
+//! The box has the session's files and nothing of the host. Code is in the command's words, so that the record shows it; what
+//! is too long for that comes in through the command's standard input, where nobody but the server writes, and the record has
+//! its digest. A file would lie where another box of the session could change it after it was judged.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use executor::aio_service::{ServiceFile, ServiceWork};
+use policy::{Code, Consent, Content, Field, Layer, LayerName, Layers, Secret, merge, profile};
+use record::Digest;
+use serde_json::{Value, json};
+use workspace::{ProjectId, Session, SessionId, Usage};
+
+use super::request::CodeRequest;
+use super::trail::Trail;
+use crate::agents::execute::{PROJECT, PYTHON, WORKSPACE};
+use crate::error::Error;
+use crate::order::{Ground, Order, layers};
+use crate::service::Service;
+use crate::sessions::{Place, Rules};
+
+/// A word has at most 128 KiB for the kernel.
+const LONGEST_WORD: usize = 120 * 1024;
+/// They read the code from their input, and then have none.
+const LONG_PYTHON: &str = "exec(compile(__import__('sys').stdin.buffer.read(), '<string>', 'exec'))";
+const LONG_SHELL: &str = "eval \"$(cat)\"";
+const USUAL_MEMORY_MB: u64 = 512;
+const USUAL_OUTPUT: u64 = 10 << 20;
+
+/// What an exec of code has beside what every exec has.
+#[derive(Debug)]
+pub(crate) struct CodeOrder {
+    pub(crate) place: Place,
+    pub(super) request: CodeRequest,
+    pub(crate) judged: Code,
+    pub(super) rules: Rules,
+    pub(super) replaces: Option<Value>,
+    pub(crate) trail: Arc<Trail>,
+}
+
+impl Service {
+    /// Reads and judges a request from the start, whoever wrote its code.
+    pub(super) async fn read_code(
+        &self,
+        caller: &str,
+        place: Place,
+        request: CodeRequest,
+        trail: Arc<Trail>,
+    ) -> Result<Order, Error> {
+        request.check()?;
+        request.files()?;
+        let assessment = Arc::new(self.assess(request.language, request.code.clone()).await?);
+        trail.assessed(assessment.clone());
+        let rules = self.session_rules(&place).await?;
+        let choice = self.choose_box(&place, request.backend.as_deref(), rules.mode, assessment.level).await?;
+        let layers = request.layers(self.settings_now().operator.clone())?;
+        let words = request.words();
+        let mut order = Order {
+            caller: caller.to_owned(),
+            idempotency: None,
+            user_id: place.name.user_id.clone(),
+            agent_id: place.name.agent_id.clone(),
+            project_id: PROJECT.parse::<ProjectId>()?,
+            task_id: None,
+            conversation_id: Some(place.id.to_string()),
+            skill_id: None,
+            backend: choice.backend,
+            image: choice.image,
+            argv: choice.denial.map_or_else(|| Ok(words.iter().map(Into::into).collect()), Err),
+            words,
+            cwd: PathBuf::from(WORKSPACE),
+            env: Default::default(),
+            layers,
+            ground: Ground::Agent { needs: crate::order::Needs::Nothing },
+        };
+        if request.language == Content::Shell && request.code.contains("python") {
+            order.env.insert(PYTHON.0.to_owned(), Secret::new(PYTHON.1));
+        }
+        let judged = Code { assessment, mode: rules.mode, consent: Consent::NotAsked };
+        order.ground = Ground::Code(Box::new(CodeOrder { place, request, judged, rules, replaces: None, trail }));
+        Ok(order)
+    }
+}
+
+impl CodeRequest {
+    fn is_long(&self) -> bool {
+        self.code.len() > LONGEST_WORD
+    }
+
+    fn words(&self) -> Vec<String> {
+        let words: &[&str] = match (self.language, self.is_long()) {
+            (Content::Python, false) => &["python3", "-c"],
+            (Content::Python, true) => &["python3", "-c", LONG_PYTHON],
+            (Content::Javascript, false) => &["node", "-e"],
+            (Content::Javascript, true) => &["node", "-"],
+            (Content::Shell | Content::Browser, false) => &["bash", "-c"],
+            (Content::Shell | Content::Browser, true) => &["bash", "-c", LONG_SHELL],
+        };
+        let code = (!self.is_long()).then_some(self.code.as_str());
+        words.iter().copied().chain(code).map(str::to_owned).collect()
+    }
+
+    /// What is not asked for is as usual, or as little as everybody gets.
+    fn layers(&self, operator: Layer) -> Result<Layers, Error> {
+        let mut layers = layers(profile::FILES, operator, Vec::new());
+        let all = merge(&layers).map_err(|denial| Error::invalid(denial.message))?.limits;
+        let mut layer = Layer::new(LayerName::Request);
+        for (field, asked, usual) in [
+            (Field::TimeoutMs, self.timeout_ms(), Self::usual_timeout_ms()),
+            (Field::MemoryMb, self.max_memory_mb, USUAL_MEMORY_MB),
+            (Field::StdoutBytes, self.max_output_bytes, USUAL_OUTPUT),
+            (Field::StderrBytes, self.max_output_bytes, USUAL_OUTPUT),
+        ] {
+            let value = match asked {
+                Some(asked) => field.check(asked)?,
+                None => usual.min(all.get(field)),
+            };
+            layer.limits.insert(field, value);
+        }
+        layers.narrowing.push(layer);
+        Ok(layers)
+    }
+}
+
+impl CodeOrder {
+    pub(crate) fn session(&self) -> &SessionId {
+        &self.place.id
+    }
+
+    /// What is written to the command's standard input.
+    pub(crate) fn input(&self) -> &[u8] {
+        if self.request.is_long() { self.request.code.as_bytes() } else { &[] }
+    }
+
+    pub(crate) fn has_files(&self) -> bool {
+        !self.request.files.is_empty()
+    }
+
+    pub(crate) fn size(&self) -> Usage {
+        let sizes = self.request.files.iter().map(|(_, content)| Usage::of_file(content.len() as u64));
+        sizes.fold(Usage::default(), Usage::plus)
+    }
+
+    /// Writes the files that came along.
+    pub(crate) fn write_files(&self, session: &Session) -> Result<(), Error> {
+        for (path, content) in self.request.files()? {
+            session.tree().write(&path, content)?;
+        }
+        Ok(())
+    }
+
+    /// What an AIO service is given to work on. Its files were read before, when the request was.
+    pub(crate) fn service_work(&self) -> ServiceWork {
+        let files = self.request.files().unwrap_or_default().into_iter().map(|(path, content)| {
+            let path = path.inner().map(|inner| inner.as_str().to_owned()).unwrap_or_default();
+            ServiceFile { path, content: content.to_vec() }
+        });
+        ServiceWork { session: self.place.id.to_string(), files: files.collect(), input: self.input().to_vec() }
+    }
+
+    /// For the record, beside the policy in force.
+    pub(crate) fn note(&self) -> Value {
+        let assessment = &self.judged.assessment;
+        let mut note = json!({
+            "language": assessment.content,
+            "bytes": self.request.code.len(),
+            "sha256": Digest::of(self.request.code.as_bytes()).to_string(),
+            "level": assessment.level,
+            "patterns": assessment.findings.iter().map(|finding| finding.rule.id).collect::<std::collections::BTreeSet<_>>(),
+            "security_mode": self.judged.mode,
+            "confirmation": self.rules.confirmation,
+        });
+        if let Some(replaces) = &self.replaces {
+            note["replaces"] = replaces.clone();
+        }
+        note
+    }
+}

@@ -1,0 +1,61 @@
+//! A piece of code as it is asked for, and what about that can be wrong without asking anybody.
+
+use policy::{Content, LONGEST_CONTENT};
+use workspace::AgentPath;
+
+use crate::agents::ProblemKind;
+use crate::error::Error;
+
+const SHORTEST_S: u64 = 1;
+const LONGEST_S: u64 = 300;
+const USUAL_S: u64 = 30;
+
+#[derive(Debug, Clone)]
+pub struct CodeRequest {
+    pub session_id: String,
+    pub user_id: Option<String>,
+    pub agent_id: Option<String>,
+    pub code: String,
+    pub language: Content,
+    pub timeout_s: Option<u64>,
+    pub backend: Option<String>,
+    pub max_memory_mb: Option<u64>,
+    /// Of each stream.
+    pub max_output_bytes: Option<u64>,
+    /// Paths relative to the session's files, and their content.
+    pub files: Vec<(String, Vec<u8>)>,
+}
+
+impl CodeRequest {
+    pub(super) fn check(&self) -> Result<(), Error> {
+        match self.language {
+            Content::Python | Content::Javascript | Content::Shell => {}
+            Content::Browser => return Err(Error::invalid("language must be python, javascript or shell")),
+        }
+        if self.code.contains('\0') {
+            return Err(Error::invalid("code: a NUL byte would cut it short"));
+        }
+        if self.code.len() > LONGEST_CONTENT {
+            let message = format!("code is {} bytes long, but at most {LONGEST_CONTENT} are run", self.code.len());
+            return Err(Error::agent(ProblemKind::TooLarge, message));
+        }
+        match self.timeout_s {
+            Some(SHORTEST_S..=LONGEST_S) | None => Ok(()),
+            Some(_) => Err(Error::invalid(format!("timeout must be {SHORTEST_S} to {LONGEST_S} seconds"))),
+        }
+    }
+
+    pub(super) fn timeout_ms(&self) -> Option<u64> {
+        self.timeout_s.map(|seconds| seconds * 1000)
+    }
+
+    pub(super) const fn usual_timeout_ms() -> u64 {
+        USUAL_S * 1000
+    }
+
+    /// Where its files go. All are checked before one is written.
+    pub(super) fn files<'a>(&'a self) -> Result<Vec<(AgentPath, &'a [u8])>, Error> {
+        let read = |(path, content): &'a (String, Vec<u8>)| Ok((AgentPath::in_session(path)?, content.as_slice()));
+        self.files.iter().map(read).collect()
+    }
+}

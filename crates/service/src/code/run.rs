@@ -1,0 +1,122 @@
+//! Running code and telling how it ended. A refusal, an expiry and a time limit are results; only what cannot be run at all
+//! is an error.
+
+use std::sync::Arc;
+
+use policy::{Assessment, DenialCode, Locale};
+use record::{ExecId, Status};
+use workspace::Stream;
+
+use super::request::CodeRequest;
+use super::trail::Trail;
+use super::words::error_of;
+use crate::agents::execute::{SHOWN, text};
+use crate::error::Error;
+use crate::principal::Principal;
+use crate::service::Service;
+use crate::sessions::{Place, SessionAddress};
+use crate::view::ExecView;
+
+/// What an exit code is where there is none.
+const NO_EXIT_CODE: i32 = -1;
+
+/// Code that is on record: it runs, waits for its turn or a person, or was refused. Whoever keeps it can be told the ending
+/// later, and more than once.
+#[derive(Debug, Clone)]
+pub struct CodeBegun {
+    pub exec_id: ExecId,
+    pub status: Status,
+    trail: Arc<Trail>,
+}
+
+impl CodeBegun {
+    /// The exec as which it goes on, which is another one where a person changed the code.
+    pub fn latest(&self) -> ExecId {
+        self.trail.latest().unwrap_or_else(|| self.exec_id.clone())
+    }
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub struct CodeRan {
+    /// The one that ended, which is another one where a person changed the code.
+    pub exec_id: ExecId,
+    pub success: bool,
+    pub stdout: String,
+    pub stderr: String,
+    /// -1 where there is none.
+    pub exit_code: i32,
+    pub error: Option<String>,
+    pub sandbox_type: String,
+    pub execution_time_ms: u64,
+    /// Relative to the session's files.
+    pub files_created: Vec<String>,
+    pub assessment: Arc<Assessment>,
+}
+
+impl Service {
+    /// Begins, and comes back when that is on record.
+    pub async fn begin_code(&self, by: &Principal, request: CodeRequest) -> Result<CodeBegun, Error> {
+        let address = SessionAddress {
+            session_id: request.session_id.clone(),
+            user_id: request.user_id.clone(),
+            agent_id: request.agent_id.clone(),
+        };
+        let place = Place::read(by, &address)?;
+        let trail = Arc::<Trail>::default();
+        let order = self.read_code(by.caller(), place, request, trail.clone()).await?;
+        match self.admit(order).await {
+            Ok(submitted) => Ok(CodeBegun { exec_id: submitted.exec_id, status: submitted.status, trail }),
+            Err(Error::Denied { denial, exec_id }) if denial.code == DenialCode::CodeDestructive => {
+                Ok(CodeBegun { exec_id, status: Status::PolicyDenied, trail })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits for the ending, also where a person has changed the code meanwhile. It goes on when whoever waits is gone.
+    pub async fn finish_code(&self, by: &Principal, begun: CodeBegun, locale: Locale) -> Result<CodeRan, Error> {
+        let CodeBegun { mut exec_id, trail, .. } = begun;
+        let view = loop {
+            let view = self.finished(by, &exec_id).await?;
+            match trail.latest() {
+                Some(next) if next != exec_id => exec_id = next,
+                Some(_) | None => break view,
+            }
+        };
+        if let Some(failure) = view.failure() {
+            return Err(failure);
+        }
+        if view.error_reason.as_ref().is_some_and(|reason| reason.code == "SERVER_STOPPED") {
+            return Err(Error::Stopping);
+        }
+        let assessment = trail
+            .assessment()
+            .ok_or_else(|| Error::Runtime { message: format!("the exec {exec_id} was never assessed") })?;
+        let (mut stdout, mut stderr) = Default::default();
+        // What never ran has printed nothing.
+        if view.summary.started_at.is_some() && view.protections.is_some() {
+            stdout = text(self.output(by, &exec_id, Stream::Stdout, 0, SHOWN).await?);
+            stderr = text(self.output(by, &exec_id, Stream::Stderr, 0, SHOWN).await?);
+        }
+        Ok(CodeRan {
+            success: view.summary.status == Status::Succeeded,
+            stdout,
+            stderr,
+            exit_code: view.summary.exit_code.unwrap_or(NO_EXIT_CODE),
+            error: outright(&view, &assessment, locale).or_else(|| error_of(&view, locale)),
+            sandbox_type: view.summary.backend.clone(),
+            execution_time_ms: view.summary.duration_ms.unwrap_or(0),
+            files_created: trail.files_created(),
+            assessment,
+            exec_id,
+        })
+    }
+}
+
+/// The sentence with which it was refused without asking anybody, if it was.
+fn outright(view: &ExecView, assessment: &Assessment, locale: Locale) -> Option<String> {
+    let reason = view.error_reason.as_ref()?;
+    let is_told = reason.code == "POLICY_DENIED" && assessment.refusal(Locale::English)? == reason.message;
+    if is_told { assessment.refusal(locale) } else { None }
+}

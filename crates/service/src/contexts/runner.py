@@ -1,0 +1,256 @@
+"""Runs cells of code in one interpreter that stays: variables, imports and definitions are there in the next cell.
+
+Requests and answers are lines of JSON on descriptor 3; what a cell prints goes to 1 and 2 as usual, and is flushed before
+its answer. The code that runs here shares this process and may change any of it: whoever reads the answers trusts nothing.
+"""
+
+import ast
+import base64
+import builtins
+import importlib.machinery
+import io
+import json
+import linecache
+import os
+import signal
+import sys
+import traceback
+import types
+
+LONGEST_TEXT = 64 * 1024
+LARGEST_RESULT = 4 * 1024 * 1024
+LARGEST_ANSWER = 8 * 1024 * 1024
+MOST_RESULTS = 32
+RICH = (
+    ("text/html", "_repr_html_"),
+    ("text/markdown", "_repr_markdown_"),
+    ("text/latex", "_repr_latex_"),
+    ("image/svg+xml", "_repr_svg_"),
+    ("image/png", "_repr_png_"),
+    ("image/jpeg", "_repr_jpeg_"),
+    ("application/json", "_repr_json_"),
+)
+
+
+class Results:
+    """What a cell shows: bundles of one thing in several forms."""
+
+    def __init__(self):
+        self.bundles = []
+        self.room = LARGEST_ANSWER
+
+    def add(self, bundle):
+        kept = {}
+        for mime, data in bundle.items():
+            size = len(data) if isinstance(data, str) else len(json.dumps(data))
+            if size <= min(LARGEST_RESULT, self.room):
+                kept[mime] = data
+                self.room -= size
+        if kept and len(self.bundles) < MOST_RESULTS:
+            self.bundles.append(kept)
+
+
+class Cells:
+    def __init__(self):
+        self.results = Results()
+        self.count = 0
+        self.is_running = False
+        self.home = os.getpid()
+        self.main = types.ModuleType("__main__")
+        self.main.__dict__.update(__builtins__=builtins, display=self.display)
+
+    def display(self, *values):
+        """Shows values in the forms that they have."""
+        for value in values:
+            self.show(value)
+
+    def show(self, value):
+        if is_figure(value):
+            self.results.add(picture(value))
+        else:
+            self.results.add(forms_of(value))
+
+    def show_figures(self):
+        """Every figure that is open, once; also what `plt.show()` does."""
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        if pyplot is None or not hasattr(pyplot, "get_fignums"):
+            return
+        for number in pyplot.get_fignums():
+            self.results.add(picture(pyplot.figure(number)))
+        pyplot.close("all")
+
+    def run(self, code):
+        self.results = Results()
+        self.count += 1
+        error = None
+        try:
+            try:
+                self.is_running = True
+                self.evaluate(code)
+            finally:
+                self.is_running = False
+        except BaseException as raised:
+            error = describe(raised)
+        if os.getpid() != self.home:
+            # A child that a cell has forked and that came back here is nobody who answers.
+            os._exit(0)
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except BaseException:
+                pass
+        return {"results": self.results.bundles, "error": error}
+
+    def evaluate(self, code):
+        name = f"<cell {self.count}>"
+        # The lines of a cell are in its tracebacks, also when a later cell calls what it has defined.
+        linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+        tree = compile(code, name, "exec", ast.PyCF_ONLY_AST)
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        names = self.main.__dict__
+        exec(compile(tree, name, "exec"), names)
+        if last is not None:
+            value = eval(compile(ast.Expression(last.value), name, "eval"), names)
+            if value is not None:
+                names["_"] = value
+                if not (is_figure(value) and is_open(value)):
+                    self.show(value)
+        self.show_figures()
+
+    def interrupt(self, *_):
+        if self.is_running:
+            raise KeyboardInterrupt
+
+
+def is_figure(value):
+    figure = sys.modules.get("matplotlib.figure")
+    return figure is not None and isinstance(value, figure.Figure)
+
+
+def is_open(figure):
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    return pyplot is not None and figure.number in pyplot.get_fignums() if hasattr(figure, "number") else False
+
+
+def picture(figure):
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", bbox_inches="tight")
+    return {"text/plain": repr(figure), "image/png": base64.b64encode(buffer.getvalue()).decode()}
+
+
+def forms_of(value):
+    text = repr(value)
+    if len(text) > LONGEST_TEXT:
+        text = text[:LONGEST_TEXT] + "…"
+    bundle = {"text/plain": text}
+    if isinstance(value, type):
+        return bundle
+    several = getattr(value, "_repr_mimebundle_", None)
+    if callable(several):
+        made = several()
+        made = made[0] if isinstance(made, tuple) else made
+        for mime, data in (made or {}).items():
+            put(bundle, str(mime), data)
+    for mime, method in RICH:
+        form = getattr(value, method, None)
+        if callable(form) and mime not in bundle:
+            put(bundle, mime, form())
+    if type(value) in (dict, list) and "application/json" not in bundle:
+        put(bundle, "application/json", value)
+    return bundle
+
+
+def put(bundle, mime, data):
+    """In a form that JSON has, or not at all."""
+    if isinstance(data, tuple):
+        data = data[0]
+    if isinstance(data, bytes):
+        data = base64.b64encode(data).decode()
+    if data is None:
+        return
+    try:
+        bundle[mime] = json.loads(json.dumps(data, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        pass
+
+
+def describe(raised):
+    """The error as Python tells it, without the frames of this file. It goes to stderr too, as it would from a script."""
+    raised.__traceback__ = without_ours(raised.__traceback__)
+    try:
+        lines = traceback.format_exception(type(raised), raised, raised.__traceback__)
+        value = str(raised)
+    except BaseException:
+        lines, value = [f"{type(raised).__name__}\n"], ""
+    told = "".join(lines)
+    try:
+        sys.stderr.write(told)
+    except BaseException:
+        pass
+    return {"name": type(raised).__name__, "value": value[:LONGEST_TEXT], "traceback": told[-LONGEST_TEXT:]}
+
+
+def without_ours(trace):
+    """Ours are the first, and the last of a cell that was interrupted."""
+    is_ours = lambda frame: frame.tb_frame.f_code.co_filename == without_ours.__code__.co_filename
+    while trace is not None and is_ours(trace):
+        trace = trace.tb_next
+    frame = trace
+    while frame is not None and frame.tb_next is not None:
+        if frame.tb_next.tb_next is None and is_ours(frame.tb_next):
+            frame.tb_next = None
+        frame = frame.tb_next
+    return trace
+
+
+class Pyplot:
+    """Gives `matplotlib.pyplot` a `show` that shows, whenever it is imported."""
+
+    def __init__(self, show):
+        self.show = show
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "matplotlib.pyplot":
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def exec_module(module):
+                load(module)
+                # A function: pyplot writes on it.
+                module.show = lambda *_, **__: self.show()
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+def serve():
+    # Out of the way of whoever opens or closes low numbers, and not for the children of a cell.
+    channel = open(os.dup(3), "r+b", buffering=0)
+    os.close(3)
+    lines = io.BufferedReader(channel, 1 << 16)
+    cells = Cells()
+    sys.modules["__main__"] = cells.main
+    sys.meta_path.insert(0, Pyplot(cells.show_figures))
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    # A child has no business with whoever asks here.
+    os.register_at_fork(after_in_child=channel.close)
+    signal.signal(signal.SIGINT, cells.interrupt)
+    while True:
+        line = lines.readline()
+        if not line:
+            break
+        request = json.loads(line)
+        try:
+            # A cell may have taken it.
+            signal.signal(signal.SIGINT, cells.interrupt)
+            answer = cells.run(request["code"])
+        except KeyboardInterrupt as late:
+            answer = {"results": cells.results.bundles, "error": describe(late)}
+        told = json.dumps({"id": request["id"], **answer}).encode() + b"\n"
+        while told:
+            told = told[channel.write(told) :]
+
+
+serve()

@@ -1,0 +1,209 @@
+//! Making, seeing, listing, changing and removing sessions.
+//!
+//! A session is also made by its first use. One that is removed takes what was said about it along, and whatever still runs in
+//! it is cancelled first.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use policy::SecurityMode;
+use record::{AgentId, Confirmation, Holder, SessionName, SessionRules, Timestamp, UserId};
+use serde::Serialize;
+use utoipa::ToSchema;
+use workspace::{SessionId, SessionTimes};
+
+use super::place::{Place, SessionAddress, no_session};
+use super::rules::SessionChange;
+use crate::agents::detached;
+use crate::error::{Error, causes};
+use crate::live::Cancellation;
+use crate::principal::Principal;
+use crate::service::{Service, milliseconds, now};
+use crate::token::random_digits;
+
+/// In one list.
+const MOST: usize = 1000;
+/// Who forgets a session that is over, in the record.
+const BY: &str = "retention";
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Session)]
+pub struct SessionView {
+    pub session_id: String,
+    #[schema(value_type = String)]
+    pub user_id: UserId,
+    #[schema(value_type = String)]
+    pub agent_id: AgentId,
+    /// Who says whether code with a high risk may run
+    pub confirmation: Confirmation,
+    /// Where that is asked; for operators alone
+    pub callback_url: Option<String>,
+    /// `strict` or `permissive`
+    #[schema(value_type = String)]
+    pub security_mode: SecurityMode,
+    pub created_at: Timestamp,
+    pub last_used_at: Timestamp,
+    /// When it is removed if nobody uses it
+    pub expires_at: Timestamp,
+    /// What its files take on the disk; not in a list
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
+}
+
+/// Which sessions a list holds. What is absent restricts nothing.
+#[derive(Debug, Clone, Default)]
+pub struct SessionFilter {
+    pub user_id: Option<String>,
+    pub agent_id: Option<String>,
+}
+
+impl Service {
+    /// Makes a session; under an id of its own where none is named.
+    pub async fn create_session(
+        &self,
+        by: &Principal,
+        mut address: SessionAddress,
+        change: SessionChange,
+    ) -> Result<SessionView, Error> {
+        if address.session_id.is_empty() {
+            address.session_id = format!("s_{}", random_digits::<16>()?);
+        }
+        let place = Place::read(by, &address)?;
+        if !change.is_empty() {
+            change.check_role(by)?;
+            self.check_change(&change, SessionRules::default())?;
+        }
+        let workspace = self.session_workspace(&place.name).await?;
+        let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
+        if self.session_times(&place).await?.is_some() {
+            return Err(Error::Conflict { message: format!("the session {} is there already", place.id) });
+        }
+        // What was said about an earlier one of this id is forgotten before there is a new one.
+        self.session_rules(&place).await?;
+        Self::blocking(|| Ok(workspace.session(&place.id)?.furnish()?)).await?;
+        if !change.is_empty() {
+            self.rule_session(by, &place, &change).await?;
+        }
+        self.show_session(by, &place).await
+    }
+
+    pub async fn session(&self, by: &Principal, address: &SessionAddress) -> Result<SessionView, Error> {
+        self.show_session(by, &Place::read(by, address)?).await
+    }
+
+    /// Those that were used last come first.
+    pub async fn sessions(&self, by: &Principal, filter: SessionFilter) -> Result<Vec<SessionView>, Error> {
+        let (own_user, own_agent) = match by.holder() {
+            Holder::Owner | Holder::Operator => (None, None),
+            Holder::User(user) => (Some(user.as_str()), None),
+            Holder::Agent(user, agent) => (Some(user.as_str()), Some(agent.as_str())),
+        };
+        let is_foreign = |own: Option<&str>, named: &Option<String>| {
+            own.zip(named.as_deref()).is_some_and(|(own, named)| own != named)
+        };
+        let user = filter.user_id.as_deref().or(own_user).map(str::parse).transpose()?;
+        let agent = filter.agent_id.as_deref().or(own_agent).map(str::parse).transpose()?;
+        if is_foreign(own_user, &filter.user_id) || is_foreign(own_agent, &filter.agent_id) {
+            return Ok(Vec::new());
+        }
+        let workspaces = self.inner.workspaces.clone();
+        let found = detached(move || Ok(workspaces.sessions(user.as_ref(), agent.as_ref(), MOST))).await?;
+        let mut views = Vec::with_capacity(found.len());
+        for session in found {
+            let (user, agent) = (session.user.as_str().parse()?, session.agent.as_str().parse()?);
+            let name = SessionName { user_id: user, agent_id: agent, session_id: session.session.to_string() };
+            let place = Place { name, id: session.session };
+            views.push(self.describe(by, &place, session.times).await?);
+        }
+        Ok(views)
+    }
+
+    pub async fn change_session(
+        &self,
+        by: &Principal,
+        address: &SessionAddress,
+        change: SessionChange,
+    ) -> Result<SessionView, Error> {
+        change.check_role(by)?;
+        let place = Place::read(by, address)?;
+        self.session_times(&place).await?.ok_or_else(|| no_session(&place.id))?;
+        let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
+        if !change.is_empty() {
+            self.rule_session(by, &place, &change).await?;
+        }
+        self.show_session(by, &place).await
+    }
+
+    /// Cancels what runs in a session, and removes it with its files.
+    pub async fn delete_session(&self, by: &Principal, address: &SessionAddress) -> Result<(), Error> {
+        let place = Place::read(by, address)?;
+        self.session_times(&place).await?.ok_or_else(|| no_session(&place.id))?;
+        for live in self.inner.registry.all() {
+            let is_in_it = (&live.user_id, &live.agent_id) == (&place.name.user_id, &place.name.agent_id)
+                && live.session.as_deref() == Some(place.id.as_str());
+            if is_in_it {
+                live.cancel(Cancellation::ByCaller);
+                live.over().await;
+            }
+        }
+        let workspace = self.session_workspace(&place.name).await?;
+        let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
+        self.inner.store.forget_session(place.name.clone(), now(), by.caller()).await?;
+        let (id, disk) = (place.id.clone(), self.disk(&place.name.user_id, &place.name.agent_id, &workspace));
+        let removed = detached(move || Ok(workspace.remove_session(&id)?)).await?;
+        disk.shrink();
+        self.session_disk(&disk, &place.id).shrink();
+        if removed { Ok(()) } else { Err(no_session(&place.id)) }
+    }
+
+    /// Forgets what was said about sessions that retention removes next, or that are gone. First, so that no later session
+    /// of the same id inherits it.
+    pub(crate) async fn forget_idle_sessions(&self, used_before: SystemTime) -> Result<(), Error> {
+        for name in self.inner.store.ruled_sessions().await? {
+            let Ok(id) = name.session_id.parse::<SessionId>() else { continue };
+            let place = Place { name, id };
+            let times = self.session_times(&place).await;
+            let is_over = match times {
+                Ok(times) => times.is_none_or(|times| times.used < used_before),
+                Err(error) => {
+                    tracing::warn!(session = %place.id, error = %causes(&error), "could not look at a session");
+                    false
+                }
+            };
+            if is_over {
+                self.inner.store.forget_session(place.name, now(), BY).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn show_session(&self, by: &Principal, place: &Place) -> Result<SessionView, Error> {
+        let times = self.session_times(place).await?.ok_or_else(|| no_session(&place.id))?;
+        let workspace = self.session_workspace(&place.name).await?;
+        let (id, most) = (place.id.clone(), self.settings_now().workspace.quota_files.get());
+        let usage = detached(move || Ok(workspace.measure_session(&id, most.into())?)).await?;
+        let view = self.describe(by, place, times).await?;
+        Ok(SessionView { size_bytes: Some(usage.bytes), ..view })
+    }
+
+    async fn describe(&self, by: &Principal, place: &Place, times: SessionTimes) -> Result<SessionView, Error> {
+        let rules = self.session_rules(place).await?;
+        let is_operator = by.require_operator("see it").is_ok();
+        Ok(SessionView {
+            session_id: place.id.to_string(),
+            user_id: place.name.user_id.clone(),
+            agent_id: place.name.agent_id.clone(),
+            confirmation: rules.confirmation,
+            callback_url: rules.callback_url.filter(|_| is_operator),
+            security_mode: rules.mode,
+            created_at: moment(times.made),
+            last_used_at: moment(times.used),
+            expires_at: moment(times.used + self.settings_now().sessions.kept()),
+            size_bytes: None,
+        })
+    }
+}
+
+fn moment(time: SystemTime) -> Timestamp {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    Timestamp::from_milliseconds(i64::try_from(milliseconds(since)).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,28 @@
+//! Under which names skills are listed as tools: a setting, because some clients refuse a name with a dot.
+
+use serde::{Deserialize, Serialize};
+
+use crate::service::Service;
+
+/// What the settings say for MCP clients.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct McpPart {
+    pub(crate) skill_names: SkillNames,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SkillNames {
+    /// `skill.` and the id.
+    #[default]
+    Dotted,
+    /// With `_` in the place of dots.
+    Plain,
+}
+
+impl Service {
+    pub fn skill_names(&self) -> SkillNames {
+        self.settings_now().mcp.skill_names
+    }
+}

@@ -1,0 +1,144 @@
+//! Bringing in what can come while boxes run: skills that a workspace never had, each whole and by one rename.
+//!
+//! Changes to skills that it has wait, because a box would see them half done. They cannot come by a rename as well: a box that
+//! works in a skill's directory would go on writing into the one that was taken away, and its user would lose that.
+
+use std::time::Instant;
+
+use rustix::fs::RenameFlags;
+use rustix::io::Errno;
+
+use crate::baselines::checkout::{Desk, complete};
+use crate::baselines::index::Index;
+use crate::baselines::rule::Act;
+use crate::baselines::snapshot::{Snapshot, Version};
+use crate::baselines::store::{Baselines, Caught};
+use crate::baselines::sync::{Step, announce, settle};
+use crate::beneath;
+use crate::error::Error;
+use crate::name::AgentId;
+use crate::project::READABLE_DIRECTORY;
+use crate::skills::SkillName;
+use crate::tree::{Section, Tree};
+use crate::workspaces::Owner;
+
+impl Baselines {
+    /// Brings new skills into a workspace. Nobody else may change it through the API meanwhile; boxes may.
+    pub fn sync_new(&self, agent: &AgentId, tree: &Tree) -> Result<(), Error> {
+        let snapshot = self.snapshot(agent)?;
+        let mut index = Index::load(tree.workspace())?;
+        if index.generation != snapshot.generation {
+            bring_new(tree, &snapshot, &mut index)?;
+        }
+        let mut synced = self.synced();
+        let caught = synced.get(tree.workspace().path());
+        // Whoever publishes again and again does not put off for ever what was published first.
+        let since = caught.and_then(|caught| caught.waiting_since).unwrap_or_else(Instant::now);
+        let caught = Caught { generation: snapshot.generation, waiting_since: Some(since) };
+        synced.insert(tree.workspace().path().to_owned(), caught);
+        Ok(())
+    }
+}
+
+fn bring_new(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result<(), Error> {
+    let fail = |source| Error::Baseline { doing: "bring a workspace the new skills of its", source };
+    let skills = tree.section(Section::Skills);
+    let is_new = |skill: &SkillName, index: &Index| {
+        !index.skills.contains_key(skill) && matches!(beneath::locate(skills, skill.as_str()), Err(Errno::NOENT))
+    };
+    let new: Vec<(&SkillName, &Version)> = snapshot
+        .skills
+        .iter()
+        .filter(|(skill, _)| is_new(skill, index))
+        .map(|(skill, version)| (skill, version.as_ref()))
+        .collect();
+    for (skill, _) in &new {
+        index.skills.entry((*skill).clone()).or_default();
+    }
+    announce(&new.iter().flat_map(|(skill, version)| steps(skill, version)).collect::<Vec<_>>(), snapshot, index);
+    index.save(tree.workspace())?;
+    let mut desk = Desk::new(tree.workspace())?;
+    for (skill, version) in new {
+        let made = make(&mut desk, version, tree.workspace().owner()).map_err(fail)?;
+        match rustix::fs::renameat_with(&desk.place, made, skills, skill.as_str(), RenameFlags::NOREPLACE) {
+            Ok(()) => {
+                settle(&steps(skill, version), snapshot, index);
+                index.skills.entry(skill.clone()).or_default().version = version.number;
+            }
+            // A box was quicker. What it made and what is shared come together when it is gone.
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(fail(errno.into())),
+        }
+    }
+    index.save(tree.workspace())
+}
+
+fn steps(skill: &SkillName, version: &Version) -> Vec<Step> {
+    version.files.keys().map(|path| Step { skill: skill.clone(), path: path.clone(), act: Act::Add }).collect()
+}
+
+/// A whole skill on the desk, and its name there.
+fn make(desk: &mut Desk, version: &Version, owner: Owner) -> std::io::Result<String> {
+    let name = desk.free_name();
+    let directory = beneath::ensure_directory(&desk.place, name.as_str(), READABLE_DIRECTORY)?;
+    complete(version, &directory, owner)?;
+    if owner != Owner::server() {
+        beneath::give(&directory, owner.uid, owner.gid)?;
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
+    use crate::baselines::lab::{Lab, agent, contents, list, owner, texts};
+    use crate::baselines::{Layer, Standing, Update};
+
+    #[test]
+    fn beside_a_box_new_skills_come_whole_and_changes_wait() {
+        let lab = Lab::new();
+        let tree = lab.tree("one");
+        lab.publish(&[("old/SKILL.md", "1"), ("old/a", "1")]);
+        lab.sync(&tree);
+        let skills = lab.skills("one");
+        fs::create_dir(skills.join("mine")).unwrap();
+        fs::write(skills.join("mine/SKILL.md"), "own").unwrap();
+        lab.publish(&[
+            ("old/SKILL.md", "2"),
+            ("old/a", "2"),
+            ("mine/SKILL.md", "2"),
+            ("new/SKILL.md", "2"),
+            ("new/d/run.sh", "2"),
+        ]);
+        lab.baselines.sync_new(&agent(), &tree).unwrap();
+        let Standing::Waiting { since } = lab.standing(&tree) else { panic!("nothing waits") };
+        let old = [("old/SKILL.md", "1"), ("old/a", "1"), ("mine/SKILL.md", "own")];
+        let new = [("new/SKILL.md", "2"), ("new/d/run.sh", "2")];
+        assert_eq!(contents(&skills), texts(&[&old[..], &new[..]].concat()));
+        for (place, mode) in [("new", 0o755), ("new/d", 0o755), ("new/SKILL.md", 0o644), ("new/d/run.sh", 0o755)] {
+            let status = fs::metadata(skills.join(place)).unwrap();
+            assert_eq!((status.uid(), status.mode() & 0o7777), (owner().uid, mode), "{place}");
+        }
+        let waiting = Some(Update::Waiting);
+        let layers =
+            [("mine", Layer::Overlay, waiting), ("new", Layer::Baseline, None), ("old", Layer::Baseline, waiting)];
+        assert_eq!(lab.layers(&tree), layers.map(|(folder, layer, update)| (folder.to_owned(), layer, update)));
+        // What is published meanwhile does not begin the wait again.
+        lab.publish(&[("newer/SKILL.md", "3")]);
+        assert_eq!(lab.standing(&tree), Standing::Behind);
+        lab.baselines.sync_new(&agent(), &tree).unwrap();
+        assert_eq!(lab.standing(&tree), Standing::Waiting { since });
+        // What a box deletes of it stays away, and the rest comes when the box is gone.
+        fs::remove_file(skills.join("new/d/run.sh")).unwrap();
+        lab.sync(&tree);
+        let twos = ["old/SKILL.md", "old/a", "new/SKILL.md"].map(|place| (place, "2"));
+        let others = [("mine/SKILL.md", "own"), ("newer/SKILL.md", "3")];
+        assert_eq!(contents(&skills), texts(&[&twos[..], &others[..]].concat()));
+        fs::write(skills.join("old/more"), "").unwrap();
+        let layers = [Layer::Overlaid, Layer::Overlaid, Layer::Baseline, Layer::Overlaid];
+        assert_eq!(lab.layers(&tree).into_iter().map(|(_, layer, _)| layer).collect::<Vec<_>>(), layers);
+        assert_eq!(list(&lab.directory.path().join("workspaces/one/agent/.staging")), [""; 0]);
+    }
+}

@@ -1,0 +1,86 @@
+//! Which layer each skill of a workspace comes from, and whether a newer version of it waits.
+//!
+//! Told by the files as they are and not by who wrote them last: what is byte for byte as the baseline brought it is the
+//! baseline's. So the contents are read, and only for those who ask.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::baselines::index::{Index, IndexedSkill, Presence, State};
+use crate::baselines::store::Baselines;
+use crate::baselines::sync::{Standing, is_as_copied};
+use crate::beneath;
+use crate::error::Error;
+use crate::name::AgentId;
+use crate::skills::SkillSummary;
+use crate::tree::{AgentPath, Section, Tree};
+
+/// Whose a skill is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Layer {
+    /// Shared by all users of the agent, and as all have it
+    Baseline,
+    /// Shared, with changes of this user's over it
+    Overlaid,
+    /// This user's own
+    Overlay,
+}
+
+/// What is to come for a skill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Update {
+    /// A newer shared version comes when the commands that run in the workspace are over
+    Waiting,
+}
+
+/// A skill of a list, with where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct LayeredSkill {
+    #[serde(flatten)]
+    pub skill: SkillSummary,
+    /// The skill's directory, which may have another name than the skill gives itself
+    pub folder: String,
+    pub layer: Layer,
+    /// Absent where nothing is to come
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update: Option<Update>,
+}
+
+impl Baselines {
+    /// All skills of a workspace in the order of their folders' names, with their layers. Heals what can be healed.
+    pub fn list_layered(&self, agent: &AgentId, tree: &Tree) -> Result<Vec<LayeredSkill>, Error> {
+        let snapshot = self.snapshot(agent)?;
+        let index = Index::load(tree.workspace())?;
+        let is_waiting = matches!(self.standing(agent, tree.workspace())?, Standing::Waiting { .. });
+        let listed = tree.list_skills_by_folder()?.into_iter().map(|(folder, skill)| {
+            let name = folder.parse().ok();
+            let indexed = name.as_ref().and_then(|name| index.skills.get(name));
+            let newest = name.as_ref().and_then(|name| snapshot.skills.get(name)).map(|version| version.number);
+            let is_behind = newest.is_some_and(|newest| indexed.is_none_or(|own| own.version != newest));
+            let is_kept_away = indexed.is_some_and(|own| own.presence == Presence::Deleted);
+            let update = (is_waiting && is_behind && !is_kept_away).then_some(Update::Waiting);
+            let layer = indexed.map_or(Layer::Overlay, |own| layer(tree, &folder, own));
+            LayeredSkill { skill, folder, layer, update }
+        });
+        Ok(listed.collect())
+    }
+}
+
+fn layer(tree: &Tree, folder: &str, indexed: &IndexedSkill) -> Layer {
+    let brought = || indexed.files.iter().filter(|(_, file)| !file.known.is_empty());
+    if indexed.presence == Presence::Deleted || brought().next().is_none() {
+        return Layer::Overlay;
+    }
+    let Ok(directory) = beneath::open_directory(tree.section(Section::Skills), folder) else { return Layer::Overlay };
+    let is_whole = indexed
+        .files
+        .iter()
+        .all(|(path, file)| file.state == State::Settled && is_as_copied(&directory, path.as_str(), &file.known));
+    let has_more = || {
+        let own = AgentPath::skill(folder).ok().and_then(|path| tree.list(&path).ok());
+        own.is_none_or(|own| own.relative().len() > indexed.files.len())
+    };
+    if is_whole && !has_more() { Layer::Baseline } else { Layer::Overlaid }
+}

@@ -1,0 +1,256 @@
+//! The MCP door, by the official client: on standard streams, over HTTP and through the bridge, with sessions and without;
+//! and what a hostile caller of `/mcp` gets.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tests::support::boxed::binary;
+
+use crate::server::Answer;
+use crate::site::{Site, deny};
+
+/// The script, which asserts what must hold for a client.
+const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/approvals/mcp_client.py");
+const BOTH: &str = "application/json, text/event-stream";
+
+/// Where `scripts/setup test` has put the official client.
+fn python() -> PathBuf {
+    let home = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/mcp-client/bin/python");
+    let python = std::env::var_os("RINGWALL_MCP_PYTHON").map_or_else(|| home.into(), PathBuf::from);
+    assert!(python.exists(), "{} is missing; run scripts/setup test", python.display());
+    python
+}
+
+/// Runs the whole task, and gives what it has to tell.
+fn client(site: &Value) -> Value {
+    let output = Command::new(python()).arg(CLIENT).arg(site.to_string()).output().unwrap();
+    let (told, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{told}{log}");
+    serde_json::from_str(told.lines().last().unwrap()).unwrap()
+}
+
+fn served(transport: &str, mode: &str) {
+    let site = Site::start();
+    let server = &site.server;
+    let agent = server.make_token(&["--role", "agent", "--user", "default", "--agent", "default"]);
+    let told = client(&json!({
+        "transport": transport, "mode": mode, "url": format!("http://{}", server.address), "data": server.data(),
+        "binary": binary().unwrap(), "owner": server.token, "agent": agent, "asks": site.command(),
+    }));
+    assert_eq!(site.ended(&told["cancelled"])["status"], "CANCELLED");
+    assert_eq!(site.ended(&told["approved"])["status"], "SUCCEEDED");
+    // Whoever looked away has answered nothing: somebody else still can.
+    site.answer(&server.token, &told["left_open"], &deny("too late")).expect(200);
+    let audit = server.ask("GET", "/api/audit?limit=500", None).expect(200).to_string();
+    assert!(audit.contains(r#""door":"mcp""#), "who answered through which door is on record");
+}
+
+#[test]
+fn over_http_with_a_session() {
+    served("http", "legacy");
+}
+
+#[test]
+fn over_http_without_one() {
+    served("http", "2026-07-28");
+}
+
+#[test]
+fn through_the_bridge_with_a_session() {
+    served("bridge", "legacy");
+}
+
+#[test]
+fn through_the_bridge_without_one() {
+    served("bridge", "2026-07-28");
+}
+
+fn on_standard_streams(mode: &str) {
+    // A server makes the data directory, the list and the file; then the verb has the directory to itself.
+    let site = Site::start();
+    site.server.signal(rustix::process::Signal::TERM);
+    let asks = site.command();
+    let (server, _place) = site.part();
+    let data = std::sync::Arc::into_inner(server).unwrap().leave();
+    let owner = std::fs::read_to_string(data.path().join("owner.token")).unwrap();
+    let told = client(&json!({
+        "transport": "stdio", "mode": mode, "data": data.path(), "binary": binary().unwrap(), "owner": owner.trim(),
+        "asks": asks,
+    }));
+    assert!(told["left_open"].is_string(), "{told}");
+}
+
+#[test]
+fn on_standard_streams_with_a_session() {
+    on_standard_streams("legacy");
+}
+
+#[test]
+fn on_standard_streams_without_one() {
+    on_standard_streams("2026-07-28");
+}
+
+/// One message with these headers.
+fn post(site: &Site, headers: &[(&str, &str)], message: &Value) -> Answer {
+    let headers = [&[("accept", BOTH)], headers].concat();
+    site.server.ask_with("POST", "/mcp", &headers, Some(message))
+}
+
+fn initialize() -> Value {
+    json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "x", "version": "0" },
+    }})
+}
+
+fn call(name: &str, arguments: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": { "name": name, "arguments": arguments, "_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": { "name": "x", "version": "0" },
+    }}})
+}
+
+/// A call without a session, as somebody.
+fn call_as(site: &Site, token: &str, name: &str, arguments: Value) -> Value {
+    let authorization = format!("Bearer {token}");
+    let headers = [
+        ("authorization", authorization.as_str()),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", name),
+    ];
+    post(site, &headers, &call(name, arguments)).expect(200)["result"].clone()
+}
+
+#[test]
+fn only_those_who_may_are_answered() {
+    let site = Site::start();
+    let owner = format!("Bearer {}", site.server.token);
+    assert_eq!(post(&site, &[], &initialize()).status, 401);
+    assert_eq!(post(&site, &[("authorization", "Bearer rw_0")], &initialize()).status, 401);
+    for origin in ["null", "http://evil.example", "http://localhost.evil.example"] {
+        assert_eq!(
+            post(&site, &[("authorization", &owner), ("origin", origin)], &initialize()).status,
+            403,
+            "{origin}"
+        );
+    }
+    let foreign = [("authorization", owner.as_str()), ("host", "attacker.example")];
+    assert_eq!(post(&site, &foreign, &initialize()).status, 421);
+    let own = post(&site, &[("authorization", &owner)], &initialize());
+    assert_eq!(own.status, 200, "{own:?}");
+    let words = site.server.ask_with("POST", "/mcp?agnt=x", &[("authorization", &owner)], Some(&initialize()));
+    assert_eq!(words.status, 400, "a misspelt agent is not the default one");
+}
+
+#[test]
+fn a_session_opens_nothing() {
+    let site = Site::start();
+    let [ann, bob] = ["ann", "bob"].map(|user| site.server.make_token(&["--role", "user", "--user", user]));
+    let bearer = |token: &str| format!("Bearer {token}");
+    let begun = post(&site, &[("authorization", &bearer(&ann))], &initialize());
+    let session = begun.headers["mcp-session-id"].to_str().unwrap().to_owned();
+    let list = json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/list" });
+    let with = |token: &str, message: &Value| {
+        let authorization = bearer(token);
+        post(&site, &[("authorization", &authorization), ("mcp-session-id", &session)], message).status
+    };
+    assert_eq!(with(&ann, &list), 200);
+    assert_eq!(with(&bob, &list), 404);
+    // Nor can anybody else answer what was asked in it, listen to it, or end it.
+    assert_eq!(with(&bob, &json!({ "jsonrpc": "2.0", "id": 0, "result": { "action": "accept" } })), 404);
+    for method in ["GET", "DELETE"] {
+        let authorization = bearer(&bob);
+        let headers = [("authorization", authorization.as_str()), ("mcp-session-id", &session), ("accept", BOTH)];
+        assert_eq!(site.server.ask_with(method, "/mcp", &headers, None).status, 404, "{method}");
+    }
+    assert_eq!(with(&ann, &list), 200, "it is still there");
+}
+
+#[test]
+fn nobody_reaches_what_is_anothers() {
+    let site = Site::start();
+    let [ann, bob] = ["ann", "bob"].map(|user| site.server.make_token(&["--role", "user", "--user", user]));
+    let agent = site.server.make_token(&["--role", "agent", "--user", "ann", "--agent", "a"]);
+    let wrote = call_as(&site, &ann, "write_file", json!({ "path": "files/x", "content": "ann's" }));
+    assert_eq!(wrote["isError"], false, "{wrote}");
+    let read = |token: &str| call_as(&site, token, "read_file", json!({ "path": "files/x" }));
+    assert_eq!(read(&ann)["structuredContent"]["content"], "ann's");
+    assert_eq!(read(&bob)["isError"], true);
+    assert_eq!(read(&agent)["isError"], true, "another agent of the same user");
+    let pending = call_as(&site, &ann, "run_command", json!({ "command": site.command() }));
+    let (exec, approval) =
+        (&pending["structuredContent"]["exec_id"], &pending["structuredContent"]["approval"]["approval_id"]);
+    assert_eq!(pending["structuredContent"]["status"], "approval_pending", "{pending}");
+    for stranger in [&bob, &agent] {
+        let status = call_as(&site, stranger, "approval_status", json!({ "approval_id": approval }));
+        assert_eq!(status["isError"], true, "{status}");
+    }
+    // A state that somebody else was given goes on with nothing.
+    let mut stolen = call("run_command", json!({ "command": "true" }));
+    stolen["params"]["requestState"] = format!("{}/{}", exec.as_str().unwrap(), approval.as_str().unwrap()).into();
+    stolen["params"]["inputResponses"] = json!({ "approval": { "action": "accept", "content": { "answer": "once" } } });
+    let mut resume = |token: &str| {
+        let authorization = format!("Bearer {token}");
+        let headers = [
+            ("authorization", authorization.as_str()),
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", "tools/call"),
+            ("mcp-name", "run_command"),
+        ];
+        post(&site, &headers, &stolen).expect(200)["result"].clone()
+    };
+    for stranger in [&bob, &agent] {
+        assert_eq!(resume(stranger)["isError"], true);
+    }
+    assert_eq!(site.approval(approval)["status"], "pending");
+    assert_eq!(resume(&ann)["structuredContent"]["stdout"], crate::site::TEXT, "its own sender can");
+}
+
+#[test]
+fn an_agent_never_answers_itself() {
+    let site = Site::start();
+    let agent = site.server.make_token(&["--role", "agent", "--user", "default", "--agent", "default"]);
+    let pending = call_as(&site, &agent, "run_command", json!({ "command": site.command() }));
+    let asked = &pending["structuredContent"];
+    let mut own = call("run_command", json!({ "command": "true" }));
+    let state =
+        format!("{}/{}", asked["exec_id"].as_str().unwrap(), asked["approval"]["approval_id"].as_str().unwrap());
+    own["params"]["requestState"] = state.into();
+    own["params"]["inputResponses"] = json!({ "approval": { "action": "accept", "content": { "answer": "once" } } });
+    let authorization = format!("Bearer {agent}");
+    let headers = [
+        ("authorization", authorization.as_str()),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "run_command"),
+    ];
+    let answered = post(&site, &headers, &own).expect(200)["result"].clone();
+    assert_eq!(answered["structuredContent"]["status"], "approval_pending", "{answered}");
+    assert_eq!(answered["structuredContent"]["error"]["code"], "FORBIDDEN", "{answered}");
+    assert_eq!(site.approval(&asked["approval"]["approval_id"])["status"], "pending");
+}
+
+#[test]
+fn names_can_be_without_dots() {
+    let site = Site::start();
+    let plain = json!({ "mcp": { "skill_names": "plain" } });
+    site.server.ask("PUT", "/settings", Some(&plain)).expect(200);
+    let mut list = call("", json!({}));
+    list["method"] = "tools/list".into();
+    let authorization = format!("Bearer {}", site.server.token);
+    let headers = [
+        ("authorization", authorization.as_str()),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/list"),
+    ];
+    let listed = post(&site, &headers, &list).expect(200);
+    let names: Vec<&str> =
+        listed["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"skill_shell_run") && names.iter().all(|name| !name.contains('.')), "{names:?}");
+    for name in ["skill_shell_run", "skill.shell.run"] {
+        let ran = call_as(&site, &site.server.token, name, json!({ "script": "echo hello" }));
+        assert_eq!(ran["structuredContent"]["stdout"], "hello\n", "{ran}");
+    }
+}

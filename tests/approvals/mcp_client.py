@@ -1,0 +1,316 @@
+"""A whole task through the official MCP client: argv[1] is JSON that says which server and which way of the protocol.
+
+What must hold is asserted here, and the last line printed is what a test may want to look at from outside.
+"""
+
+import asyncio
+import contextlib
+import json
+import pathlib
+import sys
+import urllib.request
+
+import httpx2
+import mcp_types as types
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+SITE = json.loads(sys.argv[1])
+TEXT = "what the file says"
+MANIFEST = {
+    "schema_version": "1.0",
+    "id": "mcp.count",
+    "name": "Count words",
+    "description": "Counts the words of a text and keeps the count as count.json.",
+    "interface": {
+        "inputs": {
+            "type": "object",
+            "properties": {"text": {"type": "string"}},
+            "required": ["text"],
+            "additionalProperties": False,
+        }
+    },
+    "runtime": {
+        "kind": "native",
+        "entrypoint": [
+            "python",
+            "-c",
+            "import json, os\n"
+            "words = len(json.loads(os.environ['SKILL_INPUTS'])['text'].split())\n"
+            "json.dump({'words': words}, open('/workspace/artifacts/count.json', 'w'))\n"
+            "print(words)",
+        ],
+    },
+    "permissions": {"fs": {"read": [], "write": ["artifacts/**"]}, "net": {"mode": "none"}},
+}
+
+
+class Person:
+    """Whoever sits before the client: says what they are told to say, and remembers what they were asked."""
+
+    def __init__(self):
+        self.says = {"answer": "once"}
+        self.asked = []
+
+    async def answer(self, context, params):
+        self.asked.append(params.message)
+        if self.says is None:
+            return types.ElicitResult(action="cancel")
+        return types.ElicitResult(action="accept", content=self.says)
+
+
+@contextlib.asynccontextmanager
+async def connected(token, person=None, changed=None, session="mcp"):
+    """A client, and whatever it needs to be one."""
+
+    async def hear(message):
+        if changed is not None and isinstance(message, types.ToolListChangedNotification):
+            changed.set()
+
+    options = {"mode": SITE["mode"], "cache": None, "message_handler": hear}
+    if person is not None:
+        options["elicitation_callback"] = person.answer
+    async with contextlib.AsyncExitStack() as stack:
+        if SITE["transport"] == "http":
+            client = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=120)
+            await stack.enter_async_context(client)
+            server = streamable_http_client(f"{SITE['url']}/mcp?session={session}", http_client=client)
+        else:
+            words = ["mcp", "--session", session]
+            words += ["--url", SITE["url"], "--token", token] if SITE["transport"] == "bridge" else []
+            words = ["--data", SITE["data"], *words]
+            server = StdioServerParameters(command=SITE["binary"], args=words)
+        yield await stack.enter_async_context(Client(server, **options))
+
+
+def ask(method, path, body=None):
+    """A request over HTTP, as the owner."""
+    request = urllib.request.Request(SITE["url"] + path, method=method)
+    request.add_header("Authorization", f"Bearer {SITE['owner']}")
+    if body is not None:
+        request.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(request, json.dumps(body).encode() if body is not None else None) as answer:
+        return json.load(answer)
+
+
+def good(result):
+    assert not result.is_error, result
+    return result.structured_content
+
+
+async def tools_are_described(client):
+    tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    for name in ["run_code", "run_command", "read_file", "write_file", "edit_file", "list_files", "delete_file", "approval_status"]:
+        tool = tools[name]
+        assert tool.input_schema["additionalProperties"] is False and tool.output_schema["type"] == "object", tool
+        assert tool.annotations.open_world_hint is False, tool
+        assert tool.annotations.read_only_hint is (name in ("read_file", "list_files", "approval_status")), tool
+    assert "skill.shell.run" in tools, tools.keys()
+    return tools
+
+
+async def files_are_shared_with_commands(client):
+    good(await client.call_tool("write_file", {"path": "data/a.txt", "content": "one\ntwo\n"}))
+    good(await client.call_tool("edit_file", {"path": "/workspace/data/a.txt", "old_string": "two", "new_string": "2"}))
+    read = good(await client.call_tool("read_file", {"path": "data/a.txt", "offset": 2}))
+    assert read == {"content": "2\n"}, read
+    ran = good(await client.call_tool("run_command", {"command": "cat data/a.txt; echo x >&2; echo left > data/b.txt"}))
+    assert (ran["stdout"], ran["stderr"], ran["exit_code"], ran["status"]) == ("one\n2\n", "x\n", 0, "SUCCEEDED"), ran
+    listed = good(await client.call_tool("list_files", {"path": "data"}))
+    assert listed == {"paths": ["data/a.txt", "data/b.txt"]}, listed
+    good(await client.call_tool("delete_file", {"path": "data/a.txt"}))
+    missing = await client.call_tool("read_file", {"path": "data/a.txt"})
+    assert missing.is_error and "not found" in missing.content[0].text, missing
+    # What is the agent's own stays out of sessions.
+    good(await client.call_tool("write_file", {"path": "skills/own/SKILL.md", "content": "name: own\n"}))
+    failed = await client.call_tool("run_command", {"command": "ls skills"})
+    assert not failed.is_error and failed.structured_content["exit_code"] == 2, failed
+
+
+async def code_is_run_and_judged(client, person):
+    files = [{"path": "data/in.txt", "content": "seven"}]
+    code = "print(open('data/in.txt').read().upper())\nopen('output/out.txt', 'w').write('x')"
+    ran = good(await client.call_tool("run_code", {"language": "python", "code": code, "files": files}))
+    assert (ran["stdout"], ran["files_created"], ran["sandbox_type"]) == ("SEVEN\n", ["output/out.txt"], "native"), ran
+    assert ran["risk"]["level"] == "medium", ran
+    failed = good(await client.call_tool("run_code", {"language": "shell", "code": "echo no; exit 3"}))
+    assert (failed["status"], failed["exit_code"]) == ("FAILED", 3), failed
+    # What could do harm is asked about first, with all of it.
+    person.says = {"answer": "once"}
+    risky = {"language": "python", "code": "import subprocess\nprint(subprocess.run(['echo', 'hi'], capture_output=True).stdout)"}
+    ran = good(await client.call_tool("run_code", risky))
+    assert ran["stdout"] == "b'hi\\n'\n" and ran["risk"]["detected_patterns"], ran
+    assert "subprocess.run(['echo', 'hi']" in person.asked[-1], person.asked
+    person.says = {"answer": "deny"}
+    denied = await client.call_tool("run_code", risky)
+    assert denied.is_error and denied.structured_content["status"] == "POLICY_DENIED", denied
+    asked = len(person.asked)
+    refused = await client.call_tool("run_code", {"language": "shell", "code": "rm -rf /"})
+    assert refused.is_error and len(person.asked) == asked, refused
+
+
+async def what_is_wrong_is_said(client):
+    for name, arguments, words in [
+        ("read_file", {"path": "../x"}, "out of scope"),
+        ("read_file", {"path": "/etc/passwd"}, "out of scope"),
+        ("read_file", {}, "missing field `path`"),
+        ("read_file", {"path": "a", "pth": "b"}, "unknown field"),
+        ("run_command", {"command": "echo '"}, ""),
+        ("run_code", {"language": "ruby", "code": "1"}, "unknown variant"),
+        ("run_code", {"language": "python", "code": "1", "timeout": 301}, "timeout"),
+        ("approval_status", {"approval_id": "a_0"}, "no approval"),
+        ("skill.mcp.count", {"text": 1}, "text"),
+    ]:
+        wrong = await client.call_tool(name, arguments)
+        assert wrong.is_error and words in wrong.content[0].text, (name, arguments, wrong)
+    try:
+        await client.call_tool("no_such_tool", {})
+        raise AssertionError("an unknown tool was called")
+    except Exception as error:
+        assert "no tool" in str(error), error
+
+
+async def a_skill_is_a_tool(client):
+    result = await client.call_tool("skill.mcp.count", {"text": "one two three"})
+    ran = good(result)
+    assert ran["stdout"] == "3\n", ran
+    links = [block for block in result.content if block.type == "resource_link"]
+    assert [link.name for link in links] == ["count.json"], result
+    read = await client.read_resource(links[0].uri)
+    assert json.loads(read.contents[0].text) == {"words": 3}, read
+    # The other name of it is understood, whichever is listed.
+    assert good(await client.call_tool("skill_mcp_count", {"text": "one"}))["stdout"] == "1\n"
+
+
+async def resources_can_be_read(client):
+    listed = {str(resource.uri): resource for resource in (await client.list_resources()).resources}
+    assert "ringwall://skills/own/SKILL.md" in listed and "ringwall://sessions/mcp/data/b.txt" in listed, listed.keys()
+    read = await client.read_resource("ringwall://skills/own/SKILL.md")
+    assert (read.contents[0].text, read.contents[0].mime_type) == ("name: own\n", "text/markdown"), read
+    templates = (await client.list_resource_templates()).resource_templates
+    assert any(template.uri_template == "ringwall://execs/{exec_id}/artifacts/{+path}" for template in templates)
+    for uri in ["ringwall://files/none", "ringwall://execs/e_0/stdout", "ringwall://x", "file:///etc/passwd"]:
+        try:
+            await client.read_resource(uri)
+            raise AssertionError(f"{uri} was read")
+        except Exception as error:
+            assert not isinstance(error, AssertionError), error
+
+
+async def progress_is_told(client):
+    words = []
+
+    async def hear(progress, total, message):
+        words.append((progress, message))
+
+    ran = good(await client.call_tool("run_command", {"command": "echo begun; sleep 0.4; echo more"}, progress_callback=hear))
+    assert ran["stdout"] == "begun\nmore\n", ran
+    assert any(message == "begun" for _, message in words), words
+    numbers = [number for number, _ in words]
+    assert numbers == sorted(set(numbers)), words
+
+
+async def what_is_taken_back_ends(client):
+    heard = asyncio.Event()
+
+    async def hear(progress, total, message):
+        if message == "begun":
+            heard.set()
+
+    call = client.call_tool("run_command", {"command": "echo begun; sleep 1000"}, progress_callback=hear)
+    calling = asyncio.create_task(call)
+    await heard.wait()
+    calling.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await calling
+    if "url" not in SITE:
+        return None
+    while True:
+        newest = ask("GET", "/sandbox/execs?limit=1")[0]
+        if newest["status"] != "RUNNING":
+            assert newest["status"] == "CANCELLED", newest
+            return newest["exec_id"]
+        await asyncio.sleep(0.05)
+
+
+async def a_person_is_asked(client, person):
+    command = {"command": SITE["asks"]}
+    person.says = {"answer": "once"}
+    ran = good(await client.call_tool("run_command", command))
+    assert ran["stdout"] == TEXT, ran
+    assert SITE["asks"] in person.asked[-1], person.asked
+    person.says = {"answer": "deny", "reason": "not today"}
+    denied = await client.call_tool("run_command", command)
+    assert denied.is_error and "not today" in denied.structured_content["error"]["message"], denied
+    person.says = None
+    pending = good(await client.call_tool("run_command", command))
+    assert pending["status"] == "approval_pending" and pending["approval"]["kind"] == "path", pending
+    return pending["approval"]["approval_id"]
+
+
+async def an_agent_waits(client, person):
+    """An agent is never asked itself; somebody else answers over HTTP."""
+    pending = good(await client.call_tool("run_command", {"command": SITE["asks"]}))
+    assert pending["status"] == "approval_pending" and person.asked == [], pending
+    approval = {"approval_id": pending["approval"]["approval_id"]}
+    standing = good(await client.call_tool("approval_status", approval))
+    assert standing["approval"]["status"] == "pending" and standing["exec"]["status"] == "AWAITING_APPROVAL", standing
+    ask("POST", f"/api/approvals/{approval['approval_id']}", {"approved": True})
+    while True:
+        standing = good(await client.call_tool("approval_status", approval))
+        assert standing["approval"]["status"] == "approved", standing
+        if standing["exec"]["status"] not in ("AWAITING_APPROVAL", "QUEUED", "RUNNING"):
+            break
+        await asyncio.sleep(0.02)
+    assert standing["exec"]["stdout"] == TEXT, standing
+    told = standing["exec"]["exec_id"]
+    # Of code, whoever comes back for it also learns what it made.
+    code = "import os\nos.kill(os.getpid(), 0)\nopen('made.txt', 'w').write('x')"
+    pending = good(await client.call_tool("run_code", {"language": "python", "code": code}))
+    approval = {"approval_id": pending["approval"]["approval_id"]}
+    assert pending["status"] == "approval_pending" and pending["approval"]["kind"] == "risk", pending
+    ask("POST", f"/api/approvals/{approval['approval_id']}", {"approved": True})
+    while (standing := good(await client.call_tool("approval_status", approval)))["exec"]["status"] != "SUCCEEDED":
+        assert standing["exec"]["status"] in ("AWAITING_APPROVAL", "QUEUED", "RUNNING"), standing
+        await asyncio.sleep(0.02)
+    assert standing["exec"]["files_created"] == ["made.txt"], standing
+    return told
+
+
+async def main():
+    person, changed = Person(), asyncio.Event()
+    async with connected(SITE["owner"], person, changed) as client:
+        version = "2025-11-25" if SITE["mode"] == "legacy" else SITE["mode"]
+        assert client.protocol_version == version, client.protocol_version
+        tools = await tools_are_described(client)
+        assert "skill.mcp.count" not in tools
+        listening = contextlib.AsyncExitStack()
+        if SITE["mode"] != "legacy":
+            subscription = await listening.enter_async_context(client.listen(tools_list_changed=True))
+        folder = pathlib.Path(SITE["data"], "skills", "mcp.count")
+        folder.mkdir(parents=True)
+        (folder / "manifest.json").write_text(json.dumps(MANIFEST))
+        if SITE["mode"] != "legacy":
+            async for _ in subscription:
+                break
+        else:
+            await changed.wait()
+        await listening.aclose()
+        assert "skill.mcp.count" in {tool.name for tool in (await client.list_tools()).tools}
+        await files_are_shared_with_commands(client)
+        await code_is_run_and_judged(client, person)
+        await a_skill_is_a_tool(client)
+        await what_is_wrong_is_said(client)
+        await resources_can_be_read(client)
+        await progress_is_told(client)
+        cancelled = await what_is_taken_back_ends(client)
+        left_open = await a_person_is_asked(client, person)
+    told = {"cancelled": cancelled, "left_open": left_open}
+    if "agent" in SITE:
+        stranger = Person()
+        async with connected(SITE["agent"], stranger) as client:
+            told["approved"] = await an_agent_waits(client, stranger)
+    print(json.dumps(told))
+
+
+asyncio.run(asyncio.wait_for(main(), 100))

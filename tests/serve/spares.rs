@@ -1,0 +1,78 @@
+//! Boxes made ahead by a server: used where they serve, and gone with it whatever way it ends.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tests::support::host::{descendants, is_alive};
+use tests::support::server::Server;
+use tests::support::traces::cgroups_of;
+
+const WITHIN: Duration = Duration::from_secs(30);
+const READY: u64 = 2;
+
+fn python(code: &str) -> Value {
+    json!({ "agent_id": "a", "project_id": "p", "exec": { "kind": "python", "command": "python", "args": ["-c", code] } })
+}
+
+fn gauge(server: &Server, name: &str) -> u64 {
+    let text = server.ask("GET", "/metrics", None).bytes;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap()
+}
+
+fn comes(what: &str, look: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !look() {
+        assert!(began.elapsed() < WITHIN, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+/// A server whose stock is full, and every process below it. None without root, where no box is made ahead.
+fn full() -> Option<(Server, Vec<u32>)> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let server = Server::start();
+    assert_eq!(server.run(&python("print(1)"))["status"], "SUCCEEDED");
+    comes("a full stock", || {
+        gauge(&server, "ringwall_spares_idle ") >= READY && gauge(&server, "ringwall_spares_being_made ") == 0
+    });
+    let below = descendants(server.id()).unwrap();
+    // The parent of all, and for each an init and an interpreter.
+    assert!(below.len() as u64 > 2 * READY, "{below:?}");
+    Some((server, below))
+}
+
+#[test]
+fn a_box_made_ahead_answers_as_any_other() {
+    let Some((server, _)) = full() else { return };
+    let before = gauge(&server, "ringwall_spares_asked_total{found=\"hit\"} ");
+    let warm = server.run(&python("import os; open('made', 'w').write('x'); print(os.getcwd()); raise SystemExit(3)"));
+    assert_eq!(gauge(&server, "ringwall_spares_asked_total{found=\"hit\"} "), before + 1);
+    assert_eq!((&warm["status"], &warm["exit_code"]), (&json!("FAILED"), &json!(3)), "{warm}");
+    assert_eq!(server.stdout(&warm), "/workspace/work\n");
+    let seen = server.shell("cat made; stat -c %U made");
+    assert_eq!(server.stdout(&seen), "xsandbox\n");
+    let protections = |exec: &Value| server.exec(exec["exec_id"].as_str().unwrap())["protections"].clone();
+    assert_eq!(protections(&warm), protections(&seen));
+}
+
+#[test]
+fn a_killed_server_leaves_no_box_made_ahead() {
+    let Some((mut server, below)) = full() else { return };
+    server.signal(Signal::KILL);
+    server.ended();
+    comes("the end of every process", || !below.iter().any(|process| is_alive(*process)));
+    comes("the end of every cgroup", || cgroups_of(&[server.id()]).is_empty());
+}
+
+#[test]
+fn a_stopped_server_leaves_no_box_made_ahead() {
+    let Some((mut server, below)) = full() else { return };
+    server.signal(Signal::TERM);
+    assert!(server.ended().success());
+    assert!(!below.iter().any(|process| is_alive(*process)));
+    assert_eq!(cgroups_of(&[server.id()]), Vec::<std::path::PathBuf>::new());
+}
