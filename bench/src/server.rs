@@ -78,14 +78,10 @@ impl Server {
         self.request("POST", "/sandbox/execs", &exec(agent, backend, "true"))
     }
 
-    /// The request of an agent that has a line of Python run.
-    pub(crate) fn python(&self, agent: usize, code: &str) -> Vec<u8> {
-        let body = json!({
-            "agent_id": format!("agent-{agent}"),
-            "project_id": "bench",
-            "exec": { "kind": "python", "command": "python", "args": ["-c", code] },
-        });
-        self.request("POST", "/sandbox/execs", &body)
+    /// The request that has a line of Python run in a session.
+    pub(crate) fn python(&self, session: usize, code: &str) -> Vec<u8> {
+        let body = json!({ "session_id": format!("session-{session}"), "language": "python", "code": code });
+        self.request("POST", "/api/run", &body)
     }
 
     /// Starts an exec and does not wait for it.
@@ -167,7 +163,11 @@ impl Connection {
         let began = Instant::now();
         let answer = self.exchange(exec)?;
         let total = began.elapsed();
-        if answer["status"] == "SUCCEEDED" { Ok(total) } else { Err(Error::ExecEnded(answer.to_string())) }
+        if answer["status"] == "SUCCEEDED" || answer["success"] == true {
+            Ok(total)
+        } else {
+            Err(Error::ExecEnded(answer.to_string()))
+        }
     }
 
     pub(crate) fn exchange(&mut self, request: &[u8]) -> Result<Value, Error> {

@@ -145,6 +145,23 @@ fn only_those_who_may_are_answered() {
 }
 
 #[test]
+fn what_is_no_message_is_told_as_all_problems_are() {
+    let site = Site::start();
+    let owner = format!("Bearer {}", site.server.token);
+    let headers = [("authorization", owner.as_str()), ("accept", BOTH)];
+    let refused = |headers: &[(&str, &str)], message: &Value| {
+        let answer = site.server.ask_with("POST", "/mcp", headers, Some(message));
+        (answer.status, answer.json()["error"]["code"].as_str().unwrap().to_owned())
+    };
+    for message in [json!([]), json!(1), json!({ "jsonrpc": "2.0" }), json!([initialize()])] {
+        assert_eq!(refused(&headers, &message), (400, "INVALID_ARGUMENT".to_owned()), "{message}");
+    }
+    assert_eq!(refused(&headers[..1], &initialize()), (406, "NOT_ACCEPTABLE".to_owned()));
+    let large = json!({ "jsonrpc": "2.0", "id": 1, "method": "x".repeat(9 << 20) });
+    assert_eq!(refused(&headers, &large), (413, "BODY_TOO_LARGE".to_owned()));
+}
+
+#[test]
 fn a_session_opens_nothing() {
     let site = Site::start();
     let [ann, bob] = ["ann", "bob"].map(|user| site.server.make_token(&["--role", "user", "--user", user]));
@@ -191,7 +208,7 @@ fn nobody_reaches_what_is_anothers() {
     let mut stolen = call("run_command", json!({ "command": "true" }));
     stolen["params"]["requestState"] = format!("{}/{}", exec.as_str().unwrap(), approval.as_str().unwrap()).into();
     stolen["params"]["inputResponses"] = json!({ "approval": { "action": "accept", "content": { "answer": "once" } } });
-    let mut resume = |token: &str| {
+    let resume = |token: &str| {
         let authorization = format!("Bearer {token}");
         let headers = [
             ("authorization", authorization.as_str()),

@@ -5,10 +5,12 @@ What must hold is asserted here, and the last line printed is what a test may wa
 
 import asyncio
 import contextlib
+import io
 import json
 import pathlib
 import sys
 import urllib.request
+import zipfile
 
 import httpx2
 import mcp_types as types
@@ -197,6 +199,22 @@ async def resources_can_be_read(client):
             assert not isinstance(error, AssertionError), error
 
 
+async def a_skill_can_be_uploaded(client):
+    """As a person would, over HTTP; the agent then reads what it is for."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("greet/SKILL.md", "---\nname: greet\ndescription: Greets.\n---\nSay hello.\n")
+    form = b'--x\r\nContent-Disposition: form-data; name="file"; filename="greet.zip"\r\n\r\n%b\r\n--x--\r\n' % packed.getvalue()
+    request = urllib.request.Request(SITE["url"] + "/v1/skills/default/upload", form, method="POST")
+    request.add_header("Authorization", f"Bearer {SITE['owner']}")
+    request.add_header("Content-Type", "multipart/form-data; boundary=x")
+    urllib.request.urlopen(request).close()
+    listed = [str(resource.uri) for resource in (await client.list_resources()).resources]
+    assert "ringwall://skills/greet/SKILL.md" in listed, listed
+    read = await client.read_resource("ringwall://skills/greet/SKILL.md")
+    assert read.contents[0].text.endswith("Say hello.\n"), read
+
+
 async def progress_is_told(client):
     words = []
 
@@ -302,6 +320,8 @@ async def main():
         await a_skill_is_a_tool(client)
         await what_is_wrong_is_said(client)
         await resources_can_be_read(client)
+        if "url" in SITE:
+            await a_skill_can_be_uploaded(client)
         await progress_is_told(client)
         cancelled = await what_is_taken_back_ends(client)
         left_open = await a_person_is_asked(client, person)

@@ -5,6 +5,7 @@
 
 mod confirm;
 mod files;
+mod residents;
 mod run;
 mod sessions;
 mod site;

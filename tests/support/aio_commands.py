@@ -280,7 +280,8 @@ def stateful(body, timeout):
     text = body["code"]
     command.process.stdin.write(f"{len(text)}\n{text}".encode())
     command.process.stdin.flush()
-    command.wait(timeout, lambda: b"\0" in command.printed["stdout"][before["stdout"] :])
+    # The end of the line too, or what is left of it would be the beginning of the next answer.
+    command.wait(timeout, lambda: b"\n" in command.printed["stdout"][before["stdout"] :].partition(b"\0")[2])
     stdout, _, end = command.since("stdout", before["stdout"]).partition("\0")
     return {
         "status": end.strip() or "timeout",

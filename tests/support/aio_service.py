@@ -1,4 +1,5 @@
-"""A stand-in for an AIO Sandbox service, written from its public description (OpenAPI document 1.5.1) for tests.
+"""A stand-in for an AIO Sandbox service, written from its public description (OpenAPI document 1.5.1) for tests, and tried with
+the service's own Python client (agent-sandbox 0.0.30).
 
 It answers the routes for commands, code and files as described, checks every body against the described fields (one that it
 does not know is refused with 422, so that a misspelt one is noticed), and really executes: each command in a box of `ringwall

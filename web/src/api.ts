@@ -34,15 +34,20 @@ interface Asked {
   query?: Query;
   body?: unknown;
   signal?: AbortSignal;
+  /** In which sentences are wanted, where the route has several. */
+  language?: string;
 }
 
-async function send(method: string, path: string, { query, body, signal }: Asked = {}): Promise<Response> {
+async function send(method: string, path: string, { query, body, signal, language }: Asked = {}): Promise<Response> {
   let response: Response;
   try {
     response = await fetch(url(path, query), {
       method,
       signal,
-      headers: body === undefined ? {} : { "content-type": "application/json" },
+      headers: {
+        ...(body === undefined ? {} : { "content-type": "application/json" }),
+        ...(language === undefined ? {} : { "accept-language": language }),
+      },
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch (error) {

@@ -44,7 +44,7 @@ export function drop(id: string): void {
   changes.value += 1;
 }
 
-export async function answer(id: string, body: { approved: boolean; remember: boolean; reason?: string }): Promise<void> {
+export async function answer(id: string, body: { approved: boolean; remember: boolean; reason?: string; modified_code?: string }): Promise<void> {
   try {
     await ask("POST", `/api/approvals/${encodeURIComponent(id)}`, { body });
     drop(id);

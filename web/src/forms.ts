@@ -151,3 +151,17 @@ export interface Skill {
   layer: "baseline" | "overlaid" | "overlay";
   update?: "waiting";
 }
+
+export const CONFIRMATIONS = ["websocket", "auto-approve", "auto-reject", "callback"] as const;
+
+export interface Session {
+  session_id: string;
+  user_id: string;
+  agent_id: string;
+  confirmation: (typeof CONFIRMATIONS)[number];
+  callback_url: string | null;
+  security_mode: "strict" | "permissive";
+  created_at: number;
+  last_used_at: number;
+  expires_at: number;
+}

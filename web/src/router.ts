@@ -14,6 +14,7 @@ export const router = createRouter({
     { path: "/console/execs", component: () => import("./pages/ExecsPage.vue") },
     { path: "/console/execs/:id", component: () => import("./pages/ExecPage.vue"), props: true },
     { path: "/console/approvals", component: () => import("./pages/ApprovalsPage.vue") },
+    { path: "/console/sessions", component: () => import("./pages/SessionsPage.vue") },
     { path: "/console/workspaces", component: () => import("./pages/WorkspacesPage.vue") },
     { path: "/console/settings", redirect: "/console/settings/sandbox" },
     { path: "/console/settings/:tab", component: () => import("./pages/SettingsPage.vue"), props: true },

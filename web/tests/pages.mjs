@@ -1,7 +1,7 @@
 import { api, begin, ended, equal, expect, visit } from "./browser.mjs";
 
-const WAYS = ["Overview", "Execs", "Approvals", "Workspaces", "Settings", "Audit"];
-const WAYS_ZH = ["概览", "执行记录", "审批", "工作区", "设置", "审计"];
+const WAYS = ["Overview", "Execs", "Approvals", "Sessions", "Workspaces", "Settings", "Audit"];
+const WAYS_ZH = ["概览", "执行记录", "审批", "会话", "工作区", "设置", "审计"];
 
 export const tests = {
   async "every page is there in both languages, and the choice is kept"(browser) {
@@ -35,7 +35,7 @@ export const tests = {
     const id = await begin("echo hello");
     await ended(id);
     const { page, done } = await visit(browser, { path: "/", size: { width: 390, height: 844 } });
-    for (const path of ["overview", "execs", `execs/${id}`, "approvals", "workspaces", "settings/sandbox", "settings/limits", "settings/tokens", "audit"]) {
+    for (const path of ["overview", "execs", `execs/${id}`, "approvals", "sessions", "workspaces", "settings/sandbox", "settings/limits", "settings/tokens", "audit"]) {
       await page.goto(new URL(`/console/${path}`, page.url()).href);
       await page.getByRole("heading", { level: 1 }).waitFor();
       await page.waitForLoadState("networkidle");

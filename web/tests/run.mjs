@@ -3,6 +3,7 @@
 
 import { lately, launch } from "./browser.mjs";
 import { tests as approvals } from "./approvals.mjs";
+import { tests as code } from "./code.mjs";
 import { tests as login } from "./login.mjs";
 import { tests as output } from "./output.mjs";
 import { tests as pages } from "./pages.mjs";
@@ -10,7 +11,7 @@ import { tests as sandbox } from "./sandbox.mjs";
 import { tests as work } from "./work.mjs";
 
 const wanted = process.argv.slice(2).join(" ");
-const all = Object.entries({ ...login, ...work, ...pages, ...output, ...sandbox, ...approvals }).filter(([name]) => name.includes(wanted));
+const all = Object.entries({ ...login, ...work, ...pages, ...output, ...sandbox, ...approvals, ...code }).filter(([name]) => name.includes(wanted));
 const browser = await launch();
 let failed = 0;
 for (const [name, test] of all) {

@@ -10,9 +10,10 @@ use policy::{
     ProjectMounts, Reach, Request, Requirement, Rights, Root, Secret, SessionMounts, Verdict, Workspace,
 };
 
-use super::{Birthplace, Occupant, Particulars, lower, skeleton};
+use super::{Birthplace, MIB, Occupant, Particulars, lower, shown};
 use crate::allowed::Allowed;
 use crate::cgroup::{CgroupLayout, CgroupSupport, Controller};
+use crate::frame::{ahead, skeleton};
 use crate::host::{EtcEntry, Host, SystemEntry, SystemKind};
 use crate::python::Python;
 use crate::sources::{Covered, Opened, ProjectPlace, Sources};
@@ -264,6 +265,17 @@ fn root_in_a_skeleton() {
     let born = Particulars { birthplace: Birthplace::Skeleton, ..particulars(None, None) };
     let plan = lower(&grant, &host, &sources, &born).unwrap();
     check("root_in_a_skeleton", &plan);
+}
+
+/// Made ahead and completed later, a box is what it would have been at once.
+#[test]
+fn what_is_made_ahead_and_what_is_added_are_a_whole_box() {
+    let host = host(Privilege::Root, version_1());
+    let sources = sources(Some(Opened::pretend(c"/data/w", 2001)), None);
+    let particulars = Particulars { birthplace: Birthplace::Skeleton, ..particulars(None, None) };
+    let plan = lower(&grant(Workspace::Private, Root::Host, &[], &[]), &host, &sources, &particulars).unwrap();
+    let made = [ahead(&host, 16 * MIB, RootKind::Skeleton), shown(&sources, &plan.identity, None)].concat();
+    assert_eq!(made, plan.operations);
 }
 
 /// What does not fit into the skeleton is made from nothing, wherever PID 1 was born.

@@ -80,8 +80,7 @@ pub fn start_sharing_memory(child: &mut dyn FnMut()) -> Result<Pid> {
     // it, because CLONE_VFORK suspends us until then; for the same reason nobody else touches what the child does.
     // Descriptors, signal actions and the directory are the child's own copies.
     let value = unsafe { libc::clone(enter, stack.as_mut_ptr_range().end.cast(), flags, argument) };
-    let value = check(libc::c_long::from(value))?;
-    Pid::from_raw(value as RawPid).ok_or(Errno::CHILD)
+    Pid::from_raw(check(libc::c_long::from(value))? as RawPid).ok_or(Errno::CHILD)
 }
 
 /// What a helper has in common with us.
@@ -472,8 +471,17 @@ pub fn close_everything_but(kept: BorrowedFd<'_>) {
 /// Marks every descriptor from this number upwards to be closed by execve.
 pub fn close_descriptors_on_execute(first: u32) -> Result<()> {
     // SAFETY: takes integers; the flag only sets a bit, so no descriptor is closed under its owner.
-    check(unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) })
-        .map(drop)
+    match check(unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) }) {
+        // Not every gVisor knows the flag. There our process has few, one after the other.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            for number in first..1024 {
+                // SAFETY: as above; it does not matter where there is none.
+                unsafe { libc::fcntl(number.cast_signed(), libc::F_SETFD, libc::FD_CLOEXEC) };
+            }
+            Ok(())
+        }
+        marked => marked.map(drop),
+    }
 }
 
 /// Closes every descriptor from 3 upwards: whatever our caller left open when it started us is no business of a box.

@@ -161,7 +161,8 @@ pub(crate) fn words(approval: &Value) -> String {
             format!("{}/{}, session {}, exec {}", word("user"), word("agent"), word("session_id"), word("exec_id")),
         ),
         ("command", word("command")),
-        ("code", word("code")),
+        ("code", lines(approval["code"].as_str().unwrap_or_default())),
+        ("found", list("patterns")),
         ("wants", list("blocked_paths")),
         ("remember", list("requested_paths")),
         ("answered", word("answered_by")),
@@ -171,6 +172,11 @@ pub(crate) fn words(approval: &Value) -> String {
         let _ = writeln!(text, "{name:<10} {value}");
     }
     text
+}
+
+/// Each line of a text inert by itself, and none where a row of ours could begin.
+fn lines(text: &str) -> String {
+    text.lines().map(inert).collect::<Vec<_>>().join("\n           ")
 }
 
 fn shortened(text: &str) -> String {
@@ -197,6 +203,12 @@ mod tests {
         assert!(!text.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{text:?}");
         assert!(text.contains("\nwants      /x\\u{7}\n           /y\nremember   /\n"), "{text:?}");
         assert!(!text.contains("reason"), "{text:?}");
+        let code = json!({ "code": "a\r\nanswered   owner\u{1b}", "patterns": ["x (line 1): y"] });
+        let text = words(&code);
+        assert!(
+            text.contains("\ncode       a\n           answered   owner\\u{1b}\nfound      x (line 1): y\n"),
+            "{text:?}"
+        );
     }
 
     #[test]

@@ -20,16 +20,16 @@ pub(crate) struct CodeArguments {
     /// Code to run in a session: a file, `-` for standard input, or the code itself
     #[arg(long, value_name = "FILE|-|TEXT", allow_hyphen_values = true)]
     code: Option<String>,
-    #[arg(long, value_enum, requires = "code", default_value_t = Language::Python)]
+    #[arg(long, value_enum, default_value_t = Language::Python)]
     language: Language,
     /// The session whose files it works on
-    #[arg(long, value_name = "SESSION", requires = "code", default_value = "default")]
+    #[arg(long, value_name = "SESSION", default_value = "default")]
     session: String,
     /// Seconds, 1 to 300 [default: 30]
-    #[arg(long, value_name = "S", requires = "code")]
+    #[arg(long, value_name = "S")]
     timeout: Option<u64>,
     /// native, docker, gvisor or aio
-    #[arg(long, value_name = "BACKEND", requires = "code")]
+    #[arg(long, value_name = "BACKEND")]
     backend: Option<String>,
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct ExecArguments {
     /// The script; several words are put together with spaces
     #[arg(
         required_unless_present = "code",
-        conflicts_with = "code",
+        conflicts_with_all = ["code", "language", "session", "timeout", "backend"],
         trailing_var_arg = true,
         allow_hyphen_values = true,
         value_name = "SCRIPT"

@@ -77,6 +77,9 @@ impl Exec {
                 let running = service.start(grant, exec_id, code.service_work()).await?;
                 Ok(Started::Service(Box::new(OnService { running, trail: code.trail.clone() })))
             }
+            (Backend::Aio, Ground::Code(code), _) => {
+                Ok(Started::Visit(Box::new(self.start_in_session(grant, code).await?)))
+            }
             (backend, _, _) => inner.start(backend, grant, exec_id).await,
         }
     }

@@ -7,11 +7,14 @@ use std::str::FromStr;
 use executor::aio_service::{AioError, ServiceHandle};
 use executor::docker::{ContainerHandle, RunningContainer, Runtime};
 use executor::gvisor::{GvisorHandle, RunningGvisor};
+use executor::resident::{VisitHandle, VisitStreams};
 use executor::{Handle, Outcome, Protection, Running, Streams};
 use policy::{Grant, Root};
 
 use crate::aio::OnService;
+use crate::capture::{Fed, Printed};
 use crate::error::Error;
+use crate::residents::OnVisit;
 use crate::service::Inner;
 
 const SIGTERM: i32 = 15;
@@ -21,6 +24,8 @@ pub(crate) enum Backend {
     Native,
     Docker,
     Gvisor,
+    /// The box that stays with a session, whoever made it; nothing that an exec without a session can ask for.
+    Aio,
     /// An external service, which makes no boxes on demand and so is nothing that an exec can ask for by itself.
     AioService,
 }
@@ -34,7 +39,7 @@ impl Backend {
             Self::Native => "native",
             Self::Docker => Runtime::Usual.backend(),
             Self::Gvisor => executor::gvisor::BACKEND,
-            Self::AioService => executor::aio_service::BACKEND,
+            Self::Aio | Self::AioService => executor::aio_service::BACKEND,
         }
     }
 }
@@ -68,7 +73,16 @@ pub(crate) enum Started {
     Native(Box<Running>),
     Gvisor(Box<RunningGvisor>),
     Docker(Box<RunningContainer>),
+    Visit(Box<OnVisit>),
     Service(Box<OnService>),
+}
+
+/// The outer ends of a command's streams.
+#[derive(Debug)]
+pub(crate) struct Ends {
+    pub(crate) stdin: Fed,
+    pub(crate) stdout: Printed,
+    pub(crate) stderr: Printed,
 }
 
 #[derive(Debug)]
@@ -76,6 +90,7 @@ pub(crate) enum Reins {
     Native(Handle),
     Gvisor(GvisorHandle),
     Docker(ContainerHandle),
+    Visit(VisitHandle),
     Service(ServiceHandle),
 }
 
@@ -107,18 +122,30 @@ impl Inner {
                     self.executor.start_on_gvisor(grant).await.map(Box::new).map(Started::Gvisor)
                 }
             },
+            Backend::Aio => Err(executor::Error::NotForThisBox { what: "the files" }),
             Backend::AioService => Err(AioError::NotForService("what is no code of its own workspace").into()),
         }
     }
 }
 
 impl Started {
-    pub(crate) fn take_streams(&mut self) -> Option<Streams> {
-        match self {
+    /// Nothing where they were taken already, or are a terminal.
+    pub(crate) fn take_streams(&mut self) -> Option<Ends> {
+        let streams = match self {
             Started::Native(running) => running.streams.take(),
             Started::Gvisor(running) => running.streams.take(),
             Started::Docker(container) => container.streams.take(),
             Started::Service(on_service) => on_service.running.streams.take(),
+            Started::Visit(on_visit) => {
+                let VisitStreams { stdin, stdout, stderr, .. } = on_visit.visit.streams.take()?;
+                return Some(Ends { stdin: Fed::Visit(stdin), stdout: stdout.into(), stderr: stderr?.into() });
+            }
+        };
+        match streams? {
+            Streams::Pipes { stdin, stdout, stderr } => {
+                Some(Ends { stdin: Fed::Pipe(stdin), stdout: stdout.into(), stderr: stderr.into() })
+            }
+            Streams::Terminal(_) => None,
         }
     }
 
@@ -135,6 +162,7 @@ impl Started {
             Started::Native(running) => running.protections().to_vec(),
             Started::Gvisor(running) => running.protections().to_vec(),
             Started::Docker(container) => container.protections().to_vec(),
+            Started::Visit(on_visit) => on_visit.visit.protections().to_vec(),
             Started::Service(on_service) => on_service.running.protections().to_vec(),
         }
     }
@@ -144,6 +172,7 @@ impl Started {
             Started::Native(running) => Reins::Native(running.handle()),
             Started::Gvisor(running) => Reins::Gvisor(running.handle()),
             Started::Docker(container) => Reins::Docker(container.handle()),
+            Started::Visit(on_visit) => Reins::Visit(on_visit.visit.handle()),
             Started::Service(on_service) => Reins::Service(on_service.running.handle()),
         }
     }
@@ -153,6 +182,7 @@ impl Started {
             Started::Native(running) => running.wait().await,
             Started::Gvisor(running) => running.wait().await,
             Started::Docker(container) => container.wait().await,
+            Started::Visit(on_visit) => on_visit.visit.wait().await,
             Started::Service(on_service) => on_service.wait().await,
         }
     }
@@ -165,6 +195,7 @@ impl Reins {
             Reins::Native(handle) => handle.stop(SIGTERM).await,
             Reins::Gvisor(handle) => handle.stop(SIGTERM).await,
             Reins::Docker(handle) => handle.stop(SIGTERM).await,
+            Reins::Visit(handle) => handle.stop(SIGTERM).await,
             Reins::Service(handle) => handle.stop(SIGTERM).await,
         }
     }
@@ -174,6 +205,7 @@ impl Reins {
             Reins::Native(handle) => handle.kill(),
             Reins::Gvisor(handle) => handle.kill(),
             Reins::Docker(handle) => handle.kill(),
+            Reins::Visit(handle) => handle.kill(),
             Reins::Service(handle) => handle.kill(),
         }
     }

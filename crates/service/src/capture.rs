@@ -8,9 +8,10 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use executor::resident::{VisitInput, VisitOutput};
 use record::Kept;
 use rustix::io::Errno;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::watch;
 use workspace::{OutputFile, Stream};
@@ -19,15 +20,46 @@ use crate::live::Live;
 
 const CHUNK: usize = 64 * 1024;
 
+/// Where a command's input goes.
+#[derive(Debug)]
+pub(crate) enum Fed {
+    Pipe(OwnedFd),
+    /// To a visit, where it has any.
+    Visit(Option<VisitInput>),
+}
+
+/// Where what a command prints comes from.
+#[derive(Debug)]
+pub(crate) enum Printed {
+    Pipe(OwnedFd),
+    /// From a visit, whose end is its output's.
+    Visit(VisitOutput),
+}
+
+impl From<OwnedFd> for Printed {
+    fn from(pipe: OwnedFd) -> Self {
+        Printed::Pipe(pipe)
+    }
+}
+
+impl From<VisitOutput> for Printed {
+    fn from(output: VisitOutput) -> Self {
+        Printed::Visit(output)
+    }
+}
+
 /// Writes a command's whole input, as far as it is read. A command that does not read it is not waited for.
-pub(crate) async fn feed(pipe: OwnedFd, input: &[u8], mut over: watch::Receiver<bool>) {
+pub(crate) async fn feed(to: Fed, input: &[u8], mut over: watch::Receiver<bool>) {
     // Without an input it ends at once.
     if input.is_empty() {
         return;
     }
     let write = async {
-        let mut pipe = Sender::from_owned_fd(pipe)?;
-        pipe.write_all(input).await
+        match to {
+            Fed::Pipe(pipe) => Sender::from_owned_fd(pipe)?.write_all(input).await,
+            Fed::Visit(Some(mut visit)) => visit.write(input).await,
+            Fed::Visit(None) => Ok(()),
+        }
     };
     tokio::select! {
         // It may have read enough, or be gone.
@@ -38,7 +70,7 @@ pub(crate) async fn feed(pipe: OwnedFd, input: &[u8], mut over: watch::Receiver<
 
 /// Reads one stream to its end. `over` turns true when the box is.
 pub(crate) async fn capture(
-    pipe: OwnedFd,
+    from: impl Into<Printed>,
     stream: Stream,
     file: OutputFile,
     limit: u64,
@@ -46,7 +78,11 @@ pub(crate) async fn capture(
     over: watch::Receiver<bool>,
 ) -> Kept {
     let mut keeper = Keeper { stream, file, limit, live, kept: Kept::Whole };
-    if let Err(error) = read_all(pipe, &mut keeper, over).await {
+    let read = match from.into() {
+        Printed::Pipe(pipe) => read_all(pipe, &mut keeper, over).await,
+        Printed::Visit(output) => read_visit(output, &mut keeper).await,
+    };
+    if let Err(error) = read {
         tracing::error!(exec_id = %live.exec_id, %stream, %error, "could not read what a command prints");
         keeper.cut();
     }
@@ -88,6 +124,17 @@ async fn read_all(pipe: OwnedFd, keeper: &mut Keeper<'_>, mut over: watch::Recei
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A visit's output ends with it, whoever else still writes there.
+async fn read_visit(mut output: VisitOutput, keeper: &mut Keeper<'_>) -> io::Result<()> {
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        match output.read(&mut buffer).await? {
+            0 => return Ok(()),
+            count => keeper.keep(&buffer[..count]),
         }
     }
 }

@@ -184,12 +184,12 @@ impl Service {
                     Backend::Docker => &mut backends.docker,
                     Backend::Gvisor => &mut backends.gvisor,
                     // Asked for itself, below.
-                    Backend::AioService => continue,
+                    Backend::Aio | Backend::AioService => continue,
                 };
                 if availability.available {
                     let trial = async {
                         match backend {
-                            Backend::Native | Backend::AioService => self.try_native().await,
+                            Backend::Native | Backend::Aio | Backend::AioService => self.try_native().await,
                             Backend::Gvisor if self.inner.gvisor_home() == GvisorHome::Host => {
                                 self.try_in_project(backend, Root::Host).await
                             }

@@ -58,6 +58,7 @@ mod approvals;
 mod code;
 mod egress;
 mod paths;
+mod residents;
 mod sessions;
 
 mod audit;
@@ -93,6 +94,7 @@ pub use record::{
     Token as TokenInfo, TokenId, UserId, Verification,
 };
 pub use request::{ExecRequest, Idempotency};
+pub use residents::{AfterInput, ProcessOutput};
 pub use service::Service;
 pub use sessions::{SessionAddress, SessionChange, SessionFilter, SessionView};
 pub use settings::{Webhook, aio_service, docker_settings};

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use workspace::{OutputFile, Stream};
 
 use crate::error::Error;
+use crate::residents::ProcessReins;
 use crate::view::ExecView;
 
 /// Where an exec stands.
@@ -43,6 +44,8 @@ pub(crate) struct Live {
     cancellation: watch::Sender<Option<Cancellation>>,
     output: OnceLock<[OutputFile; 2]>,
     truncated: [AtomicBool; 2],
+    /// By what it is reached, where it is a process of a session's box.
+    process: OnceLock<ProcessReins>,
 }
 
 impl Live {
@@ -63,6 +66,7 @@ impl Live {
             cancellation: watch::Sender::new(None),
             output: OnceLock::new(),
             truncated: Default::default(),
+            process: OnceLock::new(),
         }
     }
 
@@ -127,6 +131,14 @@ impl Live {
 
     pub(crate) fn output(&self, stream: Stream) -> Option<&OutputFile> {
         self.output.get().map(|files| &files[index(stream)])
+    }
+
+    pub(crate) fn set_process(&self, reins: ProcessReins) {
+        let _ = self.process.set(reins);
+    }
+
+    pub(crate) fn process(&self) -> Option<&ProcessReins> {
+        self.process.get()
     }
 
     pub(crate) fn set_truncated(&self, stream: Stream) {

@@ -25,6 +25,7 @@ use crate::logins::Logins;
 use crate::metrics::Counters;
 use crate::owner_token;
 use crate::queue::Turns;
+use crate::residents::SessionBoxes;
 use crate::service::{Inner, Service, now};
 use crate::settings::Settings;
 use crate::skills::Skills;
@@ -132,6 +133,7 @@ impl Service {
             hidden,
             workspace_root,
             spares: Spares::default(),
+            session_boxes: SessionBoxes::default(),
             executor,
             docker,
             aio,

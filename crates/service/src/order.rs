@@ -233,7 +233,7 @@ pub(crate) fn image_for(
 ) -> Result<Option<DockerImage>, Error> {
     let needs_docker = skill.is_some_and(|skill| skill.runtime.kind == RuntimeKind::Docker);
     let is_on_docker = match (backend, gvisor) {
-        (Backend::Native | Backend::AioService, _) => false,
+        (Backend::Native | Backend::Aio | Backend::AioService, _) => false,
         (Backend::Docker, _) | (Backend::Gvisor, GvisorHome::Docker) => true,
         (Backend::Gvisor, GvisorHome::Host) => needs_docker,
     };

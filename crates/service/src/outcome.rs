@@ -115,6 +115,11 @@ impl Told {
                 let wrong = std::io::Error::from_raw_os_error(failure.errno);
                 Self::failed(INVALID_ARGUMENT, format!("cwd: {} cannot be entered: {wrong}", failure.subject))
             }
+            // What the session's box says of itself; none of its words names a path of the host.
+            Of::BoxDied { .. } | Of::BoxPaused | Of::NotForThisBox { .. } | Of::TooManyVisits { .. } => {
+                let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+                Self::failed(RUNTIME_ERROR, format!("{error}{hint}"))
+            }
             Of::NoAnswer { .. } => Self::failed(RUNTIME_ERROR, format!("{error}; try again")),
             _ => Self::failed(RUNTIME_ERROR, "the box could not be made; the server's log says why"),
         }

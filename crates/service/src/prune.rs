@@ -84,12 +84,14 @@ impl Service {
         let inner = Arc::downgrade(&self.inner);
         let task = tokio::spawn(every_hour(async move || {
             let Some(inner) = inner.upgrade() else { return ControlFlow::Break(()) };
-            match (Service { inner }).prune(now()).await {
+            let service = Service { inner };
+            match service.prune(now()).await {
                 Ok(pruned) if pruned == Pruned::default() => {}
                 Ok(Pruned { execs, entries }) => tracing::info!(execs, entries, "removed what is no longer kept"),
                 Err(Error::Stopping) => return ControlFlow::Break(()),
                 Err(error) => tracing::warn!(error = %causes(&error), "could not remove what is no longer kept"),
             }
+            service.end_forsaken_boxes().await;
             ControlFlow::Continue(())
         }));
         *self.inner.pruner.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use executor::{Outcome, Streams};
+use executor::Outcome;
 use policy::{Ask, Grant, Limits, NetMode, Verdict};
 use record::{Intent, Kept, NewExec, Start, Status};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use tokio::sync::{oneshot, watch};
 use workspace::{ExecFiles, Input, Owner, Project, Section, Session, Stream, Tree, Usage};
 
 use crate::agents::{Disk, watch_all};
-use crate::backend::{Backend, Reins, Started};
+use crate::backend::{Backend, Ends, Reins, Started};
 use crate::capture::{capture, feed};
 use crate::error::{Error, causes};
 use crate::live::{Cancellation, Live, Registration, Stage};
@@ -355,7 +355,7 @@ impl Exec {
         };
         self.service.inner.counters.set_up(began.elapsed());
         let protections = Some(json!(started.protections()));
-        let Some(Streams::Pipes { stdin, stdout, stderr }) = started.take_streams() else {
+        let Some(Ends { stdin, stdout, stderr }) = started.take_streams() else {
             started.reins().kill();
             let _ = started.wait().await;
             return Ran::never(Told::failed(RUNTIME_ERROR, "the box has no streams"));

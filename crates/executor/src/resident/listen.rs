@@ -52,7 +52,7 @@ async fn hear(pipe: OwnedFd, shared: &Shared) -> Heard {
             Ok(count) => frames.filled(count),
         }
         loop {
-            match frames.next() {
+            match frames.take() {
                 Ok(Some(body)) => {
                     if read(body).and_then(|said| shared.hear(&said)).is_err() {
                         return Heard::Disorder;

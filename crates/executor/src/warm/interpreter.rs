@@ -5,6 +5,7 @@
 
 use std::ffi::{CString, OsStr};
 use std::path::Path;
+use std::sync::LazyLock;
 
 use jail::plan::{Command, Commission, Order};
 use policy::{Grant, Workspace};
@@ -44,7 +45,12 @@ fn is_read_at_start(key: &[u8]) -> bool {
 }
 
 /// How it is started: with the text behind `-c`, in a namespace of its own, so that the code's is untouched.
-pub(super) fn command() -> Command {
+pub(super) fn command() -> &'static Command {
+    static COMMAND: LazyLock<Command> = LazyLock::new(make_command);
+    &COMMAND
+}
+
+fn make_command() -> Command {
     // The text is plain enough that Rust's way to write a string down is Python's as well.
     let text = format!("exec({RUNNER:?}, {{}})");
     let environment = [
@@ -102,7 +108,7 @@ mod tests {
 
     #[test]
     fn an_order_holds_what_the_command_says() {
-        let mut wanted = command();
+        let mut wanted = command().clone();
         wanted.argv = ["python3", "-c", "print(1)"].map(literal).to_vec();
         wanted.directory = literal("/workspace");
         wanted.environment =

@@ -59,7 +59,7 @@ impl Executor {
             unix_sockets: UnixSockets::Allowed,
             terminal: None,
             way_out: None,
-            command: interpreter::command(),
+            command: interpreter::command().clone(),
             required: grant.effective().require.iter().map(|requirement| protection_of(*requirement)).collect(),
             hold_at: None,
         }))

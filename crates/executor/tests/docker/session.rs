@@ -21,7 +21,7 @@ pub(crate) enum Maker {
 }
 
 impl Maker {
-    pub(crate) const ALL: [Self; 3] = [Maker::Native, Maker::Gvisor, Maker::Docker];
+    pub(crate) const ALL: [Self; 3] = [Maker::Native, Maker::Docker, Maker::Gvisor];
 }
 
 /// One session, and who makes its boxes.

@@ -84,7 +84,7 @@ fn live() -> Result<(), Trouble> {
                 Err(Errno::AGAIN) => {}
                 Err(errno) => return Err(errno.into()),
             }
-            while let Some(body) = frames.next()? {
+            while let Some(body) = frames.take()? {
                 agent.obey(read(body)?)?;
             }
         }
@@ -327,5 +327,5 @@ fn how(status: ExitStatus) -> Ending {
 /// Short enough for a message.
 fn shown(text: &str) -> &str {
     const SHOWN: usize = 4096;
-    text.get(..SHOWN).unwrap_or_else(|| if text.len() > SHOWN { "" } else { text })
+    &text[..text.floor_char_boundary(SHOWN)]
 }

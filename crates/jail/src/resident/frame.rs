@@ -221,7 +221,7 @@ impl Frames {
     }
 
     /// The content of the next frame, if it is all there.
-    pub fn next(&mut self) -> Result<Option<&[u8]>, Disorder> {
+    pub fn take(&mut self) -> Result<Option<&[u8]>, Disorder> {
         let Some(length) = self.announced() else { return Ok(None) };
         if length > self.longest {
             return Err(Disorder);

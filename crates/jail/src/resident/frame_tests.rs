@@ -25,7 +25,7 @@ fn hear(bytes: &[u8], piece: usize, longest: usize, mut heard: impl FnMut(&[u8])
             space[..count].copy_from_slice(&rest[..count]);
             frames.filled(count);
             rest = &rest[count..];
-            while let Some(body) = frames.next()? {
+            while let Some(body) = frames.take()? {
                 heard(body);
             }
             assert!(frames.held() <= 4 * (longest + 2 * CHUNK), "{} bytes are held", frames.held());
@@ -81,7 +81,7 @@ fn a_length_is_judged_before_anything_is_kept_for_it() {
     let announced = u32::MAX.to_le_bytes();
     frames.space()[..4].copy_from_slice(&announced);
     frames.filled(4);
-    assert_eq!(frames.next(), Err(Disorder));
+    assert_eq!(frames.take(), Err(Disorder));
     assert!(frames.held() < 2 * LONGEST_REPORT);
     frames.space();
     assert!(frames.held() < 4 * LONGEST_REPORT, "nor afterwards");

@@ -27,7 +27,7 @@ pub async fn what_was_said_counts_until_it_is_forgotten(place: Place) {
     store.rule_session(own.clone(), whole.clone(), at(2), "t_1").await.unwrap();
     assert_eq!(store.session_rules(&own).await.unwrap(), Some(whole));
     assert_eq!(store.session_rules(&other).await.unwrap(), None, "ids are a user's own");
-    assert_eq!(store.ruled_sessions().await.unwrap(), [own.clone()]);
+    assert_eq!(store.ruled_sessions().await.unwrap(), std::slice::from_ref(&own));
     store.forget_session(own.clone(), at(3), "t_1").await.unwrap();
     assert_eq!(store.session_rules(&own).await.unwrap(), None);
     assert!(store.ruled_sessions().await.unwrap().is_empty());

@@ -122,14 +122,14 @@ fn id_mapped_mounts(facts: &Facts) -> Check {
     let name = "id_mapped_mounts";
     let (major, minor) = OLDEST;
     match facts.privilege {
-        Privilege::Rootless => Check::new(name, State::Optional, "used by root only"),
+        Privilege::Rootless => Check::new(name, State::Optional, "used by root only; so a server of yours makes no boxes ahead"),
         Privilege::Root if facts.kernel.is_at_least(major, minor) => Check::new(
             name,
             State::Ok,
             "by the kernel's version; ext4 and xfs since 5.12, btrfs 5.15, tmpfs 6.3; not tried",
         ),
         Privilege::Root => Check::new(name, State::Missing, "this kernel has none")
-            .costs("a directory that belongs to somebody else cannot be shown to a box as its own")
+            .costs("a directory that belongs to somebody else cannot be shown to a box as its own, and a server makes no boxes ahead")
             .fix(format!("use Linux {major}.{minor} or newer")),
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{Extension, Query, Request, State};
-use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::Response;
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::streamable_http_server::session::{SessionId, SessionManager as _};
@@ -23,6 +23,9 @@ use super::problem::Problem;
 use crate::mcp::{Mcp, Scope};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+/// How a body that cannot be read is told from one of a kind that cannot.
+const MALFORMED: &str = "fail to deserialize request body";
+const LONGEST_WORDS: usize = 4096;
 /// Of one caller.
 const MOST_SESSIONS: usize = 64;
 /// A person may think for hours about what an agent does next.
@@ -80,11 +83,11 @@ impl Endpoint {
             self.find(by, &session)?;
         }
         let long = door.long_answers.begin(by)?;
-        let response: axum::http::Response<_> = self.http.handle(request).await;
+        let response = worded(self.http.handle(request).await.map(Body::new)).await?;
         if let Some(session) = session_of(response.headers()) {
             self.keep(by, session).await;
         }
-        Ok(attend(response.map(Body::new), long))
+        Ok(attend(response, long))
     }
 
     /// What somebody else began is not there.
@@ -121,6 +124,27 @@ impl Endpoint {
 
 fn session_of(headers: &HeaderMap) -> Option<String> {
     headers.get(SESSION).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+/// What is refused in plain words, before it is a message of the protocol, is told as all problems are.
+async fn worded(response: Response) -> Result<Response, Problem> {
+    let status = response.status();
+    let code = match status {
+        StatusCode::BAD_REQUEST => "INVALID_ARGUMENT",
+        StatusCode::NOT_ACCEPTABLE => "NOT_ACCEPTABLE",
+        StatusCode::PAYLOAD_TOO_LARGE => "BODY_TOO_LARGE",
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "UNSUPPORTED_MEDIA_TYPE",
+        _ => return Ok(response),
+    };
+    if response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes() == b"application/json") {
+        return Ok(response);
+    }
+    let words = axum::body::to_bytes(response.into_body(), LONGEST_WORDS).await.unwrap_or_default();
+    let words = String::from_utf8_lossy(&words).into_owned();
+    Err(match words.strip_prefix(MALFORMED) {
+        Some(why) => Problem::invalid(format!("that is no message of JSON-RPC: {}", why.trim())),
+        None => Problem::new(status, code, words),
+    })
 }
 
 /// Comes back when the server stops.

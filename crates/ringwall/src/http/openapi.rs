@@ -16,7 +16,7 @@ use super::problem::{DETAILED, ENVELOPED, WORDED, is_within};
 use super::routes::ROUTES;
 use super::{
     approvals, artifacts, audit, console, events, execs, gc, login, mcp, metrics, networks, risk, run, sandbox,
-    session_files, sessions, settings, skills, sockets, tickets, tokens, v1,
+    session_box, session_files, session_processes, sessions, settings, skills, sockets, tickets, tokens, v1,
 };
 
 #[derive(OpenApi)]
@@ -68,6 +68,13 @@ use super::{
         sessions::show,
         sessions::change,
         sessions::remove,
+        session_box::exec,
+        session_box::pause,
+        session_box::resume,
+        session_processes::begin,
+        session_processes::output,
+        session_processes::stdin,
+        session_processes::signal,
         session_files::list,
         session_files::read,
         session_files::write,
@@ -155,12 +162,14 @@ fn describe() -> Value {
         // Handlers of different families have the same names; what names an operation has to be its own.
         let (family, verb) = (operation["tags"][0].as_str(), operation["operationId"].as_str());
         operation["operationId"] = format!("{}_{}", family.unwrap_or_default(), verb.unwrap_or_default()).into();
-        for response in operation["responses"].as_object_mut().into_iter().flat_map(Map::values_mut) {
-            // Bytes, which derive as a list of numbers.
-            if let Some(bytes) = response.pointer_mut("/content/application~1octet-stream") {
+        // Bytes, which derive as a list of numbers.
+        let mut describe_bytes = |body: &mut Value| {
+            if let Some(bytes) = body.pointer_mut("/content/application~1octet-stream") {
                 *bytes = json!({ "schema": { "type": "string", "format": "binary" } });
             }
-        }
+        };
+        operation.get_mut("requestBody").into_iter().for_each(&mut describe_bytes);
+        operation["responses"].as_object_mut().into_iter().flat_map(Map::values_mut).for_each(describe_bytes);
         let form = if is_within(route.path, DETAILED) {
             "Detail"
         } else if is_within(route.path, ENVELOPED) {

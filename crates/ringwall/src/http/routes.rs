@@ -9,7 +9,7 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use super::access::{Access, admit};
 use super::{
     Door, approvals, artifacts, audit, console, events, execs, gc, login, mcp, metrics, networks, openapi, risk, run,
-    sandbox, session_files, sessions, settings, skills, sockets, tickets, tokens, v1,
+    sandbox, session_box, session_files, session_processes, sessions, settings, skills, sockets, tickets, tokens, v1,
 };
 
 pub(crate) struct Route {
@@ -89,6 +89,13 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/api/sessions/{id}", Access::Agent, || get(sessions::show)),
     route(Method::PUT, "/api/sessions/{id}", Access::User, || put(sessions::change)),
     route(Method::DELETE, "/api/sessions/{id}", Access::Agent, || delete(sessions::remove)),
+    route(Method::POST, "/api/sessions/{id}/exec", Access::Agent, || post(session_box::exec)),
+    route(Method::POST, "/api/sessions/{id}/pause", Access::Agent, || post(session_box::pause)),
+    route(Method::POST, "/api/sessions/{id}/resume", Access::Agent, || post(session_box::resume)),
+    route(Method::POST, "/api/sessions/{id}/processes", Access::Agent, || post(session_processes::begin)),
+    route(Method::GET, "/api/sessions/{id}/processes/{pid}/output", Access::Agent, || get(session_processes::output)),
+    route(Method::POST, "/api/sessions/{id}/processes/{pid}/stdin", Access::Agent, || post(session_processes::stdin)),
+    route(Method::POST, "/api/sessions/{id}/processes/{pid}/signal", Access::Agent, || post(session_processes::signal)),
     route(Method::GET, "/api/sessions/{id}/files", Access::Agent, || get(session_files::list)),
     route(Method::GET, "/api/sessions/{id}/files/{*path}", Access::Agent, || get(session_files::read)),
     route(Method::PUT, "/api/sessions/{id}/files/{*path}", Access::Agent, || put(session_files::write)),

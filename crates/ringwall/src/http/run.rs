@@ -144,12 +144,37 @@ pub(crate) async fn code(
         max_output_bytes: body.max_output_bytes,
         files: body.files.into_iter().map(|file| (file.path, file.content.into_bytes())).collect(),
     };
-    let begun = door.service.begin_code(&principal, request).await.map_err(Problem::of_session)?;
-    if body.wait == Some(false) {
+    run(&door, &principal, request, Waiting::of(body.wait), locale).await
+}
+
+/// Whether somebody waits for the ending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    Yes,
+    No,
+}
+
+impl Waiting {
+    /// They do unless they say otherwise.
+    pub(crate) fn of(said: Option<bool>) -> Self {
+        if said == Some(false) { Waiting::No } else { Waiting::Yes }
+    }
+}
+
+/// Runs it and answers, at once or with its ending.
+pub(crate) async fn run(
+    door: &Door,
+    principal: &Principal,
+    request: CodeRequest,
+    waiting: Waiting,
+    locale: Locale,
+) -> Result<Response, Problem> {
+    let begun = door.service.begin_code(principal, request).await.map_err(Problem::of_session)?;
+    if waiting == Waiting::No {
         let begun = RunBegun { exec_id: begun.exec_id, status: begun.status };
         return Ok((StatusCode::ACCEPTED, Json(begun)).into_response());
     }
-    let ran = door.service.finish_code(&principal, begun, locale).await.map_err(Problem::of_session)?;
+    let ran = door.service.finish_code(principal, begun, locale).await.map_err(Problem::of_session)?;
     // Megabytes take a while to become JSON.
     Ok(tokio::task::block_in_place(|| Json(RunAnswer::new(ran, locale)).into_response()))
 }

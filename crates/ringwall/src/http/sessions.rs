@@ -51,6 +51,10 @@ pub(crate) struct WhoseWords {
 }
 
 impl WhoseWords {
+    pub(crate) fn of(agent_id: Option<String>, user_id: Option<String>) -> Self {
+        WhoseWords { agent_id, user_id }
+    }
+
     pub(crate) fn address(self, session_id: String) -> SessionAddress {
         SessionAddress { session_id, user_id: self.user_id, agent_id: self.agent_id }
     }

@@ -2,9 +2,10 @@
 //!
 //! Whatever is demanded or asked for and not there is refused; no weaker box ever stands in.
 
+use executor::docker::Runtime;
 use policy::{Denial, DockerImage, Isolation, Level, SecurityMode, choose_isolation, demands_isolation};
 
-use crate::backend::Backend;
+use crate::backend::{Backend, GvisorHome};
 use crate::error::Error;
 use crate::order::image_for;
 use crate::service::Service;
@@ -18,6 +19,8 @@ const ALL_IN_ONE: &str = "aio";
 pub(crate) struct Choice {
     pub(crate) backend: Backend,
     pub(crate) image: Option<DockerImage>,
+    /// How strong the box is, whoever it stays with.
+    pub(crate) home: Isolation,
     pub(crate) denial: Option<Denial>,
 }
 
@@ -34,10 +37,7 @@ impl Service {
             Some(ALL_IN_ONE) if self.inner.service_for(&place.name.user_id, &place.name.agent_id).is_some() => {
                 return self.choose_service(mode, level).await;
             }
-            Some(ALL_IN_ONE) => {
-                let why = "this server makes no long-lived boxes for code".to_owned();
-                return Err(Error::BackendUnavailable { backend: ALL_IN_ONE.to_owned(), why });
-            }
+            Some(ALL_IN_ONE) => return self.choose_session_box(mode).await,
             Some(text) => Some(read(text)?),
         };
         let demanded = if demands_isolation(mode, level) { Some(self.demanded_box().await?) } else { None };
@@ -49,7 +49,18 @@ impl Service {
         }
         let backend = backend_of(isolation);
         let image = image_for(backend, None, &settings, self.inner.gvisor_home())?;
-        Ok(Choice { backend, image, denial: chosen.err() })
+        Ok(Choice { backend, image, home: isolation, denial: chosen.err() })
+    }
+
+    /// The box that stays with the session. What else will run in it is not known, so in the strict mode it is as strong as
+    /// any code could demand.
+    async fn choose_session_box(&self, mode: SecurityMode) -> Result<Choice, Error> {
+        let home = match mode {
+            SecurityMode::Strict => self.demanded_box().await?,
+            SecurityMode::Permissive => Isolation::Native,
+        };
+        let image = image_for(backend_of(home), None, &self.settings_now(), self.inner.gvisor_home())?;
+        Ok(Choice { backend: Backend::Aio, image, home, denial: None })
     }
 
     /// The external service of this workspace. To the strict mode it counts as native: that it isolates is the word of whoever
@@ -57,7 +68,7 @@ impl Service {
     async fn choose_service(&self, mode: SecurityMode, level: Level) -> Result<Choice, Error> {
         let demanded = if demands_isolation(mode, level) { Some(self.demanded_box().await?) } else { None };
         let denial = choose_isolation(Some(Isolation::Native), demanded).err();
-        Ok(Choice { backend: Backend::AioService, image: None, denial })
+        Ok(Choice { backend: Backend::AioService, image: None, home: Isolation::Native, denial })
     }
 
     /// The strongest that the operator names for the strict mode and that is there.
@@ -79,11 +90,15 @@ impl Service {
     async fn require_box(&self, isolation: Isolation) -> Result<(), Error> {
         match isolation {
             Isolation::Native => Ok(()),
-            Isolation::Docker | Isolation::Gvisor => {
-                let why = "its boxes cannot be shown a session's files yet".to_owned();
-                Err(Error::BackendUnavailable { backend: isolation.key().to_owned(), why })
-            }
+            Isolation::Gvisor if self.inner.gvisor_home() == GvisorHome::Host => Ok(()),
+            Isolation::Docker => self.require_docker(Runtime::Usual).await,
+            Isolation::Gvisor => self.require_docker(Runtime::Gvisor).await,
         }
+    }
+
+    async fn require_docker(&self, runtime: Runtime) -> Result<(), Error> {
+        let available = self.inner.docker.probe().await.available(runtime).map(drop);
+        available.map_err(|why| Error::BackendUnavailable { backend: runtime.backend().to_owned(), why })
     }
 }
 

@@ -61,7 +61,7 @@ impl Exec {
             user_id: self.order.user_id.clone(),
             agent_id: self.order.agent_id.clone(),
             session_id: code.place.id.to_string(),
-            command: format!("Run {} code: {}", language.key(), assessment.reason(Locale::English)),
+            command: format!("Run {} code{}: {}", language.key(), code.company(), assessment.reason(Locale::English)),
             code: Some(code.request.code.clone()),
             requested_paths: Vec::new(),
             blocked_paths: Vec::new(),
@@ -112,6 +112,15 @@ impl Exec {
 }
 
 impl CodeOrder {
+    /// What is not part of the code and comes along with it.
+    fn company(&self) -> String {
+        match self.request.files.as_slice() {
+            [] => String::new(),
+            [(only, _)] => format!(" with the file {only:?}"),
+            [(first, _), rest @ ..] => format!(" with the file {first:?} and {} more", rest.len()),
+        }
+    }
+
     /// A person has allowed this very code.
     pub(crate) fn consent(&mut self) {
         self.judged.consent = Consent::Given;

@@ -18,5 +18,5 @@ mod words;
 pub use request::CodeRequest;
 pub use run::{CodeBegun, CodeRan};
 
-pub(crate) use order::CodeOrder;
+pub(crate) use order::{CodeOrder, Input};
 pub(crate) use trail::Trail;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use executor::aio_service::{ServiceFile, ServiceWork};
-use policy::{Code, Consent, Content, Field, Layer, LayerName, Layers, Secret, merge, profile};
+use policy::{Code, Consent, Content, Field, Isolation, Layer, LayerName, Layers, Secret, merge, profile};
 use record::Digest;
 use serde_json::{Value, json};
 use workspace::{ProjectId, Session, SessionId, Usage};
@@ -28,6 +28,8 @@ const LONG_PYTHON: &str = "exec(compile(__import__('sys').stdin.buffer.read(), '
 const LONG_SHELL: &str = "eval \"$(cat)\"";
 const USUAL_MEMORY_MB: u64 = 512;
 const USUAL_OUTPUT: u64 = 10 << 20;
+/// So many of the files that come along are on record by their names and digests.
+const NOTED_FILES: usize = 100;
 
 /// What an exec of code has beside what every exec has.
 #[derive(Debug)]
@@ -38,6 +40,18 @@ pub(crate) struct CodeOrder {
     pub(super) rules: Rules,
     pub(super) replaces: Option<Value>,
     pub(crate) trail: Arc<Trail>,
+    /// How strong the session's box is, where it runs in that.
+    pub(crate) home: Isolation,
+    pub(crate) stdin: Input,
+}
+
+/// What a command reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Input {
+    /// Its code where that is long, and then nothing.
+    Ends,
+    /// What somebody writes to it while it runs.
+    Open,
 }
 
 impl Service {
@@ -79,7 +93,16 @@ impl Service {
             order.env.insert(PYTHON.0.to_owned(), Secret::new(PYTHON.1));
         }
         let judged = Code { assessment, mode: rules.mode, consent: Consent::NotAsked };
-        order.ground = Ground::Code(Box::new(CodeOrder { place, request, judged, rules, replaces: None, trail }));
+        order.ground = Ground::Code(Box::new(CodeOrder {
+            place,
+            request,
+            judged,
+            rules,
+            replaces: None,
+            trail,
+            home: choice.home,
+            stdin: Input::Ends,
+        }));
         Ok(order)
     }
 }
@@ -172,6 +195,11 @@ impl CodeOrder {
             "security_mode": self.judged.mode,
             "confirmation": self.rules.confirmation,
         });
+        if self.has_files() {
+            let files = self.request.files.iter().take(NOTED_FILES);
+            let files = files.map(|(path, content)| json!({ "path": path, "sha256": Digest::of(content).to_string() }));
+            note["files"] = files.collect();
+        }
         if let Some(replaces) = &self.replaces {
             note["replaces"] = replaces.clone();
         }

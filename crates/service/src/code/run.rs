@@ -7,11 +7,13 @@ use policy::{Assessment, DenialCode, Locale};
 use record::{ExecId, Status};
 use workspace::Stream;
 
+use super::order::Input;
 use super::request::CodeRequest;
 use super::trail::Trail;
 use super::words::error_of;
 use crate::agents::execute::{SHOWN, text};
 use crate::error::Error;
+use crate::order::Ground;
 use crate::principal::Principal;
 use crate::service::Service;
 use crate::sessions::{Place, SessionAddress};
@@ -57,6 +59,15 @@ pub struct CodeRan {
 impl Service {
     /// Begins, and comes back when that is on record.
     pub async fn begin_code(&self, by: &Principal, request: CodeRequest) -> Result<CodeBegun, Error> {
+        self.begin_with_input(by, request, Input::Ends).await
+    }
+
+    pub(crate) async fn begin_with_input(
+        &self,
+        by: &Principal,
+        request: CodeRequest,
+        input: Input,
+    ) -> Result<CodeBegun, Error> {
         let address = SessionAddress {
             session_id: request.session_id.clone(),
             user_id: request.user_id.clone(),
@@ -64,7 +75,10 @@ impl Service {
         };
         let place = Place::read(by, &address)?;
         let trail = Arc::<Trail>::default();
-        let order = self.read_code(by.caller(), place, request, trail.clone()).await?;
+        let mut order = self.read_code(by.caller(), place, request, trail.clone()).await?;
+        if let Ground::Code(code) = &mut order.ground {
+            code.stdin = input;
+        }
         match self.admit(order).await {
             Ok(submitted) => Ok(CodeBegun { exec_id: submitted.exec_id, status: submitted.status, trail }),
             Err(Error::Denied { denial, exec_id }) if denial.code == DenialCode::CodeDestructive => {

@@ -145,6 +145,7 @@ impl Service {
                 live.over().await;
             }
         }
+        self.inner.session_boxes.end(&place.name).await;
         let workspace = self.session_workspace(&place.name).await?;
         let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
         self.inner.store.forget_session(place.name.clone(), now(), by.caller()).await?;
