@@ -11,6 +11,10 @@ use tests::support::traces::cgroups_of;
 const WITHIN: Duration = Duration::from_secs(30);
 const READY: u64 = 2;
 
+fn shell(script: &str) -> Value {
+    json!({ "agent_id": "a", "project_id": "p", "exec": { "kind": "shell", "command": "bash", "args": ["-lc", script] } })
+}
+
 fn python(code: &str) -> Value {
     json!({ "agent_id": "a", "project_id": "p", "exec": { "kind": "python", "command": "python", "args": ["-c", code] } })
 }
@@ -53,7 +57,7 @@ fn a_box_made_ahead_answers_as_any_other() {
     assert_eq!(gauge(&server, "ringwall_spares_asked_total{found=\"hit\"} "), before + 1);
     assert_eq!((&warm["status"], &warm["exit_code"]), (&json!("FAILED"), &json!(3)), "{warm}");
     assert_eq!(server.stdout(&warm), "/workspace/work\n");
-    let seen = server.shell("cat made; stat -c %U made");
+    let seen = server.run(&shell("cat made; stat -c %U made"));
     assert_eq!(server.stdout(&seen), "xsandbox\n");
     let protections = |exec: &Value| server.exec(exec["exec_id"].as_str().unwrap())["protections"].clone();
     assert_eq!(protections(&warm), protections(&seen));

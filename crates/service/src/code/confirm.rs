@@ -97,8 +97,9 @@ impl Exec {
         code.judged.mode = rules.mode;
         code.rules = rules;
         let work = service.session_work(&code.place);
-        let Choice { backend, image, denial } = choice;
-        if (backend, &image) != (self.order.backend, &self.order.image) || denial.is_some() {
+        let Choice { backend, image, home, denial } = choice;
+        let is_as_before = (backend, &image, home) == (self.order.backend, &self.order.image, code.home);
+        if !is_as_before || denial.is_some() {
             // What is on record is what runs.
             let message = "what its session demands changed before it could begin; send it again";
             return Err(Told::denied("POLICY_CHANGED", message));
