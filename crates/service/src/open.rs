@@ -26,7 +26,6 @@ use crate::logins::Logins;
 use crate::metrics::Counters;
 use crate::owner_token;
 use crate::queue::Turns;
-use crate::residents::SessionBoxes;
 use crate::service::{Inner, Service, now};
 use crate::settings::Settings;
 use crate::skills::Skills;
@@ -135,7 +134,6 @@ impl Service {
             workspace_root,
             boxes: BoxPool::new(Boxes, settings.pool.bounds(), &[]),
             spares: Spares::default(),
-            session_boxes: SessionBoxes::default(),
             executor,
             docker,
             aio,

@@ -29,7 +29,6 @@ use crate::metrics::Counters;
 use crate::open::Auth;
 use crate::principal::Principal;
 use crate::queue::Turns;
-use crate::residents::SessionBoxes;
 use crate::settings::Settings;
 use crate::skills::Skills;
 use crate::spares::Spares;
@@ -62,8 +61,6 @@ pub(crate) struct Inner {
     pub(crate) boxes: Arc<BoxPool>,
     /// Before the executor, which waits for the end of every box.
     pub(crate) spares: Spares,
-    /// Before the executor as well, for the same reason.
-    pub(crate) session_boxes: SessionBoxes,
     pub(crate) executor: Executor,
     pub(crate) docker: executor::docker::Docker,
     /// An external AIO service and whose it is, where there is one.

@@ -150,6 +150,11 @@ impl<M: Maker> Pool<M> {
         held.rule.sessions.get(key).and_then(|id| held.residents.get(id)).cloned()
     }
 
+    /// The sessions that have one, or for which one is being made.
+    pub fn keys(&self) -> Vec<M::Key> {
+        self.lock().rule.sessions.keys().cloned().collect()
+    }
+
     /// Ends the box of a session, whoever uses it.
     pub fn dismiss(self: &Arc<Self>, key: &M::Key) {
         self.change(|rule, now| ((), rule.dismiss(key, now)));

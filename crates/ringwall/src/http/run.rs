@@ -112,6 +112,7 @@ pub(crate) struct RunAnswer {
     /// In a context: what it showed, each in several forms by their MIME types. The value of a last expression; none of an
     /// assignment
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>)]
     results: Option<Vec<Bundle>>,
     /// The exec that ended: where a person changed the code, that of the changed one
     #[schema(value_type = String)]

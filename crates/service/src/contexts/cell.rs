@@ -6,21 +6,19 @@
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use executor::docker::Runtime;
-use executor::pool::{Lease, OnBusy, Refused};
+use executor::pool::Lease;
 use executor::resident::VisitHandle;
 use executor::{Ending, Outcome, Protection, Streams, Usage};
-use policy::{Grant, Layers, Request, Root, Verdict};
+use policy::Grant;
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::unix::pipe::Sender;
 use tokio::task::JoinHandle;
 
 use super::interpreter::{Conversed, Interpreter, words};
-use super::session_box::{BoxKey, Boxes, Entered, MOST_CONTEXTS, SessionBox};
-use crate::backend::Backend;
+use super::session_box::{Boxes, Entered, MOST_CONTEXTS};
 use crate::code::CodeOrder;
+use crate::residents::home_grant;
 use crate::run_exec::Exec;
-use crate::service::{Inner, Service};
 
 const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
@@ -73,59 +71,10 @@ impl Exec {
         context: &str,
     ) -> Result<RunningCell, executor::Error> {
         let argv = words(code.language()).ok_or(executor::Error::NotForThisBox { what: "a context" })?;
-        let home = home_grant(&grant, &self.order.layers, &argv)?;
         let own = home_grant(&grant, &self.order.layers, &argv)?;
-        let backend = self.order.backend;
-        let key = BoxKey::new(&code.place, backend);
-        let make = make(self.service.clone(), backend, home, self.intent.exec_id.as_str().to_owned());
-        let acquiring = self.service.inner.boxes.acquire(&key, code.on_busy(), make);
-        let lease = tokio::select! {
-            biased;
-            lease = acquiring => lease.map_err(refused)?,
-            // Whoever gives up does not wait for others.
-            _ = self.live.cancelled() => return Err(executor::Error::PoolStopped),
-        };
+        let lease = self.enter_session_box(&grant, code).await?;
         let limit = Duration::from_millis(self.limits.timeout_ms);
         begin(lease, context, own, code, limit).await
-    }
-}
-
-/// The box and its interpreter have all that the session's code may have at most, and no time limit but each run's own.
-fn home_grant(grant: &Grant, layers: &Layers, argv: &[String]) -> Result<Grant, executor::Error> {
-    let request = Request {
-        argv: argv.iter().map(Into::into).collect(),
-        env: Default::default(),
-        cwd: Some(grant.cwd().to_owned()),
-        root: grant.root().clone(),
-        workspace: grant.workspace().clone(),
-        read_only: grant.read_only().to_vec(),
-    };
-    let layers = Layers { narrowing: Vec::new(), ..layers.clone() };
-    match policy::decide(&request, &layers) {
-        Verdict::Allow(grant) => Ok(grant),
-        Verdict::Ask(_) | Verdict::Deny(_) => Err(executor::Error::NotForThisBox { what: "a context" }),
-    }
-}
-
-async fn make(service: Service, backend: Backend, grant: Grant, name: String) -> Result<SessionBox, executor::Error> {
-    let inner: &Inner = &service.inner;
-    let resident = match (backend, grant.root()) {
-        (Backend::Native, _) => inner.executor.start_resident(grant).await,
-        (Backend::Docker, _) => inner.docker.start_resident(grant, &name, Runtime::Usual).await,
-        (Backend::Gvisor, Root::Docker(_)) => inner.docker.start_resident(grant, &name, Runtime::Gvisor).await,
-        (Backend::Gvisor, Root::Host | Root::Image(_)) => inner.executor.start_resident_on_gvisor(grant).await,
-        (Backend::Aio | Backend::AioService, _) => Err(executor::Error::NotForThisBox { what: "a context" }),
-    };
-    Ok(SessionBox::new(resident?))
-}
-
-fn refused(refused: Refused<executor::Error>) -> executor::Error {
-    match refused {
-        Refused::Failed(error) => error,
-        Refused::Busy => executor::Error::SessionBusy,
-        Refused::TimedOut => executor::Error::PoolFull,
-        Refused::Stopped => executor::Error::PoolStopped,
-        Refused::Ended => executor::Error::BoxDied { why: "it was ended while it was being made".to_owned() },
     }
 }
 

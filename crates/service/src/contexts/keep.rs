@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
+use policy::Isolation;
 use record::Timestamp;
 use serde::Serialize;
 
 use super::session_box::{BoxKey, Context, Doing, SessionBox};
-use crate::backend::Backend;
 use crate::error::Error;
 use crate::principal::Principal;
 use crate::service::Service;
 use crate::sessions::{Place, SessionAddress};
 
 const SIGINT: i32 = 2;
-const BACKENDS: [Backend; 3] = [Backend::Native, Backend::Docker, Backend::Gvisor];
 
 /// Which context a request is about, as it names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,11 +38,11 @@ pub struct ContextView {
 }
 
 impl ContextView {
-    fn new(id: &str, context: &Context, backend: Backend) -> Self {
+    fn new(id: &str, context: &Context, isolation: Isolation) -> Self {
         Self {
             context_id: id.to_owned(),
             language: context.language.key(),
-            sandbox_type: backend.key(),
+            sandbox_type: isolation.key(),
             status: match context.doing {
                 Doing::Nothing => "idle",
                 Doing::Running => "busy",
@@ -60,7 +59,7 @@ impl Service {
         let place = self.known_session(by, session).await?;
         let view = |(key, home): (BoxKey, Arc<SessionBox>)| {
             home.read(|contexts| {
-                contexts.iter().map(|(id, context)| ContextView::new(id, context, key.backend())).collect::<Vec<_>>()
+                contexts.iter().map(|(id, context)| ContextView::new(id, context, key.isolation())).collect::<Vec<_>>()
             })
         };
         Ok(self.homes(&place).into_iter().flat_map(view).collect())
@@ -98,8 +97,9 @@ impl Service {
         }
     }
 
-    fn homes(&self, place: &Place) -> Vec<(BoxKey, Arc<SessionBox>)> {
-        let keys = BACKENDS.map(|backend| BoxKey::new(place, backend));
+    /// The boxes that a session has.
+    pub(crate) fn homes(&self, place: &Place) -> Vec<(BoxKey, Arc<SessionBox>)> {
+        let keys = Isolation::ALL.map(|isolation| BoxKey::new(place, isolation));
         keys.into_iter().filter_map(|key| Some((key.clone(), self.inner.boxes.find(&key)?))).collect()
     }
 

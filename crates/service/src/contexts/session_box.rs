@@ -1,4 +1,7 @@
 //! The box of a session in the pool, and the contexts that live in it. They end with it.
+//!
+//! A box belongs to the session for which it was made and is never handed to another. Nothing of it is on record: a server
+//! that starts has none.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -6,38 +9,44 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use executor::pool::{Maker, Pool};
 use executor::resident::{Resident, VisitHandle};
-use policy::Content;
-use record::Timestamp;
+use policy::{Content, Isolation};
+use record::{SessionName, Timestamp};
 
 use super::interpreter::Interpreter;
-use crate::backend::Backend;
 use crate::service::now;
 use crate::sessions::Place;
 
 /// How many contexts a session has at most in one box.
 pub(super) const MOST_CONTEXTS: usize = 8;
 
-/// Which box: a session has one of each backend that it uses.
+/// Which box: a session has one of each strength that its code asks for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BoxKey {
     user: String,
     agent: String,
     session: String,
-    backend: Backend,
+    isolation: Isolation,
 }
 
 impl BoxKey {
-    pub(crate) fn new(place: &Place, backend: Backend) -> Self {
+    pub(crate) fn new(place: &Place, isolation: Isolation) -> Self {
         Self {
             user: place.name.user_id.as_str().to_owned(),
             agent: place.name.agent_id.as_str().to_owned(),
             session: place.id.to_string(),
-            backend,
+            isolation,
         }
     }
 
-    pub(crate) fn backend(&self) -> Backend {
-        self.backend
+    /// Whose it is.
+    pub(crate) fn place(&self) -> Option<Place> {
+        let (user_id, agent_id) = (self.user.parse().ok()?, self.agent.parse().ok()?);
+        let name = SessionName { user_id, agent_id, session_id: self.session.clone() };
+        Some(Place { name, id: self.session.parse().ok()? })
+    }
+
+    pub(crate) fn isolation(&self) -> Isolation {
+        self.isolation
     }
 }
 
@@ -117,7 +126,7 @@ pub(super) enum Entered {
 }
 
 impl SessionBox {
-    pub(super) fn new(resident: Resident) -> Self {
+    pub(crate) fn new(resident: Resident) -> Self {
         Self { resident, contexts: Mutex::default() }
     }
 

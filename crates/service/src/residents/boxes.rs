@@ -1,105 +1,80 @@
-//! Which session has which box. Two who want a session's box at once get the same one.
+//! The way into a session's box: found in the pool, or made. Two who want it at once get the same one, one after the other.
 //!
-//! A box belongs to the session for which it was made and is never handed to another. It ends with its session, with the
-//! server, or by itself, and then the next who wants one gets a new one. Nothing of the boxes is on record: a server that
-//! starts has none.
+//! The box has a grant of its own, as wide as the settings let any code of the session be; what an exec was granted is held
+//! against it once more, by the box.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use executor::docker::Runtime;
+use executor::pool::{Lease, Refused};
+use policy::{Grant, Isolation, Layers, Request, Root, Verdict};
 
-use executor::resident::Resident;
-use policy::Isolation;
-use record::SessionName;
+use crate::code::CodeOrder;
+use crate::contexts::{BoxKey, Boxes, SessionBox};
+use crate::run_exec::Exec;
+use crate::service::Service;
 
-/// Boxes at once.
-const MOST: usize = 10;
+/// What the box's own command is called, before it is the agent.
+const AGENT: &str = "ringwall-agent";
 
-#[derive(Debug, Default)]
-pub(crate) struct SessionBoxes {
-    seats: Mutex<HashMap<SessionName, Arc<Seat>>>,
-}
-
-/// One session's place. Whoever makes its box holds it, and others wait.
-#[derive(Debug, Default)]
-struct Seat {
-    kept: tokio::sync::Mutex<Option<Kept>>,
-}
-
-#[derive(Debug)]
-struct Kept {
-    isolation: Isolation,
-    resident: Arc<Resident>,
-}
-
-impl SessionBoxes {
-    /// The session's box, as strong as this; a new one where there is none, or where it is of another make.
-    pub(crate) async fn acquire(
+impl Exec {
+    /// The sole use of its session's box, as strong as was decided.
+    pub(crate) async fn enter_session_box(
         &self,
-        name: &SessionName,
-        isolation: Isolation,
-        make: impl Future<Output = Result<Resident, executor::Error>>,
-    ) -> Result<Arc<Resident>, executor::Error> {
-        let seat = {
-            let mut seats = self.lock();
-            let is_new = !seats.contains_key(name);
-            if is_new && seats.len() >= MOST && !forget_empty(&mut seats) {
-                let why = format!("{MOST} sessions have boxes already; remove one of them");
-                return Err(executor::Error::BackendUnavailable { backend: "aio", why });
-            }
-            Arc::clone(seats.entry(name.clone()).or_default())
-        };
-        let mut kept = seat.kept.lock().await;
-        if let Some(Kept { isolation: of, resident }) = kept.as_ref() {
-            if *of == isolation && resident.is_alive() {
-                return Ok(Arc::clone(resident));
-            }
-            resident.end().await;
-            *kept = None;
+        grant: &Grant,
+        code: &CodeOrder,
+    ) -> Result<Lease<Boxes>, executor::Error> {
+        let key = BoxKey::new(&code.place, code.home);
+        let home = home_grant(grant, &self.order.layers, &[AGENT.to_owned()])?;
+        let make = make(self.service.clone(), code.home, home, format!("box-{}", self.intent.exec_id));
+        let acquiring = self.service.inner.boxes.acquire(&key, code.on_busy(), make);
+        tokio::select! {
+            biased;
+            lease = acquiring => lease.map_err(refused),
+            // Whoever gives up does not wait for others.
+            _ = self.live.cancelled() => Err(executor::Error::PoolStopped),
         }
-        let resident = Arc::new(make.await?);
-        *kept = Some(Kept { isolation, resident: Arc::clone(&resident) });
-        Ok(resident)
-    }
-
-    /// The box of a session that has one.
-    pub(crate) async fn find(&self, name: &SessionName) -> Option<Arc<Resident>> {
-        let seat = self.lock().get(name).cloned()?;
-        let kept = seat.kept.lock().await;
-        kept.as_ref().map(|kept| Arc::clone(&kept.resident)).filter(|resident| resident.is_alive())
-    }
-
-    /// Ends a session's box, if it has one, with everything in it.
-    pub(crate) async fn end(&self, name: &SessionName) {
-        let seat = self.lock().remove(name);
-        if let Some(seat) = seat
-            && let Some(kept) = seat.kept.lock().await.take()
-        {
-            kept.resident.end().await;
-        }
-    }
-
-    pub(crate) fn names(&self) -> Vec<SessionName> {
-        self.lock().keys().cloned().collect()
-    }
-
-    pub(crate) async fn end_all(&self) {
-        for name in self.names() {
-            self.end(&name).await;
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionName, Arc<Seat>>> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Makes room where a box has ended by itself, or was never made. Whether there is some.
-fn forget_empty(seats: &mut HashMap<SessionName, Arc<Seat>>) -> bool {
-    let before = seats.len();
-    seats.retain(|_, seat| match seat.kept.try_lock() {
-        Ok(kept) => kept.as_ref().is_some_and(|kept| kept.resident.is_alive()),
-        // Somebody is at it.
-        Err(_) => true,
-    });
-    seats.len() < before
+/// A grant for a command that stays in the session's box: all that the session's code may have at most, and no time limit
+/// but each run's own.
+pub(crate) fn home_grant(grant: &Grant, layers: &Layers, argv: &[String]) -> Result<Grant, executor::Error> {
+    let request = Request {
+        argv: argv.iter().map(Into::into).collect(),
+        env: Default::default(),
+        cwd: Some(grant.cwd().to_owned()),
+        root: grant.root().clone(),
+        workspace: grant.workspace().clone(),
+        read_only: grant.read_only().to_vec(),
+    };
+    let layers = Layers { narrowing: Vec::new(), ..layers.clone() };
+    match policy::decide(&request, &layers) {
+        Verdict::Allow(grant) => Ok(grant),
+        Verdict::Ask(_) | Verdict::Deny(_) => Err(executor::Error::NotForThisBox { what: "the files" }),
+    }
+}
+
+async fn make(
+    service: Service,
+    isolation: Isolation,
+    grant: Grant,
+    name: String,
+) -> Result<SessionBox, executor::Error> {
+    let inner = &service.inner;
+    let resident = match (isolation, grant.root()) {
+        (Isolation::Native, _) => inner.executor.start_resident(grant).await,
+        (Isolation::Gvisor, Root::Host | Root::Image(_)) => inner.executor.start_resident_on_gvisor(grant).await,
+        (Isolation::Gvisor, Root::Docker(_)) => inner.docker.start_resident(grant, &name, Runtime::Gvisor).await,
+        (Isolation::Docker, _) => inner.docker.start_resident(grant, &name, Runtime::Usual).await,
+    };
+    Ok(SessionBox::new(resident?))
+}
+
+fn refused(refused: Refused<executor::Error>) -> executor::Error {
+    match refused {
+        Refused::Failed(error) => error,
+        Refused::Busy => executor::Error::SessionBusy,
+        Refused::TimedOut => executor::Error::PoolFull,
+        Refused::Stopped => executor::Error::PoolStopped,
+        Refused::Ended => executor::Error::BoxDied { why: "it was ended while it was being made".to_owned() },
+    }
 }

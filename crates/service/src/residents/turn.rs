@@ -1,37 +1,43 @@
-//! Holding a session's box still and letting it go on. Whoever may use the session may do both.
+//! Holding a session's boxes still and letting them go on. Whoever may use the session may do both.
 
 use std::sync::Arc;
 
-use executor::resident::Resident;
-
+use crate::contexts::SessionBox;
 use crate::error::Error;
 use crate::principal::Principal;
 use crate::service::Service;
 use crate::sessions::{Place, SessionAddress};
 
 impl Service {
-    /// Holds everything in the session's box still. The time limits of what runs there stand still too.
+    /// Holds everything in the session's boxes still. The time limits of what runs there stand still too.
     pub async fn pause_session(&self, by: &Principal, address: &SessionAddress) -> Result<(), Error> {
-        self.box_of(by, address).await?.pause().await.map_err(not_turned)
+        for home in self.boxes_of(by, address)? {
+            home.resident.pause().await.map_err(not_turned)?;
+        }
+        Ok(())
     }
 
     pub async fn resume_session(&self, by: &Principal, address: &SessionAddress) -> Result<(), Error> {
-        self.box_of(by, address).await?.resume().await.map_err(not_turned)
+        for home in self.boxes_of(by, address)? {
+            home.resident.resume().await.map_err(not_turned)?;
+        }
+        Ok(())
     }
 
-    async fn box_of(&self, by: &Principal, address: &SessionAddress) -> Result<Arc<Resident>, Error> {
+    fn boxes_of(&self, by: &Principal, address: &SessionAddress) -> Result<Vec<Arc<SessionBox>>, Error> {
         let place = Place::read(by, address)?;
-        let found = self.inner.session_boxes.find(&place.name).await;
-        found.ok_or_else(|| Error::NotFound { what: format!("a box of session {}", place.id) })
+        let homes: Vec<Arc<SessionBox>> = self.homes(&place).into_iter().map(|(_, home)| home).collect();
+        match homes.is_empty() {
+            true => Err(Error::NotFound { what: format!("a box of session {}", place.id) }),
+            false => Ok(homes),
+        }
     }
 
     /// Ends the boxes of sessions that are not there any more.
     pub(crate) async fn end_forsaken_boxes(&self) {
-        for name in self.inner.session_boxes.names() {
-            let Ok(id) = name.session_id.parse() else { continue };
-            let place = Place { name, id };
+        for place in self.inner.boxes.keys().iter().filter_map(|key| key.place()) {
             if matches!(self.session_times(&place).await, Ok(None)) {
-                self.inner.session_boxes.end(&place.name).await;
+                self.end_boxes(&place).await;
             }
         }
     }

@@ -72,7 +72,6 @@ impl Service {
             change.check_role(by)?;
             self.check_change(&change, SessionRules::default())?;
         }
-        self.end_boxes(&place).await;
         let workspace = self.session_workspace(&place.name).await?;
         let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
         if self.session_times(&place).await?.is_some() {
@@ -146,7 +145,7 @@ impl Service {
                 live.over().await;
             }
         }
-        self.inner.session_boxes.end(&place.name).await;
+        self.end_boxes(&place).await;
         let workspace = self.session_workspace(&place.name).await?;
         let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
         self.inner.store.forget_session(place.name.clone(), now(), by.caller()).await?;

@@ -179,7 +179,7 @@ pub fn a_person_is_asked_about_other_hosts() {
                 (&*entry, "user:default")
             );
             let from = Origin { door: "test", remote: None };
-            let answer = Answer { verdict, reason: None, from };
+            let answer = Answer { verdict, reason: None, modified_code: None, from };
             lab.service.answer_approval(&lab.owner, approval.id.as_str(), answer).await.unwrap();
             let view = lab.service.finished(&lab.owner, &asking.exec_id).await.unwrap();
             assert_eq!((said(lab, &view).await.trim(), other.accepted()), (code, count));
