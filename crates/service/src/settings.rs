@@ -395,8 +395,8 @@ mod tests {
             json!({"aio": {"user": "a/b"}}),
             json!({"aio": {"token": "x"}}),
         ] {
-            let read = Settings::read(0, wrong, &Fixed::default());
-            assert!(matches!(read, Err(Error::InvalidArgument { .. })));
+            let read = Settings::read(0, wrong.clone(), &Fixed::default());
+            assert!(matches!(read, Err(Error::InvalidArgument { .. })), "{wrong}: {:?}", read.map(drop));
         }
     }
 }
