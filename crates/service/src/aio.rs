@@ -96,10 +96,10 @@ impl AioPart {
             read_url(url)?;
         }
         if let Some(user) = &self.user {
-            read::<UserId>("aio.user", user)?;
+            read::<workspace::UserId, UserId>("aio.user", user)?;
         }
         if let Some(agent) = &self.agent {
-            read::<AgentId>("aio.agent", agent)?;
+            read::<workspace::AgentId, AgentId>("aio.agent", agent)?;
         }
         Ok(())
     }
@@ -121,7 +121,11 @@ impl AioPart {
             }
         };
         let service = AioService::new(read_url(url)?, key).map_err(|error| wrong(AIO_KEY, &error))?;
-        Ok(Some(AssignedService { service, user: read("aio.user", user)?, agent: read("aio.agent", agent)? }))
+        Ok(Some(AssignedService {
+            service,
+            user: read::<workspace::UserId, _>("aio.user", user)?,
+            agent: read::<workspace::AgentId, _>("aio.agent", agent)?,
+        }))
     }
 }
 
@@ -129,7 +133,13 @@ fn read_url(text: &str) -> Result<ServiceUrl, Error> {
     text.parse().map_err(|error| wrong("aio.url", &error))
 }
 
-fn read<T: FromStr<Err = record::Error>>(key: &str, text: &str) -> Result<T, Error> {
+/// A name that a workspace can have, for the record.
+fn read<Name, T>(key: &str, text: &str) -> Result<T, Error>
+where
+    Name: FromStr<Err = workspace::Error>,
+    T: FromStr<Err = record::Error>,
+{
+    text.parse::<Name>().map_err(|error| Error::invalid(format!("{key}: {error}")))?;
     text.parse().map_err(|error| Error::invalid(format!("{key}: {error}")))
 }
 

@@ -484,8 +484,8 @@ mod tests {
             json!({"egress": {"allowed_hosts": ["http://a.com"]}}),
             json!({"sandbox": {"limits": {"net": {"mode": "allowlist"}}}}),
         ] {
-            let read = Settings::read(0, wrong, &Fixed::default());
-            assert!(matches!(read, Err(Error::InvalidArgument { .. })));
+            let read = Settings::read(0, wrong.clone(), &Fixed::default());
+            assert!(matches!(read, Err(Error::InvalidArgument { .. })), "{wrong}: {:?}", read.map(drop));
         }
     }
 }
