@@ -12,6 +12,14 @@ use crate::spawner::PATIENCE;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    #[error("the box of the session is in use, or no other can be made now")]
+    SessionBusy,
+    #[error("no box became free in time")]
+    PoolFull,
+    #[error("there are no boxes for sessions any more")]
+    PoolStopped,
+    #[error("this context runs {language}")]
+    OtherLanguage { language: &'static str },
     #[error("{} does not exist", .0.display())]
     DirectoryMissing(PathBuf),
     #[error("{} is not a directory", .0.display())]
@@ -159,6 +167,9 @@ impl Error {
                 "try again; if that does not help, the machine is overloaded or a process of ours is stopped"
             }
             Error::ProgramReplaced(_) => "start the server again",
+            Error::SessionBusy => "wait for what runs in it, or ask with on_busy wait",
+            Error::PoolFull => "try again, or raise pool.max_instances or pool.acquire_timeout_s",
+            Error::OtherLanguage { .. } => "use another context_id for another language",
             Error::BoxDied { .. } => "ask again: the next command gets a new box",
             Error::BoxPaused => "resume the session first",
             Error::NotForThisBox { .. } => "run it in a box of its own",

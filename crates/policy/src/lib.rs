@@ -57,7 +57,8 @@ pub use request::{AgentMounts, ImageName, Owner, ProjectMounts, Request, Root, S
 pub use risk::{Assessment, Content, Finding, LONGEST_CONTENT, Level, Locale, Refusal, Rule, assess, rules};
 pub use session::{AllowedPath, Control, Named, Reach, Rights, SessionMounts, is_never_shown};
 pub use settings::{
-    ApprovalSeconds, AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, QueuedExecs, QuotaFiles,
-    QuotaMb, SessionMaxMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb, check_settings,
+    ApprovalSeconds, AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, PoolAcquireSeconds,
+    PoolIdleSeconds, PoolMax, PoolMin, PoolUses, QueuedExecs, QuotaFiles, QuotaMb, SessionMaxMb, SessionsKeptHours,
+    SkillEntriesMax, UnpackedMaxMb, UploadMaxMb, check_settings,
 };
 pub use verdict::{Ask, AskedRisk, Denial, DenialCode, Strictness, Verdict};

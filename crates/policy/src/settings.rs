@@ -133,6 +133,31 @@ count! {
     ApprovalSeconds, "approvals.timeout_s", default 120, at most 604_800
 }
 
+count! {
+    /// How many boxes are kept at most, of whatever sort.
+    PoolMax, "pool.max_instances", default 10, at most 1000
+}
+
+count! {
+    /// How many boxes wait, made ahead, also when nobody has asked for long.
+    PoolMin, "pool.min_instances", default 2, at most 1000
+}
+
+count! {
+    /// How many seconds a kept box stays that nobody uses.
+    PoolIdleSeconds, "pool.idle_timeout_s", default 300, at most 604_800
+}
+
+count! {
+    /// After how many uses a session's box is replaced.
+    PoolUses, "pool.max_use_count", default 100, at most 1_000_000
+}
+
+count! {
+    /// How many seconds somebody waits for a box.
+    PoolAcquireSeconds, "pool.acquire_timeout_s", default 30, at most 3600
+}
+
 struct CountVisitor {
     key: &'static str,
     largest: u32,

@@ -77,6 +77,10 @@ impl Exec {
                 let running = service.start(grant, exec_id, code.service_work()).await?;
                 Ok(Started::Service(Box::new(OnService { running, trail: code.trail.clone() })))
             }
+            (_, Ground::Code(code), _) if code.context().is_some() => {
+                let context = code.context().unwrap_or_default();
+                self.start_cell(grant, code, context).await.map(Box::new).map(Started::Cell)
+            }
             (Backend::Aio, Ground::Code(code), _) => {
                 Ok(Started::Visit(Box::new(self.start_in_session(grant, code).await?)))
             }

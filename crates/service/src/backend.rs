@@ -13,6 +13,7 @@ use policy::{Grant, Root};
 
 use crate::aio::OnService;
 use crate::capture::{Fed, Printed};
+use crate::contexts::{CellHandle, RunningCell};
 use crate::error::Error;
 use crate::residents::OnVisit;
 use crate::service::Inner;
@@ -75,6 +76,7 @@ pub(crate) enum Started {
     Docker(Box<RunningContainer>),
     Visit(Box<OnVisit>),
     Service(Box<OnService>),
+    Cell(Box<RunningCell>),
 }
 
 /// The outer ends of a command's streams.
@@ -92,6 +94,7 @@ pub(crate) enum Reins {
     Docker(ContainerHandle),
     Visit(VisitHandle),
     Service(ServiceHandle),
+    Cell(CellHandle),
 }
 
 impl Inner {
@@ -136,6 +139,7 @@ impl Started {
             Started::Gvisor(running) => running.streams.take(),
             Started::Docker(container) => container.streams.take(),
             Started::Service(on_service) => on_service.running.streams.take(),
+            Started::Cell(cell) => cell.streams.take(),
             Started::Visit(on_visit) => {
                 let VisitStreams { stdin, stdout, stderr, .. } = on_visit.visit.streams.take()?;
                 return Some(Ends { stdin: Fed::Visit(stdin), stdout: stdout.into(), stderr: stderr?.into() });
@@ -164,6 +168,7 @@ impl Started {
             Started::Docker(container) => container.protections().to_vec(),
             Started::Visit(on_visit) => on_visit.visit.protections().to_vec(),
             Started::Service(on_service) => on_service.running.protections().to_vec(),
+            Started::Cell(cell) => cell.protections.clone(),
         }
     }
 
@@ -174,6 +179,7 @@ impl Started {
             Started::Docker(container) => Reins::Docker(container.handle()),
             Started::Visit(on_visit) => Reins::Visit(on_visit.visit.handle()),
             Started::Service(on_service) => Reins::Service(on_service.running.handle()),
+            Started::Cell(cell) => Reins::Cell(cell.handle()),
         }
     }
 
@@ -184,6 +190,7 @@ impl Started {
             Started::Docker(container) => container.wait().await,
             Started::Visit(on_visit) => on_visit.visit.wait().await,
             Started::Service(on_service) => on_service.wait().await,
+            Started::Cell(cell) => cell.wait().await,
         }
     }
 }
@@ -197,6 +204,7 @@ impl Reins {
             Reins::Docker(handle) => handle.stop(SIGTERM).await,
             Reins::Visit(handle) => handle.stop(SIGTERM).await,
             Reins::Service(handle) => handle.stop(SIGTERM).await,
+            Reins::Cell(handle) => handle.stop().await,
         }
     }
 
@@ -207,6 +215,7 @@ impl Reins {
             Reins::Docker(handle) => handle.kill(),
             Reins::Visit(handle) => handle.kill(),
             Reins::Service(handle) => handle.kill(),
+            Reins::Cell(handle) => handle.kill(),
         }
     }
 }

@@ -32,6 +32,7 @@ pub struct SettingsView {
     egress: EgressView,
     aio: AioView,
     sessions: SessionsView,
+    pool: PoolView,
     strict: StrictView,
     mcp: McpView,
     /// Keys that were fixed when the server started, by its environment, flags or file. They cannot be changed here.
@@ -134,6 +135,19 @@ struct StrictView {
     backends: Vec<String>,
 }
 
+/// Boxes that are kept.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct PoolView {
+    max_instances: u32,
+    min_instances: u32,
+    /// How many seconds a session's box stays that nobody uses
+    idle_timeout_s: u32,
+    /// After how many uses it is replaced
+    max_use_count: u32,
+    /// How many seconds somebody waits for a box
+    acquire_timeout_s: u32,
+}
+
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct ApprovalsView {
     /// How many seconds a person has to answer; without an answer it is no
@@ -214,6 +228,13 @@ impl SettingsView {
                 execs_days: settings.retention.execs_days.map(policy::ExecsKeptDays::get),
                 audit_days: settings.retention.audit_days.map(policy::AuditKeptDays::get),
             },
+            pool: PoolView {
+                max_instances: settings.pool.max_instances.get(),
+                min_instances: settings.pool.min_instances.get(),
+                idle_timeout_s: settings.pool.idle_timeout_s.get(),
+                max_use_count: settings.pool.max_use_count.get(),
+                acquire_timeout_s: settings.pool.acquire_timeout_s.get(),
+            },
             sessions: SessionsView {
                 max_mb: settings.sessions.max_mb.get(),
                 retention_hours: settings.sessions.retention_hours.get(),
@@ -284,6 +305,7 @@ impl Service {
         if changed.version > settings.version {
             *settings = Arc::new(changed);
             self.inner.turns.set_bounds(settings.bounds());
+            self.inner.boxes.set_bounds(settings.pool.bounds());
         }
         settings.clone()
     }

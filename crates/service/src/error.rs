@@ -40,6 +40,9 @@ pub enum Error {
     DiskQuota { message: String },
     #[error("the {backend} backend is not available: {why}")]
     BackendUnavailable { backend: String, why: String },
+    /// Every box is in use, and none became free in time.
+    #[error("{message}")]
+    PoolFull { message: String },
     #[error("the server is stopping")]
     Stopping,
     #[error("the record cannot be written or read just now")]
@@ -79,6 +82,7 @@ impl Error {
             Error::ApprovalExpired => "APPROVAL_EXPIRED",
             Error::DiskQuota { .. } => DISK_QUOTA,
             Error::BackendUnavailable { .. } => "BACKEND_UNAVAILABLE",
+            Error::PoolFull { .. } => "POOL_FULL",
             Error::Stopping => "STOPPING",
             Error::Busy(_) => "BUSY",
             Error::InvalidManifest { .. } => "INVALID_MANIFEST",

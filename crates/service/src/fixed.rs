@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use policy::{
-    ApprovalSeconds, AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, Field, QueuedExecs,
-    QuotaFiles, QuotaMb, SessionMaxMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb,
+    ApprovalSeconds, AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, Field, PoolAcquireSeconds,
+    PoolIdleSeconds, PoolMax, PoolMin, PoolUses, QueuedExecs, QuotaFiles, QuotaMb, SessionMaxMb, SessionsKeptHours,
+    SkillEntriesMax, UnpackedMaxMb, UploadMaxMb,
 };
 use serde_json::{Map, Value};
 
@@ -40,7 +41,7 @@ const TEXTS: [&str; 18] = [
 ];
 /// A value that is not shown, and not stored.
 pub(crate) const WEBHOOK_SECRET: &str = "approvals.webhook_secret";
-const COUNTS: [&str; 13] = [
+const COUNTS: [&str; 18] = [
     ConcurrentExecs::KEY,
     ConcurrentExecsPerUser::KEY,
     QueuedExecs::KEY,
@@ -54,6 +55,11 @@ const COUNTS: [&str; 13] = [
     SessionMaxMb::KEY,
     SessionsKeptHours::KEY,
     ApprovalSeconds::KEY,
+    PoolMax::KEY,
+    PoolMin::KEY,
+    PoolIdleSeconds::KEY,
+    PoolUses::KEY,
+    PoolAcquireSeconds::KEY,
 ];
 
 /// Names, parted by blanks or commas.

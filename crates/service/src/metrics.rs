@@ -65,6 +65,11 @@ impl Counters {
 }
 
 impl Service {
+    /// The boxes that are kept, in numbers.
+    pub fn pool(&self) -> executor::pool::Figures {
+        self.inner.boxes.figures()
+    }
+
     pub fn metrics(&self) -> Metrics {
         let (running, waiting) = self.inner.turns.counts();
         let held = self.inner.counters.lock();

@@ -16,6 +16,7 @@ use rustix::fs::FlockOperation;
 use workspace::{Baselines, Workspaces};
 
 use crate::agents::{Locks, Quotas};
+use crate::contexts::{BoxPool, Boxes};
 use crate::digest_key::DigestKey;
 use crate::error::{Error, causes};
 use crate::fixed::Fixed;
@@ -132,6 +133,7 @@ impl Service {
             workspaces_path,
             hidden,
             workspace_root,
+            boxes: BoxPool::new(Boxes, settings.pool.bounds(), &[]),
             spares: Spares::default(),
             session_boxes: SessionBoxes::default(),
             executor,
@@ -148,6 +150,7 @@ impl Service {
             agent_boxes: Locks::default(),
             quotas: Quotas::default(),
             looked: tokio::sync::Mutex::default(),
+            docker_seen: tokio::sync::Mutex::default(),
             uids: Mutex::new(HashMap::new()),
             pruner: Mutex::new(None),
             expirer: Mutex::new(None),

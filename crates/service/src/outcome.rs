@@ -14,6 +14,8 @@ pub(crate) const BACKEND_UNAVAILABLE: &str = "BACKEND_UNAVAILABLE";
 pub(crate) const RUNTIME_ERROR: &str = "RUNTIME_ERROR";
 pub(crate) const DISK_QUOTA: &str = "DISK_QUOTA";
 pub(crate) const OOM: &str = "OOM";
+pub(crate) const SESSION_BUSY: &str = "SESSION_BUSY";
+pub(crate) const POOL_FULL: &str = "POOL_FULL";
 pub(crate) const INVALID_ARGUMENT: &str = "INVALID_ARGUMENT";
 const ENOENT: i32 = 2;
 const EACCES: i32 = 13;
@@ -115,8 +117,11 @@ impl Told {
                 let wrong = std::io::Error::from_raw_os_error(failure.errno);
                 Self::failed(INVALID_ARGUMENT, format!("cwd: {} cannot be entered: {wrong}", failure.subject))
             }
+            Of::SessionBusy | Of::OtherLanguage { .. } => Self::failed(SESSION_BUSY, with_hint(error)),
+            Of::PoolFull | Of::TooManyVisits { .. } => Self::failed(POOL_FULL, with_hint(error)),
+            Of::PoolStopped => Self::cancelled(Cancellation::ServerStops),
             // What the session's box says of itself; none of its words names a path of the host.
-            Of::BoxDied { .. } | Of::BoxPaused | Of::NotForThisBox { .. } | Of::TooManyVisits { .. } => {
+            Of::BoxDied { .. } | Of::BoxPaused | Of::NotForThisBox { .. } => {
                 let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
                 Self::failed(RUNTIME_ERROR, format!("{error}{hint}"))
             }
@@ -182,6 +187,10 @@ fn code_of(error: &AioError) -> &'static str {
             RUNTIME_ERROR
         }
     }
+}
+
+fn with_hint(error: &executor::Error) -> String {
+    error.hint().map_or_else(|| error.to_string(), |hint| format!("{error}; {hint}"))
 }
 
 fn reason(code: &str, message: impl Into<String>) -> Reason {

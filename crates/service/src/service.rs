@@ -7,8 +7,9 @@ use std::fmt;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use executor::docker::DockerState;
 use executor::{Executor, Privilege};
 use record::{AgentId, Digest, Exec, ExecId, Store, Timestamp, UserId};
 use tokio::task::JoinHandle;
@@ -17,6 +18,7 @@ use workspace::{Baselines, Owner, Workspaces};
 use crate::agents::{Locks, Quotas};
 use crate::aio::AssignedService;
 use crate::approvals::Desk;
+use crate::contexts::BoxPool;
 use crate::digest_key::DigestKey;
 use crate::error::Error;
 use crate::fixed::Fixed;
@@ -56,6 +58,8 @@ pub(crate) struct Inner {
     /// What the server keeps for itself, by its real places: no box is ever shown any of it.
     pub(crate) hidden: Vec<PathBuf>,
     pub(crate) workspace_root: executor::docker::paths::WorkspaceRoot,
+    /// Boxes of sessions; before the executor, which waits for the end of every box.
+    pub(crate) boxes: Arc<BoxPool>,
     /// Before the executor, which waits for the end of every box.
     pub(crate) spares: Spares,
     /// Before the executor as well, for the same reason.
@@ -76,6 +80,8 @@ pub(crate) struct Inner {
     pub(crate) agent_boxes: Locks,
     pub(crate) quotas: Quotas,
     pub(crate) looked: tokio::sync::Mutex<Option<Looked>>,
+    /// What docker was like when code last needed to know.
+    pub(crate) docker_seen: tokio::sync::Mutex<Option<(Instant, Arc<DockerState>)>>,
     pub(crate) uids: Mutex<HashMap<(UserId, AgentId), u32>>,
     /// The task that removes what is old.
     pub(crate) pruner: Mutex<Option<JoinHandle<()>>>,

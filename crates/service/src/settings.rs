@@ -11,8 +11,9 @@ use executor::docker::DockerSettings;
 use executor::docker::paths::{self, Platform, Roots, RuntimeMode, WorkspaceRoot};
 use policy::{
     ApprovalSeconds, AuditKeptDays, CommandLists, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays,
-    Isolation, Layer, LayerName, NetList, NetMode, NetWish, QueuedExecs, QuotaFiles, QuotaMb, Secret, SecurityMode,
-    SessionMaxMb, SessionsKeptHours, SkillEntriesMax, Unknown, UnpackedMaxMb, UploadMaxMb, check_settings,
+    Isolation, Layer, LayerName, NetList, NetMode, NetWish, PoolAcquireSeconds, PoolIdleSeconds, PoolMax, PoolMin,
+    PoolUses, QueuedExecs, QuotaFiles, QuotaMb, Secret, SecurityMode, SessionMaxMb, SessionsKeptHours, SkillEntriesMax,
+    Unknown, UnpackedMaxMb, UploadMaxMb, check_settings,
 };
 use record::{Confirmation, Store};
 use serde::{Deserialize, Deserializer};
@@ -45,6 +46,7 @@ pub(crate) struct Settings {
     pub(crate) approvals: ApprovalsPart,
     pub(crate) aio: AioPart,
     pub(crate) sessions: SessionsPart,
+    pub(crate) pool: PoolPart,
     pub(crate) strict: StrictPart,
     pub(crate) mcp: McpPart,
     pub(crate) net: NetPart,
@@ -64,6 +66,7 @@ struct Document {
     approvals: ApprovalsPart,
     aio: AioPart,
     sessions: SessionsPart,
+    pool: PoolPart,
     strict: StrictPart,
     mcp: McpPart,
     net: NetPart,
@@ -236,6 +239,29 @@ impl ApprovalsPart {
     }
 }
 
+/// Boxes that are kept for sessions.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PoolPart {
+    pub(crate) max_instances: PoolMax,
+    pub(crate) min_instances: PoolMin,
+    pub(crate) idle_timeout_s: PoolIdleSeconds,
+    pub(crate) max_use_count: PoolUses,
+    pub(crate) acquire_timeout_s: PoolAcquireSeconds,
+}
+
+impl PoolPart {
+    pub(crate) fn bounds(self) -> executor::pool::Bounds {
+        executor::pool::Bounds {
+            max_instances: self.max_instances.get(),
+            min_instances: self.min_instances.get(),
+            idle_timeout: Duration::from_secs(self.idle_timeout_s.get().into()),
+            max_use_count: self.max_use_count.get(),
+            acquire_timeout: Duration::from_secs(self.acquire_timeout_s.get().into()),
+        }
+    }
+}
+
 impl Retention {
     pub(crate) fn execs(self) -> Option<Duration> {
         self.execs_days.map(|days| DAY * days.get())
@@ -286,6 +312,7 @@ impl Settings {
             retention,
             approvals,
             sessions,
+            pool,
             strict,
             aio,
             mcp,
@@ -305,6 +332,7 @@ impl Settings {
             approvals,
             aio,
             sessions,
+            pool,
             strict,
             mcp,
             net,

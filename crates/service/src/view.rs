@@ -6,7 +6,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::error::Error;
-use crate::outcome::{BACKEND_UNAVAILABLE, DISK_QUOTA, INVALID_ARGUMENT, RUNTIME_ERROR};
+use crate::outcome::{BACKEND_UNAVAILABLE, DISK_QUOTA, INVALID_ARGUMENT, POOL_FULL, RUNTIME_ERROR, SESSION_BUSY};
 
 /// Everything that callers can know of one exec.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
@@ -49,6 +49,8 @@ impl ExecView {
             }
             DISK_QUOTA => Some(Error::DiskQuota { message: reason.message.clone() }),
             INVALID_ARGUMENT => Some(Error::invalid(reason.message.clone())),
+            SESSION_BUSY => Some(Error::Conflict { message: reason.message.clone() }),
+            POOL_FULL => Some(Error::PoolFull { message: reason.message.clone() }),
             RUNTIME_ERROR => Some(Error::Runtime { message: reason.message.clone() }),
             _ => None,
         }

@@ -144,6 +144,12 @@ impl<M: Maker> Pool<M> {
         }
     }
 
+    /// The box of a session as it is, whoever uses it.
+    pub fn find(&self, key: &M::Key) -> Option<Arc<M::Resident>> {
+        let held = self.lock();
+        held.rule.sessions.get(key).and_then(|id| held.residents.get(id)).cloned()
+    }
+
     /// Ends the box of a session, whoever uses it.
     pub fn dismiss(self: &Arc<Self>, key: &M::Key) {
         self.change(|rule, now| ((), rule.dismiss(key, now)));

@@ -231,10 +231,12 @@ async fn failures_free_their_place_and_the_next_tries_again() {
     }
     assert_eq!(pool.figures().total, 0);
     pool.maker.are_broken.store(false, Ordering::SeqCst);
-    let _lease = acquire(&pool, 0, OnBusy::Wait).await.expect("a box");
+    drop(acquire(&pool, 0, OnBusy::Wait).await.expect("a box"));
     assert_eq!(census.made.load(Ordering::SeqCst), 1);
     let panicking = pool.acquire(&1, OnBusy::Wait, async { panic!("in the making") }).await;
-    assert!(matches!(panicking, Err(Refused::<()>::Busy | Refused::TimedOut | Refused::Ended)));
+    assert!(matches!(panicking, Err(Refused::<()>::Ended)));
+    settled().await;
+    assert_eq!(pool.figures().warming, 0, "its place is free");
 }
 
 #[tokio::test(start_paused = true)]

@@ -30,6 +30,7 @@ mod approvals;
 mod artifacts;
 mod audit;
 mod console;
+mod contexts;
 mod events;
 mod execs;
 mod gc;

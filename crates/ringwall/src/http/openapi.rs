@@ -15,8 +15,8 @@ use super::access::Access;
 use super::problem::{DETAILED, ENVELOPED, WORDED, is_within};
 use super::routes::ROUTES;
 use super::{
-    approvals, artifacts, audit, console, events, execs, gc, login, mcp, metrics, networks, risk, run, sandbox,
-    session_box, session_files, session_processes, sessions, settings, skills, sockets, tickets, tokens, v1,
+    approvals, artifacts, audit, console, contexts, events, execs, gc, login, mcp, metrics, networks, risk, run,
+    sandbox, session_box, session_files, session_processes, sessions, settings, skills, sockets, tickets, tokens, v1,
 };
 
 #[derive(OpenApi)]
@@ -63,6 +63,11 @@ use super::{
         mcp::leave,
         risk::assess,
         run::code,
+        contexts::list,
+        contexts::interrupt,
+        contexts::restart,
+        contexts::delete,
+        contexts::pool,
         sessions::create,
         sessions::list,
         sessions::show,

@@ -153,7 +153,9 @@ impl From<service::Error> for Problem {
             Of::ApprovalExpired => StatusCode::GONE,
             Of::QueueFull | Of::TooManyApprovals | Of::TooManyTickets => StatusCode::TOO_MANY_REQUESTS,
             Of::DiskQuota { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Of::BackendUnavailable { .. } | Of::Stopping | Of::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Of::BackendUnavailable { .. } | Of::PoolFull { .. } | Of::Stopping | Of::Busy(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Of::Agent(problem) => match problem.kind {
                 ProblemKind::Invalid => StatusCode::BAD_REQUEST,
                 ProblemKind::Security => StatusCode::FORBIDDEN,

@@ -8,8 +8,9 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::access::{Access, admit};
 use super::{
-    Door, approvals, artifacts, audit, console, events, execs, gc, login, mcp, metrics, networks, openapi, risk, run,
-    sandbox, session_box, session_files, session_processes, sessions, settings, skills, sockets, tickets, tokens, v1,
+    Door, approvals, artifacts, audit, console, contexts, events, execs, gc, login, mcp, metrics, networks, openapi,
+    risk, run, sandbox, session_box, session_files, session_processes, sessions, settings, skills, sockets, tickets,
+    tokens, v1,
 };
 
 pub(crate) struct Route {
@@ -100,6 +101,13 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/api/sessions/{id}/files/{*path}", Access::Agent, || get(session_files::read)),
     route(Method::PUT, "/api/sessions/{id}/files/{*path}", Access::Agent, || put(session_files::write)),
     route(Method::DELETE, "/api/sessions/{id}/files/{*path}", Access::Agent, || delete(session_files::remove)),
+    route(Method::GET, "/api/contexts/{session_id}", Access::Agent, || get(contexts::list)),
+    route(Method::POST, "/api/contexts/{session_id}/{context_id}/interrupt", Access::Agent, || {
+        post(contexts::interrupt)
+    }),
+    route(Method::POST, "/api/contexts/{session_id}/{context_id}/restart", Access::Agent, || post(contexts::restart)),
+    route(Method::DELETE, "/api/contexts/{session_id}/{context_id}", Access::Agent, || delete(contexts::delete)),
+    route(Method::GET, "/api/pool", Access::Agent, || get(contexts::pool)),
     route(Method::GET, "/api/audit", Access::Agent, || get(audit::list)),
     route(Method::POST, "/api/audit/verify", Access::Operator, || post(audit::verify)),
     route(Method::GET, "/api/audit/export", Access::Operator, || get(audit::export)),

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use policy::{Content, Locale};
 use serde::{Deserialize, Serialize};
-use service::{CodeRan, CodeRequest, ExecId, Principal, Status};
+use service::{Bundle, CodeRan, CodeRequest, ExecId, OnBusy, Principal, Status};
 use utoipa::ToSchema;
 
 use super::Door;
@@ -36,12 +36,34 @@ pub(crate) struct RunBody {
     /// Written before it runs
     #[serde(default)]
     files: Vec<RunFile>,
+    /// An interpreter that stays, with its variables, for the next run of this session; python or javascript
+    context_id: Option<String>,
+    #[serde(default)]
+    on_busy: WhenBusy,
     /// `default` unless said
     agent_id: Option<String>,
     /// For an owner or operator: whose session; `default` unless said
     user_id: Option<String>,
     /// `false`: answer at once, whatever becomes of it
     wait: Option<bool>,
+}
+
+/// Where somebody else uses the session's box: `wait` for it, or `fail` with 409; `wait` unless said
+#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum WhenBusy {
+    #[default]
+    Wait,
+    Fail,
+}
+
+impl From<WhenBusy> for OnBusy {
+    fn from(busy: WhenBusy) -> Self {
+        match busy {
+            WhenBusy::Wait => OnBusy::Wait,
+            WhenBusy::Fail => OnBusy::Fail,
+        }
+    }
 }
 
 /// `python` unless said
@@ -87,6 +109,10 @@ pub(crate) struct RunAnswer {
     /// Relative to the session's workspace
     files_created: Vec<String>,
     risk: RiskView,
+    /// In a context: what it showed, each in several forms by their MIME types. The value of a last expression; none of an
+    /// assignment
+    #[serde(skip_serializing_if = "Option::is_none")]
+    results: Option<Vec<Bundle>>,
     /// The exec that ended: where a person changed the code, that of the changed one
     #[schema(value_type = String)]
     exec_id: ExecId,
@@ -111,6 +137,7 @@ impl RunAnswer {
             execution_time_ms: ran.execution_time_ms,
             files_created: ran.files_created,
             risk: RiskView::new(&ran.assessment, locale),
+            results: ran.results,
             exec_id: ran.exec_id,
         }
     }
@@ -122,6 +149,7 @@ impl RunAnswer {
         (status = 200, description = "how it ended, or why it did not run", body = RunAnswer),
         (status = 202, description = "it goes on, or waits for a person", body = RunBegun),
         (status = 403, description = "more is asked for than is allowed, or a path leads out (`PathTraversal`)"),
+        (status = 409, description = "somebody else uses the session's box, and `on_busy` is `fail`"),
         (status = 503, description = "a backend that is demanded or asked for is not there (`backend_unavailable`)"),
     ))]
 pub(crate) async fn code(
@@ -143,6 +171,8 @@ pub(crate) async fn code(
         max_memory_mb: body.max_memory_mb,
         max_output_bytes: body.max_output_bytes,
         files: body.files.into_iter().map(|file| (file.path, file.content.into_bytes())).collect(),
+        context_id: body.context_id,
+        on_busy: body.on_busy.into(),
     };
     run(&door, &principal, request, Waiting::of(body.wait), locale).await
 }

@@ -66,6 +66,8 @@ pub(crate) async fn exec(
         max_memory_mb: None,
         max_output_bytes: body.max_output_bytes,
         files: Vec::new(),
+        context_id: None,
+        on_busy: service::OnBusy::Wait,
     };
     run(&door, &principal, request, Waiting::of(body.wait), locale(&headers)).await
 }

@@ -123,6 +123,8 @@ pub(crate) async fn begin(
         max_memory_mb: None,
         max_output_bytes: body.max_output_bytes,
         files: Vec::new(),
+        context_id: None,
+        on_busy: service::OnBusy::Wait,
     };
     let begun = door.service.begin_process(&principal, request).await.map_err(Problem::of_session)?;
     Ok((StatusCode::ACCEPTED, Json(ProcessBegun { pid: begun.exec_id, status: begun.status })))

@@ -58,6 +58,8 @@ pub(super) async fn begin(service: &Service, who: &Who, asked: CodeArguments) ->
         max_memory_mb: asked.max_memory_mb,
         max_output_bytes: None,
         files: asked.files.into_iter().map(|file| (file.path, file.content.into_bytes())).collect(),
+        context_id: None,
+        on_busy: service::OnBusy::Wait,
     };
     service.begin_code(&who.principal, request).await
 }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use executor::aio_service::{ServiceFile, ServiceWork};
+use executor::pool::OnBusy;
 use policy::{Code, Consent, Content, Field, Isolation, Layer, LayerName, Layers, Secret, merge, profile};
 use record::Digest;
 use serde_json::{Value, json};
@@ -68,7 +69,7 @@ impl Service {
         let assessment = Arc::new(self.assess(request.language, request.code.clone()).await?);
         trail.assessed(assessment.clone());
         let rules = self.session_rules(&place).await?;
-        let choice = self.choose_box(&place, request.backend.as_deref(), rules.mode, assessment.level).await?;
+        let choice = self.choose_box(&place, request.asked_backend(), rules.mode, assessment.level).await?;
         let layers = request.layers(self.settings_now().operator.clone())?;
         let words = request.words();
         let mut order = Order {
@@ -152,9 +153,26 @@ impl CodeOrder {
         &self.place.id
     }
 
-    /// What is written to the command's standard input.
+    /// The context that it runs in, if it runs in one.
+    pub(crate) fn context(&self) -> Option<&str> {
+        self.request.context_id.as_deref()
+    }
+
+    pub(crate) fn language(&self) -> Content {
+        self.request.language
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.request.code
+    }
+
+    pub(crate) fn on_busy(&self) -> OnBusy {
+        self.request.on_busy
+    }
+
+    /// What is written to the command's standard input. A context is told its code by another way.
     pub(crate) fn input(&self) -> &[u8] {
-        if self.request.is_long() { self.request.code.as_bytes() } else { &[] }
+        if self.request.is_long() && self.request.context_id.is_none() { self.request.code.as_bytes() } else { &[] }
     }
 
     pub(crate) fn has_files(&self) -> bool {
@@ -195,6 +213,9 @@ impl CodeOrder {
             "security_mode": self.judged.mode,
             "confirmation": self.rules.confirmation,
         });
+        if let Some(context) = &self.request.context_id {
+            note["context_id"] = json!(context);
+        }
         if self.has_files() {
             let files = self.request.files.iter().take(NOTED_FILES);
             let files = files.map(|(path, content)| json!({ "path": path, "sha256": Digest::of(content).to_string() }));

@@ -1,8 +1,10 @@
 //! A piece of code as it is asked for, and what about that can be wrong without asking anybody.
 
+use executor::pool::OnBusy;
 use policy::{Content, LONGEST_CONTENT};
-use workspace::AgentPath;
+use workspace::{AgentPath, SessionId};
 
+use super::backend::ALL_IN_ONE;
 use crate::agents::ProblemKind;
 use crate::error::Error;
 
@@ -24,6 +26,10 @@ pub struct CodeRequest {
     pub max_output_bytes: Option<u64>,
     /// Paths relative to the session's files, and their content.
     pub files: Vec<(String, Vec<u8>)>,
+    /// The interpreter that stays between runs; none where it is not said.
+    pub context_id: Option<String>,
+    /// What becomes of it where somebody else uses the session's box.
+    pub on_busy: OnBusy,
 }
 
 impl CodeRequest {
@@ -31,6 +37,18 @@ impl CodeRequest {
         match self.language {
             Content::Python | Content::Javascript | Content::Shell => {}
             Content::Browser => return Err(Error::invalid("language must be python, javascript or shell")),
+        }
+        if let Some(id) = &self.context_id {
+            let _: SessionId =
+                id.parse().map_err(|error: workspace::Error| Error::invalid(format!("context_id: {error}")))?;
+            if self.language == Content::Shell {
+                return Err(Error::invalid("context_id: there are contexts of python and javascript"));
+            }
+            if self.max_memory_mb.is_some() {
+                return Err(Error::invalid(
+                    "max_memory_mb: a context has the memory of its session's box; leave it out",
+                ));
+            }
         }
         if self.code.contains('\0') {
             return Err(Error::invalid("code: a NUL byte would cut it short"));
@@ -43,6 +61,12 @@ impl CodeRequest {
             Some(SHORTEST_S..=LONGEST_S) | None => Ok(()),
             Some(_) => Err(Error::invalid(format!("timeout must be {SHORTEST_S} to {LONGEST_S} seconds"))),
         }
+    }
+
+    /// A context is in a box that stays anyway, and that is made by whoever is demanded.
+    pub(super) fn asked_backend(&self) -> Option<&str> {
+        let asked = self.backend.as_deref();
+        asked.filter(|backend| self.context_id.is_none() || *backend != ALL_IN_ONE)
     }
 
     pub(super) fn timeout_ms(&self) -> Option<u64> {

@@ -12,6 +12,7 @@ use super::request::CodeRequest;
 use super::trail::Trail;
 use super::words::error_of;
 use crate::agents::execute::{SHOWN, text};
+use crate::contexts::Bundle;
 use crate::error::Error;
 use crate::order::Ground;
 use crate::principal::Principal;
@@ -54,6 +55,8 @@ pub struct CodeRan {
     /// Relative to the session's files.
     pub files_created: Vec<String>,
     pub assessment: Arc<Assessment>,
+    /// What it showed, where it ran in a context.
+    pub results: Option<Vec<Bundle>>,
 }
 
 impl Service {
@@ -113,12 +116,16 @@ impl Service {
             stdout = text(self.output(by, &exec_id, Stream::Stdout, 0, SHOWN).await?);
             stderr = text(self.output(by, &exec_id, Stream::Stderr, 0, SHOWN).await?);
         }
+        let in_context = view.policy_snapshot["code"]["context_id"].is_string();
+        let answer = trail.answer().unwrap_or_default();
+        let raised = answer.raised.filter(|_| view.summary.status == Status::Failed);
         Ok(CodeRan {
+            results: in_context.then_some(answer.results),
             success: view.summary.status == Status::Succeeded,
             stdout,
             stderr,
             exit_code: view.summary.exit_code.unwrap_or(NO_EXIT_CODE),
-            error: outright(&view, &assessment, locale).or_else(|| error_of(&view, locale)),
+            error: outright(&view, &assessment, locale).or(raised).or_else(|| error_of(&view, locale)),
             sandbox_type: view.summary.backend.clone(),
             execution_time_ms: view.summary.duration_ms.unwrap_or(0),
             files_created: trail.files_created(),

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use policy::Assessment;
 use record::ExecId;
 
+use crate::contexts::CellAnswer;
+
 #[derive(Debug, Default)]
 pub(crate) struct Trail {
     held: Mutex<Held>,
@@ -16,6 +18,7 @@ struct Held {
     goes_on_as: Option<ExecId>,
     assessment: Option<Arc<Assessment>>,
     created: Vec<String>,
+    answer: Option<CellAnswer>,
 }
 
 impl Trail {
@@ -30,6 +33,15 @@ impl Trail {
 
     pub(crate) fn created(&self, files: Vec<String>) {
         self.lock().created = files;
+    }
+
+    /// What a run in a context has shown or raised.
+    pub(crate) fn answered(&self, answer: CellAnswer) {
+        self.lock().answer = Some(answer);
+    }
+
+    pub(super) fn answer(&self) -> Option<CellAnswer> {
+        self.lock().answer.clone()
     }
 
     pub(super) fn latest(&self) -> Option<ExecId> {

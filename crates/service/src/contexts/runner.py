@@ -21,6 +21,7 @@ LONGEST_TEXT = 64 * 1024
 LARGEST_RESULT = 4 * 1024 * 1024
 LARGEST_ANSWER = 8 * 1024 * 1024
 MOST_RESULTS = 32
+DEEPEST = 64
 RICH = (
     ("text/html", "_repr_html_"),
     ("text/markdown", "_repr_markdown_"),
@@ -169,9 +170,18 @@ def put(bundle, mime, data):
     if data is None:
         return
     try:
-        bundle[mime] = json.loads(json.dumps(data, allow_nan=False))
+        if is_shallow(data, DEEPEST):
+            bundle[mime] = json.loads(json.dumps(data, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
         pass
+
+
+def is_shallow(data, left):
+    """Whoever reads the answer goes only so deep."""
+    if isinstance(data, (dict, list, tuple)):
+        inner = data.values() if isinstance(data, dict) else data
+        return left > 0 and all(is_shallow(each, left - 1) for each in inner)
+    return True
 
 
 def describe(raised):

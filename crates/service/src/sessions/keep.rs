@@ -72,6 +72,7 @@ impl Service {
             change.check_role(by)?;
             self.check_change(&change, SessionRules::default())?;
         }
+        self.end_boxes(&place).await;
         let workspace = self.session_workspace(&place.name).await?;
         let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
         if self.session_times(&place).await?.is_some() {

@@ -1,0 +1,205 @@
+//! The box of a session in the pool, and the contexts that live in it. They end with it.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use executor::pool::{Maker, Pool};
+use executor::resident::{Resident, VisitHandle};
+use policy::Content;
+use record::Timestamp;
+
+use super::interpreter::Interpreter;
+use crate::backend::Backend;
+use crate::service::now;
+use crate::sessions::Place;
+
+/// How many contexts a session has at most in one box.
+pub(super) const MOST_CONTEXTS: usize = 8;
+
+/// Which box: a session has one of each backend that it uses.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BoxKey {
+    user: String,
+    agent: String,
+    session: String,
+    backend: Backend,
+}
+
+impl BoxKey {
+    pub(crate) fn new(place: &Place, backend: Backend) -> Self {
+        Self {
+            user: place.name.user_id.as_str().to_owned(),
+            agent: place.name.agent_id.as_str().to_owned(),
+            session: place.id.to_string(),
+            backend,
+        }
+    }
+
+    pub(crate) fn backend(&self) -> Backend {
+        self.backend
+    }
+}
+
+pub(crate) type BoxPool = Pool<Boxes>;
+
+/// The pool's hands.
+#[derive(Debug)]
+pub(crate) struct Boxes;
+
+impl Maker for Boxes {
+    type Key = BoxKey;
+    type Kind = Infallible;
+    type Resident = SessionBox;
+    type Spare = Infallible;
+
+    async fn make_spare(&self, kind: Infallible) -> Option<Infallible> {
+        match kind {}
+    }
+
+    fn is_alive(spare: &Infallible) -> bool {
+        match *spare {}
+    }
+
+    async fn end_spare(&self, spare: Infallible) {
+        match spare {}
+    }
+
+    async fn died(resident: &SessionBox) {
+        resident.resident.died().await;
+    }
+
+    async fn end(&self, resident: Arc<SessionBox>) {
+        resident.resident.end().await;
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct SessionBox {
+    pub(crate) resident: Resident,
+    contexts: Mutex<BTreeMap<String, Context>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) language: Content,
+    pub(super) created_at: Timestamp,
+    pub(super) used_at: Timestamp,
+    /// Not while it runs something, and not before it is started.
+    idle: Option<Interpreter>,
+    pub(super) handle: Option<VisitHandle>,
+    pub(super) doing: Doing,
+    /// What was begun before the last restart does not come back.
+    restarts: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Doing {
+    Nothing,
+    Running,
+}
+
+/// What somebody gets who wants to run a cell.
+#[derive(Debug)]
+pub(super) enum Entered {
+    Ready {
+        interpreter: Box<Interpreter>,
+        restarts: u64,
+    },
+    /// To be started.
+    New {
+        restarts: u64,
+    },
+    Busy,
+    /// It speaks another language.
+    Other(Content),
+    TooMany,
+}
+
+impl SessionBox {
+    pub(super) fn new(resident: Resident) -> Self {
+        Self { resident, contexts: Mutex::default() }
+    }
+
+    pub(super) fn enter(&self, id: &str, language: Content) -> Entered {
+        let mut contexts = self.lock();
+        if !contexts.contains_key(id) && contexts.len() >= MOST_CONTEXTS {
+            return Entered::TooMany;
+        }
+        let context = contexts.entry(id.to_owned()).or_insert_with(|| Context {
+            language,
+            created_at: now(),
+            used_at: now(),
+            idle: None,
+            handle: None,
+            doing: Doing::Nothing,
+            restarts: 0,
+        });
+        if context.language != language {
+            return Entered::Other(context.language);
+        }
+        if context.doing == Doing::Running {
+            return Entered::Busy;
+        }
+        context.doing = Doing::Running;
+        context.used_at = now();
+        match context.idle.take() {
+            Some(interpreter) => Entered::Ready { interpreter: Box::new(interpreter), restarts: context.restarts },
+            None => Entered::New { restarts: context.restarts },
+        }
+    }
+
+    /// It is started. Whether it is still wanted.
+    pub(super) fn begun(&self, id: &str, restarts: u64, handle: &VisitHandle) -> bool {
+        let mut contexts = self.lock();
+        let own = contexts.get_mut(id).filter(|context| context.restarts == restarts);
+        own.map(|context| context.handle = Some(handle.clone())).is_some()
+    }
+
+    /// A cell is over, and its interpreter comes back or is gone. One that has been restarted or deleted meanwhile is not kept.
+    pub(super) fn leave(&self, id: &str, restarts: u64, interpreter: Option<Interpreter>) {
+        let mut contexts = self.lock();
+        let Some(context) = contexts.get_mut(id).filter(|context| context.restarts == restarts) else { return };
+        match interpreter {
+            Some(interpreter) => {
+                context.doing = Doing::Nothing;
+                context.used_at = now();
+                context.idle = Some(interpreter);
+            }
+            None => drop(contexts.remove(id)),
+        }
+    }
+
+    pub(super) fn read<T>(&self, read: impl FnOnce(&BTreeMap<String, Context>) -> T) -> T {
+        read(&self.lock())
+    }
+
+    /// Ends its interpreter; the next cell has a new one. Whether there is such a context.
+    pub(super) fn restart(&self, id: &str) -> bool {
+        let mut contexts = self.lock();
+        let Some(context) = contexts.get_mut(id) else { return false };
+        context.restarts += 1;
+        context.doing = Doing::Nothing;
+        let (idle, handle) = (context.idle.take(), context.handle.take());
+        drop(contexts);
+        end(idle, handle);
+        true
+    }
+
+    pub(super) fn delete(&self, id: &str) -> bool {
+        let Some(context) = self.lock().remove(id) else { return false };
+        end(context.idle, context.handle);
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Context>> {
+        self.contexts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn end(idle: Option<Interpreter>, handle: Option<VisitHandle>) {
+    if let Some(handle) = handle {
+        handle.kill();
+    }
+    drop(idle);
+}
