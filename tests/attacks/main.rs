@@ -54,7 +54,10 @@ mod f02_metadata_services;
 mod f03_own_api;
 mod f05_host_sockets;
 mod f06_datagrams_and_names;
+mod f09_past_the_list;
+mod f10_without_the_proxy;
 mod f11_box_to_box;
+mod f12_dead_proxy;
 mod g01_fork_bomb;
 mod g02_memory_hog;
 mod g03_many_threads;
@@ -149,7 +152,10 @@ const PROBES: &[Probe] = &[
     f03_own_api::PROBE,
     f05_host_sockets::PROBE,
     f06_datagrams_and_names::PROBE,
+    f09_past_the_list::PROBE,
+    f10_without_the_proxy::PROBE,
     f11_box_to_box::PROBE,
+    f12_dead_proxy::PROBE,
     g01_fork_bomb::PROBE,
     g02_memory_hog::PROBE,
     g03_many_threads::PROBE,

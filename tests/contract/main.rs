@@ -12,6 +12,7 @@
 mod site;
 
 mod answers;
+mod code;
 mod default_image;
 mod endings;
 mod faults;
@@ -54,6 +55,7 @@ const ON_EACH_BACKEND: &[(&str, Try)] = trials! {
         the_two_files_of_an_exec, output_is_read_by_bytes,
     }
     following::{ to_the_end_and_taken_up_again }
+    code::{ a_session_is_the_same_in_every_box, what_is_demanded_is_what_it_gets }
     lives::{ a_killed_server_leaves_nothing, a_stopped_server_waits, a_stopped_server_cancels }
 };
 

@@ -46,6 +46,8 @@ pub enum Error {
     OnlyOnTheHost,
     #[error("docker cannot make a box with {0}")]
     NotForDocker(&'static str),
+    #[error("the box's way out is missing")]
+    NoWayOut,
     #[error("docker cannot be told the path {}", .0.display())]
     PathNotForDocker(PathBuf),
     #[error("docker cannot be given the environment variable {key}: {why}")]

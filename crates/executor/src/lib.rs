@@ -7,6 +7,7 @@
 
 pub mod aio_service;
 pub mod docker;
+pub mod egress;
 pub mod gvisor;
 pub mod image;
 pub mod pool;

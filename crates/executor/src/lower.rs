@@ -13,14 +13,14 @@ use jail::plan::{
 };
 use jail::report::Step;
 use jail::resident::AGENT;
-use policy::{Field, Grant, Workspace};
+use policy::{Field, Grant, Net, Workspace};
 
 use crate::error::{Error, protection_of};
-use crate::etc;
 use crate::host::{Host, SystemKind};
 use crate::limits::{self, Stay};
 use crate::python::Python;
 use crate::sources::{AGENT_FILES, Opened, ProjectPlace, Sources, WORKSPACE};
+use crate::{egress, etc};
 
 pub(crate) const MIB: u64 = 1024 * 1024;
 /// What the root needs for its own directories, links and small files, beside the box's private ones. Their few
@@ -132,6 +132,10 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
         cgroups,
         protections,
         terminal: particulars.terminal,
+        way_out: match grant.effective().net {
+            Net::None => None,
+            Net::Allowlist { .. } => Some(egress::PORT),
+        },
         command: match agent {
             Some(_) => agents_command(),
             None => command(grant, home(sources), sources.python, particulars.terminal.is_some())?,
@@ -456,6 +460,9 @@ pub(crate) fn command(grant: &Grant, home: &str, python: Python, on_terminal: bo
     }
     if on_terminal {
         environment.insert(TERMINAL.0, OsStr::new(TERMINAL.1));
+    }
+    if let Net::Allowlist { .. } = grant.effective().net {
+        environment.extend(egress::ENVIRONMENT.map(|(key, value)| (key, OsStr::new(value))));
     }
     environment.extend(grant.env().iter().map(|(key, value)| (key.as_str(), value.expose())));
     let search = environment.get("PATH").copied().unwrap_or_default().as_bytes().split(|byte| *byte == b':');

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use jail::plan::{CgroupVersion, FileKind, MountAccess, Plan, Privilege, RootKind, WindowSize};
 use policy::{
-    Access, AgentMounts, Ceilings, Control, Field, Grant, Layer, LayerName, Layers, Mounts, Owner, ProjectMounts,
-    Reach, Request, Requirement, Rights, Root, Secret, SessionMounts, Verdict, Workspace,
+    Access, AgentMounts, Ceilings, Control, Field, Grant, Layer, LayerName, Layers, Mounts, NetMode, NetWish, Owner,
+    ProjectMounts, Reach, Request, Requirement, Rights, Root, Secret, SessionMounts, Verdict, Workspace,
 };
 
 use super::{Birthplace, MIB, Occupant, Particulars, lower, shown};
@@ -61,6 +61,16 @@ fn version_2() -> CgroupSupport {
 }
 
 pub(crate) fn grant(workspace: Workspace, root: Root, read_only: &[&str], require: &[Requirement]) -> Grant {
+    grant_with(workspace, root, read_only, require, None)
+}
+
+fn grant_with(
+    workspace: Workspace,
+    root: Root,
+    read_only: &[&str],
+    require: &[Requirement],
+    net: Option<NetWish>,
+) -> Grant {
     let request = Request {
         argv: vec!["make".into(), "test".into()],
         env: BTreeMap::from([("TOKEN".to_owned(), Secret::new("very-secret-value"))]),
@@ -73,6 +83,7 @@ pub(crate) fn grant(workspace: Workspace, root: Root, read_only: &[&str], requir
     operator.limits.insert(Field::MemoryMb, 64);
     operator.limits.insert(Field::ScratchMb, 16);
     operator.require = require.iter().copied().collect();
+    operator.net = net;
     let layers = Layers {
         system: policy::profile::RUN,
         ceilings: Ceilings { limits: policy::profile::machine_ceilings(8192, 4, 32_768), set_by: LayerName::Machine },
@@ -141,6 +152,22 @@ fn check(name: &str, plan: &Plan) {
     let shown = format!("{plan:#?}");
     assert!(!shown.contains("very-secret-value"), "a plan that is printed shows a secret");
     insta::assert_snapshot!(name, shown);
+}
+
+#[test]
+fn a_way_out_is_a_port_and_six_variables() {
+    let host = host(Privilege::Rootless, Err("no delegation".to_owned()));
+    let plan = |net| {
+        let grant = grant_with(Workspace::Private, Root::Host, &[], &[], net);
+        lower(&grant, &host, &sources(None, None), &particulars(None, None)).unwrap()
+    };
+    let open = plan(Some(NetWish { mode: NetMode::Allowlist, ..NetWish::default() }));
+    let closed = plan(None);
+    assert_eq!((open.way_out, closed.way_out), (Some(3128), None));
+    let added: Vec<_> =
+        open.command.environment.iter().filter(|one| !closed.command.environment.contains(one)).collect();
+    assert_eq!(added.len(), 6, "{added:?}");
+    assert!(added.contains(&&text("https_proxy=http://127.0.0.1:3128")), "{added:?}");
 }
 
 #[test]

@@ -57,6 +57,7 @@ pub struct Prepared {
     pub(crate) control: OwnedFd,
     pub(crate) number: u64,
     pub(crate) host: Owner,
+    /// Where its network namespace comes from.
     pub(crate) network: NetworkSource,
     pub(crate) birth: Born,
     /// Whoever bears it, where that is the spawner and it was asked already.
@@ -74,12 +75,12 @@ pub(crate) enum Born {
 impl Executor {
     /// Begins a box: empty namespaces, in which nothing runs and nothing is mounted, of this user on the host where one is
     /// said. Dropping them ends them.
-    pub(crate) fn prepare_as(&self, owner: Option<Owner>) -> Result<Prepared, Error> {
+    pub(crate) fn prepare_as(&self, owner: Option<Owner>, network: NetworkSource) -> Result<Prepared, Error> {
         let number = self.next_number();
         let own = host::ids(self.host.privilege, box_uid(number));
         // A user id of its own is no other box's, before or after; a workspace's is that of all its boxes.
         let (host, network) = match (self.host.privilege, owner) {
-            (Privilege::Root, Some(owner)) => (owner, NetworkSource::OfItsUser),
+            (Privilege::Root, Some(owner)) => (owner, network),
             (Privilege::Root, None) | (Privilege::Rootless, _) => (own, NetworkSource::New),
         };
         self.begin(number, host, network)
@@ -123,6 +124,14 @@ pub(crate) fn owner(grant: &Grant) -> Option<Owner> {
         policy::Workspace::Private | policy::Workspace::Directory(_) => None,
     }
     .map(|owner| Owner { uid: owner.uid(), gid: owner.gid() })
+}
+
+/// A namespace with a way out is no other box's, ever: somebody outside may still hold a socket in it.
+pub(crate) fn network(grant: &Grant) -> NetworkSource {
+    match grant.effective().net {
+        policy::Net::None => NetworkSource::OfItsUser,
+        policy::Net::Allowlist { .. } => NetworkSource::New,
+    }
 }
 
 pub(crate) fn ask_for_birth(

@@ -46,6 +46,8 @@ pub enum Streams {
 pub struct Running {
     /// Taken by whoever moves the bytes.
     pub streams: Option<Streams>,
+    /// The socket at which the box asks for connections, where its grant has a network. Taken by whoever answers.
+    pub way_out: Option<OwnedFd>,
     handle: Handle,
     began: Instant,
     time_limit: Option<Duration>,
@@ -98,6 +100,7 @@ impl Running {
     ) -> Self {
         Running {
             streams: None,
+            way_out: None,
             handle: Handle { control: Arc::new(control), init: Arc::default() },
             began: Instant::now(),
             time_limit,
@@ -242,7 +245,10 @@ impl Running {
                     });
                 }
                 Some((Report::Failed(failure), _)) => return Err(Error::Setup(failure)),
-                Some((Report::Waiting | Report::Started { .. } | Report::Terminal | Report::Holding(_), _)) => {}
+                Some((
+                    Report::Waiting | Report::Started { .. } | Report::Terminal | Report::Holding(_) | Report::WayOut,
+                    _,
+                )) => {}
                 // PID 1 said nothing: it was killed itself, by us at a deadline, by the kernel for memory, or by others.
                 None => {
                     self.gone().await;

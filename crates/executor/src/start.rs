@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 use crate::error::{Error, talk};
 use crate::lower::{Birthplace, Occupant, Particulars, lower};
 use crate::maker::Executor;
-use crate::prepare::{Born, Prepared, owner};
+use crate::prepare::{Born, Prepared, network, owner};
 use crate::provide::{Belongings, OWN_STEPS, Wanted};
 use crate::running::{Running, Streams, receive};
 use crate::sources::Sources;
@@ -38,7 +38,7 @@ pub struct Hold {
 impl Executor {
     /// Starts the granted command. When this returns, every protection is in force and the command begins.
     pub async fn start(&self, grant: Grant, options: Options) -> Result<Running, Error> {
-        let prepared = self.prepare_as(owner(&grant))?;
+        let prepared = self.prepare_as(owner(&grant), network(&grant))?;
         self.start_prepared(prepared, grant, options).await
     }
 
@@ -57,7 +57,7 @@ impl Executor {
         // Namespaces that were begun for somebody else are of no use.
         let prepared = match owner(grant) {
             Some(owner) if self.host.privilege == Privilege::Root && prepared.host != owner => {
-                self.prepare_as(Some(owner))?
+                self.prepare_as(Some(owner), network(grant))?
             }
             _ => prepared,
         };
@@ -84,6 +84,7 @@ impl Executor {
             // How long it stays is for its owner to say; each visit has a limit of its own.
             Occupant::Agent(_) => None,
         };
+        let is_open = plan.way_out.is_some();
         let (mut streams, theirs) = match options.terminal {
             Some(_) => (None, Vec::new()),
             None => pipes(owner).map(|(ours, theirs)| (Some(ours), theirs)).map_err(talk)?,
@@ -113,6 +114,7 @@ impl Executor {
                 Some((Report::Terminal, descriptors)) => {
                     streams = descriptors.into_iter().next().map(Streams::Terminal);
                 }
+                Some((Report::WayOut, descriptors)) => running.way_out = descriptors.into_iter().next(),
                 Some((Report::Failed(failure), _)) => {
                     running.clean_up().await;
                     return Err(Error::Setup(failure));
@@ -129,6 +131,9 @@ impl Executor {
                     return Err(Error::JailDied);
                 }
             }
+        }
+        if is_open && running.way_out.is_none() {
+            return Err(Error::NoWayOut);
         }
         running.streams = streams;
         drop(sources);

@@ -108,6 +108,10 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
     restrict::require(&plan.required, &protections)?;
     progress.done(Step::RestrictFiles, control)?;
     network.enter()?;
+    // While nothing of the command runs, and before the filter.
+    if let Some(port) = plan.way_out {
+        network::open_way_out(port, control)?;
+    }
     progress.done(Step::EnterNetwork, control)?;
     identity::drop_privileges()?;
     progress.done(Step::DropPrivileges, control)?;

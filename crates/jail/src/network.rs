@@ -5,6 +5,7 @@
 //! PID 1's memory and descriptors (a copy would cost as much as it saves), touches nothing of them but its own stack
 //! and one word, makes system calls only, and is gone before PID 1 gives up its privileges.
 
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -13,8 +14,12 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, WaitOptions};
 
 use crate::processor;
-use crate::report::{Failure, Step};
+use crate::report::{Failure, Report, Step};
 use crate::sys::{self, Share};
+use crate::wire;
+
+/// Connections that wait to be accepted.
+const WAITING: i32 = 64;
 
 /// A namespace in the making.
 pub(crate) enum Network {
@@ -79,4 +84,18 @@ pub(crate) fn open() -> Result<OwnedFd> {
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     sys::bring_loopback_up(socket.as_fd())?;
     Ok(socket)
+}
+
+/// Makes a socket that listens on the loopback of this process's namespace, and hands it to the executor. A socket stays in
+/// the namespace in which it was made, so whoever has it answers the box without a process of ours in there; and with
+/// whoever has it, the way out is gone. This process keeps nothing of it.
+pub(crate) fn open_way_out(port: u16, control: &OwnedFd) -> std::result::Result<(), Failure> {
+    let hand_over = || -> Result<()> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let listener = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+        rustix::net::bind(&listener, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
+        rustix::net::listen(&listener, WAITING)?;
+        wire::send(control, &Report::WayOut, &[listener.as_fd()])
+    };
+    hand_over().map_err(|errno| Failure::new(Step::EnterNetwork, "(the way out)", errno))
 }

@@ -25,6 +25,8 @@ pub struct Plan {
     pub unix_sockets: UnixSockets,
     pub watchdog: Watchdog,
     pub terminal: Option<WindowSize>,
+    /// The port on its loopback at which the executor answers the box; without one nobody does.
+    pub way_out: Option<u16>,
     pub command: Command,
     /// Protections that refuse the box when they cannot be had, beyond those that always do.
     pub required: Vec<ProtectionName>,

@@ -231,6 +231,8 @@ pub enum Report {
     Holding(Step),
     /// The terminal's other end comes with this message.
     Terminal,
+    /// The socket at which the box asks for connections comes with this message.
+    WayOut,
     /// A box that was made ahead is ready, and waits for its command. A handle to PID 1 comes with this message.
     Waiting,
     /// Everything is in force and the command starts now. A handle to PID 1 comes with this message, unless it came

@@ -25,6 +25,18 @@ pub enum Error {
     #[error("unknown requirement {given}; choose from {}", Requirement::ALL.map(Requirement::key).join(", "))]
     RequirementUnknown { given: String },
 
+    #[error("{given} {wrong}")]
+    HostMalformed { given: String, wrong: &'static str },
+
+    #[error(
+        "{given} {wrong}; write a host like pypi.org, pypi.org:8443, *.example.com or 198.51.100.7, without a \
+         scheme or a path"
+    )]
+    NetEntryMalformed { given: String, wrong: &'static str },
+
+    #[error("more than {longest} hosts")]
+    NetListTooLong { longest: usize },
+
     #[error(
         "{given} is not an image name: it takes 1 to 64 of the characters a-z, 0-9, '.', '_' and '-', \
          the first a letter or a digit"

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, quote};
 use crate::field::Field;
+use crate::net::NetWish;
 
 /// Who set a value. `Machine` stands for what the machine has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -48,21 +49,6 @@ impl fmt::Display for LayerName {
             Self::Request => "the request",
             Self::Machine => "this machine",
         })
-    }
-}
-
-/// What of the network a box sees. Ordered from strict to wide; an allow-list will come after `None`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NetMode {
-    None,
-}
-
-impl NetMode {
-    pub const fn key(self) -> &'static str {
-        match self {
-            Self::None => "none",
-        }
     }
 }
 
@@ -117,7 +103,7 @@ impl FromStr for Requirement {
 pub struct Layer {
     pub name: LayerName,
     pub limits: BTreeMap<Field, u64>,
-    pub net: Option<NetMode>,
+    pub net: Option<NetWish>,
     pub require: BTreeSet<Requirement>,
 }
 
@@ -135,6 +121,7 @@ impl Layer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::{NetMode, Unknown};
 
     #[test]
     fn keys_are_what_is_serialised() -> Result<(), serde_json::Error> {
@@ -146,7 +133,12 @@ mod tests {
             assert_eq!(serde_json::to_value(requirement)?, requirement.key());
             assert_eq!(requirement.key().parse(), Ok(requirement));
         }
-        assert_eq!(serde_json::to_value(NetMode::None)?, NetMode::None.key());
+        for mode in [NetMode::None, NetMode::Allowlist] {
+            assert_eq!(serde_json::to_value(mode)?, mode.key());
+        }
+        for unknown in [Unknown::Deny, Unknown::Ask] {
+            assert_eq!(serde_json::to_value(unknown)?, unknown.key());
+        }
         Ok(())
     }
 }

@@ -14,6 +14,7 @@ mod field;
 mod limits;
 
 mod layer;
+mod net;
 mod reading;
 
 mod merge;
@@ -46,9 +47,10 @@ pub use docker_image::DockerImage;
 pub use error::Error;
 pub use field::Field;
 pub use kind::{Kind, check_kind};
-pub use layer::{Layer, LayerName, NetMode, Requirement};
+pub use layer::{Layer, LayerName, Requirement};
 pub use limits::{Limits, Quantity, UNLIMITED};
 pub use merge::{Ceilings, Effective, Layers, merge};
+pub use net::{Net, NetEntry, NetHost, NetList, NetMode, NetWish, Unknown, special_use};
 pub use permission::{Access, FilePermissions, Mounts, Place};
 pub use reach::{HostPath, PathStyle, blocked, is_always_there, normalise};
 pub use request::{AgentMounts, ImageName, Owner, ProjectMounts, Request, Root, Secret, Workspace};

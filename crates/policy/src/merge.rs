@@ -8,8 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::field::Field;
-use crate::layer::{Layer, LayerName, NetMode, Requirement};
+use crate::layer::{Layer, LayerName, Requirement};
 use crate::limits::Limits;
+use crate::net::Net;
 use crate::verdict::{Denial, DenialCode};
 
 /// Everybody's say, in order.
@@ -38,7 +39,9 @@ pub struct Ceilings {
 #[non_exhaustive]
 pub struct Effective {
     pub limits: Limits,
-    pub net: NetMode,
+    pub net: Net,
+    /// The layer that set `net`.
+    pub net_set_by: LayerName,
     pub require: BTreeSet<Requirement>,
     pub layers: BTreeMap<Field, LayerName>,
 }
@@ -54,13 +57,32 @@ pub fn merge(layers: &Layers) -> Result<Effective, Denial> {
         set_by.insert(field, bound.set_by);
         Ok(bound.value)
     })?;
+    let (net, net_set_by) = settle_net(layers)?;
     let asking = || std::iter::once(&layers.operator).chain(&layers.narrowing);
     Ok(Effective {
         limits,
-        net: asking().filter_map(|layer| layer.net).min().unwrap_or(NetMode::None),
+        net,
+        net_set_by,
         require: asking().flat_map(|layer| layer.require.iter().copied()).collect(),
         layers: set_by,
     })
+}
+
+/// Nothing unless the operator says so; whoever comes after may take away.
+fn settle_net(layers: &Layers) -> Result<(Net, LayerName), Denial> {
+    let (mut net, mut set_by) = match &layers.operator.net {
+        Some(wish) => (Net::of(wish), layers.operator.name),
+        None => (Net::None, LayerName::System),
+    };
+    for layer in &layers.narrowing {
+        let Some(wish) = &layer.net else { continue };
+        let narrowed = net.narrow(wish, layer.name, set_by)?;
+        // A layer that repeats what is in force has not set it.
+        if narrowed != net {
+            (net, set_by) = (narrowed, layer.name);
+        }
+    }
+    Ok((net, set_by))
 }
 
 /// A value, and the layer it comes from.
@@ -150,7 +172,7 @@ mod tests {
     fn silence_leaves_the_defaults() -> Result<(), Denial> {
         let effective = merge(&layers(&[], vec![]))?;
         assert_eq!(effective.limits, profile::EXECS);
-        assert_eq!(effective.net, NetMode::None);
+        assert_eq!((effective.net, effective.net_set_by), (Net::None, LayerName::System));
         assert!(effective.require.is_empty());
         assert!(effective.layers.values().all(|&name| name == LayerName::System));
         assert_eq!(effective.layers.len(), Field::ALL.len());
@@ -248,6 +270,40 @@ mod tests {
         assert_eq!(effective.layers[&Field::MemoryMb], LayerName::Machine);
         assert_eq!(effective.limits.timeout_ms, UNLIMITED);
         assert_eq!(effective.layers[&Field::TimeoutMs], LayerName::System);
+        Ok(())
+    }
+
+    fn net(text: &str) -> Option<crate::net::NetWish> {
+        Some(serde_json::from_str(text).expect("a wish"))
+    }
+
+    #[test]
+    fn later_layers_take_hosts_away_and_add_none() -> Result<(), Denial> {
+        let with = |operator: &str, request: &str| {
+            let mut layers = layers(&[], vec![Layer::new(LayerName::Skill), Layer::new(LayerName::Request)]);
+            layers.operator.net = net(operator);
+            layers.narrowing[1].net = net(request);
+            merge(&layers)
+        };
+        let both = r#"{"mode":"allowlist","allow":["a.com","*.b.com"],"unknown":"ask"}"#;
+        let effective = with(both, r#"{"mode":"allowlist","allow":["x.b.com:443"]}"#)?;
+        assert_eq!(effective.net_set_by, LayerName::Request);
+        let shown = serde_json::json!({"mode": "allowlist", "allow": ["x.b.com:443"], "unknown": "ask"});
+        assert_eq!(serde_json::json!(effective.net), shown);
+        assert_eq!(with(both, r#"{"mode":"none"}"#)?.net, Net::None);
+        assert_eq!(with(both, r#"{"mode":"allowlist"}"#)?.net_set_by, LayerName::Settings);
+        for (operator, request, words) in [
+            (r#"{"mode":"none"}"#, r#"{"mode":"allowlist"}"#, "net.mode: allowlist, asked for by the request"),
+            (both, r#"{"mode":"allowlist","allow":["c.com"]}"#, "net.allow: c.com:80, asked for by the request"),
+            (both, r#"{"mode":"allowlist","allow":["a.com:22"]}"#, "net.allow: a.com:22"),
+            (r#"{"mode":"allowlist"}"#, r#"{"mode":"allowlist","unknown":"ask"}"#, "net.unknown: ask"),
+            (r#"{"mode":"allowlist"}"#, r#"{"mode":"allowlist","allow":["a.com"]}"#, "net.allow: a.com:80"),
+        ] {
+            let denial = with(operator, request).expect_err(words);
+            assert!(denial.message.starts_with(words), "{denial}");
+            assert_eq!((denial.code, denial.layer), (DenialCode::NetExceeded, Some(LayerName::Settings)));
+            assert!(denial.hint.is_some());
+        }
         Ok(())
     }
 

@@ -11,8 +11,9 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use crate::error::{Error, quote};
 use crate::field::Field;
-use crate::layer::{Layer, LayerName, NetMode};
+use crate::layer::{Layer, LayerName};
 use crate::limits::UNLIMITED;
+use crate::net::NetWish;
 
 impl<'de> Deserialize<'de> for Layer {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -30,12 +31,6 @@ impl<'de> Visitor<'de> for LayerVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Layer, A::Error> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Net {
-            mode: NetMode,
-        }
-
         let mut layer = Layer::new(LayerName::Request);
         let mut require = None;
         while let Some(key) = map.next_key::<String>()? {
@@ -46,8 +41,8 @@ impl<'de> Visitor<'de> for LayerVisitor {
                     return Err(twice(field.key()));
                 }
             } else if key == "net" {
-                let net: Net = map.next_value().map_err(|error| within("net", error))?;
-                if layer.net.replace(net.mode).is_some() {
+                let net: NetWish = map.next_value().map_err(|error| within("net", error))?;
+                if layer.net.replace(net).is_some() {
                     return Err(twice("net"));
                 }
             } else if key == "require" {
@@ -125,7 +120,7 @@ mod tests {
         )?;
         let values = [5000, 64, 500, 8, 1, 2, 3, 4];
         assert_eq!(layer.limits, Field::ALL.into_iter().zip(values).collect());
-        assert_eq!(layer.net, Some(NetMode::None));
+        assert_eq!(layer.net, Some(NetWish::default()));
         assert_eq!(layer.require, [Requirement::Cpu, Requirement::Landlock].into());
         assert_eq!(layer.name, LayerName::Request);
         assert_eq!(layer.named(LayerName::Skill).name, LayerName::Skill);
@@ -162,7 +157,12 @@ mod tests {
             (r#"{"net":"none"}"#, "net: "),
             (r#"{"net":{}}"#, "net: missing field `mode`"),
             (r#"{"net":{"mode":"open"}}"#, "net: unknown variant `open`"),
-            (r#"{"net":{"mode":"none","allow":[]}}"#, "net: unknown field `allow`"),
+            (r#"{"net":{"mode":"none","allow":[]}}"#, "net: allow is for mode allowlist"),
+            (r#"{"net":{"mode":"none","unknown":"ask"}}"#, "net: unknown is for mode allowlist"),
+            (r#"{"net":{"mode":"allowlist","deny":[]}}"#, "net: unknown field `deny`"),
+            (r#"{"net":{"mode":"allowlist","allow":["*"]}}"#, "net: \"*\" is no name"),
+            (r#"{"net":{"mode":"allowlist","allow":"a.com"}}"#, "net: "),
+            (r#"{"net":{"mode":"allowlist","unknown":"allow"}}"#, "net: unknown variant `allow`"),
             (r#"{"require":["seccomp"]}"#, "unknown requirement \"seccomp\""),
             (r#"{"require":"landlock"}"#, "require: "),
             ("[]", "an object of limits"),

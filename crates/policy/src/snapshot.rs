@@ -9,8 +9,9 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use crate::field::Field;
-use crate::layer::NetMode;
+use crate::layer::LayerName;
 use crate::merge::Effective;
+use crate::net::{Net, NetMode};
 
 impl Effective {
     /// Sixteen hexadecimal digits that depend on the content alone: the same on every machine and after every restart.
@@ -26,7 +27,14 @@ impl Effective {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{field} {} {set_by}", self.limits.get(field));
         }
-        let _ = writeln!(text, "net {}", self.net.key());
+        let _ = writeln!(text, "net {}", self.net.mode().key());
+        if let Net::Allowlist { allow, unknown } = &self.net {
+            let _ = writeln!(text, "net set by {}", self.net_set_by.key());
+            let _ = writeln!(text, "net unknown {}", unknown.key());
+            for word in allow.words() {
+                let _ = writeln!(text, "net allow {word}");
+            }
+        }
         for requirement in &self.require {
             let _ = writeln!(text, "require {requirement}");
         }
@@ -37,15 +45,20 @@ impl Effective {
 impl Serialize for Effective {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Net {
-            mode: NetMode,
+        struct Written<'a> {
+            #[serde(flatten)]
+            net: &'a Net,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            layer: Option<LayerName>,
         }
 
+        // Nothing is nobody's: the form of a box without a network says no more than that.
+        let layer = (self.net.mode() != NetMode::None).then_some(self.net_set_by);
         let required = !self.require.is_empty();
         let mut snapshot = serializer.serialize_struct("Effective", 4 + usize::from(required))?;
         snapshot.serialize_field("version", &self.version())?;
         snapshot.serialize_field("limits", &self.limits)?;
-        snapshot.serialize_field("net", &Net { mode: self.net })?;
+        snapshot.serialize_field("net", &Written { net: &self.net, layer })?;
         snapshot.serialize_field("layers", &self.layers)?;
         if required {
             snapshot.serialize_field("require", &self.require)?;
@@ -64,13 +77,14 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layer::{LayerName, Requirement};
+    use crate::layer::Requirement;
     use crate::profile;
 
     fn effective() -> Effective {
         Effective {
             limits: profile::EXECS,
-            net: NetMode::None,
+            net: Net::None,
+            net_set_by: LayerName::System,
             require: [].into(),
             layers: Field::ALL.map(|field| (field, LayerName::System)).into(),
         }
@@ -97,6 +111,14 @@ mod tests {
         for requirement in Requirement::ALL {
             let mut other = effective();
             other.require.insert(requirement);
+            versions.push(other.version());
+        }
+        for list in [r#"{"mode":"allowlist"}"#, r#"{"mode":"allowlist","allow":["a.com"]}"#] {
+            let wish = serde_json::from_str(list).expect("a wish");
+            let mut other = effective();
+            other.net = Net::of(&wish);
+            versions.push(other.version());
+            other.net_set_by = LayerName::Request;
             versions.push(other.version());
         }
         let count = versions.len();
@@ -128,6 +150,10 @@ mod tests {
                 },
             })
         );
+        let wish = serde_json::from_str(r#"{"mode":"allowlist","allow":["a.com"]}"#)?;
+        effective.net = Net::of(&wish);
+        let net = serde_json::json!({"mode": "allowlist", "allow": ["a.com"], "unknown": "deny", "layer": "system"});
+        assert_eq!(serde_json::to_value(&effective)?["net"], net);
         effective.require.insert(Requirement::Landlock);
         assert_eq!(serde_json::to_value(&effective)?["require"], serde_json::json!(["landlock"]));
         Ok(())

@@ -92,6 +92,13 @@ impl Denial {
         }
     }
 
+    /// An allow-list where the chosen maker of boxes knows none.
+    pub fn no_network(backend: &str) -> Self {
+        let message = format!("net.mode: allowlist is for native boxes, and the {backend} backend makes others");
+        let hint = "choose the native backend, or ask for no network: policy_overrides {\"net\":{\"mode\":\"none\"}}";
+        Self::new(DenialCode::NetUnavailable, message).with_hint(hint)
+    }
+
     pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
@@ -138,6 +145,10 @@ pub enum DenialCode {
     LimitInvalid,
     /// More than the layers before allow.
     LimitExceeded,
+    /// More of the network than the layers before allow.
+    NetExceeded,
+    /// A network where boxes cannot have one.
+    NetUnavailable,
     /// Code that destroys what it runs on.
     CodeDestructive,
     /// A box that is weaker than what is demanded.
@@ -162,6 +173,8 @@ impl DenialCode {
             Self::WorkingDirectory => "working_directory",
             Self::LimitInvalid => "limit_invalid",
             Self::LimitExceeded => "limit_exceeded",
+            Self::NetExceeded => "net_exceeded",
+            Self::NetUnavailable => "net_unavailable",
             Self::CodeDestructive => "code_destructive",
             Self::BackendWeaker => "backend_weaker",
         }

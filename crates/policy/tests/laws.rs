@@ -3,11 +3,14 @@
 //! Numbers are small and often equal, so that every law is tried on layers that bind each other; a model that is
 //! nothing but "the smallest wins" stands beside the merge.
 
+#[path = "laws/hosts.rs"]
+mod hosts;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use policy::{
-    Ceilings, Control, DenialCode, Effective, Field, HostPath, Layer, LayerName, Layers, Limits, Named, Reach,
-    Requirement, is_always_there, merge, normalise,
+    Ceilings, Control, DenialCode, Effective, Field, HostPath, Layer, LayerName, Layers, Limits, Named, Net, NetList,
+    NetMode, NetWish, Reach, Requirement, Unknown, is_always_there, merge, normalise,
 };
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
@@ -19,8 +22,21 @@ fn limits(range: std::ops::Range<u64>) -> impl Strategy<Value = Limits> {
 }
 
 fn layer(name: LayerName, largest: u64) -> impl Strategy<Value = Layer> {
-    (btree_map(select(&Field::ALL[..]), 1..=largest, 0..4), btree_set(select(&Requirement::ALL[..]), 0..3))
-        .prop_map(move |(limits, require)| Layer { limits, require, ..Layer::new(name) })
+    let require = btree_set(select(&Requirement::ALL[..]), 0..3);
+    (btree_map(select(&Field::ALL[..]), 1..=largest, 0..4), require, proptest::option::of(net()))
+        .prop_map(move |(limits, require, net)| Layer { limits, require, net, ..Layer::new(name) })
+}
+
+/// Few names, so that entries often cover each other.
+fn net() -> impl Strategy<Value = NetWish> {
+    let entries = ["a.com", "b.a.com", "*.a.com", "*.b.a.com", "c.b.a.com:443", "a.com:80", "a.com:443"];
+    let list = vec(select(entries.to_vec()), 0..4).prop_map(|texts| NetList::read(texts).expect("good entries"));
+    let unknown = select(&[Unknown::Deny, Unknown::Ask][..]);
+    let wide = (proptest::option::of(list), proptest::option::of(unknown));
+    prop_oneof![
+        1 => Just(NetWish::default()),
+        4 => wide.prop_map(|(allow, unknown)| NetWish { mode: NetMode::Allowlist, allow, unknown }),
+    ]
 }
 
 fn narrowing_layer() -> impl Strategy<Value = Layer> {
@@ -56,6 +72,13 @@ fn tightening_layers() -> impl Strategy<Value = Layers> {
             }
             allowed =
                 Limits::from_fn(|field| allowed.get(field).min(layer.limits.get(&field).copied().unwrap_or(u64::MAX)));
+        }
+        // What is left of wishes for the network once those for more are gone.
+        for index in 0..layers.narrowing.len() {
+            let before = Layers { narrowing: layers.narrowing[..=index].to_vec(), ..layers.clone() };
+            if merge(&before).is_err_and(|denial| denial.code == DenialCode::NetExceeded) {
+                layers.narrowing[index].net = None;
+            }
         }
         layers
     })
@@ -115,6 +138,13 @@ proptest! {
                 }
                 prop_assert!(layer.require.is_subset(&effective.require));
             }
+            for wish in layers.narrowing.iter().filter_map(|layer| layer.net.as_ref()) {
+                let only = Net::Allowlist { allow: wish.allow.clone().unwrap_or_default(), unknown: Unknown::Ask };
+                let bound = if wish.mode == NetMode::None { &Net::None } else { &only };
+                prop_assert!(wish.mode == NetMode::Allowlist && wish.allow.is_none() || effective.net.is_within(bound));
+            }
+            let operators = layers.operator.net.as_ref().map_or(NetMode::None, |wish| wish.mode);
+            prop_assert!(effective.net.mode() <= operators);
         }
     }
 
@@ -173,7 +203,7 @@ proptest! {
         more.narrowing.insert(place.index(layers.narrowing.len() + 1), added);
         if let Ok(after) = merge(&more) {
             prop_assert!(narrower_or_equal(&after.limits, &before.limits));
-            prop_assert!(after.net <= before.net);
+            prop_assert!(after.net.is_within(&before.net));
             prop_assert!(after.require.is_superset(&before.require));
         }
     }
@@ -194,6 +224,9 @@ proptest! {
     #[test]
     fn a_denial_names_what_really_exceeded(layers in any_layers()) {
         let Err(denial) = merge(&layers) else { return Ok(()) };
+        if denial.code == DenialCode::NetExceeded {
+            return Ok(());
+        }
         prop_assert_eq!(denial.code, DenialCode::LimitExceeded);
         let (Some(field), Some(asked), Some(allowed), Some(layer), Some(asked_by)) =
             (denial.field, denial.asked, denial.allowed, denial.layer, denial.asked_by)

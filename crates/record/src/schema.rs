@@ -10,21 +10,26 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 use crate::error::Error;
 
-const SQLITE: [(&str, &str); 6] = [
-    ("execs and audit", include_str!("../migrations/sqlite/0001_execs_and_audit.sql")),
-    ("tokens, settings, identities", include_str!("../migrations/sqlite/0002_tokens_settings_identities.sql")),
-    ("lists", include_str!("../migrations/sqlite/0003_lists.sql")),
-    ("sandbox paths", include_str!("../migrations/sqlite/0004_sandbox_paths.sql")),
-    ("approvals", include_str!("../migrations/sqlite/0005_approvals.sql")),
-    ("sessions", include_str!("../migrations/sqlite/0006_sessions.sql")),
+/// Its number, what it brings, and how.
+type Step = (i64, &'static str, &'static str);
+
+const SQLITE: [Step; 7] = [
+    (1, "execs and audit", include_str!("../migrations/sqlite/0001_execs_and_audit.sql")),
+    (2, "tokens, settings, identities", include_str!("../migrations/sqlite/0002_tokens_settings_identities.sql")),
+    (3, "lists", include_str!("../migrations/sqlite/0003_lists.sql")),
+    (4, "sandbox paths", include_str!("../migrations/sqlite/0004_sandbox_paths.sql")),
+    (5, "approvals", include_str!("../migrations/sqlite/0005_approvals.sql")),
+    (6, "sessions", include_str!("../migrations/sqlite/0006_sessions.sql")),
+    (7, "networks", include_str!("../migrations/sqlite/0007_networks.sql")),
 ];
-const POSTGRES: [(&str, &str); 6] = [
-    ("execs and audit", include_str!("../migrations/postgres/0001_execs_and_audit.sql")),
-    ("tokens, settings, identities", include_str!("../migrations/postgres/0002_tokens_settings_identities.sql")),
-    ("lists", include_str!("../migrations/postgres/0003_lists.sql")),
-    ("sandbox paths", include_str!("../migrations/postgres/0004_sandbox_paths.sql")),
-    ("approvals", include_str!("../migrations/postgres/0005_approvals.sql")),
-    ("sessions", include_str!("../migrations/postgres/0006_sessions.sql")),
+const POSTGRES: [Step; 7] = [
+    (1, "execs and audit", include_str!("../migrations/postgres/0001_execs_and_audit.sql")),
+    (2, "tokens, settings, identities", include_str!("../migrations/postgres/0002_tokens_settings_identities.sql")),
+    (3, "lists", include_str!("../migrations/postgres/0003_lists.sql")),
+    (4, "sandbox paths", include_str!("../migrations/postgres/0004_sandbox_paths.sql")),
+    (5, "approvals", include_str!("../migrations/postgres/0005_approvals.sql")),
+    (6, "sessions", include_str!("../migrations/postgres/0006_sessions.sql")),
+    (7, "networks", include_str!("../migrations/postgres/0007_networks.sql")),
 ];
 
 /// SQLite has no lock for a whole migration. When several processes open a new database at once, all but one find a table
@@ -50,9 +55,9 @@ pub(crate) async fn migrate_postgres(connection: &mut sqlx::PgConnection) -> Res
     outcome.map_err(|error| Error::from_migration(error, newest(&migrator)))
 }
 
-fn migrator(steps: &'static [(&'static str, &'static str)]) -> Migrator {
-    let migrations = (1..).zip(steps).map(|(version, (description, text))| {
-        Migration::new(version, Cow::Borrowed(*description), MigrationType::Simple, text.into_sql_str(), false)
+fn migrator(steps: &'static [Step]) -> Migrator {
+    let migrations = steps.iter().map(|(version, description, text)| {
+        Migration::new(*version, Cow::Borrowed(*description), MigrationType::Simple, text.into_sql_str(), false)
     });
     Migrator::with_migrations(migrations.collect())
 }

@@ -1,6 +1,7 @@
 //! The makers of boxes behind one face. Which one makes a box was decided before; no other ever stands in.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::str::FromStr;
 
 use executor::aio_service::{AioError, ServiceHandle};
@@ -149,6 +150,14 @@ impl Started {
                 Some(Ends { stdin: Fed::Pipe(stdin), stdout: stdout.into(), stderr: stderr.into() })
             }
             Streams::Terminal(_) => None,
+        }
+    }
+
+    /// Where the box asks for connections, if its grant has a network.
+    pub(crate) fn take_way_out(&mut self) -> Option<OwnedFd> {
+        match self {
+            Started::Native(running) => running.way_out.take(),
+            Started::Gvisor(_) | Started::Docker(_) | Started::Visit(_) | Started::Service(_) => None,
         }
     }
 

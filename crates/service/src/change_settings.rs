@@ -28,6 +28,8 @@ pub struct SettingsView {
     workspace: WorkspaceView,
     retention: RetentionView,
     approvals: ApprovalsView,
+    net: NetView,
+    egress: EgressView,
     aio: AioView,
     sessions: SessionsView,
     pool: PoolView,
@@ -157,6 +159,22 @@ struct ApprovalsView {
 }
 
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct NetView {
+    /// `none`, or `allowlist`: the hosts of the list, by a proxy and no other way
+    mode: &'static str,
+    /// Hosts like `pypi.org`, `pypi.org:8443` and `*.example.com`; an empty list allows nothing
+    allow: Vec<String>,
+    /// What becomes of other hosts: `deny`, or `ask` for asking a person
+    unknown: &'static str,
+}
+
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct EgressView {
+    /// Hosts that may lead to private addresses, for tests and intranets; they have to be allowed as well
+    allowed_hosts: Vec<String>,
+}
+
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct McpView {
     /// Under which names skills are listed as tools: `dotted`, as `skill.<id>`, or `plain`, for clients that refuse dots
     #[schema(value_type = String)]
@@ -229,6 +247,12 @@ impl SettingsView {
                 webhook_url: settings.approvals.webhook_url.clone(),
                 webhook_secret: settings.approvals.webhook_secret.as_ref().map(|_| HIDDEN),
             },
+            net: NetView {
+                mode: settings.net.mode.key(),
+                allow: settings.net.allow.words(),
+                unknown: settings.net.unknown.key(),
+            },
+            egress: EgressView { allowed_hosts: settings.egress.allowed_hosts.words() },
             mcp: McpView { skill_names: settings.mcp.skill_names },
             aio: AioView {
                 url: settings.aio.url.clone(),

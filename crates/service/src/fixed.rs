@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::settings::{Settings, merge};
 
 const LIMITS: &str = "sandbox.limits";
-const TEXTS: [&str; 16] = [
+const TEXTS: [&str; 18] = [
     "sandbox.workspace_root_win",
     "sandbox.workspace_root_wsl",
     "sandbox.runtime_mode",
@@ -36,6 +36,8 @@ const TEXTS: [&str; 16] = [
     "aio.agent",
     "sessions.confirmation",
     "sessions.security_mode",
+    "net.mode",
+    "net.unknown",
 ];
 /// A value that is not shown, and not stored.
 pub(crate) const WEBHOOK_SECRET: &str = "approvals.webhook_secret";
@@ -61,7 +63,14 @@ const COUNTS: [&str; 18] = [
 ];
 
 /// Names, parted by blanks or commas.
-const LISTS: [&str; 4] = ["commands.allowed", "commands.allowed_filters", "commands.allowed_argv", "strict.backends"];
+const LISTS: [&str; 6] = [
+    "commands.allowed",
+    "commands.allowed_filters",
+    "commands.allowed_argv",
+    "strict.backends",
+    "net.allow",
+    "egress.allowed_hosts",
+];
 
 /// Every key that settings have, with dots.
 pub fn setting_keys() -> impl Iterator<Item = String> {

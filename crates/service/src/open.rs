@@ -150,6 +150,7 @@ impl Service {
             agent_boxes: Locks::default(),
             quotas: Quotas::default(),
             looked: tokio::sync::Mutex::default(),
+            docker_seen: tokio::sync::Mutex::default(),
             uids: Mutex::new(HashMap::new()),
             pruner: Mutex::new(None),
             expirer: Mutex::new(None),

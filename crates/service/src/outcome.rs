@@ -130,11 +130,26 @@ impl Told {
         }
     }
 
-    /// A failure of what wanted a network that no box has says so.
+    /// A failure of what was refused a connection says so.
+    pub(crate) fn with_refused_host(self, host: Option<String>) -> Self {
+        match (self.status, &self.reason, host) {
+            (EndedAs::Failed, None, Some(host)) => {
+                let message = format!(
+                    "it failed, and its box was refused a connection to {host}; GET /sandbox/execs/{{id}}/network says \
+                     why, and an operator allows hosts with the setting net.allow"
+                );
+                Self { reason: Some(reason("NET_REFUSED", message)), ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// A failure of what wanted a network that its box does not have says so.
     pub(crate) fn without_network(self) -> Self {
         match (self.status, &self.reason) {
             (EndedAs::Failed, None) => {
-                let message = "it failed, and it names a program that needs a network, which boxes do not have";
+                let message = "it failed, and it names a program that needs a network, which its box does not have; an \
+                               operator allows hosts with the settings net.mode and net.allow";
                 Self { reason: Some(reason("NO_NETWORK", message)), ..self }
             }
             _ => self,

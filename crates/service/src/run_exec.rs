@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use executor::Outcome;
-use policy::{Ask, Grant, Limits, Verdict};
+use policy::{Ask, Grant, Limits, NetMode, Verdict};
 use record::{Intent, Kept, NewExec, Start, Status};
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
@@ -37,6 +37,7 @@ pub(crate) struct Exec {
     pub(crate) live: Arc<Live>,
     pub(crate) registration: Registration,
     pub(crate) limits: Limits,
+    pub(crate) net: NetMode,
 }
 
 /// How an exec comes in.
@@ -221,6 +222,7 @@ impl Exec {
         };
         if let Ground::Agent { needs: Needs::Network } | Ground::Session { needs: Needs::Network, .. } =
             self.order.ground
+            && self.net == NetMode::None
         {
             ran.told = ran.told.without_network();
         }
@@ -342,6 +344,7 @@ impl Exec {
 
     async fn run_box(&self, grant: Grant, files: &ExecFiles, disks: &[Disk]) -> Ran {
         let began = Instant::now();
+        let net = grant.effective().net.clone();
         // Not broken off when the exec is cancelled meanwhile: a box that is up is ended and waited for like any other, and
         // one that does not come up is given up soon. What it left is looked at afterwards.
         let starting = self.start_box(grant);
@@ -357,6 +360,7 @@ impl Exec {
             let _ = started.wait().await;
             return Ran::never(Told::failed(RUNTIME_ERROR, "the box has no streams"));
         };
+        let way_out = self.way_out(&net, started.take_way_out());
         let (tell, over) = watch::channel(false);
         let wait = async {
             let ended = self.wait(started, disks).await;
@@ -366,22 +370,36 @@ impl Exec {
         let capture = |pipe, stream: Stream, limit, over| {
             capture(pipe, stream, files.output(stream).clone(), limit, &self.live, over)
         };
+        let carry = {
+            let mut over = over.clone();
+            async move {
+                let is_over = async {
+                    let _ = over.wait_for(|is_over| *is_over).await;
+                };
+                Some(way_out?.serve(is_over).await)
+            }
+        };
         // An empty input, or what long code is read from; never one that does not end.
         let input = match &self.order.ground {
             Ground::Code(code) => code.input(),
             Ground::Project { .. } | Ground::Agent { .. } | Ground::Session { .. } => &[],
         };
-        let ((outcome, full), (), stdout, stderr) = tokio::join!(
+        let ((outcome, full), gate, (), stdout, stderr) = tokio::join!(
             wait,
+            carry,
             feed(stdin, input, over.clone()),
             capture(stdout, Stream::Stdout, self.limits.stdout_bytes, over.clone()),
             capture(stderr, Stream::Stderr, self.limits.stderr_bytes, over),
         );
+        let refused = match &gate {
+            Some(gate) => self.keep_network(gate).await,
+            None => None,
+        };
         let told = match (self.live.cancellation(), &outcome) {
             (Some(by), _) => Told::cancelled(by),
-            (None, Ok(outcome)) => {
-                Told::of_outcome(outcome, self.limits.timeout_ms, self.limits.memory_mb).with_full_disk(full)
-            }
+            (None, Ok(outcome)) => Told::of_outcome(outcome, self.limits.timeout_ms, self.limits.memory_mb)
+                .with_full_disk(full)
+                .with_refused_host(refused),
             (None, Err(error)) => self.explain(error),
         };
         let outcome = outcome.ok();

@@ -24,3 +24,15 @@ pub(crate) fn file_permissions() -> Object {
     let places = || ArrayBuilder::new().items(place());
     ObjectBuilder::new().property("read", places()).property("write", places()).build()
 }
+
+/// A manifest's `permissions.net`, and `net` of a request's overrides.
+pub(crate) fn net() -> Object {
+    let word = |words: [&'static str; 2]| ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words));
+    let hosts = ArrayBuilder::new().items(ObjectBuilder::new().schema_type(Type::String));
+    ObjectBuilder::new()
+        .property("mode", word(["none", "allowlist"]))
+        .property("allow", hosts)
+        .property("unknown", word(["deny", "ask"]))
+        .required("mode")
+        .build()
+}

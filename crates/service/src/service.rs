@@ -7,8 +7,9 @@ use std::fmt;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use executor::docker::DockerState;
 use executor::{Executor, Privilege};
 use record::{AgentId, Digest, Exec, ExecId, Store, Timestamp, UserId};
 use tokio::task::JoinHandle;
@@ -79,6 +80,8 @@ pub(crate) struct Inner {
     pub(crate) agent_boxes: Locks,
     pub(crate) quotas: Quotas,
     pub(crate) looked: tokio::sync::Mutex<Option<Looked>>,
+    /// What docker was like when code last needed to know.
+    pub(crate) docker_seen: tokio::sync::Mutex<Option<(Instant, Arc<DockerState>)>>,
     pub(crate) uids: Mutex<HashMap<(UserId, AgentId), u32>>,
     /// The task that removes what is old.
     pub(crate) pruner: Mutex<Option<JoinHandle<()>>>,

@@ -11,9 +11,9 @@ use executor::docker::DockerSettings;
 use executor::docker::paths::{self, Platform, Roots, RuntimeMode, WorkspaceRoot};
 use policy::{
     ApprovalSeconds, AuditKeptDays, CommandLists, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays,
-    Isolation, Layer, LayerName, PoolAcquireSeconds, PoolIdleSeconds, PoolMax, PoolMin, PoolUses, QueuedExecs,
-    QuotaFiles, QuotaMb, Secret, SecurityMode, SessionMaxMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb,
-    UploadMaxMb, check_settings,
+    Isolation, Layer, LayerName, NetList, NetMode, NetWish, PoolAcquireSeconds, PoolIdleSeconds, PoolMax, PoolMin,
+    PoolUses, QueuedExecs, QuotaFiles, QuotaMb, Secret, SecurityMode, SessionMaxMb, SessionsKeptHours, SkillEntriesMax,
+    Unknown, UnpackedMaxMb, UploadMaxMb, check_settings,
 };
 use record::{Confirmation, Store};
 use serde::{Deserialize, Deserializer};
@@ -49,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) pool: PoolPart,
     pub(crate) strict: StrictPart,
     pub(crate) mcp: McpPart,
+    pub(crate) net: NetPart,
+    pub(crate) egress: EgressPart,
     pub(crate) image: DockerImage,
 }
 
@@ -67,6 +69,8 @@ struct Document {
     pool: PoolPart,
     strict: StrictPart,
     mcp: McpPart,
+    net: NetPart,
+    egress: EgressPart,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -166,6 +170,34 @@ impl StrictPart {
     }
 }
 
+/// What of the network boxes have: nothing unless said.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct NetPart {
+    pub(crate) mode: NetMode,
+    pub(crate) allow: NetList,
+    pub(crate) unknown: Unknown,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct EgressPart {
+    /// Hosts that may lead to addresses which are not the public internet's, for tests and intranets.
+    pub(crate) allowed_hosts: NetList,
+}
+
+impl NetPart {
+    /// The operator's say. The list is kept, and counts for nothing, while there is no network.
+    fn wish(&self) -> Option<NetWish> {
+        match self.mode {
+            NetMode::None => None,
+            NetMode::Allowlist => {
+                Some(NetWish { mode: self.mode, allow: Some(self.allow.clone()), unknown: Some(self.unknown) })
+            }
+        }
+    }
+}
+
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ApprovalsPart {
@@ -253,7 +285,16 @@ impl Settings {
         let mut whole = document.clone();
         merge(&mut whole, &fixed.document());
         let read = Document::deserialize(&whole).map_err(|error| Error::invalid(format!("settings: {error}")))?;
-        let limits = read.sandbox.limits.clone().unwrap_or(Layer::new(LayerName::Settings));
+        let mut limits = read.sandbox.limits.clone().unwrap_or(Layer::new(LayerName::Settings));
+        limits.net = match limits.net {
+            None => read.net.wish(),
+            Some(NetWish { mode: NetMode::None, .. }) => limits.net,
+            Some(_) => {
+                let message =
+                    "sandbox.limits.net: the network has settings of its own: net.mode, net.allow, net.unknown";
+                return Err(Error::invalid(message));
+            }
+        };
         let operator = check_settings(limits).map_err(|denial| Error::invalid(denial.message))?;
         read.approvals.check()?;
         read.aio.check()?;
@@ -275,6 +316,8 @@ impl Settings {
             strict,
             aio,
             mcp,
+            net,
+            egress,
         } = read;
         Ok(Self {
             version,
@@ -292,6 +335,8 @@ impl Settings {
             pool,
             strict,
             mcp,
+            net,
+            egress,
             image,
         })
     }
@@ -433,6 +478,11 @@ mod tests {
             json!({"aio": {"url": "ftp://aio.example"}}),
             json!({"aio": {"user": "a/b"}}),
             json!({"aio": {"token": "x"}}),
+            json!({"net": {"mode": "open"}}),
+            json!({"net": {"mode": "allowlist", "allow": ["*"]}}),
+            json!({"net": {"deny": []}}),
+            json!({"egress": {"allowed_hosts": ["http://a.com"]}}),
+            json!({"sandbox": {"limits": {"net": {"mode": "allowlist"}}}}),
         ] {
             let read = Settings::read(0, wrong, &Fixed::default());
             assert!(matches!(read, Err(Error::InvalidArgument { .. })));

@@ -6,12 +6,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use policy::{Denial, Verdict};
+use policy::{Denial, Net, Verdict};
 use record::{Digest, ExecId, Intent, NewExec, Reason, Start, Status};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use crate::backend::Backend;
 use crate::error::Error;
 use crate::live::Live;
 use crate::order::{Ground, Order, Places};
@@ -78,6 +79,11 @@ impl Service {
                 Err(denial) => return self.deny(&order, exec_id, denial).await,
             },
         };
+        // Not without one in silence: whoever asked may count on it.
+        if effective.net != Net::None && order.backend != Backend::Native {
+            let denial = Denial::no_network(order.backend.key());
+            return self.deny(&order, exec_id, denial).await;
+        }
         let key = order.idempotency.as_ref().map(|known| (order.caller.clone(), known.key.clone()));
         let session = order.session().map(ToString::to_string);
         let live = Live::new(exec_id.clone(), order.user_id.clone(), order.agent_id.clone(), key, session);
@@ -102,7 +108,16 @@ impl Service {
         };
         let intent = order.intent(exec_id, json!(effective), start);
         let (answer, answered) = oneshot::channel();
-        let exec = Exec { service: self.clone(), order, owner, intent, live, registration, limits: effective.limits };
+        let exec = Exec {
+            service: self.clone(),
+            order,
+            owner,
+            intent,
+            live,
+            registration,
+            limits: effective.limits,
+            net: effective.net.mode(),
+        };
         tokio::spawn(exec.live(entrance, answer));
         match answered.await {
             Ok(submitted) => submitted,

@@ -65,6 +65,9 @@ pub(crate) fn argv(grant: &Grant, daemon: &Daemon, particulars: &Particulars<'_>
     if !grant.read_only().is_empty() {
         return Err(Error::NotForDocker("directories beside the project's"));
     }
+    if grant.effective().net != policy::Net::None {
+        return Err(Error::NotForDocker("a network"));
+    }
     let mut words: Vec<OsString> = ["run", "--rm", "--init", "--interactive", "--pull=never"].map(Into::into).into();
     words.push(format!("--name={name}").into());
     words.extend(instance.labels(name).map(|label| format!("--label={label}").into()));

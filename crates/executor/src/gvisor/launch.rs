@@ -87,6 +87,9 @@ impl Executor {
         if !grant.read_only().is_empty() {
             return Err(Error::NotForGvisor("directories beside the workspace's"));
         }
+        if grant.effective().net != policy::Net::None {
+            return Err(Error::NotForGvisor("a network"));
+        }
         let owner = owner(grant).ok_or(Error::NotForGvisor("a box that is nobody's"))?;
         let mut sources = Sources::open(grant, &self.images, self.data.as_deref())?;
         sources.project.extend(sources.workspace.take().map(session_place));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use policy::Grant;
+use policy::{Grant, Net};
 
 use super::keep::Resident;
 use super::lower::Wardrobe;
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::limits::Stay;
 use crate::lower::{self, Occupant};
 use crate::maker::Executor;
-use crate::prepare::owner;
+use crate::prepare::{network, owner};
 use crate::program;
 use crate::sources::{Opened, Sources};
 use crate::start::Options;
@@ -23,7 +23,11 @@ impl Executor {
     pub async fn start_resident(&self, grant: Grant) -> Result<Resident, Error> {
         let wardrobe = self.wardrobe(&grant)?;
         let occupant = Occupant::Agent(program::agent(self.host.privilege)?);
-        let prepared = self.prepare_as(owner(&grant))?;
+        // Nobody answers at the way out of a box whose commands come and go.
+        if grant.effective().net != Net::None {
+            return Err(Error::NotForThisBox { what: "the networks" });
+        }
+        let prepared = self.prepare_as(owner(&grant), network(&grant))?;
         let running = self.launch_box(prepared, &grant, Options::default(), occupant).await?;
         Resident::begin(Body::Native(Box::new(running)), grant, wardrobe).await
     }

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use jail::plan::{Identity, Owner, Plan, Privilege, RootKind, UnixSockets};
-use policy::{Control, Field, Grant, NetMode, Root, Workspace};
+use policy::{Control, Field, Grant, Net, Root, Workspace};
 
 use super::interpreter;
 use crate::error::protection_of;
@@ -31,7 +31,7 @@ impl Executor {
             Workspace::Private | Workspace::Directory(_) => false,
         };
         let fits = shows_a_workspace_alone && *grant.root() == Root::Host && grant.read_only().is_empty();
-        let fits = fits && grant.effective().net == NetMode::None;
+        let fits = fits && grant.effective().net == Net::None;
         if !fits || self.host.privilege != Privilege::Root || self.own_child.is_some() || !self.spawner.is_current() {
             return None;
         }
@@ -58,6 +58,7 @@ impl Executor {
             // No spare is shown files of the host's.
             unix_sockets: UnixSockets::Allowed,
             terminal: None,
+            way_out: None,
             command: interpreter::command().clone(),
             required: grant.effective().require.iter().map(|requirement| protection_of(*requirement)).collect(),
             hold_at: None,

@@ -37,6 +37,7 @@ mod gc;
 mod login;
 mod mcp;
 mod metrics;
+mod networks;
 mod openapi;
 mod risk;
 mod run;

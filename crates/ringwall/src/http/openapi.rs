@@ -15,8 +15,8 @@ use super::access::Access;
 use super::problem::{DETAILED, ENVELOPED, WORDED, is_within};
 use super::routes::ROUTES;
 use super::{
-    approvals, artifacts, audit, console, contexts, events, execs, gc, login, mcp, metrics, risk, run, sandbox,
-    session_box, session_files, session_processes, sessions, settings, skills, sockets, tickets, tokens, v1,
+    approvals, artifacts, audit, console, contexts, events, execs, gc, login, mcp, metrics, networks, risk, run,
+    sandbox, session_box, session_files, session_processes, sessions, settings, skills, sockets, tickets, tokens, v1,
 };
 
 #[derive(OpenApi)]
@@ -33,6 +33,9 @@ use super::{
         artifacts::stderr,
         artifacts::observation,
         events::follow,
+        networks::of_exec,
+        networks::hosts,
+        networks::forget,
         skills::list,
         skills::invoke,
         v1::skills::upload_own,

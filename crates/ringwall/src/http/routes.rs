@@ -8,8 +8,9 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::access::{Access, admit};
 use super::{
-    Door, approvals, artifacts, audit, console, contexts, events, execs, gc, login, mcp, metrics, openapi, risk, run,
-    sandbox, session_box, session_files, session_processes, sessions, settings, skills, sockets, tickets, tokens, v1,
+    Door, approvals, artifacts, audit, console, contexts, events, execs, gc, login, mcp, metrics, networks, openapi,
+    risk, run, sandbox, session_box, session_files, session_processes, sessions, settings, skills, sockets, tickets,
+    tokens, v1,
 };
 
 pub(crate) struct Route {
@@ -45,6 +46,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/sandbox/execs/{id}/stdout", Access::Agent, || get(artifacts::stdout)),
     route(Method::GET, "/sandbox/execs/{id}/stderr", Access::Agent, || get(artifacts::stderr)),
     route(Method::GET, "/sandbox/execs/{id}/events", Access::Agent, || get(events::follow)),
+    route(Method::GET, "/sandbox/execs/{id}/network", Access::Agent, || get(networks::of_exec)),
     route(Method::GET, "/sandbox/execs/{id}/observation", Access::Agent, || get(artifacts::observation)),
     route(Method::GET, "/sandbox/health", Access::Agent, || get(metrics::health)),
     route(Method::GET, "/skills", Access::Agent, || get(skills::list)),
@@ -57,6 +59,8 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/v1/skills/{user}/{agent}/list", Access::Agent, || get(v1::skills::list)),
     route(Method::GET, "/settings", Access::Operator, || get(settings::show)),
     route(Method::PUT, "/settings", Access::Operator, || put(settings::change)),
+    route(Method::GET, "/api/net/hosts", Access::Agent, || get(networks::hosts)),
+    route(Method::DELETE, "/api/net/hosts/{id}", Access::User, || delete(networks::forget)),
     route(Method::GET, "/api/sandbox", Access::Agent, || get(sandbox::show)),
     route(Method::PUT, "/api/sandbox", Access::Operator, || put(sandbox::switch)),
     route(Method::POST, "/api/sandbox/paths", Access::Operator, || post(sandbox::add)),

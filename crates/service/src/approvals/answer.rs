@@ -28,7 +28,7 @@ pub struct Answer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Once,
-    /// The paths join the list.
+    /// The paths or hosts join the list.
     Remember,
     Deny,
 }
@@ -87,8 +87,10 @@ impl Service {
                         message: format!("{changed}; if it is still needed, it is asked anew"),
                     });
                 }
-                self.check_grantable(by, &found.requested_paths).await?;
-                self.check_grantable(by, &found.blocked_paths).await?;
+                if found.kind == ApprovalKind::Path {
+                    self.check_grantable(by, &found.requested_paths).await?;
+                    self.check_grantable(by, &found.blocked_paths).await?;
+                }
                 let remembered = answer.verdict == Verdict::Remember;
                 if remembered {
                     self.remember(by, &found).await?;
@@ -126,7 +128,8 @@ impl Service {
     async fn remember(&self, by: &Principal, asked: &ApprovalView) -> Result<(), Error> {
         match asked.kind {
             ApprovalKind::Path => self.remember_paths(by, &asked.user, &asked.requested_paths).await.map(drop),
-            ApprovalKind::Risk | ApprovalKind::Network => {
+            ApprovalKind::Network => self.remember_hosts(by, &asked.user, &asked.requested_paths).await,
+            ApprovalKind::Risk => {
                 Err(Error::invalid(format!("remember: nothing of kind {} can be remembered", asked.kind)))
             }
         }

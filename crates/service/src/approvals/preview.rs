@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use policy::{CommandLine, HostPath, blocked, normalise};
-use record::{Command, ExecId, Filter, Holder, Limit, PathScope, UserId};
+use record::{ApprovalKind, Command, ExecId, Filter, Holder, Limit, PathScope, UserId};
 use serde::Serialize;
 
 use crate::agents::execute::PROJECT;
@@ -50,6 +50,13 @@ pub struct Considered {
 impl Service {
     pub async fn preview_approval(&self, by: &Principal, id: &str) -> Result<Preview, Error> {
         let asked = self.approval(by, id).await?;
+        if asked.kind == ApprovalKind::Network {
+            // Hosts are remembered for whoever's box asked, and no command names them beforehand.
+            let scope = PathScope::User(asked.user.clone()).text();
+            let entries = asked.requested_paths.into_iter();
+            let entries = entries.map(|path| PreviewedPath { path, scope: scope.clone(), warning: None }).collect();
+            return Ok(Preview { entries, execs: Considered::default() });
+        }
         let scope = match by.holder() {
             Holder::Owner | Holder::Operator => PathScope::Global,
             Holder::User(_) | Holder::Agent(..) => PathScope::User(asked.user.clone()),

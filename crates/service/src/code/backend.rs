@@ -2,15 +2,19 @@
 //!
 //! Whatever is demanded or asked for and not there is refused; no weaker box ever stands in.
 
-use executor::docker::Runtime;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use executor::docker::{DockerState, Runtime};
 use policy::{Denial, DockerImage, Isolation, Level, SecurityMode, choose_isolation, demands_isolation};
 
-use crate::backend::{Backend, GvisorHome};
+use crate::backend::Backend;
 use crate::error::Error;
 use crate::order::image_for;
 use crate::service::Service;
 use crate::sessions::Place;
 
+const SEEN_FOR: Duration = Duration::from_secs(5);
 /// The box that lives as long as its session.
 pub(super) const ALL_IN_ONE: &str = "aio";
 
@@ -88,17 +92,32 @@ impl Service {
     }
 
     async fn require_box(&self, isolation: Isolation) -> Result<(), Error> {
-        match isolation {
+        let is_there = match isolation {
             Isolation::Native => Ok(()),
-            Isolation::Gvisor if self.inner.gvisor_home() == GvisorHome::Host => Ok(()),
-            Isolation::Docker => self.require_docker(Runtime::Usual).await,
-            Isolation::Gvisor => self.require_docker(Runtime::Gvisor).await,
-        }
+            Isolation::Docker => self.docker_now().await.available(Runtime::Usual).map(drop),
+            Isolation::Gvisor => match self.inner.executor.gvisor() {
+                Ok(_) => Ok(()),
+                Err(here) => {
+                    let there = self.docker_now().await.available(Runtime::Gvisor).map(drop);
+                    there.map_err(|there| format!("{here}, and as docker's runtime: {there}"))
+                }
+            },
+        };
+        is_there.map_err(|why| Error::BackendUnavailable { backend: isolation.key().to_owned(), why })
     }
 
-    async fn require_docker(&self, runtime: Runtime) -> Result<(), Error> {
-        let available = self.inner.docker.probe().await.available(runtime).map(drop);
-        available.map_err(|why| Error::BackendUnavailable { backend: runtime.backend().to_owned(), why })
+    /// What docker is like, as of a moment ago: to ask takes longer than most code runs. One that goes away meanwhile is
+    /// found out when its box is made.
+    async fn docker_now(&self) -> Arc<DockerState> {
+        let mut seen = self.inner.docker_seen.lock().await;
+        if let Some((at, state)) = seen.as_ref()
+            && at.elapsed() < SEEN_FOR
+        {
+            return state.clone();
+        }
+        let state = Arc::new(self.inner.docker.probe().await);
+        *seen = Some((Instant::now(), state.clone()));
+        state
     }
 }
 

@@ -35,4 +35,4 @@ pub use command::{Command, INPUTS_VARIABLE};
 pub use error::{Error, InvalidArgument, InvalidInput};
 pub use manifest::InvalidManifest;
 pub use shelf::{Catalogue, Found, Skills};
-pub use skill::{Interface, NetPermissions, Permissions, Runtime, RuntimeKind, Skill};
+pub use skill::{Interface, Permissions, Runtime, RuntimeKind, Skill};

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use jsonschema::Validator;
-use policy::{Field, FilePermissions, Layer, LayerName, Mounts, NetMode};
+use policy::{Field, FilePermissions, Layer, LayerName, Mounts, NetWish};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -65,27 +65,15 @@ pub struct Interface {
 pub struct Permissions {
     #[schema(schema_with = crate::schema::file_permissions)]
     pub fs: FilePermissions,
+    #[schema(schema_with = crate::schema::net)]
     #[serde(default)]
-    pub net: NetPermissions,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NetPermissions {
-    #[schema(value_type = String)]
-    pub mode: NetMode,
-}
-
-impl Default for NetPermissions {
-    fn default() -> Self {
-        Self { mode: NetMode::None }
-    }
+    pub net: NetWish,
 }
 
 impl Skill {
     /// The skill's say in the policy of an exec.
     pub fn layer(&self) -> Layer {
-        Layer { limits: self.limits.clone(), net: Some(self.permissions.net.mode), ..Layer::new(LayerName::Skill) }
+        Layer { limits: self.limits.clone(), net: Some(self.permissions.net.clone()), ..Layer::new(LayerName::Skill) }
     }
 
     /// What its box sees of the project.

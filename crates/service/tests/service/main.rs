@@ -9,6 +9,7 @@
 mod crash;
 mod denials;
 mod disk;
+mod egress;
 mod endings;
 mod executing;
 mod faults;
@@ -95,6 +96,10 @@ fn main() -> ExitCode {
         ("processes after a bomb", leftovers::processes_are_ones_own),
         ("limits after other limits", leftovers::limits_are_ones_own),
         ("groups after the service", leftovers::no_group_is_left),
+        ("way out", egress::what_is_allowed_gets_through_and_is_on_record),
+        ("way out, other ways", egress::whoever_goes_another_way_reaches_nobody),
+        ("way out, asked about", egress::a_person_is_asked_about_other_hosts),
+        ("way out, once", egress::a_way_out_is_not_passed_on),
     ];
     if rustix::process::geteuid().is_root() {
         // An ordinary user's boxes have namespaces of their own, always.

@@ -1,0 +1,68 @@
+//! Connecting to a host that may be reached: its addresses are judged, and what was judged is what is connected to.
+//!
+//! Nothing is looked up a second time, so a name that leads elsewhere a moment later leads nowhere else here.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use policy::{NetHost, NetList, special_use};
+use tokio::net::{TcpStream, UdpSocket};
+
+use super::resolve::Resolver;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Addresses of one name that are tried.
+const TRIED: usize = 4;
+
+/// Why there is no connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Missed {
+    Refused(String),
+    Failed(String),
+}
+
+/// `lifted` names hosts that may lead anywhere, for tests and intranets.
+pub(super) async fn connect(
+    host: &NetHost,
+    port: u16,
+    resolver: &Resolver,
+    lifted: &NetList,
+) -> Result<(TcpStream, IpAddr), Missed> {
+    let found = resolver.look_up(host).await.map_err(Missed::Failed)?;
+    let is_lifted = lifted.find(host, port).is_some();
+    let mut missed = Missed::Failed(format!("{host} has no address"));
+    for address in found.into_iter().take(TRIED) {
+        if !is_lifted && let Some(why) = refuse(address, port).await {
+            missed = Missed::Refused(format!("{host} leads to {address}: {why}"));
+            continue;
+        }
+        match tokio::time::timeout(PATIENCE, TcpStream::connect(SocketAddr::new(address, port))).await {
+            Ok(Ok(stream)) => {
+                // Small writes of a client are its own business.
+                let _ = stream.set_nodelay(true);
+                return Ok((stream, address));
+            }
+            Ok(Err(error)) => missed = Missed::Failed(format!("{host}:{port} could not be reached: {error}")),
+            Err(_) => missed = Missed::Failed(format!("{host}:{port} did not answer within {} s", PATIENCE.as_secs())),
+        }
+    }
+    Err(missed)
+}
+
+async fn refuse(address: IpAddr, port: u16) -> Option<&'static str> {
+    match special_use(address) {
+        Some(why) => Some(why),
+        None if is_own(address, port).await => Some("the machine itself"),
+        None => None,
+    }
+}
+
+/// Whether this machine would talk to itself: then the kernel would send from the address that it sends to. To ask, nothing
+/// is sent.
+async fn is_own(address: IpAddr, port: u16) -> bool {
+    let any: SocketAddr = if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
+    let Ok(socket) = UdpSocket::bind(any).await else { return false };
+    // Without a route there is no connection either, and that says why.
+    socket.connect(SocketAddr::new(address, port)).await.is_ok()
+        && socket.local_addr().is_ok_and(|local| local.ip() == address)
+}

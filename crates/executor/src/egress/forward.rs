@@ -1,0 +1,164 @@
+//! One plain request, passed on: without what is meant for the proxy alone, and with its answer as it comes.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::client::conn::http1;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Request, Response, StatusCode, Uri, Version};
+use hyper_util::rt::TokioIo;
+use tokio::task::JoinHandle;
+
+use super::gate::Noted;
+use super::meter::Metered;
+use super::proxy::IDLE;
+use super::target::Target;
+
+pub(super) type AnyBody = BoxBody<Bytes, hyper::Error>;
+
+/// Meant for the next hop, which is us.
+const OF_THE_HOP: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+const ANSWERED_WITHIN: Duration = IDLE;
+
+/// Passes a request on by a connection of its own, and its answer back.
+pub(super) async fn forward(
+    request: Request<Incoming>,
+    target: &Target,
+    stream: Metered,
+    mut noted: Noted,
+) -> Response<AnyBody> {
+    let Some(request) = rewrite(request, target) else {
+        return words(StatusCode::BAD_REQUEST, "the address cannot be passed on");
+    };
+    let Ok((mut sender, connection)) = http1::handshake(TokioIo::new(stream)).await else {
+        noted.failed("the connection broke off");
+        return words(StatusCode::BAD_GATEWAY, "the connection broke off");
+    };
+    let meter = noted.meter.clone();
+    let driver = Driver(tokio::spawn(async move {
+        tokio::select! {
+            _ = connection => {}
+            () = meter.idle(IDLE) => {}
+        }
+    }));
+    match tokio::time::timeout(ANSWERED_WITHIN, sender.send_request(request)).await {
+        Ok(Ok(response)) => {
+            let (mut parts, body) = response.into_parts();
+            strip(&mut parts.headers);
+            Response::from_parts(parts, Passed { body, _driver: driver, _noted: noted }.boxed())
+        }
+        Ok(Err(_)) | Err(_) => {
+            noted.failed("there was no answer");
+            words(StatusCode::BAD_GATEWAY, "there was no answer")
+        }
+    }
+}
+
+fn rewrite(request: Request<Incoming>, target: &Target) -> Option<Request<Incoming>> {
+    let (mut parts, body) = request.into_parts();
+    strip(&mut parts.headers);
+    parts.headers.insert(HOST, HeaderValue::from_str(&target.authority()).ok()?);
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+    parts.uri = path.parse::<Uri>().ok()?;
+    parts.version = Version::HTTP_11;
+    Some(Request::from_parts(parts, body))
+}
+
+fn strip(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named {
+        headers.remove(name);
+    }
+    for name in OF_THE_HOP {
+        headers.remove(name);
+    }
+}
+
+/// An answer of our own.
+pub(super) fn words(status: StatusCode, text: &str) -> Response<AnyBody> {
+    let body = Full::new(Bytes::from(format!("ringwall: {text}\n"))).map_err(|never: Infallible| match never {});
+    let mut response = Response::new(body.boxed());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+/// Ends with whoever holds it.
+struct Driver(JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// An answer's content on its way, with what it needs to get there.
+struct Passed {
+    body: Incoming,
+    _driver: Driver,
+    _noted: Noted,
+}
+
+impl Body for Passed {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_for_the_proxy_goes_no_further() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "close, X-Secret"),
+            ("x-secret", "1"),
+            ("proxy-authorization", "Basic eA=="),
+            ("proxy-connection", "keep-alive"),
+            ("te", "trailers"),
+            ("upgrade", "h2c"),
+            ("accept", "*/*"),
+        ] {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        strip(&mut headers);
+        assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["accept"]);
+    }
+}

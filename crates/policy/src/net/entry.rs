@@ -1,0 +1,197 @@
+//! One entry of a list: a name, or everything below a name, and one port.
+
+use std::fmt;
+
+use crate::error::{Error, quote};
+
+use super::host::{NetHost, read};
+
+/// The ports of an entry that names none.
+pub(super) const USUAL_PORTS: [u16; 2] = [80, 443];
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NetEntry {
+    pub(super) pattern: Pattern,
+    pub(super) port: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Pattern {
+    Exact(NetHost),
+    /// Every name below this one, and not this one.
+    Below(String),
+}
+
+impl NetEntry {
+    /// This very host and port.
+    pub fn exact(host: NetHost, port: u16) -> Self {
+        Self { pattern: Pattern::Exact(host), port }
+    }
+
+    /// Reads `name`, `name:port`, `*.name`, `*.name:port`, or an address in place of a name. Without a port it stands for
+    /// the two usual ones. A name in another script is taken as what it is in the DNS.
+    pub fn read(text: &str) -> Result<Vec<Self>, Error> {
+        let wrong = |wrong: &'static str| Error::NetEntryMalformed { given: quote(text), wrong };
+        let (host, port) = match text.rsplit_once(':') {
+            // The colons of an address in brackets are its own.
+            Some((_, rest)) if rest.ends_with(']') => (text, None),
+            Some((host, port)) => (host, Some(read_port(port).ok_or_else(|| wrong("has no port from 1 to 65535"))?)),
+            None => (text, None),
+        };
+        let pattern = match host.strip_prefix("*.") {
+            Some(above) => below(above),
+            None => ascii(host).and_then(|host| read(&host)).map(Pattern::Exact),
+        };
+        let pattern = pattern.map_err(wrong)?;
+        let ports = port.map_or_else(|| USUAL_PORTS.to_vec(), |port| vec![port]);
+        Ok(ports.into_iter().map(|port| Self { pattern: pattern.clone(), port }).collect())
+    }
+
+    pub fn matches(&self, host: &NetHost, port: u16) -> bool {
+        self.port == port && self.pattern.covers(&Pattern::Exact(host.clone()))
+    }
+
+    /// Whether everything that the other allows is allowed by this one.
+    pub fn covers(&self, other: &Self) -> bool {
+        self.port == other.port && self.pattern.covers(&other.pattern)
+    }
+}
+
+fn below(above: &str) -> Result<Pattern, &'static str> {
+    match ascii(above).and_then(|above| read(&above))? {
+        NetHost::Name(name) if name.contains('.') => Ok(Pattern::Below(name)),
+        NetHost::Name(_) => Err("would allow a whole top-level domain"),
+        NetHost::Address(_) => Err("has no names below it"),
+    }
+}
+
+/// The form that a name has in the DNS.
+fn ascii(name: &str) -> Result<String, &'static str> {
+    match name.is_ascii() {
+        true => Ok(name.to_owned()),
+        false => idna::domain_to_ascii_strict(name).map_err(|_| "is no name of the DNS"),
+    }
+}
+
+/// Digits alone: others read a sign too.
+fn read_port(text: &str) -> Option<u16> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    text.parse().ok().filter(|_| is_plain)
+}
+
+impl Pattern {
+    fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Pattern::Exact(own), Pattern::Exact(other)) => own == other,
+            (Pattern::Exact(_), Pattern::Below(_)) | (Pattern::Below(_), Pattern::Exact(NetHost::Address(_))) => false,
+            (Pattern::Below(above), Pattern::Exact(NetHost::Name(name))) => is_below(name, above),
+            (Pattern::Below(above), Pattern::Below(other)) => other == above || is_below(other, above),
+        }
+    }
+}
+
+fn is_below(name: &str, above: &str) -> bool {
+    name.strip_suffix(above).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Pattern::Exact(host) => write!(formatter, "{host}"),
+            Pattern::Below(above) => write!(formatter, "*.{above}"),
+        }
+    }
+}
+
+impl fmt::Display for NetEntry {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}", self.pattern, self.port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(text: &str) -> Vec<NetEntry> {
+        NetEntry::read(text).unwrap()
+    }
+
+    fn allows(entry: &str, host: &str, port: u16) -> bool {
+        let host: NetHost = host.parse().unwrap();
+        entries(entry).iter().any(|entry| entry.matches(&host, port))
+    }
+
+    #[test]
+    fn an_entry_means_what_it_says_and_nothing_more() {
+        for (entry, host, port) in [
+            ("good.com", "good.com", 443),
+            ("good.com", "good.com", 80),
+            ("GOOD.com.", "good.com.", 443),
+            ("good.com:8443", "good.com", 8443),
+            ("*.good.com", "a.good.com", 443),
+            ("*.good.com", "b.a.good.com", 80),
+            ("bücher.example", "xn--bcher-kva.example", 443),
+            ("203.0.113.7:22", "203.0.113.7", 22),
+            ("[2001:db8::1]:443", "[2001:DB8:0::1]", 443),
+            ("[2001:db8::1]", "[2001:db8::1]", 80),
+        ] {
+            assert!(allows(entry, host, port), "{entry} {host}:{port}");
+        }
+        for (entry, host, port) in [
+            ("good.com", "good.com.evil.com", 443),
+            ("good.com", "evilgood.com", 443),
+            ("good.com", "a.good.com", 443),
+            ("good.com", "good.com", 22),
+            ("good.com:8443", "good.com", 443),
+            ("*.good.com", "good.com", 443),
+            ("*.good.com", "evilgood.com", 443),
+            ("*.good.com", "a.good.com.evil.com", 443),
+            ("203.0.113.7", "203.0.113.8", 443),
+        ] {
+            assert!(!allows(entry, host, port), "{entry} {host}:{port}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        for text in [
+            "",
+            "*",
+            "*.",
+            "*.com",
+            "*good.com",
+            "a.*.com",
+            "*.10.0.0.1",
+            "http://good.com",
+            "good.com/",
+            "good.com:",
+            "good.com:0",
+            "good.com:+80",
+            "good.com:080",
+            "good.com:65536",
+            "good.com:80:80",
+            "good.com:http",
+            "2130706433",
+            "127.1",
+            "2001:db8::1",
+            "10.0.0.0/8",
+            "a b",
+            "user@good.com",
+            "[::1]x",
+            "bü cher.example",
+        ] {
+            let error = NetEntry::read(text).expect_err(text).to_string();
+            assert!(error.starts_with('"') && error.contains("pypi.org"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_covers_what() {
+        let covers = |one: &str, other: &str| entries(one)[0].covers(&entries(other)[0]);
+        assert!(covers("*.a.com:80", "*.b.a.com:80") && covers("*.a.com:80", "b.a.com:80"));
+        assert!(covers("*.a.com:80", "*.a.com:80") && covers("a.com:80", "a.com:80"));
+        assert!(!covers("*.b.a.com:80", "*.a.com:80") && !covers("b.a.com:80", "*.a.com:80"));
+        assert!(!covers("a.com:80", "a.com:443") && !covers("*.a.com:80", "*.ba.com:80"));
+    }
+}

@@ -1,0 +1,110 @@
+//! The hosts that may be reached. An empty list allows nothing.
+//!
+//! Kept without entries that others cover, so that two lists which allow the same are equal.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::de::{self, Deserializer};
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::error::Error;
+
+use super::entry::{NetEntry, Pattern, USUAL_PORTS};
+use super::host::NetHost;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NetList(Arc<BTreeSet<NetEntry>>);
+
+impl NetList {
+    /// Entries at most: every exec compares it.
+    pub const LONGEST: usize = 256;
+
+    /// Reads entries as users write them.
+    pub fn read<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Result<Self, Error> {
+        let mut entries = BTreeSet::new();
+        for (count, text) in texts.into_iter().enumerate() {
+            if count >= Self::LONGEST {
+                return Err(Error::NetListTooLong { longest: Self::LONGEST });
+            }
+            entries.extend(NetEntry::read(text.as_ref())?);
+        }
+        let is_covered = |entry: &NetEntry| entries.iter().any(|other| other != entry && other.covers(entry));
+        let needed = entries.iter().filter(|entry| !is_covered(entry)).cloned().collect();
+        Ok(Self(Arc::new(needed)))
+    }
+
+    /// The entry by which a host may be reached, if there is one.
+    pub fn find(&self, host: &NetHost, port: u16) -> Option<&NetEntry> {
+        self.0.iter().find(|entry| entry.matches(host, port))
+    }
+
+    /// The first entry of the other list that this one does not cover.
+    pub fn exceeded_by<'a>(&self, other: &'a Self) -> Option<&'a NetEntry> {
+        other.0.iter().find(|entry| !self.0.iter().any(|own| own.covers(entry)))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// As users write them: the two usual ports are not named.
+    pub fn words(&self) -> Vec<String> {
+        let mut ports: BTreeMap<&Pattern, BTreeSet<u16>> = BTreeMap::new();
+        for entry in self.0.iter() {
+            ports.entry(&entry.pattern).or_default().insert(entry.port);
+        }
+        let words = ports.into_iter().flat_map(|(pattern, mut ports)| {
+            let usual = USUAL_PORTS.iter().all(|port| ports.contains(port));
+            if usual {
+                ports.retain(|port| !USUAL_PORTS.contains(port));
+            }
+            let others = ports.into_iter().map(move |port| format!("{pattern}:{port}"));
+            usual.then(|| pattern.to_string()).into_iter().chain(others).collect::<Vec<_>>()
+        });
+        words.collect()
+    }
+}
+
+impl Serialize for NetList {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.words().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for NetList {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let texts = Vec::<String>::deserialize(deserializer)?;
+        Self::read(texts).map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(texts: &[&str]) -> NetList {
+        NetList::read(texts).unwrap()
+    }
+
+    #[test]
+    fn lists_that_allow_the_same_are_the_same() {
+        assert_eq!(list(&["a.com", "A.COM.", "a.com:443"]), list(&["a.com:80", "a.com:443"]));
+        assert_eq!(list(&["*.a.com", "b.a.com", "*.c.a.com:80"]), list(&["*.a.com"]));
+        assert_ne!(list(&["*.a.com"]), list(&["*.a.com", "a.com"]));
+    }
+
+    #[test]
+    fn a_list_is_written_as_it_is_read() {
+        let words = list(&["b.com:22", "*.a.com", "b.com", "c.com:443"]).words();
+        assert_eq!(words, ["b.com", "b.com:22", "c.com:443", "*.a.com"]);
+        assert_eq!(NetList::read(&words).unwrap().words(), words);
+        assert!(list(&[]).find(&"a.com".parse().unwrap(), 443).is_none());
+    }
+
+    #[test]
+    fn a_list_has_an_end() {
+        let many = |count: usize| NetList::read((0..count).map(|number| format!("a{number}.com")));
+        assert!(many(NetList::LONGEST).is_ok() && many(NetList::LONGEST + 1).is_err());
+    }
+}

@@ -1,0 +1,16 @@
+//! What of the network a box may reach, by name: hosts, entries of a list, the list, and what each layer wants of it.
+//!
+//! Pure: nothing is resolved or connected to here. A list says which names may be asked for; which *addresses* a name may
+//! lead to is a rule of its own (`address`), because a name says nothing about where it leads.
+
+mod address;
+mod entry;
+mod host;
+mod list;
+mod wish;
+
+pub use address::special_use;
+pub use entry::NetEntry;
+pub use host::NetHost;
+pub use list::NetList;
+pub use wish::{Net, NetMode, NetWish, Unknown};

@@ -1,0 +1,171 @@
+//! What a layer wants of the network, and what all layers together leave of it.
+//!
+//! The operator's layer says what there is; those after it may only take away. A wish for more is refused and never
+//! cut down, as with every limit.
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::layer::LayerName;
+use crate::verdict::{Denial, DenialCode};
+
+use super::list::NetList;
+
+/// What of the network a box sees. Ordered from strict to wide.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NetMode {
+    #[default]
+    None,
+    /// The hosts of a list, by our proxy and by no other way.
+    Allowlist,
+}
+
+impl NetMode {
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Allowlist => "allowlist",
+        }
+    }
+}
+
+/// What becomes of a host that is not in the list. Ordered from strict to wide.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unknown {
+    #[default]
+    Deny,
+    /// A person is asked, and the connection waits.
+    Ask,
+}
+
+impl Unknown {
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Deny => "deny",
+            Self::Ask => "ask",
+        }
+    }
+}
+
+/// One layer's wish. What it does not mention, it leaves as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written")]
+pub struct NetWish {
+    pub mode: NetMode,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow: Option<NetList>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<Unknown>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    mode: NetMode,
+    allow: Option<NetList>,
+    unknown: Option<Unknown>,
+}
+
+impl TryFrom<Written> for NetWish {
+    type Error = &'static str;
+
+    fn try_from(written: Written) -> Result<Self, Self::Error> {
+        let Written { mode, allow, unknown } = written;
+        match (mode, &allow, unknown) {
+            // A list beside `none` would be a list that does not hold.
+            (NetMode::None, Some(_), _) => Err("allow is for mode allowlist"),
+            (NetMode::None, _, Some(_)) => Err("unknown is for mode allowlist"),
+            (NetMode::None, None, None) | (NetMode::Allowlist, ..) => Ok(NetWish { mode, allow, unknown }),
+        }
+    }
+}
+
+/// What is left.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Net {
+    #[default]
+    None,
+    Allowlist {
+        allow: NetList,
+        unknown: Unknown,
+    },
+}
+
+impl Net {
+    pub const fn mode(&self) -> NetMode {
+        match self {
+            Net::None => NetMode::None,
+            Net::Allowlist { .. } => NetMode::Allowlist,
+        }
+    }
+
+    /// Whether this allows nothing that the other does not.
+    pub fn is_within(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Net::None, _) => true,
+            (Net::Allowlist { .. }, Net::None) => false,
+            (Net::Allowlist { allow, unknown }, Net::Allowlist { allow: outer, unknown: outer_unknown }) => {
+                outer.exceeded_by(allow).is_none() && unknown <= outer_unknown
+            }
+        }
+    }
+
+    /// What the operator's wish makes of nothing.
+    pub(crate) fn of(wish: &NetWish) -> Self {
+        match wish.mode {
+            NetMode::None => Net::None,
+            NetMode::Allowlist => Net::Allowlist {
+                allow: wish.allow.clone().unwrap_or_default(),
+                unknown: wish.unknown.unwrap_or_default(),
+            },
+        }
+    }
+
+    /// What a later layer's wish leaves.
+    pub(crate) fn narrow(&self, wish: &NetWish, by: LayerName, set_by: LayerName) -> Result<Self, Denial> {
+        let refuse = |what: &str, hint: String| Denial {
+            layer: Some(set_by),
+            asked_by: Some(by),
+            hint: Some(hint),
+            ..Denial::new(
+                DenialCode::NetExceeded,
+                format!("{what}, asked for by {by}, is more of the network than is allowed by {set_by}"),
+            )
+        };
+        match (wish.mode, self) {
+            (NetMode::None, _) => Ok(Net::None),
+            (NetMode::Allowlist, Net::None) => {
+                let hint = "boxes have no network unless an operator sets net.mode to allowlist and net.allow to hosts";
+                Err(refuse("net.mode: allowlist", hint.to_owned()))
+            }
+            (NetMode::Allowlist, Net::Allowlist { allow, unknown }) => {
+                let wanted = wish.allow.as_ref().unwrap_or(allow);
+                if let Some(entry) = allow.exceeded_by(wanted) {
+                    let hint = match allow.is_empty() {
+                        true => "the list is empty; an operator adds hosts to net.allow".to_owned(),
+                        false => format!("ask for some of {}", allow.words().join(", ")),
+                    };
+                    return Err(refuse(&format!("net.allow: {entry}"), hint));
+                }
+                let wanted_unknown = wish.unknown.unwrap_or(*unknown);
+                if wanted_unknown > *unknown {
+                    let hint = "hosts that are not in the list are refused; an operator sets net.unknown";
+                    return Err(refuse("net.unknown: ask", hint.to_owned()));
+                }
+                Ok(Net::Allowlist { allow: wanted.clone(), unknown: wanted_unknown })
+            }
+        }
+    }
+}
+
+impl Serialize for Net {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mode = self.mode();
+        match self {
+            Net::None => NetWish { mode, ..NetWish::default() },
+            Net::Allowlist { allow, unknown } => NetWish { mode, allow: Some(allow.clone()), unknown: Some(*unknown) },
+        }
+        .serialize(serializer)
+    }
+}

@@ -1,0 +1,212 @@
+//! What boxes asked of the network, and the hosts that people have allowed for good.
+//!
+//! What was asked is recorded once, when the box is gone, with an entry in the chain that says how much it was and what its
+//! digest is. Whether a host may be allowed, and by whom, is decided elsewhere.
+
+use serde_json::{Value as Json, json};
+
+use crate::audit::{Draft, Event};
+use crate::columns::name;
+use crate::digest::Digest;
+use crate::driver::{BadColumn, Row};
+use crate::error::Error;
+use crate::id::{AgentId, ExecId, UserId};
+use crate::ledger::Ledger;
+use crate::page::Scope;
+use crate::statement::{Statement, check_indexed, check_number, check_text};
+use crate::store::Store;
+use crate::timestamp::Timestamp;
+use crate::writer::Operation;
+
+/// What one exec's box asked of the network.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExecNetwork {
+    /// A list.
+    pub connections: Json,
+    /// How many there were beyond those in the list.
+    pub left_out: u64,
+}
+
+/// A host that boxes of a user may reach, because a person said so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetHostEntry {
+    pub id: i64,
+    pub user_id: UserId,
+    pub entry: String,
+    pub created_at: Timestamp,
+    pub created_by: String,
+}
+
+const SELECT: &str = "SELECT id, user_id, entry, created_at, created_by FROM net_hosts";
+
+impl Store {
+    /// Recorded once; what is there stays.
+    pub async fn record_network(
+        &self,
+        exec_id: &ExecId,
+        owner: (UserId, AgentId),
+        network: ExecNetwork,
+        at: Timestamp,
+    ) -> Result<(), Error> {
+        let text = network.connections.to_string();
+        check_text("connections", &text)?;
+        let left_out = check_number("left_out", network.left_out)?;
+        let count = network.connections.as_array().map_or(0, Vec::len);
+        self.submit(Keep { exec_id: exec_id.clone(), owner, text, count, left_out, at }).await
+    }
+
+    /// Nothing where no box of it had a network.
+    pub async fn network(&self, exec_id: &ExecId) -> Result<Option<ExecNetwork>, Error> {
+        let text = "SELECT connections, left_out FROM exec_networks WHERE exec_id = $1";
+        let question = Statement::new("read what an exec asked of the network", text).bind(exec_id.as_str());
+        let row = self.readers().row(question).await?;
+        row.map(|row| row.read("exec_networks", "exec_id", read_network)).transpose()
+    }
+
+    /// Allows a host, or leaves it as it is where it is allowed; gives its number.
+    pub async fn allow_host(&self, user: &UserId, entry: &str, at: Timestamp, by: &str) -> Result<i64, Error> {
+        check_indexed("entry", entry)?;
+        check_text("created_by", by)?;
+        self.submit(Allow { user: user.clone(), entry: entry.to_owned(), at, by: by.to_owned() }).await
+    }
+
+    /// Those in this scope, the oldest first.
+    pub async fn allowed_hosts(&self, scope: &Scope) -> Result<Vec<NetHostEntry>, Error> {
+        let question = match scope {
+            Scope::All => Statement::new("list the allowed hosts", format!("{SELECT} ORDER BY id")),
+            Scope::User(user) | Scope::Agent(user, _) => {
+                let text = format!("{SELECT} WHERE user_id = $1 ORDER BY id");
+                Statement::new("list the allowed hosts", text).bind(user.as_str())
+            }
+        };
+        self.readers().rows(question).await?.iter().map(read).collect()
+    }
+
+    /// Takes a host back, and gives what it was; nothing when there is none.
+    pub async fn forget_host(&self, id: i64, at: Timestamp, by: &str) -> Result<Option<NetHostEntry>, Error> {
+        check_text("actor", by)?;
+        self.submit(Forget { id, at, by: by.to_owned() }).await
+    }
+}
+
+struct Keep {
+    exec_id: ExecId,
+    owner: (UserId, AgentId),
+    text: String,
+    count: usize,
+    left_out: i64,
+    at: Timestamp,
+}
+
+impl Operation for Keep {
+    type Answer = ();
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
+        let text = "INSERT INTO exec_networks (exec_id, connections, left_out) VALUES ($1, $2, $3) \
+                    ON CONFLICT (exec_id) DO NOTHING";
+        let insertion = Statement::new("record what an exec asked of the network", text)
+            .bind(self.exec_id.as_str())
+            .bind(self.text.as_str())
+            .bind(self.left_out);
+        if ledger.execute(insertion).await? == 0 {
+            return Ok(());
+        }
+        let event = Event {
+            at: self.at,
+            actor: "ringwall".to_owned(),
+            action: "exec.network".to_owned(),
+            subject: self.exec_id.to_string(),
+            user_id: Some(self.owner.0.clone()),
+            agent_id: Some(self.owner.1.clone()),
+            detail: json!({
+                "connections": self.count,
+                "left_out": self.left_out,
+                "digest": Digest::of(self.text.as_bytes()).to_string(),
+            }),
+        };
+        ledger.append(Draft { event, digest: None });
+        Ok(())
+    }
+}
+
+struct Allow {
+    user: UserId,
+    entry: String,
+    at: Timestamp,
+    by: String,
+}
+
+impl Operation for Allow {
+    type Answer = i64;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<i64, Error> {
+        let text = "INSERT INTO net_hosts (user_id, entry, created_at, created_by) VALUES ($1, $2, $3, $4) \
+                    ON CONFLICT (user_id, entry) DO NOTHING";
+        let insertion = Statement::new("allow a host", text)
+            .bind(self.user.as_str())
+            .bind(self.entry.as_str())
+            .bind(self.at)
+            .bind(self.by.as_str());
+        let is_new = ledger.execute(insertion).await? > 0;
+        let text = format!("{SELECT} WHERE user_id = $1 AND entry = $2");
+        let question = Statement::new("look for an allowed host", text);
+        let row = ledger.row(question.bind(self.user.as_str()).bind(self.entry.as_str())).await?;
+        let id = row.as_ref().map(read).transpose()?.map_or(0, |found| found.id);
+        if is_new {
+            ledger.append(draft("net.host.allowed", id, &self.user, &self.entry, self.at, &self.by));
+        }
+        Ok(id)
+    }
+}
+
+struct Forget {
+    id: i64,
+    at: Timestamp,
+    by: String,
+}
+
+impl Operation for Forget {
+    type Answer = Option<NetHostEntry>;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Option<NetHostEntry>, Error> {
+        let question = Statement::new("look for an allowed host", format!("{SELECT} WHERE id = $1")).bind(self.id);
+        let Some(found) = ledger.row(question).await?.as_ref().map(read).transpose()? else { return Ok(None) };
+        let deletion = Statement::new("take an allowed host back", "DELETE FROM net_hosts WHERE id = $1");
+        ledger.execute(deletion.bind(self.id)).await?;
+        ledger.append(draft("net.host.forgotten", self.id, &found.user_id, &found.entry, self.at, &self.by));
+        Ok(Some(found))
+    }
+}
+
+fn draft(action: &str, id: i64, user: &UserId, entry: &str, at: Timestamp, by: &str) -> Draft {
+    let event = Event {
+        at,
+        actor: by.to_owned(),
+        action: action.to_owned(),
+        subject: id.to_string(),
+        user_id: Some(user.clone()),
+        agent_id: None,
+        detail: json!({ "entry": entry }),
+    };
+    Draft { event, digest: None }
+}
+
+fn read_network(row: &Row) -> Result<ExecNetwork, BadColumn> {
+    let text: String = row.get("connections")?;
+    Ok(ExecNetwork {
+        connections: serde_json::from_str(&text).map_err(|error| BadColumn::new("connections", error))?,
+        left_out: row.get::<i64>("left_out")?.unsigned_abs(),
+    })
+}
+
+fn read(row: &Row) -> Result<NetHostEntry, Error> {
+    row.read("net_hosts", "id", |row| {
+        Ok(NetHostEntry {
+            id: row.get("id")?,
+            user_id: name(row, "user_id")?,
+            entry: row.get("entry")?,
+            created_at: Timestamp::from_milliseconds(row.get("created_at")?),
+            created_by: row.get("created_by")?,
+        })
+    })
+}

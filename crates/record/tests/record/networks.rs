@@ -1,0 +1,49 @@
+//! What boxes asked of the network, and hosts that people have allowed.
+
+use record::{AuditFilter, EndedAs, ExecNetwork, Limit, Scope};
+use serde_json::json;
+
+use crate::place::{Place, assert_intact};
+use crate::samples::{at, ended, exec_id, running};
+
+fn network(host: &str) -> ExecNetwork {
+    ExecNetwork { connections: json!([{ "host": host, "port": 443 }]), left_out: 3 }
+}
+
+pub async fn a_network_is_recorded_once_and_goes_with_its_exec(place: Place) {
+    let store = place.open().await;
+    store.intend(running(1)).await.unwrap();
+    let owner = || ("ann".parse().unwrap(), "helper".parse().unwrap());
+    assert_eq!(store.network(&exec_id(1)).await.unwrap(), None);
+    store.record_network(&exec_id(1), owner(), network("a.com"), at(5)).await.unwrap();
+    store.record_network(&exec_id(1), owner(), network("b.com"), at(6)).await.unwrap();
+    assert_eq!(store.network(&exec_id(1)).await.unwrap(), Some(network("a.com")), "the first stands");
+    let told = AuditFilter { action: Some("exec.network".to_owned()), ..AuditFilter::everything(Scope::All) };
+    let entries = store.audit(&told, Limit::nearest(10), None).await.unwrap().items;
+    assert_eq!(entries.len(), 1);
+    assert!(entries[0].detail.contains("\"left_out\":3"), "{}", entries[0].detail);
+    store.finish(&exec_id(1), ended(EndedAs::Succeeded)).await.unwrap();
+    assert_eq!(store.prune_execs(vec![exec_id(1)], at(9999), at(9999), "retention").await.unwrap(), 1);
+    assert_eq!(store.network(&exec_id(1)).await.unwrap(), None);
+    assert_intact(&store).await;
+}
+
+pub async fn hosts_are_allowed_once_and_taken_back(place: Place) {
+    let store = place.open().await;
+    let (ann, bob) = ("ann".parse().unwrap(), "bob".parse().unwrap());
+    let id = store.allow_host(&ann, "a.com:443", at(1), "t_1").await.unwrap();
+    assert_eq!(store.allow_host(&ann, "a.com:443", at(2), "t_2").await.unwrap(), id);
+    let other = store.allow_host(&bob, "a.com:443", at(3), "t_1").await.unwrap();
+    assert_ne!(id, other);
+    let of_ann = store.allowed_hosts(&Scope::User(ann)).await.unwrap();
+    let [found] = of_ann.as_slice() else { panic!("{of_ann:?}") };
+    assert_eq!((found.id, found.entry.as_str(), found.created_by.as_str()), (id, "a.com:443", "t_1"));
+    assert_eq!(store.allowed_hosts(&Scope::All).await.unwrap().len(), 2);
+    assert_eq!(store.forget_host(id, at(4), "owner").await.unwrap().as_ref(), Some(found));
+    assert_eq!(store.forget_host(id, at(5), "owner").await.unwrap(), None);
+    let left = store.allowed_hosts(&Scope::All).await.unwrap();
+    assert_eq!(left.iter().map(|host| host.id).collect::<Vec<_>>(), [other]);
+    let entries = store.audit(&AuditFilter::everything(Scope::All), Limit::nearest(10), None).await.unwrap().items;
+    assert_eq!(entries.len(), 3, "two allowed, one forgotten");
+    assert_intact(&store).await;
+}

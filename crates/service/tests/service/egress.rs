@@ -1,0 +1,211 @@
+//! The way out of a box: what is allowed gets through, what is not reaches nobody, and all of it is on record.
+//!
+//! The other side is a server of this test's on the host's loopback, which is allowed by the setting that is meant for that.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use record::ApprovalStatus;
+use serde_json::json;
+use service::{Answer, ExecView, Limit, NetworkView, Origin, Status, Stream, Verdict};
+
+use crate::lab::{Lab, in_lab, limited, reason, shell};
+
+/// A host's server that counts who came, and answers each with its number.
+struct Other {
+    port: u16,
+    accepted: Arc<AtomicUsize>,
+}
+
+impl Other {
+    fn serve() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (port, accepted) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
+        let counted = accepted.clone();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
+                let mut head = Vec::new();
+                let mut byte = [0];
+                while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|count| count == 1) {
+                    head.push(byte[0]);
+                }
+                let content = format!("visit {number}");
+                let length = content.len();
+                let _ =
+                    write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{content}");
+            }
+        });
+        Self { port, accepted }
+    }
+
+    fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::SeqCst)
+    }
+
+    /// By the proxy, also where programs would not use it by themselves.
+    fn curl(&self, more: &str) -> String {
+        format!("curl -sS --max-time 20 --noproxy '' {more} http://127.0.0.1:{}/", self.port)
+    }
+
+    async fn allow(&self, lab: &Lab, unknown: &str) {
+        let host = format!("127.0.0.1:{}", self.port);
+        let allow = if unknown == "ask" { json!([]) } else { json!([host]) };
+        lab.set(json!({
+            "net": {"mode": "allowlist", "allow": allow, "unknown": unknown}, "egress": {"allowed_hosts": [host]},
+        }))
+        .await;
+    }
+}
+
+async fn network(lab: &Lab, view: &ExecView) -> NetworkView {
+    lab.service.exec_network(&lab.owner, &view.summary.exec_id).await.unwrap()
+}
+
+async fn said(lab: &Lab, view: &ExecView) -> String {
+    lab.text(view, Stream::Stdout).await + &lab.text(view, Stream::Stderr).await
+}
+
+pub fn what_is_allowed_gets_through_and_is_on_record() {
+    in_lab(async |lab| {
+        let other = Other::serve();
+        // Without the setting there is nobody to ask.
+        let closed = lab.run_shell(&format!("env | grep -i proxy; {}", other.curl("-x http://127.0.0.1:3128"))).await;
+        assert_eq!((closed.summary.exit_code, other.accepted()), (Some(7), 0), "{}", said(lab, &closed).await);
+        other.allow(lab, "deny").await;
+        for (more, count) in [("", 1), ("--proxytunnel", 2)] {
+            let view = lab.run_shell(&other.curl(more)).await;
+            assert_eq!(said(lab, &view).await, format!("visit {count}"));
+            let NetworkView { connections, left_out } = network(lab, &view).await;
+            let [connection] = connections.as_slice() else { panic!("{connections:?}") };
+            assert_eq!((connection.host.as_str(), connection.port, left_out), ("127.0.0.1", other.port, 0));
+            assert_eq!((connection.outcome.as_str(), connection.address.as_deref()), ("allowed", Some("127.0.0.1")));
+            assert!(connection.bytes_sent > 0 && connection.bytes_received > 0, "{connection:?}");
+        }
+        let net = lab.service.exec(&lab.owner, &lab.run_shell("true").await.summary.exec_id).await.unwrap();
+        let net = &net.policy_snapshot["net"];
+        assert_eq!((&net["mode"], &net["layer"]), (&json!("allowlist"), &json!("settings")), "{net}");
+        // The variables are there for programs that look, in both spellings.
+        let view = lab.run_shell("echo $HTTP_PROXY $https_proxy $no_proxy").await;
+        let address = "http://127.0.0.1:3128";
+        assert_eq!(said(lab, &view).await.trim(), format!("{address} {address} localhost,127.0.0.1,::1"));
+    });
+}
+
+pub fn whoever_goes_another_way_reaches_nobody() {
+    in_lab(async |lab| {
+        let other = Other::serve();
+        other.allow(lab, "deny").await;
+        let direct = format!("env -u http_proxy -u HTTP_PROXY curl -sS --max-time 5 http://127.0.0.1:{}/", other.port);
+        let view = lab.run_shell(&direct).await;
+        assert_eq!((view.summary.exit_code, other.accepted()), (Some(7), 0), "{}", said(lab, &view).await);
+        // Another port, another name of the same machine, numbers, and the server behind a name in the list's clothes.
+        for (host, code) in [
+            ("127.0.0.1:1", "403"),
+            ("localhost:{port}", "403"),
+            ("[::ffff:127.0.0.1]:{port}", "403"),
+            ("good.example.evil.example", "403"),
+        ] {
+            let host = host.replace("{port}", &other.port.to_string());
+            let ask = format!("curl -sS -g --max-time 5 --noproxy '' -o /dev/null -w '%{{http_code}}' http://{host}/");
+            let view = lab.run_shell(&ask).await;
+            assert_eq!(said(lab, &view).await, code, "{host}");
+            assert_eq!(network(lab, &view).await.connections[0].outcome, "refused", "{host}");
+        }
+        let view = lab.run_shell("curl -fsS --max-time 5 http://evil.example/").await;
+        assert_eq!((reason(&view), view.summary.status), ("NET_REFUSED", Status::Failed));
+        assert_eq!(other.accepted(), 0);
+        // The control: the same server is there for what is allowed.
+        assert_eq!(said(lab, &lab.run_shell(&other.curl("")).await).await, "visit 1");
+        // A request may take the network away, and add nothing to it.
+        let none = lab.run(limited(&other.curl(""), json!({"net": {"mode": "none"}}))).await;
+        assert_eq!((none.summary.exit_code, other.accepted()), (Some(7), 1), "{}", said(lab, &none).await);
+        let more = lab.refused(limited("true", json!({"net": {"mode": "allowlist", "allow": ["pypi.org"]}}))).await;
+        assert!(more.to_string().contains("net.allow: pypi.org:80"), "{more}");
+        let elsewhere = service::ExecRequest { backend: Some("docker".to_owned()), ..shell("true") };
+        let refused = lab.refused(elsewhere).await.to_string();
+        assert!(refused.contains("native"), "{refused}");
+    });
+}
+
+/// A namespace with a way out is made for its box and gone with it, also where boxes of a user take one after another.
+pub fn a_way_out_is_not_passed_on() {
+    in_lab(async |lab| {
+        let other = Other::serve();
+        let names = async || {
+            let mut seen = Vec::new();
+            for _ in 0..5 {
+                let view = lab.run_shell("readlink /proc/self/ns/net; cat /proc/net/tcp | wc -l").await;
+                seen.push(said(lab, &view).await);
+            }
+            seen
+        };
+        other.allow(lab, "deny").await;
+        let open = names().await;
+        lab.set(json!({"net": {"mode": "none"}})).await;
+        for closed in names().await {
+            let (namespace, sockets) = closed.split_once('\n').unwrap();
+            assert!(!open.iter().any(|open| open.starts_with(namespace)), "{open:?} {closed}");
+            assert_eq!(sockets.trim(), "1", "a socket is left in it");
+        }
+    });
+}
+
+/// The connection waits while a person is asked, once for all that wait for the same.
+pub fn a_person_is_asked_about_other_hosts() {
+    in_lab(async |lab| {
+        let other = Other::serve();
+        other.allow(lab, "ask").await;
+        let entry = format!("127.0.0.1:{}", other.port);
+        for (verdict, code, count) in
+            [(Verdict::Deny, "403 403", 0), (Verdict::Once, "200 200", 2), (Verdict::Remember, "200 200", 4)]
+        {
+            let ask = other.curl("-o /dev/null -w '%{http_code} '");
+            let asking = lab.service.submit(&lab.owner, shell(&format!("{ask} & {ask}; wait"))).await.unwrap();
+            let approval = loop {
+                let pending = Some(ApprovalStatus::Pending);
+                let found = lab.service.approvals(&lab.owner, pending, Limit::nearest(10), None).await.unwrap();
+                if let Some(found) = found.items.into_iter().next() {
+                    break found;
+                }
+                tokio::task::yield_now().await;
+            };
+            assert_eq!((approval.kind.as_str(), &approval.requested_paths), ("network", &vec![entry.clone()]));
+            let preview = lab.service.preview_approval(&lab.owner, approval.id.as_str()).await.unwrap();
+            assert_eq!(
+                (preview.entries[0].path.as_str(), preview.entries[0].scope.as_str()),
+                (&*entry, "user:default")
+            );
+            let from = Origin { door: "test", remote: None };
+            let answer = Answer { verdict, reason: None, from };
+            lab.service.answer_approval(&lab.owner, approval.id.as_str(), answer).await.unwrap();
+            let view = lab.service.finished(&lab.owner, &asking.exec_id).await.unwrap();
+            assert_eq!((said(lab, &view).await.trim(), other.accepted()), (code, count));
+        }
+        // Remembered: nobody is asked, for this user alone.
+        let view = lab.run_shell(&other.curl("")).await;
+        assert_eq!(said(lab, &view).await, "visit 5");
+        let hosts = lab.service.allowed_hosts(&lab.owner).await.unwrap();
+        assert_eq!((hosts.len(), hosts[0].entry.as_str(), hosts[0].user.as_str()), (1, &*entry, "default"));
+        // Nobody is asked about what would be refused in any case.
+        let view = lab.run_shell("curl -s --max-time 20 -o /dev/null -w '%{http_code}' http://10.0.0.1/").await;
+        assert_eq!(said(lab, &view).await, "403");
+        lab.service.forget_host(&lab.owner, hosts[0].id).await.unwrap();
+        assert_eq!(lab.service.allowed_hosts(&lab.owner).await.unwrap(), []);
+        assert!(lab.service.forget_host(&lab.owner, hosts[0].id).await.is_err());
+        // Whoever does not wait for the answer takes the question back.
+        let view = lab.run_shell(&other.curl("-m 1")).await;
+        assert_eq!(view.summary.exit_code, Some(28));
+        let newest = loop {
+            let found = lab.service.approvals(&lab.owner, None, Limit::nearest(1), None).await.unwrap();
+            match found.items[0].status {
+                // It is taken back in a task of its own.
+                ApprovalStatus::Pending => tokio::task::yield_now().await,
+                settled => break settled,
+            }
+        };
+        assert_eq!((newest, other.accepted()), (ApprovalStatus::Cancelled, 5));
+    });
+}

@@ -1,0 +1,107 @@
+//! What is not in the list of hosts is not reached by our proxy, however it is spelt, and neither is what is in the list and
+//! leads where nobody may go: listeners on the host's loopback count who comes.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::support::listener::Listener;
+use tests::support::server::{Server, Starter};
+
+use crate::probe::{Context, Fault, Probe, Verdict, control, held};
+
+pub(crate) const PROBE: Probe = Probe { id: "f09", title: "spell past the list of allowed hosts", run };
+
+/// Asks the proxy for every target in both forms, with a `Host` that is allowed, and prints what it was told.
+pub(crate) const ASK: &str = r#"
+import json, socket, sys
+def ask(text):
+    try:
+        client = socket.create_connection(("127.0.0.1", 3128), 20)
+        client.sendall(text.encode("latin-1"))
+        return client.recv(12).decode("latin-1").split(" ")[1]
+    except Exception as problem:
+        return type(problem).__name__
+told = {}
+for target in TARGETS:
+    head = " HTTP/1.1\r\nHost: " + ALLOWED + "\r\n\r\n"
+    told[target] = [ask("CONNECT " + target + head), ask("GET http://" + target + "/" + head)]
+print(json.dumps(told))
+"#;
+
+/// A server of this probe's own, as whoever starts the product in this column.
+pub(crate) fn server(context: &Context) -> Result<Server, Fault> {
+    context.not_served("a server with other settings is put to it in the other columns")?;
+    let starter = Starter { identity: context.mode.identity(), binary: context.binary.clone() };
+    Ok(Server::start_as(&starter, TempDir::with_prefix("rw-egress-")?, &[]))
+}
+
+/// Lets boxes reach these hosts; those that are lifted may be anywhere.
+pub(crate) fn allow(server: &Server, allowed: &[String], lifted: &[String]) {
+    let settings = json!({ "net": { "mode": "allowlist", "allow": allowed }, "egress": { "allowed_hosts": lifted } });
+    server.ask("PUT", "/settings", Some(&settings)).expect(200);
+}
+
+/// What a box is told that asks for these targets.
+pub(crate) fn asked(server: &Server, targets: &[String], allowed: &str) -> Result<Value, Fault> {
+    let code = format!("TARGETS = {}\nALLOWED = {}\n{ASK}", json!(targets), json!(allowed));
+    let exec = server.shell(&format!("python3 - <<'END'\n{code}\nEND"));
+    let said = server.stdout(&exec);
+    serde_json::from_str(&said).map_err(|_| Fault::Inconclusive(format!("no answer: {said:?} {exec}")))
+}
+
+fn run(context: &Context) -> Verdict {
+    let server = server(context)?;
+    let listener = Listener::on(IpAddr::V4(Ipv4Addr::LOCALHOST))?;
+    let port = listener.stream_port()?;
+    let at = |host: &str| format!("{host}:{port}");
+    let allowed = [at("localhost"), at("127.0.0.1"), at("169.254.169.254"), at("good.example")];
+    allow(&server, &allowed, &[]);
+    let targets: Vec<String> = [
+        // In the list, and leading inside.
+        "localhost",
+        "LOCALHOST",
+        "localhost.",
+        "127.0.0.1",
+        "169.254.169.254",
+        // Not in the list.
+        "good.example.evil.example",
+        "evilgood.example",
+        "a.good.example",
+        "127.0.0.2",
+        "0.0.0.0",
+        "[::1]",
+        "[::]",
+        "[::ffff:127.0.0.1]",
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
+        // Numbers that others take for addresses.
+        "2130706433",
+        "0x7f000001",
+        "017700000001",
+        "0177.0.0.1",
+        "0x7f.0.0.1",
+        "127.1",
+        "127.0.0.01",
+        // Two hosts in one.
+        "localhost@evil.example",
+        "evil.example@localhost",
+        "localhost%00.evil.example",
+        "localhost%2eevil.example",
+    ]
+    .map(at)
+    .into();
+    let told = asked(&server, &targets, &at("localhost"))?;
+    let came = listener.connections()?;
+    held(came == 0, || format!("{came} connections came: {told}"))?;
+    for (target, told) in told.as_object().into_iter().flatten() {
+        let refused = told.as_array().is_some_and(|told| told.iter().all(|told| told == "403" || told == "400"));
+        held(refused, || format!("{target}: {told}"))?;
+    }
+    // The same question, when the one host may lead there.
+    allow(&server, &allowed, &[at("localhost")]);
+    let told = asked(&server, &[at("localhost.")], &at("localhost"))?;
+    let came = listener.connections()?;
+    control(came > 0 && told[at("localhost.")][0] == "200", || format!("{came} connections came: {told}"))?;
+    Ok(format!("{} spellings refused, nobody came", targets.len()))
+}

@@ -1,0 +1,59 @@
+//! Without the process that answers it, a box has no way out: the server is killed while a box holds a connection through it
+//! and asks for more; the connection is gone, the box is gone, and nobody comes any more.
+
+use std::io::{ErrorKind, Read};
+use std::net::TcpListener;
+
+use rustix::process::Signal;
+use tests::support::host;
+
+use crate::f09_past_the_list::{allow, server};
+use crate::probe::{Context, Probe, Verdict, comes, control, held};
+
+pub(crate) const PROBE: Probe = Probe { id: "f12", title: "a way out that outlives its server", run };
+
+/// Opens a tunnel, says so, and goes on opening others for as long as it lives.
+const GO_ON: &str = r#"
+import socket
+def tunnel():
+    client = socket.create_connection(("127.0.0.1", 3128), 20)
+    client.sendall(("CONNECT " + TARGET + " HTTP/1.1\r\n\r\n").encode())
+    return client, client.recv(12)
+kept, told = tunnel()
+print(told, flush=True)
+while True:
+    try:
+        kept.send(b"x")
+        tunnel()[0].close()
+    except OSError:
+        pass
+"#;
+
+fn run(context: &Context) -> Verdict {
+    let mut server = server(context)?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let target = listener.local_addr()?.to_string();
+    allow(&server, std::slice::from_ref(&target), std::slice::from_ref(&target));
+    let id = server.begin(&format!("exec python3 - <<'END'\nTARGET = {target:?}\n{GO_ON}\nEND"));
+    let (mut first, _) = listener.accept()?;
+    server.wait_for_output(&id);
+    let mut byte = [0];
+    control(first.read(&mut byte)? == 1, || "nothing comes through while the server lives".into())?;
+    let (_second, _) = listener.accept()?;
+
+    server.signal(Signal::KILL);
+    server.ended();
+    let mut rest = Vec::new();
+    // The kernel may say it as an end or as a break.
+    let ended = match first.read_to_end(&mut rest) {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    };
+    held(ended, || "the connection is still there".into())?;
+    held(comes(|| host::running(&context.binary).is_ok_and(|left| left.is_empty())), || "processes are left".into())?;
+    listener.set_nonblocking(true)?;
+    // What came before the end may wait to be accepted; after it nobody comes.
+    while listener.accept().is_ok() {}
+    held(listener.accept().is_err(), || "somebody still comes".into())?;
+    Ok("its connection broke off, its processes are gone, and nobody comes".to_owned())
+}
