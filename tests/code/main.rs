@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "this whole program is a test")]
 
 mod confirm;
+mod contexts;
 mod files;
 mod residents;
 mod run;

@@ -46,7 +46,9 @@ pub(crate) fn home_grant(grant: &Grant, layers: &Layers, argv: &[String]) -> Res
         workspace: grant.workspace().clone(),
         read_only: grant.read_only().to_vec(),
     };
-    let layers = Layers { narrowing: Vec::new(), ..layers.clone() };
+    let mut layers = layers.clone();
+    // A run's own limits are not the box's; whatever else was narrowed, the network above all, stays so.
+    layers.narrowing.iter_mut().for_each(|layer| layer.limits.clear());
     match policy::decide(&request, &layers) {
         Verdict::Allow(grant) => Ok(grant),
         Verdict::Ask(_) | Verdict::Deny(_) => Err(executor::Error::NotForThisBox { what: "the files" }),

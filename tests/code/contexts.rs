@@ -1,0 +1,131 @@
+//! Contexts: an interpreter that stays between runs, what it shows, and how it is stopped; and the pool of the boxes that they
+//! are in.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::site::Site;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn body(session: &str, context: &str, code: &str) -> Value {
+    json!({ "session_id": session, "context_id": context, "code": code })
+}
+
+fn cell(site: &Site, code: &str) -> Value {
+    site.run(&body("s", "c", code)).expect(200)
+}
+
+fn pool(site: &Site) -> Value {
+    let pool = site.server.ask("GET", "/api/pool", None).expect(200);
+    let count = |name: &str| pool[name].as_u64().unwrap();
+    assert_eq!(count("total"), count("busy") + count("idle") + count("warming"), "{pool}");
+    assert!(count("total") <= count("max"), "{pool}");
+    pool
+}
+
+fn await_status(site: &Site, status: &str) {
+    let began = Instant::now();
+    loop {
+        let listed = site.server.ask("GET", "/api/contexts/s", None);
+        if listed.status == 200 && listed.json()["contexts"][0]["status"] == status {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "it never became {status}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn variables_stay_and_values_come_back_in_their_forms() {
+    let site = Site::start();
+    let assigned = cell(&site, "x = 41");
+    assert_eq!((&assigned["success"], &assigned["results"]), (&json!(true), &json!([])), "{assigned}");
+    let shown = cell(&site, "print('hi')\nx + 1");
+    assert_eq!((&shown["results"], &shown["stdout"]), (&json!([{ "text/plain": "42" }]), &json!("hi\n")));
+    let failed = cell(&site, "1/0");
+    assert_eq!((&failed["success"], &failed["exit_code"]), (&json!(false), &json!(1)));
+    assert_eq!(failed["error"], "ZeroDivisionError: division by zero");
+    assert!(failed["stderr"].as_str().unwrap().contains("<cell 3>"), "{failed}");
+    assert_eq!(cell(&site, "[x]")["results"][0]["application/json"], json!([41]), "state survives an error");
+    assert!(site.python("print(1)").get("results").is_none(), "only a context has results");
+    let pool = pool(&site);
+    assert_eq!((&pool["total"], &pool["hits"], &pool["misses"]), (&json!(1), &json!(3), &json!(1)), "{pool}");
+}
+
+#[test]
+fn a_figure_is_a_picture() {
+    let site = Site::start();
+    let drawn = cell(&site, "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()");
+    let png = drawn["results"][0]["image/png"].as_str().unwrap_or_else(|| panic!("{drawn}"));
+    assert!(png.starts_with("iVBORw0KGgo"), "{png}");
+}
+
+#[test]
+fn javascript_has_contexts_too_and_a_shell_has_none() {
+    let site = Site::start();
+    let node = |code: &str| {
+        site.run(&json!({ "session_id": "s", "context_id": "j", "language": "javascript", "code": code })).expect(200)
+    };
+    node("const x = 41");
+    assert_eq!(node("x + 1")["results"], json!([{ "text/plain": "42" }]));
+    let shell = json!({ "session_id": "s", "context_id": "j", "language": "shell", "code": "ls" });
+    assert_eq!(site.run(&shell).status, 400);
+    assert_eq!(site.run(&body("s", "j", "1")).status, 409, "it speaks another language");
+    assert_eq!(site.run(&body("s", "../x", "1")).status, 400);
+}
+
+#[test]
+fn an_interrupt_a_restart_and_an_end() {
+    let site = Site::start();
+    cell(&site, "x = 1");
+    let running = site.begin(body("s", "c", "while True: pass"));
+    await_status(&site, "busy");
+    let again = json!({ "session_id": "s", "context_id": "c", "code": "x", "on_busy": "fail" });
+    assert_eq!(site.run(&again).status, 409);
+    let stopped = site.server.ask("POST", "/api/contexts/s/c/interrupt", None).expect(200);
+    assert_eq!(stopped["interrupted"], true);
+    let ended = running.join().unwrap();
+    assert!(ended["error"].as_str().unwrap().starts_with("KeyboardInterrupt"), "{ended}");
+    assert_eq!(cell(&site, "x")["results"][0]["text/plain"], "1", "what was there is there");
+    let slow = json!({ "session_id": "s", "context_id": "c", "code": "while True: pass", "timeout": 1 });
+    assert!(site.run(&slow).expect(200)["error"].as_str().unwrap().contains("1000 ms"));
+    assert_eq!(cell(&site, "x")["success"], true, "a time limit that is obeyed keeps the context");
+    site.server.ask("POST", "/api/contexts/s/c/restart", None).expect(200);
+    assert!(cell(&site, "x")["error"].as_str().unwrap().starts_with("NameError"));
+    site.server.ask("DELETE", "/api/contexts/s/c", None).expect(200);
+    assert_eq!(site.server.ask("DELETE", "/api/contexts/s/c", None).status, 404);
+    assert_eq!(site.server.ask("GET", "/api/contexts/s", None).expect(200)["contexts"], json!([]));
+    assert_eq!(site.server.ask("GET", "/api/contexts/none", None).status, 404);
+}
+
+#[test]
+fn an_interpreter_that_ends_is_told_and_the_next_is_new() {
+    let site = Site::start();
+    cell(&site, "x = 1");
+    let ended = cell(&site, "import os\nprint('last', flush=True)\nos._exit(3)");
+    assert_eq!((&ended["exit_code"], &ended["stdout"]), (&json!(3), &json!("last\n")), "{ended}");
+    assert!(cell(&site, "x")["error"].as_str().unwrap().starts_with("NameError"));
+}
+
+#[test]
+fn a_full_pool_ends_who_was_idle_longest_or_lets_wait() {
+    let site = Site::start_under(&[
+        ("RINGWALL_POOL_MAX_INSTANCES", "1"),
+        ("RINGWALL_POOL_ACQUIRE_TIMEOUT_S", "1"),
+    ]);
+    cell(&site, "x = 1");
+    assert_eq!(site.run(&body("other", "c", "2")).expect(200)["success"], true, "the idle one makes room");
+    assert_eq!(pool(&site)["total"], 1);
+    assert!(cell(&site, "x")["error"].as_str().unwrap().starts_with("NameError"), "its box was ended");
+    let running = site.begin(body("s", "c", "while True: pass"));
+    await_status(&site, "busy");
+    assert_eq!(pool(&site)["busy"], 1);
+    assert_eq!(site.run(&body("other", "c", "2")).status, 503);
+    let fail = json!({ "session_id": "other", "context_id": "c", "code": "2", "on_busy": "fail" });
+    assert_eq!(site.run(&fail).status, 409);
+    site.server.ask("DELETE", "/api/sessions/s", None).expect(200);
+    running.join().unwrap();
+    assert_eq!(site.run(&body("other", "c", "2")).expect(200)["success"], true);
+}
