@@ -111,10 +111,7 @@ fn an_interpreter_that_ends_is_told_and_the_next_is_new() {
 
 #[test]
 fn a_full_pool_ends_who_was_idle_longest_or_lets_wait() {
-    let site = Site::start_under(&[
-        ("RINGWALL_POOL_MAX_INSTANCES", "1"),
-        ("RINGWALL_POOL_ACQUIRE_TIMEOUT_S", "1"),
-    ]);
+    let site = Site::start_under(&[("RINGWALL_POOL_MAX_INSTANCES", "1"), ("RINGWALL_POOL_ACQUIRE_TIMEOUT_S", "1")]);
     cell(&site, "x = 1");
     assert_eq!(site.run(&body("other", "c", "2")).expect(200)["success"], true, "the idle one makes room");
     assert_eq!(pool(&site)["total"], 1);

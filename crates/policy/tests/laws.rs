@@ -3,6 +3,8 @@
 //! Numbers are small and often equal, so that every law is tried on layers that bind each other; a model that is
 //! nothing but "the smallest wins" stands beside the merge.
 
+#![expect(clippy::expect_used, reason = "a failed assumption is a failed test")]
+
 #[path = "laws/hosts.rs"]
 mod hosts;
 
