@@ -3,7 +3,7 @@
 //! By the registries of special-purpose addresses. An address of version 6 that carries one of version 4 is refused as
 //! such, whatever it carries: who translates it, and to what, is not known here.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What an address is, if it is not one of the public internet.
 pub fn special_use(address: IpAddr) -> Option<&'static str> {

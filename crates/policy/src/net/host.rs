@@ -3,8 +3,8 @@
 //! Read strictly, because others read leniently: to many programs `2130706433`, `0x7f.1` and `0177.0.0.1` are this machine.
 //! What looks like a number and is not a plain address is neither a name nor an address here.
 
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use crate::error::{Error, quote};
