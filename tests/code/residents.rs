@@ -103,8 +103,8 @@ fn a_paused_session_stands_still_and_strangers_do_not_turn_it() {
     turn(&own, "pause").expect(404);
     exec(&site, "s", "true").expect(200);
     assert_eq!(turn(&own, "pause").expect(200)["paused"], json!(true));
-    let refused = exec(&site, "s", "true").expect(200);
-    assert!(refused["success"] == false && refused["error"].as_str().unwrap().contains("paused"), "{refused}");
+    let refused = exec(&site, "s", "true").expect(409);
+    assert!(refused["error"]["message"].as_str().unwrap().contains("paused"), "{refused}");
     turn(&site.user("stranger"), "resume").expect(404);
     assert_eq!(turn(&own, "resume").expect(200)["paused"], json!(false));
     assert_eq!(exec(&site, "s", "echo on").expect(200)["stdout"], "on\n");

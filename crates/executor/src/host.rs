@@ -17,12 +17,13 @@ const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", 
 
 /// Parts of the host's /etc without which programs in /usr do not work, and that hold no secrets: where names
 /// lead (alternatives), where libraries are (ld.so.cache), whom to trust (certificates), what time it is, what
-/// fonts there are. Each is a mount and costs every box 10 µs.
-const ETC: [&str; 7] = [
+/// fonts there are, how pictures are drawn. Each is a mount and costs every box 10 µs.
+const ETC: [&str; 8] = [
     "/etc/alternatives",
     "/etc/ld.so.cache",
     "/etc/localtime",
     "/etc/fonts",
+    "/etc/matplotlibrc",
     "/etc/ssl/certs",
     "/etc/ssl/openssl.cnf",
     "/etc/pki/tls/certs",

@@ -15,6 +15,8 @@ pub(crate) const RUNTIME_ERROR: &str = "RUNTIME_ERROR";
 pub(crate) const DISK_QUOTA: &str = "DISK_QUOTA";
 pub(crate) const OOM: &str = "OOM";
 pub(crate) const SESSION_BUSY: &str = "SESSION_BUSY";
+/// Under what ran in it: an ending as a signal is one.
+pub(crate) const BOX_DIED: &str = "BOX_DIED";
 pub(crate) const POOL_FULL: &str = "POOL_FULL";
 pub(crate) const INVALID_ARGUMENT: &str = "INVALID_ARGUMENT";
 const ENOENT: i32 = 2;
@@ -117,14 +119,12 @@ impl Told {
                 let wrong = std::io::Error::from_raw_os_error(failure.errno);
                 Self::failed(INVALID_ARGUMENT, format!("cwd: {} cannot be entered: {wrong}", failure.subject))
             }
-            Of::SessionBusy | Of::OtherLanguage { .. } => Self::failed(SESSION_BUSY, with_hint(error)),
+            Of::SessionBusy | Of::BoxPaused | Of::OtherLanguage { .. } => Self::failed(SESSION_BUSY, with_hint(error)),
             Of::PoolFull | Of::TooManyVisits { .. } => Self::failed(POOL_FULL, with_hint(error)),
             Of::PoolStopped => Self::cancelled(Cancellation::ServerStops),
             // What the session's box says of itself; none of its words names a path of the host.
-            Of::BoxDied { .. } | Of::BoxPaused | Of::NotForThisBox { .. } => {
-                let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-                Self::failed(RUNTIME_ERROR, format!("{error}{hint}"))
-            }
+            Of::BoxDied { .. } => Self::failed(BOX_DIED, with_hint(error)),
+            Of::NotForThisBox { .. } => Self::failed(RUNTIME_ERROR, with_hint(error)),
             Of::NoAnswer { .. } => Self::failed(RUNTIME_ERROR, format!("{error}; try again")),
             _ => Self::failed(RUNTIME_ERROR, "the box could not be made; the server's log says why"),
         }

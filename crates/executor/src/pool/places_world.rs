@@ -1,0 +1,425 @@
+//! A world of boxes and of those who want them, beside the rule: it does what the rule says and checks after each event that
+//! nothing is promised twice, lost, or waited for in vain.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::pool::places::*;
+
+pub(super) const IDLE: Duration = Duration::from_secs(10);
+pub(super) type Key = u8;
+pub(super) type Kind = u8;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    Acquire(Key, OnBusy),
+    Take(Ticket),
+    /// Gives up; whatever it has begun to make goes on.
+    Cancel(Ticket),
+    /// Gives up before it has begun to make what it was told to.
+    CancelUnbegun(Ticket, MemberId),
+    Release(Ticket),
+    Hold(Ticket),
+    LetGo(MemberId),
+    Made(MemberId),
+    Failed(MemberId),
+    Die(MemberId),
+    Ended(MemberId),
+    Dismiss(Key),
+    TakeSpare(Kind),
+    ReleaseSpare(Ticket),
+    Renew,
+    Wait,
+    Stop,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Wish {
+    Waits,
+    Called(MemberId),
+    Makes(MemberId),
+    Has(MemberId),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Life {
+    Begun,
+    Up,
+    Ends,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct World {
+    pub(super) rule: Places<Key, Kind>,
+    pub(super) now: Moment,
+    pub(super) wishes: BTreeMap<Ticket, (Key, Wish)>,
+    pub(super) boxes: BTreeMap<MemberId, (Role<Key, Kind>, Life)>,
+    pub(super) spares_in_use: BTreeMap<Ticket, MemberId>,
+    pub(super) holds: BTreeSet<MemberId>,
+    pub(super) asked: u64,
+    pub(super) refused: u64,
+    pub(super) is_stopped: bool,
+}
+
+impl World {
+    pub(super) fn new(max: u32, min: u32, kinds: &[Kind]) -> Self {
+        let bounds = Bounds {
+            max_instances: max,
+            min_instances: min,
+            idle_timeout: IDLE,
+            max_use_count: 2,
+            acquire_timeout: IDLE,
+        };
+        let mut world = Self {
+            rule: Places::new(bounds, kinds),
+            now: Duration::ZERO,
+            wishes: BTreeMap::new(),
+            boxes: BTreeMap::new(),
+            spares_in_use: BTreeMap::new(),
+            holds: BTreeSet::new(),
+            asked: 0,
+            refused: 0,
+            is_stopped: false,
+        };
+        let steps = world.rule.tick(world.now);
+        world.follow(steps);
+        world
+    }
+
+    /// What can happen now.
+    pub(super) fn events(&self, keys: u8, kinds: u8, most: usize) -> Vec<Event> {
+        let mut events = vec![Event::Wait];
+        if self.wishes.len() < most && !self.is_stopped {
+            events.extend((0..keys).flat_map(|key| [OnBusy::Wait, OnBusy::Fail].map(|how| Event::Acquire(key, how))));
+        }
+        if self.spares_in_use.len() < most && !self.is_stopped {
+            events.extend((0..kinds).map(Event::TakeSpare));
+        }
+        for (ticket, (_, wish)) in &self.wishes {
+            match wish {
+                Wish::Waits => events.push(Event::Cancel(*ticket)),
+                Wish::Called(_) => events.extend([Event::Take(*ticket), Event::Cancel(*ticket)]),
+                Wish::Makes(id) => events.extend([Event::Cancel(*ticket), Event::CancelUnbegun(*ticket, *id)]),
+                Wish::Has(id) => {
+                    events.push(Event::Release(*ticket));
+                    if !self.holds.contains(id) {
+                        events.push(Event::Hold(*ticket));
+                    }
+                }
+            }
+        }
+        for (id, (role, life)) in &self.boxes {
+            match life {
+                Life::Begun => events.extend([Event::Made(*id), Event::Failed(*id)]),
+                Life::Up => events.push(Event::Die(*id)),
+                Life::Ends => events.push(Event::Ended(*id)),
+            }
+            if let Role::Session(key) = role {
+                events.push(Event::Dismiss(*key));
+            }
+        }
+        events.extend(self.spares_in_use.keys().map(|ticket| Event::ReleaseSpare(*ticket)));
+        events.extend(self.holds.iter().map(|id| Event::LetGo(*id)));
+        if kinds > 0 {
+            events.push(Event::Renew);
+        }
+        if !self.is_stopped {
+            events.push(Event::Stop);
+        }
+        events
+    }
+
+    pub(super) fn happen(&mut self, event: Event) {
+        let now = self.now;
+        let steps = match event {
+            Event::Acquire(key, how) => {
+                self.asked += 1;
+                let (ticket, steps) = self.rule.acquire(&key, how, now);
+                self.wishes.insert(ticket, (key, Wish::Waits));
+                steps
+            }
+            Event::Take(ticket) => {
+                let wish = &mut self.wishes.get_mut(&ticket).expect("a wish").1;
+                let Wish::Called(id) = *wish else { panic!("{wish:?} is taken") };
+                assert!(self.rule.take(ticket, id), "what lives and was offered can be taken");
+                *wish = Wish::Has(id);
+                Vec::new()
+            }
+            Event::Cancel(ticket) => {
+                self.wishes.remove(&ticket);
+                self.rule.cancel(ticket, now)
+            }
+            Event::CancelUnbegun(ticket, id) => {
+                self.wishes.remove(&ticket);
+                self.boxes.remove(&id);
+                let mut steps = self.rule.cancel(ticket, now);
+                steps.extend(self.rule.failed(id, now));
+                steps
+            }
+            Event::Release(ticket) => {
+                let Some((_, Wish::Has(id))) = self.wishes.remove(&ticket) else { panic!("has none") };
+                self.rule.release(ticket, id, now)
+            }
+            Event::Hold(ticket) => {
+                let Some((_, Wish::Has(id))) = self.wishes.get(&ticket) else { panic!("has none") };
+                let is_up = self.boxes.get(id).is_some_and(|(_, life)| *life == Life::Up);
+                assert_eq!(self.rule.hold(*id), is_up);
+                if is_up {
+                    self.holds.insert(*id);
+                }
+                Vec::new()
+            }
+            Event::LetGo(id) => {
+                self.holds.remove(&id);
+                self.rule.let_go(id, now)
+            }
+            Event::Made(id) => self.make(id),
+            Event::Failed(id) => {
+                self.boxes.remove(&id);
+                self.wishes.retain(|_, (_, wish)| *wish != Wish::Makes(id));
+                self.rule.failed(id, now)
+            }
+            Event::Die(id) => {
+                self.call_off(id);
+                self.rule.died(id, now)
+            }
+            Event::Dismiss(key) => {
+                let own: Vec<_> = self.boxes.iter().filter(|(_, (role, _))| *role == Role::Session(key)).collect();
+                let [(id, _)] = own[..] else { panic!("a session has {own:?}") };
+                let id = *id;
+                self.call_off(id);
+                self.rule.dismiss(&key, now)
+            }
+            Event::Ended(id) => {
+                self.boxes.remove(&id);
+                self.holds.remove(&id);
+                self.rule.ended(id, now)
+            }
+            Event::TakeSpare(kind) => {
+                self.asked += 1;
+                let (taken, steps) = self.rule.take_spare(kind, |_| true, now);
+                if let Some((ticket, id)) = taken {
+                    assert_eq!(self.boxes.remove(&id), Some((Role::Spare(kind), Life::Up)), "a spare that is up");
+                    self.spares_in_use.insert(ticket, id);
+                }
+                steps
+            }
+            Event::ReleaseSpare(ticket) => {
+                let id = self.spares_in_use.remove(&ticket).expect("a spare");
+                self.rule.release(ticket, id, now)
+            }
+            Event::Renew => self.rule.renew_spares(now),
+            Event::Wait => {
+                self.now += IDLE / 2;
+                self.rule.tick(self.now)
+            }
+            Event::Stop => {
+                self.is_stopped = true;
+                self.rule.stop(now)
+            }
+        };
+        self.follow(steps);
+        self.check();
+    }
+
+    pub(super) fn make(&mut self, id: MemberId) -> Vec<Step<Kind>> {
+        let (role, life) = self.boxes.get_mut(&id).expect("a box");
+        *life = Life::Up;
+        let role = role.clone();
+        let steps = self.rule.made(id, self.now);
+        let maker = self.wishes.iter().find(|(_, (_, wish))| *wish == Wish::Makes(id)).map(|(ticket, _)| *ticket);
+        if let (Role::Session(_), Some(maker)) = (role, maker) {
+            if self.rule.has(maker, id) {
+                self.wishes.get_mut(&maker).expect("a wish").1 = Wish::Has(id);
+            } else {
+                // It was dismissed, or everything stops: whoever made it is told so.
+                self.wishes.remove(&maker);
+            }
+        }
+        steps
+    }
+
+    /// Whoever was offered a box that dies waits again; whoever has it, has it until they give it back.
+    pub(super) fn call_off(&mut self, id: MemberId) {
+        for (_, wish) in self.wishes.values_mut() {
+            if *wish == Wish::Called(id) {
+                *wish = Wish::Waits;
+            }
+        }
+    }
+
+    pub(super) fn follow(&mut self, steps: Vec<Step<Kind>>) {
+        for step in steps {
+            match step {
+                Step::Serve(ticket, Turn::Busy | Turn::Stopped) => {
+                    self.wishes.remove(&ticket).expect("nobody is refused who does not wait");
+                    self.refused += 1;
+                }
+                Step::Serve(ticket, Turn::Have(id)) => {
+                    let key = self.serve(ticket, Wish::Called(id));
+                    assert_eq!(self.boxes.get(&id), Some(&(Role::Session(key), Life::Up)));
+                }
+                Step::Serve(ticket, Turn::Make(id)) => {
+                    let key = self.serve(ticket, Wish::Makes(id));
+                    let is_first = self.boxes.insert(id, (Role::Session(key), Life::Begun)).is_none();
+                    assert!(is_first, "{id:?} is made twice");
+                }
+                Step::MakeSpare(id, kind) => {
+                    let is_first = self.boxes.insert(id, (Role::Spare(kind), Life::Begun)).is_none();
+                    assert!(is_first, "{id:?} is made twice");
+                }
+                // The keeper has no box of a spare that somebody took, and says so at once.
+                Step::End(id) if !self.boxes.contains_key(&id) => {
+                    let more = self.rule.ended(id, self.now);
+                    self.follow(more);
+                }
+                Step::End(id) => {
+                    let life = &mut self.boxes.get_mut(&id).expect("a box").1;
+                    assert_eq!(*life, Life::Up, "only what is up is ended");
+                    *life = Life::Ends;
+                }
+            }
+        }
+    }
+
+    /// Those who want the same box get it in the order in which they came.
+    pub(super) fn serve(&mut self, ticket: Ticket, turn: Wish) -> Key {
+        let key = self.wishes.get(&ticket).expect("somebody who is there").0;
+        let first = self.wishes.iter().find(|(_, wish)| **wish == (key, Wish::Waits)).map(|(ticket, _)| *ticket);
+        assert_eq!(first, Some(ticket), "somebody else came first");
+        self.wishes.insert(ticket, (key, turn));
+        key
+    }
+
+    pub(super) fn check(&self) {
+        let figures = self.rule.figures();
+        assert_eq!(figures.total, figures.busy + figures.idle + figures.warming);
+        assert!(figures.total <= figures.max, "{figures:?}");
+        let counted: BTreeSet<MemberId> = self.rule.members.keys().copied().collect();
+        let known: BTreeSet<MemberId> = self.boxes.keys().copied().collect();
+        let serving = self.spares_in_use.values().copied().collect();
+        assert!(known.is_subset(&counted), "a box is not counted: {self:?}");
+        assert!(counted.difference(&known).all(|id| BTreeSet::contains(&serving, id)), "a place without a box");
+        let begun = self.boxes.values().filter(|(_, life)| *life == Life::Begun).count();
+        assert_eq!(figures.warming as usize, begun);
+        if !self.is_stopped {
+            assert_eq!(figures.hits + figures.misses + self.refused, self.asked);
+        }
+        for key in self.rule.sessions.keys() {
+            let own = self.boxes.values().filter(|(role, _)| *role == Role::Session(*key)).count();
+            assert_eq!(own, 1, "a session has one box");
+        }
+        let mut users = BTreeMap::<MemberId, usize>::new();
+        for (key, wish) in self.wishes.values() {
+            let (Wish::Called(id) | Wish::Has(id) | Wish::Makes(id)) = wish else { continue };
+            let of = self.boxes.get(id);
+            // Whoever has a box that died may have it still when it is gone.
+            if matches!(of, Some((_, Life::Begun | Life::Up))) {
+                *users.entry(*id).or_default() += 1;
+            }
+            assert!(of.is_none_or(|(role, _)| *role == Role::Session(*key)), "a box of another session");
+        }
+        assert!(users.values().all(|users| *users == 1), "two have one box");
+        self.check_nobody_waits_in_vain(figures);
+    }
+
+    pub(super) fn check_nobody_waits_in_vain(&self, figures: Figures) {
+        let ending = self.boxes.values().filter(|(_, life)| *life == Life::Ends).count();
+        let mut without = BTreeSet::new();
+        for (key, wish) in self.wishes.values() {
+            if *wish != Wish::Waits {
+                continue;
+            }
+            match self.rule.sessions.get(key).map(|id| (id, &self.boxes[id].1)) {
+                Some((id, Life::Up)) => {
+                    let is_used =
+                        self.wishes.values().any(|(_, wish)| *wish == Wish::Called(*id) || *wish == Wish::Has(*id));
+                    assert!(is_used, "it is free, and somebody waits for it");
+                }
+                Some((_, Life::Begun)) => {}
+                Some((_, Life::Ends)) | None => drop(without.insert(*key)),
+            }
+        }
+        let lacking = without.len().saturating_sub(ending);
+        if lacking > 0 {
+            assert_eq!(figures.total, figures.max, "there is room, and somebody waits for it");
+            assert_eq!(figures.idle, 0, "something could end for somebody who waits");
+            let is_held = |id: &MemberId| self.spares_in_use.values().any(|other| other == id);
+            assert!(!self.rule.members.keys().any(is_held), "a place could be had from a spare that serves");
+        }
+    }
+
+    /// Nobody comes any more, and everybody does what they have to: then everybody was served, and a stop leaves nothing.
+    pub(super) fn come_to_rest(mut self) {
+        for _ in 0..200 {
+            let next = self.events(0, 0, 0).into_iter().find(|event| {
+                matches!(
+                    event,
+                    Event::Take(_) | Event::Release(_) | Event::Made(_) | Event::Ended(_) | Event::ReleaseSpare(_)
+                )
+            });
+            let next = next.or_else(|| self.holds.first().map(|id| Event::LetGo(*id)));
+            match next {
+                Some(event) => self.happen(event),
+                None if !self.is_stopped => {
+                    assert!(self.wishes.is_empty(), "somebody was never served: {self:?}");
+                    self.happen(Event::Stop);
+                }
+                None => break,
+            }
+        }
+        assert!(self.wishes.is_empty() && self.boxes.is_empty() && self.rule.is_empty(), "something is left: {self:?}");
+    }
+
+    /// The state without what only counts up: ids by their order, times by how long ago they were.
+    pub(super) fn shape(&self) -> String {
+        let ids: Vec<MemberId> = self.rule.members.keys().copied().collect();
+        let id = |id: MemberId| ids.iter().position(|other| *other == id);
+        let mut tickets: BTreeSet<Ticket> = self.wishes.keys().copied().collect();
+        tickets.extend(self.spares_in_use.keys());
+        let ticket = |ticket: Ticket| tickets.iter().position(|other| *other == ticket);
+        let members: Vec<_> = self
+            .rule
+            .members
+            .values()
+            .map(|member| {
+                let state = match member.state {
+                    State::Warming { by } => (0, by.and_then(ticket), 0),
+                    State::Idle { since } => (1, None, (self.now - since).min(IDLE).as_secs()),
+                    State::Acquiring { by } => (2, ticket(by), 0),
+                    State::Busy { by } => (3, ticket(by), 0),
+                    State::Ending => (4, None, 0),
+                };
+                (member.role.clone(), state, member.uses.min(2), member.holds)
+            })
+            .collect();
+        let lines: Vec<_> = self
+            .rule
+            .lines
+            .iter()
+            .map(|(key, line)| (*key, line.iter().map(|each| ticket(*each)).collect::<Vec<_>>()))
+            .collect();
+        let wishes: Vec<_> = self
+            .wishes
+            .values()
+            .map(|(key, wish)| {
+                let of = match wish {
+                    Wish::Waits => (0, None),
+                    Wish::Called(each) => (1, id(*each)),
+                    Wish::Makes(each) => (2, id(*each)),
+                    Wish::Has(each) => (3, id(*each)),
+                };
+                (*key, of)
+            })
+            .collect();
+        let boxes: Vec<_> = self.boxes.iter().map(|(each, (_, life))| (id(*each), *life)).collect();
+        let spares: Vec<_> = self.spares_in_use.iter().map(|(each, of)| (ticket(*each), id(*of))).collect();
+        let holds: Vec<_> = self.holds.iter().map(|each| id(*each)).collect();
+        let wanted: Vec<_> = self
+            .rule
+            .demand
+            .kinds()
+            .map(|kind| (self.rule.demand.wanted(kind), self.rule.demand.may_make(kind, self.now)))
+            .collect();
+        format!("{members:?}{lines:?}{wishes:?}{boxes:?}{spares:?}{holds:?}{wanted:?}{}", self.is_stopped)
+    }
+}
