@@ -15,6 +15,8 @@ use crate::sources::WORKSPACE;
 /// spawner needs it to map ids, and the kernel lets a box mount its own only where one can be seen. PID 1 covers it.
 pub(crate) fn skeleton(host: &Host) -> Vec<Operation> {
     let mut operations = frame(host, MIB, ROOT_INODES);
+    // A box that stays has its agent there.
+    operations.push(Operation::File { at: literal(AGENT), content: Vec::new(), mode: 0o444 });
     operations.push(Operation::Bind {
         source: Source { path: literal("/proc"), identity: None, owner: None },
         at: literal("/proc"),
@@ -37,7 +39,6 @@ fn frame(host: &Host, size: u64, inodes: u64) -> Vec<Operation> {
     operations.extend(["/dev/pts", EMPTY].map(directory));
     operations.extend(PROJECT.map(directory));
     operations.extend(AGENT_PLACES.map(directory));
-    operations.push(Operation::File { at: literal(AGENT), content: Vec::new(), mode: 0o444 });
     operations
 }
 
