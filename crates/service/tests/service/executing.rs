@@ -40,7 +40,7 @@ pub fn a_line_runs_on_the_agents_files() {
         let path = lab.directory.path().join("workspaces/u/a/files/x");
         assert_eq!(std::fs::read_to_string(path).unwrap(), "hello\n");
         for (line, stdout) in [
-            ("pwd; ls -A", "/workspace\nfiles\nskills\n"),
+            ("ls -A; pwd", "files\nskills\n/workspace\n"),
             ("cat files/x | tr h H", "Hello\n"),
             ("python -c 'print(1)'", "1\n"),
             ("touch y; mkdir z; rm -rf skills; ls -A", "files\nskills\n"),
@@ -111,7 +111,7 @@ pub fn time_is_up_in_the_words_of_each_contract() {
             Err(Error::Agent(problem)) if problem.kind == ProblemKind::Timeout => problem.message,
             other => panic!("{other:?}"),
         };
-        let line = up(execute(lab, "while :; do :; done").await);
+        let line = up(execute(lab, "bash -c 'while :; do :; done'").await);
         assert_eq!(line, "Execution Timeout: Process killed after 1 seconds.");
         let program = up(argv(lab, None, &["python3", "-c", "while True: pass"]).await);
         assert_eq!(program, "Execution timed out after 1 seconds.");
