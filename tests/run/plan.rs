@@ -53,9 +53,9 @@ elif how in plans or how == 'too few descriptors':
     rootless, uid, gid = os.geteuid() != 0, os.geteuid() or 1880000000, os.getegid() or 1880000000
     send(bytes([0, 0, rootless]) + number(1000) + number(1000) + number(uid) + number(gid) + bytes([0]), its_control.fileno())
     handles = [null, null, null, plans[how]()] if how in plans else []
-    # Begin, with the plan in a descriptor.
+    # Begin, with the plan in a descriptor and nothing made ahead.
     begin = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', handles))] if handles else []
-    control.sendmsg([bytes([1, 0])], begin)
+    control.sendmsg([bytes([1, 0, 0])], begin)
 its_control.close()
 ours.close()
 reported = 0

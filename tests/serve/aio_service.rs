@@ -110,7 +110,8 @@ fn a_service_is_nothing_stronger_than_a_box_of_ours() {
     let stand_in = AioStandIn::start();
     let server = server_under(&stand_in, &[("RINGWALL_STRICT_BACKENDS", "gvisor,docker")]);
     let answer = server.ask("POST", "/api/run", Some(&code("python", "import os")));
-    assert!(answer.status == 503 || answer.json()["success"] == false, "{answer:?}");
+    // Refused as too weak where gVisor or docker is there, and otherwise because neither is.
+    assert!([403, 503].contains(&answer.status), "{answer:?}");
     assert_eq!(stand_in.requests().len(), 0, "what the strict mode demands was not held");
     assert_eq!(run(&server, &code("python", "print(1)"))["sandbox_type"], "aio", "safe code demands nothing");
 }

@@ -122,7 +122,7 @@ fn whoever_does_not_read_is_cut_off() {
 fn unknown_paths_and_methods_are_told_as_json() {
     let server = Server::start();
     assert_eq!(server.ask("GET", "/v1/x", None).expect(404)["status"], "error");
-    for path in ["/api", "/api/x", "/ws", "/mcp", "/sandboxes"] {
+    for path in ["/api", "/api/x", "/ws", "/mcp/x", "/sandboxes"] {
         assert_eq!(server.ask("GET", path, None).expect(404)["error"]["code"], "NOT_FOUND", "{path}");
     }
     for path in [
