@@ -267,7 +267,9 @@ impl Suite {
             let limits = json!({ "timeout_ms": 300_000, "memory_mb": 4096, "pids": 512, "cpu_cores": 4,
                 "max_stdout_bytes": 10 << 20, "max_stderr_bytes": 10 << 20 });
             let sandbox = json!({ "limits": limits, "max_concurrent_execs": 16, "max_concurrent_execs_per_user": 16 });
-            server.ask("PUT", "/settings", Some(&json!({ "sandbox": sandbox }))).expect(200);
+            // Without boxes made ahead, so that a box that is there is one that was left; executor/tests/spares tries those.
+            let pool = json!({ "min_instances": 0 });
+            server.ask("PUT", "/settings", Some(&json!({ "sandbox": sandbox, "pool": pool }))).expect(200);
             Arc::new(server)
         });
         Arc::clone(started)

@@ -25,7 +25,7 @@ pub fn check_settings(limits: Layer) -> Result<Layer, Denial> {
 
 /// A whole number from 1 to `LARGEST`, read from a setting.
 macro_rules! count {
-    ($(#[$meta:meta])* $name:ident, $key:literal, $(default $default:literal,)? at most $largest:literal) => {
+    ($(#[$meta:meta])* $name:ident, $key:literal, $(default $default:literal,)? $(or $none:literal,)? at most $largest:literal) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(transparent)]
@@ -39,6 +39,7 @@ macro_rules! count {
             pub fn new(number: u64) -> Result<Self, Error> {
                 match u32::try_from(number) {
                     Ok(count @ 1..=$largest) => Ok(Self(count)),
+                    $(Ok($none) => Ok(Self($none)),)?
                     Ok(_) | Err(_) => Err(Self::out_of_range(number)),
                 }
             }
@@ -139,8 +140,8 @@ count! {
 }
 
 count! {
-    /// How many boxes wait, made ahead, also when nobody has asked for long.
-    PoolMin, "pool.min_instances", default 2, at most 1000
+    /// How many boxes wait, made ahead, also when nobody has asked for long. Where it is 0, none is ever made ahead.
+    PoolMin, "pool.min_instances", default 2, or 0, at most 1000
 }
 
 count! {

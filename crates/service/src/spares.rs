@@ -1,6 +1,7 @@
 //! Boxes made ahead: taken where one serves, made again in a task of their own, and ended with the server.
 //!
-//! A spare only saves time. Whatever one cannot do, a box made from nothing does, and nobody is told the difference.
+//! A spare only saves time. Whatever one cannot do, a box made from nothing does, and nobody is told the difference. Where
+//! the settings want no instance at least (`pool.min_instances` of 0), none is made.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -79,8 +80,9 @@ impl Service {
 impl Inner {
     /// A native box for this grant: a spare that serves it, or one made from nothing.
     pub(crate) async fn start_native(&self, mut grant: Grant) -> Result<Running, executor::Error> {
-        let spare =
-            self.executor.shape_for(&grant).and_then(|shape| self.spares.stock.take(SpareKind::of(&grant), &shape));
+        let is_kept = self.settings.read().unwrap_or_else(PoisonError::into_inner).pool.bounds().min_instances > 0;
+        let shape = if is_kept { self.executor.shape_for(&grant) } else { None };
+        let spare = shape.and_then(|shape| self.spares.stock.take(SpareKind::of(&grant), &shape));
         if let Some(spare) = spare {
             match self.executor.start_spare(spare, grant).await {
                 Ok(running) => return Ok(running),
