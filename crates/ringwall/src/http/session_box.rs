@@ -5,7 +5,6 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use policy::Content;
 use serde::{Deserialize, Serialize};
 use service::{CodeRequest, Principal};
 use utoipa::ToSchema;
@@ -15,9 +14,6 @@ use super::body::{Named, Words, read_json, shape};
 use super::problem::Problem;
 use super::run::{RunAnswer, RunBegun, Waiting, locale, run};
 use super::sessions::WhoseWords;
-
-/// The backend whose box it is.
-pub(crate) const ALL_IN_ONE: &str = "aio";
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -54,21 +50,8 @@ pub(crate) async fn exec(
     body: Body,
 ) -> Result<Response, Problem> {
     let body: SessionExecBody = shape(read_json(body, door.largest_body).await?)?;
-    let address = whose.address(id);
-    let request = CodeRequest {
-        session_id: address.session_id,
-        user_id: address.user_id,
-        agent_id: address.agent_id,
-        code: body.command,
-        language: Content::Shell,
-        timeout_s: body.timeout,
-        backend: Some(ALL_IN_ONE.to_owned()),
-        max_memory_mb: None,
-        max_output_bytes: body.max_output_bytes,
-        files: Vec::new(),
-        context_id: None,
-        on_busy: service::OnBusy::Wait,
-    };
+    let (address, limit, most) = (whose.address(id), body.timeout, body.max_output_bytes);
+    let request = CodeRequest::in_session_box(address, body.command, limit, most);
     run(&door, &principal, request, Waiting::of(body.wait), locale(&headers)).await
 }
 

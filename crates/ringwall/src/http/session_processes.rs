@@ -4,7 +4,6 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
-use policy::Content;
 use serde::{Deserialize, Serialize};
 use service::{AfterInput, CodeRequest, ExecId, OutputPart, Principal, Status};
 use utoipa::{IntoParams, ToSchema};
@@ -111,21 +110,8 @@ pub(crate) async fn begin(
     body: Body,
 ) -> Result<(StatusCode, Json<ProcessBegun>), Problem> {
     let body: ProcessBody = shape(read_json(body, door.largest_body).await?)?;
-    let address = whose.address(id);
-    let request = CodeRequest {
-        session_id: address.session_id,
-        user_id: address.user_id,
-        agent_id: address.agent_id,
-        code: body.command,
-        language: Content::Shell,
-        timeout_s: body.timeout,
-        backend: Some(super::session_box::ALL_IN_ONE.to_owned()),
-        max_memory_mb: None,
-        max_output_bytes: body.max_output_bytes,
-        files: Vec::new(),
-        context_id: None,
-        on_busy: service::OnBusy::Wait,
-    };
+    let (address, limit, most) = (whose.address(id), body.timeout, body.max_output_bytes);
+    let request = CodeRequest::in_session_box(address, body.command, limit, most);
     let begun = door.service.begin_process(&principal, request).await.map_err(Problem::of_session)?;
     Ok((StatusCode::ACCEPTED, Json(ProcessBegun { pid: begun.exec_id, status: begun.status })))
 }

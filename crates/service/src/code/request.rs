@@ -7,6 +7,7 @@ use workspace::{AgentPath, SessionId};
 use super::backend::ALL_IN_ONE;
 use crate::agents::ProblemKind;
 use crate::error::Error;
+use crate::sessions::SessionAddress;
 
 const SHORTEST_S: u64 = 1;
 const LONGEST_S: u64 = 300;
@@ -33,6 +34,29 @@ pub struct CodeRequest {
 }
 
 impl CodeRequest {
+    /// A line for bash in the box that stays with its session.
+    pub fn in_session_box(
+        address: SessionAddress,
+        command: String,
+        timeout_s: Option<u64>,
+        max_output_bytes: Option<u64>,
+    ) -> Self {
+        Self {
+            session_id: address.session_id,
+            user_id: address.user_id,
+            agent_id: address.agent_id,
+            code: command,
+            language: Content::Shell,
+            timeout_s,
+            backend: Some(ALL_IN_ONE.to_owned()),
+            max_memory_mb: None,
+            max_output_bytes,
+            files: Vec::new(),
+            context_id: None,
+            on_busy: OnBusy::Wait,
+        }
+    }
+
     pub(super) fn check(&self) -> Result<(), Error> {
         match self.language {
             Content::Python | Content::Javascript | Content::Shell => {}

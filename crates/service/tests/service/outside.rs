@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
 use service::{ExecId, Status, Stream};
 
 use crate::lab::{HELD, Lab, in_lab, reason, shell};
@@ -82,6 +83,8 @@ pub fn a_killed_init_is_told_when_all_are_gone() {
 /// Takes as long as a box has to come up.
 pub fn a_spawner_that_stands_still_is_replaced() {
     in_lab(async |lab| {
+        // A box made ahead would need no parent.
+        lab.set(json!({ "pool": { "min_instances": 0 } })).await;
         let running = held(lab).await;
         let stopped = spawner();
         signal(stopped, Signal::STOP);
@@ -100,6 +103,9 @@ pub fn a_spawner_that_stands_still_is_replaced() {
         signal(stopped, Signal::CONT);
         let view = lab.run_shell("ls").await;
         assert_eq!(lab.text(&view, Stream::Stdout).await, "go\n");
+        while Path::new(&format!("/proc/{stopped}")).exists() {
+            tokio::task::yield_now().await;
+        }
         assert_ne!(spawner(), stopped);
     });
 }
