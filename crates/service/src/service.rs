@@ -18,6 +18,7 @@ use workspace::{Baselines, Owner, Workspaces};
 use crate::agents::{Locks, Quotas};
 use crate::aio::AssignedService;
 use crate::approvals::Desk;
+use crate::browser::Browsers;
 use crate::contexts::BoxPool;
 use crate::digest_key::DigestKey;
 use crate::error::Error;
@@ -57,6 +58,8 @@ pub(crate) struct Inner {
     /// What the server keeps for itself, by its real places: no box is ever shown any of it.
     pub(crate) hidden: Vec<PathBuf>,
     pub(crate) workspace_root: executor::docker::paths::WorkspaceRoot,
+    /// Before the executor too: browsers are in boxes.
+    pub(crate) browsers: Browsers,
     /// Boxes of sessions; before the executor, which waits for the end of every box.
     pub(crate) boxes: Arc<BoxPool>,
     /// Before the executor, which waits for the end of every box.

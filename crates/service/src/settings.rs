@@ -10,10 +10,11 @@ use executor::aio_service::AioService;
 use executor::docker::DockerSettings;
 use executor::docker::paths::{self, Platform, Roots, RuntimeMode, WorkspaceRoot};
 use policy::{
-    ApprovalSeconds, AuditKeptDays, CommandLists, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays,
-    Isolation, Layer, LayerName, NetList, NetMode, NetWish, PoolAcquireSeconds, PoolIdleSeconds, PoolMax, PoolMin,
-    PoolUses, QueuedExecs, QuotaFiles, QuotaMb, Secret, SecurityMode, SessionMaxMb, SessionsKeptHours, SkillEntriesMax,
-    Unknown, UnpackedMaxMb, UploadMaxMb, check_settings,
+    ApprovalSeconds, AuditKeptDays, BrowserIdleSeconds, BrowserMax, BrowserMemoryMb, BrowserPids, CommandLists,
+    ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays, Isolation, Layer, LayerName, NetList, NetMode,
+    NetWish, PoolAcquireSeconds, PoolIdleSeconds, PoolMax, PoolMin, PoolUses, QueuedExecs, QuotaFiles, QuotaMb, Secret,
+    SecurityMode, SessionMaxMb, SessionsKeptHours, SkillEntriesMax, Unknown, UnpackedMaxMb, UploadMaxMb,
+    check_settings,
 };
 use record::{Confirmation, Store};
 use serde::{Deserialize, Deserializer};
@@ -51,6 +52,7 @@ pub(crate) struct Settings {
     pub(crate) mcp: McpPart,
     pub(crate) net: NetPart,
     pub(crate) egress: EgressPart,
+    pub(crate) browser: BrowserPart,
     pub(crate) image: DockerImage,
 }
 
@@ -71,6 +73,7 @@ struct Document {
     mcp: McpPart,
     net: NetPart,
     egress: EgressPart,
+    browser: BrowserPart,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -184,6 +187,24 @@ pub(crate) struct NetPart {
 pub(crate) struct EgressPart {
     /// Hosts that may lead to addresses which are not the public internet's, for tests and intranets.
     pub(crate) allowed_hosts: NetList,
+}
+
+/// The browsers of sessions.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct BrowserPart {
+    pub(crate) max_instances: BrowserMax,
+    pub(crate) idle_timeout_s: BrowserIdleSeconds,
+    pub(crate) memory_mb: BrowserMemoryMb,
+    pub(crate) pids: BrowserPids,
+    /// Hosts that may lead to addresses which are not the public internet's, for tests and intranets.
+    pub(crate) allowed_hosts: NetList,
+}
+
+impl BrowserPart {
+    pub(crate) fn idle_timeout(&self) -> Duration {
+        Duration::from_secs(self.idle_timeout_s.get().into())
+    }
 }
 
 impl NetPart {
@@ -318,6 +339,7 @@ impl Settings {
             mcp,
             net,
             egress,
+            browser,
         } = read;
         Ok(Self {
             version,
@@ -337,6 +359,7 @@ impl Settings {
             mcp,
             net,
             egress,
+            browser,
             image,
         })
     }
@@ -482,6 +505,9 @@ mod tests {
             json!({"net": {"mode": "allowlist", "allow": ["*"]}}),
             json!({"net": {"deny": []}}),
             json!({"egress": {"allowed_hosts": ["http://a.com"]}}),
+            json!({"browser": {"allowed_hosts": ["http://a.com"]}}),
+            json!({"browser": {"max_instances": 0}}),
+            json!({"browser": {"memory_mb": 4097}}),
             json!({"sandbox": {"limits": {"net": {"mode": "allowlist"}}}}),
         ] {
             let read = Settings::read(0, wrong.clone(), &Fixed::default());

@@ -1,5 +1,7 @@
 //! An exec in its session's box, where the command starts beside what is there already.
 
+use std::sync::Arc;
+
 use executor::pool::{Hold, Lease};
 use executor::resident::{Given, RunningVisit, VisitOptions};
 use policy::Grant;
@@ -7,12 +9,15 @@ use policy::Grant;
 use super::process::ProcessReins;
 use crate::code::{CodeOrder, Input};
 use crate::contexts::Boxes;
+use crate::egress::ExecGate;
 use crate::run_exec::Exec;
 
 /// A command in its session's box, which stays at least as long as this does.
 #[derive(Debug)]
 pub(crate) struct OnVisit {
     pub(crate) visit: RunningVisit,
+    /// Who answers for what it asks of the network, where there is one.
+    pub(crate) gate: Option<Arc<ExecGate>>,
     _stay: Stay,
 }
 
@@ -32,14 +37,30 @@ impl Exec {
         let is_open = code.stdin == Input::Open;
         let stdin = if is_open || !code.input().is_empty() { Given::Yes } else { Given::No };
         let options = VisitOptions { stdin, ..VisitOptions::default() };
-        let mut visit = lease.resident().resident.visit(grant, options).await?;
+        let gate = self.come_on_duty(lease.resident().way.as_ref(), &grant.effective().net);
+        let mut visit = match lease.resident().resident.visit(grant, options).await {
+            Ok(visit) => visit,
+            Err(error) => {
+                self.leave_duty(gate).await;
+                return Err(error);
+            }
+        };
         if !is_open {
-            return Ok(OnVisit { visit, _stay: Stay::Alone(lease) });
+            return Ok(OnVisit { visit, gate, _stay: Stay::Alone(lease) });
         }
         let stdin = visit.streams.as_mut().and_then(|streams| streams.stdin.take());
         self.live.set_process(ProcessReins::new(visit.handle(), stdin));
         let ending = || executor::Error::BoxDied { why: "it was ended meanwhile".to_owned() };
-        let hold = lease.hold().ok_or_else(ending)?;
-        Ok(OnVisit { visit, _stay: Stay::Beside(hold) })
+        let Some(hold) = lease.hold() else {
+            self.leave_duty(gate).await;
+            return Err(ending());
+        };
+        Ok(OnVisit { visit, gate, _stay: Stay::Beside(hold) })
+    }
+    /// Of one that never began: what others in the box asked for meanwhile is on record with it all the same.
+    pub(crate) async fn leave_duty(&self, gate: Option<Arc<ExecGate>>) {
+        if let Some(gate) = gate {
+            self.keep_network(&gate).await;
+        }
     }
 }
