@@ -1,6 +1,6 @@
 //! The service for real: native boxes, SQLite in a directory of its own, and no part that is not the product's.
 //!
-//! This program is three: the tests, the jail of their boxes, and a service that is there to be killed. As root it runs
+//! This program is four: the tests, the jail of their boxes, the agent in those that stay, and a service that is there to be killed. As root it runs
 //! all of itself once more as an ordinary user.
 
 #![expect(clippy::disallowed_methods, reason = "the service to be killed is this program")]
@@ -31,8 +31,12 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 
 fn main() -> ExitCode {
-    if std::env::args_os().next().is_some_and(|name| name == jail::PROCESS_NAME) {
+    let name = std::env::args_os().next();
+    if name.as_ref().is_some_and(|name| name == jail::PROCESS_NAME) {
         return jail::main();
+    }
+    if name.is_some_and(|name| name == jail::resident::AGENT) {
+        return jail::resident::agent_main();
     }
     if let Some(data) = std::env::var_os(crash::DATA) {
         return crash::be_the_child(data.into());
