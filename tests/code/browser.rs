@@ -185,7 +185,7 @@ fn an_external_browser_acts_asks_and_is_kept_from_private_addresses() {
     let audit = site.server.ask("GET", "/api/audit?limit=500", None).expect(200).to_string();
     assert!(audit.contains("browser.intent") && audit.contains("browser.outcome") && !audit.contains(SECRET));
     let verified = site.server.ask("POST", "/api/audit/verify", None).expect(200);
-    assert_eq!(verified["ok"], true, "{verified}");
+    assert_eq!(verified["intact"], true, "{verified}");
     // Nobody else's.
     let bob = site.user("bob");
     let theirs = site.server.ask_as(&bob, "GET", "/api/browser/s", None).expect(200);
