@@ -8,8 +8,9 @@ use executor::pool::{Lease, OnBusy, Refused};
 use policy::{Grant, Isolation, Layers, Request, Root, Verdict};
 
 use crate::code::CodeOrder;
-use crate::contexts::{BoxKey, Boxes, SessionBox};
+use crate::contexts::{BoxKey, SessionBox};
 use crate::egress::SessionWay;
+use crate::pool::Boxes;
 use crate::run_exec::Exec;
 use crate::service::Service;
 
