@@ -1,7 +1,7 @@
 //! Code in sessions, through the real binary: running it, who is asked about it, the sessions themselves and their files, from
 //! the contract's text. Every trial has a server of its own.
 
-#![expect(clippy::unwrap_used, reason = "this whole program is a test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
 
 mod confirm;
 mod contexts;
@@ -11,3 +11,4 @@ mod run;
 mod sessions;
 mod site;
 mod strict;
+mod terminals;

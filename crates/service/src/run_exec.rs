@@ -431,6 +431,7 @@ impl Exec {
         let stop = async {
             match by {
                 Cancellation::ByCaller => reins.stop().await,
+                Cancellation::HungUp => reins.hang_up().await,
                 Cancellation::ServerStops => reins.kill(),
             }
             std::future::pending().await

@@ -16,7 +16,8 @@ use super::problem::{DETAILED, ENVELOPED, WORDED, is_within};
 use super::routes::ROUTES;
 use super::{
     approvals, artifacts, audit, console, contexts, events, execs, gc, login, mcp, metrics, networks, risk, run,
-    sandbox, session_box, session_files, session_processes, sessions, settings, skills, sockets, tickets, tokens, v1,
+    sandbox, session_box, session_files, session_processes, sessions, settings, skills, sockets, terminals, tickets,
+    tokens, v1,
 };
 
 #[derive(OpenApi)]
@@ -80,6 +81,7 @@ use super::{
         session_processes::output,
         session_processes::stdin,
         session_processes::signal,
+        terminals::open,
         session_files::list,
         session_files::read,
         session_files::write,

@@ -9,8 +9,8 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 use super::access::{Access, admit};
 use super::{
     Door, approvals, artifacts, audit, console, contexts, events, execs, gc, login, mcp, metrics, networks, openapi,
-    risk, run, sandbox, session_box, session_files, session_processes, sessions, settings, skills, sockets, tickets,
-    tokens, v1,
+    risk, run, sandbox, session_box, session_files, session_processes, sessions, settings, skills, sockets, terminals,
+    tickets, tokens, v1,
 };
 
 pub(crate) struct Route {
@@ -97,6 +97,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/api/sessions/{id}/processes/{pid}/output", Access::Agent, || get(session_processes::output)),
     route(Method::POST, "/api/sessions/{id}/processes/{pid}/stdin", Access::Agent, || post(session_processes::stdin)),
     route(Method::POST, "/api/sessions/{id}/processes/{pid}/signal", Access::Agent, || post(session_processes::signal)),
+    route(Method::GET, "/api/sessions/{id}/pty", Access::Agent, || get(terminals::open)),
     route(Method::GET, "/api/sessions/{id}/files", Access::Agent, || get(session_files::list)),
     route(Method::GET, "/api/sessions/{id}/files/{*path}", Access::Agent, || get(session_files::read)),
     route(Method::PUT, "/api/sessions/{id}/files/{*path}", Access::Agent, || put(session_files::write)),

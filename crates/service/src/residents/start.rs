@@ -3,6 +3,7 @@
 use executor::pool::{Hold, Lease};
 use executor::resident::{Given, RunningVisit, VisitOptions};
 use policy::Grant;
+use tokio::sync::mpsc;
 
 use super::process::ProcessReins;
 use crate::code::{CodeOrder, Input};
@@ -13,6 +14,8 @@ use crate::run_exec::Exec;
 #[derive(Debug)]
 pub(crate) struct OnVisit {
     pub(crate) visit: RunningVisit,
+    /// Where what its terminal shows goes, if it has one.
+    pub(crate) screen: Option<mpsc::Sender<Vec<u8>>>,
     _stay: Stay,
 }
 
@@ -22,24 +25,37 @@ pub(crate) struct OnVisit {
 enum Stay {
     /// For itself.
     Alone(Lease<Boxes>),
-    /// Beside others: nobody waits for it.
+    /// Beside others: no other waits for it.
     Beside(Hold<Boxes>),
 }
 
 impl Exec {
     pub(crate) async fn start_in_session(&self, grant: Grant, code: &CodeOrder) -> Result<OnVisit, executor::Error> {
         let lease = self.enter_session_box(&grant, code).await?;
-        let is_open = code.stdin == Input::Open;
-        let stdin = if is_open || !code.input().is_empty() { Given::Yes } else { Given::No };
-        let options = VisitOptions { stdin, ..VisitOptions::default() };
+        let given = if code.input().is_empty() { Given::No } else { Given::Yes };
+        let (stdin, terminal) = match &code.stdin {
+            Input::Ends => (given, None),
+            Input::Open => (Given::Yes, None),
+            Input::Terminal(seat) => (Given::Yes, Some(seat.size)),
+        };
+        let options = VisitOptions { stdin, terminal, ..VisitOptions::default() };
         let mut visit = lease.resident().resident.visit(grant, options).await?;
-        if !is_open {
-            return Ok(OnVisit { visit, _stay: Stay::Alone(lease) });
-        }
-        let stdin = visit.streams.as_mut().and_then(|streams| streams.stdin.take());
-        self.live.set_process(ProcessReins::new(visit.handle(), stdin));
+        let mut take_stdin = || visit.streams.as_mut().and_then(|streams| streams.stdin.take());
+        let screen = match &code.stdin {
+            Input::Ends => return Ok(OnVisit { visit, screen: None, _stay: Stay::Alone(lease) }),
+            Input::Open => {
+                let stdin = take_stdin();
+                self.live.set_process(ProcessReins::new(visit.handle(), stdin));
+                None
+            }
+            Input::Terminal(seat) => {
+                let stdin = take_stdin();
+                self.live.set_process(ProcessReins::new(visit.handle(), None));
+                Some(seat.offer(visit.handle(), stdin, &self.live))
+            }
+        };
         let ending = || executor::Error::BoxDied { why: "it was ended meanwhile".to_owned() };
         let hold = lease.hold().ok_or_else(ending)?;
-        Ok(OnVisit { visit, _stay: Stay::Beside(hold) })
+        Ok(OnVisit { visit, screen, _stay: Stay::Beside(hold) })
     }
 }
