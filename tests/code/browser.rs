@@ -65,7 +65,7 @@ fn answer(mut stream: TcpStream, elsewhere: u16) {
         "/redirect" => ("302 Found", format!("Location: http://127.0.0.1:{elsewhere}/\r\n"), String::new()),
         "/metadata" => ("302 Found", "Location: http://169.254.169.254/latest\r\n".to_owned(), String::new()),
         "/file" => {
-            let disposition = "Content-Disposition: attachment; filename=\"../report.txt\"\r\n";
+            let disposition = "Content-Disposition: attachment; filename=\"report.txt\"\r\n";
             ("200 OK", format!("Content-Type: application/octet-stream\r\n{disposition}"), "downloaded".to_owned())
         }
         _ => ("404 Not Found", String::new(), String::new()),

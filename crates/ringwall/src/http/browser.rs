@@ -69,8 +69,9 @@ pub(crate) struct Answered {
 pub(crate) struct Shown {
     /// `external` or `sandbox`; null where the session has no browser
     kind: Option<&'static str>,
-    url: String,
-    title: String,
+    /// Where its page is; null where the session has no browser
+    url: Option<String>,
+    title: Option<String>,
     /// The last picture that was taken of it, a PNG in base64
     screenshot: Option<String>,
     /// What was done, newest first

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use browser::FieldKind;
-use policy::{Content, Level, Locale};
+use policy::{Content, Level};
 use record::{ApprovalKind, Confirmation, Digest, RiskLevel, SettledAs};
 use serde_json::json;
 
@@ -29,7 +29,7 @@ impl Deed {
             _ => return Ok(()),
         };
         let rules = self.service.session_rules(&self.place).await?;
-        let question = self.question(wish, &doing, page, &rules, assessed.reason(Locale::English));
+        let question = self.question(wish, &doing, page, &rules);
         let settled = match rules.confirmation {
             Confirmation::Websocket | Confirmation::Callback => None,
             Confirmation::AutoApprove => Some(SettledAs::Approved),
@@ -65,7 +65,7 @@ impl Deed {
         }
     }
 
-    fn question(&self, wish: &Wish, doing: &str, page: &str, rules: &Rules, reason: String) -> Question {
+    fn question(&self, wish: &Wish, doing: &str, page: &str, rules: &Rules) -> Question {
         let target = match wish.target() {
             Ok(Some(target)) => format!(" ({target})"),
             Ok(None) | Err(_) => String::new(),
@@ -89,7 +89,7 @@ impl Deed {
             requested_paths: Vec::new(),
             blocked_paths: Vec::new(),
             risk_level: RiskLevel::High,
-            patterns: vec![reason],
+            patterns: vec![format!("It would {doing}.")],
             digest: Digest::of(action.to_string().as_bytes()),
             asked_by: self.by.caller().to_owned(),
             still_stands: self.rules_stand(rules),

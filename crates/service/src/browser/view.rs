@@ -18,8 +18,8 @@ const SHOWN: u64 = 50;
 pub struct BrowserView {
     /// `external` or `sandbox`; nothing where there is none.
     pub kind: Option<&'static str>,
-    pub url: String,
-    pub title: String,
+    pub url: Option<String>,
+    pub title: Option<String>,
     /// The last picture that was taken of it, a PNG.
     pub picture: Option<Arc<Vec<u8>>>,
     /// Newest first.
@@ -83,12 +83,12 @@ impl Service {
         Ok(match shown.filter(|shown| shown.window.is_some()) {
             Some(shown) => BrowserView {
                 kind: shown.window.map(policy::Window::key),
-                url: shown.url,
-                title: shown.title,
+                url: Some(shown.url),
+                title: Some(shown.title),
                 picture: shown.picture,
                 actions,
             },
-            None => BrowserView { kind: None, url: String::new(), title: String::new(), picture: None, actions },
+            None => BrowserView { kind: None, url: None, title: None, picture: None, actions },
         })
     }
 }
