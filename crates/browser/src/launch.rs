@@ -32,7 +32,7 @@ const FLAGS: &[&str] = &[
     "--disable-extensions",
     "--disable-sync",
     "--disable-breakpad",
-    "--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,InterestFeedContentSuggestions",
+    "--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,BackForwardCache,Prerender2",
     "--password-store=basic",
     "--mute-audio",
     "--window-size=1280,800",

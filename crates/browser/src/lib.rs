@@ -8,8 +8,23 @@
 mod action;
 mod answer;
 mod browser;
+
+mod act;
+mod capture;
+mod keys;
+mod travel;
+mod view;
+
+mod connection;
+mod event;
+mod frames;
+mod message;
+mod protocol;
+mod scene;
+
 mod error;
 mod launch;
+mod words;
 
 pub use action::{Action, Extent, FieldKind, Format, Origin, Target, Travel, Until};
 pub use answer::{Answer, Dialog, DialogKind, Downloaded};
