@@ -10,17 +10,17 @@ use executor::aio_service::AioService;
 use executor::docker::DockerSettings;
 use executor::docker::paths::{self, Platform, Roots, RuntimeMode, WorkspaceRoot};
 use policy::{
-    ApprovalSeconds, AuditKeptDays, BrowserIdleSeconds, BrowserMax, BrowserMemoryMb, BrowserPids, CommandLists,
-    ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays, Isolation, Layer, LayerName, NetList, NetMode,
-    NetWish, PoolAcquireSeconds, PoolIdleSeconds, PoolMax, PoolMin, PoolUses, QueuedExecs, QuotaFiles, QuotaMb, Secret,
-    SecurityMode, SessionMaxMb, SessionsKeptHours, SkillEntriesMax, Unknown, UnpackedMaxMb, UploadMaxMb,
-    check_settings,
+    ApprovalSeconds, AuditKeptDays, CommandLists, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays,
+    Isolation, Layer, LayerName, NetList, NetMode, NetWish, PoolAcquireSeconds, PoolIdleSeconds, PoolMax, PoolMin,
+    PoolUses, QueuedExecs, QuotaFiles, QuotaMb, Secret, SecurityMode, SessionMaxMb, SessionsKeptHours, SkillEntriesMax,
+    Unknown, UnpackedMaxMb, UploadMaxMb, check_settings,
 };
 use record::{Confirmation, Store};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::aio::AioPart;
+use crate::browser::BrowserPart;
 use crate::error::Error;
 use crate::fixed::Fixed;
 use crate::queue::Bounds;
@@ -187,24 +187,6 @@ pub(crate) struct NetPart {
 pub(crate) struct EgressPart {
     /// Hosts that may lead to addresses which are not the public internet's, for tests and intranets.
     pub(crate) allowed_hosts: NetList,
-}
-
-/// The browsers of sessions.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct BrowserPart {
-    pub(crate) max_instances: BrowserMax,
-    pub(crate) idle_timeout_s: BrowserIdleSeconds,
-    pub(crate) memory_mb: BrowserMemoryMb,
-    pub(crate) pids: BrowserPids,
-    /// Hosts that may lead to addresses which are not the public internet's, for tests and intranets.
-    pub(crate) allowed_hosts: NetList,
-}
-
-impl BrowserPart {
-    pub(crate) fn idle_timeout(&self) -> Duration {
-        Duration::from_secs(self.idle_timeout_s.get().into())
-    }
 }
 
 impl NetPart {

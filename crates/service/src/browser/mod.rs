@@ -15,6 +15,7 @@ mod home;
 mod instance;
 mod perform;
 mod seats;
+mod settings;
 mod view;
 mod wish;
 
@@ -23,3 +24,4 @@ pub use perform::{BrowserBegun, BrowserRequest};
 pub use view::{BrowserActionView, BrowserView};
 
 pub(crate) use seats::Browsers;
+pub(crate) use settings::BrowserPart;

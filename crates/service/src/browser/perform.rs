@@ -3,7 +3,7 @@
 //! It goes on when whoever asked is gone. Actions of one session come one after another; what a session's end or the server's
 //! interrupts is on record as failed.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use browser::{Answer, FieldKind};
 use policy::{NetHost, Window, check_page, page_host};
@@ -43,9 +43,12 @@ pub struct BrowserRequest {
 #[derive(Debug, Clone)]
 pub struct BrowserBegun {
     pub action_id: ExecId,
-    told: watch::Receiver<Option<Arc<Result<BrowserAnswer, String>>>>,
+    told: watch::Receiver<Option<Arc<Told>>>,
     taken_back: Arc<watch::Sender<bool>>,
 }
+
+/// Or why it was not done, for the first who asks.
+type Told = Result<BrowserAnswer, Mutex<Option<Error>>>;
 
 impl BrowserBegun {
     /// Nobody wants it any more: what was not done yet is not done.
@@ -87,7 +90,7 @@ impl Service {
         tokio::spawn(async move {
             let service = deed.service.clone();
             let _acting = service.inner.browsers.act();
-            let answer = deed.live(wish, unwanted).await.map_err(|error| error.to_string());
+            let answer = deed.live(wish, unwanted).await.map_err(|error| Mutex::new(Some(error)));
             tell.send_replace(Some(Arc::new(answer)));
         });
         Ok(BrowserBegun { action_id: id, told, taken_back })
@@ -98,7 +101,10 @@ impl Service {
         let mut told = begun.told.clone();
         let gone = || Error::Runtime { message: "whoever did it is gone".to_owned() };
         let answer = told.wait_for(Option::is_some).await.map_err(|_| gone())?.clone().ok_or_else(gone)?;
-        answer.as_ref().clone().map_err(|message| Error::Runtime { message })
+        match answer.as_ref() {
+            Ok(answer) => Ok(answer.clone()),
+            Err(error) => Err(error.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_else(gone)),
+        }
     }
 }
 
@@ -160,7 +166,7 @@ impl Deed {
         };
         self.confirm(&wish, field, &self.seat.show().url).await?;
         let uploads = self.take_in(there, wish.files()).await?;
-        let is_navigation = matches!(wish, Wish::Navigate(_));
+        let is_navigation = page.is_some();
         let known = Known { page, field, uploads };
         let action = wish.action(known).ok_or_else(|| Fault::failed("nothing is to be done"))?;
         let performed = there.browser.perform(action).await;

@@ -49,9 +49,7 @@ pub struct BrowserActionView {
     /// What the browser asked of the network since the action before
     #[schema(value_type = Option<Vec<Object>>)]
     connections: Option<Value>,
-    #[schema(value_type = String)]
     started_at: Timestamp,
-    #[schema(value_type = Option<String>)]
     ended_at: Option<Timestamp>,
 }
 
