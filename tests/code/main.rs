@@ -5,6 +5,7 @@
 
 mod confirm;
 mod contexts;
+mod faults;
 mod files;
 mod residents;
 mod run;

@@ -27,7 +27,6 @@ impl Service {
             }
         }
         self.inner.boxes.stop().await;
-        self.inner.spares.close().await;
         for task in [&self.inner.pruner, &self.inner.expirer] {
             let task = task.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(task) = task {

@@ -42,8 +42,8 @@ mod backend;
 mod capture;
 mod collect;
 mod outcome;
+mod pool;
 mod run_exec;
-mod spares;
 
 mod drain;
 mod end;

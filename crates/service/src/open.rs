@@ -16,7 +16,6 @@ use rustix::fs::FlockOperation;
 use workspace::{Baselines, Workspaces};
 
 use crate::agents::{Locks, Quotas};
-use crate::contexts::{BoxPool, Boxes};
 use crate::digest_key::DigestKey;
 use crate::error::{Error, causes};
 use crate::fixed::Fixed;
@@ -25,11 +24,11 @@ use crate::live::Registry;
 use crate::logins::Logins;
 use crate::metrics::Counters;
 use crate::owner_token;
+use crate::pool::{BoxPool, Boxes};
 use crate::queue::Turns;
 use crate::service::{Inner, Service, now};
 use crate::settings::Settings;
 use crate::skills::Skills;
-use crate::spares::Spares;
 use crate::tickets::Tickets;
 
 const LOCK: &str = "server.lock";
@@ -120,7 +119,7 @@ impl Service {
         let mut hidden: Vec<PathBuf> = kept.iter().map(|path| executor::resolve(path)).collect();
         hidden.sort();
         hidden.dedup();
-        let inner = Inner {
+        let inner = Arc::new_cyclic(|server| Inner {
             auth: config.auth,
             logins: Logins::default(),
             owner_token,
@@ -132,8 +131,7 @@ impl Service {
             workspaces_path,
             hidden,
             workspace_root,
-            boxes: BoxPool::new(Boxes, settings.pool.bounds(), &[]),
-            spares: Spares::default(),
+            boxes: BoxPool::new(Boxes::of(server), settings.pool.bounds()),
             executor,
             docker,
             aio,
@@ -153,8 +151,8 @@ impl Service {
             pruner: Mutex::new(None),
             expirer: Mutex::new(None),
             _lock: lock,
-        };
-        let service = Self { inner: Arc::new(inner) };
+        });
+        let service = Self { inner };
         service.try_native().await.map_err(|error| match error {
             TrialError::Box(error) => Error::start("run a box")(error.into()),
             other => Error::start("run a box")(other.into()),
@@ -163,7 +161,6 @@ impl Service {
         service.tell_path_control(switch);
         service.sweep_containers();
         service.expire_approvals();
-        service.keep_spares();
         service.prune_on_schedule();
         Ok(service)
     }

@@ -239,7 +239,7 @@ impl ApprovalsPart {
     }
 }
 
-/// Boxes that are kept for sessions.
+/// Boxes that are kept: for sessions, and made ahead.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PoolPart {

@@ -58,7 +58,7 @@ pub(super) async fn begin(service: &Service, who: &Who, asked: CodeArguments) ->
         max_memory_mb: asked.max_memory_mb,
         max_output_bytes: None,
         files: asked.files.into_iter().map(|file| (file.path, file.content.into_bytes())).collect(),
-        context_id: None,
+        context_id: asked.context_id,
         on_busy: service::OnBusy::Wait,
     };
     service.begin_code(&who.principal, request).await
@@ -86,6 +86,7 @@ fn told(view: &ExecView, ran: CodeRan) -> Ran {
         execution_time_ms: ran.execution_time_ms,
         files_created: ran.files_created,
         risk: Some(risk(&ran.assessment)),
+        results: ran.results.unwrap_or_default(),
         ..Ran::default()
     }
 }

@@ -15,8 +15,9 @@ use tokio::net::unix::pipe::Sender;
 use tokio::task::JoinHandle;
 
 use super::interpreter::{Conversed, Interpreter, words};
-use super::session_box::{Boxes, Entered, MOST_CONTEXTS};
+use super::session_box::{Entered, MOST_CONTEXTS};
 use crate::code::CodeOrder;
+use crate::pool::Boxes;
 use crate::residents::home_grant;
 use crate::run_exec::Exec;
 

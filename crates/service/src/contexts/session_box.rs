@@ -4,10 +4,8 @@
 //! that starts has none.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use executor::pool::{Maker, Pool};
 use executor::resident::{Resident, VisitHandle};
 use policy::{Content, Isolation};
 use record::{SessionName, Timestamp};
@@ -47,39 +45,6 @@ impl BoxKey {
 
     pub(crate) fn isolation(&self) -> Isolation {
         self.isolation
-    }
-}
-
-pub(crate) type BoxPool = Pool<Boxes>;
-
-/// The pool's hands.
-#[derive(Debug)]
-pub(crate) struct Boxes;
-
-impl Maker for Boxes {
-    type Key = BoxKey;
-    type Kind = Infallible;
-    type Resident = SessionBox;
-    type Spare = Infallible;
-
-    async fn make_spare(&self, kind: Infallible) -> Option<Infallible> {
-        match kind {}
-    }
-
-    fn is_alive(spare: &Infallible) -> bool {
-        match *spare {}
-    }
-
-    async fn end_spare(&self, spare: Infallible) {
-        match spare {}
-    }
-
-    async fn died(resident: &SessionBox) {
-        resident.resident.died().await;
-    }
-
-    async fn end(&self, resident: Arc<SessionBox>) {
-        resident.resident.end().await;
     }
 }
 

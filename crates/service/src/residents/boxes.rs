@@ -8,7 +8,8 @@ use executor::pool::{Lease, Refused};
 use policy::{Grant, Isolation, Layers, Request, Root, Verdict};
 
 use crate::code::CodeOrder;
-use crate::contexts::{BoxKey, Boxes, SessionBox};
+use crate::contexts::{BoxKey, SessionBox};
+use crate::pool::Boxes;
 use crate::run_exec::Exec;
 use crate::service::Service;
 

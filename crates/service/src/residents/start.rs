@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use super::process::ProcessReins;
 use crate::code::{CodeOrder, Input};
-use crate::contexts::Boxes;
+use crate::pool::Boxes;
 use crate::run_exec::Exec;
 
 /// A command in its session's box, which stays at least as long as this does.
