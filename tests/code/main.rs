@@ -6,6 +6,7 @@
 mod browser;
 mod confirm;
 mod contexts;
+mod faults;
 mod files;
 mod residents;
 mod run;

@@ -270,6 +270,13 @@ fn a_terminal_ends_with_the_login_and_risky_commands_are_not_for_it() {
     assert_eq!(site.pending(), Vec::<Value>::new());
     let mut seat = Seat { socket: open("rm -rf /"), shown: String::new(), exec_id: String::new() };
     assert_eq!(seat.exit()["status"], "POLICY_DENIED");
+    // There is no terminal behind gVisor, and no weaker box stands in.
+    site.set(&json!({ "strict": { "backends": ["gvisor"] } }));
+    match open("true").read().unwrap() {
+        Message::Close(Some(frame)) => assert!(frame.code == 1013.into() && frame.reason.contains("gVisor"), "{frame}"),
+        other => panic!("{other:?}"),
+    }
+    site.set(&json!({ "strict": { "backends": ["native"] } }));
     let origin = format!("http://{}", server.address);
     let login = server.ask_with("POST", "/api/login", &[], Some(&json!({ "token": server.token })));
     let cookie = login.headers["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();

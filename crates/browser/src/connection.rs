@@ -254,7 +254,10 @@ impl Shared {
                 self.order(session, &InterceptFileChooser { enabled: true })?;
                 self.order(session, &RunIfWaiting {})
             }
-            Order::ClosePage { target } => self.order(None, &CloseTarget { target_id: &target }),
+            Order::Refuse { session, target } => {
+                self.order(Some(&session), &RunIfWaiting {})?;
+                self.order(None, &CloseTarget { target_id: &target })
+            }
             Order::AnswerDialog { session, accept } => self.order(Some(&session), &HandleDialog { accept }),
             Order::EndScript { session } => self.order(Some(&session), &TerminateExecution {}),
             Order::CancelDownload { guid } => self.order(None, &CancelDownload { guid: &guid }),

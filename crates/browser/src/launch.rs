@@ -35,6 +35,7 @@ const FLAGS: &[&str] = &[
     "--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,BackForwardCache,Prerender2",
     "--password-store=basic",
     "--mute-audio",
+    "--hide-scrollbars",
     "--window-size=1280,800",
     "--remote-debugging-pipe",
 ];

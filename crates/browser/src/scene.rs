@@ -59,7 +59,9 @@ pub(crate) enum Order {
     Prepare {
         session: String,
     },
-    ClosePage {
+    /// A page too many. It is let run first: one that waits holds up the page that opened it.
+    Refuse {
+        session: String,
         target: String,
     },
     AnswerDialog {
@@ -157,7 +159,7 @@ impl Scene {
             None => {
                 self.popups = self.popups.saturating_add(1);
                 if self.pages.len() >= MOST_PAGES {
-                    return vec![Order::ClosePage { target: target.target_id }];
+                    return vec![Order::Refuse { session, target: target.target_id }];
                 }
             }
         }

@@ -20,6 +20,9 @@ const SETTLED: Duration = Duration::from_secs(10);
 const BEGUN: Duration = Duration::from_secs(2);
 /// What comes of a click has been said by then, when the page itself says nothing more.
 const QUIET: Duration = Duration::from_millis(100);
+/// How Chromium says that a navigation led to no document, and how long the reason may take.
+const ABORTED: &str = "net::ERR_ABORTED";
+const TOLD: Duration = Duration::from_secs(1);
 const MOST_TIME: Duration = Duration::from_secs(300);
 
 /// What was there before an action, to see what came of it.
@@ -66,7 +69,17 @@ pub(crate) async fn navigate(view: &View<'_>, url: &str, timeout: Duration) -> R
         Err(error) => return Err(error),
     };
     if let Some(text) = navigated.error_text {
-        let is_download = navigated.is_download || view.connection.scene(|scene| scene.begun) != before.begun;
+        // A download or a crash ends a navigation, and may be told a moment later.
+        let known = |scene: &Scene| match scene.pages.iter().find(|page| page.session == view.session) {
+            _ if scene.begun != before.begun => Some(Ok(true)),
+            Some(page) => page.is_crashed.then_some(Err(Error::Crashed)),
+            None => Some(Err(Error::PageGone)),
+        };
+        let limit = if text == ABORTED { TOLD } else { Duration::ZERO };
+        let is_download = match view.connection.watch(limit, known).await? {
+            Some(known) => known?,
+            None => navigated.is_download,
+        };
         if !is_download {
             return Err(Error::NotOpened { url: words::cut(url, 300), words: words::cut(&text, 300) });
         }

@@ -103,7 +103,7 @@ pub async fn a_frame_of_the_same_site_is_part_of_the_page(lab: Arc<Lab>) {
     .await;
     lab.fill("#inner", "from within").await;
     assert_eq!(lab.act(Action::Click { target: Target::Text("Set".to_owned()) }).await.title, "from within");
-    assert!(lab.content(browser::Format::Outline).await.contains("- button \"Set\" [ref="));
+    assert!(lab.content(browser::Format::Outline).await.contains("- button \"Set\""));
 }
 
 pub async fn scrolling_moves_the_page(lab: Arc<Lab>) {

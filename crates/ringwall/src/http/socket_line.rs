@@ -27,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two signs of life; the answer to one has to be there before the next.
 const PULSE: Duration = Duration::from_secs(20);
 
+/// In bytes, by the protocol.
+const LONGEST_REASON: usize = 123;
+
 pub(crate) type Asked = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 
 /// A WebSocket was asked for, and not a page.
@@ -72,8 +75,11 @@ pub(crate) enum End {
 }
 
 impl End {
+    /// With as much of the reason as a socket can be closed with.
     pub(crate) fn close(code: u16, reason: impl Into<String>) -> Self {
-        End::Close(code, reason.into())
+        let mut reason = reason.into();
+        reason.truncate(reason.floor_char_boundary(LONGEST_REASON));
+        End::Close(code, reason)
     }
 
     /// It breaks the protocol, or says more at once than it may.

@@ -58,7 +58,6 @@ struct Size {
     params(("id" = String, Path), TerminalWords),
     responses(
         (status = 101, description = "a WebSocket: binary is what is typed and shown; takes `{\"resize\":{\"cols\",\"rows\"}}`, says `{\"begun\":{\"exec_id\"}}` and `{\"exit\":{\"code\",\"status\",\"reason\"}}`"),
-        (status = 503, description = "there is no box with a terminal to be had (`backend_unavailable`)"),
     ))]
 pub(crate) async fn open(
     State(door): State<Door>,
@@ -74,16 +73,22 @@ pub(crate) async fn open(
     let size = window(cols.unwrap_or(USUAL.columns), rows.unwrap_or(USUAL.rows)).map_err(Problem::invalid)?;
     let place = Place::take(&door, &principal, caller, login)?;
     let address = SessionAddress { session_id: id, user_id, agent_id };
-    let opened = door.service.open_terminal(&principal, address, command, size).await.map_err(Problem::of_session)?;
+    let opened = match door.service.open_terminal(&principal, address, command, size).await {
+        Ok(opened) => Ok(opened),
+        // A page is not told why a socket is refused, only why it is closed.
+        Err(error @ service::Error::BackendUnavailable { .. }) => Err(error.to_string()),
+        Err(error) => return Err(Problem::of_session(error)),
+    };
     let service = door.service.clone();
     Ok(upgrade.on_upgrade(async move |socket| {
         let mut line = Line::new(service, principal, place, socket);
         let end = match opened {
-            OpenedTerminal::There(terminal) => Sitting { line: &mut line, terminal: *terminal }.sit().await,
-            OpenedTerminal::NeedsPerson(exec_id) => {
+            Ok(OpenedTerminal::There(terminal)) => Sitting { line: &mut line, terminal: *terminal }.sit().await,
+            Ok(OpenedTerminal::NeedsPerson(exec_id)) => {
                 let reason = format!("{exec_id}: a person has to allow this command; send it to POST …/exec instead");
                 End::close(close_code::POLICY, reason)
             }
+            Err(why) => End::close(close_code::AGAIN, why),
         };
         line.finish(end).await;
     }))

@@ -104,7 +104,7 @@ fn told(view: &ExecView, ran: CodeRan) -> Ran {
         execution_time_ms: ran.execution_time_ms,
         files_created: ran.files_created,
         risk: Some(risk(&ran.assessment)),
-        results: ran.results.unwrap_or_default(),
+        results: ran.results,
         ..Ran::default()
     }
 }

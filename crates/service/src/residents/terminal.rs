@@ -183,7 +183,7 @@ impl Drop for Terminal {
 
 fn refuse_without_terminals(backend: Backend, home: Isolation) -> Result<(), Error> {
     let refuse = |why: &str| {
-        let why = format!("{why} has no terminals; POST /api/sessions/{{id}}/processes runs a line without one");
+        let why = format!("{why} has no terminals; `processes` run without");
         Err(Error::BackendUnavailable { backend: backend.key().to_owned(), why })
     };
     match (backend, home) {
