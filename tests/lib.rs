@@ -14,6 +14,7 @@ pub mod support {
     pub mod host;
     pub mod listener;
     pub mod payload;
+    pub mod pool_watch;
     pub mod postgres_cluster;
     pub mod process;
     pub mod scratch;

@@ -1,13 +1,16 @@
 //! Code in sessions, through the real binary: running it, who is asked about it, the sessions themselves and their files, from
 //! the contract's text. Every trial has a server of its own.
 
-#![expect(clippy::unwrap_used, reason = "this whole program is a test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
 
+mod browser;
 mod confirm;
 mod contexts;
+mod faults;
 mod files;
 mod residents;
 mod run;
 mod sessions;
 mod site;
 mod strict;
+mod terminals;

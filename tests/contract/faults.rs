@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::support::docker_daemon::Daemon;
+use tests::support::docker_daemon::{Daemon, wait_until};
 use tests::support::docker_image::{LITTLE, launch};
+use tests::support::pool_watch::{PoolWatch, pool};
 use tests::support::server::{Answer, Server, command};
 
 use crate::site::start_on;
@@ -139,6 +140,61 @@ pub(crate) fn a_daemon_that_is_stopped() {
     unavailable(&server, submit(&server, "true"), began);
     daemon.replace();
     works_again(&daemon, &server);
+}
+
+/// A box that stays is its session's, and the daemon's. Without the daemon no box can be made either, as often as it is tried.
+pub(crate) fn a_daemon_that_is_killed_under_a_session() {
+    let daemon = launch(&[], LITTLE);
+    let server = start_on(&daemon, TempDir::with_prefix("rw-serve-").unwrap(), "docker");
+    let settings = json!({ "strict": { "backends": ["docker"] }, "sessions": { "confirmation": "auto-approve" } });
+    server.ask("PUT", "/settings", Some(&settings)).expect(200);
+    let exec = |session: &str, command: &str| {
+        let path = format!("/api/sessions/{session}/exec");
+        server.ask("POST", &path, Some(&json!({ "command": command })))
+    };
+    let watch = PoolWatch::begin(&server);
+    assert_eq!(exec("s", "echo up").expect(200)["stdout"], "up\n");
+    assert_eq!((daemon.containers().len(), &pool(&server)["idle"]), (1, &json!(1)));
+    let killed = thread::scope(|scope| {
+        let running = scope.spawn(|| exec("s", "echo begun; sleep 600"));
+        wait_until("it runs", || pool(&server)["busy"] == 1);
+        daemon.signal(Signal::KILL);
+        let killed = Instant::now();
+        let answer = running.join().unwrap();
+        assert!(killed.elapsed() < BOUND, "{:?}", killed.elapsed());
+        told_clearly(answer);
+        killed
+    });
+    for attempt in 0..3 {
+        told_clearly(exec(&format!("other-{attempt}"), "echo never"));
+    }
+    assert!(killed.elapsed() < 4 * BOUND);
+    wait_until("the places are free", || pool(&server)["total"] == 0);
+    let mut body = server.request("echo native");
+    body["backend"] = "native".into();
+    assert_eq!(server.stdout(&server.run(&body)), "native\n");
+    daemon.replace();
+    wait_until("a session has a box again", || exec("s", "true").status == 200);
+    assert_eq!(exec("s", "echo again").expect(200)["stdout"], "again\n");
+    watch.end();
+    server.ask("DELETE", "/api/sessions/s", None).expect(200);
+    for name in daemon.containers() {
+        daemon.wait_until_gone(&name);
+    }
+}
+
+/// No success, and a reason that names the maker of boxes or the box.
+fn told_clearly(answer: Answer) {
+    let body = answer.json();
+    let reason = match answer.status {
+        200 => {
+            assert_eq!(body["success"], false, "{body}");
+            body["error"].as_str()
+        }
+        503 => body["error"]["message"].as_str(),
+        other => panic!("{other}: {body}"),
+    };
+    assert!(reason.is_some_and(|reason| reason.contains("docker") || reason.contains("box")), "{body}");
 }
 
 /// Does something to the daemon while somebody waits for an exec; gives when it was done.

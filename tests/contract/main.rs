@@ -67,7 +67,7 @@ const ON_EACH_DATABASE: &[(&str, Try)] = trials! {
 };
 
 const ALONE: &[(&str, fn())] = trials! {
-    faults::{ no_client, no_daemon, a_daemon_that_hangs, a_daemon_that_is_stopped, the_client_that_is_set_makes_the_image }
+    faults::{ no_client, no_daemon, a_daemon_that_hangs, a_daemon_that_is_stopped, a_daemon_that_is_killed_under_a_session, the_client_that_is_set_makes_the_image }
     gvisor::{ without_docker, an_exec_behind_gvisor, without_gvisor }
     records::{ a_database_named_on_the_command_line }
 };

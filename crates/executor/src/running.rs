@@ -177,7 +177,7 @@ impl Running {
     }
 
     /// Kills the box and waits until no process of it is left.
-    async fn end(&self) {
+    pub(crate) async fn end(&self) {
         self.handle.kill();
         self.gone().await;
     }

@@ -49,7 +49,7 @@ fn main() -> ExitCode {
         ("time limit", ends::the_time_limit_is_the_commands),
         ("usage", ends::what_the_interpreter_took_before_is_not_the_commands),
         ("memory limit", ends::the_memory_limit_holds),
-        ("stock", ends::a_stock_learns_fills_and_ends),
+        ("pool", ends::a_pool_learns_fills_and_leaves_no_process),
     ];
     let trials = tries.into_iter().map(|(name, attempt)| {
         Trial::test(name, move || {

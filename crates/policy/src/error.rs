@@ -28,6 +28,9 @@ pub enum Error {
     #[error("{given} {wrong}")]
     HostMalformed { given: String, wrong: &'static str },
 
+    #[error("{given} {wrong}")]
+    PageRefused { given: String, wrong: String },
+
     #[error(
         "{given} {wrong}; write a host like pypi.org, pypi.org:8443, *.example.com or 198.51.100.7, without a \
          scheme or a path"
@@ -82,8 +85,8 @@ pub enum Error {
     #[error("{given} is not a command's name: it takes 1 to 255 letters, digits and '.', '_', '+', '-', '/'")]
     CommandNameMalformed { given: String },
 
-    #[error("{key} must be a whole number from 1 to {largest}, not {given}")]
-    CountOutOfRange { key: &'static str, largest: u32, given: String },
+    #[error("{key} must be a whole number from {smallest} to {largest}, not {given}")]
+    CountOutOfRange { key: &'static str, smallest: u32, largest: u32, given: String },
 
     #[error("a backend must be native, docker or gvisor")]
     IsolationUnknown,

@@ -23,9 +23,9 @@ pub fn check_settings(limits: Layer) -> Result<Layer, Denial> {
     Ok(layers.operator)
 }
 
-/// A whole number from 1 to `LARGEST`, read from a setting.
+/// A whole number from `SMALLEST` to `LARGEST`, read from a setting.
 macro_rules! count {
-    ($(#[$meta:meta])* $name:ident, $key:literal, $(default $default:literal,)? $(or $none:literal,)? at most $largest:literal) => {
+    ($(#[$meta:meta])* $name:ident, $key:literal, $(default $default:literal,)? $(at least $smallest:literal,)? at most $largest:literal) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(transparent)]
@@ -34,12 +34,12 @@ macro_rules! count {
         impl $name {
             /// The setting's key.
             pub const KEY: &'static str = $key;
+            pub const SMALLEST: u32 = count!(@smallest $($smallest)?);
             pub const LARGEST: u32 = $largest;
 
             pub fn new(number: u64) -> Result<Self, Error> {
                 match u32::try_from(number) {
-                    Ok(count @ 1..=$largest) => Ok(Self(count)),
-                    $(Ok($none) => Ok(Self($none)),)?
+                    Ok(count @ Self::SMALLEST..=Self::LARGEST) => Ok(Self(count)),
                     Ok(_) | Err(_) => Err(Self::out_of_range(number)),
                 }
             }
@@ -49,7 +49,8 @@ macro_rules! count {
             }
 
             fn out_of_range(given: impl fmt::Display) -> Error {
-                Error::CountOutOfRange { key: Self::KEY, largest: Self::LARGEST, given: given.to_string() }
+                let (smallest, largest) = (Self::SMALLEST, Self::LARGEST);
+                Error::CountOutOfRange { key: Self::KEY, smallest, largest, given: given.to_string() }
             }
         }
 
@@ -61,11 +62,14 @@ macro_rules! count {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let number = deserializer.deserialize_any(CountVisitor { key: Self::KEY, largest: Self::LARGEST })?;
+                let visitor = CountVisitor { key: Self::KEY, smallest: Self::SMALLEST, largest: Self::LARGEST };
+                let number = deserializer.deserialize_any(visitor)?;
                 Self::new(number).map_err(de::Error::custom)
             }
         }
     };
+    (@smallest) => { 1 };
+    (@smallest $smallest:literal) => { $smallest };
 }
 
 count! {
@@ -140,8 +144,8 @@ count! {
 }
 
 count! {
-    /// How many boxes wait, made ahead, also when nobody has asked for long. Where it is 0, none is ever made ahead.
-    PoolMin, "pool.min_instances", default 2, or 0, at most 1000
+    /// How many boxes of each sort that is asked for wait at least, made ahead. Where it is 0, none is ever made ahead.
+    PoolMin, "pool.min_instances", default 2, at least 0, at most 1000
 }
 
 count! {
@@ -159,8 +163,29 @@ count! {
     PoolAcquireSeconds, "pool.acquire_timeout_s", default 30, at most 3600
 }
 
+count! {
+    /// How many browsers there are at once.
+    BrowserMax, "browser.max_instances", default 10, at most 100
+}
+
+count! {
+    /// How many seconds a browser stays that nobody uses.
+    BrowserIdleSeconds, "browser.idle_timeout_s", default 300, at most 604_800
+}
+
+count! {
+    /// How many MiB of memory the box of an external browser has.
+    BrowserMemoryMb, "browser.memory_mb", default 1024, at most 4096
+}
+
+count! {
+    /// How many processes and threads the box of an external browser has.
+    BrowserPids, "browser.pids", default 300, at most 512
+}
+
 struct CountVisitor {
     key: &'static str,
+    smallest: u32,
     largest: u32,
 }
 
@@ -168,7 +193,7 @@ impl de::Visitor<'_> for CountVisitor {
     type Value = u64;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} as a whole number from 1 to {}", self.key, self.largest)
+        write!(formatter, "{} as a whole number from {} to {}", self.key, self.smallest, self.largest)
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<u64, E> {
@@ -217,5 +242,8 @@ mod tests {
             QueuedExecs::new(0).expect_err("none").to_string(),
             "sandbox.max_queued_execs must be a whole number from 1 to 65536, not 0"
         );
+        assert_eq!(PoolMin::new(0).map(PoolMin::get).ok(), Some(0));
+        let error = serde_json::from_str::<PoolMin>("-1").expect_err("fewer than none").to_string();
+        assert!(error.contains("pool.min_instances") && error.contains("0 to 1000"), "{error}");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use executor::warm::Counts;
+use executor::pool::SpareFigures;
 use record::Status;
 
 use crate::service::Service;
@@ -21,7 +21,7 @@ pub struct Metrics {
     /// How long boxes took from the grant to the command's first instruction.
     pub set_up: Histogram,
     /// Boxes made ahead.
-    pub spares: Counts,
+    pub spares: SpareFigures,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -75,6 +75,6 @@ impl Service {
         let held = self.inner.counters.lock();
         let at_most = BOUNDS_MS.into_iter().zip(held.buckets).collect();
         let set_up = Histogram { at_most, count: held.count, sum: held.sum };
-        Metrics { ended: held.ended.clone(), running, waiting, set_up, spares: self.inner.spares.counts() }
+        Metrics { ended: held.ended.clone(), running, waiting, set_up, spares: self.pool().spares }
     }
 }

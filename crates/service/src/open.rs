@@ -16,7 +16,7 @@ use rustix::fs::FlockOperation;
 use workspace::{Baselines, Workspaces};
 
 use crate::agents::{Locks, Quotas};
-use crate::contexts::{BoxPool, Boxes};
+use crate::browser::Browsers;
 use crate::digest_key::DigestKey;
 use crate::error::{Error, causes};
 use crate::fixed::Fixed;
@@ -25,11 +25,11 @@ use crate::live::Registry;
 use crate::logins::Logins;
 use crate::metrics::Counters;
 use crate::owner_token;
+use crate::pool::{BoxPool, Boxes};
 use crate::queue::Turns;
 use crate::service::{Inner, Service, now};
 use crate::settings::Settings;
 use crate::skills::Skills;
-use crate::spares::Spares;
 use crate::tickets::Tickets;
 
 const LOCK: &str = "server.lock";
@@ -74,6 +74,10 @@ impl Service {
         let lost = store.lose_unfinished(now()).await?;
         if !lost.is_empty() {
             tracing::warn!(execs = lost.len(), "execs of a server that did not stop are LOST");
+        }
+        let lost = store.lose_browser_actions(now()).await?;
+        if lost > 0 {
+            tracing::warn!(actions = lost, "what browsers of a server did that did not stop is lost");
         }
         let expired = store.expire_pending_approvals(now(), "ringwall", "the server was restarted").await?;
         if expired > 0 {
@@ -120,7 +124,7 @@ impl Service {
         let mut hidden: Vec<PathBuf> = kept.iter().map(|path| executor::resolve(path)).collect();
         hidden.sort();
         hidden.dedup();
-        let inner = Inner {
+        let inner = Arc::new_cyclic(|server| Inner {
             auth: config.auth,
             logins: Logins::default(),
             owner_token,
@@ -132,8 +136,8 @@ impl Service {
             workspaces_path,
             hidden,
             workspace_root,
-            boxes: BoxPool::new(Boxes, settings.pool.bounds(), &[]),
-            spares: Spares::default(),
+            browsers: Browsers::default(),
+            boxes: BoxPool::new(Boxes::of(server), settings.pool.bounds()),
             executor,
             docker,
             aio,
@@ -153,8 +157,8 @@ impl Service {
             pruner: Mutex::new(None),
             expirer: Mutex::new(None),
             _lock: lock,
-        };
-        let service = Self { inner: Arc::new(inner) };
+        });
+        let service = Self { inner };
         service.try_native().await.map_err(|error| match error {
             TrialError::Box(error) => Error::start("run a box")(error.into()),
             other => Error::start("run a box")(other.into()),
@@ -163,7 +167,6 @@ impl Service {
         service.tell_path_control(switch);
         service.sweep_containers();
         service.expire_approvals();
-        service.keep_spares();
         service.prune_on_schedule();
         Ok(service)
     }

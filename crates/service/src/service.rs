@@ -18,7 +18,7 @@ use workspace::{Baselines, Owner, Workspaces};
 use crate::agents::{Locks, Quotas};
 use crate::aio::AssignedService;
 use crate::approvals::Desk;
-use crate::contexts::BoxPool;
+use crate::browser::Browsers;
 use crate::digest_key::DigestKey;
 use crate::error::Error;
 use crate::fixed::Fixed;
@@ -27,11 +27,11 @@ use crate::live::Registry;
 use crate::logins::Logins;
 use crate::metrics::Counters;
 use crate::open::Auth;
+use crate::pool::BoxPool;
 use crate::principal::Principal;
 use crate::queue::Turns;
 use crate::settings::Settings;
 use crate::skills::Skills;
-use crate::spares::Spares;
 use crate::tickets::Tickets;
 
 /// The user ids of workspaces as root: in the range that systemd's table of ids leaves unused, above those that the
@@ -57,10 +57,10 @@ pub(crate) struct Inner {
     /// What the server keeps for itself, by its real places: no box is ever shown any of it.
     pub(crate) hidden: Vec<PathBuf>,
     pub(crate) workspace_root: executor::docker::paths::WorkspaceRoot,
-    /// Boxes of sessions; before the executor, which waits for the end of every box.
+    /// Before the executor too: browsers are in boxes.
+    pub(crate) browsers: Browsers,
+    /// Boxes of sessions and those made ahead; before the executor, which waits for the end of every box.
     pub(crate) boxes: Arc<BoxPool>,
-    /// Before the executor, which waits for the end of every box.
-    pub(crate) spares: Spares,
     pub(crate) executor: Executor,
     pub(crate) docker: executor::docker::Docker,
     /// An external AIO service and whose it is, where there is one.

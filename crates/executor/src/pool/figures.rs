@@ -13,4 +13,14 @@ pub struct Figures {
     /// How often somebody found a box that was ready, and how often not.
     pub hits: u64,
     pub misses: u64,
+    /// What of all this is spares.
+    pub spares: SpareFigures,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SpareFigures {
+    pub idle: u32,
+    pub warming: u32,
+    pub hits: u64,
+    pub misses: u64,
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::bounds::Bounds;
 use super::boxes::Maker;
 use super::figures::Figures;
-use super::lease::{Lease, SpareLease};
+use super::lease::Lease;
 use super::places::{MemberId, Moment, OnBusy, Places, Step, Ticket, Turn};
 
 type Rule<M> = Places<<M as Maker>::Key, <M as Maker>::Kind>;
@@ -36,8 +36,6 @@ struct Held<M: Maker> {
     calls: HashMap<Ticket, mpsc::UnboundedSender<Turn>>,
     residents: HashMap<MemberId, Arc<M::Resident>>,
     spares: HashMap<MemberId, M::Spare>,
-    /// Spares that were begun before the last renewal are not kept.
-    renewals: u64,
 }
 
 /// Why there is no box.
@@ -61,13 +59,12 @@ impl<M: Maker> fmt::Debug for Pool<M> {
 
 impl<M: Maker> Pool<M> {
     /// To be called in a runtime: that is where boxes are made.
-    pub fn new(maker: M, bounds: Bounds, kinds: &[M::Kind]) -> Arc<Self> {
+    pub fn new(maker: M, bounds: Bounds) -> Arc<Self> {
         let held = Held {
-            rule: Places::new(bounds, kinds),
+            rule: Places::new(bounds),
             calls: HashMap::new(),
             residents: HashMap::new(),
             spares: HashMap::new(),
-            renewals: 0,
         };
         let pool = Arc::new(Self {
             maker,
@@ -78,7 +75,6 @@ impl<M: Maker> Pool<M> {
             emptied: Notify::new(),
         });
         pool.runtime.spawn(watch_the_clock(Arc::downgrade(&pool), pool.changed.clone()));
-        pool.change(|rule, now| ((), rule.tick(now)));
         pool
     }
 
@@ -90,32 +86,15 @@ impl<M: Maker> Pool<M> {
         self.change(|rule, now| ((), rule.set_bounds(bounds, now)));
     }
 
-    /// Spares that wait are replaced, because what they were made for has changed.
-    pub fn renew_spares(self: &Arc<Self>) {
-        let mut held = self.lock();
-        held.renewals += 1;
-        let steps = held.rule.renew_spares(self.now());
-        self.perform(held, steps);
-    }
-
-    /// A spare of this kind that lives and fits, if there is one. It is out of the pool's hands then; only its place is
-    /// counted, as long as the lease lives.
-    pub fn take_spare(
-        self: &Arc<Self>,
-        kind: M::Kind,
-        fits: impl Fn(&M::Spare) -> bool,
-    ) -> Option<(M::Spare, SpareLease<M>)> {
+    /// A living spare of this sort, if there is one. It is out of the pool's hands then.
+    pub fn take_spare(self: &Arc<Self>, kind: &M::Kind) -> Option<M::Spare> {
         let now = self.now();
         let mut held = self.lock();
-        let dead: Vec<MemberId> =
-            held.spares.iter().filter(|(_, spare)| !M::is_alive(spare)).map(|(id, _)| *id).collect();
-        let mut steps: Steps<M> = dead.into_iter().flat_map(|id| held.rule.died(id, now)).collect();
         let Held { rule, spares, .. } = &mut *held;
-        let (taken, more) = rule.take_spare(kind, |id| spares.get(&id).is_some_and(&fits), now);
-        steps.extend(more);
-        let taken = taken.and_then(|(ticket, id)| Some((spares.remove(&id)?, ticket, id)));
+        let (taken, steps) = rule.take_spare(kind, |id| spares.get(&id).is_some_and(M::is_alive), now);
+        let spare = taken.and_then(|id| spares.remove(&id));
         self.perform(held, steps);
-        taken.map(|(spare, ticket, id)| (spare, SpareLease { pool: self.clone(), ticket, id }))
+        spare
     }
 
     /// The box of a session, made by `make` where there is none. Dropping this at any point leaves nothing behind.
@@ -221,6 +200,7 @@ impl<M: Maker> Pool<M> {
 
     fn perform(self: &Arc<Self>, mut held: MutexGuard<'_, Held<M>>, steps: Steps<M>) {
         let mut steps = VecDeque::from(steps);
+        let mut jobs: Vec<Job<M>> = Vec::new();
         while let Some(step) = steps.pop_front() {
             match step {
                 Step::Serve(ticket, turn) => {
@@ -229,40 +209,49 @@ impl<M: Maker> Pool<M> {
                         let _ = call.send(turn);
                     }
                 }
-                Step::MakeSpare(id, kind) => self.make_spare(id, kind, held.renewals),
+                Step::MakeSpare(id, kind) => jobs.push(Job::MakeSpare(id, kind)),
                 Step::End(id) => match (held.residents.remove(&id), held.spares.remove(&id)) {
                     (None, None) => steps.extend(held.rule.ended(id, self.now())),
-                    (resident, spare) => self.end(id, resident, spare),
+                    (resident, spare) => jobs.push(Job::End(id, resident, spare)),
                 },
             }
         }
         let is_empty = held.rule.is_empty();
         drop(held);
+        // Without the lock: a runtime that ends drops a task at once, and that tells the rule.
+        for job in jobs {
+            match job {
+                Job::MakeSpare(id, kind) => self.make_spare(id, kind),
+                Job::End(id, resident, spare) => self.end(id, resident, spare),
+            }
+        }
         self.changed.notify_one();
         if is_empty {
             self.emptied.notify_waiters();
         }
     }
 
-    fn make_spare(self: &Arc<Self>, id: MemberId, kind: M::Kind, renewals: u64) {
+    fn make_spare(self: &Arc<Self>, id: MemberId, kind: M::Kind) {
         let place = Place { pool: self.clone(), id, task: Task::Makes };
-        let pool = self.clone();
         self.runtime.spawn(async move {
-            if let Some(spare) = pool.maker.make_spare(kind).await {
-                place.fill_with_spare(spare, renewals);
+            let tools = place.pool.maker.tools();
+            // After the tools, so that it goes before them.
+            let place = place;
+            let Some(tools) = &tools else { return };
+            if let Some(spare) = M::make_spare(tools, &kind).await {
+                place.fill_with_spare(spare);
             }
         });
     }
 
     fn end(self: &Arc<Self>, id: MemberId, resident: Option<Arc<M::Resident>>, spare: Option<M::Spare>) {
         let place = Place { pool: self.clone(), id, task: Task::Ends };
-        let pool = self.clone();
         self.runtime.spawn(async move {
             if let Some(resident) = resident {
-                pool.maker.end(resident).await;
+                M::end(resident).await;
             }
             if let Some(spare) = spare {
-                pool.maker.end_spare(spare).await;
+                M::end_spare(spare).await;
             }
             drop(place);
         });
@@ -360,6 +349,12 @@ impl<M: Maker> Drop for Waiting<M> {
     }
 }
 
+/// What a task is to do.
+enum Job<M: Maker> {
+    MakeSpare(MemberId, M::Kind),
+    End(MemberId, Option<Arc<M::Resident>>, Option<M::Spare>),
+}
+
 enum Task {
     Makes,
     Ends,
@@ -383,15 +378,10 @@ impl<M: Maker> Place<M> {
         self.pool.runtime.spawn(watch_a_box(pool, id, watched));
     }
 
-    fn fill_with_spare(&self, spare: M::Spare, renewals: u64) {
-        let now = self.pool.now();
+    fn fill_with_spare(&self, spare: M::Spare) {
         let mut held = self.pool.lock();
         held.spares.insert(self.id, spare);
-        let is_outdated = held.renewals != renewals;
-        let mut steps = held.rule.made(self.id, now);
-        if is_outdated {
-            steps.extend(held.rule.died(self.id, now));
-        }
+        let steps = held.rule.made(self.id, self.pool.now());
         self.pool.perform(held, steps);
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
 use super::*;
+use crate::pool::{Sort, SpareFigures};
 
 /// How many boxes there are, and were at most.
 #[derive(Debug, Default)]
@@ -56,27 +57,44 @@ impl Drop for House {
 #[derive(Debug)]
 struct Builder {
     census: Arc<Census>,
-    /// How many spares may be made; closed: none can be.
-    leave: Semaphore,
+    /// How many spares may be made.
+    leave: Arc<Semaphore>,
     are_broken: AtomicBool,
+}
+
+/// A sort of spares that are made at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Wood(u8);
+
+impl Sort for Wood {
+    fn pause(&self, _: usize) -> Duration {
+        Duration::ZERO
+    }
 }
 
 impl Maker for Builder {
     type Key = u8;
-    type Kind = u8;
+    type Kind = Wood;
     type Resident = House;
     type Spare = House;
 
-    async fn make_spare(&self, kind: u8) -> Option<House> {
-        self.leave.acquire().await.ok()?.forget();
-        Some(House::new(&self.census, kind))
+    type Tools = (Arc<Census>, Arc<Semaphore>);
+
+    fn tools(&self) -> Option<Self::Tools> {
+        Some((self.census.clone(), self.leave.clone()))
+    }
+
+    async fn make_spare((census, leave): &Self::Tools, kind: &Wood) -> Option<House> {
+        leave.acquire().await.ok()?.forget();
+        Some(House::new(census, kind.0))
     }
 
     fn is_alive(spare: &House) -> bool {
         !*spare.is_dead.borrow()
     }
 
-    async fn end_spare(&self, spare: House) {
+    async fn end_spare(spare: House) {
+        tokio::task::yield_now().await;
         drop(spare);
     }
 
@@ -84,7 +102,7 @@ impl Maker for Builder {
         let _ = resident.is_dead.subscribe().wait_for(|is_dead| *is_dead).await;
     }
 
-    async fn end(&self, resident: Arc<House>) {
+    async fn end(resident: Arc<House>) {
         tokio::task::yield_now().await;
         resident.end();
     }
@@ -100,10 +118,11 @@ fn bounds(max_instances: u32, min_instances: u32) -> Bounds {
     }
 }
 
-fn pool(bounds: Bounds, kinds: &[u8], spares: usize) -> (Arc<Pool<Builder>>, Arc<Census>) {
+fn pool(bounds: Bounds, spares: usize) -> (Arc<Pool<Builder>>, Arc<Census>) {
     let census = Arc::new(Census::default());
-    let builder = Builder { census: census.clone(), leave: Semaphore::new(spares), are_broken: AtomicBool::new(false) };
-    (Pool::new(builder, bounds, kinds), census)
+    let leave = Arc::new(Semaphore::new(spares));
+    let builder = Builder { census: census.clone(), leave, are_broken: AtomicBool::new(false) };
+    (Pool::new(builder, bounds), census)
 }
 
 async fn acquire(pool: &Arc<Pool<Builder>>, key: u8, on_busy: OnBusy) -> Result<Lease<Builder>, Refused<&'static str>> {
@@ -127,7 +146,7 @@ async fn settled() {
 async fn many_tasks_share_few_boxes_and_one_has_each_at_a_time() {
     // Nobody is refused for being slow here: how fast this machine is does not matter.
     let patient = Bounds { acquire_timeout: Duration::from_secs(3600), ..bounds(3, 2) };
-    let (pool, census) = pool(patient, &[0], usize::MAX >> 4);
+    let (pool, census) = pool(patient, usize::MAX >> 4);
     let tasks: Vec<_> = (0..64_u32)
         .map(|number| {
             let pool = pool.clone();
@@ -135,7 +154,7 @@ async fn many_tasks_share_few_boxes_and_one_has_each_at_a_time() {
                 for round in 0..20_u32 {
                     let key = u8::try_from((number + round) % 5).expect("small");
                     if (number + round) % 7 == 0 {
-                        drop(pool.take_spare(0, |_| true));
+                        drop(pool.take_spare(&Wood(0)));
                         // Gives up at whatever point this is.
                         let _ = tokio::time::timeout(
                             Duration::from_micros(u64::from(round)),
@@ -170,7 +189,7 @@ async fn many_tasks_share_few_boxes_and_one_has_each_at_a_time() {
 
 #[tokio::test]
 async fn a_second_user_waits_or_is_told_and_finds_what_the_first_left() {
-    let (pool, census) = pool(bounds(2, 0), &[], 0);
+    let (pool, census) = pool(bounds(2, 0), 0);
     let first = acquire(&pool, 7, OnBusy::Fail).await.expect("a box");
     assert!(matches!(acquire(&pool, 7, OnBusy::Fail).await, Err(Refused::Busy)));
     let second = tokio::spawn({
@@ -188,7 +207,7 @@ async fn a_second_user_waits_or_is_told_and_finds_what_the_first_left() {
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_too_long_is_refused_and_a_cancelled_one_leaves_nothing() {
-    let (pool, census) = pool(bounds(1, 0), &[], 0);
+    let (pool, census) = pool(bounds(1, 0), 0);
     let held = acquire(&pool, 0, OnBusy::Wait).await.expect("a box");
     assert!(matches!(acquire(&pool, 1, OnBusy::Wait).await, Err(Refused::TimedOut)));
     assert!(matches!(acquire(&pool, 1, OnBusy::Fail).await, Err(Refused::Busy)));
@@ -218,7 +237,7 @@ async fn poll_once<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Ou
 
 #[tokio::test]
 async fn failures_free_their_place_and_the_next_tries_again() {
-    let (pool, census) = pool(bounds(1, 0), &[], 0);
+    let (pool, census) = pool(bounds(1, 0), 0);
     pool.maker.are_broken.store(true, Ordering::SeqCst);
     let tries: Vec<_> = (0..3)
         .map(|_| {
@@ -241,7 +260,7 @@ async fn failures_free_their_place_and_the_next_tries_again() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_idle_goes_when_its_time_is_over_and_what_is_held_stays() {
-    let (pool, census) = pool(bounds(4, 0), &[], 0);
+    let (pool, census) = pool(bounds(4, 0), 0);
     let (quiet, held) = (acquire(&pool, 0, OnBusy::Wait).await, acquire(&pool, 1, OnBusy::Wait).await);
     let held = held.expect("a box");
     let hold = held.hold().expect("it is up");
@@ -259,34 +278,85 @@ async fn what_is_idle_goes_when_its_time_is_over_and_what_is_held_stays() {
 }
 
 #[tokio::test]
-async fn spares_are_made_ahead_taken_once_and_never_when_dead() {
-    let (pool, census) = pool(bounds(4, 2), &[0], 2);
+async fn spares_are_made_when_asked_for_taken_once_and_never_when_dead() {
+    let (pool, census) = pool(bounds(4, 2), 3);
     settled().await;
-    assert_eq!(pool.figures().idle, 2);
-    let (spare, lease) = pool.take_spare(0, |_| true).expect("a spare");
-    assert_eq!((pool.figures().busy, pool.figures().warming), (1, 1));
+    assert_eq!(pool.figures().total, 0, "nobody has asked");
+    assert!(pool.take_spare(&Wood(0)).is_none());
+    settled().await;
+    assert_eq!(
+        pool.figures().spares,
+        SpareFigures { idle: 3, warming: 0, hits: 0, misses: 1 },
+        "one more after a miss"
+    );
+    let spare = pool.take_spare(&Wood(0)).expect("a spare");
+    assert_eq!((pool.figures().total, pool.figures().warming), (3, 1), "what was taken is not the pool's");
     drop(spare);
-    drop(lease);
     for spare in pool.lock().spares.values() {
         spare.is_dead.send_replace(true);
     }
-    assert!(pool.take_spare(0, |_| true).is_none(), "a dead one is not handed out");
-    pool.maker.leave.add_permits(3);
+    assert!(pool.take_spare(&Wood(0)).is_none(), "a dead one is not handed out");
+    pool.maker.leave.add_permits(4);
     settled().await;
     let figures = pool.figures();
-    assert_eq!((figures.idle, figures.hits, figures.misses), (3, 1, 1), "one more is wanted after a miss");
-    assert!(pool.take_spare(0, |_| false).is_none(), "none that fits");
-    pool.renew_spares();
-    pool.maker.leave.add_permits(3);
-    settled().await;
-    assert_eq!((pool.figures().idle, census.made.load(Ordering::SeqCst)), (3, 8));
+    assert_eq!((figures.idle, figures.hits, figures.misses), (4, 1, 2));
+    assert!(pool.take_spare(&Wood(1)).is_none(), "of another sort");
     pool.stop().await;
-    assert_eq!(census.there.load(Ordering::SeqCst), 0);
+    assert_eq!((pool.figures().total, census.there.load(Ordering::SeqCst)), (0, 0));
+    assert!(pool.take_spare(&Wood(0)).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_hold_for_spares_at_once() {
+    let (pool, census) = pool(bounds(4, 2), usize::MAX >> 4);
+    assert!(pool.take_spare(&Wood(0)).is_none());
+    settled().await;
+    assert_eq!(pool.figures().idle, 3);
+    // Where the most becomes less, spares go before a session's box.
+    drop(acquire(&pool, 7, OnBusy::Wait).await);
+    pool.set_bounds(bounds(2, 2));
+    settled().await;
+    assert_eq!((pool.figures().idle, pool.figures().spares.idle), (2, 1));
+    pool.set_bounds(bounds(4, 0));
+    settled().await;
+    assert_eq!((pool.figures().idle, pool.figures().spares.idle), (1, 0), "none is wanted");
+    assert!(pool.take_spare(&Wood(0)).is_none());
+    assert_eq!(pool.figures().spares.misses, 1, "it is not even asked for");
+    pool.set_bounds(bounds(4, 1));
+    assert!(pool.take_spare(&Wood(0)).is_none());
+    settled().await;
+    assert_eq!(pool.figures().spares.idle, 2);
+    tokio::time::sleep(Duration::from_secs(299)).await;
+    assert!(pool.take_spare(&Wood(0)).is_some(), "it waits for as long as is said");
+    tokio::time::sleep(Duration::from_secs(150)).await;
+    settled().await;
+    assert_eq!((pool.figures().total, pool.figures().spares.idle), (1, 1), "the least stays, the session's box went");
+    tokio::time::sleep(Duration::from_secs(151)).await;
+    settled().await;
+    assert_eq!((pool.figures().total, census.there.load(Ordering::SeqCst)), (0, 0), "nobody has asked for so long");
+}
+
+#[tokio::test]
+async fn a_session_gets_the_place_of_a_spare() {
+    let (pool, census) = pool(bounds(2, 2), usize::MAX >> 4);
+    assert!(pool.take_spare(&Wood(0)).is_none());
+    settled().await;
+    assert_eq!(pool.figures().spares.idle, 2);
+    let first = acquire(&pool, 0, OnBusy::Fail).await.expect("a place");
+    let second = acquire(&pool, 1, OnBusy::Fail).await.expect("a place");
+    let figures = pool.figures();
+    assert_eq!((figures.busy, figures.total, census.most.load(Ordering::SeqCst)), (2, 2, 2));
+    assert!(pool.take_spare(&Wood(0)).is_none());
+    assert!(matches!(acquire(&pool, 2, OnBusy::Fail).await, Err(Refused::Busy)));
+    drop(first);
+    drop(second);
+    settled().await;
+    assert_eq!(pool.figures().spares.idle, 0, "no session loses its box for a spare");
 }
 
 #[tokio::test]
 async fn a_box_that_is_dismissed_is_gone_for_whoever_waits() {
-    let (pool, census) = pool(bounds(2, 0), &[], 0);
+    let (pool, census) = pool(bounds(2, 0), 0);
     let lease = acquire(&pool, 0, OnBusy::Wait).await.expect("a box");
     pool.dismiss(&0);
     assert!(lease.hold().is_none());

@@ -45,17 +45,3 @@ impl<M: Maker> Drop for Hold<M> {
         self.pool.change(|places, now| ((), places.let_go(self.id, now)));
     }
 }
-
-/// The place of a spare that was taken, as long as it serves.
-#[derive(Debug)]
-pub struct SpareLease<M: Maker> {
-    pub(super) pool: Arc<Pool<M>>,
-    pub(super) ticket: Ticket,
-    pub(super) id: MemberId,
-}
-
-impl<M: Maker> Drop for SpareLease<M> {
-    fn drop(&mut self) {
-        self.pool.change(|places, now| ((), places.release(self.ticket, self.id, now)));
-    }
-}

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use super::bounds::Bounds;
 use super::demand::Demand;
-use super::figures::Figures;
+use super::figures::{Figures, SpareFigures};
+use super::sort::Sort;
 
 /// Since the pool began.
 pub(super) type Moment = Duration;
@@ -89,6 +90,13 @@ pub(super) enum Course {
     Stopping,
 }
 
+/// How often somebody found a box that was ready, and how often not.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Found {
+    hits: u64,
+    misses: u64,
+}
+
 /// Nobody is in a line without a reason: whoever could have a box, has it.
 #[derive(Debug, Clone)]
 pub(super) struct Places<Key, Kind> {
@@ -99,23 +107,23 @@ pub(super) struct Places<Key, Kind> {
     pub(super) lines: BTreeMap<Key, VecDeque<Ticket>>,
     pub(super) demand: Demand<Kind>,
     pub(super) course: Course,
-    hits: u64,
-    misses: u64,
+    sessions_found: Found,
+    pub(super) spares_found: Found,
     next_member: u64,
     next_ticket: u64,
 }
 
-impl<Key: Clone + Ord, Kind: Copy + Ord> Places<Key, Kind> {
-    pub(super) fn new(bounds: Bounds, kinds: &[Kind]) -> Self {
+impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
+    pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
             members: BTreeMap::new(),
             sessions: BTreeMap::new(),
             lines: BTreeMap::new(),
-            demand: Demand::new(kinds, bounds.min_instances),
+            demand: Demand::new(bounds.min_instances),
             course: Course::Open,
-            hits: 0,
-            misses: 0,
+            sessions_found: Found::default(),
+            spares_found: Found::default(),
             next_member: 0,
             next_ticket: 0,
         }
@@ -127,15 +135,22 @@ impl<Key: Clone + Ord, Kind: Copy + Ord> Places<Key, Kind> {
         };
         let warming = count(|member| matches!(member.state, State::Warming { .. }));
         let idle = count(Member::is_free);
-        let total = count(|_| true);
+        let total = self.total();
+        let (sessions, spares) = (self.sessions_found, self.spares_found);
         Figures {
             total,
             busy: total - warming - idle,
             idle,
             warming,
             max: self.bounds.max_instances,
-            hits: self.hits,
-            misses: self.misses,
+            hits: sessions.hits + spares.hits,
+            misses: sessions.misses + spares.misses,
+            spares: SpareFigures {
+                idle: count(|member| member.is_spare() && member.is_free()),
+                warming: self.spares_being_made(),
+                hits: spares.hits,
+                misses: spares.misses,
+            },
         }
     }
 
@@ -149,7 +164,7 @@ impl<Key: Clone + Ord, Kind: Copy + Ord> Places<Key, Kind> {
             return (ticket, vec![Step::Serve(ticket, Turn::Busy)]);
         }
         let is_hit = self.session(key).is_some_and(|member| member.idle_since().is_some());
-        self.count(is_hit);
+        self.sessions_found.count(is_hit);
         self.lines.entry(key.clone()).or_default().push_back(ticket);
         (ticket, self.settle(now))
     }
@@ -200,7 +215,7 @@ impl<Key: Clone + Ord, Kind: Copy + Ord> Places<Key, Kind> {
         member.state = State::Idle { since: now };
         let is_wanted = match (&member.role, by) {
             (Role::Spare(kind), _) => {
-                self.demand.made(*kind);
+                self.demand.made(kind);
                 true
             }
             (Role::Session(_), Some(by)) => {
@@ -220,7 +235,7 @@ impl<Key: Clone + Ord, Kind: Copy + Ord> Places<Key, Kind> {
         match self.members.get(&id) {
             Some(Member { state: State::Warming { .. }, role, .. }) => {
                 if let Role::Spare(kind) = role {
-                    self.demand.failed(*kind, now);
+                    self.demand.failed(kind, now);
                 }
                 self.forget(id);
                 self.settle(now)
@@ -235,16 +250,9 @@ impl<Key: Clone + Ord, Kind: Copy + Ord> Places<Key, Kind> {
         if member.state != (State::Busy { by: ticket }) {
             return Vec::new();
         }
-        let mut steps = Vec::new();
-        match member.role {
-            // It has served, and whoever took it has seen to its end.
-            Role::Spare(_) => self.forget(id),
-            Role::Session(_) => {
-                member.uses = member.uses.saturating_add(1);
-                member.state = State::Idle { since: now };
-                steps.extend(self.end_if_worn(id));
-            }
-        }
+        member.uses = member.uses.saturating_add(1);
+        member.state = State::Idle { since: now };
+        let mut steps: Vec<_> = self.end_if_worn(id).into_iter().collect();
         steps.extend(self.settle(now));
         steps
     }
@@ -288,16 +296,6 @@ impl<Key: Clone + Ord, Kind: Copy + Ord> Places<Key, Kind> {
         self.died(id, now)
     }
 
-    /// Spares that wait are to be replaced: those that are made from now on are others.
-    pub(super) fn renew_spares(&mut self, now: Moment) -> Vec<Step<Kind>> {
-        let is_waiting = |member: &Member<Key, Kind>| matches!(member.role, Role::Spare(_)) && member.is_free();
-        let waiting: Vec<MemberId> =
-            self.members.iter().filter(|(_, member)| is_waiting(member)).map(|(id, _)| *id).collect();
-        let mut steps: Vec<_> = waiting.into_iter().filter_map(|id| self.end(id)).collect();
-        steps.extend(self.settle(now));
-        steps
-    }
-
     /// A box that was to end is gone.
     pub(super) fn ended(&mut self, id: MemberId, now: Moment) -> Vec<Step<Kind>> {
         if self.members.get(&id).is_some_and(|member| member.state == State::Ending) {
@@ -306,51 +304,23 @@ impl<Key: Clone + Ord, Kind: Copy + Ord> Places<Key, Kind> {
         self.settle(now)
     }
 
-    /// Takes a spare that fits, the newest first: those that are not needed are then those that have waited longest.
-    pub(super) fn take_spare(
-        &mut self,
-        kind: Kind,
-        fits: impl Fn(MemberId) -> bool,
-        now: Moment,
-    ) -> (Option<(Ticket, MemberId)>, Vec<Step<Kind>>) {
-        if self.course == Course::Stopping {
-            return (None, Vec::new());
-        }
-        let is_one = |member: &Member<Key, Kind>| member.role == Role::Spare(kind) && member.is_free();
-        let ready: Vec<MemberId> =
-            self.members.iter().filter(|(_, member)| is_one(member)).map(|(id, _)| *id).collect();
-        let newest = ready.iter().rev().copied().find(|id| fits(*id));
-        self.count(newest.is_some());
-        if ready.is_empty() {
-            self.demand.missed(kind, self.bounds.max_instances);
-        }
-        let taken = newest.map(|id| (self.ticket(), id));
-        if let Some((ticket, id)) = taken
-            && let Some(member) = self.members.get_mut(&id)
-        {
-            member.state = State::Busy { by: ticket };
-        }
-        (taken, self.settle(now))
-    }
-
     /// Time has passed.
     pub(super) fn tick(&mut self, now: Moment) -> Vec<Step<Kind>> {
-        let old: Vec<MemberId> = self
-            .members
-            .iter()
-            .filter_map(|(id, member)| {
-                let since = member.idle_since().filter(|_| member.is_free())?;
-                (now.saturating_sub(since) >= self.bounds.idle_timeout).then_some(*id)
-            })
-            .collect();
+        let idle_timeout = self.bounds.idle_timeout;
+        let is_old = |member: &Member<Key, Kind>| {
+            let since = member.idle_since().filter(|_| member.is_free());
+            since.is_some_and(|since| now.saturating_sub(since) >= idle_timeout)
+        };
+        let old: Vec<MemberId> = self.members.iter().filter(|(_, member)| is_old(member)).map(|(id, _)| *id).collect();
+        if let Some(moment) = now.checked_sub(idle_timeout) {
+            self.demand.forget_before(moment);
+        }
         let mut steps = Vec::new();
         for id in old {
-            let may_go = match self.members.get(&id).map(|member| &member.role) {
-                Some(Role::Spare(kind)) => self.demand.unused(*kind),
-                Some(Role::Session(_)) | None => true,
-            };
-            if may_go {
-                steps.extend(self.end(id));
+            match self.members.get(&id).map(|member| &member.role) {
+                // It goes when there are more than are wanted.
+                Some(Role::Spare(kind)) => self.demand.unused(kind),
+                Some(Role::Session(_)) | None => steps.extend(self.end(id)),
             }
         }
         steps.extend(self.settle(now));
@@ -361,16 +331,18 @@ impl<Key: Clone + Ord, Kind: Copy + Ord> Places<Key, Kind> {
     pub(super) fn next_tick(&self, now: Moment) -> Option<Moment> {
         let may_expire = |member: &&Member<Key, Kind>| match &member.role {
             Role::Session(_) => true,
-            Role::Spare(kind) => self.demand.is_above_floor(*kind),
+            Role::Spare(kind) => self.demand.is_above_least(kind),
         };
         let idle = self.members.values().filter(|member| member.is_free()).filter(may_expire);
-        let expiry = idle.filter_map(Member::idle_since).map(|since| since + self.bounds.idle_timeout).min();
-        expiry.into_iter().chain(self.demand.next_attempt(now)).min()
+        let since = idle.filter_map(Member::idle_since).chain(self.demand.wishes().iter().map(|wish| wish.asked)).min();
+        let expiry = since.map(|since| since + self.bounds.idle_timeout);
+        let making = self.next_to_make(now).map(|(moment, _)| moment);
+        expiry.into_iter().chain(making).min()
     }
 
     pub(super) fn set_bounds(&mut self, bounds: Bounds, now: Moment) -> Vec<Step<Kind>> {
         self.bounds = bounds;
-        self.demand.set_floor(bounds.min_instances);
+        self.demand.set_least(bounds.min_instances);
         self.settle(now)
     }
 
@@ -394,8 +366,8 @@ impl<Key: Clone + Ord, Kind: Copy + Ord> Places<Key, Kind> {
         self.members.is_empty()
     }
 
-    fn count(&mut self, is_hit: bool) {
-        if is_hit { self.hits += 1 } else { self.misses += 1 }
+    pub(super) fn total(&self) -> u32 {
+        u32::try_from(self.members.len()).unwrap_or(u32::MAX)
     }
 
     fn session(&self, key: &Key) -> Option<&Member<Key, Kind>> {
@@ -447,6 +419,10 @@ impl<Key: Clone + Ord, Kind: Copy + Ord> Places<Key, Kind> {
 }
 
 impl<Key, Kind> Member<Key, Kind> {
+    pub(super) fn is_spare(&self) -> bool {
+        matches!(self.role, Role::Spare(_))
+    }
+
     /// Nobody uses it, and nothing goes on in it.
     pub(super) fn is_free(&self) -> bool {
         matches!(self.state, State::Idle { .. }) && self.holds == 0
@@ -457,6 +433,12 @@ impl<Key, Kind> Member<Key, Kind> {
             State::Idle { since } => Some(since),
             State::Warming { .. } | State::Acquiring { .. } | State::Busy { .. } | State::Ending => None,
         }
+    }
+}
+
+impl Found {
+    pub(super) fn count(&mut self, is_hit: bool) {
+        if is_hit { self.hits += 1 } else { self.misses += 1 }
     }
 }
 

@@ -33,7 +33,7 @@ fn visit_all(first: World, keys: u8, kinds: u8, most: usize) -> usize {
 #[test]
 fn sessions_in_every_order_of_events() {
     for (max, keys, most) in [(1, 2, 3), (2, 2, 2)] {
-        let states = visit_all(World::new(max, 0, &[]), keys, 0, most);
+        let states = visit_all(World::new(max, 0), keys, 0, most);
         println!("{max} places, {keys} sessions, {most} at once: {states} states");
         assert!(states > 500, "{states}");
     }
@@ -41,7 +41,7 @@ fn sessions_in_every_order_of_events() {
 
 #[test]
 fn sessions_and_spares_in_every_order_of_events() {
-    let states = visit_all(World::new(2, 1, &[0]), 1, 1, 1);
+    let states = visit_all(World::new(2, 1), 1, 1, 1);
     println!("{states} states");
     assert!(states > 500, "{states}");
 }
@@ -50,7 +50,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
     #[test]
     fn many_at_random(max in 1..5_u32, min in 0..4_u32, choices in proptest::collection::vec(any::<prop::sample::Index>(), 0..150)) {
-        let mut world = World::new(max, min, &[0, 1]);
+        let mut world = World::new(max, min);
         for choice in choices {
             let events = world.events(5, 2, 8);
             // A stop is the end of every story, so that one in ten is enough.
@@ -65,7 +65,8 @@ proptest! {
 
 #[test]
 fn the_longest_idle_session_makes_room_and_spares_before_it() {
-    let mut world = World::new(3, 1, &[0]);
+    let mut world = World::new(3, 1);
+    world.happen(Event::TakeSpare(0));
     world.happen(Event::Made(MemberId(1)));
     let use_once = |world: &mut World, key: Key| {
         world.happen(Event::Acquire(key, OnBusy::Fail));
@@ -99,7 +100,7 @@ fn the_longest_idle_session_makes_room_and_spares_before_it() {
 
 #[test]
 fn a_box_is_replaced_after_its_last_use() {
-    let mut world = World::new(1, 0, &[]);
+    let mut world = World::new(1, 0);
     world.happen(Event::Acquire(0, OnBusy::Wait));
     world.happen(Event::Made(MemberId(1)));
     world.happen(Event::Release(Ticket(1)));

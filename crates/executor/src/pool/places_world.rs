@@ -9,6 +9,13 @@ pub(super) const IDLE: Duration = Duration::from_secs(10);
 pub(super) type Key = u8;
 pub(super) type Kind = u8;
 
+impl Sort for u8 {
+    /// The first at once, each further one when it was quiet.
+    fn pause(&self, waiting: usize) -> Duration {
+        if waiting == 0 { Duration::ZERO } else { IDLE / 2 }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     Acquire(Key, OnBusy),
@@ -26,8 +33,8 @@ pub(super) enum Event {
     Ended(MemberId),
     Dismiss(Key),
     TakeSpare(Kind),
-    ReleaseSpare(Ticket),
-    Renew,
+    /// The settings want so many spares at least.
+    Least(u32),
     Wait,
     Stop,
 }
@@ -53,7 +60,6 @@ pub(super) struct World {
     pub(super) now: Moment,
     pub(super) wishes: BTreeMap<Ticket, (Key, Wish)>,
     pub(super) boxes: BTreeMap<MemberId, (Role<Key, Kind>, Life)>,
-    pub(super) spares_in_use: BTreeMap<Ticket, MemberId>,
     pub(super) holds: BTreeSet<MemberId>,
     pub(super) asked: u64,
     pub(super) refused: u64,
@@ -61,7 +67,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(max: u32, min: u32, kinds: &[Kind]) -> Self {
+    pub(super) fn new(max: u32, min: u32) -> Self {
         let bounds = Bounds {
             max_instances: max,
             min_instances: min,
@@ -69,20 +75,16 @@ impl World {
             max_use_count: 2,
             acquire_timeout: IDLE,
         };
-        let mut world = Self {
-            rule: Places::new(bounds, kinds),
+        Self {
+            rule: Places::new(bounds),
             now: Duration::ZERO,
             wishes: BTreeMap::new(),
             boxes: BTreeMap::new(),
-            spares_in_use: BTreeMap::new(),
             holds: BTreeSet::new(),
             asked: 0,
             refused: 0,
             is_stopped: false,
-        };
-        let steps = world.rule.tick(world.now);
-        world.follow(steps);
-        world
+        }
     }
 
     /// What can happen now.
@@ -91,7 +93,7 @@ impl World {
         if self.wishes.len() < most && !self.is_stopped {
             events.extend((0..keys).flat_map(|key| [OnBusy::Wait, OnBusy::Fail].map(|how| Event::Acquire(key, how))));
         }
-        if self.spares_in_use.len() < most && !self.is_stopped {
+        if !self.is_stopped {
             events.extend((0..kinds).map(Event::TakeSpare));
         }
         for (ticket, (_, wish)) in &self.wishes {
@@ -117,10 +119,9 @@ impl World {
                 events.push(Event::Dismiss(*key));
             }
         }
-        events.extend(self.spares_in_use.keys().map(|ticket| Event::ReleaseSpare(*ticket)));
         events.extend(self.holds.iter().map(|id| Event::LetGo(*id)));
         if kinds > 0 {
-            events.push(Event::Renew);
+            events.extend([0, 1].map(Event::Least));
         }
         if !self.is_stopped {
             events.push(Event::Stop);
@@ -195,19 +196,17 @@ impl World {
                 self.rule.ended(id, now)
             }
             Event::TakeSpare(kind) => {
-                self.asked += 1;
-                let (taken, steps) = self.rule.take_spare(kind, |_| true, now);
-                if let Some((ticket, id)) = taken {
+                let are_made = self.rule.bounds.min_instances > 0;
+                self.asked += u64::from(are_made);
+                let there = self.boxes.values().filter(|of| **of == (Role::Spare(kind), Life::Up)).count();
+                let (taken, steps) = self.rule.take_spare(&kind, |_| true, now);
+                assert_eq!(taken.is_some(), there > 0 && are_made, "whoever finds one gets it");
+                if let Some(id) = taken {
                     assert_eq!(self.boxes.remove(&id), Some((Role::Spare(kind), Life::Up)), "a spare that is up");
-                    self.spares_in_use.insert(ticket, id);
                 }
                 steps
             }
-            Event::ReleaseSpare(ticket) => {
-                let id = self.spares_in_use.remove(&ticket).expect("a spare");
-                self.rule.release(ticket, id, now)
-            }
-            Event::Renew => self.rule.renew_spares(now),
+            Event::Least(min_instances) => self.rule.set_bounds(Bounds { min_instances, ..self.rule.bounds }, now),
             Event::Wait => {
                 self.now += IDLE / 2;
                 self.rule.tick(self.now)
@@ -267,11 +266,6 @@ impl World {
                     let is_first = self.boxes.insert(id, (Role::Spare(kind), Life::Begun)).is_none();
                     assert!(is_first, "{id:?} is made twice");
                 }
-                // The keeper has no box of a spare that somebody took, and says so at once.
-                Step::End(id) if !self.boxes.contains_key(&id) => {
-                    let more = self.rule.ended(id, self.now);
-                    self.follow(more);
-                }
                 Step::End(id) => {
                     let life = &mut self.boxes.get_mut(&id).expect("a box").1;
                     assert_eq!(*life, Life::Up, "only what is up is ended");
@@ -296,11 +290,10 @@ impl World {
         assert!(figures.total <= figures.max, "{figures:?}");
         let counted: BTreeSet<MemberId> = self.rule.members.keys().copied().collect();
         let known: BTreeSet<MemberId> = self.boxes.keys().copied().collect();
-        let serving = self.spares_in_use.values().copied().collect();
-        assert!(known.is_subset(&counted), "a box is not counted: {self:?}");
-        assert!(counted.difference(&known).all(|id| BTreeSet::contains(&serving, id)), "a place without a box");
+        assert_eq!(known, counted, "every box has one place, and every place its box");
         let begun = self.boxes.values().filter(|(_, life)| *life == Life::Begun).count();
         assert_eq!(figures.warming as usize, begun);
+        self.check_spares(figures);
         if !self.is_stopped {
             assert_eq!(figures.hits + figures.misses + self.refused, self.asked);
         }
@@ -322,6 +315,32 @@ impl World {
         self.check_nobody_waits_in_vain(figures);
     }
 
+    /// None is made that is not wanted, none stays, and none has a place that somebody waits for.
+    fn check_spares(&self, figures: Figures) {
+        assert!(figures.spares.warming <= 1, "one after the other");
+        let is_spare = |role: &Role<Key, Kind>| matches!(role, Role::Spare(_));
+        let of_life =
+            |wanted: Life| self.boxes.values().filter(|(role, life)| is_spare(role) && *life == wanted).count();
+        assert_eq!(figures.spares.idle as usize, of_life(Life::Up));
+        if self.is_stopped {
+            assert_eq!(figures.spares.idle, 0);
+            return;
+        }
+        for kind in self.rule.members.values().filter_map(|member| match member.role {
+            Role::Spare(kind) => Some(kind),
+            Role::Session(_) => None,
+        }) {
+            let up = self.boxes.values().filter(|of| **of == (Role::Spare(kind), Life::Up)).count();
+            assert!(up <= self.rule.demand.wanted(&kind) as usize, "more than are wanted");
+        }
+        let waits = |(key, wish): &(Key, Wish)| *wish == Wish::Waits && !self.rule.sessions.contains_key(key);
+        let waiting: BTreeSet<Key> = self.wishes.values().filter(|of| waits(of)).map(|(key, _)| *key).collect();
+        let ending = self.boxes.values().filter(|(_, life)| *life == Life::Ends).count();
+        if waiting.len() > ending + figures.spares.warming as usize {
+            assert_eq!(figures.spares.idle, 0, "a session waits for a place, and a spare has one");
+        }
+    }
+
     pub(super) fn check_nobody_waits_in_vain(&self, figures: Figures) {
         let ending = self.boxes.values().filter(|(_, life)| *life == Life::Ends).count();
         let mut without = BTreeSet::new();
@@ -339,29 +358,27 @@ impl World {
                 Some((_, Life::Ends)) | None => drop(without.insert(*key)),
             }
         }
-        let lacking = without.len().saturating_sub(ending);
+        let lacking = without.len().saturating_sub(ending + figures.spares.warming as usize);
         if lacking > 0 {
             assert_eq!(figures.total, figures.max, "there is room, and somebody waits for it");
             assert_eq!(figures.idle, 0, "something could end for somebody who waits");
-            let is_held = |id: &MemberId| self.spares_in_use.values().any(|other| other == id);
-            assert!(!self.rule.members.keys().any(is_held), "a place could be had from a spare that serves");
         }
     }
 
     /// Nobody comes any more, and everybody does what they have to: then everybody was served, and a stop leaves nothing.
     pub(super) fn come_to_rest(mut self) {
         for _ in 0..200 {
-            let next = self.events(0, 0, 0).into_iter().find(|event| {
-                matches!(
-                    event,
-                    Event::Take(_) | Event::Release(_) | Event::Made(_) | Event::Ended(_) | Event::ReleaseSpare(_)
-                )
-            });
+            let next = self
+                .events(0, 0, 0)
+                .into_iter()
+                .find(|event| matches!(event, Event::Take(_) | Event::Release(_) | Event::Made(_) | Event::Ended(_)));
             let next = next.or_else(|| self.holds.first().map(|id| Event::LetGo(*id)));
             match next {
                 Some(event) => self.happen(event),
                 None if !self.is_stopped => {
                     assert!(self.wishes.is_empty(), "somebody was never served: {self:?}");
+                    assert!(self.rule.next_to_make(self.now).is_none_or(|(moment, _)| moment > self.now));
+                    assert!(self.rule.next_tick(self.now).is_none_or(|moment| moment > self.now), "the clock runs hot");
                     self.happen(Event::Stop);
                 }
                 None => break,
@@ -374,8 +391,7 @@ impl World {
     pub(super) fn shape(&self) -> String {
         let ids: Vec<MemberId> = self.rule.members.keys().copied().collect();
         let id = |id: MemberId| ids.iter().position(|other| *other == id);
-        let mut tickets: BTreeSet<Ticket> = self.wishes.keys().copied().collect();
-        tickets.extend(self.spares_in_use.keys());
+        let tickets: BTreeSet<Ticket> = self.wishes.keys().copied().collect();
         let ticket = |ticket: Ticket| tickets.iter().position(|other| *other == ticket);
         let members: Vec<_> = self
             .rule
@@ -412,14 +428,18 @@ impl World {
             })
             .collect();
         let boxes: Vec<_> = self.boxes.iter().map(|(each, (_, life))| (id(*each), *life)).collect();
-        let spares: Vec<_> = self.spares_in_use.iter().map(|(each, of)| (ticket(*each), id(*of))).collect();
         let holds: Vec<_> = self.holds.iter().map(|each| id(*each)).collect();
-        let wanted: Vec<_> = self
-            .rule
-            .demand
-            .kinds()
-            .map(|kind| (self.rule.demand.wanted(kind), self.rule.demand.may_make(kind, self.now)))
+        let ago = |moment: Moment| self.now.saturating_sub(moment).min(IDLE).as_secs();
+        let demand = &self.rule.demand;
+        let wanted: Vec<_> = demand
+            .wishes()
+            .iter()
+            .map(|wish| {
+                let pauses = [0, 1].map(|waiting| demand.not_before(wish, wish.kind.pause(waiting)) > self.now);
+                (wish.kind, wish.wanted, ago(wish.asked), pauses)
+            })
             .collect();
-        format!("{members:?}{lines:?}{wishes:?}{boxes:?}{spares:?}{holds:?}{wanted:?}{}", self.is_stopped)
+        let least = self.rule.bounds.min_instances;
+        format!("{members:?}{lines:?}{wishes:?}{boxes:?}{holds:?}{wanted:?}{least}{}", self.is_stopped)
     }
 }

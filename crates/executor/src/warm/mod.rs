@@ -1,4 +1,4 @@
-//! Boxes made ahead, for commands that are not known yet: *spares*.
+//! Boxes made ahead, for commands that are not known yet: *spares*. The pool (`crate::pool`) keeps them.
 //!
 //! A spare is an ordinary box that lacks the files of a workspace and a command. It is used once: whoever gets it is the
 //! first and the last tenant in it. Its `shape` is what was settled when it was made; it serves a grant of that shape and
@@ -11,12 +11,12 @@ mod leases;
 mod mappings;
 mod serve;
 mod shape;
+mod sort;
 mod spare;
-mod stock;
 
 pub(crate) use leases::{Lease, Leases};
 pub(crate) use mappings::Mappings;
 pub use serve::Unserved;
 pub use shape::Shape;
+pub use sort::SpareSort;
 pub use spare::{Spare, SpareKind};
-pub use stock::{Bounds, Counts, Stock};

@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::time::Timespec;
 
 use super::shape::Shape;
+use super::sort::SpareSort;
 use crate::error::{Error, talk};
 use crate::lower::Birthplace;
 use crate::maker::Executor;
@@ -30,8 +31,7 @@ pub enum SpareKind {
 /// A box that waits for its command.
 #[derive(Debug)]
 pub struct Spare {
-    kind: SpareKind,
-    shape: Shape,
+    sort: SpareSort,
     pub(super) running: Running,
     pub(super) streams: Streams,
     made: Instant,
@@ -39,7 +39,8 @@ pub struct Spare {
 
 impl Executor {
     /// Makes a spare. It takes as long as a box does, and with an interpreter as long as that takes to start.
-    pub async fn prepare_spare(&self, kind: SpareKind, shape: &Shape) -> Result<Spare, Error> {
+    pub async fn prepare_spare(&self, sort: &SpareSort) -> Result<Spare, Error> {
+        let SpareSort { kind, shape } = sort;
         let mut lease = self.leases.take().ok_or(Error::SpareUnfit("there are too many of them"))?;
         let owner = lease.owner();
         let prepared = self.prepare_alone(owner)?;
@@ -52,7 +53,7 @@ impl Executor {
         }
         let plan = shape.plan_for(owner, &self.group_name(&prepared));
         let (streams, theirs) = pipes(owner).map_err(talk)?;
-        let ahead = match kind {
+        let ahead = match *kind {
             SpareKind::Plain => Ahead::Alone,
             SpareKind::Python => Ahead::WithInterpreter,
         };
@@ -88,17 +89,17 @@ impl Executor {
                 return Err(Error::NoAnswer { from: "its first process" });
             }
         }
-        Ok(Spare { kind, shape: shape.clone(), running, streams, made: Instant::now() })
+        Ok(Spare { sort: sort.clone(), running, streams, made: Instant::now() })
     }
 }
 
 impl Spare {
     pub fn kind(&self) -> SpareKind {
-        self.kind
+        self.sort.kind
     }
 
     pub fn shape(&self) -> &Shape {
-        &self.shape
+        &self.sort.shape
     }
 
     pub fn made(&self) -> Instant {
@@ -110,6 +111,11 @@ impl Spare {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut events = [PollFd::from_borrowed_fd(self.running.control().as_fd(), PollFlags::IN)];
         rustix::event::poll(&mut events, Some(&at_once)).is_ok_and(|ready| ready == 0)
+    }
+
+    /// Ends it. When this returns, no process of it is left.
+    pub async fn end(self) {
+        self.running.end().await;
     }
 
     /// The process id of its PID 1 on this side, for measuring it.

@@ -1,9 +1,12 @@
 //! How spares end: used, killed, unfit, left over.
 
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use executor::Ending;
-use executor::warm::{Bounds, SpareKind, Stock};
+use executor::pool::{Bounds, Maker, Pool};
+use executor::warm::{Spare, SpareKind, SpareSort};
+use executor::{Ending, Executor};
 use policy::Field;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -35,15 +38,12 @@ fn child(process: u32) -> u32 {
 pub(crate) fn a_spare_that_was_killed_is_not_handed_out() {
     let lab = Lab::new();
     let grant = lab.grant(&["true"]);
-    let shape = lab.executor.shape_for(&grant).unwrap();
-    let stock = Stock::new(Bounds { least: 1, most: 2, idle: WITHIN });
-    assert!(stock.take(SpareKind::Plain, &shape).is_none());
     let spare = lab.spare(SpareKind::Plain, &grant);
     let init = spare.init_pid().unwrap();
-    stock.put(spare);
+    assert!(spare.is_alive());
     kill(init);
     comes("its end", || !exists(init));
-    assert!(stock.take(SpareKind::Plain, &shape).is_none());
+    assert!(!spare.is_alive());
 
     // Killed after it was taken: the grant comes back, and the command has not begun.
     let spare = lab.spare(SpareKind::Plain, &grant);
@@ -131,43 +131,77 @@ pub(crate) fn the_memory_limit_holds() {
     assert!(outcome.out_of_memory || said.stderr.contains("MemoryError"), "{said:?}");
 }
 
-/// The whole life of a stock, driven as a server drives it.
-pub(crate) fn a_stock_learns_fills_and_ends() {
+/// Makes spares as a server does, and remembers which.
+#[derive(Debug)]
+struct Yard {
+    executor: Arc<Executor>,
+    inits: Arc<Mutex<Vec<u32>>>,
+}
+
+impl Maker for Yard {
+    type Key = u8;
+    type Kind = SpareSort;
+    type Resident = Infallible;
+    type Spare = Spare;
+    type Tools = (Arc<Executor>, Arc<Mutex<Vec<u32>>>);
+
+    fn tools(&self) -> Option<Self::Tools> {
+        Some((self.executor.clone(), self.inits.clone()))
+    }
+
+    async fn make_spare((executor, inits): &Self::Tools, sort: &SpareSort) -> Option<Spare> {
+        let spare = executor.prepare_spare(sort).await.unwrap();
+        inits.lock().unwrap().push(spare.init_pid().unwrap());
+        Some(spare)
+    }
+
+    fn is_alive(spare: &Spare) -> bool {
+        spare.is_alive()
+    }
+
+    async fn end_spare(spare: Spare) {
+        spare.end().await;
+    }
+
+    async fn died(resident: &Infallible) {
+        match *resident {}
+    }
+
+    async fn end(resident: Arc<Infallible>) {
+        match *resident {}
+    }
+}
+
+pub(crate) fn a_pool_learns_fills_and_leaves_no_process() {
     let lab = Lab::new();
-    let stock = Stock::new(Bounds { least: 2, most: 3, idle: WITHIN });
-    let grant = lab.python("print(1)");
-    let shape = lab.executor.shape_for(&grant).unwrap();
-    assert!(stock.take(SpareKind::Python, &shape).is_none());
-    let fill = || {
-        lab.runtime.block_on(async {
-            let (kind, shape) = stock.next().await;
-            stock.put(lab.executor.prepare_spare(kind, &shape).await.unwrap());
-        });
+    let inits = Arc::new(Mutex::new(Vec::new()));
+    let yard = Yard { executor: lab.executor.clone(), inits: inits.clone() };
+    let bounds = Bounds {
+        max_instances: 3,
+        min_instances: 2,
+        idle_timeout: WITHIN * 10,
+        max_use_count: 1,
+        acquire_timeout: WITHIN,
     };
-    (0..3).for_each(|_| fill());
-    let counts = stock.counts();
-    assert_eq!((counts.idle, counts.being_made, counts.hits, counts.misses), (3, 0, 0, 1));
-    let spare = stock.take(SpareKind::Python, &shape).unwrap();
-    assert_eq!(lab.serve(spare, grant).stdout, "1\n");
-    fill();
-    // One that failed is not tried again at once.
-    let spare = stock.take(SpareKind::Python, &shape).unwrap();
-    let (kind, shape) = lab.runtime.block_on(stock.next());
-    stock.fail(kind, &shape);
-    let soon =
-        lab.runtime.block_on(async { tokio::time::timeout(Duration::from_millis(10), stock.next()).await.is_ok() });
-    assert!(!soon);
-    let inits: Vec<u32> = std::iter::once(spare)
-        .chain(std::iter::from_fn(|| stock.take(SpareKind::Python, &shape)))
-        .map(|spare| {
-            let init = spare.init_pid().unwrap();
-            stock.put(spare);
-            init
-        })
-        .take(1)
-        .collect();
-    stock.close();
-    assert_eq!(stock.counts().idle, 0);
-    inits.into_iter().for_each(|init| comes("its end", || !exists(init)));
-    assert!(stock.take(SpareKind::Python, &shape).is_none());
+    let inside = lab.runtime.enter();
+    let pool = Pool::new(yard, bounds);
+    drop(inside);
+    let sort = || lab.executor.sort_for(&lab.python("print(1)")).unwrap();
+    assert!(pool.take_spare(&sort()).is_none());
+    comes("spares", || pool.figures().idle == 3);
+    let spare = pool.take_spare(&sort()).expect("one that is like others of its sort");
+    assert_eq!(lab.serve(spare, lab.python("print(1)")).stdout, "1\n");
+    comes("another", || pool.figures().idle == 3);
+    // One that died is found out when it would have been taken.
+    let last = *inits.lock().unwrap().last().unwrap();
+    kill(last);
+    comes("its end", || !exists(last));
+    let spare = pool.take_spare(&sort()).expect("another one");
+    assert_ne!(spare.init_pid(), Some(last));
+    assert_eq!(lab.serve(spare, lab.python("print(2)")).stdout, "2\n");
+    lab.runtime.block_on(pool.stop());
+    assert_eq!(pool.figures().total, 0);
+    let left: Vec<u32> = inits.lock().unwrap().iter().copied().filter(|init| exists(*init)).collect();
+    assert_eq!(left, [0; 0], "a box outlived the pool");
+    assert!(pool.take_spare(&sort()).is_none());
 }

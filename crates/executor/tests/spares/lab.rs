@@ -6,8 +6,9 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use executor::warm::{Spare, SpareKind};
+use executor::warm::{Spare, SpareKind, SpareSort};
 use executor::{Ending, Executor, Host, Options, Outcome, Protection, Running, Streams};
 use policy::{
     Ceilings, Control, Field, Grant, Layer, LayerName, Layers, Owner, Reach, Request, Root, Secret, SessionMounts,
@@ -20,7 +21,7 @@ use tokio::runtime::Runtime;
 pub(crate) const UIDS: [u32; 2] = [20_101, 20_102];
 
 pub(crate) struct Lab {
-    pub(crate) executor: Executor,
+    pub(crate) executor: Arc<Executor>,
     pub(crate) runtime: Runtime,
     directory: TempDir,
 }
@@ -61,7 +62,7 @@ impl Lab {
         let runtime = Runtime::new().unwrap();
         let executor = {
             let _inside = runtime.enter();
-            Executor::new(host, &directory.path().join("data")).unwrap()
+            Arc::new(Executor::new(host, &directory.path().join("data")).unwrap())
         };
         let lab = Lab { executor, runtime, directory };
         for uid in UIDS {
@@ -118,7 +119,7 @@ impl Lab {
     /// A spare that serves this grant.
     pub(crate) fn spare(&self, kind: SpareKind, grant: &Grant) -> Spare {
         let shape = self.executor.shape_for(grant).expect("a spare can serve it");
-        self.runtime.block_on(self.executor.prepare_spare(kind, &shape)).unwrap()
+        self.runtime.block_on(self.executor.prepare_spare(&SpareSort { kind, shape })).unwrap()
     }
 
     pub(crate) fn warm(&self, kind: SpareKind, grant: Grant) -> Said {

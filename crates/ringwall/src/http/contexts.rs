@@ -35,7 +35,7 @@ pub(crate) struct ContextDeleted {
     deleted: bool,
 }
 
-/// `total` is `busy + idle + warming`.
+/// Boxes of sessions and boxes made ahead. `total` is `busy + idle + warming` and never more than `max`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PoolAnswer {
     total: u32,
@@ -106,7 +106,7 @@ pub(crate) async fn delete(
 #[utoipa::path(get, path = "/api/pool", tag = "contexts",
     responses((status = 200, description = "the boxes that are kept, in numbers", body = PoolAnswer)))]
 pub(crate) async fn pool(State(door): State<Door>) -> Json<PoolAnswer> {
-    let PoolFigures { total, busy, idle, warming, max, hits, misses } = door.service.pool();
+    let PoolFigures { total, busy, idle, warming, max, hits, misses, spares: _ } = door.service.pool();
     Json(PoolAnswer { total, busy, idle, warming, max, hits, misses })
 }
 

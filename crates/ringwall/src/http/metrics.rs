@@ -67,8 +67,8 @@ fn exposition(metrics: &Metrics) -> String {
     let gauges = [
         ("ringwall_execs_running", "Execs that run.", u64::from(metrics.running)),
         ("ringwall_execs_waiting", "Execs that wait for their turn.", metrics.waiting as u64),
-        ("ringwall_spares_idle", "Boxes made ahead that wait for a command.", metrics.spares.idle as u64),
-        ("ringwall_spares_being_made", "Boxes that are being made ahead.", metrics.spares.being_made as u64),
+        ("ringwall_spares_idle", "Boxes made ahead that wait for a command.", metrics.spares.idle.into()),
+        ("ringwall_spares_being_made", "Boxes that are being made ahead.", metrics.spares.warming.into()),
     ];
     for (name, help, value) in gauges {
         let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n");

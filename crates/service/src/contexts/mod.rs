@@ -16,4 +16,4 @@ pub use keep::{ContextAddress, ContextView};
 
 pub(crate) use answer::CellAnswer;
 pub(crate) use cell::{CellHandle, RunningCell};
-pub(crate) use session_box::{BoxKey, BoxPool, Boxes, SessionBox};
+pub(crate) use session_box::{BoxKey, SessionBox};

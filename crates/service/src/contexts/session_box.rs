@@ -4,15 +4,14 @@
 //! that starts has none.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use executor::pool::{Maker, Pool};
 use executor::resident::{Resident, VisitHandle};
 use policy::{Content, Isolation};
 use record::{SessionName, Timestamp};
 
 use super::interpreter::Interpreter;
+use crate::egress::SessionWay;
 use crate::service::now;
 use crate::sessions::Place;
 
@@ -50,42 +49,11 @@ impl BoxKey {
     }
 }
 
-pub(crate) type BoxPool = Pool<Boxes>;
-
-/// The pool's hands.
-#[derive(Debug)]
-pub(crate) struct Boxes;
-
-impl Maker for Boxes {
-    type Key = BoxKey;
-    type Kind = Infallible;
-    type Resident = SessionBox;
-    type Spare = Infallible;
-
-    async fn make_spare(&self, kind: Infallible) -> Option<Infallible> {
-        match kind {}
-    }
-
-    fn is_alive(spare: &Infallible) -> bool {
-        match *spare {}
-    }
-
-    async fn end_spare(&self, spare: Infallible) {
-        match spare {}
-    }
-
-    async fn died(resident: &SessionBox) {
-        resident.resident.died().await;
-    }
-
-    async fn end(&self, resident: Arc<SessionBox>) {
-        resident.resident.end().await;
-    }
-}
-
 #[derive(Debug)]
 pub(crate) struct SessionBox {
     pub(crate) resident: Resident,
+    /// Where it has a network.
+    pub(crate) way: Option<SessionWay>,
     contexts: Mutex<BTreeMap<String, Context>>,
 }
 
@@ -126,8 +94,8 @@ pub(super) enum Entered {
 }
 
 impl SessionBox {
-    pub(crate) fn new(resident: Resident) -> Self {
-        Self { resident, contexts: Mutex::default() }
+    pub(crate) fn new(resident: Resident, way: Option<SessionWay>) -> Self {
+        Self { resident, way, contexts: Mutex::default() }
     }
 
     pub(super) fn enter(&self, id: &str, language: Content) -> Entered {

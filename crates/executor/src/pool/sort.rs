@@ -1,0 +1,11 @@
+//! What a sort of spares has to say of itself.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// Spares of one sort can stand in for each other.
+pub trait Sort: Clone + Eq + Debug + Send + Sync {
+    /// For how long nobody may have asked for a spare before one more is made, where so many of this sort wait. Making
+    /// takes a processor away from those who run.
+    fn pause(&self, waiting: usize) -> Duration;
+}

@@ -1,0 +1,141 @@
+//! What goes wrong with boxes that are kept: memory that runs out, an agent that is killed, more who want one than there are
+//! places, a stop in the middle of everything. Somebody reads the pool's figures all the while.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tests::support::host::{descendants, is_alive};
+use tests::support::pool_watch::{PoolWatch, pool};
+use tests::support::traces::{cgroups_of, describe, mounts};
+
+use crate::site::{Site, code_of};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn in_session(session: &str, code: &str) -> Value {
+    json!({ "session_id": session, "code": code, "backend": "aio" })
+}
+
+fn in_context(session: &str, code: &str) -> Value {
+    json!({ "session_id": session, "context_id": "c", "code": code })
+}
+
+/// Nobody is asked, and this much memory at most is in a box.
+fn start() -> Site {
+    let site = Site::start();
+    site.set(&json!({ "sessions": { "confirmation": "auto-approve" }, "sandbox": { "limits": { "memory_mb": 128 } } }));
+    site
+}
+
+fn comes(what: &str, look: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !look() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_box_that_runs_out_of_memory_is_told_so_and_the_next_run_works() {
+    let site = start();
+    let watch = PoolWatch::begin(&site.server);
+    let greedy = "b = bytearray(600 << 20); print(len(b))";
+    for body in [in_session("s", greedy), in_context("t", greedy)] {
+        let ended = site.run(&body).expect(200);
+        assert_eq!((&ended["success"], &ended["stdout"]), (&json!(false), &json!("")), "{ended}");
+        let exec = site.server.exec(ended["exec_id"].as_str().unwrap());
+        assert_eq!((&exec["status"], &exec["error_reason"]["code"]), (&json!("FAILED"), &json!("OOM")), "{ended}");
+        assert!(ended["error"].as_str().unwrap().contains("128"), "it says of how much: {ended}");
+    }
+    assert_eq!(site.run(&in_session("s", "print(1)")).expect(200)["stdout"], "1\n");
+    assert_eq!(site.run(&in_context("t", "1 + 1")).expect(200)["results"][0]["text/plain"], "2");
+    // Each alone is less than the box may have. What is left of them when the run is over is in nobody's way.
+    let many = "import os, time\nfor _ in range(8):\n    if os.fork() == 0:\n        b = bytearray(60 << 20)\n        time.sleep(600)\nprint(os.wait()[1])";
+    assert_eq!(site.run(&in_session("s", many)).expect(200)["stdout"], "9\n");
+    assert_eq!(site.run(&in_session("s", "print(2)")).expect(200)["stdout"], "2\n");
+    watch.end();
+}
+
+#[test]
+fn an_agent_that_is_killed_takes_its_box_along_and_nothing_else() {
+    let site = start();
+    let watch = PoolWatch::begin(&site.server);
+    site.run(&in_context("s", "x = 1")).expect(200);
+    site.run(&in_context("other", "x = 1")).expect(200);
+    let ended =
+        site.run(&in_context("s", "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\nwhile True: pass"));
+    let ended = ended.expect(200);
+    assert_eq!(ended["success"], false, "{ended}");
+    assert!(ended["error"].as_str().is_some_and(|error| error.contains("agent")), "{ended}");
+    assert!(site.run(&in_context("s", "x")).expect(200)["error"].as_str().unwrap().starts_with("NameError"));
+    assert_eq!(site.run(&in_context("other", "x")).expect(200)["results"][0]["text/plain"], "1");
+    watch.end();
+}
+
+#[test]
+fn many_of_every_kind_share_few_places() {
+    let site = start();
+    site.set(&json!({ "pool": { "max_instances": 3 } }));
+    let watch = PoolWatch::begin(&site.server);
+    let runs: Vec<_> = (0..24)
+        .map(|number| {
+            let session = format!("s{}", number % 5);
+            site.begin(match number % 3 {
+                0 => in_session(&session, "print(1)"),
+                1 => in_context(&session, "print(1)"),
+                _ => json!({ "session_id": session, "code": "print(1)" }),
+            })
+        })
+        .collect();
+    for run in runs {
+        let ended = run.join().unwrap();
+        assert_eq!((&ended["success"], &ended["stdout"]), (&json!(true), &json!("1\n")), "{ended}");
+    }
+    watch.end();
+    // Bounds that change hold at once. What there is above them is on its way out until it is gone.
+    site.set(&json!({ "pool": { "max_instances": 2, "min_instances": 0 } }));
+    comes("fewer boxes", || site.server.ask("GET", "/api/pool", None).expect(200)["total"].as_u64().unwrap() <= 2);
+    let watch = PoolWatch::begin(&site.server);
+    assert_eq!(site.run(&in_session("s9", "print(9)")).expect(200)["stdout"], "9\n");
+    watch.end();
+}
+
+#[test]
+fn a_stop_in_the_middle_of_everything_leaves_nothing() {
+    let mut site = start();
+    let watch = PoolWatch::begin(&site.server);
+    // Boxes made ahead, a busy box, a busy context, a process that nobody waits for, and a box that is idle.
+    site.python("print(1)");
+    site.run(&in_session("idle", "print(1)")).expect(200);
+    let busy = in_session("busy", "print('up', flush=True)\nimport time\ntime.sleep(600)");
+    let runs = [busy, in_context("context", "while True: pass")].map(|body| {
+        let server = site.server.clone();
+        std::thread::spawn(move || server.ask("POST", "/api/run", Some(&body)))
+    });
+    let process = json!({ "command": "sleep 600 & sleep 600" });
+    site.server.ask("POST", "/api/sessions/process/processes", Some(&process)).expect(202);
+    let is_root = rustix::process::geteuid().is_root();
+    comes("everything", || {
+        let pool = pool(&site.server);
+        let count = |name: &str| pool[name].as_u64().unwrap();
+        count("busy") == 3 && count("warming") == 0 && count("idle") >= if is_root { 3 } else { 1 }
+    });
+    let below = descendants(site.server.id()).unwrap();
+    assert!(below.len() > 8, "{below:?}");
+    site.server.signal(Signal::TERM);
+    for run in runs {
+        assert_eq!(code_of(run.join().unwrap(), 503), "STOPPING");
+    }
+    watch.end();
+    let server = std::sync::Arc::get_mut(&mut site.server).unwrap();
+    assert!(server.ended().success());
+    let left: Vec<String> = below.into_iter().filter(|process| is_alive(*process)).map(describe).collect();
+    assert_eq!(left, Vec::<String>::new());
+    assert_eq!(cgroups_of(&[server.id()]), Vec::<std::path::PathBuf>::new());
+    let place = server.data().to_str().unwrap();
+    let mounted: Vec<String> = mounts().unwrap().into_iter().filter(|mount| mount.contains(place)).collect();
+    assert_eq!(mounted, Vec::<String>::new());
+    assert!(Path::new(place).exists(), "the control: that is where it was");
+}
