@@ -67,7 +67,7 @@ impl Bar {
 
 /// Every bar, in the order of docs/promises.md.
 pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
-    let Measured { latency, throughput, memory, serving, doors, spares, files, records, docker, .. } = measured;
+    let Measured { latency, throughput, memory, serving, doors, spares, kept, files, records, docker, .. } = measured;
     let docker = docker.as_ref().ok();
     use Contestant::{Bare, BoxAlone, Bubblewrap, RingwallRun};
     use Task::{Python, True};
@@ -78,6 +78,9 @@ pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
         Some(ratio(entry.docker.median(), entry.ringwall_run.median()))
     });
     let docker_exec = docker.map(|docker| ratio(docker.docker_exec.median(), docker.native_exec.median()));
+    let session = docker.map(|docker| ratio(docker.sessions.session.median(), docker.sessions.docker_exec.median()));
+    let kept = kept.as_ref().ok();
+    let jupyter = kept.and_then(|kept| Some(ratio(kept.context.median(), kept.jupyter.as_ref().ok()?.median())));
     let spares = spares.as_ref().ok();
     let spare_memory = |kilobytes: u64| kilobytes as f64 / 1024.0;
     let endurance = &serving.endurance;
@@ -145,6 +148,14 @@ pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
         bar(
             "the same with an interpreter, MB",
             spares.map(|spares| spare_memory(spares.init + spares.interpreter)),
+            Bound::AtMost(6.0),
+        ),
+        bar("1+1 in a warm context, over HTTP ÷ in a warm Jupyter kernel", jupyter, Bound::AtMost(0.25)),
+        bar("true in a session's docker box, over HTTP ÷ docker exec", session, Bound::AtMost(0.06)),
+        bar("private memory of a session's idle box, MB", kept.map(|kept| spare_memory(kept.home)), Bound::AtMost(1.0)),
+        bar(
+            "the same with a context, MB",
+            kept.map(|kept| spare_memory(kept.home + kept.interpreter)),
             Bound::AtMost(6.0),
         ),
         bar(&format!("slowest question to {} records, p95 ms", records.execs), Some(slowest), Bound::AtMost(5.0)),

@@ -20,6 +20,7 @@ use crate::error::{Error, chain};
 use crate::latency::Shuffle;
 use crate::samples::Samples;
 use crate::serving;
+use crate::session::{self, Sessions};
 
 const IMAGE: &str = "ringwall-bench";
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -42,6 +43,7 @@ pub(crate) struct Docker {
     /// An exec over HTTP, on the native backend and on docker's.
     pub(crate) native_exec: Samples,
     pub(crate) docker_exec: Samples,
+    pub(crate) sessions: Sessions,
 }
 
 /// What was measured, or why nothing could be.
@@ -55,8 +57,10 @@ pub(crate) fn measure(field: &Field, rounds: usize) -> Result<Docker, String> {
     let daemon = Daemon::start().map_err(|error| chain(&error))?;
     let measured = || {
         let entries = run_rounds(field, &daemon, rounds)?;
-        let (native_exec, docker_exec) = serving::beside_docker(field.ringwall(), &daemon.client_file()?, rounds)?;
-        Ok(Docker { entries, native_exec, docker_exec })
+        let client = daemon.client_file()?;
+        let (native_exec, docker_exec) = serving::beside_docker(field.ringwall(), &client, rounds)?;
+        let sessions = session::measure(field.ringwall(), &client, IMAGE, rounds)?;
+        Ok(Docker { entries, native_exec, docker_exec, sessions })
     };
     measured().map_err(|error: Error| chain(&error))
 }

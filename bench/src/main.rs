@@ -14,6 +14,7 @@ mod contestant;
 mod docker;
 mod doors;
 mod error;
+mod kept;
 mod latency;
 mod machine;
 mod memory;
@@ -22,6 +23,7 @@ mod report;
 mod samples;
 mod server;
 mod serving;
+mod session;
 mod shell;
 mod spares;
 mod steps;
@@ -80,6 +82,8 @@ fn measure(arguments: &Arguments) -> Result<Report, Error> {
         .map_err(|error| error::chain(&error));
     tell("doors");
     let doors = doors::measure(contestants.ringwall(), arguments.rounds)?;
+    tell("boxes that are kept");
+    let kept = kept::measure(contestants.ringwall(), arguments.rounds).map_err(|error| error::chain(&error));
     tell(&format!("files: {} reads, {} rounds of lists and zips", arguments.reads, FILE_ROUNDS));
     let files = agent_files::measure(contestants.ringwall(), arguments.reads, FILE_ROUNDS)?;
     tell(&format!("records: {} execs", arguments.records));
@@ -95,6 +99,7 @@ fn measure(arguments: &Arguments) -> Result<Report, Error> {
         serving,
         doors,
         spares,
+        kept,
         files,
         records,
         docker,

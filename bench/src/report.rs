@@ -9,6 +9,7 @@ use crate::bars::{self, Bar, Held};
 use crate::contestant::{Contestant, Task};
 use crate::docker::Docker;
 use crate::doors::Doors;
+use crate::kept::Kept;
 use crate::latency::Latency;
 use crate::machine::Machine;
 use crate::memory::{Footprint, Memory};
@@ -32,6 +33,7 @@ pub(crate) struct Measured {
     pub(crate) serving: Serving,
     pub(crate) doors: Doors,
     pub(crate) spares: Perhaps<Spares>,
+    pub(crate) kept: Perhaps<Kept>,
     pub(crate) files: AgentFiles,
     pub(crate) records: Records,
     pub(crate) docker: Perhaps<Docker>,
@@ -64,6 +66,7 @@ impl Report {
             ("Memory beside the command", self.memory_text()),
             ("An exec over HTTP", self.serving_text()),
             ("Code in boxes made ahead", self.spares_text()),
+            ("Code in boxes that are kept", self.kept_text()),
             ("Files and skills of an agent", self.files_text()),
             ("The record", self.records_text()),
             ("Where the time of the box alone goes (true)", self.steps_text()),
@@ -228,6 +231,37 @@ impl Report {
         format!("{}\n{}\n{}", table.to_text(), rates.to_text(), memory.to_text())
     }
 
+    fn kept_text(&self) -> String {
+        let mut table = Table::new(["in a box that stays", "median ms", "p95 ms", "÷ the other"]);
+        let mut add = |names: [&str; 2], ours: &Samples, theirs: &Samples| {
+            for (name, samples) in names.into_iter().zip([ours, theirs]) {
+                let [half, most] = figures(samples);
+                table.add([name.to_owned(), half, most, format!("{:.3}", ratio(samples.median(), theirs.median()))]);
+            }
+        };
+        let mut rest = String::new();
+        match &self.measured.kept {
+            Ok(Kept { context, jupyter, home, interpreter }) => {
+                match jupyter {
+                    Ok(jupyter) => add(["`1+1` in a context, POST", "`1+1` in a Jupyter kernel"], context, jupyter),
+                    Err(reason) => drop(writeln!(rest, "No Jupyter kernel: {reason}.")),
+                }
+                let mut memory = Table::new(["private kB of an idle session", "init and agent", "interpreter"]);
+                memory.add(["Python".to_owned(), home.to_string(), interpreter.to_string()]);
+                rest.push_str(&memory.to_text());
+            }
+            Err(reason) => drop(writeln!(rest, "Contexts were not measured: {reason}.")),
+        }
+        match &self.measured.docker {
+            Ok(docker) => {
+                let names = ["`true` in a session's docker box, POST", "docker exec, `true`"];
+                add(names, &docker.sessions.session, &docker.sessions.docker_exec);
+            }
+            Err(reason) => drop(writeln!(rest, "No docker: {reason}.")),
+        }
+        format!("{}\n{rest}", table.to_text())
+    }
+
     fn files_text(&self) -> String {
         let AgentFiles { reads, static_reads, pairs } = &self.measured.files;
         let heading = format!("a file of 4 KiB, {CONCURRENCY} at a time");
@@ -320,6 +354,16 @@ impl Report {
                     "run": sampled(&spares.run), "bare": sampled(&spares.bare), "runs": spares.runs,
                     "runs_per_second": spares.rate, "bare_per_second": spares.bare_rate,
                     "init_private_kb": spares.init, "interpreter_private_kb": spares.interpreter,
+                }),
+                Err(reason) => json!({ "not_measured": reason }),
+            },
+            "kept": match &self.measured.kept {
+                Ok(kept) => json!({
+                    "context": sampled(&kept.context), "jupyter": kept.jupyter.as_ref().ok().map(sampled),
+                    "home_private_kb": kept.home, "interpreter_private_kb": kept.interpreter,
+                    "docker_session": self.measured.docker.as_ref().ok().map(|docker| json!({
+                        "session": sampled(&docker.sessions.session), "docker_exec": sampled(&docker.sessions.docker_exec),
+                    })),
                 }),
                 Err(reason) => json!({ "not_measured": reason }),
             },

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
 
+mod browser;
 mod confirm;
 mod contexts;
 mod faults;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use executor::aio_service::{AioError, ServiceHandle};
 use executor::docker::{ContainerHandle, RunningContainer, Runtime};
@@ -14,6 +15,7 @@ use policy::{Grant, Root};
 use crate::aio::OnService;
 use crate::capture::{Fed, Printed};
 use crate::contexts::{CellHandle, RunningCell};
+use crate::egress::ExecGate;
 use crate::error::Error;
 use crate::residents::OnVisit;
 use crate::service::Inner;
@@ -166,6 +168,15 @@ impl Started {
             Started::Gvisor(_) | Started::Docker(_) | Started::Visit(_) | Started::Service(_) | Started::Cell(_) => {
                 None
             }
+        }
+    }
+
+    /// Who answers for what a command asks of the network in a box that stays, where that has one.
+    pub(crate) fn gate(&self) -> Option<Arc<ExecGate>> {
+        match self {
+            Started::Visit(on_visit) => on_visit.gate.clone(),
+            Started::Cell(cell) => cell.gate.clone(),
+            Started::Native(_) | Started::Gvisor(_) | Started::Docker(_) | Started::Service(_) => None,
         }
     }
 

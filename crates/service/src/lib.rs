@@ -55,6 +55,7 @@ mod execs;
 
 mod agents;
 mod approvals;
+mod browser;
 mod code;
 mod contexts;
 mod egress;
@@ -67,6 +68,7 @@ mod health;
 mod invoke;
 mod metrics;
 
+pub use crate::browser::{BrowserActionView, BrowserAnswer, BrowserBegun, BrowserRequest, BrowserView};
 pub use agents::{
     Address, AgentProblem, Edit, Executed, Execution, Freed, ProblemKind, SkillLayer, SkillUpload, Upload,
 };

@@ -29,6 +29,7 @@ mod file_answer;
 mod approvals;
 mod artifacts;
 mod audit;
+mod browser;
 mod console;
 mod contexts;
 mod events;

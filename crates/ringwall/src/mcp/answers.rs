@@ -33,8 +33,8 @@ pub(super) struct Ran {
     /// Files that code made, relative to the session's workspace
     pub(super) files_created: Vec<String>,
     /// What code in a context gave, by MIME type. Pictures are blocks of the answer's content
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) results: Vec<Bundle>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) results: Option<Vec<Bundle>>,
     /// What code could do, by its text alone
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) risk: Option<Risk>,
@@ -156,7 +156,7 @@ impl Ran {
             return text;
         }
         text.push_str(&self.stdout);
-        for result in self.results.iter().filter_map(|bundle| bundle.get("text/plain")?.as_str()) {
+        for result in self.results.iter().flatten().filter_map(|bundle| bundle.get("text/plain")?.as_str()) {
             text.push_str(&format!("{}{result}\n", line_end(&text)));
         }
         if !self.stderr.is_empty() {
@@ -177,7 +177,7 @@ impl Ran {
     }
 
     pub(super) fn into_result(mut self) -> CallToolResult {
-        let pictures: Vec<ContentBlock> = self.results.iter_mut().filter_map(take_picture).collect();
+        let pictures: Vec<ContentBlock> = self.results.iter_mut().flatten().filter_map(take_picture).collect();
         let links = self.artifacts.iter().map(|uri| {
             let name = uri.rsplit('/').next().unwrap_or(uri);
             ContentBlock::resource_link(Resource::new(uri, name))

@@ -1,5 +1,7 @@
 //! An exec in its session's box, where the command starts beside what is there already.
 
+use std::sync::Arc;
+
 use executor::pool::{Hold, Lease};
 use executor::resident::{Given, RunningVisit, VisitOptions};
 use policy::Grant;
@@ -7,6 +9,7 @@ use tokio::sync::mpsc;
 
 use super::process::ProcessReins;
 use crate::code::{CodeOrder, Input};
+use crate::egress::ExecGate;
 use crate::pool::Boxes;
 use crate::run_exec::Exec;
 
@@ -14,6 +17,8 @@ use crate::run_exec::Exec;
 #[derive(Debug)]
 pub(crate) struct OnVisit {
     pub(crate) visit: RunningVisit,
+    /// Who answers for what it asks of the network, where there is one.
+    pub(crate) gate: Option<Arc<ExecGate>>,
     /// Where what its terminal shows goes, if it has one.
     pub(crate) screen: Option<mpsc::Sender<Vec<u8>>>,
     _stay: Stay,
@@ -32,6 +37,22 @@ enum Stay {
 impl Exec {
     pub(crate) async fn start_in_session(&self, grant: Grant, code: &CodeOrder) -> Result<OnVisit, executor::Error> {
         let lease = self.enter_session_box(&grant, code).await?;
+        let gate = self.come_on_duty(lease.resident().way.as_ref(), &grant.effective().net);
+        match self.start_visit(lease, grant, code).await {
+            Ok((visit, screen, stay)) => Ok(OnVisit { visit, gate, screen, _stay: stay }),
+            Err(error) => {
+                self.leave_duty(gate).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn start_visit(
+        &self,
+        lease: Lease<Boxes>,
+        grant: Grant,
+        code: &CodeOrder,
+    ) -> Result<(RunningVisit, Option<mpsc::Sender<Vec<u8>>>, Stay), executor::Error> {
         let given = if code.input().is_empty() { Given::No } else { Given::Yes };
         let (stdin, terminal) = match &code.stdin {
             Input::Ends => (given, None),
@@ -42,7 +63,7 @@ impl Exec {
         let mut visit = lease.resident().resident.visit(grant, options).await?;
         let mut take_stdin = || visit.streams.as_mut().and_then(|streams| streams.stdin.take());
         let screen = match &code.stdin {
-            Input::Ends => return Ok(OnVisit { visit, screen: None, _stay: Stay::Alone(lease) }),
+            Input::Ends => return Ok((visit, None, Stay::Alone(lease))),
             Input::Open => {
                 let stdin = take_stdin();
                 self.live.set_process(ProcessReins::new(visit.handle(), stdin));
@@ -56,6 +77,13 @@ impl Exec {
         };
         let ending = || executor::Error::BoxDied { why: "it was ended meanwhile".to_owned() };
         let hold = lease.hold().ok_or_else(ending)?;
-        Ok(OnVisit { visit, screen, _stay: Stay::Beside(hold) })
+        Ok((visit, screen, Stay::Beside(hold)))
+    }
+
+    /// Of one that never began: what others in the box asked for meanwhile is on record with it all the same.
+    pub(crate) async fn leave_duty(&self, gate: Option<Arc<ExecGate>>) {
+        if let Some(gate) = gate {
+            self.keep_network(&gate).await;
+        }
     }
 }

@@ -1,0 +1,112 @@
+//! A cell in a context that is warm, beside a cell in a Jupyter kernel that is warm, in turns; and what a session's box takes of
+//! the memory while nobody uses it.
+//!
+//! The kernel is driven by its own client (`jupyter.py`), which reads the clock itself, so that nothing of ours is counted for
+//! it. Ours is a request over HTTP whose answer comes when intent and outcome are on disk.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::error::Error;
+use crate::memory::{children, private_of};
+use crate::samples::Samples;
+use crate::server::Server;
+
+/// Made by `scripts/setup bench`.
+const INTERPRETER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/jupyter/bin/python");
+const SCRIPT: &str = include_str!("jupyter.py");
+const CELL: &str = "1+1";
+const WARM_UP: usize = 10;
+
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) context: Samples,
+    /// Or why there is none.
+    pub(crate) jupyter: Result<Samples, String>,
+    /// In kilobytes, of a box of a session that is idle: its init and agent, and the interpreter of a context.
+    pub(crate) home: u64,
+    pub(crate) interpreter: u64,
+}
+
+pub(crate) fn measure(ringwall: &Path, rounds: usize) -> Result<Kept, Error> {
+    let server = Server::start(ringwall, None)?;
+    let mut connection = server.connect()?;
+    // Nobody's box is replaced in the middle, and there are no others.
+    let settings = json!({ "pool": { "max_use_count": 1_000_000, "min_instances": 0 } });
+    connection.exchange(&server.request("PUT", "/settings", &settings))?;
+    let cell = json!({ "session_id": "bench", "context_id": "bench", "code": CELL });
+    let request = server.request("POST", "/api/run", &cell);
+    let mut kernel = Kernel::start();
+    let (mut context, mut jupyter) = (Samples::default(), Samples::default());
+    for round in 0..WARM_UP + rounds {
+        let took = connection.run(&request)?;
+        let theirs = kernel.as_mut().ok().map(Kernel::run).transpose()?;
+        if round >= WARM_UP {
+            context.push(took);
+            theirs.into_iter().for_each(|took| jupyter.push(took));
+        }
+    }
+    let jupyter = kernel.map(|_| jupyter).map_err(|error| crate::error::chain(&error));
+    let (home, interpreter) = idle(&server)?;
+    Ok(Kept { context, jupyter, home, interpreter })
+}
+
+/// An init, its agent, and what that has started, below the server's one child.
+fn idle(server: &Server) -> Result<(u64, u64), Error> {
+    let missing = || Error::Process { process: server.id(), what: "the box of its session" };
+    let only = |process: u32| children(process).first().copied().ok_or_else(missing);
+    let init = only(only(server.id())?)?;
+    let agent = only(init)?;
+    let interpreter = only(agent)?;
+    Ok((private_of(init)? + private_of(agent)?, private_of(interpreter)?))
+}
+
+#[derive(Debug)]
+struct Kernel {
+    process: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Kernel {
+    fn start() -> Result<Self, Error> {
+        let mut command = Command::new(INTERPRETER);
+        command.args(["-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let failed =
+            |source| Error::Start { program: format!("{INTERPRETER}, which scripts/setup bench makes,"), source };
+        let mut process = command.spawn().map_err(failed)?;
+        let missing = || failed(std::io::ErrorKind::BrokenPipe.into());
+        let (input, output) = (process.stdin.take(), process.stdout.take().ok_or_else(missing)?);
+        let mut kernel = Self { process, input, output: BufReader::new(output) };
+        match kernel.hear()?.as_str() {
+            "ready" => Ok(kernel),
+            other => Err(Error::ShellSaid(other.to_owned())),
+        }
+    }
+
+    fn run(&mut self) -> Result<Duration, Error> {
+        if let Some(input) = &mut self.input {
+            input.write_all(b"\n").map_err(Error::Speaking)?;
+        }
+        let said = self.hear()?;
+        said.parse().map(Duration::from_nanos).map_err(|_| Error::ShellSaid(said))
+    }
+
+    fn hear(&mut self) -> Result<String, Error> {
+        let mut line = String::new();
+        self.output.read_line(&mut line).map_err(Error::Speaking)?;
+        Ok(line.trim().to_owned())
+    }
+}
+
+impl Drop for Kernel {
+    /// At the end of its input it ends its kernel and itself.
+    fn drop(&mut self) {
+        drop(self.input.take());
+        let _ = self.process.wait();
+    }
+}

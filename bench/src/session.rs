@@ -1,0 +1,43 @@
+//! A command in the box of a session that docker makes, which stays and has our agent in it, beside `docker exec` in a container
+//! that stays.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::contestant::time;
+use crate::error::Error;
+use crate::samples::Samples;
+use crate::server::Server;
+
+const WARM_UP: usize = 2;
+
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    /// Over HTTP, with intent and outcome on disk.
+    pub(crate) session: Samples,
+    pub(crate) docker_exec: Samples,
+}
+
+pub(crate) fn measure(ringwall: &Path, client: &Path, image: &str, rounds: usize) -> Result<Sessions, Error> {
+    let server = Server::start(ringwall, Some(client))?;
+    let mut connection = server.connect()?;
+    let settings = json!({ "strict": { "backends": ["docker"] } });
+    connection.exchange(&server.request("PUT", "/settings", &settings))?;
+    let request = server.request("POST", "/api/sessions/bench/exec", &json!({ "command": "true" }));
+    // Its input stays open, and nothing comes.
+    let stays = ["run", "--detach", "--interactive", "--network", "none", "--name", "stays", image];
+    time(Command::new(client).args(stays).args(["/bin/bash", "-c", "read"]))?;
+    let (mut session, mut docker_exec) = (Samples::default(), Samples::default());
+    for round in 0..WARM_UP + rounds {
+        let theirs = time(Command::new(client).args(["exec", "stays", "/bin/true"]))?;
+        let ours = connection.run(&request)?;
+        if round >= WARM_UP {
+            session.push(ours);
+            docker_exec.push(theirs);
+        }
+    }
+    time(Command::new(client).args(["rm", "--force", "stays"]))?;
+    Ok(Sessions { session, docker_exec })
+}
