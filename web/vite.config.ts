@@ -16,7 +16,7 @@ export default defineConfig({
   },
   server: {
     proxy: {
-      ...Object.fromEntries(families.map((family) => [family, { target: api }])),
+      ...Object.fromEntries(families.map((family) => [family, { target: api, ws: family === "/api" }])),
       "/ws": { target: api, ws: true },
     },
   },

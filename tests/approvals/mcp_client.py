@@ -137,6 +137,15 @@ async def code_is_run_and_judged(client, person):
     assert ran["risk"]["level"] == "medium", ran
     failed = good(await client.call_tool("run_code", {"language": "shell", "code": "echo no; exit 3"}))
     assert (failed["status"], failed["exit_code"]) == ("FAILED", 3), failed
+    # A context remembers; what it shows is shown.
+    good(await client.call_tool("run_code", {"language": "python", "code": "seven = 7", "context_id": "c"}))
+    told = await client.call_tool("run_code", {"language": "python", "code": "seven * 6", "context_id": "c"})
+    assert good(told)["results"] == [{"text/plain": "42"}] and "42" in told.content[0].text, told
+    figure = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"
+    shown = await client.call_tool("run_code", {"language": "python", "code": figure, "context_id": "c"})
+    pictures = [block for block in shown.content if block.type == "image"]
+    assert [picture.mime_type for picture in pictures] == ["image/png"] and pictures[0].data.startswith("iVBOR"), shown
+    assert "iVBOR" not in str(shown.structured_content), shown
     # What could do harm is asked about first, with all of it.
     person.says = {"answer": "once"}
     risky = {"language": "python", "code": "import subprocess\nprint(subprocess.run(['echo', 'hi'], capture_output=True).stdout)"}

@@ -1,8 +1,9 @@
 //! Code in sessions, through the real binary: running it, who is asked about it, the sessions themselves and their files, from
 //! the contract's text. Every trial has a server of its own.
 
-#![expect(clippy::unwrap_used, reason = "this whole program is a test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
 
+mod browser;
 mod confirm;
 mod contexts;
 mod faults;
@@ -12,3 +13,4 @@ mod run;
 mod sessions;
 mod site;
 mod strict;
+mod terminals;

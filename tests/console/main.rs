@@ -7,13 +7,16 @@
 use std::path::Path;
 use std::process::Command;
 
+use tempfile::TempDir;
 use tests::support::server::Server;
 
 #[test]
 fn the_console_does_what_it_shows() {
     let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../web");
     assert!(web.join("node_modules/playwright-core").exists(), "the console's packages are missing: run `make build`");
-    let server = Server::start();
+    // Without it no session can have a callback.
+    let secret = [("RINGWALL_APPROVALS_WEBHOOK_SECRET", "only a trial's, and long enough")];
+    let server = Server::start_under(TempDir::with_prefix("rw-console-").unwrap(), &[], &secret);
     let page = server.ask_with("GET", "/", &[], None);
     let page = String::from_utf8_lossy(&page.bytes).into_owned();
     assert!(page.contains("/assets/"), "the binary was built without the console: run `make build`\n{page}");

@@ -18,7 +18,7 @@ use tests::support::actor::{Mode, Skip};
 use tests::support::boxed::{BoxRun, binary};
 use tests::support::host::{descendants, processes};
 use tests::support::process::DEADLINE;
-use tests::support::traces::{adopt_orphans, cgroups_of, describe, living, mounts};
+use tests::support::traces::{adopt_orphans, cgroups, cgroups_of, describe, living, mounts};
 
 /// How long nothing may still be there.
 const SOON: Duration = Duration::from_secs(10);
@@ -32,6 +32,8 @@ pub(crate) struct Host {
     pub(crate) mode: Mode,
     mounts: BTreeSet<String>,
     temporary: BTreeSet<PathBuf>,
+    /// Left by others: the numbers of processes come again.
+    cgroups: BTreeSet<PathBuf>,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -53,7 +55,8 @@ pub(crate) fn host(mode: Mode) -> Option<Host> {
     for number in descendants(std::process::id()).unwrap() {
         kill(number);
     }
-    Some(Host { mode, mounts: mounts().unwrap(), temporary: temporary(), _alone: alone })
+    let cgroups = cgroups().into_iter().map(|(_, path)| path).collect();
+    Some(Host { mode, mounts: mounts().unwrap(), temporary: temporary(), cgroups, _alone: alone })
 }
 
 impl Host {
@@ -84,7 +87,8 @@ impl Host {
         let mut found: Vec<String> = living().unwrap().into_iter().map(describe).collect();
         found.extend(mounts().unwrap().symmetric_difference(&self.mounts).map(|line| format!("mount {line}")));
         found.extend(temporary().difference(&self.temporary).map(|path| format!("file {}", path.display())));
-        found.extend(cgroups_of(makers).into_iter().map(|path| format!("cgroup {}", path.display())));
+        let left = cgroups_of(makers).into_iter().filter(|path| !self.cgroups.contains(path));
+        found.extend(left.map(|path| format!("cgroup {}", path.display())));
         found
     }
 }

@@ -43,19 +43,22 @@ pub fn mounts() -> io::Result<BTreeSet<String>> {
 
 /// Cgroup directories named after one of `makers`, in every hierarchy.
 pub fn cgroups_of(makers: &[u32]) -> Vec<PathBuf> {
-    let mut found = Vec::new();
     if makers.is_empty() {
-        return found;
+        return Vec::new();
     }
+    cgroups().into_iter().filter(|(maker, _)| makers.contains(maker)).map(|(_, path)| path).collect()
+}
+
+/// Every cgroup of a box, and which process made it.
+pub fn cgroups() -> Vec<(u32, PathBuf)> {
+    let mut found = Vec::new();
     let mut open = vec![Path::new("/sys/fs/cgroup").to_owned()];
     while let Some(directory) = open.pop() {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 let name = entry.file_name().to_string_lossy().into_owned();
                 let maker = name.strip_prefix("ringwall-").and_then(|rest| rest.split('-').next()?.parse().ok());
-                if maker.is_some_and(|maker| makers.contains(&maker)) {
-                    found.push(entry.path());
-                }
+                found.extend(maker.map(|maker| (maker, entry.path())));
                 open.push(entry.path());
             }
         }

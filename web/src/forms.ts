@@ -165,3 +165,43 @@ export interface Session {
   last_used_at: number;
   expires_at: number;
 }
+
+export interface ExecConnection {
+  at: number;
+  duration_ms: number;
+  host: string;
+  port: number;
+  address: string | null;
+  outcome: string;
+  reason: string;
+  bytes_sent: number;
+  bytes_received: number;
+}
+
+export interface ExecConnections {
+  connections: ExecConnection[];
+  left_out: number;
+}
+
+export interface BrowserAction {
+  action_id: string;
+  action: string;
+  /** Where, at what, with what; never what was typed. */
+  detail: Record<string, unknown> | null;
+  actor: string;
+  status: "running" | "succeeded" | "failed" | "refused" | "lost";
+  error: string | null;
+  url: string | null;
+  started_at: number;
+  ended_at: number | null;
+}
+
+/** A session without a browser has no kind. */
+export interface SessionBrowser {
+  kind: string | null;
+  url: string | null;
+  title: string | null;
+  /** A PNG in base64. */
+  screenshot: string | null;
+  actions: BrowserAction[];
+}

@@ -15,6 +15,7 @@ export const router = createRouter({
     { path: "/console/execs/:id", component: () => import("./pages/ExecPage.vue"), props: true },
     { path: "/console/approvals", component: () => import("./pages/ApprovalsPage.vue") },
     { path: "/console/sessions", component: () => import("./pages/SessionsPage.vue") },
+    { path: "/console/sessions/:id", component: () => import("./pages/SessionPage.vue"), props: true },
     { path: "/console/workspaces", component: () => import("./pages/WorkspacesPage.vue") },
     { path: "/console/settings", redirect: "/console/settings/sandbox" },
     { path: "/console/settings/:tab", component: () => import("./pages/SettingsPage.vue"), props: true },

@@ -1,11 +1,11 @@
-// A terminal that shows and never listens, under a policy that allows no inline style.
+// A terminal, under a policy that allows no inline style: one that shows and never listens, or one that is typed at.
 //
 // xterm.js writes its colours into `<style>` elements, which the page's policy refuses. It lets its user say which document it
 // makes elements with; ours makes a stand-in for a style element, whose text becomes a sheet of the document instead.
 // Such a sheet comes from our own script and needs no exception in the policy.
 
 import { FitAddon } from "@xterm/addon-fit";
-import { Terminal } from "@xterm/xterm";
+import { Terminal, type ITerminalOptions } from "@xterm/xterm";
 import "@xterm/xterm/css/xterm.css";
 
 import { isDark } from "./theme";
@@ -63,34 +63,72 @@ export interface View {
   dispose(): void;
 }
 
+/** Somebody at a terminal: what they type, and how large their window is. */
+export interface Typist {
+  typed(bytes: Uint8Array): void;
+  resized(cols: number, rows: number): void;
+}
+
+export interface Seat extends View {
+  show(bytes: Uint8Array): void;
+  size(): { cols: number; rows: number };
+  focus(): void;
+  /** What was there before is gone. */
+  reset(): void;
+}
+
 export function open(place: HTMLElement): View {
+  const { terminal, view } = make(place, { disableStdin: true, cursorInactiveStyle: "none" });
+  // It shows and does not take keys: Tab has to lead past it.
+  terminal.attachCustomKeyEventHandler(() => false);
+  terminal.textarea?.setAttribute("tabindex", "-1");
+  return view;
+}
+
+export function sit(place: HTMLElement, typist: Typist): Seat {
+  const { terminal, view } = make(place, { cursorBlink: true });
+  const encoder = new TextEncoder();
+  terminal.onData((text) => typist.typed(encoder.encode(text)));
+  terminal.onBinary((text) => typist.typed(Uint8Array.from(text, (one) => one.charCodeAt(0))));
+  terminal.onResize(({ cols, rows }) => typist.resized(cols, rows));
+  return {
+    ...view,
+    show: (bytes) => terminal.write(bytes),
+    size: () => ({ cols: terminal.cols, rows: terminal.rows }),
+    focus: () => terminal.focus(),
+    reset: () => terminal.reset(),
+  };
+}
+
+function make(place: HTMLElement, more: ITerminalOptions): { terminal: Terminal; view: View } {
   const sheets: CSSStyleSheet[] = [];
+  const colours = () => {
+    const chosen = isDark() ? DARK : LIGHT;
+    return more.disableStdin ? chosen : { ...chosen, cursor: chosen.foreground, cursorAccent: chosen.background };
+  };
   const terminal = new Terminal({
+    ...more,
     documentOverride: documentWithoutStyles(sheets),
-    disableStdin: true,
     convertEol: false,
-    cursorBlink: false,
-    cursorInactiveStyle: "none",
     scrollback: 20_000,
+    // What a box prints opens nothing in this browser.
+    linkHandler: { activate: () => {} },
     fontFamily: "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace",
     fontSize: 13,
     lineHeight: 1.3,
-    theme: isDark() ? DARK : LIGHT,
+    theme: colours(),
     allowProposedApi: false,
   });
   const fit = new FitAddon();
   terminal.loadAddon(fit);
   terminal.open(place);
-  // It shows and does not take keys: Tab has to lead past it.
-  terminal.attachCustomKeyEventHandler(() => false);
-  terminal.textarea?.setAttribute("tabindex", "-1");
   const watcher = new ResizeObserver(() => fit.fit());
   watcher.observe(place);
   fit.fit();
-  return {
+  const view: View = {
     write: (text) => terminal.write(text),
     recolour: () => {
-      terminal.options.theme = isDark() ? DARK : LIGHT;
+      terminal.options.theme = colours();
     },
     dispose: () => {
       watcher.disconnect();
@@ -98,6 +136,7 @@ export function open(place: HTMLElement): View {
       document.adoptedStyleSheets = document.adoptedStyleSheets.filter((sheet) => !sheets.includes(sheet));
     },
   };
+  return { terminal, view };
 }
 
 function documentWithoutStyles(sheets: CSSStyleSheet[]): Document {

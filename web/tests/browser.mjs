@@ -12,6 +12,9 @@ const FLAGS = [
   "--disable-sync",
 ];
 
+/** Of anything that is waited for, in milliseconds. */
+const PATIENCE = 15_000;
+
 export const base = process.env.RINGWALL_URL;
 export const token = process.env.RINGWALL_TOKEN;
 
@@ -42,9 +45,19 @@ export async function begin(script, more = {}) {
 }
 
 export async function ended(id) {
-  for (;;) {
+  return until(`the end of ${id}`, async () => {
     const { body } = await api("GET", `/sandbox/execs/${id}`);
-    if (!["QUEUED", "RUNNING", "AWAITING_APPROVAL"].includes(body.status)) return body;
+    return ["QUEUED", "RUNNING", "AWAITING_APPROVAL"].includes(body.status) ? null : body;
+  });
+}
+
+/** Asks again until there is something, for as long as anything may take. */
+export async function until(words, ask) {
+  const begun = Date.now();
+  for (;;) {
+    const found = await ask();
+    if (found) return found;
+    expect(Date.now() - begun < PATIENCE, `waited in vain for ${words}`);
     await new Promise((resolve) => setTimeout(resolve, 30));
   }
 }
@@ -68,11 +81,12 @@ export async function visit(browser, { path = "/", by = token, language = "en-US
   });
   const wrong = (lately = []);
   const page = await context.newPage();
-  page.setDefaultTimeout(15_000);
+  page.setDefaultTimeout(PATIENCE);
   page.on("console", (message) => {
     // A refusal that the test asked for is told by the browser too; it is known by its address.
-    const known = [...may, "/api/me"].some((part) => message.location().url.includes(part));
-    if (message.type() === "error" && !(known && message.text().startsWith("Failed to load resource"))) {
+    const is = (beginning, text) => message.text().startsWith(beginning) && [...may, "/api/me"].some((part) => text.includes(part));
+    const known = is("Failed to load resource", message.location().url) || is("WebSocket connection to", message.text());
+    if (message.type() === "error" && !known) {
       wrong.push(`console: ${message.text()} ${message.location().url}`);
     }
   });

@@ -1,4 +1,4 @@
-import { api, equal, expect, token, visit } from "./browser.mjs";
+import { api, equal, expect, token, until, visit } from "./browser.mjs";
 
 const RISKY = `import os
 # ${"a comment, and nothing more ".repeat(4)}
@@ -20,12 +20,11 @@ async function asks(code, by = token, more = {}) {
 
 /** What became of a question. */
 async function answered(exec) {
-  for (;;) {
+  return until("the answer", async () => {
     const { body } = await api("GET", "/api/approvals?limit=1000");
     const one = body.approvals.find((one) => one.exec_id === exec);
-    if (one && one.status !== "pending") return one;
-    await new Promise((resolve) => setTimeout(resolve, 30));
-  }
+    return one && one.status !== "pending" ? one : null;
+  });
 }
 
 function dialog(page) {
@@ -48,6 +47,99 @@ export const tests = {
     await page.locator("[data-answer=allow]").click();
     await dialog(page).waitFor({ state: "detached" });
     equal((await answered(id)).status, "approved", "the question");
+    await done();
+  },
+
+  async "long and hostile code is folded, never cut, and stays text"(browser) {
+    const lines = Array.from({ length: 400 }, (_, index) => `x${index} = "<img src=x onerror=alert(1)> \u202E"`);
+    lines[350] = "import subprocess; subprocess.run(['true'])";
+    const { page, done } = await visit(browser, { path: "/console/overview" });
+    const { id } = await asks(`${lines.join("\n")}\n`);
+    const code = page.locator("[data-code]");
+    await code.waitFor();
+    const height = async () => (await code.boundingBox()).height;
+    expect((await height()) < 300, "it is not folded");
+    const text = await code.textContent();
+    expect(text.includes("x399 =") && text.includes("⟨U+202E⟩"), "something is missing");
+    equal(await code.locator("img").count(), 0, "elements made of code");
+    await page.locator("[data-findings] button").last().click();
+    const seen = await code.locator('[data-line="351"]').boundingBox();
+    const frame = await code.boundingBox();
+    expect(seen.y >= frame.y && seen.y < frame.y + frame.height, "the line is not in sight");
+    await page.locator("[data-fold]").click();
+    expect((await height()) > 3000, "it is still folded");
+    await page.locator("[data-answer=deny]").click();
+    await dialog(page).waitFor({ state: "detached" });
+    equal((await answered(id)).status, "denied", "the question");
+    await done();
+  },
+
+  async "something else is run instead, and asked about again where it deserves that"(browser) {
+    const { page, done } = await visit(browser, { path: "/console/overview" });
+    const first = await asks(RISKY);
+    await page.locator("[data-instead]").click();
+    const editor = page.locator("textarea[name=modified-code]");
+    equal(await editor.inputValue(), RISKY, "the editor begins with the code");
+    equal(await page.locator("[data-answer=allow]").textContent(), "Allow", "nothing is changed yet");
+    await editor.fill('import os\nos.system("echo again")\n');
+    await page.getByRole("button", { name: "Run this instead" }).click();
+    // It is as risky, so there is another question, and nothing of the first is left in it.
+    await page.locator("[data-code]", { hasText: "echo again" }).waitFor();
+    equal((await answered(first.id)).status, "approved", "the first question");
+    await page.locator("[data-instead]").click();
+    await page.locator("textarea[name=modified-code]").fill("open('made.txt', 'w').write('harmless')\n");
+    await page.getByRole("button", { name: "Run this instead" }).click();
+    await dialog(page).waitFor({ state: "detached" });
+    await until("what was run instead", async () => (await api("GET", `/api/sessions/${first.session}/files/made.txt`)).status === 200);
+    await done();
+  },
+
+  async "the dialog for code speaks Chinese"(browser) {
+    const { page, done } = await visit(browser, { path: "/console/overview", language: "zh-CN" });
+    const { id } = await asks(RISKY);
+    await dialog(page).getByText("AI 请求运行有风险的代码").waitFor();
+    await page.locator("[data-findings] button", { hasText: "第 4 行" }).first().waitFor();
+    await page.waitForFunction(() => /[\u4e00-\u9fff]/.test(document.querySelector("[data-code] .said")?.textContent ?? ""));
+    await page.locator("[data-answer=deny]").click();
+    await dialog(page).waitFor({ state: "detached" });
+    equal((await answered(id)).status, "denied", "the question");
+    await done();
+  },
+
+  async "a session's rules are changed where it is listed"(browser) {
+    const id = "of-the-page";
+    await api("POST", "/api/sessions", { session_id: id });
+    const { page, done } = await visit(browser, { path: "/console/sessions" });
+    const row = page.locator(`[data-session="${id}"]`);
+    const rule = async (name) => (await api("GET", `/api/sessions/${id}`)).body[name];
+    const becomes = (name, value) => until(`${name} ${value}`, async () => (await rule(name)) === value);
+    await row.locator("select[name=confirmation]").selectOption("auto-reject");
+    await becomes("confirmation", "auto-reject");
+    await row.locator("select[name=security-mode]").selectOption("permissive");
+    await becomes("security_mode", "permissive");
+    await row.locator("select[name=confirmation]").selectOption("callback");
+    await row.locator("input[name=callback]").fill("https://approver.example/hook");
+    await row.getByRole("button", { name: "Save" }).click();
+    await becomes("callback_url", "https://approver.example/hook");
+    await row.getByText("https://approver.example/hook").waitFor();
+    await row.getByRole("button", { name: "Delete" }).click();
+    await row.getByRole("button", { name: "Delete" }).click();
+    await row.waitFor({ state: "detached" });
+    equal((await api("GET", `/api/sessions/${id}`)).status, 404, "it is gone");
+    await done();
+  },
+
+  async "a user has their own sessions, and not an operator's choices"(browser) {
+    const made = await api("POST", "/api/tokens", { role: "user", user_id: "sue" });
+    const by = made.body.token;
+    await api("POST", "/api/sessions", { session_id: "sues" }, by);
+    await api("POST", "/api/sessions", { session_id: "not-sues" });
+    const { page, done } = await visit(browser, { path: "/console/sessions", by });
+    const row = page.locator('[data-session="sues"]');
+    await row.locator("select[name=confirmation]").selectOption("auto-reject");
+    await until("the rule", async () => (await api("GET", "/api/sessions/sues", undefined, by)).body.confirmation === "auto-reject");
+    equal(await page.locator("[data-session]").count(), 1, "sessions");
+    equal(await row.locator('option[value="auto-approve"], option[value="permissive"], option[value="callback"]').evaluateAll((all) => all.filter((one) => one.disabled).length), 3, "choices that are an operator's");
     await done();
   },
 };

@@ -35,7 +35,7 @@ export const tests = {
     const id = await begin("echo hello");
     await ended(id);
     const { page, done } = await visit(browser, { path: "/", size: { width: 390, height: 844 } });
-    for (const path of ["overview", "execs", `execs/${id}`, "approvals", "sessions", "workspaces", "settings/sandbox", "settings/limits", "settings/tokens", "audit"]) {
+    for (const path of ["overview", "execs", `execs/${id}`, "approvals", "sessions", "sessions/phone", "workspaces", "settings/sandbox", "settings/limits", "settings/tokens", "audit"]) {
       await page.goto(new URL(`/console/${path}`, page.url()).href);
       await page.getByRole("heading", { level: 1 }).waitFor();
       await page.waitForLoadState("networkidle");

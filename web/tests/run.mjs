@@ -8,10 +8,11 @@ import { tests as login } from "./login.mjs";
 import { tests as output } from "./output.mjs";
 import { tests as pages } from "./pages.mjs";
 import { tests as sandbox } from "./sandbox.mjs";
+import { tests as sessions } from "./sessions.mjs";
 import { tests as work } from "./work.mjs";
 
 const wanted = process.argv.slice(2).join(" ");
-const all = Object.entries({ ...login, ...work, ...pages, ...output, ...sandbox, ...approvals, ...code }).filter(([name]) => name.includes(wanted));
+const all = Object.entries({ ...login, ...work, ...pages, ...output, ...sandbox, ...approvals, ...code, ...sessions }).filter(([name]) => name.includes(wanted));
 const browser = await launch();
 let failed = 0;
 for (const [name, test] of all) {

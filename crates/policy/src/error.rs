@@ -28,6 +28,9 @@ pub enum Error {
     #[error("{given} {wrong}")]
     HostMalformed { given: String, wrong: &'static str },
 
+    #[error("{given} {wrong}")]
+    PageRefused { given: String, wrong: String },
+
     #[error(
         "{given} {wrong}; write a host like pypi.org, pypi.org:8443, *.example.com or 198.51.100.7, without a \
          scheme or a path"

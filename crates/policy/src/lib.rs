@@ -50,15 +50,16 @@ pub use kind::{Kind, check_kind};
 pub use layer::{Layer, LayerName, Requirement};
 pub use limits::{Limits, Quantity, UNLIMITED};
 pub use merge::{Ceilings, Effective, Layers, merge};
-pub use net::{Net, NetEntry, NetHost, NetList, NetMode, NetWish, Unknown, special_use};
+pub use net::{Net, NetEntry, NetHost, NetList, NetMode, NetWish, Unknown, Window, check_page, page_host, special_use};
 pub use permission::{Access, FilePermissions, Mounts, Place};
 pub use reach::{HostPath, PathStyle, blocked, is_always_there, normalise};
 pub use request::{AgentMounts, ImageName, Owner, ProjectMounts, Request, Root, Secret, Workspace};
 pub use risk::{Assessment, Content, Finding, LONGEST_CONTENT, Level, Locale, Refusal, Rule, assess, rules};
 pub use session::{AllowedPath, Control, Named, Reach, Rights, SessionMounts, is_never_shown};
 pub use settings::{
-    ApprovalSeconds, AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, PoolAcquireSeconds,
-    PoolIdleSeconds, PoolMax, PoolMin, PoolUses, QueuedExecs, QuotaFiles, QuotaMb, SessionMaxMb, SessionsKeptHours,
-    SkillEntriesMax, UnpackedMaxMb, UploadMaxMb, check_settings,
+    ApprovalSeconds, AuditKeptDays, BrowserIdleSeconds, BrowserMax, BrowserMemoryMb, BrowserPids, ConcurrentExecs,
+    ConcurrentExecsPerUser, ExecsKeptDays, PoolAcquireSeconds, PoolIdleSeconds, PoolMax, PoolMin, PoolUses,
+    QueuedExecs, QuotaFiles, QuotaMb, SessionMaxMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb,
+    check_settings,
 };
 pub use verdict::{Ask, AskedRisk, Denial, DenialCode, Strictness, Verdict};

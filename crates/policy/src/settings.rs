@@ -163,6 +163,26 @@ count! {
     PoolAcquireSeconds, "pool.acquire_timeout_s", default 30, at most 3600
 }
 
+count! {
+    /// How many browsers there are at once.
+    BrowserMax, "browser.max_instances", default 10, at most 100
+}
+
+count! {
+    /// How many seconds a browser stays that nobody uses.
+    BrowserIdleSeconds, "browser.idle_timeout_s", default 300, at most 604_800
+}
+
+count! {
+    /// How many MiB of memory the box of an external browser has.
+    BrowserMemoryMb, "browser.memory_mb", default 1024, at most 4096
+}
+
+count! {
+    /// How many processes and threads the box of an external browser has.
+    BrowserPids, "browser.pids", default 300, at most 512
+}
+
 struct CountVisitor {
     key: &'static str,
     smallest: u32,

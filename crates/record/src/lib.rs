@@ -43,6 +43,7 @@ mod verify;
 
 mod approvals;
 mod backup;
+mod browser;
 mod identities;
 mod networks;
 mod paths;
@@ -55,6 +56,7 @@ pub use approval::{
     Answer, Approval, ApprovalFilter, ApprovalKind, ApprovalStatus, NewApproval, RiskLevel, Settled, SettledAs,
 };
 pub use audit::{Entry, Event, Link};
+pub use browser::{BrowserAction, BrowserEnding, BrowserStatus, NewBrowserAction};
 pub use database::Database;
 pub use digest::Digest;
 pub use entries::AuditFilter;

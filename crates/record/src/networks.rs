@@ -1,7 +1,7 @@
 //! What boxes asked of the network, and the hosts that people have allowed for good.
 //!
-//! What was asked is recorded once, when the box is gone, with an entry in the chain that says how much it was and what its
-//! digest is. Whether a host may be allowed, and by whom, is decided elsewhere.
+//! What was asked is recorded when the command is over, and what comes of it later in a box that stays is added; each time
+//! with an entry in the chain that says how much it is by then and what its digest is. Whether a host may be allowed, and by whom, is decided elsewhere.
 
 use serde_json::{Value as Json, json};
 
@@ -40,7 +40,7 @@ pub struct NetHostEntry {
 const SELECT: &str = "SELECT id, user_id, entry, created_at, created_by FROM net_hosts";
 
 impl Store {
-    /// Recorded once; what is there stays.
+    /// What is there stays, and this comes after it; so many are kept one by one at most.
     pub async fn record_network(
         &self,
         exec_id: &ExecId,
@@ -48,11 +48,9 @@ impl Store {
         network: ExecNetwork,
         at: Timestamp,
     ) -> Result<(), Error> {
-        let text = network.connections.to_string();
-        check_text("connections", &text)?;
-        let left_out = check_number("left_out", network.left_out)?;
-        let count = network.connections.as_array().map_or(0, Vec::len);
-        self.submit(Keep { exec_id: exec_id.clone(), owner, text, count, left_out, at }).await
+        check_text("connections", &network.connections.to_string())?;
+        check_number("left_out", network.left_out)?;
+        self.submit(Keep { exec_id: exec_id.clone(), owner, network, at }).await
     }
 
     /// Nothing where no box of it had a network.
@@ -92,9 +90,7 @@ impl Store {
 struct Keep {
     exec_id: ExecId,
     owner: (UserId, AgentId),
-    text: String,
-    count: usize,
-    left_out: i64,
+    network: ExecNetwork,
     at: Timestamp,
 }
 
@@ -102,15 +98,21 @@ impl Operation for Keep {
     type Answer = ();
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
-        let text = "INSERT INTO exec_networks (exec_id, connections, left_out) VALUES ($1, $2, $3) \
-                    ON CONFLICT (exec_id) DO NOTHING";
-        let insertion = Statement::new("record what an exec asked of the network", text)
+        let text = "SELECT connections, left_out FROM exec_networks WHERE exec_id = $1";
+        let question = Statement::new("look what an exec asked of the network before", text);
+        let before = ledger.row(question.bind(self.exec_id.as_str())).await?;
+        let before = before.map(|row| row.read("exec_networks", "exec_id", read_network)).transpose()?;
+        let network = before.map_or_else(|| self.network.clone(), |before| before.and(&self.network));
+        let (text, count) = (network.connections.to_string(), network.connections.as_array().map_or(0, Vec::len));
+        let left_out = check_number("left_out", network.left_out)?;
+        let insertion = "INSERT INTO exec_networks (exec_id, connections, left_out) VALUES ($1, $2, $3) \
+                         ON CONFLICT (exec_id) DO UPDATE SET connections = excluded.connections, \
+                         left_out = excluded.left_out";
+        let insertion = Statement::new("record what an exec asked of the network", insertion)
             .bind(self.exec_id.as_str())
-            .bind(self.text.as_str())
-            .bind(self.left_out);
-        if ledger.execute(insertion).await? == 0 {
-            return Ok(());
-        }
+            .bind(text.as_str())
+            .bind(left_out);
+        ledger.execute(insertion).await?;
         let event = Event {
             at: self.at,
             actor: "ringwall".to_owned(),
@@ -119,13 +121,28 @@ impl Operation for Keep {
             user_id: Some(self.owner.0.clone()),
             agent_id: Some(self.owner.1.clone()),
             detail: json!({
-                "connections": self.count,
-                "left_out": self.left_out,
-                "digest": Digest::of(self.text.as_bytes()).to_string(),
+                "connections": count,
+                "left_out": left_out,
+                "digest": Digest::of(text.as_bytes()).to_string(),
             }),
         };
         ledger.append(Draft { event, digest: None });
         Ok(())
+    }
+}
+
+impl ExecNetwork {
+    /// Connections of one exec that are kept one by one.
+    pub const KEPT: usize = 500;
+
+    /// With what came later, counted where there is no more room.
+    fn and(self, later: &Self) -> Self {
+        let Json::Array(mut all) = self.connections else { return self };
+        let more = later.connections.as_array().map_or(&[][..], Vec::as_slice);
+        let room = Self::KEPT.saturating_sub(all.len()).min(more.len());
+        all.extend_from_slice(&more[..room]);
+        let left_out = self.left_out.saturating_add(later.left_out).saturating_add((more.len() - room) as u64);
+        Self { connections: Json::Array(all), left_out }
     }
 }
 

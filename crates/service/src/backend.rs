@@ -3,6 +3,7 @@
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use executor::aio_service::{AioError, ServiceHandle};
 use executor::docker::{ContainerHandle, RunningContainer, Runtime};
@@ -14,10 +15,12 @@ use policy::{Grant, Root};
 use crate::aio::OnService;
 use crate::capture::{Fed, Printed};
 use crate::contexts::{CellHandle, RunningCell};
+use crate::egress::ExecGate;
 use crate::error::Error;
 use crate::residents::OnVisit;
 use crate::service::Inner;
 
+const SIGHUP: i32 = 1;
 const SIGTERM: i32 = 15;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -132,7 +135,7 @@ impl Inner {
 }
 
 impl Started {
-    /// Nothing where they were taken already, or are a terminal.
+    /// Nothing where they were taken already, or are a terminal of a box of its own.
     pub(crate) fn take_streams(&mut self) -> Option<Ends> {
         let streams = match self {
             Started::Native(running) => running.streams.take(),
@@ -142,7 +145,12 @@ impl Started {
             Started::Cell(cell) => cell.streams.take(),
             Started::Visit(on_visit) => {
                 let VisitStreams { stdin, stdout, stderr, .. } = on_visit.visit.streams.take()?;
-                return Some(Ends { stdin: Fed::Visit(stdin), stdout: stdout.into(), stderr: stderr?.into() });
+                let stdout = match on_visit.screen.take() {
+                    Some(screen) => Printed::Screen(stdout, screen),
+                    None => Printed::Visit(stdout),
+                };
+                let stderr = stderr.map_or(Printed::Nothing, Printed::Visit);
+                return Some(Ends { stdin: Fed::Visit(stdin), stdout, stderr });
             }
         };
         match streams? {
@@ -160,6 +168,15 @@ impl Started {
             Started::Gvisor(_) | Started::Docker(_) | Started::Visit(_) | Started::Service(_) | Started::Cell(_) => {
                 None
             }
+        }
+    }
+
+    /// Who answers for what a command asks of the network in a box that stays, where that has one.
+    pub(crate) fn gate(&self) -> Option<Arc<ExecGate>> {
+        match self {
+            Started::Visit(on_visit) => on_visit.gate.clone(),
+            Started::Cell(cell) => cell.gate.clone(),
+            Started::Native(_) | Started::Gvisor(_) | Started::Docker(_) | Started::Service(_) => None,
         }
     }
 
@@ -207,6 +224,16 @@ impl Reins {
             Reins::Visit(handle) => handle.stop(SIGTERM).await,
             Reins::Service(handle) => handle.stop(SIGTERM).await,
             Reins::Cell(handle) => handle.stop().await,
+        }
+    }
+
+    /// Says that nobody is at its terminal any more, and after a moment insists. Only what is in a session's box has one.
+    pub(crate) async fn hang_up(&self) {
+        match self {
+            Reins::Visit(handle) => handle.stop(SIGHUP).await,
+            Reins::Native(_) | Reins::Gvisor(_) | Reins::Docker(_) | Reins::Service(_) | Reins::Cell(_) => {
+                self.stop().await;
+            }
         }
     }
 

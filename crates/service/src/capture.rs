@@ -13,7 +13,7 @@ use record::Kept;
 use rustix::io::Errno;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe::{Receiver, Sender};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use workspace::{OutputFile, Stream};
 
 use crate::live::Live;
@@ -34,17 +34,15 @@ pub(crate) enum Printed {
     Pipe(OwnedFd),
     /// From a visit, whose end is its output's.
     Visit(VisitOutput),
+    /// From a visit's terminal. Whoever sits there is shown each piece, and one who does not look holds it up.
+    Screen(VisitOutput, mpsc::Sender<Vec<u8>>),
+    /// There is no such stream.
+    Nothing,
 }
 
 impl From<OwnedFd> for Printed {
     fn from(pipe: OwnedFd) -> Self {
         Printed::Pipe(pipe)
-    }
-}
-
-impl From<VisitOutput> for Printed {
-    fn from(output: VisitOutput) -> Self {
-        Printed::Visit(output)
     }
 }
 
@@ -80,7 +78,9 @@ pub(crate) async fn capture(
     let mut keeper = Keeper { stream, file, limit, live, kept: Kept::Whole };
     let read = match from.into() {
         Printed::Pipe(pipe) => read_all(pipe, &mut keeper, over).await,
-        Printed::Visit(output) => read_visit(output, &mut keeper).await,
+        Printed::Visit(output) => read_visit(output, &mut keeper, None).await,
+        Printed::Screen(output, screen) => read_visit(output, &mut keeper, Some(screen)).await,
+        Printed::Nothing => Ok(()),
     };
     if let Err(error) = read {
         tracing::error!(exec_id = %live.exec_id, %stream, %error, "could not read what a command prints");
@@ -129,12 +129,21 @@ async fn read_all(pipe: OwnedFd, keeper: &mut Keeper<'_>, mut over: watch::Recei
 }
 
 /// A visit's output ends with it, whoever else still writes there.
-async fn read_visit(mut output: VisitOutput, keeper: &mut Keeper<'_>) -> io::Result<()> {
+async fn read_visit(
+    mut output: VisitOutput,
+    keeper: &mut Keeper<'_>,
+    screen: Option<mpsc::Sender<Vec<u8>>>,
+) -> io::Result<()> {
     let mut buffer = vec![0; CHUNK];
     loop {
-        match output.read(&mut buffer).await? {
+        let count = match output.read(&mut buffer).await? {
             0 => return Ok(()),
-            count => keeper.keep(&buffer[..count]),
+            count => count,
+        };
+        keeper.keep(&buffer[..count]);
+        if let Some(screen) = &screen {
+            // Whoever is gone is waited for by nobody.
+            let _ = screen.send(buffer[..count].to_vec()).await;
         }
     }
 }

@@ -30,6 +30,7 @@ pub struct SettingsView {
     approvals: ApprovalsView,
     net: NetView,
     egress: EgressView,
+    browser: BrowserView,
     aio: AioView,
     sessions: SessionsView,
     pool: PoolView,
@@ -175,6 +176,20 @@ struct EgressView {
 }
 
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct BrowserView {
+    /// How many browsers there are at once
+    max_instances: u32,
+    /// How many seconds one stays that nobody uses
+    idle_timeout_s: u32,
+    /// How many MiB of memory the box of an external one has
+    memory_mb: u32,
+    /// How many processes and threads that box has
+    pids: u32,
+    /// Hosts that pages may lead to although their addresses are private, for tests and intranets
+    allowed_hosts: Vec<String>,
+}
+
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct McpView {
     /// Under which names skills are listed as tools: `dotted`, as `skill.<id>`, or `plain`, for clients that refuse dots
     #[schema(value_type = String)]
@@ -253,6 +268,13 @@ impl SettingsView {
                 unknown: settings.net.unknown.key(),
             },
             egress: EgressView { allowed_hosts: settings.egress.allowed_hosts.words() },
+            browser: BrowserView {
+                max_instances: settings.browser.max_instances.get(),
+                idle_timeout_s: settings.browser.idle_timeout_s.get(),
+                memory_mb: settings.browser.memory_mb.get(),
+                pids: settings.browser.pids.get(),
+                allowed_hosts: settings.browser.allowed_hosts.words(),
+            },
             mcp: McpView { skill_names: settings.mcp.skill_names },
             aio: AioView {
                 url: settings.aio.url.clone(),

@@ -26,6 +26,7 @@ impl Service {
                 tracing::error!(execs = registry.all().len(), "execs without a recorded ending will be LOST");
             }
         }
+        self.inner.browsers.close(&self.inner).await;
         self.inner.boxes.stop().await;
         for task in [&self.inner.pruner, &self.inner.expirer] {
             let task = task.lock().unwrap_or_else(PoisonError::into_inner).take();

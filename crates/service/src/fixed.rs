@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use policy::{
-    ApprovalSeconds, AuditKeptDays, ConcurrentExecs, ConcurrentExecsPerUser, ExecsKeptDays, Field, PoolAcquireSeconds,
-    PoolIdleSeconds, PoolMax, PoolMin, PoolUses, QueuedExecs, QuotaFiles, QuotaMb, SessionMaxMb, SessionsKeptHours,
-    SkillEntriesMax, UnpackedMaxMb, UploadMaxMb,
+    ApprovalSeconds, AuditKeptDays, BrowserIdleSeconds, BrowserMax, BrowserMemoryMb, BrowserPids, ConcurrentExecs,
+    ConcurrentExecsPerUser, ExecsKeptDays, Field, PoolAcquireSeconds, PoolIdleSeconds, PoolMax, PoolMin, PoolUses,
+    QueuedExecs, QuotaFiles, QuotaMb, SessionMaxMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb,
 };
 use serde_json::{Map, Value};
 
@@ -41,7 +41,7 @@ const TEXTS: [&str; 18] = [
 ];
 /// A value that is not shown, and not stored.
 pub(crate) const WEBHOOK_SECRET: &str = "approvals.webhook_secret";
-const COUNTS: [&str; 18] = [
+const COUNTS: [&str; 22] = [
     ConcurrentExecs::KEY,
     ConcurrentExecsPerUser::KEY,
     QueuedExecs::KEY,
@@ -60,16 +60,21 @@ const COUNTS: [&str; 18] = [
     PoolIdleSeconds::KEY,
     PoolUses::KEY,
     PoolAcquireSeconds::KEY,
+    BrowserMax::KEY,
+    BrowserIdleSeconds::KEY,
+    BrowserMemoryMb::KEY,
+    BrowserPids::KEY,
 ];
 
 /// Names, parted by blanks or commas.
-const LISTS: [&str; 6] = [
+const LISTS: [&str; 7] = [
     "commands.allowed",
     "commands.allowed_filters",
     "commands.allowed_argv",
     "strict.backends",
     "net.allow",
     "egress.allowed_hosts",
+    "browser.allowed_hosts",
 ];
 
 /// Every key that settings have, with dots.

@@ -55,6 +55,7 @@ mod execs;
 
 mod agents;
 mod approvals;
+mod browser;
 mod code;
 mod contexts;
 mod egress;
@@ -67,6 +68,7 @@ mod health;
 mod invoke;
 mod metrics;
 
+pub use crate::browser::{BrowserActionView, BrowserAnswer, BrowserBegun, BrowserRequest, BrowserView};
 pub use agents::{
     Address, AgentProblem, Edit, Executed, Execution, Freed, ProblemKind, SkillLayer, SkillUpload, Upload,
 };
@@ -81,6 +83,7 @@ pub use egress::{AllowedHost, ConnectionView, NetworkView};
 pub use error::Error;
 pub use events::{Event, EventCursor, EventKind};
 pub use execs::ExecFilter;
+pub use executor::WindowSize;
 pub use executor::pool::{Figures as PoolFigures, OnBusy};
 pub use fixed::{Fixed, setting_keys};
 pub use health::{Availability, Backends, Health, Host, WritableCheck};
@@ -97,7 +100,7 @@ pub use record::{
     Token as TokenInfo, TokenId, UserId, Verification,
 };
 pub use request::{ExecRequest, Idempotency};
-pub use residents::{AfterInput, ProcessOutput};
+pub use residents::{AfterInput, OpenedTerminal, ProcessOutput, Terminal, TerminalEnd, TerminalEvent};
 pub use service::Service;
 pub use sessions::{SessionAddress, SessionChange, SessionFilter, SessionView};
 pub use settings::{Webhook, aio_service, docker_settings};

@@ -28,6 +28,8 @@ pub(crate) enum Stage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cancellation {
     ByCaller,
+    /// Whoever sat at its terminal is gone.
+    HungUp,
     ServerStops,
 }
 

@@ -16,6 +16,7 @@ use rustix::fs::FlockOperation;
 use workspace::{Baselines, Workspaces};
 
 use crate::agents::{Locks, Quotas};
+use crate::browser::Browsers;
 use crate::digest_key::DigestKey;
 use crate::error::{Error, causes};
 use crate::fixed::Fixed;
@@ -74,6 +75,10 @@ impl Service {
         if !lost.is_empty() {
             tracing::warn!(execs = lost.len(), "execs of a server that did not stop are LOST");
         }
+        let lost = store.lose_browser_actions(now()).await?;
+        if lost > 0 {
+            tracing::warn!(actions = lost, "what browsers of a server did that did not stop is lost");
+        }
         let expired = store.expire_pending_approvals(now(), "ringwall", "the server was restarted").await?;
         if expired > 0 {
             tracing::warn!(expired, "approvals of a server that did not stop have expired");
@@ -131,6 +136,7 @@ impl Service {
             workspaces_path,
             hidden,
             workspace_root,
+            browsers: Browsers::default(),
             boxes: BoxPool::new(Boxes::of(server), settings.pool.bounds()),
             executor,
             docker,

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use policy::{
-    AgentMounts, Ceilings, Control, Denial, DockerImage, HostPath, Kind, Layer, LayerName, Layers, Limits, Mounts,
-    ProjectMounts, Reach, Request, Root, Secret, SessionMounts, Verdict, Workspace, check_cwd, check_kind, decide,
-    decide_code, profile,
+    AgentMounts, Ceilings, Control, Denial, DockerImage, HostPath, Isolation, Kind, Layer, LayerName, Layers, Limits,
+    Mounts, ProjectMounts, Reach, Request, Root, Secret, SessionMounts, Verdict, Workspace, check_cwd, check_kind,
+    decide, decide_code, profile,
 };
 use record::{AgentId, UserId};
 use serde::Deserialize;
@@ -134,6 +134,15 @@ impl Order {
             Ground::Project { inputs, .. } => !inputs.is_empty(),
             Ground::Code(code) => code.has_files(),
             Ground::Agent { .. } | Ground::Session { .. } => false,
+        }
+    }
+
+    /// Whether we make its box ourselves, whoever it stays with.
+    pub(crate) fn is_native(&self) -> bool {
+        match (self.backend, &self.ground) {
+            (Backend::Native, _) => true,
+            (Backend::Aio, Ground::Code(code)) => code.home == Isolation::Native,
+            (Backend::Docker | Backend::Gvisor | Backend::Aio | Backend::AioService, _) => false,
         }
     }
 

@@ -41,6 +41,7 @@ impl Told {
     pub(crate) fn cancelled(by: Cancellation) -> Self {
         let reason = match by {
             Cancellation::ByCaller => reason("CANCELLED", "it was cancelled"),
+            Cancellation::HungUp => reason("HUNG_UP", "nobody is at its terminal any more"),
             Cancellation::ServerStops => reason("SERVER_STOPPED", "the server was stopped before it had ended"),
         };
         Self { status: EndedAs::Cancelled, exit_code: None, reason: Some(reason) }

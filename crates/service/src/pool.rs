@@ -61,6 +61,10 @@ impl Maker for Boxes {
 
     async fn end(resident: Arc<SessionBox>) {
         resident.resident.end().await;
+        // What it asked of the network is on record when it is gone.
+        if let Some(way) = &resident.way {
+            way.closed().await;
+        }
     }
 }
 

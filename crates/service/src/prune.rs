@@ -34,6 +34,7 @@ impl Service {
         let mut pruned = Pruned::default();
         if let Some(kept) = retention.execs() {
             pruned.execs = self.prune_execs(before(at, kept), at).await?;
+            self.inner.store.prune_browser_actions(before(at, kept), at, BY).await?;
         }
         if let Some(kept) = retention.audit() {
             pruned.entries = self.inner.store.prune_audit(Keep::Since(before(at, kept)), at, BY).await?;

@@ -361,6 +361,7 @@ impl Exec {
             return Ran::never(Told::failed(RUNTIME_ERROR, "the box has no streams"));
         };
         let way_out = self.way_out(&net, started.take_way_out());
+        let shared = started.gate();
         let (tell, over) = watch::channel(false);
         let wait = async {
             let ended = self.wait(started, disks).await;
@@ -391,7 +392,7 @@ impl Exec {
             capture(stdout, Stream::Stdout, self.limits.stdout_bytes, over.clone()),
             capture(stderr, Stream::Stderr, self.limits.stderr_bytes, over),
         );
-        let refused = match &gate {
+        let refused = match gate.or(shared).as_deref() {
             Some(gate) => self.keep_network(gate).await,
             None => None,
         };
@@ -431,6 +432,7 @@ impl Exec {
         let stop = async {
             match by {
                 Cancellation::ByCaller => reins.stop().await,
+                Cancellation::HungUp => reins.hang_up().await,
                 Cancellation::ServerStops => reins.kill(),
             }
             std::future::pending().await

@@ -18,6 +18,7 @@ use workspace::{Baselines, Owner, Workspaces};
 use crate::agents::{Locks, Quotas};
 use crate::aio::AssignedService;
 use crate::approvals::Desk;
+use crate::browser::Browsers;
 use crate::digest_key::DigestKey;
 use crate::error::Error;
 use crate::fixed::Fixed;
@@ -56,6 +57,8 @@ pub(crate) struct Inner {
     /// What the server keeps for itself, by its real places: no box is ever shown any of it.
     pub(crate) hidden: Vec<PathBuf>,
     pub(crate) workspace_root: executor::docker::paths::WorkspaceRoot,
+    /// Before the executor too: browsers are in boxes.
+    pub(crate) browsers: Browsers,
     /// Boxes of sessions and those made ahead; before the executor, which waits for the end of every box.
     pub(crate) boxes: Arc<BoxPool>,
     pub(crate) executor: Executor,

@@ -20,6 +20,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::aio::AioPart;
+use crate::browser::BrowserPart;
 use crate::error::Error;
 use crate::fixed::Fixed;
 use crate::queue::Bounds;
@@ -51,6 +52,7 @@ pub(crate) struct Settings {
     pub(crate) mcp: McpPart,
     pub(crate) net: NetPart,
     pub(crate) egress: EgressPart,
+    pub(crate) browser: BrowserPart,
     pub(crate) image: DockerImage,
 }
 
@@ -71,6 +73,7 @@ struct Document {
     mcp: McpPart,
     net: NetPart,
     egress: EgressPart,
+    browser: BrowserPart,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -318,6 +321,7 @@ impl Settings {
             mcp,
             net,
             egress,
+            browser,
         } = read;
         Ok(Self {
             version,
@@ -337,6 +341,7 @@ impl Settings {
             mcp,
             net,
             egress,
+            browser,
             image,
         })
     }
@@ -482,6 +487,9 @@ mod tests {
             json!({"net": {"mode": "allowlist", "allow": ["*"]}}),
             json!({"net": {"deny": []}}),
             json!({"egress": {"allowed_hosts": ["http://a.com"]}}),
+            json!({"browser": {"allowed_hosts": ["http://a.com"]}}),
+            json!({"browser": {"max_instances": 0}}),
+            json!({"browser": {"memory_mb": 4097}}),
             json!({"sandbox": {"limits": {"net": {"mode": "allowlist"}}}}),
         ] {
             let read = Settings::read(0, wrong.clone(), &Fixed::default());

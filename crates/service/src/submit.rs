@@ -12,7 +12,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::backend::Backend;
 use crate::error::Error;
 use crate::live::Live;
 use crate::order::{Ground, Order, Places};
@@ -80,7 +79,7 @@ impl Service {
             },
         };
         // Not without one in silence: whoever asked may count on it.
-        if effective.net != Net::None && order.backend != Backend::Native {
+        if effective.net != Net::None && !order.is_native() {
             let denial = Denial::no_network(order.backend.key());
             return self.deny(&order, exec_id, denial).await;
         }

@@ -15,6 +15,12 @@ pub trait Gate: Send + Sync + std::fmt::Debug + 'static {
 
     /// One connection is over, or never was.
     fn note(&self, connection: Connection);
+
+    /// Who judges and is told of a connection that is asked for now, where that is somebody else: in a box that stays, one
+    /// command comes after another.
+    fn on_duty(&self) -> Option<Arc<dyn Gate>> {
+        None
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

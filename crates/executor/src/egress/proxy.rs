@@ -110,18 +110,19 @@ impl Proxy {
     }
 
     async fn answer(&self, mut request: Request<Incoming>, arranged: &Mutex<Option<Tunnel>>) -> Response<AnyBody> {
+        let gate = self.gate.on_duty().unwrap_or_else(|| self.gate.clone());
         let target = match Target::read(&request) {
             Ok(target) => target,
             Err(unreadable) => {
                 if !unreadable.host.is_empty() {
-                    Noted::begin(self.gate.clone(), unreadable.host, unreadable.port).refused(&unreadable.why);
+                    Noted::begin(gate, unreadable.host, unreadable.port).refused(&unreadable.why);
                 }
                 return words(StatusCode::BAD_REQUEST, &unreadable.why);
             }
         };
-        let mut noted = Noted::begin(self.gate.clone(), target.host.to_string(), target.port);
+        let mut noted = Noted::begin(gate.clone(), target.host.to_string(), target.port);
         // The name is judged before it is looked up: a lookup would tell the world what the box knows.
-        let rule = match self.gate.judge(target.host.clone(), target.port).await {
+        let rule = match gate.judge(target.host.clone(), target.port).await {
             Ruling::Allowed(rule) => rule,
             Ruling::Refused(why) => {
                 noted.refused(&why);

@@ -3,6 +3,7 @@
 //! Three tasks are around it: one speaks, one listens, one waits for the end of the box and tells everybody. The box ends
 //! with its value; when nobody is left who holds it, nothing of it stays.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ const ENOTDIR: i32 = 20;
 /// A box that stays.
 #[derive(Debug)]
 pub struct Resident {
+    /// The socket at which the box asks for connections, where its grant has a network. Taken by whoever answers.
+    pub way_out: Option<OwnedFd>,
     shared: Arc<Shared>,
     grant: Grant,
     wardrobe: Wardrobe,
@@ -48,13 +51,13 @@ impl Resident {
         let (urgent, urgent_out) = mpsc::channel(MOST_URGENT);
         let (orders, orders_out) = mpsc::channel(MOST_ORDERS);
         let shared = Arc::new(Shared::new(body.reins(), urgent, orders));
-        let protections = body.protections();
+        let (protections, way_out) = (body.protections(), body.take_way_out());
         tokio::spawn(speak(stdin, urgent_out, orders_out));
         tokio::spawn(listen(stdout, Arc::clone(&shared)));
         tokio::spawn(ignore(stderr));
         tokio::spawn(follow(body, Arc::clone(&shared)));
         // From here on dropping it ends the box.
-        let resident = Resident { shared, grant, wardrobe, protections, turning: Mutex::new(()) };
+        let resident = Resident { way_out, shared, grant, wardrobe, protections, turning: Mutex::new(()) };
         let mut life = resident.shared.life.subscribe();
         match tokio::time::timeout(PATIENCE, life.wait_for(|life| *life != Life::Waking)).await {
             Ok(Ok(life)) => match &*life {
@@ -137,6 +140,15 @@ impl Resident {
         match over.as_deref() {
             Ok(Life::Over(death)) => death.clone(),
             Ok(Life::Waking | Life::Awake | Life::Paused) | Err(_) => Death::Ordered,
+        }
+    }
+
+    /// The same for whoever does not hold the box, and so does not keep it.
+    pub fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut life = self.shared.life.subscribe();
+        async move {
+            // Without anybody left who could say so it is gone too.
+            let _ = life.wait_for(|life| matches!(life, Life::Over(_))).await;
         }
     }
 

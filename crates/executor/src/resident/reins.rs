@@ -55,6 +55,14 @@ impl Body {
         }
     }
 
+    /// Where it asks for connections; only a native one has a network.
+    pub(crate) fn take_way_out(&mut self) -> Option<OwnedFd> {
+        match self {
+            Body::Native(running) => running.way_out.take(),
+            Body::Gvisor(_) | Body::Docker(_) => None,
+        }
+    }
+
     pub(crate) fn protections(&self) -> Vec<Protection> {
         match self {
             Body::Native(running) => running.protections().to_vec(),

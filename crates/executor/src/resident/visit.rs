@@ -104,6 +104,11 @@ impl VisitHandle {
         }
     }
 
+    /// Waits until its command runs no more.
+    pub async fn ended(&self) {
+        let _ = self.progress.clone().wait_for(Progress::is_over).await;
+    }
+
     fn signal_session(&self, number: i32) {
         self.shared.order(&ToAgent::Signal { visit: self.id, number, whom: Whom::Session });
     }

@@ -7,10 +7,12 @@ mod address;
 mod entry;
 mod host;
 mod list;
+mod page;
 mod wish;
 
 pub use address::special_use;
 pub use entry::NetEntry;
 pub use host::NetHost;
 pub use list::NetList;
+pub use page::{Window, check_page, page_host};
 pub use wish::{Net, NetMode, NetWish, Unknown};

@@ -48,8 +48,11 @@ pub(crate) static RULES: &[Rule] = &[
             r#"{"action":"get_content"}"#,
             r#"{"action":"screenshot"}"#,
             r##"{"action":"click","params":{"selector":"#a"}}"##,
+            r##"{"action":"wait_for","params":{"selector":"#a"}}"##,
+            r##"{"action":"download","params":{"selector":"#a"}}"##,
+            r#"{"action":"pdf"}"#,
         ],
-        &[r#"{"action":"evaluate"}"#],
+        &[r#"{"action":"evaluate"}"#, r#"{"action":"download","params":{"url":"file:///x"}}"#],
     ),
     Rule::new("web.fill", Medium, "Types into a field.", "在网页中输入内容。", "").shown_by(
         &[r##"{"action":"fill","params":{"selector":"#q","value":"x"}}"##],
@@ -143,8 +146,11 @@ fn inspect_action(action: &Value, line: usize, findings: &mut Findings) {
 fn judge(action: &str, url: &str, field: &str) -> &'static str {
     match action.to_ascii_lowercase().as_str() {
         "navigate" | "goto" | "open" | "new_tab" => judge_url(url),
-        "get_content" | "content" | "screenshot" | "click" | "scroll" | "wait" | "back" | "forward" | "reload"
-        | "hover" | "close" | "get_text" | "get_html" | "extract" | "snapshot" => "web.read",
+        "download" if !url.is_empty() => judge_url(url),
+        "get_content" | "content" | "screenshot" | "click" | "scroll" | "wait" | "wait_for" | "back" | "forward"
+        | "reload" | "hover" | "close" | "get_text" | "get_html" | "extract" | "snapshot" | "download" | "pdf" => {
+            "web.read"
+        }
         "fill" | "type" | "press" | "select" | "input" | "upload" => {
             if is_secret(field) {
                 "web.fill.secret"

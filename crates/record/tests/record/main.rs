@@ -66,7 +66,7 @@ const ON_BOTH: &[(&str, Run)] = trials! {
         a_fresh_record_controls_nothing, paths_are_added_once, paths_are_changed_and_removed, rows_by_hand_are_seen,
         every_change_of_paths_is_an_entry,
     }
-    networks::{ a_network_is_recorded_once_and_goes_with_its_exec, hosts_are_allowed_once_and_taken_back }
+    networks::{ what_comes_later_is_added_and_goes_with_its_exec, hosts_are_allowed_once_and_taken_back }
     sessions::{ what_was_said_counts_until_it_is_forgotten, what_cannot_be_said_is_refused }
     retention::{ the_newest_entries_stay, entries_since_a_moment_stay, a_broken_chain_is_not_pruned, ended_execs_go }
     rest::{

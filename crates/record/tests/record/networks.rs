@@ -10,18 +10,24 @@ fn network(host: &str) -> ExecNetwork {
     ExecNetwork { connections: json!([{ "host": host, "port": 443 }]), left_out: 3 }
 }
 
-pub async fn a_network_is_recorded_once_and_goes_with_its_exec(place: Place) {
+pub async fn what_comes_later_is_added_and_goes_with_its_exec(place: Place) {
     let store = place.open().await;
     store.intend(running(1)).await.unwrap();
     let owner = || ("ann".parse().unwrap(), "helper".parse().unwrap());
     assert_eq!(store.network(&exec_id(1)).await.unwrap(), None);
     store.record_network(&exec_id(1), owner(), network("a.com"), at(5)).await.unwrap();
     store.record_network(&exec_id(1), owner(), network("b.com"), at(6)).await.unwrap();
-    assert_eq!(store.network(&exec_id(1)).await.unwrap(), Some(network("a.com")), "the first stands");
+    let both = json!([{ "host": "a.com", "port": 443 }, { "host": "b.com", "port": 443 }]);
+    let both = ExecNetwork { connections: both, left_out: 6 };
+    assert_eq!(store.network(&exec_id(1)).await.unwrap(), Some(both), "the first stands");
     let told = AuditFilter { action: Some("exec.network".to_owned()), ..AuditFilter::everything(Scope::All) };
     let entries = store.audit(&told, Limit::nearest(10), None).await.unwrap().items;
-    assert_eq!(entries.len(), 1);
-    assert!(entries[0].detail.contains("\"left_out\":3"), "{}", entries[0].detail);
+    assert_eq!(entries.len(), 2);
+    assert!(entries[0].detail.contains("\"left_out\":6"), "{}", entries[0].detail);
+    let most = ExecNetwork { connections: vec![json!({}); ExecNetwork::KEPT].into(), left_out: 0 };
+    store.record_network(&exec_id(1), owner(), most, at(7)).await.unwrap();
+    let kept = store.network(&exec_id(1)).await.unwrap().unwrap();
+    assert_eq!((kept.connections.as_array().unwrap().len(), kept.left_out), (ExecNetwork::KEPT, 8));
     store.finish(&exec_id(1), ended(EndedAs::Succeeded)).await.unwrap();
     assert_eq!(store.prune_execs(vec![exec_id(1)], at(9999), at(9999), "retention").await.unwrap(), 1);
     assert_eq!(store.network(&exec_id(1)).await.unwrap(), None);

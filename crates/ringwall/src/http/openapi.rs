@@ -12,11 +12,12 @@ use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
 use super::access::Access;
-use super::problem::{DETAILED, ENVELOPED, WORDED, is_within};
+use super::problem::{ANSWERED, DETAILED, ENVELOPED, WORDED, is_within};
 use super::routes::ROUTES;
 use super::{
-    approvals, artifacts, audit, console, contexts, events, execs, gc, login, mcp, metrics, networks, risk, run,
-    sandbox, session_box, session_files, session_processes, sessions, settings, skills, sockets, tickets, tokens, v1,
+    approvals, artifacts, audit, browser, console, contexts, events, execs, gc, login, mcp, metrics, networks, risk,
+    run, sandbox, session_box, session_files, session_processes, sessions, settings, skills, sockets, terminals,
+    tickets, tokens, v1,
 };
 
 #[derive(OpenApi)]
@@ -63,6 +64,8 @@ use super::{
         mcp::leave,
         risk::assess,
         run::code,
+        browser::act,
+        browser::show,
         contexts::list,
         contexts::interrupt,
         contexts::restart,
@@ -80,6 +83,7 @@ use super::{
         session_processes::output,
         session_processes::stdin,
         session_processes::signal,
+        terminals::open,
         session_files::list,
         session_files::read,
         session_files::write,
@@ -179,6 +183,8 @@ fn describe() -> Value {
             "Detail"
         } else if is_within(route.path, ENVELOPED) {
             "Failure"
+        } else if is_within(route.path, ANSWERED) {
+            "BrowserAnswer"
         } else if is_within(route.path, WORDED) {
             "Words"
         } else {

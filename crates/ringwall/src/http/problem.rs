@@ -2,7 +2,7 @@
 //!
 //! Handlers give back a `Problem`; its body is written by [`tell`] alone, which knows the form of the route's family and
 //! the request's id. Routes of execs say `{"detail":{…}}`, those of agents' files and skills `{"status":"error","data":message}`, those of
-//! allowed paths `{"error":message}`, our own `{"error":{…}}`. A message never holds a physical path, a token or the value of a variable: the service's errors have none.
+//! allowed paths `{"error":message}`, browsers their own answer, our own `{"error":{…}}`. A message never holds a physical path, a token or the value of a variable: the service's errors have none.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -14,6 +14,8 @@ use service::ProblemKind;
 pub(crate) const DETAILED: &[&str] = &["/sandbox", "/skills", "/settings"];
 /// Families whose errors are a message alone.
 pub(crate) const WORDED: &[&str] = &["/api/sandbox"];
+/// Families whose errors look like their answers.
+pub(crate) const ANSWERED: &[&str] = &["/api/browser"];
 /// Families whose answers are envelopes, errors too.
 pub(crate) const ENVELOPED: &[&str] = &["/v1"];
 
@@ -84,6 +86,11 @@ impl Problem {
     fn body(self, path: &str, request_id: &str) -> Value {
         if is_within(path, ENVELOPED) {
             return json!({ "status": "error", "data": self.message });
+        }
+        if is_within(path, ANSWERED) {
+            let hint = self.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+            let error = format!("{}{hint}", self.message);
+            return json!({ "success": false, "data": null, "error": error, "screenshot": null });
         }
         if is_within(path, WORDED) {
             let hint = self.hint.map(|hint| format!("; {hint}")).unwrap_or_default();

@@ -8,9 +8,9 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::access::{Access, admit};
 use super::{
-    Door, approvals, artifacts, audit, console, contexts, events, execs, gc, login, mcp, metrics, networks, openapi,
-    risk, run, sandbox, session_box, session_files, session_processes, sessions, settings, skills, sockets, tickets,
-    tokens, v1,
+    Door, approvals, artifacts, audit, browser, console, contexts, events, execs, gc, login, mcp, metrics, networks,
+    openapi, risk, run, sandbox, session_box, session_files, session_processes, sessions, settings, skills, sockets,
+    terminals, tickets, tokens, v1,
 };
 
 pub(crate) struct Route {
@@ -84,6 +84,8 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/mcp", Access::Agent, || get(mcp::listen)),
     route(Method::DELETE, "/mcp", Access::Agent, || delete(mcp::leave)),
     route(Method::POST, "/api/risk", Access::Agent, || post(risk::assess)),
+    route(Method::POST, "/api/browser/{session_id}", Access::Agent, || post(browser::act)),
+    route(Method::GET, "/api/browser/{session_id}", Access::Agent, || get(browser::show)),
     route(Method::POST, "/api/run", Access::Agent, || post(run::code)),
     route(Method::POST, "/api/sessions", Access::Agent, || post(sessions::create)),
     route(Method::GET, "/api/sessions", Access::Agent, || get(sessions::list)),
@@ -97,6 +99,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/api/sessions/{id}/processes/{pid}/output", Access::Agent, || get(session_processes::output)),
     route(Method::POST, "/api/sessions/{id}/processes/{pid}/stdin", Access::Agent, || post(session_processes::stdin)),
     route(Method::POST, "/api/sessions/{id}/processes/{pid}/signal", Access::Agent, || post(session_processes::signal)),
+    route(Method::GET, "/api/sessions/{id}/pty", Access::Agent, || get(terminals::open)),
     route(Method::GET, "/api/sessions/{id}/files", Access::Agent, || get(session_files::list)),
     route(Method::GET, "/api/sessions/{id}/files/{*path}", Access::Agent, || get(session_files::read)),
     route(Method::PUT, "/api/sessions/{id}/files/{*path}", Access::Agent, || put(session_files::write)),

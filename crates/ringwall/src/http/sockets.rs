@@ -1,37 +1,20 @@
 //! `/ws/…`: what people are asked, as it happens, and their answers, over a WebSocket.
 //!
-//! Whoever connects gets what is open first and then what comes. Nothing here is without a bound: messages are small, an
-//! answer that the other end does not take in time ends the socket, and so does silence; whoever falls behind is sent
-//! away and sees what is open when they come back. A socket lasts longer than a token may: its holder is looked up again
-//! whenever they answer, and now and then. One that was opened by cookie ends with its login.
+//! Whoever connects gets what is open first and then what comes; whoever falls behind is sent away and sees what is open when
+//! they come back. Who answers is looked up again each time.
 
-use std::time::Duration;
-
-use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::extract::ws::{Message, close_code};
 use axum::extract::{Extension, State};
-use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::Value;
-use service::{Following, Gone, HeldLogin, Origin, Principal, Service, Watched};
-use tokio::time::{MissedTickBehavior, interval_at, timeout};
+use service::{Following, Gone, HeldLogin, Origin, Principal, Watched};
 
 use super::Door;
 use super::body::Named;
 use super::connections::Caller;
-use super::long_answers::LongAnswer;
-use super::places::Busy;
 use super::problem::Problem;
+use super::socket_line::{Asked, End, Line, Place, upgrade};
 use super::socket_words::{Said, Told, read, tell};
-
-/// Of a message, and of a frame of one.
-const LARGEST: usize = 64 << 10;
-/// For the other end to take in one message.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two signs of life; the answer to one has to be there before the next.
-const PULSE: Duration = Duration::from_secs(20);
-
-type Asked = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 
 #[utoipa::path(get, path = "/ws/sessions/{id}", tag = "approvals", params(("id" = String, Path, description = "the session")),
     responses((status = 101, description = "a WebSocket: `permission_request`, `permission_resolved`, `error`; takes `permission_response`")))]
@@ -79,87 +62,36 @@ fn open(
     watched: Watched,
     asked: Asked,
 ) -> Result<Response, Problem> {
-    let upgrade = asked.map_err(|_| {
-        Problem::new(
-            StatusCode::UPGRADE_REQUIRED,
-            "UPGRADE_REQUIRED",
-            "this is a WebSocket, and was asked for as a page",
-        )
-        .with_hint("connect with a WebSocket client; GET /api/approvals?status=pending lists the same")
-    })?;
-    let place = Place {
-        _long: door.sockets.begin(&principal)?,
-        _busy: caller.as_ref().and_then(|Extension(caller)| caller.seat.begin()),
-        caller: caller.map(|Extension(caller)| caller),
-        login: login.map(|Extension(login)| login),
-    };
-    let following = door.service.follow_approvals(&principal, watched.clone())?;
+    let upgrade = upgrade(asked, "GET /api/approvals?status=pending lists the same")?;
+    let place = Place::take(door, &principal, caller, login)?;
+    let mut following = door.service.follow_approvals(&principal, watched.clone())?;
     let service = door.service.clone();
-    let upgrade = upgrade.max_message_size(LARGEST).max_frame_size(LARGEST);
-    Ok(upgrade.on_upgrade(move |socket| Talk { service, principal, watched, place, socket }.run(following)))
-}
-
-/// What a socket has as long as it is there.
-struct Place {
-    _long: LongAnswer,
-    _busy: Option<Busy>,
-    caller: Option<Caller>,
-    /// Of whoever came by cookie: the socket ends with it.
-    login: Option<HeldLogin>,
+    Ok(upgrade.on_upgrade(async move |socket| {
+        let mut talk = Talk { watched, line: Line::new(service, principal, place, socket) };
+        let end = talk.talk(&mut following).await;
+        talk.line.finish(end).await;
+    }))
 }
 
 struct Talk {
-    service: Service,
-    principal: Principal,
     watched: Watched,
-    place: Place,
-    socket: WebSocket,
-}
-
-/// Why a socket ends.
-enum End {
-    /// The other end is gone, or does not take what it is sent.
-    Lost,
-    Close(u16, &'static str),
+    line: Line,
 }
 
 impl Talk {
-    async fn run(mut self, following: Following) {
-        if let End::Close(code, reason) = self.talk(following).await {
-            let frame = CloseFrame { code, reason: reason.into() };
-            // Whoever does not take this either is gone all the same.
-            let _ = timeout(PATIENCE, self.socket.send(Message::Close(Some(frame)))).await;
-        }
-    }
-
-    async fn talk(&mut self, mut following: Following) -> End {
-        let mut pulse = interval_at(tokio::time::Instant::now() + PULSE, PULSE);
-        pulse.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut is_heard = true;
-        let login = self.place.login.take();
-        let logged_out = async {
-            match login {
-                Some(login) => login.ended().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::pin!(logged_out);
+    async fn talk(&mut self, following: &mut Following) -> End {
         loop {
             let step = tokio::select! {
                 announcement = following.next() => match announcement {
                     Ok(announcement) => self.send(tell(&announcement)).await,
-                    Err(Gone::Behind) => Err(End::Close(close_code::AGAIN, "too far behind; connect again")),
-                    Err(Gone::Stopping) => Err(End::Close(close_code::AWAY, "the server stops")),
+                    Err(Gone::Behind) => Err(End::close(close_code::AGAIN, "too far behind; connect again")),
+                    Err(Gone::Stopping) => Err(End::close(close_code::AWAY, "the server stops")),
                 },
-                message = self.socket.recv() => {
-                    is_heard = true;
+                message = self.line.socket.recv() => {
+                    self.line.watch.heard();
                     self.hear(message).await
                 }
-                () = &mut logged_out => Err(End::Close(close_code::POLICY, "the login is over")),
-                _ = pulse.tick() => {
-                    let was_heard = std::mem::replace(&mut is_heard, false);
-                    self.look_after(was_heard).await
-                }
+                moment = self.line.watch.next() => self.line.attend(moment).await,
             };
             if let Err(end) = step {
                 return end;
@@ -178,8 +110,7 @@ impl Talk {
             }
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
             Some(Ok(Message::Close(_))) | None => Err(End::Lost),
-            // It breaks the protocol, or says more at once than it may.
-            Some(Err(_)) => Err(End::Close(close_code::SIZE, "the message is too large or malformed")),
+            Some(Err(_)) => Err(End::malformed()),
         }
     }
 
@@ -187,39 +118,19 @@ impl Talk {
     async fn answer(&mut self, text: &str) -> Result<(), Told> {
         let (id, Said { verdict, reason, modified_code }) = read(text)?;
         let of_request = |error: service::Error| Told::about(&id, &error);
-        self.service.authenticate_again(&self.principal).await.map_err(of_request)?;
-        let asked = self.service.approval(&self.principal, &id).await.map_err(of_request)?;
+        self.line.service.authenticate_again(&self.line.principal).await.map_err(of_request)?;
+        let asked = self.line.service.approval(&self.line.principal, &id).await.map_err(of_request)?;
         if let Watched::Session(session) = &self.watched
             && asked.session_id != *session
         {
             return Err(Told::foreign(&id));
         }
-        let remote = self.place.caller.as_ref().map(|caller| caller.remote);
+        let remote = self.line.place.caller.as_ref().map(|caller| caller.remote);
         let answer = service::Answer { verdict, reason, modified_code, from: Origin { door: "websocket", remote } };
-        self.service.answer_approval(&self.principal, &id, answer).await.map(drop).map_err(of_request)
-    }
-
-    async fn look_after(&mut self, was_heard: bool) -> Result<(), End> {
-        if !was_heard {
-            return Err(End::Lost);
-        }
-        match self.service.authenticate_again(&self.principal).await {
-            Err(service::Error::Unauthenticated) => {
-                Err(End::Close(close_code::POLICY, "the token is not valid any more"))
-            }
-            // A record that does not answer just now says nothing about the token.
-            Ok(()) | Err(_) => self.pass(Message::Ping(Default::default())).await,
-        }
+        self.line.service.answer_approval(&self.line.principal, &id, answer).await.map(drop).map_err(of_request)
     }
 
     async fn send(&mut self, message: Value) -> Result<(), End> {
-        self.pass(Message::text(message.to_string())).await
-    }
-
-    async fn pass(&mut self, message: Message) -> Result<(), End> {
-        match timeout(PATIENCE, self.socket.send(message)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(End::Lost),
-        }
+        self.line.pass(Message::text(message.to_string())).await
     }
 }

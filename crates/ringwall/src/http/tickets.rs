@@ -10,8 +10,9 @@ use utoipa::ToSchema;
 use super::Door;
 use super::problem::Problem;
 
-/// The only routes on which a ticket counts.
+/// The only routes on which a ticket counts: those of sockets.
 const SOCKETS: &str = "/ws/";
+const TERMINALS: (&str, &str) = ("/api/sessions/", "/pty");
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TicketView {
@@ -38,7 +39,10 @@ pub(crate) async fn create(
 
 /// The ticket with which a WebSocket is asked for.
 pub(crate) fn of(uri: &Uri) -> Option<String> {
-    if !uri.path().starts_with(SOCKETS) {
+    let path = uri.path();
+    let session = path.strip_prefix(TERMINALS.0).and_then(|rest| rest.strip_suffix(TERMINALS.1));
+    // A session's file can have any name, this one too.
+    if !path.starts_with(SOCKETS) && session.is_none_or(|session| session.contains('/')) {
         return None;
     }
     axum::extract::Query::<TicketWords>::try_from_uri(uri).ok()?.0.ticket
@@ -52,7 +56,15 @@ mod tests {
     fn a_ticket_counts_for_sockets_alone() {
         let ticket = |uri: &'static str| of(&Uri::from_static(uri));
         assert_eq!(ticket("/ws/approvals?ticket=x").as_deref(), Some("x"));
-        for none in ["/api/tokens?ticket=x", "/ws/approvals", "/wsx?ticket=x", "/ws/a?ticket=x&ticket=y"] {
+        assert_eq!(ticket("/api/sessions/s/pty?cols=80&ticket=x").as_deref(), Some("x"));
+        for none in [
+            "/api/sessions/s/files/pty?ticket=x",
+            "/api/sessions/pty?ticket=x",
+            "/api/tokens?ticket=x",
+            "/ws/approvals",
+            "/wsx?ticket=x",
+            "/ws/a?ticket=x&ticket=y",
+        ] {
             assert_eq!(ticket(none), None, "{none}");
         }
     }

@@ -5,10 +5,12 @@
 use rmcp::model::{CallToolResult, ContentBlock, Resource};
 use schemars::JsonSchema;
 use serde::Serialize;
-use service::{ApprovalView, Status};
+use service::{ApprovalView, Bundle, Status};
 
 /// The status of something that waits for a person.
 pub(super) const PENDING: &str = "approval_pending";
+
+const PICTURE: &str = "image/png";
 
 /// What became of something that was to run.
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
@@ -30,6 +32,9 @@ pub(super) struct Ran {
     pub(super) artifacts: Vec<String>,
     /// Files that code made, relative to the session's workspace
     pub(super) files_created: Vec<String>,
+    /// What code in a context gave, by MIME type. Pictures are blocks of the answer's content
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) results: Option<Vec<Bundle>>,
     /// What code could do, by its text alone
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) risk: Option<Risk>,
@@ -151,6 +156,9 @@ impl Ran {
             return text;
         }
         text.push_str(&self.stdout);
+        for result in self.results.iter().flatten().filter_map(|bundle| bundle.get("text/plain")?.as_str()) {
+            text.push_str(&format!("{}{result}\n", line_end(&text)));
+        }
         if !self.stderr.is_empty() {
             text.push_str(&format!("{}[stderr]\n{}", line_end(&text), self.stderr));
         }
@@ -168,13 +176,22 @@ impl Ran {
         text
     }
 
-    pub(super) fn into_result(self) -> CallToolResult {
+    pub(super) fn into_result(mut self) -> CallToolResult {
+        let pictures: Vec<ContentBlock> = self.results.iter_mut().flatten().filter_map(take_picture).collect();
         let links = self.artifacts.iter().map(|uri| {
             let name = uri.rsplit('/').next().unwrap_or(uri);
             ContentBlock::resource_link(Resource::new(uri, name))
         });
-        let content = std::iter::once(ContentBlock::text(self.text())).chain(links).collect();
+        let content = std::iter::once(ContentBlock::text(self.text())).chain(pictures).chain(links).collect();
         told(content, &self, !self.is_its_own())
+    }
+}
+
+/// A picture is shown, and not told as text a second time.
+fn take_picture(bundle: &mut Bundle) -> Option<ContentBlock> {
+    match bundle.remove(PICTURE) {
+        Some(serde_json::Value::String(picture)) => Some(ContentBlock::image(picture, PICTURE)),
+        Some(_) | None => None,
     }
 }
 

@@ -29,6 +29,8 @@ pub(super) struct CodeArguments {
     pub(super) files: Vec<NewFile>,
     /// Whose files it works on; commands and code of one session share them
     pub(super) session_id: Option<String>,
+    /// Python and JavaScript: an interpreter of the session that keeps its variables from call to call; a new name makes one
+    pub(super) context_id: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]

@@ -23,7 +23,7 @@ use super::who::Who;
 use super::{files, skills};
 
 /// What whoever takes a request back is told, if anything.
-const TAKEN_BACK: &str = "it was taken back";
+pub(super) const TAKEN_BACK: &str = "it was taken back";
 
 /// One call, and everything that it is made with.
 pub(super) struct Call<'a> {
@@ -87,6 +87,7 @@ impl Call<'_> {
         let made = match tool {
             BuiltIn::RunCode => return Ok(self.run_code(read(arguments)?).await),
             BuiltIn::RunCommand => return Ok(self.run_command(read(arguments)?).await),
+            BuiltIn::Browser(tool) => return Ok(self.browse(tool, tool.check(arguments)?).await),
             BuiltIn::ReadFile => files::read(service, who, read(arguments)?).await,
             BuiltIn::WriteFile => files::write(service, who, read(arguments)?).await,
             BuiltIn::EditFile => files::edit(service, who, read(arguments)?).await,
@@ -132,6 +133,16 @@ impl Call<'_> {
         let view = self.service.approval(&self.who.principal, &approval_id).await?;
         if view.exec_id != exec_id {
             return Err(unknown());
+        }
+        if let Means::BuiltIn(BuiltIn::Browser(_)) = means {
+            let begun = self.held.find_browser(&exec_id).ok_or_else(unknown)?;
+            return match said {
+                Said::Answer(answer) => match approval::give(self.service, self.who, &approval_id, answer).await {
+                    Ok(()) => self.conduct_browser(begun).await,
+                    Err(error) => Ok(self.browser_pending(begun, &view, Some(&error)).into()),
+                },
+                Said::Nothing => Ok(self.browser_pending(begun, &view, None).into()),
+            };
         }
         let begun = match (means, self.held.find(&exec_id)) {
             (Means::BuiltIn(BuiltIn::RunCode), Some(begun)) => Begun::Code(begun),
@@ -217,6 +228,10 @@ impl Call<'_> {
 
     async fn approval_status(&self, asked: StatusArguments) -> Result<CallToolResult, Error> {
         let view = self.service.approval(&self.who.principal, &asked.approval_id).await?;
+        if let Some(begun) = self.held.find_browser(&view.exec_id) {
+            let ran = self.browser_standing(&begun, &view).await?;
+            return Ok(told_standing(&view, ran));
+        }
         let held = self.held.find(&view.exec_id);
         let exec_id = held.as_ref().map_or_else(|| view.exec_id.clone(), CodeBegun::latest);
         let exec = self.service.exec(&self.who.principal, &exec_id).await?;
@@ -224,16 +239,7 @@ impl Call<'_> {
             Some(begun) => code::tell(self.service, self.who, &exec, begun).await?,
             None => self.standing(&exec).await?,
         };
-        let approval = Asked::of(&view);
-        let text = format!(
-            "approval {}: {}\nexec {}: {}\n{}",
-            approval.approval_id,
-            approval.status,
-            ran.exec_id,
-            ran.status,
-            ran.text()
-        );
-        Ok(answer(text, &Standing { approval, exec: ran }))
+        Ok(told_standing(&view, ran))
     }
 
     /// How an exec stands, with the question that it waits for: changed code may be asked about again.
@@ -250,4 +256,17 @@ impl Call<'_> {
         }
         Ok(ran)
     }
+}
+
+fn told_standing(view: &ApprovalView, ran: Ran) -> CallToolResult {
+    let approval = Asked::of(view);
+    let text = format!(
+        "approval {}: {}\nexec {}: {}\n{}",
+        approval.approval_id,
+        approval.status,
+        ran.exec_id,
+        ran.status,
+        ran.text()
+    );
+    answer(text, &Standing { approval, exec: ran })
 }

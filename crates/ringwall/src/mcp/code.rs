@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use policy::{Assessment, Locale};
-use service::{CodeBegun, CodeRan, CodeRequest, Error, ExecId, ExecView, Service};
+use service::{BrowserBegun, CodeBegun, CodeRan, CodeRequest, Error, ExecId, ExecView, Service};
 
 use super::answers::{Failure, Noticed, Ran, Risk};
 use super::arguments::CodeArguments;
@@ -21,6 +21,7 @@ const MOST: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct Held {
     begun: Mutex<VecDeque<CodeBegun>>,
+    browsers: Mutex<VecDeque<BrowserBegun>>,
 }
 
 impl Held {
@@ -41,6 +42,23 @@ impl Held {
         held.iter().find(|begun| begun.exec_id == *exec_id || begun.latest() == *exec_id).cloned()
     }
 
+    /// The same for a browser's action.
+    pub(super) fn keep_browser(&self, begun: BrowserBegun) {
+        let mut held = self.browsers.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.iter().any(|known| known.action_id == begun.action_id) {
+            return;
+        }
+        if held.len() >= MOST {
+            held.pop_front();
+        }
+        held.push_back(begun);
+    }
+
+    pub(super) fn find_browser(&self, action_id: &ExecId) -> Option<BrowserBegun> {
+        let held = self.browsers.lock().unwrap_or_else(PoisonError::into_inner);
+        held.iter().find(|begun| begun.action_id == *action_id).cloned()
+    }
+
     fn lock(&self) -> MutexGuard<'_, VecDeque<CodeBegun>> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -58,7 +76,7 @@ pub(super) async fn begin(service: &Service, who: &Who, asked: CodeArguments) ->
         max_memory_mb: asked.max_memory_mb,
         max_output_bytes: None,
         files: asked.files.into_iter().map(|file| (file.path, file.content.into_bytes())).collect(),
-        context_id: None,
+        context_id: asked.context_id,
         on_busy: service::OnBusy::Wait,
     };
     service.begin_code(&who.principal, request).await
@@ -86,6 +104,7 @@ fn told(view: &ExecView, ran: CodeRan) -> Ran {
         execution_time_ms: ran.execution_time_ms,
         files_created: ran.files_created,
         risk: Some(risk(&ran.assessment)),
+        results: ran.results,
         ..Ran::default()
     }
 }

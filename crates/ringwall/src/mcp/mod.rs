@@ -4,13 +4,15 @@
 //! with a session that begins by `initialize`, and without one, each request for itself. Who asks is known for each request
 //! anew, and every right is the service's to give.
 //!
-//! Reading order: who asks and about what (`who`), what is offered (`arguments`, `answers`, `tools`, `skills`), what a call
-//! does (`handler`, `call`, `run`, `code`, `approval`, `files`, `resources`), what changes (`changes`), and the verb (`verb`, `bridge`, `event_stream`).
+//! Reading order: who asks and about what (`who`), what is offered (`arguments`, `answers`, `tools`, `browser_tools`, `skills`),
+//! what a call does (`handler`, `call`, `run`, `code`, `browser`, `approval`, `files`, `resources`), what changes (`changes`), and the verb (`verb`, `bridge`, `event_stream`).
 
 mod answers;
 mod approval;
 mod arguments;
 mod bridge;
+mod browser;
+mod browser_tools;
 mod call;
 mod changes;
 mod code;

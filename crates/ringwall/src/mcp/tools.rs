@@ -1,7 +1,7 @@
 //! The tools that are always there: their names, what they say of themselves, and their schemas.
 //!
 //! What a client shows a person before a call is made of these words and hints, so they claim nothing that is not so: a
-//! box reaches nothing but what it is given, so no tool here is open to the world.
+//! box reaches nothing but what it is given, so no tool but the browser's is open to the world.
 
 use std::sync::LazyLock;
 
@@ -13,6 +13,7 @@ use super::arguments::{
     CodeArguments, CommandArguments, DeleteArguments, EditArguments, ListArguments, ReadArguments, StatusArguments,
     WriteArguments, schema,
 };
+use super::browser_tools::BrowserTool;
 
 /// A tool that is always there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +26,7 @@ pub(super) enum BuiltIn {
     ListFiles,
     DeleteFile,
     ApprovalStatus,
+    Browser(BrowserTool),
 }
 
 /// What a call does to what is there.
@@ -33,11 +35,13 @@ pub(super) enum Effect {
     Reads,
     /// The same again changes nothing more.
     Replaces,
+    /// Something is different afterwards, and nothing lost.
+    Moves,
     Changes,
 }
 
 impl BuiltIn {
-    pub(super) const ALL: [Self; 8] = [
+    const OWN: [Self; 8] = [
         Self::RunCode,
         Self::RunCommand,
         Self::ReadFile,
@@ -47,6 +51,10 @@ impl BuiltIn {
         Self::DeleteFile,
         Self::ApprovalStatus,
     ];
+
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        Self::OWN.into_iter().chain(BrowserTool::ALL.map(Self::Browser))
+    }
 
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -58,15 +66,17 @@ impl BuiltIn {
             Self::ListFiles => "list_files",
             Self::DeleteFile => "delete_file",
             Self::ApprovalStatus => "approval_status",
+            Self::Browser(tool) => tool.name(),
         }
     }
 
     pub(super) fn find(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|tool| tool.name() == name)
+        Self::all().find(|tool| tool.name() == name)
     }
 
     fn describe(self) -> Tool {
         match self {
+            Self::Browser(tool) => tool.describe(),
             Self::RunCode => tool::<CodeArguments, Ran>(
                 self,
                 "Run code",
@@ -122,7 +132,7 @@ impl BuiltIn {
     }
 }
 
-static DESCRIBED: LazyLock<Vec<Tool>> = LazyLock::new(|| BuiltIn::ALL.into_iter().map(BuiltIn::describe).collect());
+static DESCRIBED: LazyLock<Vec<Tool>> = LazyLock::new(|| BuiltIn::all().map(BuiltIn::describe).collect());
 
 /// All of them, as they are listed.
 pub(super) fn described() -> &'static [Tool] {
@@ -145,6 +155,7 @@ pub(super) fn annotations(title: &str, effect: Effect) -> ToolAnnotations {
     let hints = ToolAnnotations::with_title(title).read_only(effect == Effect::Reads).open_world(false);
     match effect {
         Effect::Reads => hints.destructive(false).idempotent(true),
+        Effect::Moves => hints.destructive(false).idempotent(false),
         Effect::Replaces => hints.destructive(true).idempotent(true),
         Effect::Changes => hints.destructive(true).idempotent(false),
     }
@@ -166,7 +177,7 @@ mod tests {
             assert!(
                 hints.read_only_hint.is_some()
                     && hints.destructive_hint.is_some()
-                    && hints.open_world_hint == Some(false)
+                    && hints.open_world_hint == Some(tool.name.starts_with("browser_"))
             );
         }
         assert_eq!(BuiltIn::find("skill.x"), None);

@@ -59,12 +59,17 @@ impl Service {
     /// The box that stays with the session. What else will run in it is not known, so in the strict mode it is as strong as
     /// any code could demand.
     async fn choose_session_box(&self, mode: SecurityMode) -> Result<Choice, Error> {
-        let home = match mode {
-            SecurityMode::Strict => self.demanded_box().await?,
-            SecurityMode::Permissive => Isolation::Native,
-        };
+        let home = self.session_isolation(mode).await?;
         let image = image_for(backend_of(home), None, &self.settings_now(), self.inner.gvisor_home())?;
         Ok(Choice { backend: Backend::Aio, image, home, denial: None })
+    }
+
+    /// How strong the box is that stays with a session.
+    pub(crate) async fn session_isolation(&self, mode: SecurityMode) -> Result<Isolation, Error> {
+        match mode {
+            SecurityMode::Strict => self.demanded_box().await,
+            SecurityMode::Permissive => Ok(Isolation::Native),
+        }
     }
 
     /// The external service of this workspace. To the strict mode it counts as native: that it isolates is the word of whoever

@@ -10,15 +10,16 @@ use std::sync::Arc;
 use executor::aio_service::{ServiceFile, ServiceWork};
 use executor::pool::OnBusy;
 use policy::{Code, Consent, Content, Field, Isolation, Layer, LayerName, Layers, Secret, merge, profile};
-use record::Digest;
+use record::{Confirmation, Digest};
 use serde_json::{Value, json};
 use workspace::{ProjectId, Session, SessionId, Usage};
 
-use super::request::CodeRequest;
+use super::request::{CodeRequest, LONGEST_S, SHORTEST_S};
 use super::trail::Trail;
 use crate::agents::execute::{PROJECT, PYTHON, WORKSPACE};
 use crate::error::Error;
 use crate::order::{Ground, Order, layers};
+use crate::residents::Seat;
 use crate::service::Service;
 use crate::sessions::{Place, Rules};
 
@@ -47,12 +48,14 @@ pub(crate) struct CodeOrder {
 }
 
 /// What a command reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Input {
     /// Its code where that is long, and then nothing.
     Ends,
     /// What somebody writes to it while it runs.
     Open,
+    /// What is typed at its terminal.
+    Terminal(Seat),
 }
 
 impl Service {
@@ -126,6 +129,13 @@ impl CodeRequest {
         words.iter().copied().chain(code).map(str::to_owned).collect()
     }
 
+    /// The longest that anything may run in a session, in seconds.
+    pub(crate) fn longest_s(operator: Layer) -> Result<u64, Error> {
+        let all =
+            merge(&layers(profile::FILES, operator, Vec::new())).map_err(|denial| Error::invalid(denial.message))?;
+        Ok((all.limits.get(Field::TimeoutMs) / 1000).clamp(SHORTEST_S, LONGEST_S))
+    }
+
     /// What is not asked for is as usual, or as little as everybody gets.
     fn layers(&self, operator: Layer) -> Result<Layers, Error> {
         let mut layers = layers(profile::FILES, operator, Vec::new());
@@ -151,6 +161,14 @@ impl CodeRequest {
 impl CodeOrder {
     pub(crate) fn session(&self) -> &SessionId {
         &self.place.id
+    }
+
+    /// Whether it is a person who answers where it deserves that.
+    pub(crate) fn asks_person(&self) -> bool {
+        match self.rules.confirmation {
+            Confirmation::Websocket | Confirmation::Callback => true,
+            Confirmation::AutoApprove | Confirmation::AutoReject => false,
+        }
     }
 
     /// The context that it runs in, if it runs in one.

@@ -9,8 +9,8 @@ use crate::agents::ProblemKind;
 use crate::error::Error;
 use crate::sessions::SessionAddress;
 
-const SHORTEST_S: u64 = 1;
-const LONGEST_S: u64 = 300;
+pub(super) const SHORTEST_S: u64 = 1;
+pub(super) const LONGEST_S: u64 = 300;
 const USUAL_S: u64 = 30;
 
 #[derive(Debug, Clone)]

@@ -14,7 +14,7 @@ use super::words::error_of;
 use crate::agents::execute::{SHOWN, text};
 use crate::contexts::Bundle;
 use crate::error::Error;
-use crate::order::Ground;
+use crate::order::{Ground, Order};
 use crate::principal::Principal;
 use crate::service::Service;
 use crate::sessions::{Place, SessionAddress};
@@ -71,6 +71,15 @@ impl Service {
         request: CodeRequest,
         input: Input,
     ) -> Result<CodeBegun, Error> {
+        let (mut order, trail) = self.read_asked(by, request).await?;
+        if let Ground::Code(code) = &mut order.ground {
+            code.stdin = input;
+        }
+        self.begin_order(order, trail).await
+    }
+
+    /// A request as an order that is not on record yet.
+    pub(crate) async fn read_asked(&self, by: &Principal, request: CodeRequest) -> Result<(Order, Arc<Trail>), Error> {
         let address = SessionAddress {
             session_id: request.session_id.clone(),
             user_id: request.user_id.clone(),
@@ -78,10 +87,11 @@ impl Service {
         };
         let place = Place::read(by, &address)?;
         let trail = Arc::<Trail>::default();
-        let mut order = self.read_code(by.caller(), place, request, trail.clone()).await?;
-        if let Ground::Code(code) = &mut order.ground {
-            code.stdin = input;
-        }
+        let order = self.read_code(by.caller(), place, request, trail.clone()).await?;
+        Ok((order, trail))
+    }
+
+    pub(crate) async fn begin_order(&self, order: Order, trail: Arc<Trail>) -> Result<CodeBegun, Error> {
         match self.admit(order).await {
             Ok(submitted) => Ok(CodeBegun { exec_id: submitted.exec_id, status: submitted.status, trail }),
             Err(Error::Denied { denial, exec_id }) if denial.code == DenialCode::CodeDestructive => {

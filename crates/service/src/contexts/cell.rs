@@ -4,6 +4,7 @@
 //! it back, so that nothing is lost however the exec ends.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use executor::pool::Lease;
@@ -17,6 +18,7 @@ use tokio::task::JoinHandle;
 use super::interpreter::{Conversed, Interpreter, words};
 use super::session_box::{Entered, MOST_CONTEXTS};
 use crate::code::CodeOrder;
+use crate::egress::ExecGate;
 use crate::pool::Boxes;
 use crate::residents::home_grant;
 use crate::run_exec::Exec;
@@ -30,6 +32,8 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(crate) struct RunningCell {
     pub(crate) streams: Option<Streams>,
     pub(crate) protections: Vec<Protection>,
+    /// Who answers for what it asks of the network, where there is one.
+    pub(crate) gate: Option<Arc<ExecGate>>,
     handle: CellHandle,
     task: JoinHandle<Result<Outcome, executor::Error>>,
 }
@@ -75,7 +79,14 @@ impl Exec {
         let own = home_grant(&grant, &self.order.layers, &argv)?;
         let lease = self.enter_session_box(&grant, code).await?;
         let limit = Duration::from_millis(self.limits.timeout_ms);
-        begin(lease, context, own, code, limit).await
+        let gate = self.come_on_duty(lease.resident().way.as_ref(), &grant.effective().net);
+        match begin(lease, context, own, code, limit).await {
+            Ok(cell) => Ok(RunningCell { gate, ..cell }),
+            Err(error) => {
+                self.leave_duty(gate).await;
+                Err(error)
+            }
+        }
     }
 }
 
@@ -149,7 +160,7 @@ async fn begin(
         drop(lease);
         ended
     });
-    Ok(RunningCell { streams: Some(streams), protections: shown, handle: CellHandle(handle), task })
+    Ok(RunningCell { streams: Some(streams), protections: shown, gate: None, handle: CellHandle(handle), task })
 }
 
 /// Pipes as every box has them. Nobody reads its input.

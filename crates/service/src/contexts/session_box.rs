@@ -11,6 +11,7 @@ use policy::{Content, Isolation};
 use record::{SessionName, Timestamp};
 
 use super::interpreter::Interpreter;
+use crate::egress::SessionWay;
 use crate::service::now;
 use crate::sessions::Place;
 
@@ -51,6 +52,8 @@ impl BoxKey {
 #[derive(Debug)]
 pub(crate) struct SessionBox {
     pub(crate) resident: Resident,
+    /// Where it has a network.
+    pub(crate) way: Option<SessionWay>,
     contexts: Mutex<BTreeMap<String, Context>>,
 }
 
@@ -91,8 +94,8 @@ pub(super) enum Entered {
 }
 
 impl SessionBox {
-    pub(crate) fn new(resident: Resident) -> Self {
-        Self { resident, contexts: Mutex::default() }
+    pub(crate) fn new(resident: Resident, way: Option<SessionWay>) -> Self {
+        Self { resident, way, contexts: Mutex::default() }
     }
 
     pub(super) fn enter(&self, id: &str, language: Content) -> Entered {

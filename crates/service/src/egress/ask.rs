@@ -35,7 +35,8 @@ impl ExecGate {
     }
 
     async fn ask_person(&self, host: NetHost, port: u16, entry: String) -> Ruling {
-        match self.service.remembered_hosts(&self.exec.user_id).await {
+        let Some(service) = self.service() else { return Ruling::Refused("the server stops".to_owned()) };
+        match service.remembered_hosts(&self.exec.user_id).await {
             Ok(remembered) => {
                 if let Some(entry) = remembered.find(&host, port) {
                     return Ruling::Allowed(format!("{entry}, allowed before by a person"));
@@ -46,7 +47,7 @@ impl ExecGate {
                 return Ruling::Refused("the list of allowed hosts could not be read".to_owned());
             }
         }
-        let mut waiting = match self.service.ask(self.question(&entry)).await {
+        let mut waiting = match service.ask(self.question(&entry)).await {
             Ok(waiting) => waiting,
             Err(error) => {
                 tracing::warn!(exec_id = %self.exec.exec_id, error = %causes(&error), "nobody could be asked");

@@ -1,7 +1,10 @@
 //! Says of each host whether this exec's box may reach it, and keeps what became of its connections, up to a number.
+//!
+//! In a box that stays, what an exec left behind may go on when the exec is over: what is allowed stays so, nobody is asked
+//! any more in its name, and what became of a connection is handed to the keeper of the box.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use executor::egress::{Connection, Fate, Gate, Ruling};
 use futures::future::BoxFuture;
@@ -10,14 +13,13 @@ use record::{AgentId, ExecId, ExecNetwork, UserId};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
+use super::late::Late;
 use super::view::ConnectionView;
-use crate::service::Service;
-
-/// Connections of one exec that are kept one by one.
-const KEPT: usize = 500;
+use crate::service::{Inner, Service};
 
 pub(crate) struct ExecGate {
-    pub(super) service: Service,
+    /// Not held: a box that stays has a gate for longer than there may be a server.
+    service: Weak<Inner>,
     pub(super) exec: Asking,
     allow: NetList,
     unknown: Unknown,
@@ -25,7 +27,9 @@ pub(crate) struct ExecGate {
     lifted: NetList,
     /// One answer for each host, also where many connections wait for it.
     pub(super) answers: Mutex<HashMap<(NetHost, u16), SharedAnswer>>,
-    noted: Mutex<Notes>,
+    noted: Mutex<Noted>,
+    /// Where a box stays: who takes what comes when the exec is over.
+    late: Option<Arc<Late>>,
 }
 
 /// Given once, to everybody who waits for it.
@@ -44,10 +48,31 @@ pub(crate) struct Asking {
 }
 
 #[derive(Debug, Default)]
-struct Notes {
+struct Noted {
+    notes: Notes,
+    refused: Option<String>,
+    is_over: bool,
+}
+
+/// What became of connections.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
     kept: Vec<ConnectionView>,
     left_out: u64,
-    refused: Option<String>,
+}
+
+impl Notes {
+    pub(crate) fn add(&mut self, connection: Connection) {
+        if self.kept.len() < ExecNetwork::KEPT {
+            self.kept.push(connection.into());
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    pub(crate) fn to_record(&self) -> ExecNetwork {
+        ExecNetwork { connections: json!(self.kept), left_out: self.left_out }
+    }
 }
 
 impl std::fmt::Debug for ExecGate {
@@ -57,20 +82,35 @@ impl std::fmt::Debug for ExecGate {
 }
 
 impl ExecGate {
-    pub(crate) fn new(service: Service, exec: Asking, allow: NetList, unknown: Unknown, lifted: NetList) -> Self {
+    pub(crate) fn new(
+        service: &Service,
+        exec: Asking,
+        (allow, unknown): (NetList, Unknown),
+        lifted: NetList,
+        late: Option<Arc<Late>>,
+    ) -> Self {
         let (answers, noted) = Default::default();
-        Self { service, exec, allow, unknown, lifted, answers, noted }
+        Self { service: Arc::downgrade(&service.inner), exec, allow, unknown, lifted, answers, noted, late }
     }
 
-    /// What is kept of the connections, when there are no more.
-    pub(super) fn network(&self) -> ExecNetwork {
-        let notes = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        ExecNetwork { connections: json!(notes.kept), left_out: notes.left_out }
+    pub(super) fn service(&self) -> Option<Service> {
+        self.service.upgrade().map(|inner| Service { inner })
+    }
+
+    /// The exec is over: what is kept of its connections up to now.
+    pub(super) fn close(&self) -> ExecNetwork {
+        let mut noted = self.lock();
+        noted.is_over = true;
+        noted.notes.to_record()
     }
 
     /// The first host that was refused.
     pub(super) fn refused(&self) -> Option<String> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner).refused.clone()
+        self.lock().refused.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -87,6 +127,9 @@ impl Gate for ExecGate {
                 {
                     Ruling::Refused("it is no address of the public internet".to_owned())
                 }
+                (Unknown::Ask, _) if self.lock().is_over => {
+                    Ruling::Refused("the command in whose name it could be asked about is over".to_owned())
+                }
                 (Unknown::Ask, _) => self.ask(host, port).await,
                 (Unknown::Deny, _) => {
                     Ruling::Refused("it is not among the hosts that this box may reach (net.allow)".to_owned())
@@ -96,14 +139,21 @@ impl Gate for ExecGate {
     }
 
     fn note(&self, connection: Connection) {
-        let mut notes = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        if connection.fate == Fate::Refused && notes.refused.is_none() {
-            notes.refused = Some(format!("{}:{}", connection.host, connection.port));
-        }
-        if notes.kept.len() < KEPT {
-            notes.kept.push(connection.into());
-        } else {
-            notes.left_out += 1;
+        let mut noted = self.lock();
+        match (noted.is_over, &self.late) {
+            (true, Some(late)) => {
+                drop(noted);
+                late.add(&self.exec, connection);
+            }
+            (true, None) => {
+                tracing::error!(exec_id = %self.exec.exec_id, ?connection, "a connection of a box that is gone");
+            }
+            (false, _) => {
+                if connection.fate == Fate::Refused && noted.refused.is_none() {
+                    noted.refused = Some(format!("{}:{}", connection.host, connection.port));
+                }
+                noted.notes.add(connection);
+            }
         }
     }
 }

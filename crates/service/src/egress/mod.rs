@@ -6,8 +6,13 @@
 mod ask;
 mod gate;
 mod hosts;
+mod late;
 mod open;
+mod session;
 mod view;
 
 pub use hosts::AllowedHost;
 pub use view::{ConnectionView, NetworkView};
+
+pub(crate) use gate::ExecGate;
+pub(crate) use session::SessionWay;

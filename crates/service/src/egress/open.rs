@@ -4,9 +4,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use executor::egress::{Proxy, Resolver};
-use policy::Net;
+use policy::{Net, NetList};
 
 use super::gate::{Asking, ExecGate};
+use super::late::Late;
+use super::session::SessionWay;
 use crate::error::causes;
 use crate::run_exec::Exec;
 use crate::service::now;
@@ -31,7 +33,23 @@ impl WayOut {
 
 impl Exec {
     pub(crate) fn way_out(&self, net: &Net, listener: Option<OwnedFd>) -> Option<WayOut> {
-        let (Net::Allowlist { allow, unknown }, Some(listener)) = (net, listener) else { return None };
+        let listener = listener?;
+        let lifted = self.service.settings_now().egress.allowed_hosts.clone();
+        let gate = Arc::new(self.gate(net, lifted.clone(), None)?);
+        let proxy = Proxy::new(gate.clone(), Resolver::system(), lifted);
+        Some(WayOut { gate, proxy, listener })
+    }
+
+    /// From now on what its session's box asks of the network is asked by this exec. Nothing where the box has no network.
+    pub(crate) fn come_on_duty(&self, way: Option<&SessionWay>, net: &Net) -> Option<Arc<ExecGate>> {
+        let way = way?;
+        let gate = Arc::new(self.gate(net, way.lifted().clone(), Some(way.late()))?);
+        way.put_on_duty(gate.clone());
+        Some(gate)
+    }
+
+    fn gate(&self, net: &Net, lifted: NetList, late: Option<Arc<Late>>) -> Option<ExecGate> {
+        let Net::Allowlist { allow, unknown } = net else { return None };
         let session = self.order.session().map(ToString::to_string).or(self.order.conversation_id.clone());
         let asking = Asking {
             exec_id: self.intent.exec_id.clone(),
@@ -42,17 +60,13 @@ impl Exec {
             caller: self.order.caller.clone(),
             policy_version: self.intent.policy_snapshot["version"].as_str().unwrap_or_default().to_owned(),
         };
-        let lifted = self.service.settings_now().egress.allowed_hosts.clone();
-        let gate = ExecGate::new(self.service.clone(), asking, allow.clone(), *unknown, lifted.clone());
-        let gate = Arc::new(gate);
-        let proxy = Proxy::new(gate.clone(), Resolver::system(), lifted);
-        Some(WayOut { gate, proxy, listener })
+        Some(ExecGate::new(&self.service, asking, (allow.clone(), *unknown), lifted, late))
     }
 
     /// Records what the box asked of the network, and gives the first host that it was refused.
     pub(crate) async fn keep_network(&self, gate: &ExecGate) -> Option<String> {
         let owner = (self.order.user_id.clone(), self.order.agent_id.clone());
-        let recorded = self.service.inner.store.record_network(&self.intent.exec_id, owner, gate.network(), now());
+        let recorded = self.service.inner.store.record_network(&self.intent.exec_id, owner, gate.close(), now());
         if let Err(error) = recorded.await {
             tracing::error!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not record a network");
         }

@@ -4,11 +4,12 @@
 //! against it once more, by the box.
 
 use executor::docker::Runtime;
-use executor::pool::{Lease, Refused};
+use executor::pool::{Lease, OnBusy, Refused};
 use policy::{Grant, Isolation, Layers, Request, Root, Verdict};
 
 use crate::code::CodeOrder;
 use crate::contexts::{BoxKey, SessionBox};
+use crate::egress::SessionWay;
 use crate::pool::Boxes;
 use crate::run_exec::Exec;
 use crate::service::Service;
@@ -25,14 +26,28 @@ impl Exec {
     ) -> Result<Lease<Boxes>, executor::Error> {
         let key = BoxKey::new(&code.place, code.home);
         let home = home_grant(grant, &self.order.layers, &[AGENT.to_owned()])?;
-        let make = make(self.service.clone(), code.home, home, format!("box-{}", self.intent.exec_id));
-        let acquiring = self.service.inner.boxes.acquire(&key, code.on_busy(), make);
+        let name = format!("box-{}", self.intent.exec_id);
         tokio::select! {
             biased;
-            lease = acquiring => lease.map_err(refused),
+            lease = self.service.enter_box(&key, code.home, home, name, code.on_busy()) => lease,
             // Whoever gives up does not wait for others.
             _ = self.live.cancelled() => Err(executor::Error::PoolStopped),
         }
+    }
+}
+
+impl Service {
+    /// The sole use of a session's box, made by this grant and under this name where there is none.
+    pub(crate) async fn enter_box(
+        &self,
+        key: &BoxKey,
+        isolation: Isolation,
+        home: Grant,
+        name: String,
+        on_busy: OnBusy,
+    ) -> Result<Lease<Boxes>, executor::Error> {
+        let make = make(self.clone(), isolation, home, name);
+        self.inner.boxes.acquire(key, on_busy, make).await.map_err(refused)
     }
 }
 
@@ -69,7 +84,10 @@ async fn make(
         (Isolation::Gvisor, Root::Docker(_)) => inner.docker.start_resident(grant, &name, Runtime::Gvisor).await,
         (Isolation::Docker, _) => inner.docker.start_resident(grant, &name, Runtime::Usual).await,
     };
-    Ok(SessionBox::new(resident?))
+    let mut resident = resident?;
+    let lifted = || service.settings_now().egress.allowed_hosts.clone();
+    let way = resident.way_out.take().map(|listener| SessionWay::open(&service, listener, lifted(), resident.gone()));
+    Ok(SessionBox::new(resident, way))
 }
 
 fn refused(refused: Refused<executor::Error>) -> executor::Error {

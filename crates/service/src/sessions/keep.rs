@@ -145,6 +145,7 @@ impl Service {
                 live.over().await;
             }
         }
+        self.inner.browsers.dismiss(&self.inner, &place.name).await;
         self.end_boxes(&place).await;
         let workspace = self.session_workspace(&place.name).await?;
         let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;

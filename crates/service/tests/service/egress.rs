@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use record::ApprovalStatus;
 use serde_json::json;
-use service::{Answer, ExecView, Limit, NetworkView, Origin, Status, Stream, Verdict};
+use service::{
+    AgentPath, Answer, CodeRequest, ExecId, ExecView, Limit, NetworkView, Origin, SessionAddress, Status, Stream,
+    Verdict,
+};
 
 use crate::lab::{Lab, in_lab, limited, reason, shell};
 
@@ -203,5 +206,52 @@ pub fn a_person_is_asked_about_other_hosts() {
             }
         };
         assert_eq!((newest, other.accepted()), (ApprovalStatus::Cancelled, 5));
+    });
+}
+
+/// One box for a session's commands, and each is told what it asked for itself; what nobody waits for is the last one's.
+pub fn a_sessions_box_has_a_way_out_for_whoever_has_it() {
+    in_lab(async |lab| {
+        let other = Other::serve();
+        other.allow(lab, "deny").await;
+        lab.set(json!({"sessions": {"confirmation": "auto-approve"}})).await;
+        let address = || SessionAddress { session_id: "s".to_owned(), ..SessionAddress::default() };
+        let try_to = async |line: &str| {
+            let request = CodeRequest::in_session_box(address(), line.to_owned(), Some(30), None);
+            let begun = lab.service.begin_code(&lab.owner, request).await.unwrap();
+            lab.service.finish_code(&lab.owner, begun, policy::Locale::English).await
+        };
+        let run = async |line: &str| try_to(line).await.unwrap();
+        let asked = async |exec_id: &ExecId| lab.service.exec_network(&lab.owner, exec_id).await.unwrap().connections;
+        for number in 1..=2 {
+            let ran = run(&other.curl("")).await;
+            assert_eq!((ran.stdout.as_str(), ran.error.as_deref()), (&*format!("visit {number}"), None));
+            let found = asked(&ran.exec_id).await;
+            assert_eq!((found.len(), found[0].port, found[0].outcome.as_str()), (1, other.port, "allowed"));
+        }
+        let refused = run("curl -fsS --max-time 5 http://evil.example/").await;
+        assert_eq!((refused.success, asked(&refused.exec_id).await[0].outcome.as_str()), (false, "refused"));
+        assert!(asked(&run("true").await.exec_id).await.is_empty());
+        // What goes on when its command is over: until the file is there, and then once more.
+        let waits = "until [ -e /workspace/go ]; do sleep 0.02; done";
+        let last =
+            run(&format!("setsid sh -c '{waits}; {}' >/dev/null 2>&1 &", other.curl("").replace('\'', "\""))).await;
+        assert_eq!((last.success, other.accepted()), (true, 2), "{:?}", last.error);
+        lab.service
+            .write_session_file(&lab.owner, &address(), AgentPath::in_session("go").unwrap(), b"")
+            .await
+            .unwrap();
+        let found = loop {
+            let found = asked(&last.exec_id).await;
+            if !found.is_empty() {
+                break found;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        };
+        assert_eq!((found.len(), found[0].outcome.as_str(), other.accepted()), (1, "allowed", 3));
+        // A box stays as it was made: what has another network does not come in.
+        lab.set(json!({"net": {"mode": "none"}})).await;
+        let refused = try_to("true").await.unwrap_err().to_string();
+        assert!(refused.contains("the networks"), "{refused}");
     });
 }

@@ -1,6 +1,6 @@
 //! The service for real: native boxes, SQLite in a directory of its own, and no part that is not the product's.
 //!
-//! This program is three: the tests, the jail of their boxes, and a service that is there to be killed. As root it runs
+//! This program is four: the tests, the jail of their boxes, the agent in those that stay, and a service that is there to be killed. As root it runs
 //! all of itself once more as an ordinary user.
 
 #![expect(clippy::disallowed_methods, reason = "the service to be killed is this program")]
@@ -31,8 +31,12 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 
 fn main() -> ExitCode {
-    if std::env::args_os().next().is_some_and(|name| name == jail::PROCESS_NAME) {
+    let name = std::env::args_os().next();
+    if name.as_ref().is_some_and(|name| name == jail::PROCESS_NAME) {
         return jail::main();
+    }
+    if name.is_some_and(|name| name == jail::resident::AGENT) {
+        return jail::resident::agent_main();
     }
     if let Some(data) = std::env::var_os(crash::DATA) {
         return crash::be_the_child(data.into());
@@ -99,6 +103,7 @@ fn main() -> ExitCode {
         ("way out", egress::what_is_allowed_gets_through_and_is_on_record),
         ("way out, other ways", egress::whoever_goes_another_way_reaches_nobody),
         ("way out, asked about", egress::a_person_is_asked_about_other_hosts),
+        ("way out, in a session", egress::a_sessions_box_has_a_way_out_for_whoever_has_it),
         ("way out, once", egress::a_way_out_is_not_passed_on),
     ];
     if rustix::process::geteuid().is_root() {

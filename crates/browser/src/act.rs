@@ -1,0 +1,161 @@
+//! What a person does with a page: click, type, choose, scroll, upload, save.
+//!
+//! Clicks and keys are input to the window, not calls to the page's own functions, so that a page sees what it would see of a
+//! person. Text goes into a field at once and inside one turn of the page, because between two calls a page could swap the field.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::action::{FieldKind, Origin, Target, Travel, Until};
+use crate::error::Error;
+use crate::keys::{self, Stroke};
+use crate::protocol::{
+    DisableFetch, EnableFetch, KeyEvent, MouseEvent, Navigate, ReleaseObject, RequestPattern, SetFiles,
+};
+use crate::travel::{self, before, finish_downloads, settle};
+use crate::view::{Manner, SOON, View, field_word};
+use crate::words;
+
+const MOST_WAIT: Duration = Duration::from_secs(300);
+const PAUSE: Duration = Duration::from_millis(50);
+
+#[derive(Deserialize)]
+struct Point {
+    x: f64,
+    y: f64,
+}
+
+pub(crate) async fn click(view: &mut View<'_>, target: &Target) -> Result<Value, Error> {
+    let before = before(view.connection);
+    press_button(view, target).await?;
+    settle(view, &before).await
+}
+
+async fn press_button(view: &mut View<'_>, target: &Target) -> Result<(), Error> {
+    let Point { x, y } = view.ask_about("place", target, json!({}), Manner::Reads).await?;
+    for (kind, button, click_count) in
+        [("mouseMoved", "none", 0), ("mousePressed", "left", 1), ("mouseReleased", "left", 1)]
+    {
+        match view.call(&MouseEvent { kind, x, y, button, click_count }, SOON).await {
+            Ok(_) => {}
+            // The page left, or closed itself, with the button down: that is what the click did.
+            Err(Error::PageGone) if kind == "mouseReleased" => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn fill(
+    view: &mut View<'_>,
+    target: &Target,
+    text: &str,
+    expected: FieldKind,
+) -> Result<Value, Error> {
+    let given = json!({ "text": text, "expected": field_word(expected) });
+    view.ask_about("fill", target, given, Manner::Acts).await
+}
+
+pub(crate) async fn press(view: &mut View<'_>, key: &str, expected: FieldKind) -> Result<Value, Error> {
+    let Stroke { modifiers, key, code, number, text, commands } =
+        keys::read(key).ok_or_else(|| Error::Key { key: words::cut(key, 40) })?;
+    let before = before(view.connection);
+    let found: Value = view.ask_once("kind", &Target::Focused, json!({})).await?;
+    match crate::view::field_kind(&found) {
+        Some(found) if found == expected => {}
+        Some(found) => return Err(Error::OtherField { target: Target::Focused.to_string(), expected, found }),
+        None => return Err(Error::Page { why: "it does not say what has the focus".to_owned() }),
+    }
+    let kind = if text.is_some() { "keyDown" } else { "rawKeyDown" };
+    for (kind, text, commands) in [(kind, text.as_deref(), commands), ("keyUp", None, &[][..])] {
+        let event =
+            KeyEvent { kind, modifiers, key: &key, code: &code, windows_virtual_key_code: number, text, commands };
+        match view.call(&event, SOON).await {
+            Ok(_) => {}
+            Err(Error::PageGone) if kind == "keyUp" => {}
+            Err(error) => return Err(error),
+        }
+    }
+    settle(view, &before).await
+}
+
+pub(crate) async fn select(view: &mut View<'_>, target: &Target, values: &[String]) -> Result<Value, Error> {
+    let before = before(view.connection);
+    let selected: Value = view.ask_about("select", target, json!({ "values": values }), Manner::Acts).await?;
+    settle(view, &before).await?;
+    Ok(json!({ "selected": selected }))
+}
+
+pub(crate) async fn scroll(view: &mut View<'_>, to: &Travel) -> Result<Value, Error> {
+    match to {
+        Travel::To(target) => view.ask_about("scrollTo", target, json!({}), Manner::Reads).await,
+        Travel::By { x, y } => view.ask("scrollBy", json!({ "x": x, "y": y }), SOON).await,
+    }
+}
+
+pub(crate) async fn upload(view: &mut View<'_>, target: &Target, paths: &[String]) -> Result<Value, Error> {
+    let count = json!({ "count": paths.len() });
+    let _: Value = view.ask_about("takesFiles", target, count, Manner::Reads).await?;
+    let object = view.element(target).await?;
+    let set = view.call(&SetFiles { files: paths, object_id: &object }, SOON).await;
+    // The element is let go of whether or not it took the files; when that fails the page is gone, and it with it.
+    let _ = view.call(&ReleaseObject { object_id: &object }, SOON).await;
+    set?;
+    Ok(Value::Null)
+}
+
+pub(crate) async fn wait_for(view: &mut View<'_>, until: &Until, timeout: Duration) -> Result<Value, Error> {
+    let limit = timeout.min(MOST_WAIT);
+    let end = Instant::now() + limit;
+    let what = match until {
+        Until::Load => {
+            let is_loaded = travel::wait_for_load(view.connection, limit).await?;
+            let late = || Error::NotSeen { what: "the end of loading".to_owned(), limit };
+            return is_loaded.then_some(Value::Null).ok_or_else(late);
+        }
+        Until::Element(target) => words::cut(&target.to_string(), 200),
+        Until::Text(text) => format!("the text `{}`", words::cut(text, 200)),
+    };
+    loop {
+        let is_there = match until {
+            Until::Element(target) => view.ask_once("isThere", target, json!({})).await,
+            Until::Text(text) => view.ask("hasText", json!({ "text": text }), SOON).await,
+            Until::Load => Ok(true),
+        };
+        match is_there {
+            Ok(true) => return Ok(Value::Null),
+            Ok(false) | Err(Error::NoElement { .. } | Error::Moved) => {}
+            Err(error) => return Err(error),
+        }
+        if Instant::now() >= end {
+            return Err(Error::NotSeen { what, limit });
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+pub(crate) async fn download(view: &mut View<'_>, from: &Origin, timeout: Duration) -> Result<Value, Error> {
+    let begun = before(view.connection).begun();
+    let end = Instant::now() + timeout.min(MOST_WAIT);
+    match from {
+        Origin::Element(target) => press_button(view, target).await?,
+        Origin::Url(url) => {
+            let documents = [RequestPattern { url_pattern: "*", resource_type: "Document", request_stage: "Response" }];
+            view.call(&EnableFetch { patterns: &documents }, SOON).await?;
+            let rest = end.saturating_duration_since(Instant::now());
+            let asked = view.connection.call(Some(&view.session), &Navigate { url }, rest).await;
+            let disabled = view.call(&DisableFetch {}, SOON).await;
+            let navigated = asked?;
+            disabled?;
+            let is_begun = navigated.is_download || view.connection.scene(|scene| scene.begun) != begun;
+            if let Some(text) = navigated.error_text.filter(|_| !is_begun) {
+                return Err(Error::NotOpened { url: words::cut(url, 300), words: words::cut(&text, 300) });
+            }
+        }
+    }
+    finish_downloads(view.connection, begun, end).await?;
+    Ok(Value::Null)
+}

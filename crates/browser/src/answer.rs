@@ -1,0 +1,51 @@
+//! What a browser answers.
+//!
+//! Every text in it is a page's: bounded in length, and otherwise whatever a stranger chose to write.
+
+use serde_json::Value;
+
+#[derive(Debug, Clone, Default)]
+pub struct Answer {
+    /// Where the page is after the action.
+    pub url: String,
+    pub title: String,
+    /// By action, see `Action`.
+    pub data: Value,
+    /// A PNG.
+    pub picture: Option<Vec<u8>>,
+    /// A PDF.
+    pub document: Option<Vec<u8>>,
+    /// Files that were downloaded whole since the last action.
+    pub downloads: Vec<Downloaded>,
+    /// Dialogs that the page opened since the last action; they were answered at once.
+    pub dialogs: Vec<Dialog>,
+    /// Pages that this one opened since the last action; the newest is the one that is seen.
+    pub popups: u32,
+}
+
+/// A file in `Files::downloads`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Downloaded {
+    /// What the server would call it: a page's word, and no path.
+    pub name: String,
+    /// Where it lies as Chromium sees it, under a name that Chromium made up.
+    pub path: String,
+    /// How many bytes Chromium says it wrote.
+    pub bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dialog {
+    pub kind: DialogKind,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DialogKind {
+    Alert,
+    Confirm,
+    Prompt,
+    /// Leaving the page; the only kind that is accepted.
+    Beforeunload,
+}

@@ -1,0 +1,115 @@
+//! What is seen, taken away: text, markup, outlines, pictures, documents, and values of scripts; each bounded.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::action::{Extent, Format};
+use crate::error::Error;
+use crate::protocol::{CaptureScreenshot, Clip, Encoded, Evaluate, GetLayoutMetrics, PrintToPdf};
+use crate::view::{Manner, SOON, View};
+use crate::words;
+
+/// Reading a large page, drawing it and running a script take longer than other things.
+const LATER: Duration = Duration::from_secs(30);
+const MOST_WIDTH: f64 = 4096.0;
+const MOST_HEIGHT: f64 = 16384.0;
+const MOST_PIXELS: f64 = 16e6;
+const MOST_VALUE: usize = 1 << 20;
+
+#[derive(Deserialize)]
+struct Outline {
+    content: String,
+    truncated: bool,
+    next: u64,
+}
+
+#[derive(Deserialize)]
+struct Region {
+    x: f64,
+    y: f64,
+    width: f64,
+    height: f64,
+}
+
+pub(crate) async fn content(view: &mut View<'_>, format: Format) -> Result<Value, Error> {
+    match format {
+        Format::Text => view.ask("text", json!({}), LATER).await,
+        Format::Html => view.ask("html", json!({}), LATER).await,
+        Format::Outline => {
+            // Numbers are never given twice, so that a reference of an older outline is known as one.
+            let first = view.memory.references.1.max(1);
+            let Outline { content, truncated, next } = view.ask("outline", json!({ "first": first }), LATER).await?;
+            let next = next.clamp(first, first.saturating_add(1 << 20));
+            view.memory.references = (first, next);
+            Ok(json!({ "content": content, "truncated": truncated }))
+        }
+    }
+}
+
+pub(crate) async fn screenshot(view: &mut View<'_>, of: &Extent) -> Result<(Value, Vec<u8>), Error> {
+    let region = match of {
+        Extent::Viewport => None,
+        Extent::FullPage => {
+            let size = view.call(&GetLayoutMetrics {}, SOON).await?.css_content_size;
+            Some(Region { x: 0.0, y: 0.0, width: size.width, height: size.height })
+        }
+        Extent::Element(target) => Some(view.ask_about("box", target, json!({}), Manner::Reads).await?),
+    };
+    let bounded = region.map(|Region { x, y, width, height }| {
+        let across = width.clamp(1.0, MOST_WIDTH);
+        let down = height.clamp(1.0, MOST_HEIGHT.min(MOST_PIXELS / across));
+        (Clip { x, y, width: across, height: down, scale: 1.0 }, across < width || down < height)
+    });
+    let truncated = bounded.is_some_and(|(_, is_cut)| is_cut);
+    let clip = bounded.map(|(clip, _)| clip);
+    let call = CaptureScreenshot { format: "png", clip, capture_beyond_viewport: clip.is_some() };
+    let picture = decode(view.call(&call, LATER).await?)?;
+    Ok((json!({ "truncated": truncated }), picture))
+}
+
+pub(crate) async fn pdf(view: &View<'_>) -> Result<Vec<u8>, Error> {
+    decode(view.call(&PrintToPdf { print_background: true }, LATER).await?)
+}
+
+fn decode(encoded: Encoded) -> Result<Vec<u8>, Error> {
+    STANDARD.decode(encoded.data).map_err(|error| Error::Page { why: error.to_string() })
+}
+
+/// Runs a script where the page's own run.
+pub(crate) async fn evaluate(view: &View<'_>, script: &str) -> Result<Value, Error> {
+    let call = Evaluate {
+        expression: script,
+        return_by_value: true,
+        await_promise: true,
+        user_gesture: false,
+        timeout: 5000,
+        context_id: None,
+    };
+    let evaluated = match view.call(&call, LATER).await {
+        // A script that leads elsewhere has no value.
+        Err(Error::Refused { words, .. }) if words.contains("navigated or closed") => {
+            return Ok(json!({ "value": null }));
+        }
+        Err(Error::Refused { words, .. }) => return Err(Error::Script { words }),
+        other => other?,
+    };
+    if let Some(exception) = evaluated.exception_details {
+        let thrown = exception
+            .exception
+            .and_then(|thrown| thrown.description.or_else(|| thrown.value.map(|value| value.to_string())));
+        return Err(Error::Script { words: words::cut(&thrown.unwrap_or(exception.text), 1000) });
+    }
+    if let Some(words) = evaluated.result.unserializable_value {
+        return Ok(json!({ "value": words::cut(&words, 1000) }));
+    }
+    let value = evaluated.result.value.as_ref().map_or("null", |value| value.get());
+    if value.len() > MOST_VALUE {
+        return Err(Error::TooLarge { what: "the script".to_owned() });
+    }
+    let value: Value = serde_json::from_str(value).map_err(|error| Error::Page { why: error.to_string() })?;
+    Ok(json!({ "value": value }))
+}

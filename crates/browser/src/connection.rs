@@ -1,0 +1,326 @@
+//! The conversation with Chromium: calls with their answers, and the events between them.
+//!
+//! Two tasks, one that reads and one that writes, so that neither stream can stop the other. Every call has a time limit; an
+//! event is handled where it is read, by `Scene`, and what it orders is only put into the queue of the writer. A Chromium that
+//! does not read until that queue is full, or says what is no message, is let go.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::error::Error;
+use crate::event::Event;
+use crate::frames::{Frame, Frames, MOST};
+use crate::message::Message;
+use crate::protocol::{
+    Call, CancelDownload, CloseTarget, ContinueResponse, EnableInspector, EnableNetwork, EnablePage, HandleDialog,
+    Header, InterceptFileChooser, RunIfWaiting, SetLifecycleEvents, TerminateExecution,
+};
+use crate::scene::{Order, Scene};
+use crate::words;
+
+const MOST_WAITING_TO_BE_SENT: usize = 256;
+
+type Answer = Result<Box<RawValue>, Error>;
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    shared: Arc<Shared>,
+    tasks: [JoinHandle<()>; 2],
+}
+
+#[derive(Debug)]
+struct Shared {
+    outgoing: mpsc::Sender<Vec<u8>>,
+    state: Mutex<State>,
+    /// Bumped after each event, and at the end.
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    scene: Scene,
+    last_id: u64,
+    waiting: HashMap<u64, Waiting>,
+    /// Why the conversation is over.
+    ended: Option<String>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    method: &'static str,
+    session: Option<String>,
+    answer: oneshot::Sender<Answer>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Outgoing<'a, C> {
+    id: u64,
+    method: &'static str,
+    params: &'a C,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<&'a str>,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        from: impl AsyncRead + Send + Unpin + 'static,
+        to: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> Self {
+        let (outgoing, queue) = mpsc::channel(MOST_WAITING_TO_BE_SENT);
+        let shared = Arc::new(Shared { outgoing, state: Mutex::default(), changes: watch::Sender::new(0) });
+        let tasks =
+            [tokio::spawn(read(Arc::clone(&shared), from)), tokio::spawn(write(Arc::clone(&shared), to, queue))];
+        Self { shared, tasks }
+    }
+
+    /// Asks, and waits for the answer, but not longer than the limit.
+    pub(crate) async fn call<C: Call>(
+        &self,
+        session: Option<&str>,
+        call: &C,
+        limit: Duration,
+    ) -> Result<C::Answer, Error> {
+        let (sender, receiver) = oneshot::channel();
+        let id = {
+            let mut state = self.shared.lock();
+            if let Some(why) = &state.ended {
+                return Err(Error::Closed { why: why.clone() });
+            }
+            state.last_id += 1;
+            let id = state.last_id;
+            let waiting = Waiting { method: C::METHOD, session: session.map(str::to_owned), answer: sender };
+            state.waiting.insert(id, waiting);
+            id
+        };
+        // Whoever stops waiting, for whatever reason, leaves nothing behind.
+        let _place = Place { shared: &self.shared, id };
+        let bytes = encode(id, session, call)?;
+        let exchange = async {
+            let gone = || self.shared.gone();
+            self.shared.outgoing.send(bytes).await.map_err(|_| gone())?;
+            receiver.await.map_err(|_| gone())?
+        };
+        let limited = tokio::time::timeout(limit, exchange).await;
+        let answer = limited.map_err(|_| Error::TimedOut { what: C::METHOD.to_owned(), limit })??;
+        serde_json::from_str(answer.get())
+            .map_err(|error| Error::Malformed { method: C::METHOD, why: error.to_string() })
+    }
+
+    /// Looks at the scene, and changes it.
+    pub(crate) fn scene<T>(&self, look: impl FnOnce(&mut Scene) -> T) -> T {
+        look(&mut self.shared.lock().scene)
+    }
+
+    /// Waits until the scene shows something. `None` when the time is over before.
+    pub(crate) async fn watch<T>(
+        &self,
+        limit: Duration,
+        mut look: impl FnMut(&Scene) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        let mut changes = self.shared.changes.subscribe();
+        let seen = async {
+            loop {
+                changes.mark_unchanged();
+                {
+                    let state = self.shared.lock();
+                    if let Some(found) = look(&state.scene) {
+                        return Ok(found);
+                    }
+                    if let Some(why) = &state.ended {
+                        return Err(Error::Closed { why: why.clone() });
+                    }
+                }
+                if changes.changed().await.is_err() {
+                    return Err(self.shared.gone());
+                }
+            }
+        };
+        tokio::time::timeout(limit, seen).await.map_or(Ok(None), |found| found.map(Some))
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.shared.lock().ended.is_none()
+    }
+
+    /// Waits until the conversation is over.
+    pub(crate) async fn ended(&self) {
+        let mut changes = self.shared.changes.subscribe();
+        while self.is_open() {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+/// A call's place among those that wait.
+struct Place<'a> {
+    shared: &'a Shared,
+    id: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.shared.lock().waiting.remove(&self.id);
+    }
+}
+
+impl Shared {
+    /// Nothing that is done under this lock can panic half-way through a change.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn gone(&self) -> Error {
+        let why = self.lock().ended.clone();
+        Error::Closed { why: why.unwrap_or_else(|| "it was closed".to_owned()) }
+    }
+
+    /// Ends the conversation: everybody who waits is told. The first reason stands.
+    fn end(&self, why: &str) {
+        let mut state = self.lock();
+        let why = state.ended.get_or_insert_with(|| why.to_owned()).clone();
+        for (_, waiting) in state.waiting.drain() {
+            // Whoever has stopped waiting needs no answer.
+            let _ = waiting.answer.send(Err(Error::Closed { why: why.clone() }));
+        }
+        drop(state);
+        self.changes.send_modify(|version| *version = version.wrapping_add(1));
+    }
+
+    fn answer(&self, id: u64, result: impl FnOnce(&Waiting) -> Answer) {
+        let waiting = self.lock().waiting.remove(&id);
+        if let Some(waiting) = waiting {
+            let result = result(&waiting);
+            let _ = waiting.answer.send(result);
+        }
+    }
+
+    /// Takes one message; `Err` is why the conversation cannot go on.
+    fn take(&self, frame: Frame) -> Result<(), &'static str> {
+        let bytes = match frame {
+            Frame::End => return Err("it ended or closed its streams"),
+            Frame::Oversized(beginning) => {
+                // An event that is too large is not looked at.
+                if let Some(id) = Message::id_of(&beginning) {
+                    self.answer(id, |waiting| Err(Error::TooLarge { what: waiting.method.to_owned() }));
+                }
+                return Ok(());
+            }
+            Frame::Whole(bytes) => bytes,
+        };
+        match Message::read(&bytes).ok_or("it said what is no message of the protocol")? {
+            Message::Answer { id, result } => self.answer(id, |waiting| {
+                let method = waiting.method;
+                result.map_err(|words| Error::Refused { method, words: words::cut(&words, 500) })
+            }),
+            Message::Event { method, session, params } => {
+                if let Some(event) = Event::read(&method, &params) {
+                    let orders = self.lock().scene.take(session.as_deref(), event);
+                    for order in orders {
+                        self.carry_out(order)?;
+                    }
+                    self.changes.send_modify(|version| *version = version.wrapping_add(1));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn carry_out(&self, order: Order) -> Result<(), &'static str> {
+        match order {
+            Order::Prepare { session } => {
+                let session = Some(session.as_str());
+                self.order(session, &EnablePage {})?;
+                self.order(session, &SetLifecycleEvents { enabled: true })?;
+                self.order(session, &EnableInspector {})?;
+                self.order(session, &EnableNetwork { max_total_buffer_size: 1, max_resource_buffer_size: 1 })?;
+                self.order(session, &InterceptFileChooser { enabled: true })?;
+                self.order(session, &RunIfWaiting {})
+            }
+            Order::Refuse { session, target } => {
+                self.order(Some(&session), &RunIfWaiting {})?;
+                self.order(None, &CloseTarget { target_id: &target })
+            }
+            Order::AnswerDialog { session, accept } => self.order(Some(&session), &HandleDialog { accept }),
+            Order::EndScript { session } => self.order(Some(&session), &TerminateExecution {}),
+            Order::CancelDownload { guid } => self.order(None, &CancelDownload { guid: &guid }),
+            Order::Continue { session, request, changed } => {
+                let (response_code, response_headers) = changed.unzip();
+                let headers = |all: Vec<_>| all.into_iter().map(|(name, value)| Header { name, value }).collect();
+                let response_headers = response_headers.map(headers);
+                self.order(Some(&session), &ContinueResponse { request_id: &request, response_code, response_headers })
+            }
+            Order::Forget { session, is_crash } => {
+                let mut state = self.lock();
+                let lost = |waiting: &mut Waiting| waiting.session.as_deref() == Some(&session);
+                let lost: Vec<_> = state.waiting.extract_if(|_, waiting| lost(waiting)).collect();
+                for (_, waiting) in lost {
+                    let error = if is_crash { Error::Crashed } else { Error::PageGone };
+                    let _ = waiting.answer.send(Err(error));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends a call whose answer nobody waits for.
+    fn order<C: Call>(&self, session: Option<&str>, call: &C) -> Result<(), &'static str> {
+        let id = {
+            let mut state = self.lock();
+            state.last_id += 1;
+            state.last_id
+        };
+        let bytes = encode(id, session, call).map_err(|_| "an order could not be written down")?;
+        self.outgoing.try_send(bytes).map_err(|_| "it does not read what it is told")
+    }
+}
+
+fn encode<C: Call>(id: u64, session_id: Option<&str>, params: &C) -> Result<Vec<u8>, Error> {
+    let message = Outgoing { id, method: C::METHOD, params, session_id };
+    let mut bytes =
+        serde_json::to_vec(&message).map_err(|error| Error::Malformed { method: C::METHOD, why: error.to_string() })?;
+    bytes.push(0);
+    Ok(bytes)
+}
+
+async fn read(shared: Arc<Shared>, from: impl AsyncRead + Unpin) {
+    let mut frames = Frames::new(from, MOST);
+    loop {
+        let taken = match frames.next().await {
+            Ok(frame) => shared.take(frame),
+            Err(_) => Err("its stream broke"),
+        };
+        if let Err(why) = taken {
+            return shared.end(why);
+        }
+    }
+}
+
+async fn write(shared: Arc<Shared>, mut to: impl AsyncWrite + Unpin, mut queue: mpsc::Receiver<Vec<u8>>) {
+    while let Some(bytes) = queue.recv().await {
+        let written = async {
+            to.write_all(&bytes).await?;
+            to.flush().await
+        };
+        if written.await.is_err() {
+            return shared.end("it closed its streams");
+        }
+    }
+}

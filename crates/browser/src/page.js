@@ -1,0 +1,409 @@
+// What runs inside a page, in a world of its own: the page's scripts cannot see it or change what it calls. Everything it gives
+// back is bounded. `key` is a name that no page knows; whoever calls finds the functions only in this world.
+(key) => {
+  const MOST_FRAMES = 50, MOST_NODES = 20000, MOST_DEPTH = 250, MOST_MILLISECONDS = 4000, MOST_TEXT = 200000, MOST_HTML = 1000000, MOST_OUTLINE = 100000;
+  let references = new Map();
+
+  class Trouble extends Error {
+    constructor(code, detail) { super(code); this.code = code; this.detail = detail; }
+  }
+  const collapse = (text, most = 200) => {
+    const flat = String(text ?? '').slice(0, most * 10).replace(/\s+/g, ' ').trim();
+    return (flat.length > most ? flat.slice(0, most) + '…' : flat).toWellFormed();
+  };
+  const same = (text) => collapse(text, 2000).toLowerCase();
+  const cut = (text, most) => ({ content: text.slice(0, most).toWellFormed(), truncated: text.length > most });
+
+  // This document and those of frames from the same origin; others cannot be reached from here.
+  const documents = () => {
+    const found = [document];
+    for (let at = 0; at < found.length; at++) {
+      for (const frame of found[at].querySelectorAll('iframe, frame')) {
+        if (found.length >= MOST_FRAMES) return found;
+        if (frame.contentDocument?.documentElement) found.push(frame.contentDocument);
+      }
+    }
+    return found;
+  };
+  const isVisible = (element) =>
+    element.checkVisibility({ visibilityProperty: true }) && [...element.getClientRects()].some((box) => box.width > 0 && box.height > 0);
+  const describe = (element) => {
+    const id = element.id ? '#' + collapse(element.id, 40) : '';
+    return `<${collapse(element.localName, 40)}${id}>`;
+  };
+
+  const CLICKABLE = 'a[href], button, summary, label, option, input[type=submit], input[type=button], input[type=reset], input[type=image], [role=button], [role=link], [role=tab], [role=menuitem], [role=option], [role=checkbox], [role=radio], [role=switch], [onclick]';
+  const byText = (wanted) => {
+    wanted = same(wanted);
+    if (!wanted) return null;
+    let containing = null, plain = null, plainContaining = null, seen = 0;
+    for (const page of documents()) {
+      for (const element of page.querySelectorAll(CLICKABLE)) {
+        if (++seen > MOST_NODES) break;
+        const text = same(element.innerText || element.value || element.getAttribute('aria-label') || element.title);
+        if (!text.includes(wanted) || !isVisible(element)) continue;
+        if (text === wanted) return element;
+        containing ??= element;
+      }
+      const walker = page.createTreeWalker(page.documentElement, NodeFilter.SHOW_TEXT);
+      for (let node; (node = walker.nextNode()) && ++seen < 2 * MOST_NODES;) {
+        const element = node.parentElement, text = same(node.data);
+        if (!element || !text.includes(wanted) || !isVisible(element)) continue;
+        if (text === wanted) plain ??= element;
+        plainContaining ??= element;
+      }
+    }
+    return containing ?? plain ?? plainContaining;
+  };
+  const focused = () => {
+    let element = document.activeElement;
+    for (let depth = 0; element && depth < MOST_FRAMES; depth++) {
+      const inner = element.shadowRoot?.activeElement ?? element.contentDocument?.activeElement;
+      if (!inner) break;
+      element = inner;
+    }
+    return element ?? document.body;
+  };
+  const find = (target) => {
+    let element = null;
+    if (target.reference !== undefined) {
+      element = references.get(target.reference)?.deref();
+      if (!element?.isConnected) throw new Trouble('stale');
+    } else if (target.css !== undefined) {
+      try {
+        for (const page of documents()) if ((element = page.querySelector(target.css))) break;
+      } catch (error) { throw new Trouble('selector', collapse(error.message)); }
+    } else if (target.text !== undefined) {
+      element = byText(target.text);
+    } else {
+      element = focused();
+    }
+    if (!element) throw new Trouble('none');
+    return element;
+  };
+
+  // A field says of itself what it is for. A frame of another site says nothing, and is where payments are made: so it counts as one.
+  const PASSWORD = /\b(pass ?(word|wd|phrase|code)|passwort|kennwort|contrase|mot de passe|senha|pwd)|密码|密碼|パスワード|비밀번호/;
+  const PAYMENT = /\b(card|cc|kredit ?karte) ?(number|num|no|nr|csc|cvv|cvc|code|verification)\b|\bcredit ?card|\bkartennummer|\b(cvv|cvc|cvn|csc)2?\b|\bsecurity code|\biban\b|卡号|卡號|安全码/;
+  const kindOf = (element) => {
+    if (/^(iframe|frame|object|embed)$/.test(element.localName) && !element.contentDocument) return 'payment';
+    if (element.localName === 'input' && element.type === 'password') return 'password';
+    const uses = same(element.getAttribute('autocomplete')).split(' ');
+    if (uses.some((use) => use === 'current-password' || use === 'new-password')) return 'password';
+    if (uses.some((use) => use.startsWith('cc-'))) return 'payment';
+    const isField = /^(input|textarea|select)$/.test(element.localName) || element.isContentEditable;
+    if (!isField) return 'ordinary';
+    const masked = element.ownerDocument.defaultView?.getComputedStyle(element).webkitTextSecurity;
+    if (masked && masked !== 'none') return 'password';
+    const said = ['name', 'id', 'aria-label', 'placeholder', 'title', 'data-testid'].map((name) => element.getAttribute(name) ?? '');
+    said.push(...[...(element.labels ?? [])].slice(0, 3).map((label) => label.textContent.slice(0, 200)));
+    const words = said.map((text) => text.slice(0, 500).replace(/([a-z])([A-Z])/g, '$1 $2').replace(/[^\p{L}\p{N}]+/gu, ' ').toLowerCase());
+    if (words.some((text) => PAYMENT.test(text) || /\b(cardnumber|cardnum|ccnumber|ccnum|creditcard)/.test(text))) return 'payment';
+    if (words.some((text) => PASSWORD.test(text))) return 'password';
+    return 'ordinary';
+  };
+  const fieldOf = (target) => {
+    const element = find(target);
+    return element.localName === 'label' && element.control ? element.control : element;
+  };
+  const refuseUnready = (element) => {
+    if (!isVisible(element)) throw new Trouble('unready', 'it is not visible');
+    if (element.matches(':disabled') || element.getAttribute('aria-disabled') === 'true') throw new Trouble('unready', 'it is disabled');
+  };
+  const demandKind = (element, expected) => {
+    const kind = kindOf(element);
+    if (kind !== expected) throw new Trouble('kind', kind);
+  };
+  const tell = (element, ...names) => names.forEach((name) => element.dispatchEvent(new Event(name, { bubbles: true, composed: true })));
+  // The property as this world has it, whatever the page put over its own.
+  const setValue = (element, text) => {
+    const view = element.ownerDocument.defaultView;
+    const home = element.localName === 'textarea' ? view.HTMLTextAreaElement : view.HTMLInputElement;
+    Object.getOwnPropertyDescriptor(home.prototype, 'value').set.call(element, text);
+  };
+
+  // Where an element is in the window, through all the frames around it.
+  const boxOf = (element) => {
+    const box = element.getBoundingClientRect();
+    let x = box.x, y = box.y;
+    for (let view = element.ownerDocument.defaultView; view && view !== window && view.frameElement; view = view.parent) {
+      const around = view.frameElement.getBoundingClientRect();
+      x += around.x + view.frameElement.clientLeft;
+      y += around.y + view.frameElement.clientTop;
+    }
+    return { x, y, width: box.width, height: box.height };
+  };
+
+  const ROLES = { button: 'button', summary: 'button', textarea: 'textbox', h1: 'heading', h2: 'heading', h3: 'heading', h4: 'heading', h5: 'heading', h6: 'heading', img: 'image', svg: 'image', ul: 'list', ol: 'list', li: 'listitem', nav: 'navigation', main: 'main', header: 'banner', footer: 'contentinfo', aside: 'complementary', form: 'form', table: 'table', tr: 'row', td: 'cell', th: 'columnheader', dialog: 'dialog', details: 'group', fieldset: 'group', p: 'paragraph', iframe: 'iframe', frame: 'iframe', progress: 'progressbar', meter: 'meter', video: 'video', audio: 'audio', article: 'article', blockquote: 'blockquote' };
+  const INPUTS = { checkbox: 'checkbox', radio: 'radio', range: 'slider', number: 'spinbutton', search: 'searchbox', submit: 'button', button: 'button', reset: 'button', image: 'button', file: 'file', color: 'color', hidden: '' };
+  const WIDGETS = new Set(['link', 'button', 'textbox', 'searchbox', 'checkbox', 'radio', 'switch', 'slider', 'spinbutton', 'combobox', 'listbox', 'option', 'tab', 'menuitem', 'menuitemcheckbox', 'menuitemradio', 'treeitem', 'file', 'color', 'iframe']);
+  const NAMED_BY_CONTENT = new Set(['link', 'button', 'heading', 'option', 'tab', 'menuitem', 'menuitemcheckbox', 'menuitemradio', 'treeitem', 'checkbox', 'radio', 'switch', 'cell', 'columnheader', 'rowheader', 'gridcell', 'tooltip']);
+  const INLINE = new Set(['span', 'b', 'i', 'em', 'strong', 'code', 'small', 'sub', 'sup', 'label', 'abbr', 'time', 'mark', 'u', 's', 'font', 'kbd', 'var', 'q', 'cite', 'bdi', 'bdo', 'wbr', 'samp', 'del', 'ins']);
+  const UNSEEN = new Set(['script', 'style', 'noscript', 'template', 'head', 'meta', 'link', 'title']);
+  const INNER = 'a[href], button, input, select, textarea, summary, iframe, [role], [tabindex], [onclick], [contenteditable]';
+
+  const roleOf = (element) => {
+    const said = collapse(element.getAttribute('role'), 40).split(' ')[0].toLowerCase();
+    if (said) return said === 'none' || said === 'presentation' ? '' : said.replace(/[^a-z]/g, '');
+    const tag = element.localName;
+    if (tag === 'a') return element.hasAttribute('href') ? 'link' : '';
+    if (tag === 'input') return INPUTS[element.type] ?? 'textbox';
+    if (tag === 'select') return element.multiple || element.size > 1 ? 'listbox' : 'combobox';
+    if (ROLES[tag]) return Object.hasOwn(ROLES, tag) ? ROLES[tag] : '';
+    if (element.isContentEditable && !element.parentElement?.isContentEditable) return 'textbox';
+    return '';
+  };
+  const nameOf = (element, role) => {
+    const ids = collapse(element.getAttribute('aria-labelledby')).split(' ').filter(Boolean).slice(0, 5);
+    const labelled = collapse(ids.map((id) => element.getRootNode().getElementById?.(id)?.textContent ?? '').join(' '));
+    if (labelled) return labelled;
+    const label = collapse(element.getAttribute('aria-label'));
+    if (label) return label;
+    if (element.labels?.length) {
+      const text = collapse([...element.labels].slice(0, 3).map((one) => one.innerText).join(' '));
+      if (text) return text;
+    }
+    if (element.localName === 'input' && INPUTS[element.type] === 'button') return collapse(element.value || element.alt || element.type);
+    if (element.localName === 'img' || element.localName === 'input') {
+      const alt = collapse(element.getAttribute('alt'));
+      if (alt) return alt;
+    }
+    if (NAMED_BY_CONTENT.has(role)) {
+      const text = collapse(element.innerText) || collapse([...element.querySelectorAll('img[alt], svg title, [aria-label]')].slice(0, 5).map((one) => one.getAttribute('alt') ?? one.getAttribute('aria-label') ?? one.textContent).join(' '));
+      if (text) return text;
+    }
+    if (element.localName === 'fieldset') return collapse(element.querySelector('legend')?.innerText);
+    if (element.localName === 'table') return collapse(element.caption?.innerText);
+    return collapse(element.getAttribute('placeholder') || element.getAttribute('title'));
+  };
+  const statesOf = (element, role) => {
+    const states = [];
+    const aria = (name) => element.getAttribute('aria-' + name);
+    if (role === 'heading') states.push('level=' + (Number(aria('level')) || Number(element.localName[1]) || 2));
+    if (element.matches(':disabled') || aria('disabled') === 'true') states.push('disabled');
+    if (element.checked === true || aria('checked') === 'true') states.push('checked');
+    if (aria('selected') === 'true') states.push('selected');
+    if (aria('pressed') === 'true') states.push('pressed');
+    if (aria('expanded') === 'true' || (element.localName === 'summary' && element.parentElement?.open)) states.push('expanded');
+    if (aria('expanded') === 'false') states.push('collapsed');
+    if (element.required || aria('required') === 'true') states.push('required');
+    if (element.readOnly) states.push('readonly');
+    if (element === focused() && WIDGETS.has(role)) states.push('focused');
+    const kind = WIDGETS.has(role) && role !== 'iframe' ? kindOf(element) : 'ordinary';
+    if (kind !== 'ordinary') states.push(kind);
+    return states;
+  };
+  const valueOf = (element, role) => {
+    if (element.localName === 'select') {
+      const options = [...element.options].slice(0, 30).map((option) => JSON.stringify(collapse(option.label, 60)));
+      if (element.options.length > 30) options.push('…');
+      const chosen = [...element.selectedOptions].slice(0, 30).map((option) => JSON.stringify(collapse(option.label, 60)));
+      return `${chosen.join(', ') || 'nothing'} of ${options.join(', ')}`;
+    }
+    if (!['textbox', 'searchbox', 'spinbutton', 'slider', 'combobox', 'color'].includes(role)) return '';
+    const value = element.isContentEditable ? element.innerText : element.value;
+    if (!value) return '';
+    return kindOf(element) === 'ordinary' ? JSON.stringify(collapse(value)) : '(hidden)';
+  };
+
+  const outline = (first) => {
+    references = new Map();
+    const began = performance.now();
+    const lines = [];
+    let next = first, visited = 0, length = 0, isCut = false, loose = '', looseDepth = 0;
+    const put = (line) => {
+      length += line.length + 1;
+      if (length > MOST_OUTLINE) isCut = true; else lines.push(line);
+    };
+    const flush = () => {
+      const text = collapse(loose, 1000);
+      loose = '';
+      if (text) put('  '.repeat(looseDepth) + '- text: ' + text);
+    };
+    const walk = (node, depth, level, isNamed) => {
+      if (isCut) return;
+      if (++visited > MOST_NODES || level > MOST_DEPTH || ((visited & 255) === 0 && performance.now() - began > MOST_MILLISECONDS)) {
+        isCut = true;
+        return;
+      }
+      if (node.nodeType === Node.TEXT_NODE) {
+        if (!isNamed && loose.length < 2000) {
+          if (!loose) looseDepth = depth;
+          loose += node.data.slice(0, 2000);
+        }
+        return;
+      }
+      if (node.nodeType !== Node.ELEMENT_NODE || UNSEEN.has(node.localName)) return;
+      const style = node.checkVisibility({ visibilityProperty: true });
+      const contents = !style && node.ownerDocument.defaultView?.getComputedStyle(node).display === 'contents';
+      if ((!style && !contents) || node.getAttribute('aria-hidden') === 'true') return;
+      if (node.localName === 'br') { loose += ' '; return; }
+      const role = roleOf(node);
+      const isPointer = !role && !isNamed && (node.hasAttribute('onclick') || (node.tabIndex >= 0 && node.hasAttribute('tabindex')));
+      const isWidget = WIDGETS.has(role) || isPointer;
+      const isPlainImage = role === 'image' && !nameOf(node, role);
+      const isShown = (role && !isPlainImage && !(isNamed && !isWidget)) || isPointer;
+      let below = depth, isNamedBelow = isNamed;
+      if (isShown) {
+        flush();
+        const name = nameOf(node, role), hasInner = node.querySelector(INNER) !== null;
+        let line = '  '.repeat(depth) + '- ' + (role || 'clickable');
+        if (name || isPointer) line += ' ' + JSON.stringify(name || collapse(node.innerText));
+        for (const state of statesOf(node, role)) line += ` [${state}]`;
+        if (isWidget) {
+          const reference = 'e' + next++;
+          references.set(reference, new WeakRef(node));
+          line += ` [ref=${reference}]`;
+        }
+        const value = valueOf(node, role);
+        if (value) line += ': ' + value;
+        if (role === 'link') line += ' -> ' + collapse(node.getAttribute('href'), 300);
+        const isForeign = role === 'iframe' && !node.contentDocument;
+        if (isForeign) line += ' (of another site: what is in it is not listed)';
+        put(line);
+        below = depth + 1;
+        isNamedBelow = isNamed || (NAMED_BY_CONTENT.has(role) && name !== '') || isPointer;
+        if (node.localName === 'select' || node.localName === 'textarea' || node.localName === 'svg' || (role === 'textbox' && node.isContentEditable)) return;
+        if (isNamedBelow && !hasInner && !node.shadowRoot) return;
+        if (role === 'iframe') {
+          if (node.contentDocument?.body) { walk(node.contentDocument.body, below, level + 1, false); flush(); }
+          return;
+        }
+      } else if (!INLINE.has(node.localName)) {
+        flush();
+      }
+      const children = node.shadowRoot ? node.shadowRoot.childNodes
+        : node.localName === 'slot' && node.assignedNodes().length ? node.assignedNodes() : node.childNodes;
+      for (const child of children) {
+        walk(child, below, level + 1, isNamedBelow);
+        if (isCut) break;
+      }
+      if (isShown || !INLINE.has(node.localName)) flush();
+    };
+    if (document.body) walk(document.body, 0, 0, false);
+    flush();
+    return { content: lines.join('\n').toWellFormed(), truncated: isCut, next };
+  };
+
+  const scroller = () => {
+    let element = document.elementFromPoint(innerWidth / 2, innerHeight / 2);
+    for (; element; element = element.parentElement) {
+      const style = getComputedStyle(element);
+      if (/auto|scroll/.test(style.overflowY + style.overflowX) && (element.scrollHeight > element.clientHeight || element.scrollWidth > element.clientWidth)) return element;
+    }
+    return document.scrollingElement ?? document.documentElement;
+  };
+
+  const functions = {
+    kind: ({ target }) => kindOf(fieldOf(target)),
+    isThere: ({ target }) => isVisible(find(target)),
+    hasText: ({ text }) => {
+      const flat = (long) => long.slice(0, 5000000).replace(/\s+/g, ' ').trim().toLowerCase();
+      return documents().some((page) => flat(page.body?.innerText ?? '').includes(flat(text)));
+    },
+    settle: () => new Promise((done) => setTimeout(() => setTimeout(() => done(null), 0), 0)),
+    text: () => cut(document.body?.innerText ?? '', MOST_TEXT),
+    html: () => {
+      const kind = document.doctype ? `<!DOCTYPE ${document.doctype.name}>\n` : '';
+      return cut(kind + (document.documentElement?.outerHTML ?? ''), MOST_HTML);
+    },
+    outline: ({ first }) => outline(first),
+    // Where to click: in the middle, if nothing else is there.
+    place: ({ target }) => {
+      const element = find(target);
+      if (element.localName === 'option') throw new Trouble('unready', 'an option of a list is chosen with select');
+      refuseUnready(element);
+      element.scrollIntoView({ block: 'center', inline: 'center', behavior: 'instant' });
+      const page = element.ownerDocument, view = page.defaultView;
+      const boxes = [...element.getClientRects()].filter((box) => box.width > 0 && box.height > 0);
+      const local = boxes[0] ?? element.getBoundingClientRect();
+      const x = local.x + local.width / 2, y = local.y + local.height / 2;
+      let hit = page.elementFromPoint(x, y);
+      while (hit?.shadowRoot?.elementFromPoint(x, y) && hit.shadowRoot.elementFromPoint(x, y) !== hit) hit = hit.shadowRoot.elementFromPoint(x, y);
+      const isOurs = hit && (element.contains(hit) || hit.contains(element) || [...(element.labels ?? [])].some((label) => label.contains(hit)) || hit.getRootNode().host === element || element.getRootNode().host === hit);
+      if (!hit) throw new Trouble('unready', 'its middle is outside of the window');
+      if (!isOurs) throw new Trouble('unready', 'it is covered by ' + describe(hit));
+      const box = boxOf(element), whole = element.getBoundingClientRect();
+      return { x: box.x + (x - whole.x), y: box.y + (y - whole.y) };
+    },
+    box: ({ target }) => {
+      const element = find(target);
+      if (!isVisible(element)) throw new Trouble('unready', 'it is not visible');
+      element.scrollIntoView({ block: 'center', inline: 'center', behavior: 'instant' });
+      const box = boxOf(element);
+      return { x: box.x + scrollX, y: box.y + scrollY, width: box.width, height: box.height };
+    },
+    // Asks what the field is before, after the focus, and after the text: a page's handlers run in between, and nothing else does.
+    fill: ({ target, text, expected }) => {
+      const element = fieldOf(target);
+      const isText = element.localName === 'textarea' || (element.localName === 'input' && !/^(checkbox|radio|button|submit|reset|image|file|hidden)$/.test(element.type));
+      if (!isText && !element.isContentEditable) throw new Trouble('other', describe(element));
+      refuseUnready(element);
+      if (element.readOnly) throw new Trouble('unready', 'it is read-only');
+      demandKind(element, expected);
+      element.scrollIntoView({ block: 'center', inline: 'center', behavior: 'instant' });
+      element.focus();
+      if (element.getRootNode().activeElement !== element) throw new Trouble('unready', 'it does not take the focus');
+      demandKind(element, expected);
+      if (isText) element.select();
+      else element.ownerDocument.defaultView.getSelection().selectAllChildren(element);
+      const page = element.ownerDocument;
+      const isEmpty = isText ? element.value === '' : element.innerText.trim() === '';
+      if (text !== '') page.execCommand('insertText', false, text);
+      else if (!isEmpty) page.execCommand('delete');
+      if (isText && kindOf(element) === expected && ((element.value === '') !== (text === ''))) {
+        setValue(element, text);
+        tell(element, 'input');
+      }
+      if (kindOf(element) !== expected) {
+        const kind = kindOf(element);
+        if (isText) setValue(element, ''); else element.textContent = '';
+        throw new Trouble('kind', kind);
+      }
+      if (isText && text !== '' && element.value === '') throw new Trouble('unready', 'it does not take this text');
+      tell(element, 'change');
+      return null;
+    },
+    select: ({ target, values }) => {
+      const element = fieldOf(target);
+      if (element.localName !== 'select') throw new Trouble('other', describe(element));
+      refuseUnready(element);
+      if (!element.multiple && values.length > 1) throw new Trouble('unready', 'it takes one value');
+      const options = [...element.options];
+      const chosen = values.map((value) => {
+        const option = options.find((one) => one.value === value) ?? options.find((one) => same(one.label) === same(value));
+        if (!option || option.disabled) throw new Trouble('option', [collapse(value), options.slice(0, 30).map((one) => JSON.stringify(collapse(one.label, 60))).join(', ')]);
+        return option;
+      });
+      element.focus();
+      for (const option of options) option.selected = chosen.includes(option);
+      tell(element, 'input', 'change');
+      return [...element.selectedOptions].slice(0, 1000).map((option) => collapse(option.value, 1000));
+    },
+    scrollTo: ({ target }) => {
+      find(target).scrollIntoView({ block: 'center', inline: 'center', behavior: 'instant' });
+      return { x: scrollX, y: scrollY };
+    },
+    scrollBy: ({ x, y }) => {
+      const element = scroller();
+      element.scrollBy({ left: x, top: y, behavior: 'instant' });
+      return { x: element.scrollLeft, y: element.scrollTop };
+    },
+    fileField: ({ target }) => fieldOf(target),
+    takesFiles: ({ target, count }) => {
+      const element = fieldOf(target);
+      if (element.localName !== 'input' || element.type !== 'file') throw new Trouble('other', describe(element));
+      if (count > 1 && !element.multiple) throw new Trouble('unready', 'it takes one file');
+      return null;
+    },
+  };
+  const answer = (name, given) => {
+    try {
+      const value = functions[name](given);
+      return value instanceof Promise ? value.then((value) => ({ value })) : value?.nodeType === Node.ELEMENT_NODE ? value : { value };
+    } catch (error) {
+      return { trouble: error instanceof Trouble ? error.code : 'page', detail: error instanceof Trouble ? error.detail : collapse(error?.message ?? error) };
+    }
+  };
+  Object.defineProperty(globalThis, key, { value: answer });
+}

@@ -1,0 +1,280 @@
+//! What is known of the pages, from events alone: which are there, which is seen, what they opened, said and downloaded.
+//!
+//! `Scene::take` is a function from an event to orders; it sends nothing itself and never waits, because it runs where
+//! messages are read. Everything kept is bounded, as a page can make events without end.
+
+use crate::answer::{Dialog, DialogKind, Downloaded};
+use crate::event::{Attached, DialogOpening, DownloadBegins, DownloadProgress, Event, Paused};
+use crate::protocol::Header;
+use crate::words;
+
+/// Pages beyond these are closed as they open.
+const MOST_PAGES: usize = 5;
+/// Dialogs that are told; the rest are answered too.
+const MOST_DIALOGS: usize = 20;
+/// A script that opens more dialogs than this during one action is ended.
+const PATIENCE_WITH_DIALOGS: u32 = 10;
+const MOST_DOWNLOADS: usize = 10;
+/// One download's bytes. Where it is written has limits of its own; this one keeps a server from filling them.
+const MOST_BYTES: f64 = (256_u64 << 20) as f64;
+
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) target: String,
+    pub(crate) session: String,
+    /// The frame that fills the page.
+    pub(crate) frame: String,
+    /// Names the document in it.
+    pub(crate) loader: String,
+    pub(crate) is_loaded: bool,
+    pub(crate) is_busy: bool,
+    /// How often it asked to go elsewhere, and how often another document, or another part of one, was shown.
+    pub(crate) requests: u32,
+    pub(crate) commits: u32,
+    pub(crate) is_crashed: bool,
+    /// Whether it failed to answer in time: the next navigation then takes a fresh page.
+    pub(crate) is_stuck: bool,
+    /// The status of a document, by its loader.
+    pub(crate) status: Option<(String, i64)>,
+}
+
+/// A download that is not told yet.
+#[derive(Debug)]
+pub(crate) struct Download {
+    guid: String,
+    name: String,
+    pub(crate) state: DownloadState,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum DownloadState {
+    Running,
+    Whole { bytes: u64 },
+    Failed { why: &'static str },
+}
+
+/// What the reader of events has to send.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Order {
+    Prepare {
+        session: String,
+    },
+    /// A page too many. It is let run first: one that waits holds up the page that opened it.
+    Refuse {
+        session: String,
+        target: String,
+    },
+    AnswerDialog {
+        session: String,
+        accept: bool,
+    },
+    EndScript {
+        session: String,
+    },
+    CancelDownload {
+        guid: String,
+    },
+    Continue {
+        session: String,
+        request: String,
+        changed: Option<(u16, Vec<(String, String)>)>,
+    },
+    /// Nobody will answer on this session any more.
+    Forget {
+        session: String,
+        is_crash: bool,
+    },
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Scene {
+    /// The oldest first; the last one is seen.
+    pub(crate) pages: Vec<Page>,
+    pub(crate) downloads: Vec<Download>,
+    /// How many downloads ever began.
+    pub(crate) begun: u64,
+    /// Pages that were asked for, and are no popups when they come.
+    pub(crate) expected: u32,
+    dialogs: Vec<Dialog>,
+    dialogs_of_action: u32,
+    popups: u32,
+}
+
+impl Scene {
+    pub(crate) fn seen(&self) -> Option<&Page> {
+        self.pages.last()
+    }
+
+    pub(crate) fn of_session(&mut self, session: &str) -> Option<&mut Page> {
+        self.pages.iter_mut().find(|page| page.session == session)
+    }
+
+    pub(crate) fn begin_action(&mut self) {
+        self.dialogs_of_action = 0;
+    }
+
+    /// What was not told yet: whole downloads, dialogs, and the number of popups.
+    pub(crate) fn tell(&mut self, directory: &str) -> (Vec<Downloaded>, Vec<Dialog>, u32) {
+        let mut whole = Vec::new();
+        self.downloads.retain(|download| match download.state {
+            DownloadState::Running => true,
+            DownloadState::Failed { .. } => false,
+            DownloadState::Whole { bytes } => {
+                let path = format!("{}/{}", directory.trim_end_matches('/'), download.guid);
+                whole.push(Downloaded { name: download.name.clone(), path, bytes });
+                false
+            }
+        });
+        (whole, std::mem::take(&mut self.dialogs), std::mem::take(&mut self.popups))
+    }
+
+    pub(crate) fn take(&mut self, session: Option<&str>, event: Event) -> Vec<Order> {
+        match event {
+            Event::Attached(attached) => return self.attach(attached),
+            Event::Detached(detached) => {
+                self.pages.retain(|page| page.session != detached.session_id);
+                return vec![Order::Forget { session: detached.session_id, is_crash: false }];
+            }
+            Event::DownloadBegins(begins) => return self.begin_download(begins),
+            Event::DownloadProgress(progress) => return self.follow_download(&progress),
+            _ => {}
+        }
+        let Some(session) = session.map(str::to_owned) else { return Vec::new() };
+        match event {
+            Event::Dialog(dialog) => return self.answer_dialog(session, dialog),
+            Event::Paused(paused) => return vec![as_attachment(session, paused)],
+            _ => {}
+        }
+        let Some(page) = self.of_session(&session) else { return Vec::new() };
+        page.take(event)
+    }
+
+    fn attach(&mut self, attached: Attached) -> Vec<Order> {
+        let (session, target) = (attached.session_id, attached.target_info);
+        if target.kind != "page" || target.subtype.is_some() {
+            return Vec::new();
+        }
+        match self.expected.checked_sub(1) {
+            Some(rest) => self.expected = rest,
+            None => {
+                self.popups = self.popups.saturating_add(1);
+                if self.pages.len() >= MOST_PAGES {
+                    return vec![Order::Refuse { session, target: target.target_id }];
+                }
+            }
+        }
+        self.pages.push(Page {
+            frame: target.target_id.clone(),
+            target: target.target_id,
+            session: session.clone(),
+            loader: String::new(),
+            is_loaded: false,
+            is_busy: false,
+            requests: 0,
+            commits: 0,
+            is_crashed: false,
+            is_stuck: false,
+            status: None,
+        });
+        vec![Order::Prepare { session }]
+    }
+
+    fn answer_dialog(&mut self, session: String, dialog: DialogOpening) -> Vec<Order> {
+        if self.dialogs.len() < MOST_DIALOGS {
+            self.dialogs.push(Dialog { kind: dialog.kind, message: words::cut(&dialog.message, 1000) });
+        }
+        self.dialogs_of_action = self.dialogs_of_action.saturating_add(1);
+        let mut orders = Vec::new();
+        if self.dialogs_of_action > PATIENCE_WITH_DIALOGS {
+            orders.push(Order::EndScript { session: session.clone() });
+        }
+        orders.push(Order::AnswerDialog { session, accept: dialog.kind == DialogKind::Beforeunload });
+        orders
+    }
+
+    fn begin_download(&mut self, begins: DownloadBegins) -> Vec<Order> {
+        // The name of a file is made of it.
+        let is_plain = begins.guid.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+        if !is_plain || begins.guid.is_empty() || begins.guid.len() > 64 {
+            return Vec::new();
+        }
+        self.begun += 1;
+        if self.downloads.len() >= MOST_DOWNLOADS {
+            return vec![Order::CancelDownload { guid: begins.guid }];
+        }
+        let name = words::file_name(&begins.suggested_filename);
+        self.downloads.push(Download { guid: begins.guid, name, state: DownloadState::Running });
+        Vec::new()
+    }
+
+    fn follow_download(&mut self, progress: &DownloadProgress) -> Vec<Order> {
+        let Some(download) = self.downloads.iter_mut().find(|download| download.guid == progress.guid) else {
+            return Vec::new();
+        };
+        if download.state != DownloadState::Running {
+            return Vec::new();
+        }
+        if progress.received_bytes > MOST_BYTES {
+            download.state = DownloadState::Failed { why: "it is larger than 256 MiB" };
+            return vec![Order::CancelDownload { guid: progress.guid.clone() }];
+        }
+        match progress.state.as_str() {
+            // The cast saturates, and cuts what is no number of bytes.
+            "completed" => download.state = DownloadState::Whole { bytes: progress.received_bytes as u64 },
+            "canceled" => download.state = DownloadState::Failed { why: "it was broken off" },
+            _ => {}
+        }
+        Vec::new()
+    }
+}
+
+impl Page {
+    fn take(&mut self, event: Event) -> Vec<Order> {
+        match event {
+            Event::Crashed => {
+                self.is_crashed = true;
+                return vec![Order::Forget { session: self.session.clone(), is_crash: true }];
+            }
+            Event::FrameNavigated(navigated) if navigated.frame.parent_id.is_none() => {
+                self.frame = navigated.frame.id;
+                self.loader = navigated.frame.loader_id;
+                self.is_loaded = false;
+                self.commits = self.commits.wrapping_add(1);
+            }
+            Event::NavigatedWithin(within) if within.frame_id == self.frame => {
+                self.commits = self.commits.wrapping_add(1);
+            }
+            Event::RequestedNavigation(request) if request.frame_id == self.frame => {
+                self.requests = self.requests.wrapping_add(1);
+            }
+            Event::StartedLoading(start) if start.frame_id == self.frame => self.is_busy = true,
+            Event::StoppedLoading(stop) if stop.frame_id == self.frame => self.is_busy = false,
+            Event::Lifecycle(stage) if stage.frame_id == self.frame && stage.name == "load" => {
+                self.is_loaded |= stage.loader_id == self.loader || self.loader.is_empty();
+            }
+            Event::Response(response) if response.kind == "Document" => {
+                if response.frame_id.as_ref() == Some(&self.frame) {
+                    self.status = Some((response.loader_id, response.response.status));
+                }
+            }
+            _ => {}
+        }
+        Vec::new()
+    }
+}
+
+/// A response that a page would show is made one that is saved. Redirections are followed as they are.
+fn as_attachment(session: String, paused: Paused) -> Order {
+    let request = paused.request_id;
+    let code = paused.response_status_code.filter(|code| !(300..400).contains(code));
+    let changed = code.map(|code| {
+        let is_other = |header: &Header| !header.name.eq_ignore_ascii_case("content-disposition");
+        let (others, said): (Vec<Header>, Vec<Header>) = paused.response_headers.into_iter().partition(is_other);
+        let said = said.first().map_or("", |header| header.value.as_str());
+        let rest = said.split_once(';').map_or(String::new(), |(_, rest)| format!(";{rest}"));
+        let mut headers: Vec<_> = others.into_iter().map(|header| (header.name, header.value)).collect();
+        headers.push(("content-disposition".to_owned(), format!("attachment{rest}")));
+        (code, headers)
+    });
+    Order::Continue { session, request, changed }
+}

@@ -1,0 +1,200 @@
+//! From one document to another: addresses, back, and what a click or a key leads to.
+//!
+//! A page is never waited for longer than the limit; what is there by then is what is seen, and the answer says so.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::protocol::{Evaluate, GetHistory, Navigate, NavigateToEntry, StopLoading};
+use crate::scene::{DownloadState, Scene};
+use crate::view::{SOON, View};
+use crate::words;
+
+/// How long a click's navigation may take before the answer is given without it.
+const SETTLED: Duration = Duration::from_secs(10);
+/// A page that asked to go elsewhere has begun by then.
+const BEGUN: Duration = Duration::from_secs(2);
+/// What comes of a click has been said by then, when the page itself says nothing more.
+const QUIET: Duration = Duration::from_millis(100);
+/// How Chromium says that a navigation led to no document, and how long the reason may take.
+const ABORTED: &str = "net::ERR_ABORTED";
+const TOLD: Duration = Duration::from_secs(1);
+const MOST_TIME: Duration = Duration::from_secs(300);
+
+/// What was there before an action, to see what came of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Before {
+    session: Option<String>,
+    commits: u32,
+    requests: u32,
+    begun: u64,
+}
+
+impl Before {
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun
+    }
+}
+
+pub(crate) fn before(connection: &Connection) -> Before {
+    connection.scene(|scene| look(scene))
+}
+
+fn look(scene: &Scene) -> Before {
+    let page = scene.seen();
+    Before {
+        session: page.map(|page| page.session.clone()),
+        commits: page.map_or(0, |page| page.commits),
+        requests: page.map_or(0, |page| page.requests),
+        begun: scene.begun,
+    }
+}
+
+pub(crate) async fn navigate(view: &View<'_>, url: &str, timeout: Duration) -> Result<Value, Error> {
+    let timeout = timeout.min(MOST_TIME);
+    let end = Instant::now() + timeout;
+    let before = before(view.connection);
+    let navigated = view.connection.call(Some(&view.session), &Navigate { url }, timeout).await;
+    let navigated = match navigated {
+        Ok(navigated) => navigated,
+        Err(Error::TimedOut { .. }) => {
+            give_up(view).await?;
+            return Err(Error::NoAnswer { url: words::cut(url, 300), limit: timeout });
+        }
+        Err(Error::Refused { words, .. }) => return Err(Error::NotOpened { url: words::cut(url, 300), words }),
+        Err(error) => return Err(error),
+    };
+    if let Some(text) = navigated.error_text {
+        // A download or a crash ends a navigation, and may be told a moment later.
+        let known = |scene: &Scene| match scene.pages.iter().find(|page| page.session == view.session) {
+            _ if scene.begun != before.begun => Some(Ok(true)),
+            Some(page) => page.is_crashed.then_some(Err(Error::Crashed)),
+            None => Some(Err(Error::PageGone)),
+        };
+        let limit = if text == ABORTED { TOLD } else { Duration::ZERO };
+        let is_download = match view.connection.watch(limit, known).await? {
+            Some(known) => known?,
+            None => navigated.is_download,
+        };
+        if !is_download {
+            return Err(Error::NotOpened { url: words::cut(url, 300), words: words::cut(&text, 300) });
+        }
+        finish_downloads(view.connection, before.begun, end).await?;
+        return Ok(json!({ "status": null, "loaded": true }));
+    }
+    let Some(loader) = navigated.loader_id else {
+        return Ok(json!({ "status": null, "loaded": true }));
+    };
+    let session = view.session.as_str();
+    let rest = end.saturating_duration_since(Instant::now());
+    let shown = view.connection.watch(rest, |scene| {
+        let Some(page) = scene.pages.iter().find(|page| page.session == session) else {
+            return Some(Err(Error::PageGone));
+        };
+        if page.is_crashed {
+            return Some(Err(Error::Crashed));
+        }
+        let is_there = page.loader == loader || page.commits != before.commits;
+        (is_there && page.is_loaded).then_some(Ok(()))
+    });
+    let is_loaded = shown.await?.transpose()?.is_some();
+    let status = view.connection.scene(|scene| {
+        let page = scene.of_session(session)?;
+        let (of, status) = page.status.as_ref()?;
+        (*of == page.loader && *status > 0).then_some(*status)
+    });
+    Ok(json!({ "status": status, "loaded": is_loaded }))
+}
+
+/// Stops a navigation that takes too long, and sees whether the page is to blame for it.
+async fn give_up(view: &View<'_>) -> Result<(), Error> {
+    // Whether it worked is what the next call shows.
+    let _ = view.connection.call(Some(&view.session), &StopLoading {}, Duration::from_secs(2)).await;
+    let nothing = Evaluate {
+        expression: "0",
+        return_by_value: true,
+        await_promise: false,
+        user_gesture: false,
+        timeout: 1000,
+        context_id: None,
+    };
+    match view.call(&nothing, Duration::from_secs(2)).await {
+        Ok(_) | Err(Error::Stuck | Error::Refused { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+pub(crate) async fn back(view: &View<'_>) -> Result<Value, Error> {
+    let before = before(view.connection);
+    let history = view.call(&GetHistory {}, SOON).await?;
+    let entry = history.current_index.checked_sub(1).and_then(|index| history.entries.get(index));
+    let entry = entry.ok_or(Error::NoHistory)?;
+    view.call(&NavigateToEntry { entry_id: entry.id }, SOON).await?;
+    let moved = |scene: &Scene| (look(scene).commits != before.commits).then_some(());
+    let is_moved = view.connection.watch(SETTLED, moved).await?.is_some();
+    wait_for_load(view.connection, SETTLED).await?;
+    Ok(json!({ "navigated": is_moved }))
+}
+
+/// Waits until what an action led to is there: another document, another page, or nothing.
+pub(crate) async fn settle(view: &mut View<'_>, before: &Before) -> Result<Value, Error> {
+    // Forms are sent and timers run after the event; two turns of the page's own clock later they have been.
+    match view.ask::<Value>("settle", json!({}), SOON).await {
+        Ok(_) | Err(Error::Moved | Error::PageGone | Error::Page { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    let is_busy = |scene: &Scene| scene.seen().is_some_and(|page| page.is_busy);
+    let connection = view.connection;
+    let touched = |scene: &Scene| (look(scene) != *before || is_busy(scene)).then_some(());
+    if connection.watch(QUIET, touched).await?.is_none() {
+        return Ok(json!({ "navigated": false }));
+    }
+    let has_moved = |scene: &Scene| {
+        let now = look(scene);
+        now.session != before.session || now.commits != before.commits || now.begun != before.begun
+    };
+    connection.watch(BEGUN, |scene| (has_moved(scene) || is_busy(scene)).then_some(())).await?;
+    wait_for_load(connection, SETTLED).await?;
+    let (now, is_crashed) = connection.scene(|scene| (look(scene), scene.seen().is_some_and(|page| page.is_crashed)));
+    if is_crashed {
+        return Err(Error::Crashed);
+    }
+    Ok(json!({ "navigated": now.session != before.session || now.commits != before.commits }))
+}
+
+/// Whether the page that is seen was whole in time.
+pub(crate) async fn wait_for_load(connection: &Connection, limit: Duration) -> Result<bool, Error> {
+    let is_done = |scene: &Scene| match scene.seen() {
+        Some(page) => (page.is_crashed || (page.is_loaded && !page.is_busy)).then_some(()),
+        None => Some(()),
+    };
+    Ok(connection.watch(limit, is_done).await?.is_some())
+}
+
+/// Waits until a download has begun since, and all are finished.
+pub(crate) async fn finish_downloads(connection: &Connection, begun: u64, end: Instant) -> Result<(), Error> {
+    let limit = end.saturating_duration_since(Instant::now());
+    let state = connection.watch(limit, |scene| {
+        if scene.begun == begun {
+            return None;
+        }
+        let is_running = scene.downloads.iter().any(|download| download.state == DownloadState::Running);
+        if is_running {
+            return None;
+        }
+        let failed = scene.downloads.iter().find_map(|download| match download.state {
+            DownloadState::Failed { why } => Some(why),
+            DownloadState::Running | DownloadState::Whole { .. } => None,
+        });
+        Some(failed.map_or(Ok(()), |why| Err(Error::DownloadFailed { why })))
+    });
+    match state.await? {
+        Some(result) => result,
+        None if connection.scene(|scene| scene.begun) == begun => Err(Error::NoDownload { limit }),
+        None => Err(Error::DownloadFailed { why: "it took too long" }),
+    }
+}

@@ -1,0 +1,316 @@
+//! The page that is seen, for the time of one action: calls to it, and questions to our own functions in it.
+//!
+//! Those live in a world of their own (`page.js`), where a page's scripts can neither see nor change them. A world is known by a
+//! number that Chromium may give again after a navigation, even to the page itself; so its functions have a name that is made up
+//! anew for each world, and an answer counts only if the page shows the same document as before.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::action::{FieldKind, Target};
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::protocol::{
+    Argument, BringToFront, Call, CallFunction, CreateWorld, Evaluate, Evaluated, TerminateExecution,
+};
+use crate::words;
+
+/// How long a page may take to answer what costs it little.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+/// How long an element may take to become ready.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(50);
+const ATTEMPTS: u32 = 3;
+
+const FUNCTIONS: &str = include_str!("page.js");
+const DISPATCH: &str = "function (key, name, given) { const answer = globalThis[key]; \
+     if (typeof answer !== 'function') throw 'elsewhere'; return answer(name, given); }";
+
+/// What is remembered from one action to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    world: Option<World>,
+    /// The page that is in front, as far as we know.
+    front: Option<String>,
+    /// The number of the first reference of the last outline, and of the first that was not given.
+    pub(crate) references: (u64, u64),
+}
+
+#[derive(Debug, Clone)]
+struct World {
+    session: String,
+    loader: String,
+    context: i64,
+    key: String,
+}
+
+#[derive(Debug)]
+pub(crate) struct View<'a> {
+    pub(crate) connection: &'a Connection,
+    pub(crate) memory: &'a mut Memory,
+    pub(crate) session: String,
+}
+
+/// Whether asking twice does any harm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    Reads,
+    Acts,
+}
+
+#[derive(Deserialize)]
+struct Reply {
+    #[serde(default)]
+    value: Value,
+    trouble: Option<String>,
+    #[serde(default)]
+    detail: Value,
+}
+
+impl View<'_> {
+    /// Keys go to the page in front, and only that one is drawn.
+    pub(crate) async fn bring_to_front(&mut self) -> Result<(), Error> {
+        if self.memory.front.as_ref() != Some(&self.session) {
+            self.call(&BringToFront {}, SOON).await?;
+            self.memory.front = Some(self.session.clone());
+        }
+        Ok(())
+    }
+
+    /// A call to this page. A page that does not answer is marked, and its script is ended.
+    pub(crate) async fn call<C: Call>(&self, call: &C, limit: Duration) -> Result<C::Answer, Error> {
+        let answer = self.connection.call(Some(&self.session), call, limit).await;
+        if matches!(answer, Err(Error::TimedOut { .. })) {
+            self.connection.scene(|scene| {
+                if let Some(page) = scene.of_session(&self.session) {
+                    page.is_stuck = true;
+                }
+            });
+            // If it helps, the page can still be looked at; nobody relies on it.
+            let _ = self.connection.call(Some(&self.session), &TerminateExecution {}, Duration::from_secs(1)).await;
+            return Err(Error::Stuck);
+        }
+        answer
+    }
+
+    /// Asks one of our functions about a target, again for a moment if the target is not ready.
+    pub(crate) async fn ask_about<T: DeserializeOwned>(
+        &mut self,
+        name: &str,
+        target: &Target,
+        mut given: Value,
+        manner: Manner,
+    ) -> Result<T, Error> {
+        given["target"] = self.describe(target)?;
+        let end = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let error = match self.reply(name, &given, manner, SOON).await? {
+                Reply { value, trouble: None, .. } => return read(value),
+                Reply { trouble: Some(trouble), detail, .. } => trouble_with(target, &given, &trouble, &detail),
+            };
+            let may_pass = matches!(error, Error::NoElement { .. } | Error::NotReady { .. });
+            if !may_pass || tokio::time::Instant::now() >= end {
+                return Err(error);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Asks once, and does not wait for a target.
+    pub(crate) async fn ask_once<T: DeserializeOwned>(
+        &mut self,
+        name: &str,
+        target: &Target,
+        mut given: Value,
+    ) -> Result<T, Error> {
+        given["target"] = self.describe(target)?;
+        let reply = self.reply(name, &given, Manner::Reads, SOON).await?;
+        match reply.trouble {
+            None => read(reply.value),
+            Some(trouble) => Err(trouble_with(target, &given, &trouble, &reply.detail)),
+        }
+    }
+
+    /// Asks one of our functions about the page.
+    pub(crate) async fn ask<T: DeserializeOwned>(
+        &mut self,
+        name: &str,
+        given: Value,
+        limit: Duration,
+    ) -> Result<T, Error> {
+        let reply = self.reply(name, &given, Manner::Reads, limit).await?;
+        match reply.trouble {
+            None => read(reply.value),
+            Some(_) => Err(Error::Page { why: said(&reply.detail) }),
+        }
+    }
+
+    /// An element as a thing that Chromium knows by an id.
+    pub(crate) async fn element(&mut self, target: &Target) -> Result<String, Error> {
+        let given = json!({ "target": self.describe(target)? });
+        let world = self.world().await?;
+        let evaluated = self.dispatch(&world, "fileField", &given, false, SOON).await?;
+        evaluated.result.object_id.ok_or_else(|| Error::NoElement { target: target.to_string() })
+    }
+
+    async fn reply(&mut self, name: &str, given: &Value, manner: Manner, limit: Duration) -> Result<Reply, Error> {
+        for _ in 0..ATTEMPTS {
+            let world = self.world().await?;
+            let evaluated = self.dispatch(&world, name, given, true, limit).await;
+            let is_same = self.loader()? == world.loader;
+            match evaluated {
+                Ok(Evaluated { result, exception_details: None }) if is_same => {
+                    let value = result.value.as_ref().map_or("null", |value| value.get());
+                    return serde_json::from_str(value).map_err(|error| Error::Page { why: error.to_string() });
+                }
+                // Nothing was done: there was no such world, or not ours.
+                Ok(Evaluated { exception_details: Some(_), .. }) => {}
+                Err(Error::Refused { words, .. }) if words.starts_with("Cannot find context") => {}
+                // Something may have been done, and the document is another now.
+                Ok(_) | Err(Error::Refused { .. }) if manner == Manner::Acts => return Err(Error::Moved),
+                Ok(_) | Err(Error::Refused { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            self.memory.world = None;
+        }
+        Err(Error::Moved)
+    }
+
+    async fn dispatch(
+        &self,
+        world: &World,
+        name: &str,
+        given: &Value,
+        return_by_value: bool,
+        limit: Duration,
+    ) -> Result<Evaluated, Error> {
+        let (key, name) = (Value::from(world.key.as_str()), Value::from(name));
+        let call = CallFunction {
+            function_declaration: DISPATCH,
+            arguments: [Argument { value: &key }, Argument { value: &name }, Argument { value: given }],
+            execution_context_id: world.context,
+            return_by_value,
+            await_promise: true,
+        };
+        self.call(&call, limit).await
+    }
+
+    fn loader(&self) -> Result<String, Error> {
+        self.connection.scene(|scene| match scene.of_session(&self.session) {
+            Some(page) if page.is_crashed => Err(Error::Crashed),
+            Some(page) => Ok(page.loader.clone()),
+            None => Err(Error::PageGone),
+        })
+    }
+
+    /// The world with our functions in the document that is shown now.
+    async fn world(&mut self) -> Result<World, Error> {
+        for _ in 0..ATTEMPTS {
+            let loader = self.loader()?;
+            if let Some(world) = &self.memory.world
+                && world.session == self.session
+                && world.loader == loader
+            {
+                return Ok(world.clone());
+            }
+            let frame = self.connection.scene(|scene| scene.of_session(&self.session).map(|page| page.frame.clone()));
+            let frame_id = frame.ok_or(Error::PageGone)?;
+            let random = RandomState::new();
+            let key = format!("w{:016x}{:016x}", random.hash_one(1), random.hash_one(2));
+            let created = self.call(&CreateWorld { frame_id: &frame_id, world_name: &key }, SOON).await;
+            let context = match created {
+                Ok(created) => created.execution_context_id,
+                // The frame has just been replaced.
+                Err(Error::Refused { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            let install = Evaluate {
+                expression: &format!("({FUNCTIONS})(\"{key}\")"),
+                return_by_value: true,
+                await_promise: false,
+                user_gesture: false,
+                timeout: 5000,
+                context_id: Some(context),
+            };
+            let installed = match self.call(&install, SOON).await {
+                Ok(evaluated) => evaluated.exception_details.is_none(),
+                Err(Error::Refused { .. }) => false,
+                Err(error) => return Err(error),
+            };
+            if installed && self.loader()? == loader {
+                let world = World { session: self.session.clone(), loader, context, key };
+                self.memory.world = Some(world.clone());
+                return Ok(world);
+            }
+        }
+        Err(Error::Moved)
+    }
+
+    /// A target in the words of `page.js`. References of older outlines are known by their numbers.
+    fn describe(&self, target: &Target) -> Result<Value, Error> {
+        Ok(match target {
+            Target::Css(selector) => json!({ "css": selector }),
+            Target::Text(text) => json!({ "text": text }),
+            Target::Focused => json!({}),
+            Target::Reference(reference) => {
+                let number = reference.strip_prefix('e').and_then(|digits| digits.parse::<u64>().ok());
+                let number = number.ok_or_else(|| Error::Reference { reference: words::cut(reference, 40) })?;
+                let (first, next) = self.memory.references;
+                if number < first || number >= next {
+                    return Err(Error::StaleReference { reference: format!("e{number}") });
+                }
+                json!({ "reference": format!("e{number}") })
+            }
+        })
+    }
+}
+
+fn read<T: DeserializeOwned>(value: Value) -> Result<T, Error> {
+    serde_json::from_value(value).map_err(|error| Error::Page { why: error.to_string() })
+}
+
+fn said(detail: &Value) -> String {
+    words::cut(detail.as_str().unwrap_or("it does not say why"), 500)
+}
+
+fn trouble_with(target: &Target, given: &Value, trouble: &str, detail: &Value) -> Error {
+    let name = words::cut(&target.to_string(), 200);
+    match trouble {
+        "none" => Error::NoElement { target: name },
+        "stale" => Error::StaleReference { reference: name },
+        "selector" => Error::Selector { selector: name, words: said(detail) },
+        "unready" => Error::NotReady { target: name, why: said(detail) },
+        "other" => Error::OtherElement { target: name, found: said(detail), wanted: "what this action is for" },
+        "kind" => match (field_kind(detail), field_kind(&given["expected"])) {
+            (Some(found), Some(expected)) => Error::OtherField { target: name, expected, found },
+            (_, _) => Error::Page { why: said(detail) },
+        },
+        "option" => {
+            let part = |at: usize| words::cut(detail[at].as_str().unwrap_or_default(), 2500);
+            Error::NoOption { target: name, option: part(0), options: part(1) }
+        }
+        _ => Error::Page { why: said(detail) },
+    }
+}
+
+pub(crate) fn field_kind(value: &Value) -> Option<FieldKind> {
+    match value.as_str()? {
+        "ordinary" => Some(FieldKind::Ordinary),
+        "password" => Some(FieldKind::Password),
+        "payment" => Some(FieldKind::Payment),
+        _ => None,
+    }
+}
+
+pub(crate) fn field_word(kind: FieldKind) -> &'static str {
+    match kind {
+        FieldKind::Ordinary => "ordinary",
+        FieldKind::Password => "password",
+        FieldKind::Payment => "payment",
+    }
+}

@@ -1,0 +1,99 @@
+//! A Chromium, the server whose pages it visits, and a directory for its files.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use browser::{Action, Answer, Browser, Error, FieldKind, Files, Format, Target, WayOut, arguments, find_executable};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+use crate::server::Server;
+
+pub struct Lab {
+    pub browser: Browser,
+    pub server: Server,
+    pub directory: TempDir,
+    _chromium: Child,
+}
+
+pub fn css(selector: &str) -> Target {
+    Target::Css(selector.to_owned())
+}
+
+/// Starts a Chromium as a box would: with standard streams alone. It is killed with its handle.
+#[expect(clippy::disallowed_methods, reason = "what is tested drives a program")]
+pub fn start(directory: &TempDir) -> Child {
+    let executable = find_executable().expect("there is no Chromium: run `scripts/setup test`");
+    let profile = directory.path().join("profile");
+    let words = arguments(executable, profile.to_str().unwrap(), WayOut::None);
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).env_clear().env("HOME", directory.path()).env("PATH", "/usr/bin:/bin");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
+    command.spawn().unwrap()
+}
+
+pub async fn connect(chromium: &mut Child, directory: &TempDir) -> Result<Browser, Error> {
+    let downloads = directory.path().join("downloads");
+    std::fs::create_dir_all(&downloads).unwrap();
+    let files = Files { downloads: downloads.to_str().unwrap().to_owned() };
+    Browser::connect(chromium.stdout.take().unwrap(), chromium.stdin.take().unwrap(), files).await
+}
+
+impl Lab {
+    pub async fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut chromium = start(&directory);
+        let browser = connect(&mut chromium, &directory).await.unwrap();
+        Self { browser, server: Server::start().await, directory, _chromium: chromium }
+    }
+
+    pub async fn open(&self, path: &str) -> Answer {
+        self.act(Action::Navigate { url: self.server.url(path), timeout: Duration::from_secs(20) }).await
+    }
+
+    /// A page of this body and nothing else.
+    pub async fn show(&self, body: &str) -> Answer {
+        let path = self.server.serve(body);
+        self.open(&path).await
+    }
+
+    pub async fn act(&self, action: Action) -> Answer {
+        let words = format!("{action:?}");
+        match self.browser.perform(action).await {
+            Ok(answer) => answer,
+            Err(error) => panic!("{words}: {error}"),
+        }
+    }
+
+    pub async fn fail(&self, action: Action) -> Error {
+        let words = format!("{action:?}");
+        match self.browser.perform(action).await {
+            Ok(answer) => panic!("{words}: {answer:?}"),
+            Err(error) => error,
+        }
+    }
+
+    pub async fn click(&self, selector: &str) -> Answer {
+        self.act(Action::Click { target: css(selector) }).await
+    }
+
+    pub async fn fill(&self, selector: &str, text: &str) -> Answer {
+        let (target, text) = (css(selector), text.to_owned());
+        self.act(Action::Fill { target, text, expected: FieldKind::Ordinary }).await
+    }
+
+    pub async fn value(&self, script: &str) -> serde_json::Value {
+        let answer = self.act(Action::Evaluate { script: script.to_owned() }).await;
+        answer.data["value"].clone()
+    }
+
+    pub async fn content(&self, format: Format) -> String {
+        let answer = self.act(Action::Content { format }).await;
+        answer.data["content"].as_str().unwrap().to_owned()
+    }
+
+    pub async fn wait_for_text(&self, text: &str) -> Answer {
+        let until = browser::Until::Text(text.to_owned());
+        self.act(Action::WaitFor { until, timeout: Duration::from_secs(20) }).await
+    }
+}

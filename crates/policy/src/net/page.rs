@@ -1,0 +1,190 @@
+//! Which addresses a browser may be asked to open.
+//!
+//! Read as browsers read them (the WHATWG's rules), because they read leniently: `http:\\0x7f.1`, `2130706433` and digits of
+//! other scripts are this machine to them. What was judged is what is opened: the one spelling that comes out of here. A name
+//! says nothing about where it leads; that is judged when it is connected to.
+
+use core::net::IpAddr;
+
+use url::{Host, Url};
+
+use super::address::special_use;
+use super::host::NetHost;
+use crate::error::{Error, quote};
+
+/// The only files that are pages: those of a session, where its own box shows them.
+const FILES: &str = "/workspace";
+
+/// Where a browser is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Window {
+    /// In a box of its own, with nothing of its session's.
+    External,
+    /// In its session's box, with its files.
+    Sandbox,
+}
+
+impl Window {
+    pub const fn key(self) -> &'static str {
+        match self {
+            Window::External => "external",
+            Window::Sandbox => "sandbox",
+        }
+    }
+}
+
+/// The address as it is to be opened. `is_lifted` names hosts that may be addresses which are not public.
+pub fn check_page(text: &str, window: Window, is_lifted: impl Fn(&NetHost, u16) -> bool) -> Result<String, Error> {
+    let refuse = |wrong: String| Error::PageRefused { given: quote(text), wrong };
+    let url = Url::parse(text).map_err(|error| refuse(format!("is no whole address ({error})")))?;
+    match (url.scheme(), window) {
+        ("http" | "https", _) => check_host(&url, is_lifted).map_err(refuse)?,
+        ("about", _) if url.path() == "blank" => {}
+        ("file", Window::Sandbox) => check_file(&url).map_err(refuse)?,
+        ("file", Window::External) => {
+            return Err(refuse(
+                "is a file, and only the sandbox browser sees those (context.needs_file_access)".into(),
+            ));
+        }
+        (scheme, _) => return Err(refuse(format!("has the scheme {scheme}; pages are http, https or about:blank"))),
+    }
+    Ok(url.into())
+}
+
+/// The host and port of a page, where it has one.
+pub fn page_host(text: &str) -> Option<(String, u16)> {
+    let url = Url::parse(text).ok()?;
+    let host = match url.host()? {
+        Host::Domain(name) => name.parse().ok()?,
+        Host::Ipv4(address) => NetHost::Address(IpAddr::V4(address)),
+        Host::Ipv6(address) => NetHost::Address(IpAddr::V6(address)),
+    };
+    Some((host.to_string(), url.port_or_known_default()?))
+}
+
+fn check_host(url: &Url, is_lifted: impl Fn(&NetHost, u16) -> bool) -> Result<(), String> {
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("has a name or a password in it; type them into the page instead".to_owned());
+    }
+    let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
+        return Err("names no host".to_owned());
+    };
+    let host = match host {
+        Host::Domain(name) => name.parse().map_err(|error: Error| error.to_string())?,
+        Host::Ipv4(address) => NetHost::Address(IpAddr::V4(address)),
+        Host::Ipv6(address) => NetHost::Address(IpAddr::V6(address)),
+    };
+    let why = match &host {
+        NetHost::Address(address) => special_use(*address),
+        NetHost::Name(name) => (name == "localhost" || name.ends_with(".localhost")).then_some("the machine itself"),
+    };
+    match why {
+        Some(why) if !is_lifted(&host, port) => Err(format!(
+            "leads to {host}:{port}, which is no address of the public internet ({why}); an operator may allow it in \
+             browser.allowed_hosts"
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Decoded once, as whoever opens it does.
+fn check_file(url: &Url) -> Result<(), String> {
+    let outside = || format!("is no file in {FILES}");
+    let path = url.to_file_path().map_err(|()| outside())?;
+    let is_plain = path.components().all(|part| !matches!(part, std::path::Component::ParentDir));
+    if is_plain && path.starts_with(FILES) { Ok(()) } else { Err(outside()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::NetList;
+
+    fn check(text: &str, window: Window) -> Result<String, String> {
+        let lifted = NetList::read(["127.0.0.1:8080", "localhost:8080"]).unwrap();
+        check_page(text, window, |host, port| lifted.find(host, port).is_some()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_public_has_one_spelling() {
+        for (text, opened) in [
+            ("https://Example.com", "https://example.com/"),
+            ("http:\\\\example.com\\a", "http://example.com/a"),
+            ("  https://example.com/a b ", "https://example.com/a%20b"),
+            ("https://8.8.8.8/", "https://8.8.8.8/"),
+            ("https://bücher.example/", "https://xn--bcher-kva.example/"),
+            ("about:blank", "about:blank"),
+            ("http://127.0.0.1:8080/x", "http://127.0.0.1:8080/x"),
+            ("http://0x7f.1:8080/x", "http://127.0.0.1:8080/x"),
+            ("http://localhost:8080", "http://localhost:8080/"),
+        ] {
+            assert_eq!(check(text, Window::External).as_deref(), Ok(opened), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_public_is_refused_in_any_spelling() {
+        for text in [
+            "http://127.0.0.1/",
+            "http://127.0.0.1:8081/",
+            "http://2130706433/",
+            "http://0x7f000001/",
+            "http://0177.0.0.1/",
+            "http://127.1/",
+            "http://①②⑦.0.0.1/",
+            "http://%31%32%37.0.0.1/",
+            "http://[::1]/",
+            "http://[::ffff:10.0.0.1]/",
+            "http://[fe80::1]/",
+            "http://169.254.169.254/latest/meta-data",
+            "http://10.1.2.3/",
+            "http://192.168.0.1/",
+            "http://0.0.0.0/",
+            "http://localhost/",
+            "http://LOCALHOST./",
+            "http://a.localhost/",
+            "http:127.0.0.1",
+        ] {
+            let refused = check(text, Window::External).unwrap_err();
+            assert!(refused.contains("no address of the public internet"), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn other_schemes_are_refused() {
+        for text in [
+            "javascript:alert(1)",
+            "data:text/html,x",
+            "chrome://settings",
+            "view-source:https://example.com",
+            "blob:https://example.com/x",
+            "ftp://example.com/",
+            "about:config",
+            "devtools://x",
+            "example.com",
+            "",
+            "https://",
+            "https://me:secret@example.com/",
+            "file:///workspace/x.html",
+        ] {
+            assert!(check(text, Window::External).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn files_are_the_sessions_own() {
+        for good in ["file:///workspace/x.html", "file:///workspace/a/../b.html", "file://localhost/workspace/x"] {
+            assert!(check(good, Window::Sandbox).is_ok(), "{good}");
+        }
+        for bad in [
+            "file:///etc/passwd",
+            "file:///workspace/../etc/passwd",
+            "file:///workspace/%2e%2e/etc/passwd",
+            "file:///workspace/%2e%2e%2fetc/passwd",
+            "file:///workspaces/x",
+            "file://host/workspace/x",
+        ] {
+            assert!(check(bad, Window::Sandbox).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! What browsers were asked to do: recorded before it is done, and once more with what became of it.
+//!
+//! Both are entries of the chain, with who asked and for which session. What a browser showed is never here, and what was
+//! typed never comes here.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::{Value as Json, json};
+
+use crate::audit::{Draft, Event};
+use crate::columns::{self, name};
+use crate::digest::Digest;
+use crate::driver::Row;
+use crate::error::Error;
+use crate::id::ExecId;
+use crate::ledger::Ledger;
+use crate::page::Limit;
+use crate::sessions::SessionName;
+use crate::statement::{Statement, check_indexed, check_text};
+use crate::store::Store;
+use crate::timestamp::Timestamp;
+use crate::writer::Operation;
+
+const COLUMNS: &str = "id, user_id, agent_id, session_id, kind, action, detail, actor, status, error, url, connections, \
+                       started_at, ended_at";
+/// As many as one transaction ends, so that others can write in between.
+const AT_ONCE: i64 = 256;
+const LOST: &str = "the server ended before this did; whether it was done is not known";
+
+/// What is about to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewBrowserAction {
+    /// In the form of an exec's, because that is what a person is asked about.
+    pub id: ExecId,
+    pub session: SessionName,
+    /// `external` or `sandbox`.
+    pub kind: String,
+    pub action: String,
+    /// What it was asked for, without what is typed.
+    pub detail: Json,
+    pub actor: String,
+    pub started_at: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BrowserStatus {
+    Running,
+    Succeeded,
+    Failed,
+    /// By the policy, or by a person.
+    Refused,
+    /// The server ended first.
+    Lost,
+}
+
+impl BrowserStatus {
+    const ALL: [Self; 5] = [Self::Running, Self::Succeeded, Self::Failed, Self::Refused, Self::Lost];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Refused => "refused",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+impl fmt::Display for BrowserStatus {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+impl FromStr for BrowserStatus {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let known = Self::ALL.into_iter().find(|known| known.as_str() == text);
+        known.ok_or(Error::NameMalformed { what: "a browser action's status" })
+    }
+}
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BrowserEnding {
+    pub status: BrowserStatus,
+    pub error: Option<String>,
+    pub url: Option<String>,
+    /// A list.
+    pub connections: Json,
+    pub at: Timestamp,
+}
+
+/// One as it is on record.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BrowserAction {
+    pub asked: NewBrowserAction,
+    pub status: BrowserStatus,
+    pub error: Option<String>,
+    pub url: Option<String>,
+    pub connections: Option<Json>,
+    pub ended_at: Option<Timestamp>,
+}
+
+impl Store {
+    /// An error means that it must not be done.
+    pub async fn intend_browser_action(&self, new: NewBrowserAction) -> Result<(), Error> {
+        check_indexed("session_id", &new.session.session_id)?;
+        for (field, text) in [("action", &new.action), ("actor", &new.actor), ("detail", &new.detail.to_string())] {
+            check_text(field, text)?;
+        }
+        self.submit(Intend(new)).await
+    }
+
+    /// The first ending stands. Whether this was it.
+    pub async fn finish_browser_action(&self, id: &ExecId, ending: BrowserEnding) -> Result<bool, Error> {
+        check_text("connections", &ending.connections.to_string())?;
+        for (field, text) in [("error", &ending.error), ("url", &ending.url)] {
+            text.as_ref().map_or(Ok(()), |text| check_text(field, text))?;
+        }
+        self.submit(Finish { id: id.clone(), ending }).await
+    }
+
+    /// For the start of a server: nobody is left who could end them. Returns how many there were.
+    pub async fn lose_browser_actions(&self, at: Timestamp) -> Result<usize, Error> {
+        let mut lost = 0;
+        loop {
+            match self.submit(LoseSome(at)).await? {
+                0 => return Ok(lost),
+                some => lost += some,
+            }
+        }
+    }
+
+    /// A browser is gone, and what it asked of the network since its last action.
+    pub async fn record_browser_end(
+        &self,
+        session: SessionName,
+        kind: &str,
+        why: &str,
+        connections: Json,
+        at: Timestamp,
+    ) -> Result<(), Error> {
+        check_text("connections", &connections.to_string())?;
+        self.submit(Gone { session, kind: kind.to_owned(), why: why.to_owned(), connections, at }).await
+    }
+
+    /// Of one session, newest first.
+    pub async fn browser_actions(&self, session: &SessionName, limit: Limit) -> Result<Vec<BrowserAction>, Error> {
+        let text = format!(
+            "SELECT {COLUMNS} FROM browser_actions WHERE user_id = $1 AND agent_id = $2 AND session_id = $3 \
+             ORDER BY -seq LIMIT $4"
+        );
+        let question = Statement::new("list what a browser did", text)
+            .bind(session.user_id.as_str())
+            .bind(session.agent_id.as_str())
+            .bind(session.session_id.as_str())
+            .bind(limit.and_one() - 1);
+        self.readers().rows(question).await?.iter().map(read).collect()
+    }
+
+    /// Removes what ended before this moment. Returns how many went.
+    pub async fn prune_browser_actions(&self, ended_before: Timestamp, at: Timestamp, by: &str) -> Result<u64, Error> {
+        check_text("actor", by)?;
+        self.submit(Prune { ended_before, at, by: by.to_owned() }).await
+    }
+}
+
+struct Intend(NewBrowserAction);
+
+impl Operation for Intend {
+    type Answer = ();
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
+        let new = &self.0;
+        let text = "INSERT INTO browser_actions (seq, id, user_id, agent_id, session_id, kind, action, detail, actor, \
+                    status, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'running', $10)";
+        let detail = new.detail.to_string();
+        let insertion = Statement::new("record what a browser is to do", text)
+            .bind(ledger.next())
+            .bind(new.id.as_str())
+            .bind(new.session.user_id.as_str())
+            .bind(new.session.agent_id.as_str())
+            .bind(new.session.session_id.as_str())
+            .bind(new.kind.as_str())
+            .bind(new.action.as_str())
+            .bind(detail.as_str())
+            .bind(new.actor.as_str())
+            .bind(new.started_at);
+        ledger.execute(insertion).await?;
+        let said = json!({
+            "session_id": new.session.session_id, "kind": new.kind, "action": new.action,
+            "detail_sha256": Digest::of(detail.as_bytes()).to_string(),
+        });
+        let digest = Digest::of(detail.as_bytes());
+        append(ledger, "intent", new.id.as_str(), &new.session, (new.started_at, &new.actor), said, Some(digest));
+        Ok(())
+    }
+}
+
+struct Finish {
+    id: ExecId,
+    ending: BrowserEnding,
+}
+
+impl Operation for Finish {
+    type Answer = bool;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<bool, Error> {
+        finish(ledger, &self.id, &self.ending).await
+    }
+}
+
+struct LoseSome(Timestamp);
+
+impl Operation for LoseSome {
+    type Answer = usize;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<usize, Error> {
+        let text = "SELECT id FROM browser_actions WHERE ended_at IS NULL ORDER BY seq LIMIT $1";
+        let rows = ledger.rows(Statement::new("look for unfinished browser actions", text).bind(AT_ONCE)).await?;
+        let ending = BrowserEnding {
+            status: BrowserStatus::Lost,
+            error: Some(LOST.to_owned()),
+            url: None,
+            connections: json!([]),
+            at: self.0,
+        };
+        for row in &rows {
+            let id = row.read("browser_actions", "id", |row| name(row, "id"))?;
+            finish(ledger, &id, &ending).await?;
+        }
+        Ok(rows.len())
+    }
+}
+
+async fn finish(ledger: &mut Ledger<'_>, id: &ExecId, ending: &BrowserEnding) -> Result<bool, Error> {
+    let text = format!(
+        "UPDATE browser_actions SET status = $1, error = $2, url = $3, connections = $4, ended_at = $5 \
+         WHERE id = $6 AND ended_at IS NULL RETURNING {COLUMNS}"
+    );
+    let connections = ending.connections.to_string();
+    let update = Statement::new("record what a browser did", text)
+        .bind(ending.status.as_str())
+        .bind(ending.error.as_deref())
+        .bind(ending.url.as_deref())
+        .bind(connections.as_str())
+        .bind(ending.at)
+        .bind(id.as_str());
+    let Some(row) = ledger.row(update).await? else { return Ok(false) };
+    let asked = read(&row)?.asked;
+    let said = json!({
+        "session_id": asked.session.session_id, "action": asked.action, "status": ending.status,
+        "connections": ending.connections.as_array().map_or(0, Vec::len),
+        "connections_sha256": Digest::of(connections.as_bytes()).to_string(),
+        "url_sha256": ending.url.as_ref().map(|url| Digest::of(url.as_bytes()).to_string()),
+    });
+    append(ledger, "outcome", id.as_str(), &asked.session, (ending.at, &asked.actor), said, None);
+    Ok(true)
+}
+
+struct Gone {
+    session: SessionName,
+    kind: String,
+    why: String,
+    connections: Json,
+    at: Timestamp,
+}
+
+impl Operation for Gone {
+    type Answer = ();
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
+        let said = json!({ "kind": self.kind, "why": self.why, "connections": self.connections });
+        let subject = self.session.session_id.clone();
+        append(ledger, "closed", &subject, &self.session, (self.at, "ringwall"), said, None);
+        Ok(())
+    }
+}
+
+struct Prune {
+    ended_before: Timestamp,
+    at: Timestamp,
+    by: String,
+}
+
+impl Operation for Prune {
+    type Answer = u64;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<u64, Error> {
+        let asked = "DELETE FROM approvals WHERE status <> 'pending' AND exec_id IN \
+                     (SELECT id FROM browser_actions WHERE ended_at < $1)";
+        ledger.execute(Statement::new("remove a browser's approvals", asked).bind(self.ended_before)).await?;
+        let text = "DELETE FROM browser_actions WHERE ended_at < $1";
+        let removed = ledger.execute(Statement::new("remove what a browser did", text).bind(self.ended_before)).await?;
+        if removed > 0 {
+            let event = Event {
+                at: self.at,
+                actor: self.by.clone(),
+                action: "browser.pruned".to_owned(),
+                subject: "browser_actions".to_owned(),
+                user_id: None,
+                agent_id: None,
+                detail: json!({ "ended_before": self.ended_before, "removed": removed }),
+            };
+            ledger.append(Draft { event, digest: None });
+        }
+        Ok(removed)
+    }
+}
+
+fn append(
+    ledger: &mut Ledger<'_>,
+    verb: &str,
+    subject: &str,
+    session: &SessionName,
+    (at, actor): (Timestamp, &str),
+    detail: Json,
+    digest: Option<Digest>,
+) {
+    let event = Event {
+        at,
+        actor: actor.to_owned(),
+        action: format!("browser.{verb}"),
+        subject: subject.to_owned(),
+        user_id: Some(session.user_id.clone()),
+        agent_id: Some(session.agent_id.clone()),
+        detail,
+    };
+    ledger.append(Draft { event, digest });
+}
+
+fn read(row: &Row) -> Result<BrowserAction, Error> {
+    row.read("browser_actions", "id", |row| {
+        let connections: Option<String> = row.get("connections")?;
+        let asked = NewBrowserAction {
+            id: name(row, "id")?,
+            session: SessionName {
+                user_id: name(row, "user_id")?,
+                agent_id: name(row, "agent_id")?,
+                session_id: row.get("session_id")?,
+            },
+            kind: row.get("kind")?,
+            action: row.get("action")?,
+            detail: columns::json(row, "detail")?,
+            actor: row.get("actor")?,
+            started_at: Timestamp::from_milliseconds(row.get("started_at")?),
+        };
+        Ok(BrowserAction {
+            asked,
+            status: name(row, "status")?,
+            error: row.get("error")?,
+            url: row.get("url")?,
+            connections: connections.map(|_| columns::json(row, "connections")).transpose()?,
+            ended_at: row.get::<Option<i64>>("ended_at")?.map(Timestamp::from_milliseconds),
+        })
+    })
+}

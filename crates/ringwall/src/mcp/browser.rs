@@ -1,0 +1,178 @@
+//! What a session's browser is asked by a tool, followed to its end or to a question that somebody else answers.
+//!
+//! Whoever takes a request back ends what it started, as everywhere here. A picture is told as a picture.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use policy::Window;
+use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, JsonObject};
+use serde_json::Value;
+use service::{
+    Announcement, ApprovalView, BrowserAnswer, BrowserBegun, BrowserRequest, Error, Gone, SessionAddress, Watched,
+};
+
+use super::answers::{Asked, Failure, PENDING, Ran, refused};
+use super::approval::{self, Reach, Said};
+use super::browser_tools::{Browsed, BrowserTool};
+use super::call::{Call, TAKEN_BACK};
+
+const FAILED: &str = "FAILED";
+const SUCCEEDED: &str = "SUCCEEDED";
+
+impl Call<'_> {
+    pub(super) async fn browse(&self, tool: BrowserTool, mut arguments: JsonObject) -> Result<CallToolResponse, Error> {
+        let mut take = |name: &str| arguments.remove(name).filter(|value| !value.is_null());
+        let session = take("session_id").and_then(|session| session.as_str().map(str::to_owned));
+        let flags = [take("needs_file_access"), take("is_research")];
+        let said = flags.iter().flatten().next().is_some();
+        let is_sandbox = flags.iter().flatten().any(|flag| flag.as_bool() == Some(true));
+        let window = said.then_some(if is_sandbox { Window::Sandbox } else { Window::External });
+        arguments.retain(|_, value| !value.is_null());
+        let request = BrowserRequest {
+            session: SessionAddress {
+                session_id: self.who.session(session),
+                user_id: self.who.user(),
+                agent_id: Some(self.who.agent()),
+            },
+            action: tool.action().to_owned(),
+            params: Value::Object(arguments),
+            window,
+        };
+        let begun = self.service.begin_browser(&self.who.principal, request).await?;
+        self.conduct_browser(begun).await
+    }
+
+    /// Follows it until there is something to answer.
+    pub(super) async fn conduct_browser(&self, begun: BrowserBegun) -> Result<CallToolResponse, Error> {
+        let watched = || Watched::Exec(begun.action_id.clone());
+        let mut following = Some(self.service.follow_approvals(&self.who.principal, watched())?);
+        loop {
+            let news = async {
+                match &mut following {
+                    Some(following) => following.next().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let view = tokio::select! {
+                biased;
+                () = self.context.ct.cancelled() => {
+                    begun.take_back();
+                    return Ok(refused(TAKEN_BACK).into());
+                }
+                answer = self.service.finish_browser(&begun) => return Ok(tell(answer?).into()),
+                news = news => match news {
+                    Ok(Announcement::Opened(view)) => view,
+                    Ok(Announcement::Resolved(_)) => continue,
+                    // What is open then is told first.
+                    Err(Gone::Behind) => {
+                        following = Some(self.service.follow_approvals(&self.who.principal, watched())?);
+                        continue;
+                    }
+                    Err(Gone::Stopping) => {
+                        following = None;
+                        continue;
+                    }
+                },
+            };
+            match Reach::of(self.who, self.context) {
+                Reach::Elsewhere => return Ok(self.browser_pending(begun, &view, None).into()),
+                Reach::Result => {
+                    let result = approval::result(&view);
+                    self.held.keep_browser(begun);
+                    return Ok(result.into());
+                }
+                Reach::Request => {}
+            }
+            let said = tokio::select! {
+                biased;
+                () = self.context.ct.cancelled() => {
+                    begun.take_back();
+                    return Ok(refused(TAKEN_BACK).into());
+                }
+                answer = self.service.finish_browser(&begun) => return Ok(tell(answer?).into()),
+                said = approval::ask(self.who, self.context, &view) => said,
+            };
+            let given = match said {
+                Said::Nothing => return Ok(self.browser_pending(begun, &view, None).into()),
+                Said::Answer(answer) => approval::give(self.service, self.who, view.id.as_str(), answer).await,
+            };
+            if let Err(error) = given {
+                return Ok(self.browser_pending(begun, &view, Some(&error)).into());
+            }
+        }
+    }
+
+    /// Somebody else is asked; if an answer was not taken, why.
+    pub(super) fn browser_pending(
+        &self,
+        begun: BrowserBegun,
+        view: &ApprovalView,
+        why: Option<&Error>,
+    ) -> CallToolResult {
+        let browsed = Browsed {
+            status: PENDING.to_owned(),
+            action_id: begun.action_id.to_string(),
+            data: None,
+            error: why.map(|error| Failure { code: error.code().to_owned(), message: error.to_string() }),
+            approval: Some(Asked::of(view)),
+        };
+        self.held.keep_browser(begun);
+        result(vec![ContentBlock::text(Ran::pending(view).text())], &browsed, why.is_some())
+    }
+
+    /// How an action stands that a person was asked about, in the words of what runs.
+    pub(super) async fn browser_standing(&self, begun: &BrowserBegun, view: &ApprovalView) -> Result<Ran, Error> {
+        if !begun.is_over() {
+            return Ok(Ran::pending(view));
+        }
+        let answer = self.service.finish_browser(begun).await?;
+        let status = if answer.success { SUCCEEDED } else { FAILED };
+        Ok(Ran {
+            status: status.to_owned(),
+            exec_id: answer.action_id.to_string(),
+            stdout: if answer.data.is_null() { String::new() } else { answer.data.to_string() },
+            error: answer.error.map(|message| Failure { code: FAILED.to_owned(), message }),
+            sandbox_type: "native".to_owned(),
+            ..Ran::default()
+        })
+    }
+}
+
+fn tell(answer: BrowserAnswer) -> CallToolResult {
+    let BrowserAnswer { action_id, success, data, error, picture } = answer;
+    let mut content = match (&error, &data) {
+        (Some(error), _) => vec![ContentBlock::text(error.clone())],
+        (None, Value::Object(data)) => vec![ContentBlock::text(words(data))],
+        (None, other) => vec![ContentBlock::text(other.to_string())],
+    };
+    content.extend(picture.map(|picture| ContentBlock::image(STANDARD.encode(picture), "image/png")));
+    let browsed = Browsed {
+        status: if success { SUCCEEDED } else { FAILED }.to_owned(),
+        action_id: action_id.to_string(),
+        data: match data {
+            Value::Object(data) => Some(data),
+            _ => None,
+        },
+        error: error.map(|message| Failure { code: FAILED.to_owned(), message }),
+        approval: None,
+    };
+    result(content, &browsed, !success)
+}
+
+/// A page's content as it is, and whatever else there is as an object.
+fn words(data: &JsonObject) -> String {
+    match data.get("content").and_then(Value::as_str) {
+        Some(content) => {
+            let place = data.get("url").and_then(Value::as_str).unwrap_or_default();
+            format!("{place}\n{content}")
+        }
+        None => Value::Object(data.clone()).to_string(),
+    }
+}
+
+fn result(content: Vec<ContentBlock>, browsed: &Browsed, is_error: bool) -> CallToolResult {
+    let mut result = CallToolResult::success(content);
+    result.structured_content = serde_json::to_value(browsed).ok();
+    result.is_error = Some(is_error);
+    result
+}

@@ -1,0 +1,105 @@
+//! Says of each host whether a browser may reach it, and keeps what became of its connections until an action takes them along.
+//!
+//! Redirects, frames, scripts and windows that a page opens all come by here. Where a *name* leads is judged by the proxy, of
+//! the very address that it connects to.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use executor::egress::{Connection, Fate, Gate, Ruling};
+use futures::future::BoxFuture;
+use policy::{Net, NetHost, NetList, special_use};
+use serde_json::{Value, json};
+
+use crate::egress::ConnectionView;
+
+/// Connections that are kept one by one between two actions.
+const KEPT: usize = 200;
+
+/// What may be reached.
+#[derive(Debug)]
+pub(super) enum Reach {
+    /// The public internet, and hosts that are lifted.
+    Public { lifted: NetList },
+    /// What the session's code may reach.
+    AsCode(Net),
+}
+
+#[derive(Debug)]
+pub(super) struct BrowserGate {
+    reach: Reach,
+    noted: Mutex<Noted>,
+}
+
+#[derive(Debug, Default)]
+struct Noted {
+    kept: Vec<ConnectionView>,
+    left_out: u64,
+    refused: Vec<Refused>,
+}
+
+/// A host that was refused, and why.
+#[derive(Debug, Clone)]
+pub(super) struct Refused {
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) why: String,
+}
+
+impl BrowserGate {
+    pub(super) fn new(reach: Reach) -> Self {
+        Self { reach, noted: Mutex::default() }
+    }
+
+    /// What was refused since this was last asked or taken.
+    pub(super) fn take_refused(&self) -> Vec<Refused> {
+        std::mem::take(&mut self.lock().refused)
+    }
+
+    /// What became of connections since the last time, for the record.
+    pub(super) fn take(&self) -> Value {
+        let Noted { kept, left_out, .. } = std::mem::take(&mut *self.lock());
+        let mut list: Vec<Value> = kept.into_iter().map(|connection| json!(connection)).collect();
+        if left_out > 0 {
+            list.push(json!({ "left_out": left_out }));
+        }
+        Value::Array(list)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Gate for BrowserGate {
+    fn judge(&self, host: NetHost, port: u16) -> BoxFuture<'_, Ruling> {
+        let ruling = match &self.reach {
+            Reach::Public { lifted } => match &host {
+                _ if lifted.find(&host, port).is_some() => Ruling::Allowed("browser.allowed_hosts".to_owned()),
+                NetHost::Address(address) if special_use(*address).is_some() => {
+                    Ruling::Refused("it is no address of the public internet".to_owned())
+                }
+                NetHost::Address(_) | NetHost::Name(_) => Ruling::Allowed("a host of the public internet".to_owned()),
+            },
+            Reach::AsCode(Net::Allowlist { allow, .. }) => match allow.find(&host, port) {
+                Some(entry) => Ruling::Allowed(entry.to_string()),
+                None => Ruling::Refused("it is not among the hosts that this box may reach (net.allow)".to_owned()),
+            },
+            Reach::AsCode(Net::None) => Ruling::Refused("the box has no network".to_owned()),
+        };
+        Box::pin(std::future::ready(ruling))
+    }
+
+    fn note(&self, connection: Connection) {
+        let mut noted = self.lock();
+        if connection.fate == Fate::Refused && noted.refused.len() < KEPT {
+            let Connection { host, port, reason, .. } = &connection;
+            let refused = Refused { host: host.clone(), port: *port, why: reason.clone() };
+            noted.refused.push(refused);
+        }
+        if noted.kept.len() < KEPT {
+            noted.kept.push(connection.into());
+        } else {
+            noted.left_out += 1;
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The box that a browser is in: one of its own, or its session's. Whatever is done in it has a grant of its own.
+//!
+//! Small commands of ours in the same box bring files in and out, so that the server never opens anything that the box has
+//! made: what is read is what the command printed, up to a bound.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use executor::egress::{Proxy, Resolver};
+use executor::pool::{Hold, OnBusy};
+use executor::resident::{Given, Resident, RunningVisit, VisitOptions, VisitStreams};
+use executor::{Ending, Outcome};
+use policy::{
+    Control, Field, Grant, Isolation, Layers, Net, NetList, NetMode, NetWish, Reach as Shown, Request, Root,
+    SecurityMode, SessionMounts, Unknown, Verdict, Window, Workspace, decide, profile,
+};
+use tokio::io::AsyncReadExt;
+
+use super::fault::Fault;
+use super::gate::{BrowserGate, Reach};
+use crate::agents::execute::WORKSPACE;
+use crate::contexts::{BoxKey, SessionBox};
+use crate::order::layers;
+use crate::pool::Boxes;
+use crate::residents::home_grant;
+use crate::service::Service;
+use crate::sessions::Place;
+
+/// Where the way out is, in every box that has one.
+const PROXY: &str = "http://127.0.0.1:3128";
+/// What the box's own command is called, before it is the agent.
+const AGENT: &str = "ringwall-agent";
+const DONE_WITHIN: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(super) struct Home {
+    rooms: Rooms,
+    request: Request,
+    layers: Layers,
+    pub(super) gate: Arc<BrowserGate>,
+    pub(super) way_out: browser::WayOut,
+}
+
+#[derive(Debug)]
+enum Rooms {
+    Own(Box<Resident>),
+    Session { home: Arc<SessionBox>, _hold: Hold<Boxes> },
+}
+
+impl Home {
+    fn resident(&self) -> &Resident {
+        match &self.rooms {
+            Rooms::Own(resident) => resident,
+            Rooms::Session { home, .. } => &home.resident,
+        }
+    }
+
+    /// Starts a command beside what is there.
+    pub(super) async fn start(&self, argv: &[String], stdin: Given) -> Result<RunningVisit, Fault> {
+        let grant = grant(&self.request, argv, &self.layers)?;
+        Ok(self.resident().visit(grant, VisitOptions { stdin, ..VisitOptions::default() }).await?)
+    }
+
+    /// Runs a small command to its end, and gives what it printed; one that prints more or takes long fails.
+    pub(super) async fn run(&self, words: &[&str], input: Option<&[u8]>, most: u64) -> Result<Vec<u8>, Fault> {
+        let argv: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let given = if input.is_some() { Given::Yes } else { Given::No };
+        let mut visit = self.start(&argv, given).await?;
+        let failed = |why: &str| Fault::failed(format!("{} in the browser's box {why}", words.join(" ")));
+        let Some(VisitStreams { stdin, stdout, .. }) = visit.streams.take() else {
+            return Err(failed("has no streams"));
+        };
+        let feed = async {
+            if let (Some(mut stdin), Some(input)) = (stdin, input) {
+                // Whoever does not read it fails for that reason.
+                let _ = stdin.write(input).await;
+                stdin.close().await;
+            }
+        };
+        let mut printed = Vec::new();
+        let mut bounded = stdout.take(most + 1);
+        let work = async {
+            let (read, ()) = tokio::join!(bounded.read_to_end(&mut printed), feed);
+            read.map_err(|error| error.to_string())
+        };
+        let read = tokio::time::timeout(DONE_WITHIN, work).await;
+        match read {
+            Ok(Ok(count)) if count as u64 <= most => {}
+            Ok(Ok(_)) => return Err(failed(&format!("gave more than {most} bytes"))),
+            Ok(Err(why)) => return Err(failed(&why)),
+            Err(_) => return Err(failed("took too long")),
+        }
+        drop(bounded);
+        match tokio::time::timeout(DONE_WITHIN, visit.wait()).await {
+            Ok(Ok(Outcome { ending: Ending::Exited(0), .. })) => Ok(printed),
+            Ok(Ok(Outcome { ending, .. })) => Err(failed(&format!("ended with {ending:?}"))),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(failed("took too long")),
+        }
+    }
+
+    /// Ends what is the browser's own.
+    pub(super) async fn end(self, folder: &str) {
+        match &self.rooms {
+            Rooms::Own(resident) => resident.end().await,
+            Rooms::Session { home, .. } => {
+                if home.resident.is_alive() {
+                    // Nothing of it is of use to anybody; where it cannot be removed it goes with the box.
+                    let _ = self.run(&["rm", "-rf", "--", folder], None, 0).await;
+                }
+            }
+        }
+    }
+}
+
+impl Service {
+    pub(super) async fn make_home(&self, place: &Place, window: Window) -> Result<Home, Fault> {
+        // A session is made by its first use, whatever that is.
+        let workspace = self.session_workspace(&place.name).await?;
+        Self::blocking(|| Ok(workspace.session(&place.id)?.furnish()?)).await?;
+        match window {
+            Window::External => self.make_own_home().await,
+            Window::Sandbox => self.join_session(place).await,
+        }
+    }
+
+    /// A box with nothing in it but the host's programs.
+    async fn make_own_home(&self) -> Result<Home, Fault> {
+        let settings = self.settings_now();
+        let mut operator = settings.operator.clone();
+        operator.limits.insert(Field::MemoryMb, settings.browser.memory_mb.get().into());
+        operator.limits.insert(Field::Pids, settings.browser.pids.get().into());
+        // A way out, and nobody on its list: who may be reached is its own gate's to say.
+        operator.net =
+            Some(NetWish { mode: NetMode::Allowlist, allow: Some(NetList::default()), unknown: Some(Unknown::Deny) });
+        let layers = layers(profile::FILES, operator, Vec::new());
+        let request = request(Workspace::Private);
+        let mut resident = self.inner.executor.start_resident(grant(&request, &[AGENT.to_owned()], &layers)?).await?;
+        let lifted = settings.browser.allowed_hosts.clone();
+        let gate = Arc::new(BrowserGate::new(Reach::Public { lifted: lifted.clone() }));
+        let Some(listener) = resident.way_out.take() else { return Err(executor::Error::NoWayOut.into()) };
+        let proxy = Proxy::new(gate.clone(), Resolver::system(), lifted);
+        let gone = resident.gone();
+        tokio::spawn(async move {
+            if let Err(error) = proxy.serve(listener, gone).await {
+                // Nobody answers the box then; it has no other way.
+                tracing::warn!(%error, "could not serve the way out of a browser's box");
+            }
+        });
+        let way_out = browser::WayOut::Proxy(PROXY.to_owned());
+        Ok(Home { rooms: Rooms::Own(Box::new(resident)), request, layers, gate, way_out })
+    }
+
+    /// The session's own box, made where there is none.
+    async fn join_session(&self, place: &Place) -> Result<Home, Fault> {
+        let mode: SecurityMode = self.session_rules(place).await?.mode;
+        let isolation = self.session_isolation(mode).await?;
+        if isolation != Isolation::Native {
+            return Err(Fault::refused(format!(
+                "the boxes of this session are {isolation} ones, and the sandbox browser is in native ones alone; leave \
+                 is_research and needs_file_access out for the external browser"
+            )));
+        }
+        let work = self.session_work(place);
+        let owner = self.owner_of(&place.name.user_id, &place.name.agent_id).await?;
+        let owner = policy::Owner::new(owner.uid, owner.gid)?;
+        let mounts = SessionMounts { work, owner, control: Control::On(Shown::default()), hidden: Vec::new() };
+        let layers = layers(profile::FILES, self.settings_now().operator.clone(), Vec::new());
+        let request = request(Workspace::Session(Box::new(mounts)));
+        let own = grant(&request, &[AGENT.to_owned()], &layers)?;
+        let net = own.effective().net.clone();
+        let home = home_grant(&own, &layers, &[AGENT.to_owned()])?;
+        let key = BoxKey::new(place, isolation);
+        let name = format!("box-{}", crate::token::random_digits::<16>()?);
+        let lease = self.enter_box(&key, isolation, home, name, OnBusy::Wait).await?;
+        let home = lease.resident().clone();
+        let Some(hold) = lease.hold() else { return Err(Fault::failed("the session's box is ending; try again")) };
+        let way_out = match net {
+            Net::None => browser::WayOut::None,
+            Net::Allowlist { .. } => browser::WayOut::Proxy(PROXY.to_owned()),
+        };
+        let gate = Arc::new(BrowserGate::new(Reach::AsCode(net)));
+        if let Some(way) = &home.way {
+            way.put_on_duty_first(gate.clone());
+        }
+        Ok(Home { rooms: Rooms::Session { home, _hold: hold }, request, layers, gate, way_out })
+    }
+}
+
+fn request(workspace: Workspace) -> Request {
+    Request {
+        argv: Vec::new(),
+        env: Default::default(),
+        cwd: Some(PathBuf::from(WORKSPACE)),
+        root: Root::Host,
+        workspace,
+        read_only: Vec::new(),
+    }
+}
+
+fn grant(request: &Request, argv: &[String], layers: &Layers) -> Result<Grant, Fault> {
+    let request = Request { argv: argv.iter().map(Into::into).collect(), ..request.clone() };
+    match decide(&request, layers) {
+        Verdict::Allow(grant) => Ok(grant),
+        Verdict::Deny(denial) => Err(Fault::refused(denial.message)),
+        Verdict::Ask(_) => Err(Fault::refused("what the browser's box would be shown has to be allowed first")),
+    }
+}

@@ -1,0 +1,111 @@
+//! One running browser: a command in its box, whose control is two streams that nobody but the server holds.
+
+use browser::{Browser, Files};
+use executor::resident::{Given, RunningVisit, VisitHandle, VisitInput, VisitStreams};
+use policy::Window;
+use tokio::io::{AsyncReadExt, DuplexStream};
+use tokio::task::JoinHandle;
+
+use super::fault::Fault;
+use super::home::Home;
+use crate::token::random_digits;
+
+const ON_THE_WAY: usize = 256 << 10;
+/// How long Chromium may take to have a page.
+const THERE_WITHIN: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// Where its things are, as it sees them: private, in memory, and gone with it.
+#[derive(Debug)]
+pub(super) struct Folder(String);
+
+impl Folder {
+    fn profile(&self) -> String {
+        format!("{}/profile", self.0)
+    }
+
+    fn downloads(&self) -> String {
+        format!("{}/downloads", self.0)
+    }
+
+    pub(super) fn uploads(&self) -> String {
+        format!("{}/uploads", self.0)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Instance {
+    pub(super) window: Window,
+    pub(super) home: Home,
+    pub(super) browser: Browser,
+    pub(super) folder: Folder,
+    /// Tells this one from the next.
+    pub(super) number: u64,
+    visit: RunningVisit,
+    feeding: JoinHandle<()>,
+}
+
+impl Instance {
+    pub(super) async fn open(window: Window, home: Home, number: u64) -> Result<Self, Fault> {
+        let folder = Folder(format!("/tmp/browser-{}", random_digits::<8>()?));
+        match Self::start(&home, &folder).await {
+            Ok((visit, browser, feeding)) => Ok(Self { window, home, browser, folder, number, visit, feeding }),
+            Err(fault) => {
+                home.end(&folder.0).await;
+                Err(fault)
+            }
+        }
+    }
+
+    async fn start(home: &Home, folder: &Folder) -> Result<(RunningVisit, Browser, JoinHandle<()>), Fault> {
+        let executable = browser::find_executable().ok_or_else(|| Fault::failed(super::perform::MISSING))?;
+        let (profile, downloads) = (folder.profile(), folder.downloads());
+        home.run(&["mkdir", "-m", "700", "--", &folder.0, &profile, &downloads, &folder.uploads()], None, 0).await?;
+        let words = browser::arguments(executable, &profile, home.way_out.clone());
+        let mut visit = home.start(&words, Given::Yes).await?;
+        let streams = visit.streams.take();
+        let Some((stdin, stdout)) = streams.and_then(|VisitStreams { stdin, stdout, .. }| Some((stdin?, stdout)))
+        else {
+            return Err(Fault::failed("the browser has no streams"));
+        };
+        let (ours, theirs) = tokio::io::duplex(ON_THE_WAY);
+        let feeding = tokio::spawn(feed(theirs, stdin));
+        let connecting = Browser::connect(stdout, ours, Files { downloads });
+        match tokio::time::timeout(THERE_WITHIN, connecting).await {
+            Ok(Ok(browser)) => Ok((visit, browser, feeding)),
+            Ok(Err(error)) => Err(Fault::failed(format!("Chromium did not start: {error}"))),
+            Err(_) => Err(Fault::failed("Chromium did not start in time")),
+        }
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.browser.is_alive()
+    }
+
+    /// By which its end is seen.
+    pub(super) fn handle(&self) -> VisitHandle {
+        self.visit.handle()
+    }
+
+    /// Ends it. When this returns, no process of it is left.
+    pub(super) async fn close(self) {
+        let Self { home, browser, folder, visit, feeding, .. } = self;
+        browser.close().await;
+        let handle = visit.handle();
+        handle.kill();
+        // What is left of it ends with its box where that is its own.
+        let _ = visit.wait().await;
+        feeding.abort();
+        home.end(&folder.0).await;
+    }
+}
+
+/// Carries what the server says into the box.
+async fn feed(mut from: DuplexStream, mut to: VisitInput) {
+    let mut portion = vec![0; 64 << 10];
+    while let Ok(count @ 1..) = from.read(&mut portion).await {
+        if to.write(&portion[..count]).await.is_err() {
+            return;
+        }
+    }
+    to.close().await;
+}

@@ -1,0 +1,260 @@
+//! One action: on record before it is done, asked about where it deserves that, done, and on record with what became of it.
+//!
+//! It goes on when whoever asked is gone. Actions of one session come one after another; what a session's end or the server's
+//! interrupts is on record as failed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use browser::{Answer, FieldKind};
+use policy::{NetHost, Window, check_page, page_host};
+use record::{BrowserEnding, BrowserStatus, ExecId, NewBrowserAction};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::answer::{BrowserAnswer, Done};
+use super::fault::Fault;
+use super::gate::Refused;
+use super::instance::Instance;
+use super::seats::{Seat, Turn, watch_over};
+use super::wish::{Known, Wish};
+use crate::error::{Error, causes};
+use crate::principal::Principal;
+use crate::service::{Service, now};
+use crate::sessions::{Place, SessionAddress};
+use crate::token::random_digits;
+
+pub(super) const MISSING: &str =
+    "no Chromium was found on this machine; install it, e.g. with: apt-get install chromium";
+const DISMISSED: &str = "the browser was ended meanwhile: its session was removed, or the server stops";
+/// A page's own words have no place in a record of what was done; its address has, up to here.
+const LONGEST_URL: usize = 4096;
+
+/// What is asked of a session's browser, as a door reads it.
+#[derive(Debug, Clone)]
+pub struct BrowserRequest {
+    pub session: SessionAddress,
+    pub action: String,
+    pub params: Value,
+    /// Which browser; where it is not said, the one that there is, or else the external one.
+    pub window: Option<Window>,
+}
+
+/// An action that goes on. Whoever keeps it can be told its end, and more than once.
+#[derive(Debug, Clone)]
+pub struct BrowserBegun {
+    pub action_id: ExecId,
+    told: watch::Receiver<Option<Arc<Told>>>,
+    taken_back: Arc<watch::Sender<bool>>,
+}
+
+/// Or why it was not done, for the first who asks.
+type Told = Result<BrowserAnswer, Mutex<Option<Error>>>;
+
+impl BrowserBegun {
+    /// Nobody wants it any more: what was not done yet is not done.
+    pub fn take_back(&self) {
+        self.taken_back.send_replace(true);
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.told.borrow().is_some()
+    }
+}
+
+/// One action while it lasts.
+#[derive(Debug)]
+pub(super) struct Deed {
+    pub(super) service: Service,
+    pub(super) by: Principal,
+    pub(super) place: Place,
+    pub(super) id: ExecId,
+    pub(super) seat: Arc<Seat>,
+    asked: Option<Window>,
+}
+
+impl Service {
+    pub async fn begin_browser(&self, by: &Principal, request: BrowserRequest) -> Result<BrowserBegun, Error> {
+        let place = Place::read(by, &request.session)?;
+        let wish = Wish::read(&request.action, request.params)?;
+        if !matches!(wish, Wish::Close(_)) && browser::find_executable().is_none() {
+            return Err(Error::BackendUnavailable { backend: "browser".to_owned(), why: MISSING.to_owned() });
+        }
+        // What was said about an earlier session of this id is forgotten before there is a new one.
+        self.session_rules(&place).await?;
+        let seat = self.inner.browsers.seat(&place.name)?;
+        let id: ExecId = format!("e_{}", random_digits::<16>()?).parse()?;
+        let deed = Deed { service: self.clone(), by: by.clone(), place, id: id.clone(), seat, asked: request.window };
+        let (tell, told) = watch::channel(None);
+        let taken_back = Arc::new(watch::Sender::new(false));
+        let unwanted = taken_back.subscribe();
+        tokio::spawn(async move {
+            let service = deed.service.clone();
+            let _acting = service.inner.browsers.act();
+            let answer = deed.live(wish, unwanted).await.map_err(|error| Mutex::new(Some(error)));
+            tell.send_replace(Some(Arc::new(answer)));
+        });
+        Ok(BrowserBegun { action_id: id, told, taken_back })
+    }
+
+    /// Waits for what becomes of it.
+    pub async fn finish_browser(&self, begun: &BrowserBegun) -> Result<BrowserAnswer, Error> {
+        let mut told = begun.told.clone();
+        let gone = || Error::Runtime { message: "whoever did it is gone".to_owned() };
+        let answer = told.wait_for(Option::is_some).await.map_err(|_| gone())?.clone().ok_or_else(gone)?;
+        match answer.as_ref() {
+            Ok(answer) => Ok(answer.clone()),
+            Err(error) => Err(error.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_else(gone)),
+        }
+    }
+}
+
+impl Deed {
+    pub(super) fn address(&self) -> SessionAddress {
+        SessionAddress {
+            session_id: self.place.id.to_string(),
+            user_id: Some(self.place.name.user_id.as_str().to_owned()),
+            agent_id: Some(self.place.name.agent_id.as_str().to_owned()),
+        }
+    }
+
+    /// From its turn to its outcome. An error means that it was not done.
+    async fn live(self, wish: Wish, mut unwanted: watch::Receiver<bool>) -> Result<BrowserAnswer, Error> {
+        let mut turn = tokio::select! {
+            biased;
+            () = self.seat.dismissed() => return Err(Error::Conflict { message: DISMISSED.to_owned() }),
+            turn = self.seat.turn() => turn,
+        };
+        let window = self.asked.or(turn.as_ref().map(|there| there.window)).unwrap_or(Window::External);
+        let new = NewBrowserAction {
+            id: self.id.clone(),
+            session: self.place.name.clone(),
+            kind: window.key().to_owned(),
+            action: wish.verb().to_owned(),
+            detail: wish.detail(),
+            actor: self.by.caller().to_owned(),
+            started_at: now(),
+        };
+        self.service.inner.store.intend_browser_action(new).await?;
+        let done = tokio::select! {
+            biased;
+            () = self.seat.dismissed() => Err(Fault::failed(DISMISSED)),
+            Ok(_) = unwanted.wait_for(|unwanted| *unwanted) => Err(Fault::failed("it was taken back")),
+            done = self.act(&mut turn, window, wish) => done,
+        };
+        self.conclude(&turn, &done).await;
+        match turn.as_ref() {
+            Some(_) => self.seat.used(),
+            None => self.seat.vacate(),
+        }
+        drop(turn);
+        Ok(BrowserAnswer::new(self.id.clone(), window, done))
+    }
+
+    async fn act(&self, turn: &mut Turn, window: Window, wish: Wish) -> Result<Done, Fault> {
+        if let Wish::Close(_) = wish {
+            self.end_browser(turn, None).await;
+            self.seat.take_ended();
+            return Ok(Done { answer: Answer::default(), files: Vec::new(), notes: Vec::new() });
+        }
+        let page = wish.page().map(|text| self.check(text, window)).transpose()?;
+        let notes = self.have_browser(turn, window).await?;
+        let there = turn.as_ref().ok_or_else(|| Fault::failed("there is no browser"))?;
+        there.home.gate.take_refused();
+        let field = match wish.field() {
+            Some(field) => there.browser.field(&field).await?,
+            None => FieldKind::Ordinary,
+        };
+        self.confirm(&wish, field, &self.seat.show().url).await?;
+        let uploads = self.take_in(there, wish.files()).await?;
+        let is_navigation = page.is_some();
+        let known = Known { page, field, uploads };
+        let action = wish.action(known).ok_or_else(|| Fault::failed("nothing is to be done"))?;
+        let performed = there.browser.perform(action).await;
+        let refused = there.home.gate.take_refused();
+        if let Some(fault) = was_refused(is_navigation, &performed, &refused) {
+            return Err(fault);
+        }
+        let mut answer = performed?;
+        let mut files = self.take_out(there, std::mem::take(&mut answer.downloads)).await?;
+        if let Some(document) = answer.document.take() {
+            files.push(self.keep("page.pdf", document).await?);
+        }
+        self.seat.looks(&answer.url, &answer.title, answer.picture.clone());
+        Ok(Done { answer, files, notes })
+    }
+
+    /// Whether this page may be opened at all; where its name leads is judged when it is connected to.
+    fn check(&self, text: &str, window: Window) -> Result<String, Fault> {
+        let settings = self.service.settings_now();
+        let is_lifted = |host: &NetHost, port: u16| {
+            let lists = match window {
+                Window::External => vec![&settings.browser.allowed_hosts],
+                Window::Sandbox => vec![&settings.browser.allowed_hosts, &settings.egress.allowed_hosts],
+            };
+            lists.into_iter().any(|list| list.find(host, port).is_some())
+        };
+        Ok(check_page(text, window, is_lifted)?)
+    }
+
+    /// Has the browser there that is wanted. What whoever asked should know of that.
+    async fn have_browser(&self, turn: &mut Turn, window: Window) -> Result<Vec<String>, Fault> {
+        match turn.as_ref() {
+            Some(there) if there.window == window && there.is_alive() => return Ok(Vec::new()),
+            Some(there) if !there.is_alive() => self.end_browser(turn, Some("it has crashed or was killed")).await,
+            Some(_) => self.end_browser(turn, Some("the other browser was asked for")).await,
+            None => {}
+        }
+        let notes = self
+            .seat
+            .take_ended()
+            .map(|why| format!("the browser before this one was closed ({why}): its page is lost"));
+        let inner = &self.service.inner;
+        inner.browsers.take_place(inner, &self.seat, window).await?;
+        let opened = async {
+            let home = self.service.make_home(&self.place, window).await?;
+            Instance::open(window, home, inner.browsers.next_number()).await
+        };
+        let instance = opened.await?;
+        let handle = instance.handle();
+        let watching = watch_over(Arc::downgrade(inner), Arc::downgrade(&self.seat), instance.number, async move {
+            handle.ended().await
+        });
+        tokio::spawn(watching);
+        **turn = Some(instance);
+        Ok(notes.into_iter().collect())
+    }
+
+    async fn end_browser(&self, turn: &mut Turn, why: Option<&'static str>) {
+        self.seat.end(&self.service.inner, turn.take(), why).await;
+    }
+
+    async fn conclude(&self, turn: &Turn, done: &Result<Done, Fault>) {
+        let connections = turn.as_ref().map_or_else(|| json!([]), |there| there.home.gate.take());
+        let (status, error, url) = match done {
+            Ok(done) => (BrowserStatus::Succeeded, None, Some(cut(&done.answer.url))),
+            Err(fault) => (fault.status, Some(cut(&fault.message)), None),
+        };
+        let ending = BrowserEnding { status, error, url: url.filter(|url| !url.is_empty()), connections, at: now() };
+        if let Err(error) = self.service.inner.store.finish_browser_action(&self.id, ending).await {
+            tracing::error!(action_id = %self.id, error = %causes(&error), "could not record what a browser did");
+        }
+    }
+}
+
+/// A page that could not be opened because somebody on its way may not be reached.
+fn was_refused(is_navigation: bool, performed: &Result<Answer, browser::Error>, refused: &[Refused]) -> Option<Fault> {
+    let host = match performed {
+        Ok(answer) => Some(page_host(&answer.url)?),
+        Err(_) => None,
+    };
+    let is_its_own = |refused: &&Refused| match &host {
+        Some((host, port)) => *host == refused.host && *port == refused.port,
+        None => true,
+    };
+    let found = refused.iter().filter(|_| is_navigation || host.is_some()).find(is_its_own)?;
+    Some(Fault::refused(format!("{}:{} was refused: {}", found.host, found.port, found.why)))
+}
+
+fn cut(text: &str) -> String {
+    text[..text.floor_char_boundary(LONGEST_URL)].to_owned()
+}

@@ -1,0 +1,252 @@
+//! Who has a browser, for how long, and how many there are at once.
+//!
+//! A session has one seat, and whoever sits there has the turn. A browser that nobody uses is closed after a while, one that
+//! ended by itself at once; the next action is told that its page is lost. A seat that is dismissed is nobody's any more:
+//! whatever is being done there stops, and nothing begins.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use policy::Window;
+use record::SessionName;
+use tokio::sync::{OwnedMutexGuard, watch};
+use tokio::time::Instant;
+
+use super::fault::Fault;
+use super::instance::Instance;
+use crate::error::{Error, causes};
+use crate::service::{Inner, now};
+
+/// Seats without a browser that are remembered, for what became of it.
+const REMEMBERED: usize = 1000;
+
+/// Whoever holds it acts.
+pub(super) type Turn = OwnedMutexGuard<Option<Instance>>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Browsers {
+    held: Mutex<Held>,
+    acting: watch::Sender<usize>,
+    numbers: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    seats: HashMap<SessionName, Arc<Seat>>,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) session: SessionName,
+    turn: Arc<tokio::sync::Mutex<Option<Instance>>>,
+    shown: Mutex<Shown>,
+    dismissed: watch::Sender<bool>,
+}
+
+/// What is known of a browser without asking it.
+#[derive(Debug, Clone)]
+pub(super) struct Shown {
+    /// Nothing where there is no browser.
+    pub(super) window: Option<Window>,
+    pub(super) url: String,
+    pub(super) title: String,
+    pub(super) picture: Option<Arc<Vec<u8>>>,
+    used: Instant,
+    /// Why there is none any more, if nobody asked for its end.
+    ended: Option<&'static str>,
+}
+
+/// Somebody acts, as long as this is there.
+#[derive(Debug)]
+pub(super) struct Acting<'a>(&'a Browsers);
+
+impl Drop for Acting<'_> {
+    fn drop(&mut self) {
+        self.0.acting.send_modify(|count| *count -= 1);
+    }
+}
+
+impl Browsers {
+    /// Nobody begins to act when the server stops.
+    pub(super) fn act(&self) -> Acting<'_> {
+        self.acting.send_modify(|count| *count += 1);
+        Acting(self)
+    }
+
+    pub(super) fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The seat of a session, made where there is none.
+    pub(super) fn seat(&self, session: &SessionName) -> Result<Arc<Seat>, Error> {
+        let mut held = self.lock();
+        if held.is_closed {
+            return Err(Error::Stopping);
+        }
+        if held.seats.len() >= REMEMBERED {
+            held.seats.retain(|_, seat| Arc::strong_count(seat) > 1 || seat.lock().window.is_some());
+        }
+        Ok(held.seats.entry(session.clone()).or_insert_with(|| Arc::new(Seat::new(session.clone()))).clone())
+    }
+
+    pub(super) fn find(&self, session: &SessionName) -> Option<Arc<Seat>> {
+        self.lock().seats.get(session).cloned()
+    }
+
+    /// Takes a place for a browser at this seat; where all are taken, that of the one which nobody has used for longest.
+    pub(super) async fn take_place(&self, inner: &Inner, seat: &Seat, window: Window) -> Result<(), Fault> {
+        let most = inner.settings.read().unwrap_or_else(PoisonError::into_inner).browser.max_instances.get() as usize;
+        loop {
+            let (other, mut turn) = {
+                let held = self.lock();
+                let mut open: Vec<&Arc<Seat>> =
+                    held.seats.values().filter(|seat| seat.lock().window.is_some()).collect();
+                if open.len() < most {
+                    let mut shown = seat.lock();
+                    *shown = Shown { window: Some(window), ..Shown::new() };
+                    return Ok(());
+                }
+                open.sort_by_key(|seat| seat.lock().used);
+                let idle =
+                    open.into_iter().find_map(|other| Some((other.clone(), other.turn.clone().try_lock_owned().ok()?)));
+                let full =
+                    || Fault::failed(format!("all {most} browsers are in use (browser.max_instances); try again"));
+                idle.ok_or_else(full)?
+            };
+            other.end(inner, turn.take(), Some("another session needed its place")).await;
+        }
+    }
+
+    /// Ends the browser of a session that is to be no more, whoever uses it.
+    pub(crate) async fn dismiss(&self, inner: &Inner, session: &SessionName) {
+        let seat = self.lock().seats.remove(session);
+        if let Some(seat) = seat {
+            seat.dismiss(inner, "its session was removed").await;
+        }
+    }
+
+    /// The sessions that have a seat.
+    pub(crate) fn sessions(&self) -> Vec<SessionName> {
+        self.lock().seats.keys().cloned().collect()
+    }
+
+    /// Ends all. When this returns there is no browser, there will be none, and what was done is on record.
+    pub(crate) async fn close(&self, inner: &Inner) {
+        let seats: Vec<Arc<Seat>> = {
+            let mut held = self.lock();
+            held.is_closed = true;
+            held.seats.drain().map(|(_, seat)| seat).collect()
+        };
+        futures::future::join_all(seats.iter().map(|seat| seat.dismiss(inner, "the server was stopped"))).await;
+        let _ = self.acting.subscribe().wait_for(|count| *count == 0).await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shown {
+    fn new() -> Self {
+        let (url, title) = Default::default();
+        Self { window: None, url, title, picture: None, used: Instant::now(), ended: None }
+    }
+}
+
+impl Seat {
+    fn new(session: SessionName) -> Self {
+        let dismissed = watch::Sender::new(false);
+        Self { session, turn: Arc::default(), shown: Mutex::new(Shown::new()), dismissed }
+    }
+
+    pub(super) async fn turn(&self) -> Turn {
+        self.turn.clone().lock_owned().await
+    }
+
+    /// Comes back when nothing is to be done here any more.
+    pub(super) async fn dismissed(&self) {
+        let _ = self.dismissed.subscribe().wait_for(|dismissed| *dismissed).await;
+    }
+
+    pub(super) fn show(&self) -> Shown {
+        self.lock().clone()
+    }
+
+    /// Somebody has used it, and this is how it looks then.
+    pub(super) fn looks(&self, url: &str, title: &str, picture: Option<Vec<u8>>) {
+        let mut shown = self.lock();
+        shown.used = Instant::now();
+        (shown.url, shown.title) = (url.to_owned(), title.to_owned());
+        if let Some(picture) = picture {
+            shown.picture = Some(Arc::new(picture));
+        }
+    }
+
+    pub(super) fn used(&self) {
+        self.lock().used = Instant::now();
+    }
+
+    /// Why there is no browser any more, told once.
+    pub(super) fn take_ended(&self) -> Option<&'static str> {
+        self.lock().ended.take()
+    }
+
+    /// Ends its browser, if there is one; with why, where nobody has asked for that. Whoever calls has the turn.
+    pub(super) async fn end(&self, inner: &Inner, there: Option<Instance>, why: Option<&'static str>) {
+        if let Some(instance) = there {
+            let (gate, window) = (instance.home.gate.clone(), instance.window);
+            instance.close().await;
+            let why = why.unwrap_or("it was asked for");
+            let recorded = inner.store.record_browser_end(self.session.clone(), window.key(), why, gate.take(), now());
+            if let Err(error) = recorded.await {
+                tracing::error!(session = %self.session.session_id, error = %causes(&error), "could not record a browser's end");
+            }
+        }
+        *self.lock() = Shown { ended: why, ..Shown::new() };
+    }
+
+    /// The place that was taken for a browser which did not come up is free again.
+    pub(super) fn vacate(&self) {
+        self.lock().window = None;
+    }
+
+    async fn dismiss(&self, inner: &Inner, why: &'static str) {
+        self.dismissed.send_replace(true);
+        let mut turn = self.turn().await;
+        self.end(inner, turn.take(), Some(why)).await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Closes a browser that has ended by itself, or that nobody uses. Keeps neither the server nor the seat alive.
+pub(super) async fn watch_over(inner: Weak<Inner>, seat: Weak<Seat>, number: u64, ended: impl Future<Output = ()>) {
+    tokio::pin!(ended);
+    loop {
+        let due = {
+            let (Some(inner), Some(seat)) = (inner.upgrade(), seat.upgrade()) else { return };
+            let idle = inner.settings.read().unwrap_or_else(PoisonError::into_inner).browser.idle_timeout();
+            seat.lock().used + idle
+        };
+        let why = tokio::select! {
+            biased;
+            () = &mut ended => Some("it has crashed or was killed"),
+            () = tokio::time::sleep_until(due) => None,
+        };
+        let (Some(inner), Some(seat)) = (inner.upgrade(), seat.upgrade()) else { return };
+        let mut turn = seat.turn().await;
+        if turn.as_ref().is_none_or(|instance| instance.number != number) {
+            return;
+        }
+        let idle = inner.settings.read().unwrap_or_else(PoisonError::into_inner).browser.idle_timeout();
+        let is_idle = seat.lock().used + idle <= Instant::now();
+        if why.is_some() || is_idle {
+            seat.end(&inner, turn.take(), Some(why.unwrap_or("nobody had used it for long"))).await;
+            return;
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! The browser of a session, through the real binary with a real Chromium: pages on this machine's loopback, which is allowed by
+//! the setting that is meant for that. Few trials, because each Chromium takes its time.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tests::support::host;
+
+use crate::site::Site;
+
+const SECRET: &str = "hunter2-never-stored";
+const FORM: &str = "<title>Form</title><form action=/done><input id=q name=q><input id=p type=password name=p>\
+                    <button id=go>Go</button></form><script>\
+                    p.oninput = () => document.title = 'typed ' + p.value.length</script>";
+
+/// Pages, and how often one was asked for.
+struct Pages {
+    port: u16,
+    count: Arc<AtomicUsize>,
+}
+
+impl Pages {
+    /// `elsewhere` is where `/redirect` leads.
+    fn serve(elsewhere: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (port, count) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
+        let counted = count.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                counted.fetch_add(1, Ordering::SeqCst);
+                std::thread::spawn(move || answer(stream, elsewhere));
+            }
+        });
+        Self { port, count }
+    }
+
+    fn at(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    fn count(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    fn host(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+}
+
+fn answer(mut stream: TcpStream, elsewhere: u16) {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|count| count == 1) {
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+    let (status, more, content) = match path.split('?').next().unwrap_or_default() {
+        "/form" => ("200 OK", "Content-Type: text/html\r\n".to_owned(), FORM.to_owned()),
+        "/done" => ("200 OK", "Content-Type: text/html\r\n".to_owned(), format!("<title>Done</title>got {path}")),
+        "/redirect" => ("302 Found", format!("Location: http://127.0.0.1:{elsewhere}/\r\n"), String::new()),
+        "/metadata" => ("302 Found", "Location: http://169.254.169.254/latest\r\n".to_owned(), String::new()),
+        "/file" => {
+            let disposition = "Content-Disposition: attachment; filename=\"report.txt\"\r\n";
+            ("200 OK", format!("Content-Type: application/octet-stream\r\n{disposition}"), "downloaded".to_owned())
+        }
+        _ => ("404 Not Found", String::new(), String::new()),
+    };
+    let length = content.len();
+    let _ = write!(stream, "HTTP/1.1 {status}\r\n{more}Content-Length: {length}\r\nConnection: close\r\n\r\n{content}");
+}
+
+impl Site {
+    fn browse(&self, action: &str, params: Value) -> Value {
+        self.browse_in(action, params, json!(null))
+    }
+
+    fn browse_in(&self, action: &str, params: Value, context: Value) -> Value {
+        let mut body = json!({ "action": action, "params": params });
+        if !context.is_null() {
+            body["context"] = context;
+        }
+        self.server.ask("POST", "/api/browser/s", Some(&body)).expect(200)
+    }
+
+    /// Chromium's first processes beneath this server.
+    fn browsers(&self) -> Vec<u32> {
+        let below = host::descendants(self.server.id()).unwrap();
+        let is_first = |number: &u32| {
+            let words = std::fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+            let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
+            words.first().is_some_and(|word| word.ends_with(b"/chromium"))
+                && !words.iter().any(|word| word.starts_with(b"--type="))
+        };
+        below.into_iter().filter(is_first).collect()
+    }
+}
+
+fn good(answer: Value) -> Value {
+    assert_eq!((&answer["success"], &answer["error"]), (&json!(true), &Value::Null), "{answer}");
+    answer["data"].clone()
+}
+
+fn bad(answer: Value) -> String {
+    assert_eq!((&answer["success"], &answer["data"]), (&json!(false), &Value::Null), "{answer}");
+    answer["error"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_external_browser_acts_asks_and_is_kept_from_private_addresses() {
+    let elsewhere = Pages::serve(0);
+    let pages = Pages::serve(elsewhere.port);
+    let site = Site::start_under(&[("RINGWALL_BROWSER_ALLOWED_HOSTS", &pages.host())]);
+    // What is not understood, and what is not to be opened, needs no browser.
+    for wrong in [
+        json!({"action": "teleport"}),
+        json!({"action": "click", "params": {"selektor": "a"}}),
+        json!({"action": "navigate", "params": {"url": "https://a.com"}, "contex": {}}),
+    ] {
+        let told = site.server.ask("POST", "/api/browser/s", Some(&wrong)).expect(400);
+        assert_eq!((&told["success"], &told["data"], &told["screenshot"]), (&json!(false), &json!(null), &json!(null)));
+        assert!(told["error"].as_str().is_some_and(|error| !error.is_empty()), "{told}");
+    }
+    for url in [
+        elsewhere.at("/"),
+        format!("http://2130706433:{}/", elsewhere.port),
+        "http://169.254.169.254/".to_owned(),
+        "file:///etc/passwd".to_owned(),
+        "javascript:alert(1)".to_owned(),
+    ] {
+        bad(site.browse("navigate", json!({ "url": url })));
+    }
+    assert!(site.browsers().is_empty());
+    let opened = good(site.browse("navigate", json!({ "url": pages.at("/form") })));
+    assert_eq!(
+        (&opened["title"], &opened["status"], &opened["browser"]),
+        (&json!("Form"), &json!(200), &json!("external"))
+    );
+    good(site.browse("fill", json!({ "selector": "#q", "value": "hello" })));
+    // A password is typed when a person says so, and nobody is shown it.
+    let typing = {
+        let server = site.server.clone();
+        let body = json!({ "action": "fill", "params": { "selector": "#p", "value": SECRET } });
+        std::thread::spawn(move || server.ask("POST", "/api/browser/s", Some(&body)).expect(200))
+    };
+    let question = site.next_question(&[]);
+    assert_eq!((&question["kind"], &question["risk_level"]), (&json!("risk"), &json!("high")), "{question}");
+    assert!(question["command"].as_str().unwrap().contains("password"), "{question}");
+    site.answer(&question, &json!({ "approved": true })).expect(200);
+    good(typing.join().unwrap());
+    let shown = good(site.browse("get_content", json!({})));
+    assert_eq!(shown["title"], json!(format!("typed {}", SECRET.len())), "it arrived");
+    site.set(&json!({ "sessions": { "confirmation": "auto-reject" } }));
+    assert!(bad(site.browse("evaluate", json!({ "script": "1" }))).starts_with("Refused:"));
+    let picture = site.browse("screenshot", json!({}));
+    assert!(picture["screenshot"].as_str().unwrap().starts_with("iVBORw0KGgo"), "a PNG");
+    good(site.browse("click", json!({ "selector": "#go" })));
+    let done = good(site.browse("get_content", json!({})));
+    assert!(done["content"].as_str().unwrap().contains("q=hello"), "{done}");
+    // On the way to another address nobody is met.
+    for path in ["/redirect", "/metadata"] {
+        let refused = bad(site.browse("navigate", json!({ "url": pages.at(path) })));
+        assert!(refused.contains("refused"), "{refused}");
+    }
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    bad(site.browse("navigate", json!({ "url": format!("http://{name}:{}/", elsewhere.port) })));
+    assert_eq!(elsewhere.count(), 0, "judged by where a name leads");
+    let kept = good(site.browse("download", json!({ "url": pages.at("/file") })));
+    assert_eq!(kept["files"], json!(["data/report.txt"]), "{kept}");
+    let read = site.shell("cat data/report.txt");
+    assert_eq!(read["stdout"], "downloaded", "{read}");
+    // One that dies is replaced, and that is told.
+    let [browser] = site.browsers().try_into().unwrap();
+    host::end(browser).unwrap();
+    let after = good(site.browse("navigate", json!({ "url": pages.at("/form") })));
+    assert!(after["notes"][0].as_str().is_some_and(|note| note.contains("lost")), "{after}");
+    let view = site.server.ask("GET", "/api/browser/s", None).expect(200);
+    assert_eq!((&view["kind"], &view["title"]), (&json!("external"), &json!("Form")), "{view}");
+    let all = view["actions"].to_string();
+    assert!(all.contains("refused") && all.contains("169.254.169.254") && !all.contains(SECRET), "{all}");
+    let audit = site.server.ask("GET", "/api/audit?limit=500", None).expect(200).to_string();
+    assert!(audit.contains("browser.intent") && audit.contains("browser.outcome") && !audit.contains(SECRET));
+    let verified = site.server.ask("POST", "/api/audit/verify", None).expect(200);
+    assert_eq!(verified["intact"], true, "{verified}");
+    // Nobody else's.
+    let bob = site.user("bob");
+    let theirs = site.server.ask_as(&bob, "GET", "/api/browser/s", None).expect(200);
+    assert_eq!((&theirs["kind"], &theirs["actions"]), (&json!(null), &json!([])));
+    let foreign = json!({ "action": "get_content", "user_id": "default" });
+    site.server.ask_as(&bob, "POST", "/api/browser/s", Some(&foreign)).expect(404);
+    good(site.browse("close", json!({})));
+    assert!(site.browsers().is_empty());
+    let stored: Vec<u8> = std::fs::read_dir(site.server.data())
+        .unwrap()
+        .filter_map(|entry| std::fs::read(entry.unwrap().path()).ok())
+        .flatten()
+        .collect();
+    assert!(!stored.windows(SECRET.len()).any(|window| window == SECRET.as_bytes()), "nothing typed is stored");
+}
+
+#[test]
+fn a_sandbox_browser_shares_the_sessions_box() {
+    let elsewhere = Pages::serve(0);
+    let pages = Pages::serve(elsewhere.port);
+    let host = pages.host();
+    let site = Site::start_under(&[
+        ("RINGWALL_NET_MODE", "allowlist"),
+        ("RINGWALL_NET_ALLOW", &host),
+        ("RINGWALL_EGRESS_ALLOWED_HOSTS", &host),
+        ("RINGWALL_BROWSER_ALLOWED_HOSTS", &host),
+    ]);
+    let sandbox = || json!({ "needs_file_access": true });
+    let made = site.shell("echo '<title>Own</title>made here' > x.html");
+    assert_eq!(made["success"], true, "{made}");
+    let url = json!({ "url": "file:///workspace/x.html" });
+    assert!(bad(site.browse("navigate", url.clone())).contains("sandbox"), "the external one sees no files");
+    let opened = good(site.browse_in("navigate", url, sandbox()));
+    assert_eq!((&opened["title"], &opened["browser"]), (&json!("Own"), &json!("sandbox")));
+    let read = good(site.browse("get_content", json!({})));
+    assert!(read["content"].as_str().unwrap().contains("made here"), "{read}");
+    bad(site.browse_in("navigate", json!({ "url": "file:///etc/passwd" }), sandbox()));
+    // By the list, and not beyond it.
+    let listed = good(site.browse("navigate", json!({ "url": pages.at("/form") })));
+    assert_eq!((&listed["title"], &listed["browser"]), (&json!("Form"), &json!("sandbox")));
+    let outside = site.browse("navigate", json!({ "url": "http://example.com/" }));
+    assert!(outside["success"] == false || outside["data"]["status"] == 403, "{outside}");
+    let kept = good(site.browse("download", json!({ "url": pages.at("/file") })));
+    assert_eq!(kept["files"], json!(["data/report.txt"]), "{kept}");
+    assert_eq!(site.shell("cat data/report.txt")["stdout"], "downloaded");
+    // A switch closes the first.
+    let first = site.browsers();
+    assert_eq!(first.len(), 1);
+    let other = good(site.browse_in("navigate", json!({ "url": pages.at("/form") }), json!({})));
+    assert_eq!(other["browser"], "external", "{other}");
+    assert!(!host::is_alive(first[0]));
+    let last = site.browsers();
+    assert_eq!(last.len(), 1);
+    // Another session's, and then the end of everything.
+    let body = json!({ "action": "navigate", "params": { "url": pages.at("/form") } });
+    assert_eq!(site.server.ask("POST", "/api/browser/t", Some(&body)).expect(200)["success"], true);
+    site.server.ask("DELETE", "/api/sessions/t", None).expect(200);
+    assert_eq!(site.browsers(), last, "a session's end is its browser's");
+    let below = host::descendants(site.server.id()).unwrap();
+    site.server.signal(Signal::TERM);
+    let mut server = Arc::into_inner(site.server).unwrap();
+    assert_eq!(server.ended().code(), Some(0));
+    assert_eq!(below.into_iter().filter(|number| host::is_alive(*number)).collect::<Vec<_>>(), [0; 0]);
+    assert_eq!(elsewhere.count(), 0);
+}
+
+#[test]
+fn tools_drive_it_and_an_agent_waits_for_a_person() {
+    let pages = Pages::serve(0);
+    let site = Site::start_under(&[("RINGWALL_BROWSER_ALLOWED_HOSTS", &pages.host())]);
+    let agent = site.agent("default", "default");
+    let call = |name: &str, arguments: Value| {
+        let message = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
+            "name": name, "arguments": arguments, "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+                "io.modelcontextprotocol/clientInfo": { "name": "x", "version": "0" },
+        }}});
+        let bearer = format!("Bearer {agent}");
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("accept", "application/json, text/event-stream"),
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", "tools/call"),
+            ("mcp-name", name),
+        ];
+        site.server.ask_with("POST", "/mcp", &headers, Some(&message)).expect(200)["result"].clone()
+    };
+    let opened = call("browser_navigate", json!({ "url": pages.at("/form") }));
+    assert_eq!(
+        (&opened["isError"], &opened["structuredContent"]["data"]["title"]),
+        (&json!(false), &json!("Form")),
+        "{opened}"
+    );
+    let picture = call("browser_screenshot", json!({}));
+    let image = &picture["content"][1];
+    assert_eq!((&image["type"], &image["mimeType"]), (&json!("image"), &json!("image/png")), "{picture}");
+    let outline = call("browser_content", json!({ "format": "outline" }));
+    assert!(outline["content"][0]["text"].as_str().unwrap().contains("Go"), "{outline}");
+    for (name, wrong) in [("browser_click", json!({ "selektor": "a" })), ("browser_navigate", json!({}))] {
+        assert_eq!(call(name, wrong)["isError"], true);
+    }
+    let pending = call("browser_fill", json!({ "selector": "#p", "value": SECRET }));
+    let asked = &pending["structuredContent"];
+    assert_eq!((&asked["status"], &pending["isError"]), (&json!("approval_pending"), &json!(false)), "{pending}");
+    let question = site.next_question(&[]);
+    assert_eq!(question["id"], asked["approval"]["approval_id"]);
+    site.answer(&question, &json!({ "approved": true })).expect(200);
+    let told = loop {
+        let told = call("approval_status", json!({ "approval_id": question["id"] }));
+        match told["structuredContent"]["exec"]["status"].as_str() {
+            Some("approval_pending") => std::thread::yield_now(),
+            _ => break told,
+        }
+    };
+    assert_eq!(told["structuredContent"]["exec"]["status"], "SUCCEEDED", "{told}");
+    assert_eq!(call("browser_close", json!({}))["isError"], false);
+    assert!(site.browsers().is_empty());
+}
