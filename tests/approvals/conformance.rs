@@ -1,0 +1,78 @@
+//! The MCP door, by clients of others: the protocol's own conformance suite over HTTP, and its inspector over HTTP and on standard
+//! streams. What the suite can only find in a server of its own making is listed in `conformance/baseline.yml`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tests::support::boxed::binary;
+use tests::support::server::Server;
+
+const BASELINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/approvals/conformance/baseline.yml");
+
+/// Where `scripts/setup test` has put them.
+fn program(name: &str) -> PathBuf {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/mcp-conformance/node_modules/.bin").join(name);
+    assert!(place.exists(), "{} is missing; run scripts/setup test", place.display());
+    place.canonicalize().unwrap()
+}
+
+fn run(name: &str, words: &[&str]) -> Output {
+    // They leave reports where they are started.
+    let place = TempDir::with_prefix("rw-conformance-").unwrap();
+    Command::new("node").arg(program(name)).args(words).current_dir(place.path()).output().unwrap()
+}
+
+fn inspect(words: &[&str]) -> Value {
+    let output = run("mcp-inspector", &[&["--cli"], words].concat());
+    let (told, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{told}{log}");
+    serde_json::from_str(&told).unwrap_or_else(|error| panic!("{error}: {told}{log}"))
+}
+
+/// What an inspector finds, whichever way it came.
+fn is_served(way: &[&str]) {
+    let listed = inspect(&[way, &["--method", "tools/list"]].concat());
+    let tools = listed["tools"].as_array().unwrap();
+    for name in ["run_code", "run_command", "read_file", "write_file", "approval_status"] {
+        let tool = tools.iter().find(|tool| tool["name"] == name).unwrap_or_else(|| panic!("no {name}: {listed}"));
+        assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
+    }
+    let call = ["--method", "tools/call", "--tool-name", "run_code"];
+    let code = ["--tool-arg", "session_id=s", "--tool-arg", "language=python", "--tool-arg", "code=print(6 * 7)"];
+    let ran = inspect(&[way, &call, &code].concat());
+    assert_eq!((&ran["isError"], &ran["content"][0]["text"]), (&false.into(), &"42\n".into()), "{ran}");
+    assert_eq!(ran["structuredContent"]["status"], "SUCCEEDED", "{ran}");
+}
+
+#[test]
+fn the_suite_finds_what_it_can_find_here() {
+    // It has no way to say a token.
+    let server = Server::start_with(&["--no-auth"]);
+    let url = format!("http://{}/mcp", server.address);
+    let output = run("conformance", &["server", "--url", &url, "--expected-failures", BASELINE]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    for scenario in
+        ["server-initialize", "ping", "tools-list", "server-sse-multiple-streams", "dns-rebinding-protection"]
+    {
+        assert!(told.contains(&format!("✓ {scenario}: ")), "the control: {scenario} was tried: {told}");
+    }
+}
+
+#[test]
+fn the_inspector_over_http() {
+    let server = Server::start();
+    let (url, header) = (format!("http://{}/mcp", server.address), format!("Authorization: Bearer {}", server.token));
+    is_served(&[&url, "--transport", "http", "--header", &header]);
+    let refused = run("mcp-inspector", &["--cli", &url, "--transport", "http", "--method", "tools/list"]);
+    assert!(!refused.status.success(), "nobody without a token is served");
+}
+
+#[test]
+fn the_inspector_on_standard_streams() {
+    let data = TempDir::with_prefix("rw-conformance-").unwrap();
+    let (program, place) = (binary().unwrap(), data.path().to_str().unwrap().to_owned());
+    is_served(&[program.to_str().unwrap(), "--data", &place, "mcp"]);
+}
