@@ -56,7 +56,7 @@ export const en = {
   "overview.asking": "Awaiting a person",
   "overview.failed": "Failed, last hour",
   "overview.setup": "Making a box, mean",
-  "overview.pool": "Boxes of sessions: {busy} busy, {idle} idle, {warming} being made",
+  "overview.pool": "Boxes kept: {busy} busy, {idle} idle, {warming} coming",
   "overview.chart": "Execs per minute, last hour",
   "overview.chart.ok": "ended well",
   "overview.chart.bad": "went wrong",
