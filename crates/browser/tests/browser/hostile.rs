@@ -48,7 +48,8 @@ pub async fn a_crash_is_told_and_a_fresh_page_works(lab: Arc<Lab>) {
 }
 
 pub async fn a_huge_page_is_cut(lab: Arc<Lab>) {
-    lab.show("<body><script>document.body.innerHTML = '<p><a href=#>link</a> and words</p>'.repeat(60000)</script>").await;
+    lab.show("<body><script>document.body.innerHTML = '<p><a href=#>link</a> and words</p>'.repeat(60000)</script>")
+        .await;
     for format in [Format::Outline, Format::Html, Format::Text] {
         let answer = lab.act(Action::Content { format }).await;
         assert_eq!(answer.data["truncated"], true, "{format:?}");
