@@ -120,6 +120,7 @@ pub(crate) async fn wait_for(view: &mut View<'_>, until: &Until, timeout: Durati
         Until::Text(text) => format!("the text `{}`", words::cut(text, 200)),
     };
     loop {
+        view.follow()?;
         let is_there = match until {
             Until::Element(target) => view.ask_once("isThere", target, json!({})).await,
             Until::Text(text) => view.ask("hasText", json!({ "text": text }), SOON).await,
@@ -127,7 +128,7 @@ pub(crate) async fn wait_for(view: &mut View<'_>, until: &Until, timeout: Durati
         };
         match is_there {
             Ok(true) => return Ok(Value::Null),
-            Ok(false) | Err(Error::NoElement { .. } | Error::Moved) => {}
+            Ok(false) | Err(Error::NoElement { .. } | Error::Moved | Error::PageGone) => {}
             Err(error) => return Err(error),
         }
         if Instant::now() >= end {

@@ -11,8 +11,10 @@ use crate::answer::Answer;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::protocol::{
-    CloseBrowser, CloseTarget, CreateTarget, GetTargetInfo, SetAutoAttach, SetDownloadBehavior, TargetFilter,
+    CloseBrowser, CloseTarget, CreateTarget, EnablePage, GetTargetInfo, SetAutoAttach, SetDownloadBehavior,
+    TargetFilter,
 };
+use crate::scene::Scene;
 use crate::view::{Memory, SOON, View, field_kind};
 use crate::{act, capture, travel, words};
 
@@ -53,8 +55,9 @@ impl Browser {
         let attach =
             SetAutoAttach { auto_attach: true, wait_for_debugger_on_start: true, flatten: true, filter: &filter };
         connection.call(None, &attach, START).await?;
-        let is_there = connection.watch(START, |scene| scene.seen().map(|_| ())).await?;
-        is_there.ok_or(Error::TimedOut { what: "its first page".to_owned(), limit: START })?;
+        let session = connection.watch(START, |scene| scene.seen().map(|page| page.session.clone())).await?;
+        let session = session.ok_or(Error::TimedOut { what: "its first page".to_owned(), limit: START })?;
+        listen(&connection, &session).await?;
         Ok(Self { connection, files, memory: Mutex::default() })
     }
 
@@ -121,23 +124,19 @@ impl Browser {
     }
 
     fn view<'a>(&'a self, memory: &'a mut Memory) -> Result<View<'a>, Error> {
-        let session = self.connection.scene(|scene| match scene.seen() {
-            Some(page) if page.is_crashed => Err(Error::Crashed),
-            Some(page) => Ok(page.session.clone()),
-            None => Err(Error::PageGone),
-        })?;
-        Ok(View { connection: &self.connection, memory, session })
+        let mut view = View { connection: &self.connection, memory, session: String::new() };
+        view.follow()?;
+        Ok(view)
     }
 
     /// Sees to it that there is a page that can go somewhere: a fresh one instead of one that crashed or hangs.
     async fn freshen(&self) -> Result<(), Error> {
-        let is_fit =
-            |scene: &mut crate::scene::Scene| scene.seen().is_some_and(|page| !page.is_crashed && !page.is_stuck);
+        let is_fit = |scene: &mut Scene| scene.seen().is_some_and(|page| !page.is_crashed && !page.is_stuck);
         if self.connection.scene(is_fit) {
             return Ok(());
         }
         let unfit = self.connection.scene(|scene| {
-            scene.expected = scene.expected.saturating_add(1);
+            scene.expected = 1;
             let unfit = scene.pages.iter().filter(|page| page.is_crashed || page.is_stuck);
             unfit.map(|page| page.target.clone()).collect::<Vec<_>>()
         });
@@ -147,10 +146,13 @@ impl Browser {
             // One that is gone already is as good as closed.
             let _ = self.connection.call(None, &CloseTarget { target_id: target }, SOON).await;
         }
-        let is_there = self
-            .connection
-            .watch(SOON, |scene| scene.seen().is_some_and(|page| page.target == created.target_id).then_some(()));
-        is_there.await?.ok_or(Error::TimedOut { what: "a fresh page".to_owned(), limit: SOON })
+        let is_there = |scene: &Scene| {
+            let page = scene.seen().filter(|page| page.target == created.target_id)?;
+            Some(page.session.clone())
+        };
+        let session = self.connection.watch(SOON, is_there).await?;
+        let session = session.ok_or(Error::TimedOut { what: "a fresh page".to_owned(), limit: SOON })?;
+        listen(&self.connection, &session).await
     }
 
     /// Adds where the page is now, and what happened meanwhile. Both are asked of Chromium, which answers while a page hangs.
@@ -171,4 +173,9 @@ impl Browser {
         (answer.downloads, answer.dialogs, answer.popups) = (downloads, dialogs, popups);
         Ok(answer)
     }
+}
+
+/// Waits until a page's events are on: it was asked for that as it came, and whatever happens before goes unseen.
+async fn listen(connection: &Connection, session: &str) -> Result<(), Error> {
+    connection.call(Some(session), &EnablePage {}, START).await.map(|_| ())
 }

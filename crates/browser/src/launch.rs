@@ -69,3 +69,20 @@ pub fn arguments(executable: &str, profile: &str, way_out: WayOut) -> Vec<String
 pub fn find_executable() -> Option<&'static str> {
     PLACES.iter().copied().find(|place| Path::new(place).is_file())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_open_no_port_and_nothing_of_them_is_read_by_a_shell() {
+        let words = arguments("/x/chromium", "/tmp/p $(id)", WayOut::Proxy("http://127.0.0.1:3128".to_owned()));
+        assert_eq!(words[..5], ["/bin/sh", "-c", MOVE_THE_STREAMS, "sh", "/x/chromium"].map(str::to_owned));
+        assert!(words.contains(&"--user-data-dir=/tmp/p $(id)".to_owned()), "a word of its own");
+        assert!(words.contains(&"--remote-debugging-pipe".to_owned()));
+        assert!(words.contains(&"--proxy-bypass-list=<-loopback>".to_owned()), "loopback goes to the proxy too");
+        assert!(!words.iter().any(|word| word.contains("debugging-port")));
+        let without = arguments("/x/chromium", "/tmp/p", WayOut::None);
+        assert!(without.contains(&"--no-proxy-server".to_owned()), "no setting of the environment is a way out");
+    }
+}

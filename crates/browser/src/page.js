@@ -311,7 +311,7 @@
     // Where to click: in the middle, if nothing else is there.
     place: ({ target }) => {
       const element = find(target);
-      if (element.localName === 'option') throw new Trouble('unready', 'an option of a list is chosen with select');
+      if (element.localName === 'option') throw new Trouble('unfit', 'an option of a list is chosen with select');
       refuseUnready(element);
       element.scrollIntoView({ block: 'center', inline: 'center', behavior: 'instant' });
       const page = element.ownerDocument, view = page.defaultView;
@@ -339,11 +339,11 @@
       const isText = element.localName === 'textarea' || (element.localName === 'input' && !/^(checkbox|radio|button|submit|reset|image|file|hidden)$/.test(element.type));
       if (!isText && !element.isContentEditable) throw new Trouble('other', describe(element));
       refuseUnready(element);
-      if (element.readOnly) throw new Trouble('unready', 'it is read-only');
+      if (element.readOnly) throw new Trouble('unfit', 'it is read-only');
       demandKind(element, expected);
       element.scrollIntoView({ block: 'center', inline: 'center', behavior: 'instant' });
       element.focus();
-      if (element.getRootNode().activeElement !== element) throw new Trouble('unready', 'it does not take the focus');
+      if (element.getRootNode().activeElement !== element) throw new Trouble('unfit', 'it does not take the focus');
       demandKind(element, expected);
       if (isText) element.select();
       else element.ownerDocument.defaultView.getSelection().selectAllChildren(element);
@@ -360,7 +360,7 @@
         if (isText) setValue(element, ''); else element.textContent = '';
         throw new Trouble('kind', kind);
       }
-      if (isText && text !== '' && element.value === '') throw new Trouble('unready', 'it does not take this text');
+      if (isText && text !== '' && element.value === '') throw new Trouble('unfit', 'it does not take this text');
       tell(element, 'change');
       return null;
     },
@@ -368,7 +368,7 @@
       const element = fieldOf(target);
       if (element.localName !== 'select') throw new Trouble('other', describe(element));
       refuseUnready(element);
-      if (!element.multiple && values.length > 1) throw new Trouble('unready', 'it takes one value');
+      if (!element.multiple && values.length > 1) throw new Trouble('unfit', 'it takes one value');
       const options = [...element.options];
       const chosen = values.map((value) => {
         const option = options.find((one) => one.value === value) ?? options.find((one) => same(one.label) === same(value));
@@ -393,7 +393,7 @@
     takesFiles: ({ target, count }) => {
       const element = fieldOf(target);
       if (element.localName !== 'input' || element.type !== 'file') throw new Trouble('other', describe(element));
-      if (count > 1 && !element.multiple) throw new Trouble('unready', 'it takes one file');
+      if (count > 1 && !element.multiple) throw new Trouble('unfit', 'it takes one file');
       return null;
     },
   };

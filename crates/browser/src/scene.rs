@@ -249,13 +249,17 @@ impl Page {
             }
             Event::StartedLoading(start) if start.frame_id == self.frame => self.is_busy = true,
             Event::StoppedLoading(stop) if stop.frame_id == self.frame => self.is_busy = false,
-            Event::Lifecycle(stage) if stage.frame_id == self.frame && stage.name == "load" => {
-                self.is_loaded |= stage.loader_id == self.loader || self.loader.is_empty();
-            }
-            Event::Response(response) if response.kind == "Document" => {
-                if response.frame_id.as_ref() == Some(&self.frame) {
-                    self.status = Some((response.loader_id, response.response.status));
+            Event::Lifecycle(stage) if stage.frame_id == self.frame => {
+                // A popup may show its document before it is listened to.
+                if self.loader.is_empty() {
+                    self.loader = stage.loader_id.clone();
                 }
+                self.is_loaded |= stage.name == "load" && stage.loader_id == self.loader;
+            }
+            Event::Response(response)
+                if response.kind == "Document" && response.frame_id.as_ref() == Some(&self.frame) =>
+            {
+                self.status = Some((response.loader_id, response.response.status));
             }
             _ => {}
         }
@@ -277,4 +281,104 @@ fn as_attachment(session: String, paused: Paused) -> Order {
         (code, headers)
     });
     Order::Continue { session, request, changed }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn take(scene: &mut Scene, session: Option<&str>, method: &str, params: &Value) -> Vec<Order> {
+        let params = RawValue::from_string(params.to_string()).unwrap();
+        scene.take(session, Event::read(method, &params).unwrap())
+    }
+
+    fn attach(scene: &mut Scene, name: &str) -> Vec<Order> {
+        let target = json!({ "targetId": format!("T{name}"), "type": "page" });
+        take(scene, None, "Target.attachedToTarget", &json!({ "sessionId": name, "targetInfo": target }))
+    }
+
+    #[test]
+    fn the_sixth_page_is_refused_but_one_that_was_asked_for_is_not() {
+        let mut scene = Scene { expected: 1, ..Scene::default() };
+        for name in ["1", "2", "3", "4", "5"] {
+            assert_eq!(attach(&mut scene, name), [Order::Prepare { session: name.to_owned() }]);
+        }
+        let refused = Order::Refuse { session: "6".to_owned(), target: "T6".to_owned() };
+        assert_eq!(attach(&mut scene, "6"), [refused]);
+        assert_eq!((scene.pages.len(), scene.tell("/d").2), (5, 5), "the first was no popup");
+        scene.expected = 1;
+        assert_eq!(attach(&mut scene, "7"), [Order::Prepare { session: "7".to_owned() }]);
+        take(&mut scene, None, "Target.detachedFromTarget", &json!({ "sessionId": "7" }));
+        assert_eq!(scene.seen().map(|page| page.session.as_str()), Some("5"));
+    }
+
+    #[test]
+    fn what_a_frame_inside_does_is_not_what_the_page_does() {
+        let mut scene = Scene::default();
+        attach(&mut scene, "1");
+        let frame = json!({ "frame": { "id": "inner", "parentId": "T1", "loaderId": "L" } });
+        take(&mut scene, Some("1"), "Page.frameNavigated", &frame);
+        take(&mut scene, Some("1"), "Page.frameStartedLoading", &json!({ "frameId": "inner" }));
+        let page = scene.seen().unwrap();
+        assert_eq!((page.commits, page.is_busy, page.frame.as_str()), (0, false, "T1"));
+    }
+
+    #[test]
+    fn dialogs_are_answered_however_many_and_told_up_to_a_bound() {
+        let mut scene = Scene::default();
+        attach(&mut scene, "1");
+        scene.begin_action();
+        for count in 1..=100 {
+            let dialog = json!({ "type": "alert", "message": "m".repeat(5000) });
+            let orders = take(&mut scene, Some("1"), "Page.javascriptDialogOpening", &dialog);
+            assert!(orders.contains(&Order::AnswerDialog { session: "1".to_owned(), accept: false }));
+            assert_eq!(orders.contains(&Order::EndScript { session: "1".to_owned() }), count > 10, "{count}");
+        }
+        let dialogs = scene.tell("/d").1;
+        assert_eq!(dialogs.len(), MOST_DIALOGS);
+        assert!(dialogs[0].message.len() < 1010);
+    }
+
+    #[test]
+    fn a_download_is_told_when_it_is_whole_and_its_id_is_no_path() {
+        let mut scene = Scene::default();
+        let begin = |guid: &str| json!({ "guid": guid, "suggestedFilename": "a/b.txt" });
+        for wrong in ["../x", "", "a/b", &"a".repeat(65)] {
+            take(&mut scene, None, "Browser.downloadWillBegin", &begin(wrong));
+        }
+        assert_eq!(scene.begun, 0);
+        take(&mut scene, None, "Browser.downloadWillBegin", &begin("ab-1"));
+        let progress = |state: &str, bytes: f64| json!({ "guid": "ab-1", "receivedBytes": bytes, "state": state });
+        take(&mut scene, None, "Browser.downloadProgress", &progress("inProgress", 3.0));
+        assert!(scene.tell("/d").0.is_empty());
+        take(&mut scene, None, "Browser.downloadProgress", &progress("completed", 7.0));
+        let whole = Downloaded { name: "b.txt".to_owned(), path: "/d/ab-1".to_owned(), bytes: 7 };
+        assert_eq!(scene.tell("/d/").0, [whole]);
+        take(&mut scene, None, "Browser.downloadWillBegin", &begin("ab-1"));
+        let orders = take(&mut scene, None, "Browser.downloadProgress", &progress("inProgress", 1e12));
+        assert_eq!(orders, [Order::CancelDownload { guid: "ab-1".to_owned() }]);
+        assert!(scene.tell("/d").0.is_empty(), "one that is too large is not told as whole");
+    }
+
+    #[test]
+    fn what_would_be_shown_is_saved_and_a_redirection_is_followed() {
+        let paused = |status: u16, disposition: &str| {
+            let headers =
+                json!([{ "name": "Content-Disposition", "value": disposition }, { "name": "a", "value": "b" }]);
+            json!({ "requestId": "r", "responseStatusCode": status, "responseHeaders": headers })
+        };
+        let changed = |params: &Value| {
+            let orders = take(&mut Scene::default(), Some("1"), "Fetch.requestPaused", params);
+            let [Order::Continue { changed, .. }] = &orders[..] else { panic!("{orders:?}") };
+            changed.clone()
+        };
+        let (code, headers) = changed(&paused(200, "inline; filename=\"x.txt\"")).unwrap();
+        assert_eq!(code, 200);
+        let said = ("content-disposition".to_owned(), "attachment; filename=\"x.txt\"".to_owned());
+        assert_eq!(headers, [("a".to_owned(), "b".to_owned()), said]);
+        assert_eq!(changed(&paused(302, "")), None);
+    }
 }

@@ -73,11 +73,25 @@ struct Reply {
 }
 
 impl View<'_> {
+    /// Looks at the newest page from now on: the one that was seen may have opened another, or have closed itself.
+    pub(crate) fn follow(&mut self) -> Result<(), Error> {
+        self.session = self.connection.scene(|scene| match scene.seen() {
+            Some(page) if page.is_crashed => Err(Error::Crashed),
+            Some(page) => Ok(page.session.clone()),
+            None => Err(Error::PageGone),
+        })?;
+        Ok(())
+    }
+
     /// Keys go to the page in front, and only that one is drawn.
     pub(crate) async fn bring_to_front(&mut self) -> Result<(), Error> {
-        if self.memory.front.as_ref() != Some(&self.session) {
-            self.call(&BringToFront {}, SOON).await?;
-            self.memory.front = Some(self.session.clone());
+        while self.memory.front.as_ref() != Some(&self.session) {
+            match self.call(&BringToFront {}, SOON).await {
+                Ok(_) => self.memory.front = Some(self.session.clone()),
+                // It closed itself just now; there may be another.
+                Err(Error::PageGone) => self.follow()?,
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -109,13 +123,11 @@ impl View<'_> {
         given["target"] = self.describe(target)?;
         let end = tokio::time::Instant::now() + PATIENCE;
         loop {
-            let error = match self.reply(name, &given, manner, SOON).await? {
-                Reply { value, trouble: None, .. } => return read(value),
-                Reply { trouble: Some(trouble), detail, .. } => trouble_with(target, &given, &trouble, &detail),
-            };
-            let may_pass = matches!(error, Error::NoElement { .. } | Error::NotReady { .. });
+            let reply = self.reply(name, &given, manner, SOON).await?;
+            let Some(trouble) = reply.trouble else { return read(reply.value) };
+            let may_pass = trouble == "none" || trouble == "unready";
             if !may_pass || tokio::time::Instant::now() >= end {
-                return Err(error);
+                return Err(trouble_with(target, &given, &trouble, &reply.detail));
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -284,7 +296,7 @@ fn trouble_with(target: &Target, given: &Value, trouble: &str, detail: &Value) -
         "none" => Error::NoElement { target: name },
         "stale" => Error::StaleReference { reference: name },
         "selector" => Error::Selector { selector: name, words: said(detail) },
-        "unready" => Error::NotReady { target: name, why: said(detail) },
+        "unready" | "unfit" => Error::NotReady { target: name, why: said(detail) },
         "other" => Error::OtherElement { target: name, found: said(detail), wanted: "what this action is for" },
         "kind" => match (field_kind(detail), field_kind(&given["expected"])) {
             (Some(found), Some(expected)) => Error::OtherField { target: name, expected, found },

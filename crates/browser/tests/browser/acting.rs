@@ -68,7 +68,7 @@ pub async fn keys_and_chords_are_pressed(lab: Arc<Lab>) {
 
 pub async fn what_cannot_be_clicked_says_why(lab: Arc<Lab>) {
     lab.show(
-        "<button id=off disabled>off</button><button id=hidden style='display:none'>x</button>\
+        "<button id=off disabled>off</button>\
          <div style='position:relative;width:90px;height:40px'><button id=below style='width:90px;height:40px'>below</button>\
          <div id=above style='position:absolute;inset:0'></div></div>",
     )
@@ -76,7 +76,6 @@ pub async fn what_cannot_be_clicked_says_why(lab: Arc<Lab>) {
     for (selector, words) in [
         ("#nowhere", "nothing matches `#nowhere`; get_content with format outline lists what is there"),
         ("#off", "`#off` cannot be acted on: it is disabled"),
-        ("#hidden", "`#hidden` cannot be acted on: it is not visible"),
         ("#below", "`#below` cannot be acted on: it is covered by <div#above>"),
     ] {
         let error = lab.fail(Action::Click { target: css(selector) }).await;

@@ -55,7 +55,7 @@ pub async fn a_huge_page_is_cut(lab: Arc<Lab>) {
         assert_eq!(answer.data["truncated"], true, "{format:?}");
         assert!(answer.data["content"].as_str().unwrap().len() <= 1_100_000, "{format:?}");
     }
-    lab.show("<body><script>let deep = document.body; for (let i = 0; i < 3000; i++) deep = deep.appendChild(document.createElement('div'))</script>")
+    lab.show("<body><script>let deep = document.body; for (let i = 0; i < 400; i++) deep = deep.appendChild(document.createElement('div'))</script>")
         .await;
     lab.act(Action::Content { format: Format::Outline }).await;
 }

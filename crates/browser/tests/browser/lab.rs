@@ -23,7 +23,7 @@ pub fn css(selector: &str) -> Target {
 /// Starts a Chromium as a box would: with standard streams alone. It is killed with its handle.
 #[expect(clippy::disallowed_methods, reason = "what is tested drives a program")]
 pub fn start(directory: &TempDir) -> Child {
-    let executable = find_executable().expect("there is no Chromium: run `scripts/setup test`");
+    let Some(executable) = find_executable() else { panic!("there is no Chromium: run `scripts/setup test`") };
     let profile = directory.path().join("profile");
     let words = arguments(executable, profile.to_str().unwrap(), WayOut::None);
     let mut command = Command::new(&words[0]);

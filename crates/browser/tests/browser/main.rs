@@ -71,9 +71,7 @@ fn main() -> ExitCode {
         let (runtime, lab) = (Arc::clone(&runtime), lab.clone());
         Trial::test(*name, move || {
             let lab = lab.ok_or_else(|| Failed::from("there is no browser"))?;
-            let begun = std::time::Instant::now();
             runtime.block_on(run(lab));
-            eprintln!("TIME {:?}", begun.elapsed());
             Ok(())
         })
     });

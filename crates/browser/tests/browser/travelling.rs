@@ -44,7 +44,7 @@ pub async fn a_server_that_never_answers_costs_the_limit(lab: Arc<Lab>) {
 }
 
 pub async fn a_page_that_never_ends_is_shown_as_far_as_it_came(lab: Arc<Lab>) {
-    let answer = lab.act(Action::Navigate { url: lab.server.url("/half"), timeout: Duration::from_secs(2) }).await;
+    let answer = lab.act(Action::Navigate { url: lab.server.url("/half"), timeout: Duration::from_secs(1) }).await;
     assert_eq!((answer.title.as_str(), &answer.data["loaded"]), ("Half", &json!(false)));
     assert!(lab.content(browser::Format::Text).await.contains("the first half"));
 }

@@ -166,12 +166,12 @@ impl Deed {
         };
         self.confirm(&wish, field, &self.seat.show().url).await?;
         let uploads = self.take_in(there, wish.files()).await?;
-        let is_navigation = page.is_some();
+        let opens = Opens::of(&wish);
         let known = Known { page, field, uploads };
         let action = wish.action(known).ok_or_else(|| Fault::failed("nothing is to be done"))?;
         let performed = there.browser.perform(action).await;
         let refused = there.home.gate.take_refused();
-        if let Some(fault) = was_refused(is_navigation, &performed, &refused) {
+        if let Some(fault) = was_refused(opens, &performed, &refused) {
             return Err(fault);
         }
         let mut answer = performed?;
@@ -241,17 +241,38 @@ impl Deed {
     }
 }
 
-/// A page that could not be opened because somebody on its way may not be reached.
-fn was_refused(is_navigation: bool, performed: &Result<Answer, browser::Error>, refused: &[Refused]) -> Option<Fault> {
-    let host = match performed {
-        Ok(answer) => Some(page_host(&answer.url)?),
-        Err(_) => None,
-    };
-    let is_its_own = |refused: &&Refused| match &host {
-        Some((host, port)) => *host == refused.host && *port == refused.port,
-        None => true,
-    };
-    let found = refused.iter().filter(|_| is_navigation || host.is_some()).find(is_its_own)?;
+/// Whether it meant to open a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opens {
+    /// And to show it.
+    Page,
+    /// Without leaving the one that is shown.
+    Beside,
+    /// At most by what the page makes of it.
+    Nothing,
+}
+
+impl Opens {
+    fn of(wish: &Wish) -> Self {
+        match wish {
+            Wish::Navigate(_) => Opens::Page,
+            _ if wish.page().is_some() => Opens::Beside,
+            _ => Opens::Nothing,
+        }
+    }
+}
+
+/// Why a page could not be opened, where that is because somebody on its way may not be reached. What the page that was there
+/// before asks for meanwhile does not count.
+fn was_refused(opens: Opens, performed: &Result<Answer, browser::Error>, refused: &[Refused]) -> Option<Fault> {
+    let found = match (performed, opens) {
+        (Ok(answer), _) if opens == Opens::Page || answer.data["navigated"] == true => {
+            let (host, port) = page_host(&answer.url)?;
+            refused.iter().find(|refused| refused.host == host && refused.port == port)
+        }
+        (Err(_), Opens::Page | Opens::Beside) => refused.last(),
+        (Ok(_), _) | (Err(_), Opens::Nothing) => None,
+    }?;
     Some(Fault::refused(format!("{}:{} was refused: {}", found.host, found.port, found.why)))
 }
 
