@@ -80,3 +80,69 @@ fn a_stopped_server_leaves_no_box_made_ahead() {
     assert!(!below.iter().any(|process| is_alive(*process)));
     assert_eq!(cgroups_of(&[server.id()]), Vec::<std::path::PathBuf>::new());
 }
+
+/// Whatever a tenant can leave behind in memory, in files, in processes and in the interpreter itself.
+const LEAVE: &str = r#"
+import builtins, ctypes, os, sys, time
+for place in ["/tmp", "/var/tmp", "/dev/shm", os.path.expanduser("~"), "."]:
+    open(os.path.join(place, "left"), "w").write("MARK")
+os.environ["LEFT"] = "MARK"
+builtins.left = sys.left = "MARK"
+sys.path.insert(0, "/tmp/left-path")
+os.umask(0)
+ctypes.CDLL(None).syscall(248, b"user", b"left", b"MARK", 4, -3)  # add_key
+begun, begin = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        ctypes.CDLL(None).prctl(15, b"left-behind")
+        os.write(begin, b"x")
+        time.sleep(600)
+    os._exit(0)
+os.read(begun, 1)
+os.chdir("/tmp")
+print("left")
+"#;
+
+/// Says what of that is to be found.
+const LOOK: &str = r#"
+import builtins, ctypes, os, sys
+found = []
+places = ["/tmp", "/var/tmp", "/dev/shm", os.path.expanduser("~"), "."]
+found += [place for place in places if os.path.lexists(os.path.join(place, "left"))]
+found += [place for place in places if place != "." and os.listdir(place)]
+found += [name for name in os.environ if name == "LEFT"]
+found += ["builtins"] * hasattr(builtins, "left") + ["sys"] * hasattr(sys, "left") + [p for p in sys.path if "left" in p]
+found += ["umask"] * (os.umask(0o22) != 0o22)
+found += ["cwd"] * (os.getcwd() != "/workspace/work")
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    if "left" in open(f"/proc/{pid}/comm").read():
+        found.append("process")
+if ctypes.CDLL(None).syscall(250, 10, b"user", b"left", 0) > 0:  # keyctl, search
+    found.append("key")
+print(found)
+"#;
+
+#[test]
+fn what_one_tenant_leaves_no_other_finds() {
+    let Some((server, _)) = full() else { return };
+    let hits = || gauge(&server, "ringwall_spares_asked_total{found=\"hit\"} ");
+    let tenants = ["one", "two"].map(|user| server.make_token(&["--role", "user", "--user", user]));
+    // More often than there are boxes made ahead, so that each of those was there when somebody left something.
+    for round in 0..4 {
+        for (tenant, code, said) in [(0, LEAVE, "left\n"), (1, LOOK, "[]\n")] {
+            comes("a box that waits", || gauge(&server, "ringwall_spares_idle ") > 0);
+            let before = hits();
+            let answer = server.ask_as(&tenants[tenant], "POST", "/sandbox/execs", Some(&python(code))).expect(200);
+            assert_eq!(hits(), before + 1, "it was made ahead");
+            assert_eq!(server.stdout(&answer), said, "round {round}: {answer}");
+        }
+    }
+    // The control: in a box that both had, it would be found.
+    let both = format!("{LEAVE}\n{LOOK}");
+    let answer = server.ask_as(&tenants[0], "POST", "/sandbox/execs", Some(&python(&both))).expect(200);
+    let found = server.stdout(&answer);
+    for what in ["/dev/shm", "LEFT", "builtins", "umask", "cwd", "process"] {
+        assert!(found.contains(what), "{what}: {found}");
+    }
+}
