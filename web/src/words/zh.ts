@@ -58,7 +58,7 @@ export const zh: Record<keyof typeof en, string> = {
   "overview.asking": "等待人工审批",
   "overview.failed": "近一小时出错",
   "overview.setup": "创建沙箱平均耗时",
-  "overview.pool": "会话沙箱：{busy} 使用中，{idle} 空闲，{warming} 创建中",
+  "overview.pool": "保留的沙箱：{busy} 使用中，{idle} 空闲，{warming} 创建中",
   "overview.chart": "近一小时每分钟执行数",
   "overview.chart.ok": "正常结束",
   "overview.chart.bad": "出错",
