@@ -15,6 +15,16 @@ use crate::egress::ConnectionView;
 /// Connections that are kept one by one between two actions.
 const KEPT: usize = 200;
 
+/// Where Chromium goes by itself, for no page: with what was typed, or to fetch parts of itself.
+const ERRANDS: [&str; 6] = [
+    "clients2.google.com",
+    "content-autofill.googleapis.com",
+    "optimizationguide-pa.googleapis.com",
+    "passwordsleakcheck-pa.googleapis.com",
+    "safebrowsing.googleapis.com",
+    "update.googleapis.com",
+];
+
 /// What may be reached.
 #[derive(Debug)]
 pub(super) enum Reach {
@@ -75,6 +85,9 @@ impl Gate for BrowserGate {
         let ruling = match &self.reach {
             Reach::Public { lifted } => match &host {
                 _ if lifted.find(&host, port).is_some() => Ruling::Allowed("browser.allowed_hosts".to_owned()),
+                NetHost::Name(name) if ERRANDS.contains(&name.as_str()) => {
+                    Ruling::Refused("it is an errand of Chromium's own, and no page's".to_owned())
+                }
                 NetHost::Address(address) if special_use(*address).is_some() => {
                     Ruling::Refused("it is no address of the public internet".to_owned())
                 }
@@ -91,7 +104,8 @@ impl Gate for BrowserGate {
 
     fn note(&self, connection: Connection) {
         let mut noted = self.lock();
-        if connection.fate == Fate::Refused && noted.refused.len() < KEPT {
+        let is_errand = ERRANDS.contains(&connection.host.as_str());
+        if connection.fate == Fate::Refused && !is_errand && noted.refused.len() < KEPT {
             let Connection { host, port, reason, .. } = &connection;
             let refused = Refused { host: host.clone(), port: *port, why: reason.clone() };
             noted.refused.push(refused);

@@ -157,19 +157,25 @@ impl Deed {
             return Ok(Done { answer: Answer::default(), files: Vec::new(), notes: Vec::new() });
         }
         let page = wish.page().map(|text| self.check(text, window)).transpose()?;
-        let notes = self.have_browser(turn, window).await?;
-        let there = turn.as_ref().ok_or_else(|| Fault::failed("there is no browser"))?;
+        let mut notes = self.have_browser(turn, window).await?;
+        let mut there = turn.as_ref().ok_or_else(|| Fault::failed("there is no browser"))?;
         there.home.gate.take_refused();
         let field = match wish.field() {
             Some(field) => there.browser.field(&field).await?,
             None => FieldKind::Ordinary,
         };
-        self.confirm(&wish, field, &self.seat.show().url).await?;
+        self.confirm(&wish, field, &without_query(&self.seat.show().url)).await?;
         let uploads = self.take_in(there, wish.files()).await?;
         let opens = Opens::of(&wish);
         let known = Known { page, field, uploads };
         let action = wish.action(known).ok_or_else(|| Fault::failed("nothing is to be done"))?;
-        let performed = there.browser.perform(action).await;
+        let mut performed = there.browser.perform(action.clone()).await;
+        if performed.is_err() && opens == Opens::Page && !there.is_alive() {
+            // It was dead already, and nobody had noticed.
+            notes = self.have_browser(turn, window).await?;
+            there = turn.as_ref().ok_or_else(|| Fault::failed("there is no browser"))?;
+            performed = there.browser.perform(action).await;
+        }
         let refused = there.home.gate.take_refused();
         if let Some(fault) = was_refused(opens, &performed, &refused) {
             return Err(fault);
@@ -231,7 +237,7 @@ impl Deed {
     async fn conclude(&self, turn: &Turn, done: &Result<Done, Fault>) {
         let connections = turn.as_ref().map_or_else(|| json!([]), |there| there.home.gate.take());
         let (status, error, url) = match done {
-            Ok(done) => (BrowserStatus::Succeeded, None, Some(cut(&done.answer.url))),
+            Ok(done) => (BrowserStatus::Succeeded, None, Some(without_query(&done.answer.url))),
             Err(fault) => (fault.status, Some(cut(&fault.message)), None),
         };
         let ending = BrowserEnding { status, error, url: url.filter(|url| !url.is_empty()), connections, at: now() };
@@ -274,6 +280,11 @@ fn was_refused(opens: Opens, performed: &Result<Answer, browser::Error>, refused
         (Ok(_), _) | (Err(_), Opens::Nothing) => None,
     }?;
     Some(Fault::refused(format!("{}:{} was refused: {}", found.host, found.port, found.why)))
+}
+
+/// What was typed into a form may be in the rest.
+fn without_query(url: &str) -> String {
+    cut(url.split(['?', '#']).next().unwrap_or_default())
 }
 
 fn cut(text: &str) -> String {
