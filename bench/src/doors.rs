@@ -3,15 +3,14 @@
 //! What differs is the door alone: both are one request on a kept connection, and both answer when the outcome is on disk.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::samples::Samples;
+use crate::samples::{STREAK, Samples, UNCOUNTED};
 use crate::server::{Connection, Server};
 
-const WARM_UP: usize = 10;
 const REVISION: &str = "2026-07-28";
 
 #[derive(Debug)]
@@ -22,7 +21,10 @@ pub(crate) struct Doors {
 
 pub(crate) fn measure(ringwall: &Path, rounds: usize) -> Result<Doors, Error> {
     let server = Server::start(ringwall, None)?;
-    let code = json!({ "session_id": "bench", "language": "python", "code": "print(1)" });
+    let mut connection = server.connect()?;
+    // What is made ahead would be there for the one and not for the other.
+    connection.exchange(&server.request("PUT", "/settings", &json!({ "pool": { "min_instances": 0 } })))?;
+    let code = json!({ "session_id": "bench", "language": "shell", "code": "echo 1" });
     let post = server.request("POST", "/api/run", &code);
     let call = server.call_tool(&json!({
         "jsonrpc": "2.0", "id": 1, "method": "tools/call",
@@ -32,26 +34,21 @@ pub(crate) fn measure(ringwall: &Path, rounds: usize) -> Result<Doors, Error> {
             "io.modelcontextprotocol/clientInfo": { "name": "bench", "version": "0" },
         } },
     }));
-    let mut connection = server.connect()?;
     let mut doors = Doors { http: Samples::default(), mcp: Samples::default() };
-    for round in 0..WARM_UP + rounds {
-        let began = Instant::now();
-        printed(&mut connection, &post, "/stdout")?;
-        let middle = Instant::now();
-        printed(&mut connection, &call, "/result/structuredContent/stdout")?;
-        if round >= WARM_UP {
-            doors.http.push(middle - began);
-            doors.mcp.push(middle.elapsed());
-        }
+    for _ in 0..rounds.div_ceil(STREAK - UNCOUNTED) {
+        doors.http.streak(|| printed(&mut connection, &post, "/stdout"))?;
+        doors.mcp.streak(|| printed(&mut connection, &call, "/result/structuredContent/stdout"))?;
     }
     Ok(doors)
 }
 
 /// Sends a request whose answer has to say what the code printed.
-fn printed(connection: &mut Connection, request: &[u8], place: &str) -> Result<(), Error> {
+fn printed(connection: &mut Connection, request: &[u8], place: &str) -> Result<Duration, Error> {
+    let began = Instant::now();
     let answer = connection.exchange(request)?;
+    let took = began.elapsed();
     match answer.pointer(place).and_then(Value::as_str) {
-        Some("1\n") => Ok(()),
+        Some("1\n") => Ok(took),
         _ => Err(Error::ExecEnded(answer.to_string())),
     }
 }

@@ -13,14 +13,13 @@ use serde_json::json;
 
 use crate::error::Error;
 use crate::memory::{children, private_of};
-use crate::samples::Samples;
+use crate::samples::{STREAK, Samples, UNCOUNTED};
 use crate::server::Server;
 
 /// Made by `scripts/setup bench`.
 const INTERPRETER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/jupyter/bin/python");
 const SCRIPT: &str = include_str!("jupyter.py");
 const CELL: &str = "1+1";
-const WARM_UP: usize = 10;
 
 #[derive(Debug)]
 pub(crate) struct Kept {
@@ -42,12 +41,11 @@ pub(crate) fn measure(ringwall: &Path, rounds: usize) -> Result<Kept, Error> {
     let request = server.request("POST", "/api/run", &cell);
     let mut kernel = Kernel::start();
     let (mut context, mut jupyter) = (Samples::default(), Samples::default());
-    for round in 0..WARM_UP + rounds {
-        let took = connection.run(&request)?;
-        let theirs = kernel.as_mut().ok().map(Kernel::run).transpose()?;
-        if round >= WARM_UP {
-            context.push(took);
-            theirs.into_iter().for_each(|took| jupyter.push(took));
+    connection.run(&request)?;
+    for _ in 0..rounds.div_ceil(STREAK - UNCOUNTED) {
+        context.streak(|| connection.run(&request))?;
+        if let Ok(kernel) = &mut kernel {
+            jupyter.streak(|| kernel.run())?;
         }
     }
     let jupyter = kernel.map(|_| jupyter).map_err(|error| crate::error::chain(&error));

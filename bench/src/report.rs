@@ -168,7 +168,7 @@ impl Report {
         let mut table = Table::new(["", "median ms", "p95 ms", "÷ bwrap"]);
         let mut rows = vec![
             ("POST of an exec, `bash -lc true`", &serving.exec),
-            ("POST of code, `print(1)`", &self.measured.doors.http),
+            ("POST of code, `echo 1`", &self.measured.doors.http),
             ("the same by the MCP tool run_code", &self.measured.doors.mcp),
             ("bwrap true", &serving.bwrap),
             ("bwrap true, run from a shell", &serving.shell_bwrap),

@@ -41,7 +41,8 @@ pub(crate) struct Holdings {
 impl Server {
     /// Ready, and with as many places as the measurement uses.
     pub(crate) fn start(ringwall: &Path, docker: Option<&Path>) -> Result<Self, Error> {
-        let data = TempDir::with_prefix("ringwall-bench-server-").map_err(Error::Scratch)?;
+        // On a disk, as a server's data are: what is in /tmp may never have to reach one.
+        let data = TempDir::with_prefix_in("ringwall-bench-server-", "/var/tmp").map_err(Error::Scratch)?;
         let mut command = Command::new(ringwall);
         command.arg("--data").arg(data.path()).args(["serve", "--listen", "127.0.0.1:0"]);
         if let Some(client) = docker {

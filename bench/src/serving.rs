@@ -11,7 +11,7 @@ use std::time::Instant;
 use crate::contestant::{Field, time};
 use crate::error::Error;
 use crate::latency::Shuffle;
-use crate::samples::Samples;
+use crate::samples::{STREAK, Samples, UNCOUNTED};
 use crate::server::{Backend, Holdings, Server};
 use crate::shell::Shell;
 use crate::throughput::CONCURRENCY;
@@ -19,10 +19,6 @@ use crate::throughput::CONCURRENCY;
 const TRUE: [&str; 1] = ["/bin/true"];
 const LOGIN_SHELL: [&str; 3] = ["/bin/bash", "-lc", "true"];
 const WARM_UP: usize = 20;
-/// As many runs in a row as a contestant makes when its turn comes, and as many of them as do not count: what the kernel
-/// still does for the one before, such as taking down its network namespaces, falls into those.
-const STREAK: usize = 10;
-const UNCOUNTED: usize = 2;
 /// The runs are made in this many blocks, the contestants taking turns.
 const BLOCKS: usize = 4;
 /// How much of the long run counts as its beginning and as its end.
@@ -61,17 +57,12 @@ pub(crate) fn measure(field: &Field, rounds: usize, runs: usize, endurance: usiz
     (0..WARM_UP).try_for_each(|_| connection.run(&exec).map(drop))?;
     for _ in 0..rounds.div_ceil(STREAK - UNCOUNTED) {
         for turn in shuffle.order(samples.len()) {
-            for run in 0..STREAK {
-                let total = match turn {
-                    0 => connection.run(&exec)?,
-                    1 => time(&mut field.bubblewrap(&TRUE))?,
-                    2 => from_a_shell.run()?,
-                    _ => time(&mut field.bubblewrap(&LOGIN_SHELL))?,
-                };
-                if run >= UNCOUNTED {
-                    samples[turn].push(total);
-                }
-            }
+            samples[turn].streak(|| match turn {
+                0 => connection.run(&exec),
+                1 => time(&mut field.bubblewrap(&TRUE)),
+                2 => from_a_shell.run(),
+                _ => time(&mut field.bubblewrap(&LOGIN_SHELL)),
+            })?;
         }
     }
     let [exec_samples, bwrap, shell_bwrap, bwrap_shell] = samples;

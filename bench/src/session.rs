@@ -8,10 +8,8 @@ use serde_json::json;
 
 use crate::contestant::time;
 use crate::error::Error;
-use crate::samples::Samples;
+use crate::samples::{STREAK, Samples, UNCOUNTED};
 use crate::server::Server;
-
-const WARM_UP: usize = 2;
 
 #[derive(Debug)]
 pub(crate) struct Sessions {
@@ -30,13 +28,10 @@ pub(crate) fn measure(ringwall: &Path, client: &Path, image: &str, rounds: usize
     let stays = ["run", "--detach", "--interactive", "--network", "none", "--name", "stays", image];
     time(Command::new(client).args(stays).args(["/bin/bash", "-c", "read"]))?;
     let (mut session, mut docker_exec) = (Samples::default(), Samples::default());
-    for round in 0..WARM_UP + rounds {
-        let theirs = time(Command::new(client).args(["exec", "stays", "/bin/true"]))?;
-        let ours = connection.run(&request)?;
-        if round >= WARM_UP {
-            session.push(ours);
-            docker_exec.push(theirs);
-        }
+    connection.run(&request)?;
+    for _ in 0..rounds.div_ceil(STREAK - UNCOUNTED) {
+        docker_exec.streak(|| time(Command::new(client).args(["exec", "stays", "/bin/true"])))?;
+        session.streak(|| connection.run(&request))?;
     }
     time(Command::new(client).args(["rm", "--force", "stays"]))?;
     Ok(Sessions { session, docker_exec })

@@ -60,7 +60,8 @@ pub(crate) fn measure(field: &Field, rounds: usize, runs: usize) -> Result<Spare
         seconds[1] += at_once(CONCURRENCY, block, plain)?;
     }
     let [rate, bare_rate] = seconds.map(|seconds| (block * BLOCKS) as f64 / seconds);
-    await_ready(&server, &mut connection)?;
+    // The first connection has waited for longer than a server lets one wait.
+    await_ready(&server, &mut server.connect()?)?;
     let (init, interpreter) = waiting(&server)?;
     Ok(Spares { run, bare, runs: block * BLOCKS, rate, bare_rate, init, interpreter })
 }

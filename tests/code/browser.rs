@@ -17,6 +17,10 @@ const FORM: &str = "<title>Form</title><form action=/done><input id=q name=q><in
                     <button id=go>Go</button></form><script>\
                     p.oninput = () => document.title = 'typed ' + p.value.length</script>";
 
+const UPLOAD: &str = "<title>Upload</title><input id=f type=file><p id=told></p><script>\
+                      f.onchange = async () => told.textContent = f.files[0].name + ' has ' + await f.files[0].text()\
+                      </script>";
+
 /// Pages, and how often one was asked for.
 struct Pages {
     port: u16,
@@ -62,6 +66,7 @@ fn answer(mut stream: TcpStream, elsewhere: u16) {
     let (status, more, content) = match path.split('?').next().unwrap_or_default() {
         "/form" => ("200 OK", "Content-Type: text/html\r\n".to_owned(), FORM.to_owned()),
         "/done" => ("200 OK", "Content-Type: text/html\r\n".to_owned(), format!("<title>Done</title>got {path}")),
+        "/upload" => ("200 OK", "Content-Type: text/html\r\n".to_owned(), UPLOAD.to_owned()),
         "/redirect" => ("302 Found", format!("Location: http://127.0.0.1:{elsewhere}/\r\n"), String::new()),
         "/metadata" => ("302 Found", "Location: http://169.254.169.254/latest\r\n".to_owned(), String::new()),
         "/file" => {
@@ -250,6 +255,31 @@ fn a_sandbox_browser_shares_the_sessions_box() {
     assert_eq!(server.ended().code(), Some(0));
     assert_eq!(below.into_iter().filter(|number| host::is_alive(*number)).collect::<Vec<_>>(), [0; 0]);
     assert_eq!(elsewhere.count(), 0);
+}
+
+#[test]
+fn places_are_few_and_an_idle_browser_goes() {
+    let pages = Pages::serve(0);
+    let site = Site::start_under(&[("RINGWALL_BROWSER_ALLOWED_HOSTS", &pages.host())]);
+    site.set(&json!({ "browser": { "max_instances": 1 } }));
+    assert_eq!(site.shell("printf seven > data/in.txt")["success"], true);
+    good(site.browse("navigate", json!({ "url": pages.at("/upload") })));
+    good(site.browse("upload", json!({ "selector": "#f", "files": ["data/in.txt"] })));
+    good(site.browse("wait_for", json!({ "text": "in.txt has seven" })));
+    let missing = bad(site.browse("upload", json!({ "selector": "#f", "files": ["data/none.txt"] })));
+    assert!(missing.contains("none.txt") || missing.contains("not found"), "{missing}");
+    let first = site.browsers();
+    // The next session's browser takes the place of one that nobody uses, and goes by itself when nobody uses it.
+    site.set(&json!({ "browser": { "idle_timeout_s": 1 } }));
+    let body = json!({ "action": "navigate", "params": { "url": pages.at("/form") } });
+    assert_eq!(site.server.ask("POST", "/api/browser/t", Some(&body)).expect(200)["success"], true);
+    assert!(!host::is_alive(first[0]));
+    while site.server.ask("GET", "/api/browser/t", None).expect(200)["kind"] != Value::Null {
+        std::thread::yield_now();
+    }
+    assert!(site.browsers().is_empty());
+    let after = good(site.browse("navigate", json!({ "url": pages.at("/form") })));
+    assert!(after["notes"][0].as_str().is_some_and(|note| note.contains("needed its place")), "{after}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::agents::execute::text;
 use crate::error::Error;
 use crate::principal::Principal;
 use crate::service::Service;
+use crate::view::ExecView;
 
 /// Of each stream, in an observation; a model reads no more at once.
 const OBSERVED: u64 = 64 * 1024;
@@ -95,6 +96,22 @@ impl Service {
         let part = self.with_project(&exec.summary, read).await?;
         let (bytes, total) = part.map_or((Vec::new(), 0), |part| (part.bytes, part.total));
         Ok(OutputPart { bytes, total, truncated, ended })
+    }
+
+    /// Both outputs of an exec that has ended, each up to a number of bytes. Whoever has its view may see them, so the record
+    /// is asked nothing more.
+    pub async fn printed(&self, view: &ExecView, limit: u64) -> Result<[OutputPart; 2], Error> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let read = move |project: &Project, exec: &workspace::ExecId| {
+            let part = |stream| project.read_output(exec, stream, 0, limit);
+            Ok([part(Stream::Stdout)?, part(Stream::Stderr)?])
+        };
+        let parts = self.with_project(&view.summary, read).await?;
+        let parts = parts.map_or_else(Default::default, |parts| parts.map(|part| (part.bytes, part.total)));
+        let [stdout, stderr] = parts;
+        let ended = view.summary.status.is_ended();
+        let part = |(bytes, total), truncated| OutputPart { bytes, total, truncated, ended };
+        Ok([part(stdout, view.stdout_truncated), part(stderr, view.stderr_truncated)])
     }
 
     pub async fn observation(&self, by: &Principal, exec_id: &ExecId) -> Result<Observation, Error> {

@@ -203,9 +203,9 @@ impl Call<'_> {
     async fn tell_end(&self, begun: Begun, view: &ExecView) -> Result<CallToolResult, Error> {
         match begun {
             Begun::Code(begun) => Ok(code::tell(self.service, self.who, view, begun).await?.into_result()),
-            Begun::Command(_) => Ok(tell(self.service, self.who, view).await?.into_result()),
+            Begun::Command(_) => Ok(tell(self.service, view).await?.into_result()),
             Begun::Skill(_) => {
-                let ran = tell(self.service, self.who, view).await?;
+                let ran = tell(self.service, view).await?;
                 skills::with_artifacts(self.service, self.who, ran).await
             }
         }
@@ -244,7 +244,7 @@ impl Call<'_> {
 
     /// How an exec stands, with the question that it waits for: changed code may be asked about again.
     async fn standing(&self, exec: &ExecView) -> Result<Ran, Error> {
-        let mut ran = tell(self.service, self.who, exec).await?;
+        let mut ran = tell(self.service, exec).await?;
         if exec.summary.status == Status::AwaitingApproval {
             let pending = Some(ApprovalStatus::Pending);
             let open = self

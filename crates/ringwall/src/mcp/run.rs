@@ -12,7 +12,7 @@ use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer};
 use service::{
     Announcement, ApprovalId, ApprovalView, Error, Event, EventKind, ExecId, ExecView, Following, Gone, OutputPart,
-    Service, Stream, Watched,
+    Service, Watched,
 };
 use tokio::time::Instant;
 
@@ -178,7 +178,7 @@ fn glimpse(bytes: &[u8]) -> String {
 }
 
 /// What became of an exec, as tools tell it.
-pub(super) async fn tell(service: &Service, who: &Who, view: &ExecView) -> Result<Ran, Error> {
+pub(super) async fn tell(service: &Service, view: &ExecView) -> Result<Ran, Error> {
     let exec_id = &view.summary.exec_id;
     let mut ran = Ran {
         status: view.summary.status.to_string(),
@@ -194,8 +194,7 @@ pub(super) async fn tell(service: &Service, who: &Who, view: &ExecView) -> Resul
     };
     // What never ran has printed nothing.
     if view.summary.started_at.is_some() && view.protections.is_some() {
-        let stdout = service.output(&who.principal, exec_id, Stream::Stdout, 0, SHOWN).await?;
-        let stderr = service.output(&who.principal, exec_id, Stream::Stderr, 0, SHOWN).await?;
+        let [stdout, stderr] = service.printed(view, SHOWN).await?;
         (ran.stdout_truncated, ran.stderr_truncated) = (is_cut(&stdout), is_cut(&stderr));
         (ran.stdout, ran.stderr) = (stdout.into_text(), stderr.into_text());
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use policy::{Assessment, DenialCode, Locale};
 use record::{ExecId, Status};
-use workspace::Stream;
 
 use super::order::Input;
 use super::request::CodeRequest;
@@ -123,8 +122,7 @@ impl Service {
         let (mut stdout, mut stderr) = Default::default();
         // What never ran has printed nothing.
         if view.summary.started_at.is_some() && view.protections.is_some() {
-            stdout = text(self.output(by, &exec_id, Stream::Stdout, 0, SHOWN).await?);
-            stderr = text(self.output(by, &exec_id, Stream::Stderr, 0, SHOWN).await?);
+            [stdout, stderr] = self.printed(&view, SHOWN).await?.map(text);
         }
         let in_context = view.policy_snapshot["code"]["context_id"].is_string();
         let answer = trail.answer().unwrap_or_default();
