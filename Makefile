@@ -28,7 +28,9 @@ run: ## build, show a command that works in a box and one that is stopped, then 
 
 test: ## every test, with the short forms of races, leaks and crashes
 	@scripts/setup test
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory web/dist/index.html
+	@# The last step of the binary takes one processor for minutes; the tests are built on the other.
+	@$(CARGO) test --quiet --workspace --no-run & tests=$$!; $(MAKE) --no-print-directory build && wait $$tests
 	$(CARGO) test --workspace
 
 soak: ## every test, with the long forms of races, leaks and crashes; takes long
@@ -60,7 +62,7 @@ setup: ## install what all the other targets need (each also installs its own pa
 	@scripts/setup vm
 
 build: web/dist/index.html ## the release binary, target/release/ringwall, with the console in it
-	$(CARGO) build --release
+	$(CARGO) build --release --package ringwall
 
 # The console, which the binary carries. Made when one of its sources is newer; cargo alone never needs Node.
 WEB_SOURCES := $(shell find web/src web/public -type f) web/index.html web/package.json web/tsconfig.json web/vite.config.ts
