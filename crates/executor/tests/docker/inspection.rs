@@ -6,7 +6,7 @@ use executor::Streams;
 use executor::docker::Runtime;
 use serde_json::{Value, json};
 
-use super::daemon::{Daemon, IMAGE};
+use super::daemon::{Daemon, IMAGE, wait_until};
 use super::project::{GID, Project, UID, Wish, block_on, exec_id, read};
 
 /// Lets a container wait on its standard input while it is looked at.
@@ -80,23 +80,27 @@ pub(crate) fn no_secret_is_in_a_process_table(daemon: &Daemon) {
     let secret = "hunter2-in-the-environment";
     let wish = Wish { env: vec![("PASSWORD", secret.to_owned())], ..Wish::default() };
     let project = Project::new();
-    look(daemon, &project, &wish, |name| {
-        let mut clients = 0;
-        let mut boxed = 0;
-        for process in std::fs::read_dir("/proc").unwrap().flatten() {
-            let read = |file: &str| std::fs::read(process.path().join(file)).unwrap_or_default();
-            let (argv, environment) = (read("cmdline"), read("environ"));
-            let holds = |text: &[u8], word: &str| text.windows(word.len()).any(|window| window == word.as_bytes());
-            if holds(&argv, name) {
-                clients += 1;
-                assert!(!holds(&environment, secret), "a docker client has it in its environment");
-            }
-            assert!(!holds(&argv, secret), "{}", String::from_utf8_lossy(&argv));
-            boxed += usize::from(argv == b"cat\0" && holds(&environment, secret));
+    // The container's init may not have started the command yet.
+    look(daemon, &project, &wish, |name| wait_until("the command has it", || has_secret(name, secret)));
+}
+
+/// Whether the command has it; nobody else may, at any time.
+fn has_secret(name: &str, secret: &str) -> bool {
+    let mut clients = 0;
+    let mut boxed = 0;
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        let read = |file: &str| std::fs::read(process.path().join(file)).unwrap_or_default();
+        let (argv, environment) = (read("cmdline"), read("environ"));
+        let holds = |text: &[u8], word: &str| text.windows(word.len()).any(|window| window == word.as_bytes());
+        if holds(&argv, name) {
+            clients += 1;
+            assert!(!holds(&environment, secret), "a docker client has it in its environment");
         }
-        assert!(clients > 0, "the client was looked at");
-        assert_eq!(boxed, 1, "the command has it");
-    });
+        assert!(!holds(&argv, secret), "{}", String::from_utf8_lossy(&argv));
+        boxed += usize::from(argv == b"cat\0" && holds(&environment, secret));
+    }
+    assert!(clients > 0, "the client was looked at");
+    boxed == 1
 }
 
 pub(crate) fn a_probe_names_the_daemon(daemon: &Daemon) {
