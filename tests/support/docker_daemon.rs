@@ -56,9 +56,11 @@ impl Daemon {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The names of all containers, running or not.
+    /// The names of all containers, running or not. One that a daemon had half removed when it was killed has given up its
+    /// name, and is the daemon's own to finish.
     pub fn containers(&self) -> Vec<String> {
-        self.ask(&["ps", "--all", "--format={{.Names}}"]).lines().map(str::to_owned).collect()
+        let names = self.ask(&["ps", "--all", "--format={{.Names}}"]);
+        names.lines().filter(|name| !name.is_empty()).map(str::to_owned).collect()
     }
 
     pub fn wait_until_gone(&self, name: &str) {
