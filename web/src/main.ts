@@ -7,5 +7,6 @@ import "./styles/base.css";
 import "./styles/parts.css";
 import "./styles/code.css";
 import "./styles/pages.css";
+import "./styles/cards.css";
 
 createApp(App).use(router).mount("#app");
