@@ -13,6 +13,7 @@ use service::{Error, Service};
 use tokio::sync::watch;
 
 use super::call::Call;
+use super::changes::Given;
 use super::code::Held;
 use super::who::Who;
 use super::{changes, resources, skills, tools};
@@ -31,6 +32,8 @@ pub(crate) struct Mcp {
     local: Option<Arc<Who>>,
     /// What waits for a person.
     held: Arc<Held>,
+    /// The list of tools that a client has seen.
+    given: Given,
     /// How many calls are being answered.
     calls: watch::Sender<usize>,
 }
@@ -47,7 +50,7 @@ impl Drop for Answering {
 impl Mcp {
     /// For requests that say themselves who sends them.
     pub(crate) fn new(service: Service) -> Self {
-        Self { service, local: None, held: Arc::default(), calls: watch::Sender::new(0) }
+        Self { service, local: None, held: Arc::default(), given: Given::default(), calls: watch::Sender::new(0) }
     }
 
     /// For one person's own.
@@ -94,8 +97,10 @@ impl ServerHandler for Mcp {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        let skills = skills::described(&self.service).await.map_err(of_service)?;
+        self.given.note(&skills);
         let mut all = tools::described().to_vec();
-        all.extend(skills::described(&self.service).await.map_err(of_service)?);
+        all.extend(skills);
         Ok(ListToolsResult::with_all_items(all))
     }
 
@@ -148,13 +153,13 @@ impl ServerHandler for Mcp {
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let who = self.who(context.request_context())?;
-        changes::tell_listener(&self.service, &who.principal, &context).await;
+        changes::tell_listener(&self.service, &self.given, &who.principal, &context).await;
         Ok(())
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         // It ends with the connection.
-        tokio::spawn(changes::tell(self.service.clone(), context.peer));
+        tokio::spawn(changes::tell(self.service.clone(), self.given.clone(), context.peer));
     }
 }
 
