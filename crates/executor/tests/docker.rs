@@ -67,7 +67,7 @@ fn main() -> ExitCode {
 }
 
 fn trials(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
-    let shared: [(&str, Try); 38] = [
+    let shared: [(&str, Try); 39] = [
         ("both backends give the same project", contract::both_backends_give_the_same_project),
         ("narrow mounts are narrow in both", contract::narrow_mounts_are_narrow_in_both),
         ("working directory", contract::the_working_directory_is_there_and_no_link),
@@ -87,6 +87,7 @@ fn trials(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
         ("way out", reaching::a_container_reaches_what_its_gate_allows),
         ("way out, porter", reaching::the_command_is_as_without_a_porter),
         ("way out, unserved", reaching::a_proxy_that_is_gone_is_no_way_out),
+        ("way out, withheld", reaching::a_container_without_its_way_out_is_none),
         ("way out, visits", reaching::a_container_that_stays_reaches_hosts_too),
         ("probe", inspection::a_probe_names_the_daemon),
         ("sessions", contract::a_sessions_directory_is_the_same_everywhere),

@@ -14,7 +14,9 @@ use super::project::block_on;
 use super::session::{Maker, Session};
 
 /// A file of the session that asks for a fault, as the stand-in sees it.
-const FAULT: &str = "fault";
+pub(crate) const FAULT: &str = "fault";
+/// What is said by one that goes instead of handing its way out over.
+pub(crate) const LEAVING: &str = "leaving";
 
 /// Faults before any command is asked for, and after the first one was.
 const EARLY: [&str; 3] = ["garbage", "length", "early"];
@@ -54,6 +56,10 @@ pub(crate) fn speak(fault: &str) -> ExitCode {
         "early" => {
             let _ = say(&FromAgent::Started { visit });
             hang()
+        }
+        LEAVING => {
+            let _ = std::io::stderr().write_all(LEAVING.as_bytes());
+            return ExitCode::FAILURE;
         }
         _ => {}
     }

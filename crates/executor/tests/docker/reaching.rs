@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use super::daemon::Daemon;
+use super::faithless::{FAULT, LEAVING};
 use super::project::{Project, Wish, block_on, exec_id, read};
 use super::session::{Maker, Session};
 
@@ -178,6 +179,14 @@ pub(crate) fn a_proxy_that_is_gone_is_no_way_out(daemon: &Daemon) {
         let said = output.await.unwrap().0;
         assert!(said.contains("refused") || said.contains("reset"), "{said}");
     });
+}
+
+/// No way out, no box: it is not made without the network that it was granted.
+pub(crate) fn a_container_without_its_way_out_is_none(daemon: &Daemon) {
+    let session = Session::new(Maker::Docker, daemon);
+    std::fs::write(session.path(FAULT), LEAVING).unwrap();
+    let made = block_on(async { session.settle_for(&open()).await.map(drop) });
+    assert!(matches!(&made, Err(Error::WayOutWithheld { words }) if words == LEAVING), "{made:?}");
 }
 
 pub(crate) fn a_container_that_stays_reaches_hosts_too(daemon: &Daemon) {
