@@ -95,7 +95,7 @@ async fn one_that_fails_costs_the_others_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let (store, other) = (open(&directory).await, open(&directory).await);
     let mut connection = crate::database::Connector::new(other.database()).unwrap().connect().await.unwrap();
-    let lock = Ledger::begin(&mut connection).await.unwrap();
+    let lock = Ledger::begin(&mut connection, None).await.unwrap();
     let good = join_all((1..=20).map(|number| store.append(event(number))));
     let bad = join_all((0..5).map(|_| store.submit(AppendAndFail)));
     let release = async {
@@ -184,7 +184,7 @@ async fn batches_of_any_size_share_their_texts() {
     let store = open(&directory).await;
     let mut connection = crate::database::Connector::new(store.database()).unwrap().connect().await.unwrap();
     for count in 0..=70 {
-        let mut ledger = Ledger::begin(&mut connection).await.unwrap();
+        let mut ledger = Ledger::begin(&mut connection, None).await.unwrap();
         for number in 0..count {
             ledger.append(Draft { event: event(number), digest: None });
         }

@@ -11,8 +11,8 @@ pub async fn one_ending_stands(place: Place) {
     let store = place.open().await;
     store.intend(running(1)).await.unwrap();
     let endings = [EndedAs::Succeeded, EndedAs::Failed, EndedAs::Timeout, EndedAs::Cancelled].repeat(5);
-    let id = exec_id(1);
-    let answers = join_all(endings.iter().map(|status| store.finish(&id, ended(*status)))).await;
+    let exec = running(1);
+    let answers = join_all(endings.iter().map(|status| store.finish(&exec, ended(*status)))).await;
     let winners: Vec<usize> =
         (0..endings.len()).filter(|index| matches!(answers[*index], Ok(Finish::Recorded))).collect();
     assert_eq!(winners.len(), 1);
@@ -39,7 +39,7 @@ pub async fn everything_ended_is_read_back(place: Place) {
         max_rss_bytes: Some(1 << 40),
         ..ended(EndedAs::Failed)
     };
-    store.finish(&exec_id(1), ending.clone()).await.unwrap();
+    store.finish(&running(1), ending.clone()).await.unwrap();
     let exec = store.exec(&exec_id(1), &Scope::All).await.unwrap().unwrap();
     let summary = exec.summary;
     assert_eq!((summary.status, summary.exit_code, summary.duration_ms), (Status::Failed, Some(-1), Some(7)));
@@ -61,7 +61,7 @@ pub async fn what_a_crash_left_is_lost(place: Place) {
     for intent in join_all(intents.map(|intent| store.intend(intent))).await {
         assert_eq!(intent.unwrap(), Intent::Recorded);
     }
-    store.finish(&exec_id(0), ended(EndedAs::Succeeded)).await.unwrap();
+    store.finish(&running(0), ended(EndedAs::Succeeded)).await.unwrap();
     let mut lost = store.lose_unfinished(at(9_000)).await.unwrap();
     lost.sort();
     let unfinished: Vec<_> = (1..300).filter(|number| number % 3 != 2).map(exec_id).collect();
@@ -80,7 +80,7 @@ pub async fn what_a_crash_left_is_lost(place: Place) {
 
 pub async fn an_unknown_exec_has_no_ending(place: Place) {
     let store = place.open().await;
-    let outcome = store.finish(&exec_id(1), ended(EndedAs::Succeeded)).await;
+    let outcome = store.finish(&running(1), ended(EndedAs::Succeeded)).await;
     assert!(matches!(outcome, Err(Error::UnknownExec(id)) if id == exec_id(1)));
     assert_eq!(store.audit_head().await.unwrap().seq, 0, "nothing was written");
 }
