@@ -344,7 +344,8 @@ async def a_browser_asks(client, person):
             good(typed)
         person.says = {"answer": "once"}
         ran = good(await client.call_tool("browser_evaluate", {"script": script}))
-        assert ran["data"]["value"] == length and script in person.asked[-1], (ran, person.asked)
+        assert ran["data"]["value"] == length, ran
+        assert script in person.asked[-1] and page in person.asked[-1], person.asked
     assert len(person.asked) == 5, person.asked
     good(await client.call_tool("browser_close", {}))
 

@@ -95,7 +95,8 @@ impl Deed {
             requested_paths: Vec::new(),
             blocked_paths: Vec::new(),
             risk_level: RiskLevel::High,
-            patterns: vec![format!("It would {doing}.")],
+            // Who is shown a script instead of the command has to see the page here.
+            patterns: vec![format!("It would {doing} at {page}.")],
             digest: Digest::of(action.to_string().as_bytes()),
             asked_by: self.by.caller().to_owned(),
             still_stands: self.rules_stand(rules),
