@@ -149,8 +149,16 @@ impl Chromium {
     }
 
     fn show(&mut self, page: &str) -> Result<(), Error> {
-        let found = self.call("Target.createTarget", &json!({ "url": "about:blank" }))?;
-        let attach = json!({ "targetId": found["targetId"], "flatten": true });
+        // The one that it starts with, as ours is: a page that is asked for later has a window of another height.
+        let first = loop {
+            let mut found = self.call("Target.getTargets", &json!({}))?;
+            let is_page = |target: &&mut Value| target["type"] == "page";
+            let listed = found["targetInfos"].as_array_mut().and_then(|all| all.iter_mut().find(is_page));
+            if let Some(page) = listed {
+                break page["targetId"].take();
+            }
+        };
+        let attach = json!({ "targetId": first, "flatten": true });
         let attached = self.call("Target.attachToTarget", &attach)?;
         self.session = attached["sessionId"].as_str().map(str::to_owned);
         self.call("Page.enable", &json!({}))?;
