@@ -5,6 +5,7 @@
 //! each of its operations is tried alone, so that only the failing one fails. When the transaction itself cannot begin
 //! or commit, all of its operations fail.
 
+use std::fs::File;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -17,8 +18,6 @@ use crate::database::{Connector, PATIENCE};
 use crate::driver::Connection;
 use crate::error::Error;
 use crate::ledger::{Failure, Ledger};
-use crate::statement::Statement;
-use crate::transaction::{BEGIN, run_together};
 
 /// As many operations as one transaction takes. Each costs a statement or two, so this is some tens of milliseconds.
 const BATCH: usize = 256;
@@ -183,20 +182,12 @@ impl Writer {
         receiver.recv_many(messages, BATCH).await
     }
 
-    /// Has everything on disk that was acknowledged before: a commit forces all of the log that is before it.
+    /// Has everything on disk that was acknowledged before. A commit that must be does the same for all that is before it.
     async fn pay(&mut self) {
-        let Debt::Owed = std::mem::replace(&mut self.debt, Debt::None) else { return };
-        let Some(Connection::Sqlite(mut connection)) = self.connection.take() else { return };
-        let again = Statement::new("force the log to the disk", "UPDATE audit_head SET seq = seq");
-        let begin = Statement::new(BEGIN, "BEGIN IMMEDIATE");
-        match run_together(&mut connection, vec![Durability::Now.statement(), begin, again]).await {
-            Ok(()) => {
-                self.durability = Durability::Now;
-                self.connection = Some(Connection::Sqlite(connection));
-            }
-            // Whatever ails the disk is said to whoever writes next; what is in its log is written by the kernel, later.
-            Err(_) => Connection::Sqlite(connection).close().await,
-        }
+        let (Debt::Owed, Some(log)) = (self.debt, self.connector.log()) else { return };
+        // Whatever ails the disk is said to whoever writes next; the kernel goes on trying.
+        let _ = tokio::task::spawn_blocking(move || File::open(log)?.sync_data()).await;
+        self.debt = Debt::None;
     }
 
     /// Writes and answers. What comes back with an error is not answered yet, and others would meet the same error.

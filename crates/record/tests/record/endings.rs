@@ -1,7 +1,7 @@
 //! Exactly one ending for each exec.
 
 use futures::future::join_all;
-use record::{EndedAs, Ending, Error, Finish, Intent, Kept, Scope, Status};
+use record::{AuditFilter, EndedAs, Ending, Error, Finish, Intent, Kept, Limit, NewExec, Scope, Status};
 use serde_json::json;
 
 use crate::place::{Place, assert_intact};
@@ -83,4 +83,37 @@ pub async fn an_unknown_exec_has_no_ending(place: Place) {
     let outcome = store.finish(&running(1), ended(EndedAs::Succeeded)).await;
     assert!(matches!(outcome, Err(Error::UnknownExec(id)) if id == exec_id(1)));
     assert_eq!(store.audit_head().await.unwrap().seq, 0, "nothing was written");
+}
+
+/// Each in turn knows an end of the chain that is not the end any more.
+pub async fn two_who_take_turns_share_one_chain(place: Place) {
+    let (left, right) = (place.open().await, place.open().await);
+    for number in (0..20).step_by(2) {
+        left.intend(running(number)).await.unwrap();
+        right.intend(running(number + 1)).await.unwrap();
+        let ended = ended(EndedAs::Succeeded);
+        assert_eq!(left.finish(&running(number), ended.clone()).await.unwrap(), Finish::Recorded);
+        assert_eq!(left.finish(&running(number + 1), ended.clone()).await.unwrap(), Finish::Recorded);
+        let again = right.finish(&running(number + 1), ended).await.unwrap();
+        assert_eq!(again, Finish::EndedBefore(Status::Succeeded), "by the other one");
+    }
+    assert_intact(&left).await;
+    assert_eq!(left.audit_head().await.unwrap().seq, 40);
+}
+
+/// What is unusual writes nothing, and is told as ever; what comes next is written as ever.
+pub async fn what_cannot_be_written_at_once_is_told(place: Place) {
+    let store = place.open().await;
+    store.intend(running(1)).await.unwrap();
+    assert!(matches!(store.intend(running(1)).await, Err(Error::ExecIdTaken(_))), "the id is used");
+    assert!(matches!(store.finish(&running(2), ended(EndedAs::Failed)).await, Err(Error::UnknownExec(_))));
+    let mistaken = NewExec { user_id: "bob".parse().unwrap(), ..running(1) };
+    assert_eq!(store.finish(&mistaken, ended(EndedAs::Failed)).await.unwrap(), Finish::Recorded);
+    store.intend(running(3)).await.unwrap();
+    let ending = store.finish(&running(3), ended(EndedAs::Succeeded)).await.unwrap();
+    assert_eq!(ending, Finish::Recorded);
+    assert_intact(&store).await;
+    let all = store.audit(&AuditFilter::everything(Scope::All), Limit::nearest(10), None).await.unwrap();
+    let users: Vec<_> = all.items.iter().map(|entry| entry.user_id.as_deref()).collect();
+    assert_eq!(users, [Some("ann"); 4], "the record knows whose they are");
 }
