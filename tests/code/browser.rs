@@ -235,7 +235,6 @@ fn tools_drive_it_and_an_agent_waits_for_a_person() {
 
 /// Both browsers, in boxes that an ordinary user can make.
 #[test]
-#[expect(clippy::print_stdout, reason = "what is not tried has to be said")]
 fn the_server_of_an_ordinary_user_has_them_too() {
     if let Err(skip) = Mode::Rootless.available() {
         println!("not tried: {}", skip.reason());

@@ -48,7 +48,7 @@ fn a_password_and_a_script_are_asked_about_in_each_mode() {
             let acting = site.begin_browsing(action, params.clone());
             let told = next_question(&hook);
             assert_eq!((&told["kind"], &told["session_id"]), (&json!("risk"), &json!("s")), "{told}");
-            assert_eq!((&told["code"] == SCRIPT), (action == "evaluate"), "{told}");
+            assert_eq!(told["code"] == SCRIPT, action == "evaluate", "{told}");
             let all = told.to_string();
             assert!(
                 all.contains(&pages.at("/form")) && !all.contains("secret-query") && !all.contains(SECRET),
