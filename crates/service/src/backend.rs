@@ -168,9 +168,8 @@ impl Started {
     pub(crate) fn take_way_out(&mut self) -> Option<OwnedFd> {
         match self {
             Started::Native(running) => running.way_out.take(),
-            Started::Gvisor(_) | Started::Docker(_) | Started::Visit(_) | Started::Service(_) | Started::Cell(_) => {
-                None
-            }
+            Started::Docker(container) => container.way_out.take(),
+            Started::Gvisor(_) | Started::Visit(_) | Started::Service(_) | Started::Cell(_) => None,
         }
     }
 

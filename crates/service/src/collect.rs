@@ -1,11 +1,13 @@
 //! What a box left, taken over when all its processes are dead, with the two files that say what it was.
 
-use policy::Access;
+use executor::docker::{AGENT, WAY_OUT};
+use policy::{Access, NetMode};
 use record::{Kept, Status};
 use serde_json::{Value, json};
 use workspace::{ExecFiles, Processes};
 
 use crate::agents::Disk;
+use crate::backend::Backend;
 use crate::error::{Error, causes};
 use crate::order::Ground;
 use crate::outcome::Told;
@@ -65,7 +67,7 @@ impl Exec {
             Access::ReadWrite => "rw",
         };
         let mount = |source: String, name: &str, access| json!({ "source": source, "target": format!("/workspace/{name}"), "mode": mode(access) });
-        let mounts = match &self.order.ground {
+        let mut mounts = match &self.order.ground {
             Ground::Project { access, .. } => {
                 let within = |name: &str| format!("projects/{}/{name}", self.order.project_id);
                 vec![
@@ -83,6 +85,7 @@ impl Exec {
                 vec![json!({ "source": source, "target": "/workspace", "mode": mode(Access::ReadWrite) })]
             }
         };
+        mounts.extend(self.own_mounts());
         json!({
             "exec_id": self.intent.exec_id,
             "project_id": self.intent.project_id,
@@ -95,5 +98,21 @@ impl Exec {
             "stderr_truncated": ran.stderr == Kept::Truncated,
             "docker_mounts": mounts,
         })
+    }
+
+    /// What a container is shown of ours: the program that is its agent or hands its way out over, and where to.
+    fn own_mounts(&self) -> Vec<Value> {
+        let is_open = self.intent.policy_snapshot["net"]["mode"] == NetMode::Allowlist.key();
+        let has_program = is_open || self.order.backend == Backend::Aio;
+        let mount =
+            |name: &str, target: &str| json!({ "source": format!("ringwall/{name}"), "target": target, "mode": "ro" });
+        match self.order.image {
+            None => Vec::new(),
+            Some(_) => [(has_program, "agent", AGENT), (is_open, "way-out", WAY_OUT)]
+                .into_iter()
+                .filter(|(is_there, ..)| *is_there)
+                .map(|(_, name, target)| mount(name, target))
+                .collect(),
+        }
     }
 }
