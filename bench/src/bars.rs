@@ -67,7 +67,9 @@ impl Bar {
 
 /// Every bar, in the order of docs/promises.md.
 pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
-    let Measured { latency, throughput, memory, serving, doors, spares, kept, files, records, docker, .. } = measured;
+    let Measured {
+        latency, throughput, memory, serving, doors, spares, kept, pictures, files, records, docker, ..
+    } = measured;
     let docker = docker.as_ref().ok();
     use Contestant::{Bare, BoxAlone, Bubblewrap, RingwallRun};
     use Task::{Python, True};
@@ -82,6 +84,7 @@ pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
     let kept = kept.as_ref().ok();
     let jupyter = kept.and_then(|kept| Some(ratio(kept.context.median(), kept.jupyter.as_ref().ok()?.median())));
     let spares = spares.as_ref().ok();
+    let pictures = pictures.as_ref().ok();
     let spare_memory = |kilobytes: u64| kilobytes as f64 / 1024.0;
     let endurance = &serving.endurance;
     let slowest = records.questions.iter().map(|(_, samples)| milliseconds(samples.p95())).fold(0.0, f64::max);
@@ -157,6 +160,11 @@ pub(crate) fn check(measured: &Measured) -> Vec<Bar> {
             "the same with a context, MB",
             kept.map(|kept| spare_memory(kept.home + kept.interpreter)),
             Bound::AtMost(6.0),
+        ),
+        bar(
+            "a screenshot in a warm session, over HTTP ÷ by the bare protocol",
+            pictures.map(|pictures| ratio(pictures.session.median(), pictures.protocol.median())),
+            Bound::AtMost(1.5),
         ),
         bar(&format!("slowest question to {} records, p95 ms", records.execs), Some(slowest), Bound::AtMost(5.0)),
         bar("reads of a 4 KiB file a second ÷ bare axum", Some(files.reads / files.static_reads), Bound::AtLeast(0.5)),

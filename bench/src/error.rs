@@ -37,6 +37,8 @@ pub(crate) enum Error {
     ShellSaid(String),
     #[error("an exec did not succeed: {0}")]
     ExecEnded(String),
+    #[error("there is no Chromium on this machine; install it, e.g. with: apt-get install chromium")]
+    NoChromium,
     #[error("could not fill or read the record")]
     Record(#[from] record::Error),
     #[error("a measuring thread ended early")]

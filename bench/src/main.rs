@@ -18,6 +18,7 @@ mod kept;
 mod latency;
 mod machine;
 mod memory;
+mod pictures;
 mod records;
 mod report;
 mod samples;
@@ -84,6 +85,8 @@ fn measure(arguments: &Arguments) -> Result<Report, Error> {
     let doors = doors::measure(contestants.ringwall(), arguments.rounds)?;
     tell("boxes that are kept");
     let kept = kept::measure(contestants.ringwall(), arguments.rounds).map_err(|error| error::chain(&error));
+    tell(&format!("pictures of a page: {} rounds", arguments.rounds));
+    let pictures = pictures::measure(contestants.ringwall(), arguments.rounds).map_err(|error| error::chain(&error));
     tell(&format!("files: {} reads, {} rounds of lists and zips", arguments.reads, FILE_ROUNDS));
     let files = agent_files::measure(contestants.ringwall(), arguments.reads, FILE_ROUNDS)?;
     tell(&format!("records: {} execs", arguments.records));
@@ -100,6 +103,7 @@ fn measure(arguments: &Arguments) -> Result<Report, Error> {
         doors,
         spares,
         kept,
+        pictures,
         files,
         records,
         docker,

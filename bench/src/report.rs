@@ -13,6 +13,7 @@ use crate::kept::Kept;
 use crate::latency::Latency;
 use crate::machine::Machine;
 use crate::memory::{Footprint, Memory};
+use crate::pictures::Pictures;
 use crate::records::Records;
 use crate::samples::{Samples, milliseconds, ratio};
 use crate::serving::{Endurance, Serving};
@@ -34,6 +35,7 @@ pub(crate) struct Measured {
     pub(crate) doors: Doors,
     pub(crate) spares: Perhaps<Spares>,
     pub(crate) kept: Perhaps<Kept>,
+    pub(crate) pictures: Perhaps<Pictures>,
     pub(crate) files: AgentFiles,
     pub(crate) records: Records,
     pub(crate) docker: Perhaps<Docker>,
@@ -67,6 +69,7 @@ impl Report {
             ("An exec over HTTP", self.serving_text()),
             ("Code in boxes made ahead", self.spares_text()),
             ("Code in boxes that are kept", self.kept_text()),
+            ("A picture of a page", self.pictures_text()),
             ("Files and skills of an agent", self.files_text()),
             ("The record", self.records_text()),
             ("Where the time of the box alone goes (true)", self.steps_text()),
@@ -262,6 +265,21 @@ impl Report {
         format!("{}\n{rest}", table.to_text())
     }
 
+    fn pictures_text(&self) -> String {
+        let Pictures { session, protocol, characters } = match &self.measured.pictures {
+            Ok(pictures) => pictures,
+            Err(reason) => return format!("Not measured: {reason}.\n"),
+        };
+        let heading = format!("a PNG of {} kB in base64", characters / 1000);
+        let mut table = Table::new([heading.as_str(), "median ms", "p95 ms", "÷ the protocol"]);
+        for (name, samples) in [("screenshot in a session, POST", session), ("Page.captureScreenshot", protocol)] {
+            let [half, most] = figures(samples);
+            let to_protocol = ratio(samples.median(), protocol.median());
+            table.add([name.to_owned(), half, most, format!("{to_protocol:.2}")]);
+        }
+        table.to_text()
+    }
+
     fn files_text(&self) -> String {
         let AgentFiles { reads, static_reads, pairs } = &self.measured.files;
         let heading = format!("a file of 4 KiB, {CONCURRENCY} at a time");
@@ -364,6 +382,13 @@ impl Report {
                     "docker_session": self.measured.docker.as_ref().ok().map(|docker| json!({
                         "session": sampled(&docker.sessions.session), "docker_exec": sampled(&docker.sessions.docker_exec),
                     })),
+                }),
+                Err(reason) => json!({ "not_measured": reason }),
+            },
+            "pictures": match &self.measured.pictures {
+                Ok(pictures) => json!({
+                    "session": sampled(&pictures.session), "protocol": sampled(&pictures.protocol),
+                    "base64_characters": pictures.characters,
                 }),
                 Err(reason) => json!({ "not_measured": reason }),
             },

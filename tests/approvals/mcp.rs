@@ -91,6 +91,20 @@ fn on_standard_streams_without_one() {
     on_standard_streams("2026-07-28");
 }
 
+/// Whoever sits before a client is asked about what its browser would do, in both ways of the protocol.
+#[test]
+fn a_browser_asks_the_person_behind_the_client() {
+    let site = Site::start();
+    let server = &site.server;
+    for mode in ["legacy", "2026-07-28"] {
+        let told = client(&json!({
+            "transport": "http", "mode": mode, "url": format!("http://{}", server.address), "owner": server.token,
+            "browser": true,
+        }));
+        assert_eq!(told["asked"].as_array().map(Vec::len), Some(5), "{mode}: {told}");
+    }
+}
+
 /// One message with these headers.
 fn post(site: &Site, headers: &[(&str, &str)], message: &Value) -> Answer {
     let headers = [&[("accept", BOTH)], headers].concat();

@@ -323,7 +323,40 @@ async def news_are_told(client, changed):
         await anext(news)
 
 
+async def a_browser_asks(client, person):
+    """The person behind the client is shown the page and the script, and never what would be typed."""
+    page = "file:///workspace/form.html"
+    form = "<title>Form</title><input id=p type=password>"
+    good(await client.call_tool("write_file", {"path": "form.html", "content": form}))
+    opened = good(await client.call_tool("browser_navigate", {"url": page, "needs_file_access": True}))
+    assert opened["data"]["title"] == "Form", opened
+    secret, script = "hunter2-typed", "document.querySelector('#p').value.length"
+    for answer, length in [({"answer": "deny", "reason": "not today"}, 0), ({"answer": "once"}, len(secret))]:
+        person.says = answer
+        typed = await client.call_tool("browser_fill", {"selector": "#p", "value": secret})
+        assert "password" in person.asked[-1] and page in person.asked[-1], person.asked
+        assert secret not in "".join(person.asked), person.asked
+        if length == 0:
+            assert typed.is_error and "not today" in typed.structured_content["error"]["message"], typed
+            ran = await client.call_tool("browser_evaluate", {"script": script})
+            assert ran.is_error and "not today" in ran.structured_content["error"]["message"], ran
+        else:
+            good(typed)
+        person.says = {"answer": "once"}
+        ran = good(await client.call_tool("browser_evaluate", {"script": script}))
+        assert ran["data"]["value"] == length, ran
+        assert script in person.asked[-1] and page in person.asked[-1], person.asked
+    assert len(person.asked) == 5, person.asked
+    good(await client.call_tool("browser_close", {}))
+
+
 async def main():
+    if "browser" in SITE:
+        person = Person()
+        async with connected(SITE["owner"], person) as client:
+            await a_browser_asks(client, person)
+        print(json.dumps({"asked": person.asked}))
+        return
     person, changed = Person(), asyncio.Event()
     async with connected(SITE["owner"], person, changed) as client:
         version = "2025-11-25" if SITE["mode"] == "legacy" else SITE["mode"]

@@ -1,119 +1,20 @@
 //! The browser of a session, through the real binary with a real Chromium: pages on this machine's loopback, which is allowed by
 //! the setting that is meant for that. Few trials, because each Chromium takes its time.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tests::support::host;
+use tempfile::TempDir;
+use tests::support::actor::{Identity, Mode};
+use tests::support::scratch::Scratch;
+use tests::support::server::{Server, Starter};
+use tests::support::{boxed, host};
 
+use crate::pages::{Pages, bad, good};
 use crate::site::Site;
 
 const SECRET: &str = "hunter2-never-stored";
-const FORM: &str = "<title>Form</title><form action=/done><input id=q name=q><input id=p type=password name=p>\
-                    <button id=go>Go</button></form><script>\
-                    p.oninput = () => document.title = 'typed ' + p.value.length</script>";
-
-const UPLOAD: &str = "<title>Upload</title><input id=f type=file><p id=told></p><script>\
-                      f.onchange = async () => told.textContent = f.files[0].name + ' has ' + await f.files[0].text()\
-                      </script>";
-
-/// Pages, and how often one was asked for.
-struct Pages {
-    port: u16,
-    count: Arc<AtomicUsize>,
-}
-
-impl Pages {
-    /// `elsewhere` is where `/redirect` leads.
-    fn serve(elsewhere: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (port, count) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
-        let counted = count.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                counted.fetch_add(1, Ordering::SeqCst);
-                std::thread::spawn(move || answer(stream, elsewhere));
-            }
-        });
-        Self { port, count }
-    }
-
-    fn at(&self, path: &str) -> String {
-        format!("http://127.0.0.1:{}{path}", self.port)
-    }
-
-    fn count(&self) -> usize {
-        self.count.load(Ordering::SeqCst)
-    }
-
-    fn host(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
-    }
-}
-
-fn answer(mut stream: TcpStream, elsewhere: u16) {
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|count| count == 1) {
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8_lossy(&head).into_owned();
-    let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
-    let (status, more, content) = match path.split('?').next().unwrap_or_default() {
-        "/form" => ("200 OK", "Content-Type: text/html\r\n".to_owned(), FORM.to_owned()),
-        "/done" => ("200 OK", "Content-Type: text/html\r\n".to_owned(), format!("<title>Done</title>got {path}")),
-        "/upload" => ("200 OK", "Content-Type: text/html\r\n".to_owned(), UPLOAD.to_owned()),
-        "/redirect" => ("302 Found", format!("Location: http://127.0.0.1:{elsewhere}/\r\n"), String::new()),
-        "/metadata" => ("302 Found", "Location: http://169.254.169.254/latest\r\n".to_owned(), String::new()),
-        "/file" => {
-            let disposition = "Content-Disposition: attachment; filename=\"report.txt\"\r\n";
-            ("200 OK", format!("Content-Type: application/octet-stream\r\n{disposition}"), "downloaded".to_owned())
-        }
-        _ => ("404 Not Found", String::new(), String::new()),
-    };
-    let length = content.len();
-    let _ = write!(stream, "HTTP/1.1 {status}\r\n{more}Content-Length: {length}\r\nConnection: close\r\n\r\n{content}");
-}
-
-impl Site {
-    fn browse(&self, action: &str, params: Value) -> Value {
-        self.browse_in(action, params, json!(null))
-    }
-
-    fn browse_in(&self, action: &str, params: Value, context: Value) -> Value {
-        let mut body = json!({ "action": action, "params": params });
-        if !context.is_null() {
-            body["context"] = context;
-        }
-        self.server.ask("POST", "/api/browser/s", Some(&body)).expect(200)
-    }
-
-    /// Chromium's first processes beneath this server.
-    fn browsers(&self) -> Vec<u32> {
-        let below = host::descendants(self.server.id()).unwrap();
-        let is_first = |number: &u32| {
-            let words = std::fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
-            let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
-            words.first().is_some_and(|word| word.ends_with(b"/chromium"))
-                && !words.iter().any(|word| word.starts_with(b"--type="))
-        };
-        below.into_iter().filter(is_first).collect()
-    }
-}
-
-fn good(answer: Value) -> Value {
-    assert_eq!((&answer["success"], &answer["error"]), (&json!(true), &Value::Null), "{answer}");
-    answer["data"].clone()
-}
-
-fn bad(answer: Value) -> String {
-    assert_eq!((&answer["success"], &answer["data"]), (&json!(false), &Value::Null), "{answer}");
-    answer["error"].as_str().unwrap().to_owned()
-}
 
 #[test]
 fn an_external_browser_acts_asks_and_is_kept_from_private_addresses() {
@@ -147,11 +48,7 @@ fn an_external_browser_acts_asks_and_is_kept_from_private_addresses() {
     );
     good(site.browse("fill", json!({ "selector": "#q", "value": "hello" })));
     // A password is typed when a person says so, and nobody is shown it.
-    let typing = {
-        let server = site.server.clone();
-        let body = json!({ "action": "fill", "params": { "selector": "#p", "value": SECRET } });
-        std::thread::spawn(move || server.ask("POST", "/api/browser/s", Some(&body)).expect(200))
-    };
+    let typing = site.begin_browsing("fill", json!({ "selector": "#p", "value": SECRET }));
     let question = site.next_question(&[]);
     assert_eq!((&question["kind"], &question["risk_level"]), (&json!("risk"), &json!("high")), "{question}");
     assert!(question["command"].as_str().unwrap().contains("password"), "{question}");
@@ -333,5 +230,30 @@ fn tools_drive_it_and_an_agent_waits_for_a_person() {
     };
     assert_eq!(told["structuredContent"]["exec"]["status"], "SUCCEEDED", "{told}");
     assert_eq!(call("browser_close", json!({}))["isError"], false);
+    assert!(site.browsers().is_empty());
+}
+
+/// Both browsers, in boxes that an ordinary user can make.
+#[test]
+fn the_server_of_an_ordinary_user_has_them_too() {
+    if let Err(skip) = Mode::Rootless.available() {
+        println!("not tried: {}", skip.reason());
+        return;
+    }
+    let pages = Pages::serve(0);
+    let home = Scratch::new(Identity::Unprivileged).unwrap();
+    let starter = Starter { identity: Identity::Unprivileged, binary: boxed::place(&home).unwrap() };
+    let data = TempDir::with_prefix("rw-code-").unwrap();
+    let site = Site { server: Arc::new(Server::start_as(&starter, data, &[])) };
+    site.set(&json!({ "browser": { "allowed_hosts": [pages.host()] } }));
+    let opened = good(site.browse("navigate", json!({ "url": pages.at("/form") })));
+    assert_eq!((&opened["title"], &opened["browser"]), (&json!("Form"), &json!("external")));
+    let picture = site.browse("screenshot", json!({}));
+    assert!(picture["screenshot"].as_str().unwrap().starts_with("iVBORw0KGgo"), "a PNG");
+    assert_eq!(site.shell("echo '<title>Own</title>' > x.html")["success"], true);
+    let url = json!({ "url": "file:///workspace/x.html" });
+    let opened = good(site.browse_in("navigate", url, json!({ "needs_file_access": true })));
+    assert_eq!((&opened["title"], &opened["browser"]), (&json!("Own"), &json!("sandbox")));
+    good(site.browse("close", json!({})));
     assert!(site.browsers().is_empty());
 }

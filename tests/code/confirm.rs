@@ -1,13 +1,12 @@
 //! Who is asked about code, and what an answer is worth.
 
-use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use crate::site::{RISKY, Site, code_of};
+use crate::site::{Delivery, RISKY, Site, code_of};
 
 fn risky() -> Value {
     json!({ "session_id": "s", "code": RISKY, "language": "python" })
@@ -189,30 +188,14 @@ fn a_callback_is_told_and_signed() {
     let body = json!({ "session_id": "s", "confirmation": "callback", "callback_url": url });
     site.server.ask("POST", "/api/sessions", Some(&body)).expect(201);
     let run = site.begin(risky());
-    let (stream, _) = listener.accept().unwrap();
-    let mut reader = BufReader::new(stream);
-    let mut headers = Vec::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).unwrap();
-        match line.trim() {
-            "" => break,
-            line => headers.push(line.to_ascii_lowercase()),
-        }
-    }
-    let header = |name: &str| {
-        let found = headers.iter().find_map(|line| line.strip_prefix(&format!("{name}: ")));
-        found.unwrap_or_else(|| panic!("no {name}: {headers:?}")).to_owned()
-    };
-    let mut bytes = vec![0; header("content-length").parse().unwrap()];
-    reader.read_exact(&mut bytes).unwrap();
-    write!(reader.into_inner(), "HTTP/1.1 204 x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+    let delivery = Delivery::next(&listener);
+    let header = |name: &str| delivery.header(name);
     let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
     mac.update(format!("{}.", header("x-ringwall-timestamp")).as_bytes());
-    mac.update(&bytes);
+    mac.update(&delivery.bytes);
     let digits: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(header("x-ringwall-signature"), format!("sha256={digits}"));
-    let told: Value = serde_json::from_slice(&bytes).unwrap();
+    let told: Value = serde_json::from_slice(&delivery.bytes).unwrap();
     assert_eq!((&told["code"], &told["kind"]), (&json!(RISKY), &json!("risk")));
     site.answer(&json!({ "id": told["request_id"] }), &json!({ "approved": true })).expect(200);
     assert_eq!(run.join().unwrap()["stdout"], "ran\n");

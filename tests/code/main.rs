@@ -4,10 +4,12 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this whole program is a test")]
 
 mod browser;
+mod browser_asks;
 mod confirm;
 mod contexts;
 mod faults;
 mod files;
+mod pages;
 mod residents;
 mod run;
 mod sessions;

@@ -1,5 +1,7 @@
 //! A server, somebody who runs code on it, and somebody who answers.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -114,4 +116,35 @@ impl Site {
 /// The code of an error of our own routes.
 pub fn code_of(answer: Answer, status: u16) -> String {
     answer.expect(status)["error"]["code"].as_str().unwrap().to_owned()
+}
+
+/// What was brought to a callback, and was taken there.
+pub struct Delivery {
+    /// Lower case.
+    headers: Vec<String>,
+    pub bytes: Vec<u8>,
+}
+
+impl Delivery {
+    pub fn next(listener: &TcpListener) -> Self {
+        let mut reader = BufReader::new(listener.accept().unwrap().0);
+        let mut delivery = Self { headers: Vec::new(), bytes: Vec::new() };
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            match line.trim() {
+                "" => break,
+                line => delivery.headers.push(line.to_ascii_lowercase()),
+            }
+        }
+        delivery.bytes = vec![0; delivery.header("content-length").parse().unwrap()];
+        reader.read_exact(&mut delivery.bytes).unwrap();
+        write!(reader.into_inner(), "HTTP/1.1 204 x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+        delivery
+    }
+
+    pub fn header(&self, name: &str) -> String {
+        let found = self.headers.iter().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+        found.unwrap_or_else(|| panic!("no {name}: {:?}", self.headers)).to_owned()
+    }
 }

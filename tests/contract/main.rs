@@ -20,6 +20,7 @@ mod files;
 mod following;
 mod gvisor;
 mod lives;
+mod reach;
 mod records;
 
 use std::process::ExitCode;
@@ -56,6 +57,7 @@ const ON_EACH_BACKEND: &[(&str, Try)] = trials! {
     }
     following::{ to_the_end_and_taken_up_again }
     code::{ a_session_is_the_same_in_every_box, what_is_demanded_is_what_it_gets }
+    reach::{ a_box_reaches_the_hosts_of_its_list, a_sessions_box_reaches_them_too }
     lives::{ a_killed_server_leaves_nothing, a_stopped_server_waits, a_stopped_server_cancels }
 };
 

@@ -18,7 +18,7 @@ pub(crate) const ROOMS: &[(&str, Edges)] = &[
     ("browser", Edges::Exactly(&[])),
     ("policy", Edges::Exactly(&[])),
     ("jail", Edges::Exactly(&[])),
-    ("bench", Edges::AtMost(&["executor", "jail", "policy", "record"])),
+    ("bench", Edges::AtMost(&["browser", "executor", "jail", "policy", "record"])),
     ("tests", Edges::Exactly(&[])),
 ];
 

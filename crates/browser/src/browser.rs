@@ -9,6 +9,7 @@ use tokio::sync::Mutex;
 use crate::action::{Action, FieldKind, Target};
 use crate::answer::Answer;
 use crate::connection::Connection;
+use crate::document::Document;
 use crate::error::Error;
 use crate::protocol::{
     CloseBrowser, CloseTarget, CreateTarget, EnablePage, GetTargetInfo, SetAutoAttach, SetDownloadBehavior,
@@ -61,13 +62,31 @@ impl Browser {
         Ok(Self { connection, files, memory: Mutex::default() })
     }
 
+    /// On whatever page is seen.
     pub async fn perform(&self, action: Action) -> Result<Answer, Error> {
+        self.perform_within(None, action).await
+    }
+
+    /// On this document, or not at all.
+    pub async fn perform_on(&self, document: &Document, action: Action) -> Result<Answer, Error> {
+        self.perform_within(Some(document), action).await
+    }
+
+    /// The document that is seen: asked for before somebody is asked about what would be done to it.
+    pub async fn document(&self) -> Result<Document, Error> {
+        let mut memory = self.memory.lock().await;
+        let mut view = self.view(&mut memory, None)?;
+        Document::shown(&mut view).await
+    }
+
+    async fn perform_within(&self, document: Option<&Document>, action: Action) -> Result<Answer, Error> {
         let mut memory = self.memory.lock().await;
         self.connection.scene(|scene| scene.begin_action());
         if let Action::Navigate { .. } | Action::Download { .. } = &action {
             self.freshen().await?;
         }
-        let mut view = self.view(&mut memory)?;
+        let mut view = self.view(&mut memory, document)?;
+        view.demand_document()?;
         view.bring_to_front().await?;
         let mut answer = Answer::default();
         answer.data = match &action {
@@ -99,7 +118,7 @@ impl Browser {
     /// What would be typed into: asked before a `Fill` or a `Press`, which then fail if it has become another.
     pub async fn field(&self, target: &Target) -> Result<FieldKind, Error> {
         let mut memory = self.memory.lock().await;
-        let mut view = self.view(&mut memory)?;
+        let mut view = self.view(&mut memory, None)?;
         let kind: Value = view.ask_once("kind", target, json!({})).await?;
         field_kind(&kind).ok_or_else(|| Error::Page { why: "it does not say what the field is".to_owned() })
     }
@@ -123,8 +142,8 @@ impl Browser {
         let _ = tokio::time::timeout(FAREWELL, farewell).await;
     }
 
-    fn view<'a>(&'a self, memory: &'a mut Memory) -> Result<View<'a>, Error> {
-        let mut view = View { connection: &self.connection, memory, session: String::new() };
+    fn view<'a>(&'a self, memory: &'a mut Memory, document: Option<&'a Document>) -> Result<View<'a>, Error> {
+        let mut view = View { connection: &self.connection, memory, session: String::new(), document };
         view.follow()?;
         Ok(view)
     }

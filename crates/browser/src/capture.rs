@@ -81,6 +81,7 @@ fn decode(encoded: Encoded) -> Result<Vec<u8>, Error> {
 
 /// Runs a script where the page's own run.
 pub(crate) async fn evaluate(view: &View<'_>, script: &str) -> Result<Value, Error> {
+    view.demand_document()?;
     let call = Evaluate {
         expression: script,
         return_by_value: true,
@@ -88,11 +89,15 @@ pub(crate) async fn evaluate(view: &View<'_>, script: &str) -> Result<Value, Err
         user_gesture: false,
         timeout: 5000,
         context_id: None,
+        unique_context_id: view.document.map(|document| document.scripts.as_str()),
     };
     let evaluated = match view.call(&call, LATER).await {
         // A script that leads elsewhere has no value.
         Err(Error::Refused { words, .. }) if words.contains("navigated or closed") => {
             return Ok(json!({ "value": null }));
+        }
+        Err(Error::Refused { words, .. }) if words.contains("uniqueContextId not found") => {
+            return Err(Error::OtherPage);
         }
         Err(Error::Refused { words, .. }) => return Err(Error::Script { words }),
         other => other?,

@@ -48,6 +48,8 @@ pub enum Error {
     OtherElement { target: String, found: String, wanted: &'static str },
     #[error("{target} is {found}, and {expected} was expected; nothing was typed")]
     OtherField { target: String, expected: FieldKind, found: FieldKind },
+    #[error("the page is another one than the one that was asked about; nothing was done, send it again for this page")]
+    OtherPage,
     #[error("{target} has no option `{option}`; it has {options}")]
     NoOption { target: String, option: String, options: String },
     #[error(

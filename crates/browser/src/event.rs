@@ -25,6 +25,7 @@ pub(crate) enum Event {
     DownloadBegins(DownloadBegins),
     DownloadProgress(DownloadProgress),
     Paused(Paused),
+    ContextCreated(ContextCreated),
 }
 
 impl Event {
@@ -47,6 +48,7 @@ impl Event {
             "Browser.downloadWillBegin" => Self::DownloadBegins(of(params)?),
             "Browser.downloadProgress" => Self::DownloadProgress(of(params)?),
             "Fetch.requestPaused" => Self::Paused(of(params)?),
+            "Runtime.executionContextCreated" => Self::ContextCreated(of(params)?),
             _ => return None,
         })
     }
@@ -136,4 +138,24 @@ pub(crate) struct Paused {
     pub(crate) response_status_code: Option<u16>,
     #[serde(default)]
     pub(crate) response_headers: Vec<Header>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct ContextCreated {
+    pub(crate) context: Context,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Context {
+    pub(crate) unique_id: String,
+    pub(crate) aux_data: ContextOf,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ContextOf {
+    /// Whether it is the page's own, and not one of ours beside it.
+    pub(crate) is_default: bool,
+    pub(crate) frame_id: String,
 }

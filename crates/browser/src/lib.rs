@@ -8,6 +8,7 @@
 mod action;
 mod answer;
 mod browser;
+mod document;
 
 mod act;
 mod capture;
@@ -29,5 +30,6 @@ mod words;
 pub use action::{Action, Extent, FieldKind, Format, Origin, Target, Travel, Until};
 pub use answer::{Answer, Dialog, DialogKind, Downloaded};
 pub use browser::{Browser, Files};
+pub use document::Document;
 pub use error::Error;
 pub use launch::{WayOut, arguments, find_executable};

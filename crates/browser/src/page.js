@@ -142,10 +142,13 @@
   const UNSEEN = new Set(['script', 'style', 'noscript', 'template', 'head', 'meta', 'link', 'title']);
   const INNER = 'a[href], button, input, select, textarea, summary, iframe, [role], [tabindex], [onclick], [contenteditable]';
 
+  // Whatever role a frame is given: what is in it must not go unmentioned.
+  const isFrame = (element) => /^(iframe|frame)$/.test(element.localName) || (element.localName === 'object' && element.contentWindow);
   const roleOf = (element) => {
+    const tag = element.localName;
+    if (isFrame(element)) return 'iframe';
     const said = collapse(element.getAttribute('role'), 40).split(' ')[0].toLowerCase();
     if (said) return said === 'none' || said === 'presentation' ? '' : said.replace(/[^a-z]/g, '');
-    const tag = element.localName;
     if (tag === 'a') return element.hasAttribute('href') ? 'link' : '';
     if (tag === 'input') return INPUTS[element.type] ?? 'textbox';
     if (tag === 'select') return element.multiple || element.size > 1 ? 'listbox' : 'combobox';
@@ -258,14 +261,14 @@
         const value = valueOf(node, role);
         if (value) line += ': ' + value;
         if (role === 'link') line += ' -> ' + collapse(node.getAttribute('href'), 300);
-        const isForeign = role === 'iframe' && !node.contentDocument;
-        if (isForeign) line += ' (of another site: what is in it is not listed)';
+        const isForeign = isFrame(node) && !node.contentDocument;
+        if (isForeign) line += ` (frame of another site: ${collapse(node.src || node.data || 'about:srcdoc', 300)}, not shown)`;
         put(line);
         below = depth + 1;
         isNamedBelow = isNamed || (NAMED_BY_CONTENT.has(role) && name !== '') || isPointer;
         if (node.localName === 'select' || node.localName === 'textarea' || node.localName === 'svg' || (role === 'textbox' && node.isContentEditable)) return;
         if (isNamedBelow && !hasInner && !node.shadowRoot) return;
-        if (role === 'iframe') {
+        if (isFrame(node)) {
           if (node.contentDocument?.body) { walk(node.contentDocument.body, below, level + 1, false); flush(); }
           return;
         }
@@ -295,6 +298,7 @@
   };
 
   const functions = {
+    where: () => String(location.href).slice(0, 8192).toWellFormed(),
     kind: ({ target }) => kindOf(fieldOf(target)),
     isThere: ({ target }) => isVisible(find(target)),
     hasText: ({ text }) => {

@@ -45,6 +45,8 @@ calls! {
     "Page.setInterceptFileChooserDialog" InterceptFileChooser { enabled: bool } -> Nothing;
     "Inspector.enable" EnableInspector {} -> Nothing;
     "Network.enable" EnableNetwork { max_total_buffer_size: u32, max_resource_buffer_size: u32 } -> Nothing;
+    "Runtime.enable" EnableRuntime {} -> Nothing;
+    "Runtime.disable" DisableRuntime {} -> Nothing;
     "Runtime.runIfWaitingForDebugger" RunIfWaiting {} -> Nothing;
     "Runtime.terminateExecution" TerminateExecution {} -> Nothing;
     "Page.handleJavaScriptDialog" HandleDialog { accept: bool } -> Nothing;
@@ -62,6 +64,7 @@ calls! {
     "Runtime.evaluate" Evaluate<'a> {
         expression: &'a str, return_by_value: bool, await_promise: bool, user_gesture: bool, timeout: u64,
         #[serde(skip_serializing_if = "Option::is_none")] context_id: Option<i64>,
+        #[serde(skip_serializing_if = "Option::is_none")] unique_context_id: Option<&'a str>,
     } -> Evaluated;
     "Runtime.callFunctionOn" CallFunction<'a> {
         function_declaration: &'a str, arguments: [Argument<'a>; 3], execution_context_id: i64, return_by_value: bool,

@@ -36,6 +36,8 @@ pub(crate) struct Page {
     pub(crate) is_stuck: bool,
     /// The status of a document, by its loader.
     pub(crate) status: Option<(String, i64)>,
+    /// Where the scripts of its newest document run, as far as anybody has asked.
+    pub(crate) scripts: Option<String>,
 }
 
 /// A download that is not told yet.
@@ -175,6 +177,7 @@ impl Scene {
             is_crashed: false,
             is_stuck: false,
             status: None,
+            scripts: None,
         });
         vec![Order::Prepare { session }]
     }
@@ -255,6 +258,11 @@ impl Page {
                     self.loader = stage.loader_id.clone();
                 }
                 self.is_loaded |= stage.name == "load" && stage.loader_id == self.loader;
+            }
+            Event::ContextCreated(created)
+                if created.context.aux_data.is_default && created.context.aux_data.frame_id == self.frame =>
+            {
+                self.scripts = Some(created.context.unique_id);
             }
             Event::Response(response)
                 if response.kind == "Document" && response.frame_id.as_ref() == Some(&self.frame) =>

@@ -121,6 +121,7 @@ async fn give_up(view: &View<'_>) -> Result<(), Error> {
         user_gesture: false,
         timeout: 1000,
         context_id: None,
+        unique_context_id: None,
     };
     match view.call(&nothing, Duration::from_secs(2)).await {
         Ok(_) | Err(Error::Stuck | Error::Refused { .. }) => Ok(()),

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::action::{FieldKind, Target};
 use crate::connection::Connection;
+use crate::document::Document;
 use crate::error::Error;
 use crate::protocol::{
     Argument, BringToFront, Call, CallFunction, CreateWorld, Evaluate, Evaluated, TerminateExecution,
@@ -54,6 +55,8 @@ pub(crate) struct View<'a> {
     pub(crate) connection: &'a Connection,
     pub(crate) memory: &'a mut Memory,
     pub(crate) session: String,
+    /// The only document that may be acted on, where somebody was asked about it.
+    pub(crate) document: Option<&'a Document>,
 }
 
 /// Whether asking twice does any harm.
@@ -212,7 +215,20 @@ impl View<'_> {
         self.call(&call, limit).await
     }
 
-    fn loader(&self) -> Result<String, Error> {
+    /// Fails where another document is shown than the one that somebody was asked about.
+    pub(crate) fn demand_document(&self) -> Result<(), Error> {
+        match self.document {
+            Some(document) if !document.is_shown(self)? => Err(Error::OtherPage),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The loader of the document that answered last.
+    pub(crate) fn answered_by(&self) -> Option<String> {
+        self.memory.world.as_ref().map(|world| world.loader.clone())
+    }
+
+    pub(crate) fn loader(&self) -> Result<String, Error> {
         self.connection.scene(|scene| match scene.of_session(&self.session) {
             Some(page) if page.is_crashed => Err(Error::Crashed),
             Some(page) => Ok(page.loader.clone()),
@@ -223,6 +239,7 @@ impl View<'_> {
     /// The world with our functions in the document that is shown now.
     async fn world(&mut self) -> Result<World, Error> {
         for _ in 0..ATTEMPTS {
+            self.demand_document()?;
             let loader = self.loader()?;
             if let Some(world) = &self.memory.world
                 && world.session == self.session
@@ -248,6 +265,7 @@ impl View<'_> {
                 user_gesture: false,
                 timeout: 5000,
                 context_id: Some(context),
+                unique_context_id: None,
             };
             let installed = match self.call(&install, SOON).await {
                 Ok(evaluated) => evaluated.exception_details.is_none(),

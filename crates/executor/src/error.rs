@@ -48,6 +48,14 @@ pub enum Error {
     NotForDocker(&'static str),
     #[error("the box's way out is missing")]
     NoWayOut,
+    #[error("the container ended before it had handed its way out to the server: {words}")]
+    WayOutWithheld { words: String },
+    #[error("could not make the socket {}", path.display())]
+    OpenDoorway {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
     #[error("docker cannot be told the path {}", .0.display())]
     PathNotForDocker(PathBuf),
     #[error("docker cannot be given the environment variable {key}: {why}")]
@@ -131,6 +139,15 @@ const ENOSYS: i32 = 38;
 const EAGAIN: i32 = 11;
 
 impl Error {
+    /// Why the kernel would not run a command, from its error number.
+    pub(crate) fn not_executed(command: impl Into<String>, errno: i32) -> Self {
+        let command = command.into();
+        match errno {
+            ENOENT => Error::CommandNotFound { command },
+            errno => Error::CommandNotExecutable { command, errno },
+        }
+    }
+
     /// What the reader can do about it.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
@@ -148,6 +165,10 @@ impl Error {
             Error::Aio(error) => error.hint(),
             Error::OnlyForDocker(_) => "choose the docker backend, or an image that was imported with `ringwall image`",
             Error::NotForDocker(_) | Error::NotForGvisor(_) => "the native backend can",
+            Error::NoWayOut | Error::WayOutWithheld { .. } => {
+                "the docker daemon must run on this machine and let a container call a socket of the server's, which a \
+                 virtual machine or SELinux prevents; use the native backend, or ask for no network"
+            }
             Error::PathNotForDocker(_) => "use a path of UTF-8 without control characters, or the native backend",
             Error::EnvironmentNotForDocker { .. } => {
                 "put the value into a file of the inputs, or use the native backend"

@@ -32,7 +32,6 @@ use crate::warm::Lease;
 const MOMENT: Duration = Duration::from_millis(1);
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
-const ENOENT: i32 = 2;
 
 /// The outer ends of the command's standard streams.
 #[derive(Debug)]
@@ -238,11 +237,7 @@ impl Running {
                     break (Some(ending), usage, oom_kills);
                 }
                 Some((Report::NotExecuted { tried, errno }, _)) => {
-                    let command = tried.to_string_lossy().into_owned();
-                    return Err(match errno {
-                        ENOENT => Error::CommandNotFound { command },
-                        errno => Error::CommandNotExecutable { command, errno },
-                    });
+                    return Err(Error::not_executed(tried.to_string_lossy(), errno));
                 }
                 Some((Report::Failed(failure), _)) => return Err(Error::Setup(failure)),
                 Some((

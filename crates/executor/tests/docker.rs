@@ -18,6 +18,7 @@ mod docker {
     pub(crate) mod faults;
     pub(crate) mod inspection;
     pub(crate) mod leftovers;
+    pub(crate) mod reaching;
 
     pub(crate) mod session;
 
@@ -30,7 +31,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use docker::daemon::Daemon;
-use docker::{contract, endings, faithless, faults, inspection, leftovers, staying, visits};
+use docker::{contract, endings, faithless, faults, inspection, leftovers, reaching, staying, visits};
 use libtest_mimic::{Arguments, Trial};
 
 type Try = fn(&Daemon);
@@ -66,7 +67,7 @@ fn main() -> ExitCode {
 }
 
 fn trials(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
-    let shared: [(&str, Try); 34] = [
+    let shared: [(&str, Try); 38] = [
         ("both backends give the same project", contract::both_backends_give_the_same_project),
         ("narrow mounts are narrow in both", contract::narrow_mounts_are_narrow_in_both),
         ("working directory", contract::the_working_directory_is_there_and_no_link),
@@ -83,6 +84,10 @@ fn trials(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
         ("dropped", leftovers::a_dropped_container_goes),
         ("sweep", leftovers::a_sweep_takes_orphans_alone),
         ("killed server", leftovers::a_killed_servers_containers_go),
+        ("way out", reaching::a_container_reaches_what_its_gate_allows),
+        ("way out, porter", reaching::the_command_is_as_without_a_porter),
+        ("way out, unserved", reaching::a_proxy_that_is_gone_is_no_way_out),
+        ("way out, visits", reaching::a_container_that_stays_reaches_hosts_too),
         ("probe", inspection::a_probe_names_the_daemon),
         ("sessions", contract::a_sessions_directory_is_the_same_everywhere),
         ("visits", visits::a_box_serves_one_after_another_and_both_at_once),

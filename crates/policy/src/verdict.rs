@@ -94,8 +94,10 @@ impl Denial {
 
     /// An allow-list where the chosen maker of boxes knows none.
     pub fn no_network(backend: &str) -> Self {
-        let message = format!("net.mode: allowlist is for native boxes, and the {backend} backend makes others");
-        let hint = "choose the native backend, or ask for no network: policy_overrides {\"net\":{\"mode\":\"none\"}}";
+        let message =
+            format!("net.mode: allowlist is for native and docker boxes, and the {backend} backend makes others");
+        let hint =
+            "choose one of these backends, or ask for no network: policy_overrides {\"net\":{\"mode\":\"none\"}}";
         Self::new(DenialCode::NetUnavailable, message).with_hint(hint)
     }
 

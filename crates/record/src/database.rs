@@ -94,6 +94,14 @@ impl Connector {
         }
     }
 
+    /// The file that SQLite writes commits to first, and that it holds no locks on.
+    pub(crate) fn log(&self) -> Option<PathBuf> {
+        let Connector::Sqlite(options) = self else { return None };
+        let mut log = options.get_filename().as_os_str().to_owned();
+        log.push("-wal");
+        Some(log.into())
+    }
+
     /// A connection that writes.
     pub(crate) async fn connect(&self) -> Result<Connection, Error> {
         let connecting = async {

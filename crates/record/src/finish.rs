@@ -5,10 +5,11 @@
 
 use serde_json::json;
 
+use crate::at_once::{AtOnce, Durability};
 use crate::audit::{Draft, Event};
 use crate::columns::{self, name};
 use crate::error::Error;
-use crate::exec::{Ending, Finish, Kept, Reason};
+use crate::exec::{Ending, Finish, Kept, NewExec, Reason};
 use crate::id::{AgentId, ExecId, UserId};
 use crate::intend::status_of;
 use crate::ledger::Ledger;
@@ -22,10 +23,13 @@ use crate::writer::Operation;
 const AT_ONCE: i64 = 256;
 
 impl Store {
-    pub async fn finish(&self, exec_id: &ExecId, ending: Ending) -> Result<Finish, Error> {
+    /// Ends an exec that was intended. It outlives this process when it is acknowledged, and the machine a moment later: what
+    /// a power cut takes of it makes it one of the LOST.
+    pub async fn finish(&self, exec: &NewExec, ending: Ending) -> Result<Finish, Error> {
         let values = columns::ending_values(&ending)?;
-        let finished = self.submit(End { exec_id: exec_id.clone(), ending, values }).await?;
-        finished.ok_or_else(|| Error::UnknownExec(exec_id.clone()))
+        let (exec_id, user_id, agent_id) = (exec.exec_id.clone(), exec.user_id.clone(), exec.agent_id.clone());
+        let finished = self.submit(End { exec_id, user_id, agent_id, ending, values }).await?;
+        finished.ok_or_else(|| Error::UnknownExec(exec.exec_id.clone()))
     }
 
     /// For the start of a server: whatever was recorded before this call and has no ending is lost, because nobody is
@@ -46,6 +50,9 @@ impl Store {
 
 struct End {
     exec_id: ExecId,
+    /// Whose it is, as the caller has it; the record's word counts.
+    user_id: UserId,
+    agent_id: AgentId,
     ending: Ending,
     values: Vec<Value>,
 }
@@ -59,6 +66,19 @@ impl Operation for End {
             return Ok(Some(Finish::Recorded));
         }
         Ok(status_of(ledger, &self.exec_id).await?.map(Finish::EndedBefore))
+    }
+
+    fn at_once(&self, _next: i64) -> Option<(AtOnce, Self::Answer)> {
+        let own = [self.exec_id.as_str(), self.user_id.as_str(), self.agent_id.as_str()].map(Value::from);
+        let values = self.values.iter().cloned().chain(own);
+        let statement = Statement::new("record an ending", columns::END_OF.as_str()).bind_all(values);
+        let (user_id, agent_id) = (self.user_id.clone(), self.agent_id.clone());
+        let draft = draft(&self.exec_id, user_id, agent_id, &self.ending, &self.values, columns::OUTCOME_ACTION);
+        Some((AtOnce { statement, draft }, Some(Finish::Recorded)))
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Soon
     }
 }
 
@@ -127,6 +147,18 @@ async fn end(
     let Some(row) = row else { return Ok(Ended::Not) };
     let (user_id, agent_id): (UserId, AgentId) =
         row.read("sandbox_execs", "user_id", |row| Ok((name(row, "user_id")?, name(row, "agent_id")?)))?;
+    ledger.append(draft(exec_id, user_id, agent_id, ending, values, action));
+    Ok(Ended::Now)
+}
+
+fn draft(
+    exec_id: &ExecId,
+    user_id: UserId,
+    agent_id: AgentId,
+    ending: &Ending,
+    values: &[Value],
+    action: &str,
+) -> Draft {
     let event = Event {
         at: ending.ended_at,
         actor: "ringwall".to_owned(),
@@ -141,6 +173,5 @@ async fn end(
             "error_reason": ending.error_reason,
         }),
     };
-    ledger.append(Draft { event, digest: Some(columns::ending_digest(values)) });
-    Ok(Ended::Now)
+    Draft { event, digest: Some(columns::ending_digest(values)) }
 }

@@ -5,6 +5,7 @@
 
 use serde_json::json;
 
+use crate::at_once::AtOnce;
 use crate::audit::{Draft, Event, read_digest};
 use crate::columns::{self, name};
 use crate::digest::Digest;
@@ -57,24 +58,31 @@ impl Operation for Intend {
     type Answer = Option<Intent>;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Self::Answer, Error> {
-        let started_at = match self.exec.start {
-            Start::Running { started_at } => Some(started_at),
-            Start::Queued | Start::AwaitingApproval | Start::Denied(_) => None,
-        };
-        let insertion = Statement::new("record an intent", columns::INSERT.as_str())
-            .bind(ledger.next())
-            .bind(started_at)
-            .bind_all(self.intent.iter().cloned())
-            .bind_all(self.first.iter().cloned());
-        if ledger.execute(insertion).await? == 0 {
+        if ledger.execute(self.insertion(ledger.next())).await? == 0 {
             return self.find_known(ledger).await;
         }
         ledger.append(self.draft());
         Ok(Some(Intent::Recorded))
     }
+
+    fn at_once(&self, next: i64) -> Option<(AtOnce, Self::Answer)> {
+        Some((AtOnce { statement: self.insertion(next), draft: self.draft() }, Some(Intent::Recorded)))
+    }
 }
 
 impl Intend {
+    fn insertion(&self, next: i64) -> Statement {
+        let started_at = match self.exec.start {
+            Start::Running { started_at } => Some(started_at),
+            Start::Queued | Start::AwaitingApproval | Start::Denied(_) => None,
+        };
+        Statement::new("record an intent", columns::INSERT.as_str())
+            .bind(next)
+            .bind(started_at)
+            .bind_all(self.intent.iter().cloned())
+            .bind_all(self.first.iter().cloned())
+    }
+
     async fn find_known(&self, ledger: &mut Ledger<'_>) -> Result<Option<Intent>, Error> {
         let Some(idempotency) = &self.exec.idempotency else { return Ok(None) };
         let row = ledger.row(look_for_key(&self.exec.caller, &idempotency.key)).await?;

@@ -5,6 +5,7 @@
 //! Entries need the database for nothing but to be kept, so they wait here and are written with the end. Nothing here
 //! commits before it is told to, and whatever returns an error has to be undone as a whole.
 
+use crate::at_once::Durability;
 use crate::audit::{Draft, Entry, Link};
 use crate::driver::{Connection, Row};
 use crate::error::Error;
@@ -33,9 +34,9 @@ pub(crate) enum Failure {
 }
 
 impl<'c> Ledger<'c> {
-    pub(crate) async fn begin(connection: &'c mut Connection) -> Result<Self, Error> {
+    pub(crate) async fn begin(connection: &'c mut Connection, change: Option<Durability>) -> Result<Self, Error> {
         let question = Statement::new("read the end of the audit chain", "SELECT seq, hash FROM audit_head");
-        let (transaction, row) = Transaction::begin(connection, question).await?;
+        let (transaction, row) = Transaction::begin(connection, change, question).await?;
         let head = Link::read(row.as_ref(), "audit_head")?;
         Ok(Self { transaction, found: head, head, waiting: Vec::new() })
     }
@@ -79,8 +80,8 @@ impl<'c> Ledger<'c> {
         Ok(())
     }
 
-    /// Stores the entries that are not yet, and the new end of the chain, and commits.
-    pub(crate) async fn commit(mut self) -> Result<(), Failure> {
+    /// Stores the entries that are not yet, and the new end of the chain, and commits. Gives the end.
+    pub(crate) async fn commit(mut self) -> Result<Link, Failure> {
         let mut last = Vec::new();
         while let Some(insertion) = self.next_insertion() {
             if self.waiting.is_empty() {
@@ -95,7 +96,8 @@ impl<'c> Ledger<'c> {
             let update = Statement::new("store the end of the audit chain", text);
             last.push(update.bind(self.head.seq).bind(self.head.hash));
         }
-        self.transaction.commit(last).await.map_err(|uncommitted| match uncommitted {
+        let head = self.head;
+        self.transaction.commit(last).await.map(|()| head).map_err(|uncommitted| match uncommitted {
             Uncommitted::Statement(number, error) if number < entries => Failure::One(error),
             Uncommitted::Statement(_, error) | Uncommitted::Commit(error) => Failure::Whole(error),
         })

@@ -30,6 +30,7 @@ mod driver;
 mod schema;
 mod transaction;
 
+mod at_once;
 mod ledger;
 mod store;
 mod writer;

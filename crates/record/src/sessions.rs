@@ -82,11 +82,17 @@ pub struct SessionRules {
 impl Store {
     /// Nothing where nothing was said.
     pub async fn session_rules(&self, session: &SessionName) -> Result<Option<SessionRules>, Error> {
+        let stamp = self.remembered().stamp();
+        if let Some(rules) = self.remembered().find_rules(session, stamp) {
+            return Ok(rules);
+        }
         let text = "SELECT confirmation, callback_url, security_mode FROM sessions \
                     WHERE user_id = $1 AND agent_id = $2 AND session_id = $3";
         let question = session.bind(Statement::new("read what was said about a session", text));
         let row = self.readers().row(question).await?;
-        row.map(|row| row.read("sessions", "session_id", read)).transpose()
+        let rules = row.map(|row| row.read("sessions", "session_id", read)).transpose()?;
+        self.remembered().keep_rules(session.clone(), rules.clone(), stamp);
+        Ok(rules)
     }
 
     /// Every session about which something was said.
@@ -116,13 +122,18 @@ impl Store {
         check_indexed("session_id", &session.session_id)?;
         check_text("changed_by", by)?;
         rules.callback_url.as_ref().map_or(Ok(()), |url| check_text("callback_url", url))?;
-        self.submit(Rule { session, rules, at, by: by.to_owned() }).await
+        let said = self.submit(Rule { session, rules, at, by: by.to_owned() }).await;
+        // Whatever became of it: an answer that did not come may still be a word.
+        self.remembered().change();
+        said
     }
 
     /// Forgets what was said about a session.
     pub async fn forget_session(&self, session: SessionName, at: Timestamp, by: &str) -> Result<(), Error> {
         check_text("changed_by", by)?;
-        self.submit(Forget { session, at, by: by.to_owned() }).await
+        let forgotten = self.submit(Forget { session, at, by: by.to_owned() }).await;
+        self.remembered().change();
+        forgotten
     }
 }
 

@@ -102,14 +102,14 @@ impl Store {
     /// Revoked and expired ones too: the caller has the clock.
     pub async fn token_by_hash(&self, hash: &Digest) -> Result<Option<Token>, Error> {
         let stamp = self.remembered().stamp();
-        if let Some(token) = self.remembered().find(hash, stamp) {
+        if let Some(token) = self.remembered().find_token(hash, stamp) {
             return Ok(Some(token));
         }
         let question = Statement::new("look for a token", format!("{SELECT} WHERE hash = $1")).bind(*hash);
         let row = self.readers().row(question).await?;
         let token = row.map(|row| read(&row).map(|(_, token)| token)).transpose()?;
         if let Some(token) = &token {
-            self.remembered().keep(*hash, token.clone(), stamp);
+            self.remembered().keep_token(*hash, token.clone(), stamp);
         }
         Ok(token)
     }

@@ -11,11 +11,12 @@ use futures::StreamExt as _;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{AssertSqlSafe, Connection as _, Either, Executor as _, PgConnection, Postgres, SqliteConnection};
 
+use crate::at_once::Durability;
 use crate::driver::{Connection, Row, bounded, for_postgres, for_sqlite, rows_of_postgres};
 use crate::error::Error;
 use crate::statement::Statement;
 
-const BEGIN: &str = "begin to write";
+pub(crate) const BEGIN: &str = "begin to write";
 
 /// Undone when it is rolled back, or when its connection is closed: whoever gets an error does one of the two.
 #[derive(Debug)]
@@ -33,12 +34,17 @@ pub(crate) enum Uncommitted {
 }
 
 impl<'c> Transaction<'c> {
-    /// Begins, and reads the one row that writers take turns on. SQLite takes its one lock for writing at once: a
+    /// Begins, after a change of when its commit is on disk if there is one, and reads the one row that writers take turns on. SQLite takes its one lock for writing at once: a
     /// transaction that first reads and then wants to write could be refused in its middle.
-    pub(crate) async fn begin(connection: &'c mut Connection, turn: Statement) -> Result<(Self, Option<Row>), Error> {
+    pub(crate) async fn begin(
+        connection: &'c mut Connection,
+        change: Option<Durability>,
+        turn: Statement,
+    ) -> Result<(Self, Option<Row>), Error> {
         match connection {
             Connection::Sqlite(connection) => {
-                let text = Text::of(vec![Statement::new(BEGIN, "BEGIN IMMEDIATE"), turn])?;
+                let begin = [Statement::new(BEGIN, "BEGIN IMMEDIATE"), turn];
+                let text = Text::of(change.map(Durability::statement).into_iter().chain(begin).collect())?;
                 let answer = text.run(connection).await;
                 let answer = answer.map_err(|stopped| Error::from_database(BEGIN, stopped.error))?;
                 Ok((Transaction::Sqlite(connection), answer.rows.into_iter().next()))
@@ -75,7 +81,7 @@ impl<'c> Transaction<'c> {
     /// Commits, after these statements.
     pub(crate) async fn commit(self, last: Vec<Statement>) -> Result<(), Uncommitted> {
         match self {
-            Transaction::Sqlite(connection) => commit_together(connection, last).await,
+            Transaction::Sqlite(connection) => run_together(connection, last).await,
             Transaction::Postgres(mut transaction) => {
                 for (number, statement) in last.into_iter().enumerate() {
                     let outcome = execute_on_postgres(&mut transaction, statement).await;
@@ -109,7 +115,11 @@ async fn run_alone(connection: &mut SqliteConnection, statement: Statement) -> R
     answer.map_err(|stopped| Error::from_database(purpose, stopped.error))
 }
 
-async fn commit_together(connection: &mut SqliteConnection, mut last: Vec<Statement>) -> Result<(), Uncommitted> {
+/// Runs all of them and commits, in one trip.
+pub(crate) async fn run_together(
+    connection: &mut SqliteConnection,
+    mut last: Vec<Statement>,
+) -> Result<(), Uncommitted> {
     let purposes: Vec<&'static str> = last.iter().map(|statement| statement.purpose).collect();
     last.push(Statement::new("commit", "COMMIT"));
     let text = Text::of(last).map_err(|error| Uncommitted::Statement(0, error))?;

@@ -5,10 +5,15 @@
 //! each of its operations is tried alone, so that only the failing one fails. When the transaction itself cannot begin
 //! or commit, all of its operations fail.
 
+use std::fs::File;
+use std::time::Duration;
+
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
+use crate::at_once::{AtOnce, Durability, Tried};
+use crate::audit::Link;
 use crate::database::{Connector, PATIENCE};
 use crate::driver::Connection;
 use crate::error::Error;
@@ -18,6 +23,8 @@ use crate::ledger::{Failure, Ledger};
 const BATCH: usize = 256;
 /// As many as may wait; whoever comes then waits for a place.
 const QUEUE: usize = 4 * BATCH;
+/// How long what may be on disk later waits for somebody's commit to take it along.
+const SOON: Duration = Duration::from_millis(10);
 
 /// Something that is written, and can be tried again when the transaction it was in was undone.
 pub(crate) trait Operation: Send + Sync + 'static {
@@ -25,6 +32,16 @@ pub(crate) trait Operation: Send + Sync + 'static {
 
     /// An answer that refuses must have written nothing.
     fn apply(&self, ledger: &mut Ledger<'_>) -> impl Future<Output = Result<Self::Answer, Error>> + Send;
+
+    /// The same where it is one statement that changes one row, with its entry and the answer if that succeeds. `next` is the
+    /// number that the entry will have.
+    fn at_once(&self, _next: i64) -> Option<(AtOnce, Self::Answer)> {
+        None
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Now
+    }
 }
 
 /// The way to the writer.
@@ -40,11 +57,13 @@ impl Queue {
     /// Starts the writer; it ends when the last way to it is gone, or when it is closed.
     pub(crate) fn start(connector: Connector) -> Self {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        tokio::spawn(Writer { connector, connection: None }.run(receiver));
+        let writer = Writer { connector, connection: None, head: None, durability: Durability::Now, debt: Debt::None };
+        tokio::spawn(writer.run(receiver));
         Self(sender)
     }
 
-    /// Returns when the operation is on disk, or when it is certain that it is not; except for [`Error::Unconfirmed`].
+    /// Returns when the operation is on disk (or soon is, where that is enough for it), or when it is certain that it is not;
+    /// except for [`Error::Unconfirmed`].
     /// An operation whose caller has stopped waiting is written all the same.
     pub(crate) async fn submit<O: Operation>(&self, operation: O) -> Result<O::Answer, Error> {
         let (reply, answer) = oneshot::channel();
@@ -69,6 +88,8 @@ impl Queue {
 /// An operation of whatever kind, with whoever waits for it.
 trait Job: Send {
     fn apply<'j>(&'j mut self, ledger: &'j mut Ledger<'_>) -> BoxFuture<'j, Result<(), Error>>;
+    fn at_once(&mut self, next: i64) -> Option<AtOnce>;
+    fn durability(&self) -> Durability;
     fn answer(self: Box<Self>, outcome: Result<(), Error>);
 }
 
@@ -87,6 +108,16 @@ impl<O: Operation> Job for Waiting<O> {
         })
     }
 
+    fn at_once(&mut self, next: i64) -> Option<AtOnce> {
+        let (at_once, answer) = self.operation.at_once(next)?;
+        self.answer = Some(answer);
+        Some(at_once)
+    }
+
+    fn durability(&self) -> Durability {
+        self.operation.durability()
+    }
+
     fn answer(self: Box<Self>, outcome: Result<(), Error>) {
         let Self { answer, reply, .. } = *self;
         // Whoever asked may have stopped waiting.
@@ -97,13 +128,25 @@ impl<O: Operation> Job for Waiting<O> {
 struct Writer {
     connector: Connector,
     connection: Option<Connection>,
+    /// Where the chain ended when this wrote last.
+    head: Option<Link>,
+    /// What commits of the connection do.
+    durability: Durability,
+    debt: Debt,
+}
+
+/// Whether something is acknowledged that is not on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Debt {
+    None,
+    Owed,
 }
 
 impl Writer {
     async fn run(mut self, mut receiver: mpsc::Receiver<Message>) {
         let mut messages = Vec::with_capacity(BATCH);
         let mut closed = Vec::new();
-        while receiver.recv_many(&mut messages, BATCH).await > 0 {
+        while self.next(&mut receiver, &mut messages).await > 0 {
             let jobs = sort(messages.drain(..), &mut closed);
             if let Err((mut jobs, error)) = self.settle(jobs).await {
                 if matches!(error, Error::Busy | Error::Unreachable(_)) {
@@ -118,6 +161,7 @@ impl Writer {
                 receiver.close();
             }
         }
+        self.pay().await;
         if let Some(connection) = self.connection.take() {
             connection.close().await;
         }
@@ -125,6 +169,25 @@ impl Writer {
             // Whoever asked may have stopped waiting.
             let _ = reply.send(());
         }
+    }
+
+    /// What waits, or comes. While nothing comes, what is owed is paid.
+    async fn next(&mut self, receiver: &mut mpsc::Receiver<Message>, messages: &mut Vec<Message>) -> usize {
+        if self.debt == Debt::Owed {
+            match timeout(SOON, receiver.recv_many(messages, BATCH)).await {
+                Ok(count) => return count,
+                Err(_) => self.pay().await,
+            }
+        }
+        receiver.recv_many(messages, BATCH).await
+    }
+
+    /// Has everything on disk that was acknowledged before. A commit that must be does the same for all that is before it.
+    async fn pay(&mut self) {
+        let (Debt::Owed, Some(log)) = (self.debt, self.connector.log()) else { return };
+        // Whatever ails the disk is said to whoever writes next; the kernel goes on trying.
+        let _ = tokio::task::spawn_blocking(move || File::open(log)?.sync_data()).await;
+        self.debt = Debt::None;
     }
 
     /// Writes and answers. What comes back with an error is not answered yet, and others would meet the same error.
@@ -156,6 +219,11 @@ impl Writer {
         if jobs.is_empty() {
             return Ok(());
         }
+        if let [job] = jobs
+            && let Some(outcome) = self.write_at_once(job.as_mut()).await
+        {
+            return outcome;
+        }
         if let Some(connection) = self.connection.take() {
             match self.write_on(connection, jobs).await {
                 Err(Failure::Whole(Error::Unreachable(_)) | Failure::One(Error::Unreachable(_))) => {}
@@ -163,23 +231,69 @@ impl Writer {
             }
         }
         let connection = self.connector.connect().await.map_err(Failure::Whole)?;
+        self.durability = Durability::Now;
         self.write_on(connection, jobs).await
+    }
+
+    /// One operation in one trip; nothing where it has to be done step by step.
+    async fn write_at_once(&mut self, job: &mut dyn Job) -> Option<Result<(), Failure>> {
+        let (Some(head), Some(Connection::Sqlite(_))) = (self.head, &self.connection) else { return None };
+        let at_once = job.at_once(head.seq + 1)?;
+        let mut connection = self.connection.take()?;
+        let wanted = job.durability();
+        let change = (wanted != self.durability).then_some(wanted);
+        match at_once.run(&mut connection, head, change).await {
+            Tried::Written(head) => {
+                (self.connection, self.head) = (Some(connection), Some(head));
+                self.committed(wanted);
+                Some(Ok(()))
+            }
+            tried => {
+                self.head = None;
+                connection.close().await;
+                match tried {
+                    Tried::Failed(error) => Some(Err(Failure::Whole(error))),
+                    Tried::Unusual | Tried::Written(_) => None,
+                }
+            }
+        }
+    }
+
+    fn committed(&mut self, durability: Durability) {
+        self.durability = durability;
+        self.debt = match durability {
+            Durability::Now => Debt::None,
+            Durability::Soon => Debt::Owed,
+        };
     }
 
     /// A connection on which something failed is not used again: what state it is in is anybody's guess.
     async fn write_on(&mut self, mut connection: Connection, jobs: &mut [Box<dyn Job>]) -> Result<(), Failure> {
-        let outcome = write_in_one_transaction(&mut connection, jobs).await;
-        match outcome {
-            Ok(()) => self.connection = Some(connection),
-            // To its end, so that the next connection does not wait for a lock of this one.
-            Err(_) => connection.close().await,
+        self.head = None;
+        let is_urgent = jobs.iter().any(|job| job.durability() == Durability::Now);
+        let change = (is_urgent && self.durability == Durability::Soon).then_some(Durability::Now);
+        match write_in_one_transaction(&mut connection, change, jobs).await {
+            Ok(head) => {
+                (self.connection, self.head) = (Some(connection), Some(head));
+                self.committed(change.unwrap_or(self.durability));
+                Ok(())
+            }
+            Err(failure) => {
+                // To its end, so that the next connection does not wait for a lock of this one.
+                connection.close().await;
+                Err(failure)
+            }
         }
-        outcome
     }
 }
 
-async fn write_in_one_transaction(connection: &mut Connection, jobs: &mut [Box<dyn Job>]) -> Result<(), Failure> {
-    let mut ledger = Ledger::begin(connection).await.map_err(Failure::Whole)?;
+/// Gives where the chain then ends.
+async fn write_in_one_transaction(
+    connection: &mut Connection,
+    change: Option<Durability>,
+    jobs: &mut [Box<dyn Job>],
+) -> Result<Link, Failure> {
+    let mut ledger = Ledger::begin(connection, change).await.map_err(Failure::Whole)?;
     for job in jobs {
         if let Err(error) = job.apply(&mut ledger).await {
             // When even this fails, closing the connection does it.

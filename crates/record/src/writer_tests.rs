@@ -3,11 +3,10 @@
 use futures::future::join_all;
 use serde_json::json;
 
-use super::Operation;
+use super::*;
 use crate::audit::{Draft, Event};
-use crate::ledger::Ledger;
 use crate::statement::Statement;
-use crate::{Database, Error, Store, Timestamp};
+use crate::{Database, Store, Timestamp};
 
 fn event(number: i64) -> Event {
     Event {
@@ -95,7 +94,7 @@ async fn one_that_fails_costs_the_others_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let (store, other) = (open(&directory).await, open(&directory).await);
     let mut connection = crate::database::Connector::new(other.database()).unwrap().connect().await.unwrap();
-    let lock = Ledger::begin(&mut connection).await.unwrap();
+    let lock = Ledger::begin(&mut connection, None).await.unwrap();
     let good = join_all((1..=20).map(|number| store.append(event(number))));
     let bad = join_all((0..5).map(|_| store.submit(AppendAndFail)));
     let release = async {
@@ -184,7 +183,7 @@ async fn batches_of_any_size_share_their_texts() {
     let store = open(&directory).await;
     let mut connection = crate::database::Connector::new(store.database()).unwrap().connect().await.unwrap();
     for count in 0..=70 {
-        let mut ledger = Ledger::begin(&mut connection).await.unwrap();
+        let mut ledger = Ledger::begin(&mut connection, None).await.unwrap();
         for number in 0..count {
             ledger.append(Draft { event: event(number), digest: None });
         }
@@ -195,4 +194,56 @@ async fn batches_of_any_size_share_their_texts() {
     // always the last.
     assert_eq!(sqlx::Connection::cached_statements_size(connection.as_ref()), 1 + 1 + 5 + 4);
     assert_intact(&store, (0..=70).sum()).await;
+}
+
+/// One row, which may be on disk later, or must be there at once.
+struct Sooner(Durability);
+
+impl Operation for Sooner {
+    type Answer = ();
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
+        ledger.append(Draft { event: event(1), digest: None });
+        Ok(())
+    }
+
+    fn at_once(&self, next: i64) -> Option<(AtOnce, ())> {
+        let text = "INSERT INTO settings (version, document, saved_at, saved_by) VALUES ($1, '{}', 0, 'test')";
+        let statement = Statement::new("do what a test wants", text).bind(next);
+        Some((AtOnce { statement, draft: Draft { event: event(1), digest: None } }, ()))
+    }
+
+    fn durability(&self) -> Durability {
+        self.0
+    }
+}
+
+fn job(durability: Durability) -> Box<dyn Job> {
+    let (reply, _) = oneshot::channel();
+    Box::new(Waiting { operation: Sooner(durability), answer: None, reply })
+}
+
+/// What may be later is owed until it is forced, or until something is committed that must be there at once.
+#[tokio::test]
+async fn what_is_owed_is_paid() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory).await;
+    let connector = Connector::new(store.database()).unwrap();
+    let log = connector.log().unwrap();
+    let mut writer = Writer { connector, connection: None, head: None, durability: Durability::Now, debt: Debt::None };
+    // Step by step, because the end of the chain is not known yet; and on a connection where all are there at once.
+    assert!(writer.write(&mut [job(Durability::Soon)]).await.is_ok());
+    assert_eq!((writer.debt, writer.durability), (Debt::None, Durability::Now));
+    for payment in ["forced", "at once", "together"] {
+        assert!(writer.write(&mut [job(Durability::Soon)]).await.is_ok());
+        assert_eq!((writer.debt, writer.durability), (Debt::Owed, Durability::Soon), "{payment}");
+        match payment {
+            "forced" => writer.pay().await,
+            "at once" => assert!(writer.write(&mut [job(Durability::Now)]).await.is_ok()),
+            _ => assert!(writer.write(&mut [job(Durability::Soon), job(Durability::Now)]).await.is_ok()),
+        }
+        assert_eq!(writer.debt, Debt::None, "{payment}");
+    }
+    assert!(log.exists(), "there is something to force");
+    assert_intact(&store, 7).await;
 }

@@ -3,16 +3,19 @@
 use record::{ExecId, Kept, Reason, Status, Summary};
 use serde::Serialize;
 use utoipa::ToSchema;
-use workspace::{ArtifactFile, Project, RelativePath, Stream};
+use workspace::{ArtifactFile, OutputFile, Project, RelativePath, Stream};
 
 use crate::agents::execute::text;
 use crate::error::Error;
+use crate::live::Live;
 use crate::principal::Principal;
 use crate::service::Service;
 use crate::view::ExecView;
 
 /// Of each stream, in an observation; a model reads no more at once.
 const OBSERVED: u64 = 64 * 1024;
+/// So much is read in less time than it takes to tell another thread of it.
+const LITTLE: u64 = 4 * 1024;
 
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Artifacts {
@@ -101,7 +104,28 @@ impl Service {
     /// Both outputs of an exec that has ended, each up to a number of bytes. Whoever has its view may see them, so the record
     /// is asked nothing more.
     pub async fn printed(&self, view: &ExecView, limit: u64) -> Result<[OutputPart; 2], Error> {
+        self.printed_by(view, None, limit).await
+    }
+
+    /// The same, and where they are still open they are not opened again.
+    pub(crate) async fn printed_by(
+        &self,
+        view: &ExecView,
+        live: Option<&Live>,
+        limit: u64,
+    ) -> Result<[OutputPart; 2], Error> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let open = live.and_then(|live| Some((live.output(Stream::Stdout)?, live.output(Stream::Stderr)?)));
+        if let Some((stdout, stderr)) = open {
+            let failed = |error: std::io::Error| Error::runtime("read what was printed", &error);
+            let part = |file: &OutputFile, truncated| -> Result<OutputPart, Error> {
+                let bytes = file.read(0, limit).map_err(failed)?;
+                Ok(OutputPart { bytes, total: file.length(), truncated, ended: true })
+            };
+            let both = || Ok([part(stdout, view.stdout_truncated)?, part(stderr, view.stderr_truncated)?]);
+            let is_little = stdout.length() + stderr.length() <= LITTLE;
+            return if is_little { both() } else { Self::blocking(both).await };
+        }
         let read = move |project: &Project, exec: &workspace::ExecId| {
             let part = |stream| project.read_output(exec, stream, 0, limit);
             Ok([part(Stream::Stdout)?, part(Stream::Stderr)?])

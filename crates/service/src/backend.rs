@@ -142,7 +142,10 @@ impl Started {
             Started::Gvisor(running) => running.streams.take(),
             Started::Docker(container) => container.streams.take(),
             Started::Service(on_service) => on_service.running.streams.take(),
-            Started::Cell(cell) => cell.streams.take(),
+            Started::Cell(cell) => {
+                let [stdout, stderr] = cell.streams.take()?.map(Printed::Cell);
+                return Some(Ends { stdin: Fed::Visit(None), stdout, stderr });
+            }
             Started::Visit(on_visit) => {
                 let VisitStreams { stdin, stdout, stderr, .. } = on_visit.visit.streams.take()?;
                 let stdout = match on_visit.screen.take() {
@@ -165,9 +168,8 @@ impl Started {
     pub(crate) fn take_way_out(&mut self) -> Option<OwnedFd> {
         match self {
             Started::Native(running) => running.way_out.take(),
-            Started::Gvisor(_) | Started::Docker(_) | Started::Visit(_) | Started::Service(_) | Started::Cell(_) => {
-                None
-            }
+            Started::Docker(container) => container.way_out.take(),
+            Started::Gvisor(_) | Started::Visit(_) | Started::Service(_) | Started::Cell(_) => None,
         }
     }
 

@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use executor::resident::{VisitInput, VisitOutput};
 use record::Kept;
 use rustix::io::Errno;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::{mpsc, watch};
 use workspace::{OutputFile, Stream};
@@ -36,6 +36,8 @@ pub(crate) enum Printed {
     Visit(VisitOutput),
     /// From a visit's terminal. Whoever sits there is shown each piece, and one who does not look holds it up.
     Screen(VisitOutput, mpsc::Sender<Vec<u8>>),
+    /// From a cell, whose end is its output's.
+    Cell(DuplexStream),
     /// There is no such stream.
     Nothing,
 }
@@ -79,6 +81,7 @@ pub(crate) async fn capture(
     let read = match from.into() {
         Printed::Pipe(pipe) => read_all(pipe, &mut keeper, over).await,
         Printed::Visit(output) => read_visit(output, &mut keeper, None).await,
+        Printed::Cell(output) => read_visit(output, &mut keeper, None).await,
         Printed::Screen(output, screen) => read_visit(output, &mut keeper, Some(screen)).await,
         Printed::Nothing => Ok(()),
     };
@@ -128,9 +131,9 @@ async fn read_all(pipe: OwnedFd, keeper: &mut Keeper<'_>, mut over: watch::Recei
     }
 }
 
-/// A visit's output ends with it, whoever else still writes there.
+/// The output of a visit or a cell ends with it, whoever else still writes there.
 async fn read_visit(
-    mut output: VisitOutput,
+    mut output: impl AsyncRead + Unpin,
     keeper: &mut Keeper<'_>,
     screen: Option<mpsc::Sender<Vec<u8>>>,
 ) -> io::Result<()> {

@@ -1,34 +1,35 @@
 //! What a box left, taken over when all its processes are dead, with the two files that say what it was.
 
-use policy::Access;
+use executor::docker::{AGENT, WAY_OUT};
+use policy::{Access, NetMode};
 use record::{Kept, Status};
 use serde_json::{Value, json};
 use workspace::{ExecFiles, Processes};
 
+use crate::agents::Disk;
+use crate::backend::Backend;
+use crate::error::{Error, causes};
 use crate::order::Ground;
-use crate::outcome::{RUNTIME_ERROR, Told};
-use crate::run_exec::{Exec, Ran};
-use crate::service::{Service, milliseconds};
+use crate::outcome::Told;
+use crate::run_exec::{Exec, NAMES_MOST, OpenGround, Ran, Ready, Remains};
+use crate::service::milliseconds;
 
 impl Exec {
     /// Takes over what the box left. Nothing of it can fail the exec but its size, and a disk that does not work.
-    pub(crate) async fn collect(&self, files: ExecFiles, ran: Ran) -> Ran {
+    pub(crate) fn collect(&self, files: ExecFiles, told: Told, mut meta: Value) -> Result<Told, Error> {
         let bytes_max = self.limits.artifacts_bytes;
-        let Ran { told, .. } = &ran;
-        let (told, meta) = (told.clone(), self.meta(&ran));
-        let exec_id = self.intent.exec_id.clone();
+        let exec_id = &self.intent.exec_id;
         let processes = match self.order.image {
             None => Processes::Dead,
             // A daemon that did not answer is not waited for: it may remove a container only when it is back.
             Some(_) => Processes::Uncertain,
         };
-        let collected = Service::blocking(move || {
+        tokio::task::block_in_place(|| {
             let collected = files.collect(bytes_max, processes)?;
             if let Some(error) = collected.residue() {
                 tracing::warn!(%exec_id, %error, "could not remove all that a box left");
             }
             let told = told.with_extent(collected.extent(), bytes_max);
-            let mut meta = meta;
             meta["status"] = json!(Status::from(told.status));
             meta["exit_code"] = json!(told.exit_code);
             meta["error_reason"] = json!(told.reason);
@@ -36,28 +37,37 @@ impl Exec {
             meta["skipped_total"] = json!(collected.skipped_total());
             collected.finish(&meta)?;
             Ok(told)
-        });
-        match collected.await {
-            Ok(told) => Ran { told, ..ran },
-            Err(_) if ran.told.reason.is_some() => ran,
-            Err(_) => {
-                let exit_code = ran.told.exit_code;
-                let told =
-                    Told::failed(RUNTIME_ERROR, "what it left could not be collected; the server's log says why");
-                Ran { told: Told { exit_code, ..told }, ..ran }
+        })
+    }
+
+    /// Puts away what code left. Nothing of that changes how it ended: a failure is in the log.
+    pub(crate) fn put_away(&self, remains: Remains) {
+        let Remains { ready: Ready { ground, files, disks, before, .. }, told, meta } = remains;
+        let exec_id = &self.intent.exec_id;
+        if let (OpenGround::Session(session), Ground::Code(code), Some(before)) = (ground, &self.order.ground, before) {
+            match tokio::task::block_in_place(|| session.names(NAMES_MOST)) {
+                Ok(after) => {
+                    let after = after.unwrap_or_default();
+                    code.trail.created(after.into_iter().filter(|name| !before.contains(name)).collect());
+                }
+                Err(error) => tracing::warn!(%exec_id, %error, "could not see what code made"),
             }
         }
+        if let Err(error) = self.collect(files, told, meta) {
+            tracing::error!(%exec_id, error = %causes(&error), "could not write down what an exec was beside its output");
+        }
+        disks.iter().for_each(Disk::measure_later);
     }
 
     /// What is known before the artifacts are looked at. Of the environment its keys alone.
-    fn meta(&self, ran: &Ran) -> Value {
+    pub(crate) fn meta(&self, ran: &Ran) -> Value {
         let mode = |access| match access {
             Access::Empty => "empty",
             Access::ReadOnly => "ro",
             Access::ReadWrite => "rw",
         };
         let mount = |source: String, name: &str, access| json!({ "source": source, "target": format!("/workspace/{name}"), "mode": mode(access) });
-        let mounts = match &self.order.ground {
+        let mut mounts = match &self.order.ground {
             Ground::Project { access, .. } => {
                 let within = |name: &str| format!("projects/{}/{name}", self.order.project_id);
                 vec![
@@ -75,6 +85,7 @@ impl Exec {
                 vec![json!({ "source": source, "target": "/workspace", "mode": mode(Access::ReadWrite) })]
             }
         };
+        mounts.extend(self.own_mounts());
         json!({
             "exec_id": self.intent.exec_id,
             "project_id": self.intent.project_id,
@@ -87,5 +98,21 @@ impl Exec {
             "stderr_truncated": ran.stderr == Kept::Truncated,
             "docker_mounts": mounts,
         })
+    }
+
+    /// What a container is shown of ours: the program that is its agent or hands its way out over, and where to.
+    fn own_mounts(&self) -> Vec<Value> {
+        let is_open = self.intent.policy_snapshot["net"]["mode"] == NetMode::Allowlist.key();
+        let has_program = is_open || self.order.backend == Backend::Aio;
+        let mount =
+            |name: &str, target: &str| json!({ "source": format!("ringwall/{name}"), "target": target, "mode": "ro" });
+        match self.order.image {
+            None => Vec::new(),
+            Some(_) => [(has_program, "agent", AGENT), (is_open, "way-out", WAY_OUT)]
+                .into_iter()
+                .filter(|(is_there, ..)| *is_there)
+                .map(|(_, name, target)| mount(name, target))
+                .collect(),
+        }
     }
 }

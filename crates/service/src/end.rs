@@ -11,7 +11,7 @@ use record::{Ending, Finish, Scope, Status};
 use crate::error::causes;
 use crate::live::Stage;
 use crate::queue::Slot;
-use crate::run_exec::{Exec, Ran};
+use crate::run_exec::{Exec, Ran, Remains};
 use crate::service::{milliseconds, now};
 use crate::view::ExecView;
 
@@ -19,8 +19,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 impl Exec {
-    /// The slot is free before anybody learns of the ending, so that whoever then asks for the next finds it.
-    pub(crate) async fn conclude(self, ran: Ran, slot: Option<Slot>) {
+    /// What remains is put away while the ending is being recorded. The slot is free before anybody learns of the ending, so that whoever then asks for the next finds it.
+    pub(crate) async fn conclude(self, ran: Ran, remains: Option<Remains>, slot: Option<Slot>) {
         let ending = Ending {
             status: ran.told.status,
             exit_code: ran.told.exit_code,
@@ -33,7 +33,12 @@ impl Exec {
             cpu_ms: ran.cpu.map(milliseconds),
             max_rss_bytes: ran.peak_memory_bytes,
         };
-        let view = self.finish(&ending).await;
+        let put_away = async {
+            if let Some(remains) = remains {
+                self.put_away(remains);
+            }
+        };
+        let (view, ()) = tokio::join!(self.finish(&ending), put_away);
         drop(slot);
         if let Some(view) = view {
             self.service.inner.counters.ended(view.summary.status, &view.summary.backend);
@@ -49,7 +54,7 @@ impl Exec {
         let (store, exec_id) = (&self.service.inner.store, &self.intent.exec_id);
         let mut pause = FIRST_PAUSE;
         loop {
-            match store.finish(exec_id, ending.clone()).await {
+            match store.finish(&self.intent, ending.clone()).await {
                 Ok(Finish::Recorded) => {
                     let mut view = ExecView::intended(&self.intent);
                     view.end(ending);

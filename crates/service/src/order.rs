@@ -137,12 +137,12 @@ impl Order {
         }
     }
 
-    /// Whether we make its box ourselves, whoever it stays with.
-    pub(crate) fn is_native(&self) -> bool {
+    /// Whether its box can have a way out, whoever it stays with.
+    pub(crate) fn can_reach_hosts(&self) -> bool {
         match (self.backend, &self.ground) {
-            (Backend::Native, _) => true,
-            (Backend::Aio, Ground::Code(code)) => code.home == Isolation::Native,
-            (Backend::Docker | Backend::Gvisor | Backend::Aio | Backend::AioService, _) => false,
+            (Backend::Native | Backend::Docker, _) => true,
+            (Backend::Aio, Ground::Code(code)) => code.home != Isolation::Gvisor,
+            (Backend::Gvisor | Backend::Aio | Backend::AioService, _) => false,
         }
     }
 

@@ -103,6 +103,9 @@ impl Told {
                 exit_code: Some(COMMAND_NOT_EXECUTABLE),
                 ..Self::failed("COMMAND_NOT_EXECUTABLE", error.to_string())
             },
+            Of::WayOutWithheld { .. } => {
+                Self::failed(BACKEND_UNAVAILABLE, format!("{error}; {}", error.hint().unwrap_or_default()))
+            }
             Of::EnvironmentNotForDocker { .. } => Self::failed(INVALID_ARGUMENT, error.to_string()),
             // None of its words names a path of the host or where the service is.
             Of::Aio(error) => Self::failed(code_of(error), format!("{error}; {}", error.hint())),

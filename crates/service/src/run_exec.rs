@@ -26,7 +26,7 @@ use crate::service::{Service, now};
 use crate::submit::Submitted;
 
 /// So many files of a session are compared before and after; in a larger one it is not told which are new.
-const NAMES_MOST: usize = 20_000;
+pub(crate) const NAMES_MOST: usize = 20_000;
 
 #[derive(Debug)]
 pub(crate) struct Exec {
@@ -50,19 +50,27 @@ pub(crate) enum Entrance {
 
 /// What an exec has on the disk before its box is made.
 #[derive(Debug)]
-struct Ready {
+pub(crate) struct Ready {
     project: Project,
-    ground: OpenGround,
-    files: ExecFiles,
+    pub(crate) ground: OpenGround,
+    pub(crate) files: ExecFiles,
     /// The shares of the disk that it counts against.
-    disks: Vec<Disk>,
+    pub(crate) disks: Vec<Disk>,
     /// What was in its session before, if that is to be told.
-    before: Option<BTreeSet<String>>,
+    pub(crate) before: Option<BTreeSet<String>>,
+}
+
+/// What is to be put away of an exec of code, while its ending is being recorded.
+#[derive(Debug)]
+pub(crate) struct Remains {
+    pub(crate) ready: Ready,
+    pub(crate) told: Told,
+    pub(crate) meta: Value,
 }
 
 /// What it works on, open, where that is not its project.
 #[derive(Debug)]
-enum OpenGround {
+pub(crate) enum OpenGround {
     Project,
     Agent(Tree),
     Session(Session),
@@ -97,6 +105,15 @@ impl Ran {
             stderr: Kept::Whole,
         }
     }
+
+    /// What it left could not be collected. Whoever failed before stays failed for that.
+    fn uncollected(self) -> Self {
+        if self.told.reason.is_some() {
+            return self;
+        }
+        let told = Told::failed(RUNTIME_ERROR, "what it left could not be collected; the server's log says why");
+        Ran { told: Told { exit_code: self.told.exit_code, ..told }, ..self }
+    }
 }
 
 impl Exec {
@@ -122,7 +139,7 @@ impl Exec {
                 let _ = answer.send(Err(error.into()));
                 if is_unclear {
                     let told = Told::failed(RUNTIME_ERROR, "the record did not confirm the intent, so nothing was run");
-                    self.conclude(Ran::never(told), None).await;
+                    self.conclude(Ran::never(told), None, None).await;
                 }
                 return;
             }
@@ -147,10 +164,10 @@ impl Exec {
         };
         match turn {
             Ok(slot) => {
-                let ran = self.run(early).await;
-                self.conclude(ran, Some(slot)).await;
+                let (ran, remains) = self.run(early).await;
+                self.conclude(ran, remains, Some(slot)).await;
             }
-            Err(told) => self.conclude(Ran::never(told), None).await,
+            Err(told) => self.conclude(Ran::never(told), None, None).await,
         }
     }
 
@@ -196,7 +213,8 @@ impl Exec {
         }
     }
 
-    async fn run(&mut self, early: Early) -> Ran {
+    /// What is left to be put away comes along where that cannot change how it ended.
+    async fn run(&mut self, early: Early) -> (Ran, Option<Remains>) {
         // What its user shares with others does not change beneath it.
         let _staying = match self.order.ground {
             Ground::Agent { .. } => {
@@ -214,7 +232,7 @@ impl Exec {
         };
         let ready = match prepared {
             Ok(ready) => ready,
-            Err(told) => return Ran::never(told),
+            Err(told) => return (Ran::never(told), None),
         };
         let mut ran = match self.grant(&ready).await {
             Ok(grant) => self.run_box(grant, &ready.files, &ready.disks).await,
@@ -226,28 +244,21 @@ impl Exec {
         {
             ran.told = ran.told.without_network();
         }
-        let ran = self.collect(ready.files, ran).await;
-        match ready.ground {
-            OpenGround::Agent(tree) => self.heal(tree).await,
-            OpenGround::Session(session) => self.tell_created(session, ready.before).await,
-            OpenGround::Project => {}
+        let meta = self.meta(&ran);
+        // Its box had no directory for artifacts, so there is nothing to be found that could be too large.
+        if let Ground::Code(_) = self.order.ground {
+            let told = ran.told.clone();
+            return (ran, Some(Remains { ready, told, meta }));
+        }
+        let ran = match self.collect(ready.files, ran.told.clone(), meta) {
+            Ok(told) => Ran { told, ..ran },
+            Err(_) => ran.uncollected(),
+        };
+        if let OpenGround::Agent(tree) = ready.ground {
+            self.heal(tree).await;
         }
         ready.disks.iter().for_each(Disk::measure_later);
-        ran
-    }
-
-    /// Which files are in its session that were not there before.
-    async fn tell_created(&self, session: Session, before: Option<BTreeSet<String>>) {
-        let (Ground::Code(code), Some(before)) = (&self.order.ground, before) else { return };
-        match Service::blocking(|| Ok(session.names(NAMES_MOST)?)).await {
-            Ok(after) => {
-                let after = after.unwrap_or_default();
-                code.trail.created(after.into_iter().filter(|name| !before.contains(name)).collect());
-            }
-            Err(error) => {
-                tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not see what code made");
-            }
-        }
+        (ran, None)
     }
 
     /// Whatever a script did, a skill's own file is where it belongs when the exec is over.
@@ -310,7 +321,7 @@ impl Exec {
 
     /// Asked again, now with the directories that were opened and with the list of paths as it is now.
     async fn grant(&self, ready: &Ready) -> Result<Grant, Told> {
-        let hidden = self.service.hidden_now();
+        let hidden;
         let places = match (&self.order.ground, &ready.ground) {
             (Ground::Project { access, .. }, _) => Places::Project {
                 inputs: ready.project.inputs().path(),
@@ -325,6 +336,7 @@ impl Exec {
             (Ground::Session { named, approved, .. }, OpenGround::Session(session)) => {
                 let reach = self.service.reach(&self.order.user_id, named, approved).await;
                 let control = reach.map_err(|error| Told::failed(error.code(), error.to_string()))?;
+                hidden = self.service.hidden_now();
                 Places::Session { work: session.work().path(), control, hidden: &hidden }
             }
             (Ground::Code(_), OpenGround::Session(session)) => Places::code(session.work().path()),

@@ -79,7 +79,7 @@ impl Service {
             },
         };
         // Not without one in silence: whoever asked may count on it.
-        if effective.net != Net::None && !order.is_native() {
+        if effective.net != Net::None && !order.can_reach_hosts() {
             let denial = Denial::no_network(order.backend.key());
             return self.deny(&order, exec_id, denial).await;
         }

@@ -112,5 +112,5 @@ pub async fn a_foreign_frame_counts_as_payment(lab: Arc<Lab>) {
     let error = lab.fail(Action::Press { key: "4".to_owned(), expected: FieldKind::Ordinary }).await;
     assert!(matches!(error, Error::OtherField { .. }), "{error}");
     let outline = lab.content(browser::Format::Outline).await;
-    assert!(outline.contains("(of another site: what is in it is not listed)"), "{outline}");
+    assert!(outline.contains(&format!("(frame of another site: {inner}, not shown)")), "{outline}");
 }

@@ -52,6 +52,23 @@ pub async fn an_outline_can_be_acted_on(lab: Arc<Lab>) {
     assert!(lab.content(Format::Outline).await.contains("\"d@e.f\""));
 }
 
+/// Whatever a frame says of itself, and whatever keeps it apart, its being there is told; one of the same site is part of the page.
+pub async fn frames_of_other_sites_are_named(lab: Arc<Lab>) {
+    let inner = lab.server.serve("<p>inside");
+    let (own, foreign) = (inner.clone(), lab.server.foreign(&inner));
+    lab.show(&format!(
+        "<iframe role=presentation src='{foreign}?a'></iframe><iframe src='{own}'></iframe>\
+         <iframe sandbox srcdoc='<p>apart'></iframe><object type=text/html data='{foreign}?o'></object>"
+    ))
+    .await;
+    let outline = lab.content(Format::Outline).await;
+    let told = outline.lines().filter(|line| line.contains("not shown")).count();
+    assert_eq!((told, outline.matches("inside").count()), (3, 1), "{outline}");
+    for url in [format!("{foreign}?a"), "about:srcdoc".to_owned(), format!("{foreign}?o")] {
+        assert!(outline.contains(&format!("(frame of another site: {url}, not shown)")), "{url}: {outline}");
+    }
+}
+
 pub async fn references_end(lab: Arc<Lab>) {
     let reference = |outline: &str| {
         let name = outline.split_once("[ref=").unwrap().1.split(']').next().unwrap();

@@ -15,6 +15,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use crate::lab::Lab;
 
 mod acting;
+mod documents;
 mod endings;
 mod fields;
 mod files;
@@ -46,12 +47,16 @@ const TRIALS: &[(&str, Run)] = trials! {
         waiting_ends_when_it_is_there,
     }
     looking::{
-        an_outline_can_be_acted_on, references_end, text_and_markup_are_read, pictures_have_their_extent,
+        an_outline_can_be_acted_on, frames_of_other_sites_are_named, references_end, text_and_markup_are_read, pictures_have_their_extent,
         a_page_becomes_a_document, scripts_have_values, strange_values_harm_nobody,
     }
     fields::{
         fields_say_what_they_are_for, another_kind_than_expected_is_not_typed_into,
         a_field_that_is_swapped_is_caught, a_page_cannot_lie_about_its_fields, a_foreign_frame_counts_as_payment,
+    }
+    documents::{
+        what_was_asked_about_one_document_is_not_done_to_another, a_page_that_closed_is_not_acted_on,
+        a_document_says_where_it_is,
     }
     files::{ a_download_is_whole, an_address_is_saved_even_if_it_could_be_shown, a_hostile_name_is_no_path, a_file_is_uploaded }
     hostile::{

@@ -7,16 +7,18 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use jail::porter::WAY_OUT;
 use jail::resident::AGENT;
-use policy::{Access, Field, Grant, ProjectMounts, Root, SessionMounts, Workspace};
+use policy::{Access, Field, Grant, Net, ProjectMounts, Root, SessionMounts, Workspace};
 
 use super::daemon::{Daemon, Runtime};
 use super::instance::Instance;
 use super::name::ContainerName;
 use crate::error::Error;
+use crate::limits::Stay;
 use crate::python::Python;
 use crate::sources::{WORKSPACE, is_alone};
-use crate::{etc, limits};
+use crate::{egress, etc, limits};
 
 const MIB: u64 = 1024 * 1024;
 const BYTES_PER_INODE: u64 = 4096;
@@ -44,13 +46,16 @@ pub(crate) struct Particulars<'a> {
     pub(crate) runtime: Runtime,
     pub(crate) environment: &'a Path,
     pub(crate) python: Python,
-    /// This program, where it is to be the agent of a container that stays.
-    pub(crate) agent: Option<&'a Path>,
+    pub(crate) stay: Stay,
+    /// This program, where it has a part in the container: as the agent of one that stays, or as a porter.
+    pub(crate) program: Option<&'a Path>,
+    /// The socket through which a porter hands the way out to us.
+    pub(crate) doorway: Option<&'a Path>,
 }
 
 /// The whole command line after `docker`.
 pub(crate) fn argv(grant: &Grant, daemon: &Daemon, particulars: &Particulars<'_>) -> Result<Vec<OsString>, Error> {
-    let Particulars { name, instance, runtime, environment, python, agent } = particulars;
+    let Particulars { name, instance, runtime, environment, python, stay, program, doorway } = particulars;
     let Root::Docker(image) = grant.root() else {
         return Err(Error::NotForDocker("a root file system that is not a docker image"));
     };
@@ -65,8 +70,11 @@ pub(crate) fn argv(grant: &Grant, daemon: &Daemon, particulars: &Particulars<'_>
     if !grant.read_only().is_empty() {
         return Err(Error::NotForDocker("directories beside the project's"));
     }
-    if grant.effective().net != policy::Net::None {
-        return Err(Error::NotForDocker("a network"));
+    match (&grant.effective().net, doorway, runtime) {
+        (Net::None, None, _) | (Net::Allowlist { .. }, Some(_), Runtime::Usual) => {}
+        // Its sockets are its own kernel's, and cannot be handed to anybody outside.
+        (Net::Allowlist { .. }, _, Runtime::Gvisor) => return Err(Error::NotForGvisor("a network")),
+        (Net::None, Some(_), _) | (Net::Allowlist { .. }, None, Runtime::Usual) => return Err(Error::NoWayOut),
     }
     let mut words: Vec<OsString> = ["run", "--rm", "--init", "--interactive", "--pull=never"].map(Into::into).into();
     words.push(format!("--name={name}").into());
@@ -74,23 +82,33 @@ pub(crate) fn argv(grant: &Grant, daemon: &Daemon, particulars: &Particulars<'_>
     words.extend(runtime.name().map(|name| format!("--runtime={name}").into()));
     words.push(format!("--hostname={}", etc::HOSTNAME).into());
     words.extend(isolation().map(Into::into));
-    words.extend(limits(grant, daemon, *runtime, *agent).into_iter().map(Into::into));
+    words.extend(limits(grant, daemon, *runtime, *stay).into_iter().map(Into::into));
     words.push(format!("--user={}:{}", owner.uid(), owner.gid()).into());
-    let directory = if agent.is_some() { Path::new("/") } else { grant.cwd() };
+    let directory = match stay {
+        Stay::Resident => Path::new("/"),
+        Stay::OneCommand => grant.cwd(),
+    };
     words.push(joined("--workdir=", directory)?);
     words.extend(mounts);
-    if let Some(agent) = agent {
-        words.extend(["--mount".into(), format!("{},readonly", bind(agent, AGENT)?).into()]);
+    for (source, at) in [(program, AGENT), (doorway, WAY_OUT)] {
+        if let Some(source) = source {
+            words.extend(["--mount".into(), format!("{},readonly", bind(source, at)?).into()]);
+        }
     }
     words.push(joined("--env-file=", environment)?);
-    let unset = PROXIES.iter().filter(|key| !grant.env().contains_key(**key));
+    let ours: &[(&str, &str)] = if doorway.is_some() { &egress::ENVIRONMENT } else { &[] };
+    let is_set = |key: &str| grant.env().contains_key(key) || ours.iter().any(|(name, _)| *name == key);
+    let unset = PROXIES.iter().filter(|key| !is_set(key));
     words.extend(unset.map(|key| format!("--env={key}").into()));
     // An image's own entry point would run before, and around, the command that was granted.
     words.extend(["--entrypoint=", "--no-healthcheck", "--log-driver=none", "--"].map(Into::into));
     words.push(image.as_str().into());
-    match agent {
-        Some(_) => words.push(AGENT.into()),
-        None => words.extend(python.argv(grant.argv()).map(Into::into)),
+    if doorway.is_some() {
+        words.extend([AGENT.into(), egress::PORT.to_string().into()]);
+    }
+    match stay {
+        Stay::Resident => words.push(AGENT.into()),
+        Stay::OneCommand => words.extend(python.argv(grant.argv()).map(Into::into)),
     }
     Ok(words)
 }
@@ -108,8 +126,12 @@ fn isolation() -> [&'static str; 7] {
     ]
 }
 
-fn limits(grant: &Grant, daemon: &Daemon, runtime: Runtime, agent: Option<&Path>) -> Vec<String> {
-    let ours = not_the_boxs_own(runtime) + agent.map_or(0, |_| limits::OUR_AGENT);
+fn limits(grant: &Grant, daemon: &Daemon, runtime: Runtime, stay: Stay) -> Vec<String> {
+    let ours = not_the_boxs_own(runtime)
+        + match stay {
+            Stay::Resident => limits::OUR_AGENT,
+            Stay::OneCommand => 0,
+        };
     let limits = &grant.effective().limits;
     let memory = limits.get(Field::MemoryMb) * MIB;
     let scratch = limits.get(Field::ScratchMb) * MIB;

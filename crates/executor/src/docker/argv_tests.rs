@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use policy::{
-    Access, Ceilings, Field, Grant, Layer, LayerName, Layers, Mounts, Owner, ProjectMounts, Request, Requirement, Root,
-    Secret, Verdict, Workspace,
+    Access, Ceilings, Field, Grant, Layer, LayerName, Layers, Mounts, Net, NetMode, NetWish, Owner, ProjectMounts,
+    Request, Requirement, Root, Secret, Verdict, Workspace,
 };
 
 use super::{Particulars, argv};
@@ -13,6 +13,7 @@ use crate::docker::daemon::{Daemon, Runtime, pretend};
 use crate::docker::instance::Instance;
 use crate::docker::name::ContainerName;
 use crate::error::Error;
+use crate::limits::Stay;
 use crate::python::Python;
 
 fn mounts() -> ProjectMounts {
@@ -37,7 +38,12 @@ fn request(mounts: ProjectMounts, env: &[(&str, &str)]) -> Request {
 }
 
 fn decide(request: &Request, require: &[Requirement]) -> Grant {
+    decide_with(request, require, None)
+}
+
+fn decide_with(request: &Request, require: &[Requirement], net: Option<NetWish>) -> Grant {
     let mut operator = Layer::new(LayerName::CommandLine);
+    operator.net = net;
     operator.limits = BTreeMap::from([(Field::CpuMillis, 4000), (Field::MemoryMb, 64), (Field::ScratchMb, 16)]);
     operator.require = require.iter().copied().collect();
     let layers = Layers {
@@ -61,8 +67,17 @@ fn words(grant: &Grant, daemon: &Daemon, runtime: Runtime) -> Result<String, Err
     let name = ContainerName::of_exec("e_0123456789abcdef")?;
     let instance = Instance::pretend();
     let environment = Path::new("/proc/7/fd/9");
-    let particulars =
-        Particulars { name: &name, instance: &instance, runtime, environment, python: Python::AsNamed, agent: None };
+    let is_open = grant.effective().net != Net::None;
+    let particulars = Particulars {
+        name: &name,
+        instance: &instance,
+        runtime,
+        environment,
+        python: Python::AsNamed,
+        stay: Stay::OneCommand,
+        program: is_open.then_some(Path::new("/opt/ringwall")),
+        doorway: is_open.then_some(Path::new("/data/ways-out/7-1234-0-3")),
+    };
     let words = argv(grant, daemon, &particulars)?;
     Ok(words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join("\n"))
 }
@@ -73,6 +88,16 @@ fn usual() {
     let shown = words(&grant(&env, &[]), &pretend(), Runtime::Usual).unwrap();
     assert!(!shown.contains("secret"), "a value is in the command line");
     insta::assert_snapshot!("usual", shown);
+}
+
+#[test]
+fn with_a_way_out() {
+    let net = NetWish { mode: NetMode::Allowlist, ..NetWish::default() };
+    let env = [("https_proxy", "secret")];
+    let open = decide_with(&request(mounts(), &env), &[], Some(net));
+    insta::assert_snapshot!("with_a_way_out", words(&open, &pretend(), Runtime::Usual).unwrap());
+    let refused = words(&open, &pretend(), Runtime::Gvisor);
+    assert!(matches!(refused, Err(Error::NotForGvisor("a network"))), "{refused:?}");
 }
 
 #[test]

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use super::client::Process;
 use super::daemon::Runtime;
+use super::doorway::Doorway;
 use super::events::{Followed, Memory, Story};
 use super::launch::{Shared, unavailable};
 use super::name::ContainerName;
@@ -45,6 +46,8 @@ const EACCES: i32 = 13;
 pub struct RunningContainer {
     /// Taken by whoever moves the bytes.
     pub streams: Option<Streams>,
+    /// The socket at which the box asks for connections, where its grant has a network. Taken by whoever answers.
+    pub way_out: Option<OwnedFd>,
     handle: ContainerHandle,
     process: Process,
     words: Words,
@@ -156,6 +159,7 @@ impl RunningContainer {
         let handle = ContainerHandle { shared, name: followed.name().clone(), ordered };
         Ok(RunningContainer {
             streams: Some(Streams::Pipes { stdin, stdout, stderr }),
+            way_out: None,
             handle,
             process,
             words,
@@ -206,6 +210,28 @@ impl RunningContainer {
         // The time limit is the command's own; making the box does not count.
         self.began = story.started.unwrap_or(self.began);
         Ok(story.started.is_some())
+    }
+
+    /// Waits until the way out was handed over and the command has begun, also where both are over already.
+    pub(crate) async fn take_way_out(&mut self, doorway: Doorway, patience: Duration) -> Result<(), Error> {
+        let command = self.command.clone();
+        let taking = doorway.take_way_out(&command);
+        tokio::pin!(taking);
+        let taken = tokio::select! {
+            biased;
+            taken = &mut taking => taken,
+            why = self.beat.failed() => return Err(unavailable(self.runtime, why)),
+            status = self.process.wait() => {
+                status.map_err(Error::ClientStreams)?;
+                tokio::time::timeout(patience, taking).await.unwrap_or(Err(Error::NoWayOut))
+            }
+        };
+        match taken {
+            Ok(way_out) => self.way_out = Some(way_out),
+            Err(Error::NoWayOut) => return Err(Error::WayOutWithheld { words: self.last_words(patience).await }),
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     pub(crate) async fn last_words(&mut self, patience: Duration) -> String {

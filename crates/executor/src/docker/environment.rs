@@ -12,11 +12,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use policy::Grant;
+use policy::{Grant, Net};
 use rustix::fs::MemfdFlags;
 
 use crate::error::Error;
-use crate::etc;
+use crate::{egress, etc};
 
 /// The client reads lines of less than 64 KiB.
 const LONGEST_LINE: usize = 65_000;
@@ -51,6 +51,9 @@ fn text(grant: &Grant) -> Result<Vec<u8>, Error> {
         ("LOGNAME", OsStr::new(etc::USER)),
         ("USER", OsStr::new(etc::USER)),
     ]);
+    if let Net::Allowlist { .. } = grant.effective().net {
+        variables.extend(egress::ENVIRONMENT.map(|(key, value)| (key, OsStr::new(value))));
+    }
     variables.extend(grant.env().iter().map(|(key, value)| (key.as_str(), value.expose())));
     let mut text = Vec::new();
     for (key, value) in variables {

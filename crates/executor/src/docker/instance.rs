@@ -58,6 +58,11 @@ impl Instance {
         format!("{MAKER_LABEL}={}", self.maker)
     }
 
+    /// A name for something of this maker's that is no container. Like the label it says whose it is.
+    pub(crate) fn name_of(&self, number: u64) -> String {
+        format!("{}-{number}", self.maker)
+    }
+
     /// Who made a container with this value of the maker's label.
     pub(crate) fn maker(&self, label: &str) -> Maker {
         if label == self.maker {

@@ -9,12 +9,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use policy::{Grant, Root};
+use policy::{Grant, Net, Root};
 
 use super::argv::{Particulars, argv};
 use super::client::Client;
 use super::container::RunningContainer;
 use super::daemon::{self, Daemon, DockerState, Runtime};
+use super::doorway::{self, Doorway};
 use super::environment::EnvironmentFile;
 use super::events::Events;
 use super::instance::Instance;
@@ -23,6 +24,8 @@ use super::pulse::{self, Pulse};
 use super::watcher::Watcher;
 use super::{look, protection, sweep};
 use crate::error::Error;
+use crate::limits::Stay;
+use crate::program;
 use crate::protection::check;
 use crate::python::Python;
 use crate::sources::{self, ProjectPlace, check_working_directory, open_places};
@@ -102,6 +105,9 @@ impl Docker {
     /// Removes containers of this data directory that nobody waits for; over within 10 s. Says how many.
     pub async fn sweep(&self) -> Result<usize, Error> {
         let shared = self.shared(Runtime::Usual)?;
+        if let Some(data) = &shared.data {
+            doorway::sweep(data, &shared.instance);
+        }
         let swept = sweep::sweep(&shared.client, &shared.instance, &shared.events).await;
         swept.map_err(|failure| unavailable(Runtime::Usual, failure.why()))
     }
@@ -109,7 +115,7 @@ impl Docker {
     /// Starts the granted command as a container that is named after its exec. When this returns the container runs,
     /// or has already ended; either way its outcome is waited for.
     pub async fn start(&self, grant: Grant, exec_id: &str, runtime: Runtime) -> Result<RunningContainer, Error> {
-        self.launch(&grant, exec_id, runtime, None).await
+        self.launch(&grant, exec_id, runtime, Stay::OneCommand).await
     }
 
     /// The same, or with this program as an agent in the command's place.
@@ -118,10 +124,10 @@ impl Docker {
         grant: &Grant,
         exec_id: &str,
         runtime: Runtime,
-        agent: Option<&Path>,
+        stay: Stay,
     ) -> Result<RunningContainer, Error> {
         let shared = self.shared(runtime)?;
-        let started = match tokio::time::timeout(STARTED_WITHIN, launch(shared, grant, exec_id, runtime, agent)).await {
+        let started = match tokio::time::timeout(STARTED_WITHIN, launch(shared, grant, exec_id, runtime, stay)).await {
             Ok(started) => started,
             Err(_) => {
                 let why = format!("the container did not start within {} s", STARTED_WITHIN.as_secs());
@@ -153,7 +159,7 @@ async fn launch(
     grant: &Grant,
     exec_id: &str,
     runtime: Runtime,
-    agent: Option<&Path>,
+    stay: Stay,
 ) -> Result<RunningContainer, Error> {
     let name = ContainerName::of_exec(exec_id)?;
     let daemon = shared.find_daemon(runtime).await?;
@@ -163,12 +169,25 @@ async fn launch(
     let project = shared.open(grant)?;
     check_working_directory(grant, &project)?;
     shared.watcher.watch(&shared.client, &shared.instance.maker_label()).map_err(Error::StartWatcher)?;
-    let python = match agent {
-        Some(_) => Python::AsNamed,
-        None => look::choose(shared, grant, exec_id).await,
+    let python = match stay {
+        Stay::Resident => Python::AsNamed,
+        Stay::OneCommand => look::choose(shared, grant, exec_id).await,
     };
-    let (instance, environment_path) = (&shared.instance, environment.path());
-    let particulars = Particulars { name: &name, instance, runtime, environment: &environment_path, python, agent };
+    let doorway = match grant.effective().net {
+        Net::None => None,
+        Net::Allowlist { .. } => Some(shared.open_doorway()?),
+    };
+    let program = if doorway.is_some() || stay == Stay::Resident { Some(program::place()?) } else { None };
+    let particulars = Particulars {
+        name: &name,
+        instance: &shared.instance,
+        runtime,
+        environment: &environment.path(),
+        python,
+        stay,
+        program: program.as_deref(),
+        doorway: doorway.as_ref().map(Doorway::path),
+    };
     let words = argv(grant, &daemon, &particulars)?;
 
     let followed = shared.events.follow(&name);
@@ -177,12 +196,15 @@ async fn launch(
     let process =
         process.map_err(|error| unavailable(runtime, format!("the docker client could not be started: {error}")))?;
     let mut container = RunningContainer::new(shared.clone(), process, followed, beat, protections, runtime, grant)?;
-    if agent.is_some() {
+    if stay == Stay::Resident {
         container.stay();
     }
     if !container.started(EVENTS_BEHIND).await? {
         let words = container.last_words(EVENTS_BEHIND).await;
         return Err(shared.explain(grant, runtime, words).await);
+    }
+    if let Some(doorway) = doorway {
+        container.take_way_out(doorway, EVENTS_BEHIND).await?;
     }
     // The daemon opened the directories by their names. Had somebody put a link there, another would be in its place.
     shared.compare(grant, &project)?;
@@ -201,6 +223,10 @@ impl Shared {
         };
         daemon.check(runtime).map_err(|why| unavailable(runtime, why))?;
         Ok(daemon)
+    }
+
+    fn open_doorway(&self) -> Result<Doorway, Error> {
+        Doorway::open(self.data.as_deref().ok_or(Error::NoWayOut)?, &self.instance)
     }
 
     fn open(&self, grant: &Grant) -> Result<Vec<ProjectPlace>, Error> {

@@ -11,6 +11,7 @@ mod build;
 mod client;
 mod container;
 mod daemon;
+mod doorway;
 mod environment;
 mod events;
 mod instance;
@@ -32,6 +33,8 @@ pub(crate) use events::Story;
 pub use build::{BuildStep, DEFAULT_IMAGE};
 pub use container::{ContainerHandle, RunningContainer};
 pub use daemon::{Daemon, DockerState, Runtime};
+pub use jail::porter::WAY_OUT;
+pub use jail::resident::AGENT;
 pub use launch::{Docker, DockerSettings};
 
 #[cfg(test)]

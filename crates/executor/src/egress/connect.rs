@@ -66,3 +66,39 @@ async fn is_own(address: IpAddr, port: u16) -> bool {
     socket.connect(SocketAddr::new(address, port)).await.is_ok()
         && socket.local_addr().is_ok_and(|local| local.ip() == address)
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Of the public internet by its form, and nobody's: what is asked of it is not answered.
+    const NOBODY: &str = "2c0f:ffff:ffff::1";
+
+    /// A name that leads to a public address when it is judged, and inside when it is looked up again. The clock goes on by itself
+    /// when there is nothing else to do, so an address that does not answer costs no time.
+    #[tokio::test(start_paused = true)]
+    async fn what_was_judged_is_what_is_connected_to() {
+        let inside = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = inside.local_addr().unwrap().port();
+        let host: NetHost = "turns.example".parse().unwrap();
+        let [nobody, own] = [NOBODY, "127.0.0.1"].map(|text| text.parse::<IpAddr>().unwrap());
+        assert_eq!((special_use(nobody), special_use(own).is_some()), (None, true));
+        let resolver = Resolver::of_turns([nobody, own, own]);
+        let none = NetList::default();
+        let first = connect(&host, port, &resolver, &none).await;
+        assert!(matches!(first, Err(Missed::Failed(_))), "{first:?}");
+        assert!(futures::FutureExt::now_or_never(inside.accept()).is_none(), "it was looked up twice");
+        // The next connection is the next question: looked up and judged anew.
+        let second = connect(&host, port, &resolver, &none).await;
+        assert!(matches!(&second, Err(Missed::Refused(why)) if why.contains("127.0.0.1")), "{second:?}");
+        // The control: one answer is left, no more were used, and where it may lead there it does.
+        let lifted = NetList::read([format!("turns.example:{port}")]).unwrap();
+        assert_eq!(connect(&host, port, &resolver, &lifted).await.unwrap().1, own);
+        assert_eq!(
+            connect(&host, port, &resolver, &lifted).await.unwrap_err(),
+            Missed::Failed("turns.example has no address".to_owned())
+        );
+    }
+}

@@ -22,6 +22,9 @@ pub struct Resolver(Source);
 enum Source {
     System(Arc<Semaphore>),
     Table(Arc<HashMap<String, Vec<IpAddr>>>),
+    /// Another answer each time, and none when they are used up.
+    #[cfg(test)]
+    Turns(Arc<std::sync::Mutex<std::collections::VecDeque<IpAddr>>>),
 }
 
 impl Resolver {
@@ -35,6 +38,12 @@ impl Resolver {
         Self(Source::Table(Arc::new(table)))
     }
 
+    /// These addresses for any name, one at each lookup, as of a name whose owner changes where it leads.
+    #[cfg(test)]
+    pub(super) fn of_turns(turns: impl IntoIterator<Item = IpAddr>) -> Self {
+        Self(Source::Turns(Arc::new(std::sync::Mutex::new(turns.into_iter().collect()))))
+    }
+
     pub(super) async fn look_up(&self, host: &NetHost) -> Result<Vec<IpAddr>, String> {
         let name = match host {
             NetHost::Address(address) => return Ok(vec![*address]),
@@ -42,6 +51,8 @@ impl Resolver {
         };
         let found = match &self.0 {
             Source::Table(table) => table.get(&name).cloned().unwrap_or_default(),
+            #[cfg(test)]
+            Source::Turns(turns) => turns.lock().unwrap().pop_front().into_iter().collect(),
             Source::System(threads) => match tokio::time::timeout(PATIENCE, ask(threads.clone(), name)).await {
                 Ok(found) => found?,
                 Err(_) => return Err(format!("{host} could not be looked up within {} s", PATIENCE.as_secs())),

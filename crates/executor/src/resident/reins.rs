@@ -55,11 +55,12 @@ impl Body {
         }
     }
 
-    /// Where it asks for connections; only a native one has a network.
+    /// Where it asks for connections, if its grant has a network.
     pub(crate) fn take_way_out(&mut self) -> Option<OwnedFd> {
         match self {
             Body::Native(running) => running.way_out.take(),
-            Body::Gvisor(_) | Body::Docker(_) => None,
+            Body::Docker(container) => container.way_out.take(),
+            Body::Gvisor(_) => None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! From a grant to a box that stays, whoever makes it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use policy::Grant;
 
@@ -45,8 +45,7 @@ impl Executor {
 impl Docker {
     /// The same as a container of this name.
     pub async fn start_resident(&self, grant: Grant, name: &str, runtime: Runtime) -> Result<Resident, Error> {
-        let program: &Path = &program::place()?;
-        let container = self.launch(&grant, name, runtime, Some(program)).await?;
+        let container = self.launch(&grant, name, runtime, Stay::Resident).await?;
         Resident::begin(Body::Docker(Box::new(container)), grant, Wardrobe::Image).await
     }
 }

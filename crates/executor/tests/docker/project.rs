@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use executor::docker::{Docker, Runtime};
 use executor::{Error, Executor, Options, Outcome, Streams};
 use policy::{
-    Ceilings, Field, Grant, Layer, LayerName, Layers, Mounts, Owner, ProjectMounts, Request, Root, Secret, Verdict,
-    Workspace,
+    Ceilings, Field, Grant, Layer, LayerName, Layers, Mounts, NetMode, NetWish, Owner, ProjectMounts, Request, Root,
+    Secret, Verdict, Workspace,
 };
 use tempfile::TempDir;
 
@@ -33,11 +33,20 @@ pub(crate) struct Wish {
     pub(crate) cwd: Option<PathBuf>,
     pub(crate) env: Vec<(&'static str, String)>,
     pub(crate) limits: Vec<(Field, u64)>,
+    /// Whether it has a way out.
+    pub(crate) is_open: bool,
 }
 
 impl Default for Wish {
     fn default() -> Self {
-        Wish { root: docker_root(IMAGE), access: Mounts::WIDEST, cwd: None, env: Vec::new(), limits: Vec::new() }
+        Wish {
+            root: docker_root(IMAGE),
+            access: Mounts::WIDEST,
+            cwd: None,
+            env: Vec::new(),
+            limits: Vec::new(),
+            is_open: false,
+        }
     }
 }
 
@@ -104,6 +113,7 @@ impl Project {
         let mut operator = Layer::new(LayerName::CommandLine);
         operator.limits = BTreeMap::from([(Field::MemoryMb, 64), (Field::ScratchMb, 16), (Field::Pids, 64)]);
         operator.limits.extend(wish.limits.iter().copied());
+        operator.net = wish.is_open.then(|| NetWish { mode: NetMode::Allowlist, ..NetWish::default() });
         let ceilings = policy::profile::machine_ceilings(8192, 8, 32_768);
         let layers = Layers {
             system: policy::profile::RUN,

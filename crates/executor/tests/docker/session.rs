@@ -81,7 +81,11 @@ impl Session {
 
     /// A box that stays.
     pub(crate) async fn settle(&self) -> Result<Resident, Error> {
-        let grant = self.grant(&["nothing"]);
+        self.settle_for(&Wish::default()).await
+    }
+
+    pub(crate) async fn settle_for(&self, wish: &Wish) -> Result<Resident, Error> {
+        let grant = self.wish(wish, &["nothing"]);
         match (self.maker, &self.docker) {
             (Maker::Native, _) => self.executor.start_resident(grant).await,
             (Maker::Gvisor, _) => self.executor.start_resident_on_gvisor(grant).await,

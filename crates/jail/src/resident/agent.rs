@@ -20,7 +20,7 @@ use super::frame::{CHUNK, Disorder, Frames, FromAgent, LONGEST_ORDER, ToAgent, V
 use super::processes::signal_session;
 use super::visit::{SessionFate, Visit};
 use crate::report::Ending;
-use crate::sys;
+use crate::{porter, sys};
 
 /// With more to say than this, nothing is read.
 const MUCH_TO_SAY: usize = 256 * 1024;
@@ -31,8 +31,13 @@ const MOST_FORGOTTEN: usize = 256;
 const AT_ONCE_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 const SOON: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
-/// The agent's entry point, for a process that was started as the command of a box.
+/// The agent's entry point, for a process that was started as the command of a box. With words after its name it is a
+/// container's porter instead, who may become the agent when its way out is handed over.
 pub fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1).peekable();
+    if words.peek().is_some() {
+        return porter::main(words);
+    }
     let trouble = match live() {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Trouble::Disorder(disorder)) => disorder.to_string(),

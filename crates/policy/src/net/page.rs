@@ -135,6 +135,12 @@ mod tests {
             "http://%31%32%37.0.0.1/",
             "http://[::1]/",
             "http://[::ffff:10.0.0.1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://[::ffff:127.0.0.1]:8080/",
+            "http://[::ffff:7f00:1]:8080/",
+            "http://127.0.0.1./",
+            "http://017700000001/",
+            "http://0X7F.1/",
             "http://[fe80::1]/",
             "http://169.254.169.254/latest/meta-data",
             "http://10.1.2.3/",
@@ -147,6 +153,30 @@ mod tests {
         ] {
             let refused = check(text, Window::External).unwrap_err();
             assert!(refused.contains("no address of the public internet"), "{text}: {refused}");
+        }
+    }
+
+    /// What is lifted is lifted as it is written, and nothing that only looks like it.
+    #[test]
+    fn a_lifted_name_lifts_no_other() {
+        let lifted = NetList::read(["good.localhost:8080", "10.0.0.1"]).unwrap();
+        let check = |text: &str| check_page(text, Window::External, |host, port| lifted.find(host, port).is_some());
+        for (text, opened) in [
+            ("http://GOOD.Localhost.:8080/", "http://good.localhost.:8080/"),
+            ("http://10.1/", "http://10.0.0.1/"),
+            ("http://012.0.0.1/", "http://10.0.0.1/"),
+        ] {
+            assert_eq!(check(text).as_deref().ok(), Some(opened), "{text}");
+        }
+        for text in [
+            "http://good.localhost/",
+            "http://evilgood.localhost:8080/",
+            "http://a.good.localhost:8080/",
+            "http://good.localhost.localhost:8080/",
+            "http://10.0.0.1:8080/",
+            "http://10.0.0.2/",
+        ] {
+            assert!(check(text).is_err(), "{text}");
         }
     }
 

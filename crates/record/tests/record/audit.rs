@@ -18,8 +18,8 @@ pub async fn every_fact_is_an_entry(place: Place) {
     store.intend(running(1)).await.unwrap();
     store.intend(denied(2)).await.unwrap();
     store.intend(running(3)).await.unwrap();
-    store.finish(&exec_id(1), ended(EndedAs::Succeeded)).await.unwrap();
-    store.finish(&exec_id(1), ended(EndedAs::Failed)).await.unwrap();
+    store.finish(&running(1), ended(EndedAs::Succeeded)).await.unwrap();
+    store.finish(&running(1), ended(EndedAs::Failed)).await.unwrap();
     store.lose_unfinished(at(1)).await.unwrap();
     store.append(event(7)).await.unwrap();
     let expected = [

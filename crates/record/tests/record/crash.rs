@@ -30,7 +30,7 @@ pub fn be_the_child(database: Database) -> ExitCode {
                 async move {
                     store.intend(running(number)).await.unwrap();
                     say(&format!("{number}\n"));
-                    store.finish(&exec_id(number), ended(EndedAs::Succeeded)).await.unwrap();
+                    store.finish(&running(number), ended(EndedAs::Succeeded)).await.unwrap();
                     say(&format!("{number}.\n"));
                 }
             }))

@@ -1,7 +1,7 @@
 //! Exactly one ending for each exec.
 
 use futures::future::join_all;
-use record::{EndedAs, Ending, Error, Finish, Intent, Kept, Scope, Status};
+use record::{AuditFilter, EndedAs, Ending, Error, Finish, Intent, Kept, Limit, NewExec, Scope, Status};
 use serde_json::json;
 
 use crate::place::{Place, assert_intact};
@@ -11,8 +11,8 @@ pub async fn one_ending_stands(place: Place) {
     let store = place.open().await;
     store.intend(running(1)).await.unwrap();
     let endings = [EndedAs::Succeeded, EndedAs::Failed, EndedAs::Timeout, EndedAs::Cancelled].repeat(5);
-    let id = exec_id(1);
-    let answers = join_all(endings.iter().map(|status| store.finish(&id, ended(*status)))).await;
+    let exec = running(1);
+    let answers = join_all(endings.iter().map(|status| store.finish(&exec, ended(*status)))).await;
     let winners: Vec<usize> =
         (0..endings.len()).filter(|index| matches!(answers[*index], Ok(Finish::Recorded))).collect();
     assert_eq!(winners.len(), 1);
@@ -39,7 +39,7 @@ pub async fn everything_ended_is_read_back(place: Place) {
         max_rss_bytes: Some(1 << 40),
         ..ended(EndedAs::Failed)
     };
-    store.finish(&exec_id(1), ending.clone()).await.unwrap();
+    store.finish(&running(1), ending.clone()).await.unwrap();
     let exec = store.exec(&exec_id(1), &Scope::All).await.unwrap().unwrap();
     let summary = exec.summary;
     assert_eq!((summary.status, summary.exit_code, summary.duration_ms), (Status::Failed, Some(-1), Some(7)));
@@ -61,7 +61,7 @@ pub async fn what_a_crash_left_is_lost(place: Place) {
     for intent in join_all(intents.map(|intent| store.intend(intent))).await {
         assert_eq!(intent.unwrap(), Intent::Recorded);
     }
-    store.finish(&exec_id(0), ended(EndedAs::Succeeded)).await.unwrap();
+    store.finish(&running(0), ended(EndedAs::Succeeded)).await.unwrap();
     let mut lost = store.lose_unfinished(at(9_000)).await.unwrap();
     lost.sort();
     let unfinished: Vec<_> = (1..300).filter(|number| number % 3 != 2).map(exec_id).collect();
@@ -80,7 +80,40 @@ pub async fn what_a_crash_left_is_lost(place: Place) {
 
 pub async fn an_unknown_exec_has_no_ending(place: Place) {
     let store = place.open().await;
-    let outcome = store.finish(&exec_id(1), ended(EndedAs::Succeeded)).await;
+    let outcome = store.finish(&running(1), ended(EndedAs::Succeeded)).await;
     assert!(matches!(outcome, Err(Error::UnknownExec(id)) if id == exec_id(1)));
     assert_eq!(store.audit_head().await.unwrap().seq, 0, "nothing was written");
+}
+
+/// Each in turn knows an end of the chain that is not the end any more.
+pub async fn two_who_take_turns_share_one_chain(place: Place) {
+    let (left, right) = (place.open().await, place.open().await);
+    for number in (0..20).step_by(2) {
+        left.intend(running(number)).await.unwrap();
+        right.intend(running(number + 1)).await.unwrap();
+        let ended = ended(EndedAs::Succeeded);
+        assert_eq!(left.finish(&running(number), ended.clone()).await.unwrap(), Finish::Recorded);
+        assert_eq!(left.finish(&running(number + 1), ended.clone()).await.unwrap(), Finish::Recorded);
+        let again = right.finish(&running(number + 1), ended).await.unwrap();
+        assert_eq!(again, Finish::EndedBefore(Status::Succeeded), "by the other one");
+    }
+    assert_intact(&left).await;
+    assert_eq!(left.audit_head().await.unwrap().seq, 40);
+}
+
+/// What is unusual writes nothing, and is told as ever; what comes next is written as ever.
+pub async fn what_cannot_be_written_at_once_is_told(place: Place) {
+    let store = place.open().await;
+    store.intend(running(1)).await.unwrap();
+    assert!(matches!(store.intend(running(1)).await, Err(Error::ExecIdTaken(_))), "the id is used");
+    assert!(matches!(store.finish(&running(2), ended(EndedAs::Failed)).await, Err(Error::UnknownExec(_))));
+    let mistaken = NewExec { user_id: "bob".parse().unwrap(), ..running(1) };
+    assert_eq!(store.finish(&mistaken, ended(EndedAs::Failed)).await.unwrap(), Finish::Recorded);
+    store.intend(running(3)).await.unwrap();
+    let ending = store.finish(&running(3), ended(EndedAs::Succeeded)).await.unwrap();
+    assert_eq!(ending, Finish::Recorded);
+    assert_intact(&store).await;
+    let all = store.audit(&AuditFilter::everything(Scope::All), Limit::nearest(10), None).await.unwrap();
+    let users: Vec<_> = all.items.iter().map(|entry| entry.user_id.as_deref()).collect();
+    assert_eq!(users, [Some("ann"); 4], "the record knows whose they are");
 }

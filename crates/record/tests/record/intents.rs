@@ -48,7 +48,7 @@ pub async fn a_denied_intent_is_ended(place: Place) {
     assert_eq!(exec.summary.status, Status::PolicyDenied);
     assert_eq!(exec.error_reason, Some(reason("POLICY_DENIED")));
     assert_eq!((exec.summary.started_at, exec.summary.ended_at), (None, Some(exec.summary.created_at)));
-    let second = store.finish(&exec_id(1), ended(EndedAs::Succeeded)).await.unwrap();
+    let second = store.finish(&running(1), ended(EndedAs::Succeeded)).await.unwrap();
     assert_eq!(second, Finish::EndedBefore(Status::PolicyDenied));
     assert_intact(&store).await;
 }
@@ -108,7 +108,7 @@ pub async fn only_what_waits_begins(place: Place) {
         let exec = store.exec(&exec_id(number), &Scope::All).await.unwrap().unwrap();
         assert_eq!((exec.summary.status, exec.summary.started_at), (Status::Running, Some(at(5_000))));
     }
-    store.finish(&exec_id(3), ended(EndedAs::Cancelled)).await.unwrap();
+    store.finish(&running(3), ended(EndedAs::Cancelled)).await.unwrap();
     for (number, status) in [(1, Status::Running), (3, Status::Cancelled), (4, Status::Running)] {
         let refused = store.begin(&exec_id(number), at(6_000)).await;
         assert!(matches!(refused, Err(Error::NotWaiting { status: found, .. }) if found == status), "{number}");
@@ -134,7 +134,7 @@ pub async fn what_cannot_be_stored_is_refused(place: Place) {
         assert!(matches!(outcome, Err(Error::NulByte { .. } | Error::TextTooLong { .. })), "{outcome:?}");
     }
     store.intend(running(1)).await.unwrap();
-    let outcome = store.finish(&exec_id(1), record::Ending { cpu_ms: Some(u64::MAX), ..ended(EndedAs::Failed) }).await;
+    let outcome = store.finish(&running(1), record::Ending { cpu_ms: Some(u64::MAX), ..ended(EndedAs::Failed) }).await;
     assert!(matches!(outcome, Err(Error::NumberTooLarge { column: "cpu_ms" })), "{outcome:?}");
     // What is longest fits into every index of both.
     let longest = "é".repeat(256);

@@ -73,7 +73,7 @@ async fn perform(store: &Store, act: &Act) -> Result<Said, Error> {
         }
         Act::Begin(number) => store.begin(&exec_id(number), at(1)).await?,
         Act::Finish(number, status) => {
-            if store.finish(&exec_id(number), ended(status)).await? == Finish::Recorded {
+            if store.finish(&running(number), ended(status)).await? == Finish::Recorded {
                 said.ended.push(number);
             }
         }

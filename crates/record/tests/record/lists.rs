@@ -22,8 +22,8 @@ async fn fill(store: &Store) -> Vec<Summary> {
         };
         store.intend(new).await.unwrap();
     }
-    let ids: Vec<_> = (0..120).filter(|number| number % 4 == 2).map(exec_id).collect();
-    for outcome in join_all(ids.iter().map(|id| store.finish(id, ended(EndedAs::Succeeded)))).await {
+    let unfinished: Vec<_> = (0..120).filter(|number| number % 4 == 2).map(running).collect();
+    for outcome in join_all(unfinished.iter().map(|exec| store.finish(exec, ended(EndedAs::Succeeded)))).await {
         outcome.unwrap();
     }
     let mut all = Vec::new();

@@ -52,7 +52,8 @@ const ON_BOTH: &[(&str, Run)] = trials! {
         everything_intended_is_read_back, a_denied_intent_is_ended, one_key_is_one_exec, a_key_outlives_the_store,
         a_taken_id_is_refused, only_what_waits_begins, what_cannot_be_stored_is_refused,
     }
-    endings::{ one_ending_stands, everything_ended_is_read_back, what_a_crash_left_is_lost, an_unknown_exec_has_no_ending }
+    endings::{ one_ending_stands, everything_ended_is_read_back, what_a_crash_left_is_lost, an_unknown_exec_has_no_ending,
+        two_who_take_turns_share_one_chain, what_cannot_be_written_at_once_is_told }
     lists::{ pages_are_what_a_model_says, another_tenants_exec_is_not_there }
     audit::{
         every_fact_is_an_entry, entries_are_listed_and_exported, entries_cannot_be_changed_or_removed,

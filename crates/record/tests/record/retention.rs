@@ -66,7 +66,7 @@ pub async fn ended_execs_go(place: Place) {
         store.intend(running(number)).await.unwrap();
         if number >= 5 {
             let ended_at = at(i64::try_from(number).unwrap() * 100);
-            store.finish(&exec_id(number), record::Ending { ended_at, ..ended(EndedAs::Failed) }).await.unwrap();
+            store.finish(&running(number), record::Ending { ended_at, ..ended(EndedAs::Failed) }).await.unwrap();
         }
     }
     let mut seen = Vec::new();

@@ -10,7 +10,7 @@ async fn fill(place: &Place) -> Store {
     let store = place.open().await;
     store.intend(running(1)).await.unwrap();
     store.intend(denied(2)).await.unwrap();
-    store.finish(&exec_id(1), ended(EndedAs::Succeeded)).await.unwrap();
+    store.finish(&running(1), ended(EndedAs::Succeeded)).await.unwrap();
     store.append(event(4)).await.unwrap();
     store.append(event(5)).await.unwrap();
     assert_intact(&store).await;
@@ -92,7 +92,7 @@ pub async fn a_rewritten_entry_breaks_its_link(place: Place) {
     let (store, source) = (fill(&place).await, other.open().await);
     source.intend(running(1)).await.unwrap();
     source.intend(denied(2)).await.unwrap();
-    source.finish(&exec_id(1), ended(EndedAs::Succeeded)).await.unwrap();
+    source.finish(&running(1), ended(EndedAs::Succeeded)).await.unwrap();
     source.append(record::Event { actor: "eve".to_owned(), ..event(4) }).await.unwrap();
     let forged = source.audit_head().await.unwrap().hash;
     let bytes = if place.is_sqlite() { format!("x'{forged}'") } else { format!("decode('{forged}', 'hex')") };

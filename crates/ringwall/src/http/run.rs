@@ -16,6 +16,9 @@ use super::body::{read_json, shape};
 use super::problem::Problem;
 use super::risk::RiskView;
 
+/// So much becomes JSON in less time than it takes to tell another thread of it.
+const SMALL: usize = 16 * 1024;
+
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RunBody {
@@ -206,8 +209,10 @@ pub(crate) async fn run(
         return Ok((StatusCode::ACCEPTED, Json(begun)).into_response());
     }
     let ran = door.service.finish_code(principal, begun, locale).await.map_err(Problem::of_session)?;
+    let is_small = ran.stdout.len() + ran.stderr.len() <= SMALL && ran.results.as_ref().is_none_or(Vec::is_empty);
+    let answer = || Json(RunAnswer::new(ran, locale)).into_response();
     // Megabytes take a while to become JSON.
-    Ok(tokio::task::block_in_place(|| Json(RunAnswer::new(ran, locale)).into_response()))
+    Ok(if is_small { answer() } else { tokio::task::block_in_place(answer) })
 }
 
 /// In whose language sentences are told.

@@ -14,22 +14,28 @@ use super::wish::{Evaluate, Wish};
 use crate::approvals::{Decision, Question, StillStands};
 use crate::sessions::Rules;
 
+/// What a person is asked about, if anything.
+pub(super) fn deserves_care(wish: &Wish, field: FieldKind) -> Option<String> {
+    let assessed = policy::assess(Content::Browser, &wish.for_assessment().to_string());
+    match (wish, field) {
+        (Wish::Evaluate(_), _) => Some("run a script in the page".to_owned()),
+        (Wish::Press(press), _) if !press.types() => None,
+        (Wish::Fill(_) | Wish::Press(_), FieldKind::Password | FieldKind::Payment) => {
+            Some(format!("type into {field}"))
+        }
+        // By its name it is one, whatever it says of itself.
+        (Wish::Fill(_) | Wish::Select(_), _) if assessed.level >= Level::High => {
+            Some("type into a field for a password or a payment".to_owned())
+        }
+        _ => None,
+    }
+}
+
 impl Deed {
-    /// Comes back when it may be done: at once where nobody has to be asked.
-    pub(super) async fn confirm(&self, wish: &Wish, field: FieldKind, page: &str) -> Result<(), Fault> {
-        let assessed = policy::assess(Content::Browser, &wish.for_assessment().to_string());
-        let doing = match (wish, field) {
-            (Wish::Evaluate(_), _) => "run a script in the page".to_owned(),
-            (Wish::Press(press), _) if !press.types() => return Ok(()),
-            (Wish::Fill(_) | Wish::Press(_), FieldKind::Password | FieldKind::Payment) => format!("type into {field}"),
-            // By its name it is one, whatever it says of itself.
-            (Wish::Fill(_) | Wish::Select(_), _) if assessed.level >= Level::High => {
-                "type into a field for a password or a payment".to_owned()
-            }
-            _ => return Ok(()),
-        };
+    /// Comes back when it may be done to this page.
+    pub(super) async fn confirm(&self, wish: &Wish, doing: &str, page: &str) -> Result<(), Fault> {
         let rules = self.service.session_rules(&self.place).await?;
-        let question = self.question(wish, &doing, page, &rules);
+        let question = self.question(wish, doing, page, &rules);
         let settled = match rules.confirmation {
             Confirmation::Websocket | Confirmation::Callback => None,
             Confirmation::AutoApprove => Some(SettledAs::Approved),
@@ -89,7 +95,8 @@ impl Deed {
             requested_paths: Vec::new(),
             blocked_paths: Vec::new(),
             risk_level: RiskLevel::High,
-            patterns: vec![format!("It would {doing}.")],
+            // Who is shown a script instead of the command has to see the page here.
+            patterns: vec![format!("It would {doing} at {page}.")],
             digest: Digest::of(action.to_string().as_bytes()),
             asked_by: self.by.caller().to_owned(),
             still_stands: self.rules_stand(rules),

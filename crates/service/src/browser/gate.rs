@@ -117,3 +117,60 @@ impl Gate for BrowserGate {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use policy::Unknown;
+
+    use super::*;
+
+    fn list(entries: &[&str]) -> NetList {
+        NetList::read(entries).unwrap()
+    }
+
+    async fn is_allowed(gate: &BrowserGate, host: &str, port: u16) -> bool {
+        matches!(gate.judge(host.parse().unwrap(), port).await, Ruling::Allowed(_))
+    }
+
+    /// Spellings that are no host at all are refused before anybody is asked; the proxy reads them.
+    #[tokio::test]
+    async fn a_sandbox_browser_reaches_what_is_listed_however_it_is_spelt() {
+        let net = Net::Allowlist { allow: list(&["good.com", "*.below.com"]), unknown: Unknown::Deny };
+        let gate = BrowserGate::new(Reach::AsCode(net));
+        for (host, port) in [("good.com", 443), ("GOOD.com.", 80), ("a.below.com", 443)] {
+            assert!(is_allowed(&gate, host, port).await, "{host}:{port}");
+        }
+        for (host, port) in [
+            ("good.com.evil.com", 443),
+            ("evilgood.com", 443),
+            ("a.good.com", 443),
+            ("below.com", 443),
+            ("good.com", 8443),
+            ("8.8.8.8", 443),
+            ("127.0.0.1", 80),
+            ("[::ffff:127.0.0.1]", 80),
+        ] {
+            assert!(!is_allowed(&gate, host, port).await, "{host}:{port}");
+        }
+        assert!(!is_allowed(&BrowserGate::new(Reach::AsCode(Net::None)), "good.com", 443).await);
+    }
+
+    #[tokio::test]
+    async fn an_external_browser_reaches_the_public_internet_and_what_is_lifted() {
+        let gate = BrowserGate::new(Reach::Public { lifted: list(&["127.0.0.1:8080", "wiki.corp.example"]) });
+        for (host, port) in [("good.com", 443), ("8.8.8.8", 53), ("127.0.0.1", 8080), ("WIKI.corp.example.", 443)] {
+            assert!(is_allowed(&gate, host, port).await, "{host}:{port}");
+        }
+        for (host, port) in [
+            ("127.0.0.1", 80),
+            ("127.0.0.2", 8080),
+            ("[::ffff:127.0.0.1]", 8080),
+            ("[::1]", 8080),
+            ("169.254.169.254", 80),
+            ("10.0.0.1", 443),
+            ("update.googleapis.com", 443),
+        ] {
+            assert!(!is_allowed(&gate, host, port).await, "{host}:{port}");
+        }
+    }
+}

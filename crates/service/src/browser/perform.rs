@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::answer::{BrowserAnswer, Done};
+use super::confirm::deserves_care;
 use super::fault::Fault;
 use super::gate::Refused;
 use super::instance::Instance;
@@ -164,12 +165,23 @@ impl Deed {
             Some(field) => there.browser.field(&field).await?,
             None => FieldKind::Ordinary,
         };
-        self.confirm(&wish, field, &without_query(&self.seat.show().url)).await?;
+        // Whoever is asked is asked about one document, and nothing is done to another.
+        let asked_about = match deserves_care(&wish, field) {
+            Some(doing) => {
+                let document = there.browser.document().await?;
+                self.confirm(&wish, &doing, &without_query(&document.url)).await?;
+                Some(document)
+            }
+            None => None,
+        };
         let uploads = self.take_in(there, wish.files()).await?;
         let opens = Opens::of(&wish);
         let known = Known { page, field, uploads };
         let action = wish.action(known).ok_or_else(|| Fault::failed("nothing is to be done"))?;
-        let mut performed = there.browser.perform(action.clone()).await;
+        let mut performed = match &asked_about {
+            Some(document) => there.browser.perform_on(document, action.clone()).await,
+            None => there.browser.perform(action.clone()).await,
+        };
         if performed.is_err() && opens == Opens::Page && !there.is_alive() {
             // It was dead already, and nobody had noticed.
             notes = self.have_browser(turn, window).await?;

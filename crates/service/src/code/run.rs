@@ -103,11 +103,12 @@ impl Service {
     /// Waits for the ending, also where a person has changed the code meanwhile. It goes on when whoever waits is gone.
     pub async fn finish_code(&self, by: &Principal, begun: CodeBegun, locale: Locale) -> Result<CodeRan, Error> {
         let CodeBegun { mut exec_id, trail, .. } = begun;
-        let view = loop {
+        let (live, view) = loop {
+            let live = self.find_live(by, &exec_id);
             let view = self.finished(by, &exec_id).await?;
             match trail.latest() {
                 Some(next) if next != exec_id => exec_id = next,
-                Some(_) | None => break view,
+                Some(_) | None => break (live, view),
             }
         };
         if let Some(failure) = view.failure() {
@@ -122,7 +123,7 @@ impl Service {
         let (mut stdout, mut stderr) = Default::default();
         // What never ran has printed nothing.
         if view.summary.started_at.is_some() && view.protections.is_some() {
-            [stdout, stderr] = self.printed(&view, SHOWN).await?.map(text);
+            [stdout, stderr] = self.printed_by(&view, live.as_deref(), SHOWN).await?.map(text);
         }
         let in_context = view.policy_snapshot["code"]["context_id"].is_string();
         let answer = trail.answer().unwrap_or_default();

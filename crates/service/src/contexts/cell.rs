@@ -3,16 +3,14 @@
 //! It has the session's box for itself as long as it lasts. A task of its own holds that, talks with the interpreter and puts
 //! it back, so that nothing is lost however the exec ends.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use executor::pool::Lease;
 use executor::resident::VisitHandle;
-use executor::{Ending, Outcome, Protection, Streams, Usage};
+use executor::{Ending, Outcome, Protection, Usage};
 use policy::Grant;
-use rustix::pipe::{PipeFlags, pipe_with};
-use tokio::net::unix::pipe::Sender;
+use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
 
 use super::interpreter::{Conversed, Interpreter, words};
@@ -27,10 +25,12 @@ const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
 /// Between being asked to stop and being ended.
 const GRACE: Duration = Duration::from_secs(1);
+/// So much of a stream waits for whoever keeps it.
+const HELD: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(crate) struct RunningCell {
-    pub(crate) streams: Option<Streams>,
+    pub(crate) streams: Option<[DuplexStream; 2]>,
     pub(crate) protections: Vec<Protection>,
     /// Who answers for what it asks of the network, where there is one.
     pub(crate) gate: Option<Arc<ExecGate>>,
@@ -115,14 +115,7 @@ async fn begin(
     if !home.begun(context, restarts, &handle) {
         return Err(executor::Error::BoxDied { why: "the context was restarted or deleted meanwhile".to_owned() });
     }
-    let pipes = pipes();
-    let (streams, senders) = match pipes {
-        Ok(pipes) => pipes,
-        Err(error) => {
-            home.leave(context, restarts, Some(interpreter));
-            return Err(executor::Error::Talk(error));
-        }
-    };
+    let [(stdout, out), (stderr, err)] = [(); 2].map(|()| tokio::io::duplex(HELD));
     let protections = home.resident.protections().to_vec();
     let shown = protections.clone();
     let (context, text, trail) = (context.to_owned(), code.text().to_owned(), code.trail.clone());
@@ -136,7 +129,7 @@ async fn begin(
             protections,
             steps: Vec::new(),
         };
-        let ended = match interpreter.converse(&text, limit, senders).await {
+        let ended = match interpreter.converse(&text, limit, [out, err]).await {
             Conversed::Answered { answer, interpreter, is_late } => {
                 home.leave(&context, restarts, Some(*interpreter));
                 let ending = match (is_late, &answer.raised) {
@@ -160,15 +153,6 @@ async fn begin(
         drop(lease);
         ended
     });
-    Ok(RunningCell { streams: Some(streams), protections: shown, gate: None, handle: CellHandle(handle), task })
-}
-
-/// Pipes as every box has them. Nobody reads its input.
-fn pipes() -> std::io::Result<(Streams, [Sender; 2])> {
-    let pipe = || pipe_with(PipeFlags::CLOEXEC);
-    let sender = |end: OwnedFd| Sender::from_owned_fd(end);
-    let (_, stdin) = pipe()?;
-    let (stdout, out) = pipe()?;
-    let (stderr, err) = pipe()?;
-    Ok((Streams::Pipes { stdin, stdout, stderr }, [sender(out)?, sender(err)?]))
+    let streams = Some([stdout, stderr]);
+    Ok(RunningCell { streams, protections: shown, gate: None, handle: CellHandle(handle), task })
 }

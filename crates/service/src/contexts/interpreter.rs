@@ -6,8 +6,7 @@ use executor::Outcome;
 use executor::resident::{Channel, Given, Resident, RunningVisit, VisitHandle, VisitInput, VisitOptions, VisitOutput};
 use policy::{Content, Grant};
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::unix::pipe::Sender;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::answer::{CellAnswer, read_answer, read_line};
 
@@ -66,11 +65,11 @@ impl Interpreter {
     }
 
     /// Has it run code, within a time: asked to stop then, and after a moment ended.
-    pub(super) async fn converse(mut self, code: &str, limit: Duration, pipes: [Sender; 2]) -> Conversed {
+    pub(super) async fn converse(mut self, code: &str, limit: Duration, streams: [DuplexStream; 2]) -> Conversed {
         self.cells += 1;
         let id = self.cells;
         let line = format!("{}\n", json!({ "id": id, "code": code }));
-        let [out, err] = pipes;
+        let [out, err] = streams;
         let mut out = Pump { from: self.stdout, held: Vec::new(), to: Some(out) };
         let mut err = Pump { from: self.stderr, held: Vec::new(), to: Some(err) };
         let (handle, mut is_late) = (self.visit.handle(), false);
@@ -121,7 +120,7 @@ struct Pump {
     from: VisitOutput,
     held: Vec<u8>,
     /// Nothing when nobody reads there any more.
-    to: Option<Sender>,
+    to: Option<DuplexStream>,
 }
 
 impl Pump {

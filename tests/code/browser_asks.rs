@@ -1,0 +1,103 @@
+//! Who is asked about what a browser would do, in each mode of a session, and that an answer is worth nothing on another page.
+
+use std::net::TcpListener;
+
+use serde_json::{Value, json};
+
+use crate::pages::{Pages, bad, good};
+use crate::site::{Delivery, Site};
+
+const SECRET: &str = "hunter2-never-told";
+const SCRIPT: &str = "document.title = 'scripted'";
+
+/// Both that are asked about, and the title that a form has when they were done.
+fn deeds() -> [(&'static str, Value, String); 2] {
+    [
+        ("fill", json!({ "selector": "#p", "value": SECRET }), format!("typed {}", SECRET.len())),
+        ("evaluate", json!({ "script": SCRIPT }), "scripted".to_owned()),
+    ]
+}
+
+/// The next question that is brought to a callback; what became of others is brought there too.
+fn next_question(hook: &TcpListener) -> Value {
+    loop {
+        let told: Value = serde_json::from_slice(&Delivery::next(hook).bytes).unwrap();
+        if told["type"] != "permission_resolved" {
+            return told;
+        }
+    }
+}
+
+#[test]
+fn a_password_and_a_script_are_asked_about_in_each_mode() {
+    let pages = Pages::serve(0);
+    let hook = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/hook", hook.local_addr().unwrap());
+    let site = Site::start_under(&[
+        ("RINGWALL_BROWSER_ALLOWED_HOSTS", &pages.host()),
+        ("RINGWALL_APPROVALS_WEBHOOK_SECRET", "hunter2 and more"),
+    ]);
+    let owner = site.server.token.clone();
+    let title = || good(site.browse("get_content", json!({})))["title"].clone();
+    let called = json!({ "session_id": "s", "confirmation": "callback", "callback_url": url });
+    site.server.ask("POST", "/api/sessions", Some(&called)).expect(201);
+    for (action, params, done) in deeds() {
+        good(site.browse("navigate", json!({ "url": pages.at("/form?q=secret-query") })));
+        for (answer, shown) in [(json!({ "approved": false }), "Form".to_owned()), (json!({ "approved": true }), done)]
+        {
+            let acting = site.begin_browsing(action, params.clone());
+            let told = next_question(&hook);
+            assert_eq!((&told["kind"], &told["session_id"]), (&json!("risk"), &json!("s")), "{told}");
+            assert_eq!(told["code"] == SCRIPT, action == "evaluate", "{told}");
+            let all = told.to_string();
+            assert!(
+                all.contains(&pages.at("/form")) && !all.contains("secret-query") && !all.contains(SECRET),
+                "{all}"
+            );
+            site.answer(&json!({ "id": told["request_id"] }), &answer).expect(200);
+            assert_eq!(acting.join().unwrap()["success"], answer["approved"]);
+            assert_eq!(title(), shown);
+        }
+    }
+    for (mode, verdict) in [("auto-reject", "denied"), ("auto-approve", "approved")] {
+        site.rule(&owner, "s", &json!({ "confirmation": mode })).expect(200);
+        for (action, params, done) in deeds() {
+            good(site.browse("navigate", json!({ "url": pages.at("/form") })));
+            let acted = site.browse(action, params);
+            match verdict {
+                "denied" => assert!(bad(acted).starts_with("Refused:")),
+                _ => drop(good(acted)),
+            }
+            assert_eq!(title(), if verdict == "denied" { "Form".to_owned() } else { done }, "{mode}");
+            let newest = &site.approvals("")[0];
+            assert_eq!((&newest["status"], &newest["answered_by"]), (&json!(verdict), &json!(mode)));
+            assert!(!newest.to_string().contains(SECRET));
+        }
+    }
+}
+
+/// The page goes elsewhere by itself while a person thinks: what they allow is not done to what came in its place.
+#[test]
+fn an_answer_about_one_page_is_worth_nothing_on_another() {
+    let pages = Pages::serve(0);
+    let site = Site::start_under(&[("RINGWALL_BROWSER_ALLOWED_HOSTS", &pages.host())]);
+    let mut seen = Vec::new();
+    for (action, params, _) in deeds() {
+        good(site.browse("navigate", json!({ "url": pages.at("/leaves") })));
+        let acting = site.begin_browsing(action, params);
+        let question = site.next_question(&seen);
+        assert!(question["command"].as_str().unwrap().ends_with(&pages.at("/leaves")), "{question}");
+        pages.lead_on();
+        site.answer(&question, &json!({ "approved": true })).expect(200);
+        seen.push(question["id"].clone());
+        let refused = bad(acting.join().unwrap());
+        assert!(refused.contains("another one than the one that was asked about"), "{refused}");
+        assert_eq!(good(site.browse("get_content", json!({})))["title"], "Arrives", "nothing was done to it");
+        // Where the page is now is what the next question is about.
+        site.rule(&site.server.token.clone(), "s", &json!({ "confirmation": "auto-approve" })).expect(200);
+        let left = good(site.browse("evaluate", json!({ "script": "p.value.length" })));
+        assert_eq!(left["value"], 0, "{left}");
+        assert!(site.approvals("")[0]["command"].as_str().unwrap().ends_with(&pages.at("/arrives")));
+        site.rule(&site.server.token.clone(), "s", &json!({ "confirmation": "websocket" })).expect(200);
+    }
+}
