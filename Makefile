@@ -8,8 +8,9 @@ TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 # Where rustup puts cargo, for a shell that has not read its profile since.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-# The black-box tests, the demonstration and the benchmarks all take the binary from here. Set by the recipe and not by
-# the caller's environment, so that what was just built is what is tested; `make test RINGWALL_BIN=…` still overrides.
+# The demonstration, the benchmarks, `make soak` and `make vm` take the binary that is shipped from here. `make test` takes
+# the one of the development profile instead (below). Set by the recipe and not by the caller's environment, so that what
+# was just built is what is tested; `make test RINGWALL_BIN=…` still overrides.
 export RINGWALL_BIN := $(TARGET_DIR)/release/ringwall
 
 .DEFAULT_GOAL := help
@@ -29,11 +30,14 @@ run: ## build, show a command that works in a box and one that is stopped, then 
 test: ## every test, with the short forms of races, leaks and crashes
 	@scripts/setup test
 	@$(MAKE) --no-print-directory web/dist/index.html
-	@# The last step of the binary takes one processor for minutes; the tests are built on the other.
-	@$(CARGO) test --quiet --workspace --no-run & tests=$$!; $(MAKE) --no-print-directory build && wait $$tests
-	$(CARGO) test --workspace
+	@# One build of the dependencies serves the tests and the binary, so both are asked for at once.
+	$(CARGO) build --workspace --bins --tests
+	@scripts/suites
 
-soak: ## every test, with the long forms of races, leaks and crashes; takes long
+# With debug assertions and overflow checks, which the shipped one has not; a panic ends both. `make soak` tries the other.
+test: export RINGWALL_BIN := $(TARGET_DIR)/debug/ringwall
+
+soak: ## every test on the release binary, with the long forms of races, leaks and crashes; takes long
 	@scripts/setup test
 	@$(MAKE) --no-print-directory build
 	RINGWALL_SOAK=1 $(CARGO) test --workspace

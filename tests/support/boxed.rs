@@ -15,13 +15,13 @@ use super::payload::{PYTHON, Payload};
 use super::process::{Live, Outcome, run};
 use super::scratch::Scratch;
 
-/// Where the binary under test is: `RINGWALL_BIN`, or the release build of this workspace.
+/// Where the binary under test is: `RINGWALL_BIN`, or the development build of this workspace.
 pub fn binary() -> Result<PathBuf, String> {
     let path = std::env::var_os("RINGWALL_BIN")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/ringwall"), PathBuf::from);
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/debug/ringwall"), PathBuf::from);
     path.canonicalize().map_err(|error| {
         format!(
-            "no binary to attack at {}: {error}\nhint: build it with `cargo build --release`, or set RINGWALL_BIN",
+            "no binary to attack at {}: {error}\nhint: build it with `cargo build -p ringwall`, or set RINGWALL_BIN",
             path.display()
         )
     })

@@ -97,7 +97,20 @@ enum RunAlone {
     Run(Box<run::RunArguments>),
 }
 
+/// A panic ends the process, as it does where the profile says so: what is tested with the development profile must not
+/// go on where the shipped binary would have ended.
+#[cfg(panic = "unwind")]
+fn end_with_a_panic() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::abort();
+    }));
+}
+
 fn main() -> ExitCode {
+    #[cfg(panic = "unwind")]
+    end_with_a_panic();
     let name = std::env::args_os().next();
     if name.as_ref().is_some_and(|name| name == jail::PROCESS_NAME) {
         return jail::main();

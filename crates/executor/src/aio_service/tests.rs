@@ -36,7 +36,7 @@ impl StandIn {
     fn start() -> Self {
         let house = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let binary =
-            std::env::var_os("RINGWALL_BIN").map_or_else(|| house.join("target/release/ringwall"), PathBuf::from);
+            std::env::var_os("RINGWALL_BIN").map_or_else(|| house.join("target/debug/ringwall"), PathBuf::from);
         let directory = TempDir::with_prefix("rw-aio-").unwrap();
         let mut process = Command::new("/usr/bin/python3")
             .arg("-B")

@@ -30,6 +30,12 @@ fn exists(process: u32) -> bool {
     std::path::Path::new(&format!("/proc/{process}")).exists()
 }
 
+/// Whether it is there and more than an entry that its parent has not read yet.
+fn lives(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("State:") && !line.contains(['Z', 'X']))
+}
+
 fn child(process: u32) -> u32 {
     let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap();
     children.trim().parse().expect("one child")
@@ -190,6 +196,7 @@ pub(crate) fn a_pool_learns_fills_and_leaves_no_process() {
     assert!(pool.take_spare(&sort()).is_none());
     comes("spares", || pool.figures().idle == 3);
     let spare = pool.take_spare(&sort()).expect("one that is like others of its sort");
+    let first = spare.init_pid().unwrap();
     assert_eq!(lab.serve(spare, lab.python("print(1)")).stdout, "1\n");
     comes("another", || pool.figures().idle == 3);
     // One that died is found out when it would have been taken.
@@ -197,11 +204,14 @@ pub(crate) fn a_pool_learns_fills_and_leaves_no_process() {
     kill(last);
     comes("its end", || !exists(last));
     let spare = pool.take_spare(&sort()).expect("another one");
-    assert_ne!(spare.init_pid(), Some(last));
+    let second = spare.init_pid().unwrap();
+    assert_ne!(second, last);
     assert_eq!(lab.serve(spare, lab.python("print(2)")).stdout, "2\n");
+    // Those that were taken are no longer the pool's, and tell how they ended before they are over.
+    comes("the ends of those that were used", || !lives(first) && !lives(second));
     lab.runtime.block_on(pool.stop());
     assert_eq!(pool.figures().total, 0);
-    let left: Vec<u32> = inits.lock().unwrap().iter().copied().filter(|init| exists(*init)).collect();
+    let left: Vec<u32> = inits.lock().unwrap().iter().copied().filter(|init| lives(*init)).collect();
     assert_eq!(left, [0; 0], "a box outlived the pool");
     assert!(pool.take_spare(&sort()).is_none());
 }
