@@ -1,6 +1,6 @@
 //! The same piece of code through two doors of one server, in turns: `POST /api/run` and the MCP tool `run_code`.
 //!
-//! What differs is the door alone: both are one request on a kept connection, and both answer when the outcome is on disk.
+//! What differs is the door alone: both are one request on a kept connection, and both answer when the outcome is recorded.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

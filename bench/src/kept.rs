@@ -2,7 +2,7 @@
 //! the memory while nobody uses it.
 //!
 //! The kernel is driven by its own client (`jupyter.py`), which reads the clock itself, so that nothing of ours is counted for
-//! it. Ours is a request over HTTP whose answer comes when intent and outcome are on disk.
+//! it. Ours is a request over HTTP whose answer comes when intent and outcome are recorded.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -2,7 +2,7 @@
 //! the bare protocol, in turns.
 //!
 //! Both have the flags of `browser::arguments`, and so the same window. What differs: ours is in a box, which has a proxy as its way
-//! out, and its answer comes when intent and outcome are on disk; the other runs on the host as it is, without a proxy.
+//! out, and its answer comes when intent and outcome are recorded; the other runs on the host as it is, without a proxy.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

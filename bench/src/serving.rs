@@ -1,6 +1,6 @@
 //! An exec over HTTP: one after another, eight at a time, ten thousand in a row.
 //!
-//! The server is warm, the connection kept, and the answer comes when intent and outcome are on disk. What runs is what
+//! The server is warm, the connection kept, and the answer comes when intent and outcome are recorded. What runs is what
 //! the contract lets run: a login shell that says `true`. Beside it a shell that stays runs `bwrap … true`; and, without a
 //! shell that runs them, bubblewrap with `true` and with the login shell inside.
 

@@ -13,7 +13,7 @@ use crate::server::Server;
 
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    /// Over HTTP, with intent and outcome on disk.
+    /// Over HTTP, with intent and outcome recorded.
     pub(crate) session: Samples,
     pub(crate) docker_exec: Samples,
 }

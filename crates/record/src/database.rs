@@ -1,6 +1,6 @@
 //! Which database, and how connections to it are made.
 //!
-//! SQLite: a write-ahead log, and every commit on disk before it is acknowledged. The file is made here, with mode 0600,
+//! SQLite: a write-ahead log, and every commit on disk before it is acknowledged, unless the writer asks for less. The file is made here, with mode 0600,
 //! and never opened here when it exists: closing any descriptor of a database's file drops the locks that SQLite holds
 //! on it in the same process. PostgreSQL: whatever the URL says, with bounds on waiting.
 
