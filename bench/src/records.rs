@@ -47,29 +47,28 @@ pub(crate) fn measure(execs: usize) -> Result<Records, Error> {
 async fn write(store: &Store, number: usize) -> Result<(), record::Error> {
     let id = exec_id(number)?;
     let at = Timestamp::from_milliseconds(1_700_000_000_000 + number as i64);
-    store
-        .intend(NewExec {
-            exec_id: id.clone(),
-            user_id: format!("u{}", number % 10).parse()?,
-            agent_id: "a".parse()?,
-            caller: "t_bench".to_owned(),
-            idempotency: None,
-            project_id: format!("p{}", number % PROJECTS),
-            task_id: Some(format!("t{}", number % TASKS)),
-            conversation_id: None,
-            skill_id: None,
-            backend: "native".to_owned(),
-            image: None,
-            cmd: "bash".to_owned(),
-            args: vec!["-lc".to_owned(), "true".to_owned()],
-            cwd: "work".to_owned(),
-            env_keys: Vec::new(),
-            policy_snapshot: json!({ "version": 1 }),
-            artifacts_path: format!("projects/p/artifacts/{id}"),
-            created_at: at,
-            start: Start::Running { started_at: at },
-        })
-        .await?;
+    let exec = NewExec {
+        exec_id: id.clone(),
+        user_id: format!("u{}", number % 10).parse()?,
+        agent_id: "a".parse()?,
+        caller: "t_bench".to_owned(),
+        idempotency: None,
+        project_id: format!("p{}", number % PROJECTS),
+        task_id: Some(format!("t{}", number % TASKS)),
+        conversation_id: None,
+        skill_id: None,
+        backend: "native".to_owned(),
+        image: None,
+        cmd: "bash".to_owned(),
+        args: vec!["-lc".to_owned(), "true".to_owned()],
+        cwd: "work".to_owned(),
+        env_keys: Vec::new(),
+        policy_snapshot: json!({ "version": 1 }),
+        artifacts_path: format!("projects/p/artifacts/{id}"),
+        created_at: at,
+        start: Start::Running { started_at: at },
+    };
+    store.intend(exec.clone()).await?;
     // One in a thousand failed, and is looked for.
     let failed = number.is_multiple_of(1000);
     let ending = Ending {
@@ -84,7 +83,7 @@ async fn write(store: &Store, number: usize) -> Result<(), record::Error> {
         cpu_ms: Some(1),
         max_rss_bytes: Some(1 << 20),
     };
-    store.finish(&id, ending).await.map(drop)
+    store.finish(&exec, ending).await.map(drop)
 }
 
 async fn ask(store: &Store, execs: usize) -> Result<Vec<(&'static str, Samples)>, Error> {
