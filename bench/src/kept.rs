@@ -49,6 +49,9 @@ pub(crate) fn measure(ringwall: &Path, rounds: usize) -> Result<Kept, Error> {
         }
     }
     let jupyter = kernel.map(|_| jupyter).map_err(|error| crate::error::chain(&error));
+    // Of a program that runs once, its text counts as private; here as in any house there is more than one.
+    let another = json!({ "session_id": "another", "context_id": "bench", "code": CELL });
+    connection.run(&server.request("POST", "/api/run", &another))?;
     let (home, interpreter) = idle(&server)?;
     Ok(Kept { context, jupyter, home, interpreter })
 }
