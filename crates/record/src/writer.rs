@@ -185,7 +185,8 @@ impl Writer {
     /// Has everything on disk that was acknowledged before. A commit that must be does the same for all that is before it.
     async fn pay(&mut self) {
         let (Debt::Owed, Some(log)) = (self.debt, self.connector.log()) else { return };
-        // Whatever ails the disk is said to whoever writes next; the kernel goes on trying.
+        // A disk that fails here says so again to the next commit that has to be there, which fails by it: the kernel tells
+        // each open file of an error once.
         let _ = tokio::task::spawn_blocking(move || File::open(log)?.sync_data()).await;
         self.debt = Debt::None;
     }

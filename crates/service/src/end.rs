@@ -19,7 +19,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 impl Exec {
-    /// What remains is put away while the ending is being recorded. The slot is free before anybody learns of the ending, so that whoever then asks for the next finds it.
+    /// What remains is put away while the ending is being recorded. The slot is free before anybody learns of the ending, so
+    /// that whoever then asks for the next finds it.
     pub(crate) async fn conclude(self, ran: Ran, remains: Option<Remains>, slot: Option<Slot>) {
         let ending = Ending {
             status: ran.told.status,
