@@ -69,6 +69,7 @@ pub(crate) async fn press(view: &mut View<'_>, key: &str, expected: FieldKind) -
         Some(found) => return Err(Error::OtherField { target: Target::Focused.to_string(), expected, found }),
         None => return Err(Error::Page { why: "it does not say what has the focus".to_owned() }),
     }
+    view.demand_document()?;
     let kind = if text.is_some() { "keyDown" } else { "rawKeyDown" };
     for (kind, text, commands) in [(kind, text.as_deref(), commands), ("keyUp", None, &[][..])] {
         let event =

@@ -143,6 +143,8 @@ pub(crate) async fn back(view: &View<'_>) -> Result<Value, Error> {
 
 /// Waits until what an action led to is there: another document, another page, or nothing.
 pub(crate) async fn settle(view: &mut View<'_>, before: &Before) -> Result<Value, Error> {
+    // It is done, and may well have led to another document.
+    view.document = None;
     // Forms are sent and timers run after the event; two turns of the page's own clock later they have been.
     match view.ask::<Value>("settle", json!({}), SOON).await {
         Ok(_) | Err(Error::Moved | Error::PageGone | Error::Page { .. }) => {}

@@ -82,3 +82,22 @@ pub async fn a_document_says_where_it_is(lab: Arc<Lab>) {
     let error = lab.browser.perform_on(&asked, script).await.unwrap_err();
     assert!(matches!(error, Error::Script { .. }), "its own failure is told as that: {error}");
 }
+
+/// What was approved is done, and that it led to another document is no failure of it.
+pub async fn what_leads_elsewhere_is_done(lab: Arc<Lab>) {
+    let next = lab.server.serve("<title>Next</title>");
+    let go = format!("location.href = '{next}'");
+    lab.show(&format!(
+        "<input id=p type=password oninput=\"{go}\"><select id=card onchange=\"{go}\"><option>a<option>b</select>"
+    ))
+    .await;
+    let here = lab.browser.document().await.unwrap().url;
+    let [_, press, _] = deeds();
+    for deed in [press, Action::Select { target: css("#card"), values: vec!["b".to_owned()] }] {
+        lab.act(Action::Navigate { url: here.clone(), timeout: std::time::Duration::from_secs(20) }).await;
+        lab.click("#p").await;
+        let asked = lab.browser.document().await.unwrap();
+        lab.browser.perform_on(&asked, deed.clone()).await.unwrap_or_else(|error| panic!("{deed:?}: {error}"));
+        assert_eq!(lab.browser.document().await.unwrap().url, lab.server.url(&next), "{deed:?}");
+    }
+}

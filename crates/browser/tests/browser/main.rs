@@ -56,7 +56,7 @@ const TRIALS: &[(&str, Run)] = trials! {
     }
     documents::{
         what_was_asked_about_one_document_is_not_done_to_another, a_page_that_closed_is_not_acted_on,
-        a_document_says_where_it_is,
+        a_document_says_where_it_is, what_leads_elsewhere_is_done,
     }
     files::{ a_download_is_whole, an_address_is_saved_even_if_it_could_be_shown, a_hostile_name_is_no_path, a_file_is_uploaded }
     hostile::{
