@@ -122,7 +122,14 @@ impl Service {
     /// The exec as it is on record, if the asker may see it.
     pub(crate) async fn recorded(&self, by: &Principal, exec_id: &ExecId) -> Result<Exec, Error> {
         let found = self.inner.store.exec(exec_id, &by.scope()).await?;
-        found.ok_or_else(|| no_exec(exec_id))
+        let exec = found.ok_or_else(|| no_exec(exec_id))?;
+        // What it left is put away while its ending is recorded; who sees the one finds the other.
+        if exec.summary.status.is_ended()
+            && let Some(live) = self.find_live(by, exec_id)
+        {
+            live.over().await;
+        }
+        Ok(exec)
     }
 
     /// Does what blocks, here and now; whatever else waited for this thread goes to another one. To wait for a thread of
