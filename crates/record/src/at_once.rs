@@ -9,7 +9,7 @@ use crate::audit::{Draft, Link};
 use crate::driver::Connection;
 use crate::error::Error;
 use crate::statement::Statement;
-use crate::transaction::{BEGIN, Uncommitted, run_together};
+use crate::transaction::{BEGIN, Transaction, Uncommitted, run_together};
 
 /// When a commit has to be on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(crate) enum Tried {
 }
 
 impl AtOnce {
-    /// Tries it where the chain ends at `head`. The connection is of no more use unless it was written.
+    /// Tries it where the chain ends at `head`. A connection on which it failed is of no more use.
     pub(crate) async fn run(self, connection: &mut Connection, head: Link, before: Option<Durability>) -> Tried {
         let Connection::Sqlite(connection) = connection else { return Tried::Unusual };
         let entry = self.draft.after(head);
@@ -63,7 +63,10 @@ impl AtOnce {
             Ok(()) => Tried::Written(link),
             // Somebody else has the lock, and has had it for as long as anybody waits.
             Err(Uncommitted::Statement(number, error)) if number < begun => Tried::Failed(error),
-            Err(Uncommitted::Statement(..)) => Tried::Unusual,
+            Err(Uncommitted::Statement(_, error)) => match Transaction::Sqlite(connection).rollback().await {
+                Ok(()) => Tried::Unusual,
+                Err(_) => Tried::Failed(error),
+            },
             Err(Uncommitted::Commit(error)) => Tried::Failed(error),
         }
     }

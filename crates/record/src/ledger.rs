@@ -25,6 +25,13 @@ pub(crate) struct Ledger<'c> {
     waiting: Vec<Entry>,
 }
 
+/// Where the chain ends after a commit, and whether the commit has added to it. One that has not may have written nothing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Committed {
+    pub(crate) head: Link,
+    pub(crate) has_grown: bool,
+}
+
 /// Why a transaction was undone.
 pub(crate) enum Failure {
     /// The transaction as a whole: to try its operations one by one would only fail more often.
@@ -81,7 +88,7 @@ impl<'c> Ledger<'c> {
     }
 
     /// Stores the entries that are not yet, and the new end of the chain, and commits. Gives the end.
-    pub(crate) async fn commit(mut self) -> Result<Link, Failure> {
+    pub(crate) async fn commit(mut self) -> Result<Committed, Failure> {
         let mut last = Vec::new();
         while let Some(insertion) = self.next_insertion() {
             if self.waiting.is_empty() {
@@ -96,8 +103,8 @@ impl<'c> Ledger<'c> {
             let update = Statement::new("store the end of the audit chain", text);
             last.push(update.bind(self.head.seq).bind(self.head.hash));
         }
-        let head = self.head;
-        self.transaction.commit(last).await.map(|()| head).map_err(|uncommitted| match uncommitted {
+        let committed = Committed { head: self.head, has_grown: self.head != self.found };
+        self.transaction.commit(last).await.map(|()| committed).map_err(|uncommitted| match uncommitted {
             Uncommitted::Statement(number, error) if number < entries => Failure::One(error),
             Uncommitted::Statement(_, error) | Uncommitted::Commit(error) => Failure::Whole(error),
         })

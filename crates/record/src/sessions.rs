@@ -122,18 +122,13 @@ impl Store {
         check_indexed("session_id", &session.session_id)?;
         check_text("changed_by", by)?;
         rules.callback_url.as_ref().map_or(Ok(()), |url| check_text("callback_url", url))?;
-        let said = self.submit(Rule { session, rules, at, by: by.to_owned() }).await;
-        // Whatever became of it: an answer that did not come may still be a word.
-        self.remembered().change();
-        said
+        self.submit_change(Rule { session, rules, at, by: by.to_owned() }).await
     }
 
     /// Forgets what was said about a session.
     pub async fn forget_session(&self, session: SessionName, at: Timestamp, by: &str) -> Result<(), Error> {
         check_text("changed_by", by)?;
-        let forgotten = self.submit(Forget { session, at, by: by.to_owned() }).await;
-        self.remembered().change();
-        forgotten
+        self.submit_change(Forget { session, at, by: by.to_owned() }).await
     }
 }
 

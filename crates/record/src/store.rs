@@ -70,6 +70,19 @@ impl Store {
         &self.inside.remembered
     }
 
+    /// The same for what may be remembered otherwise. In a task of its own: whoever asked may go away, and what they asked for
+    /// is written and counts all the same.
+    pub(crate) async fn submit_change<O: Operation>(&self, operation: O) -> Result<O::Answer, Error> {
+        let store = self.clone();
+        let changing = tokio::spawn(async move {
+            let changed = store.submit(operation).await;
+            // Whatever became of it: an answer that did not come may still be a change.
+            store.remembered().change();
+            changed
+        });
+        changing.await.unwrap_or(Err(Error::Closed))
+    }
+
     pub(crate) async fn submit<O: Operation>(&self, operation: O) -> Result<O::Answer, Error> {
         self.inside.queue.submit(operation).await
     }

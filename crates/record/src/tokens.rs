@@ -131,10 +131,7 @@ impl Store {
 
     pub async fn revoke_token(&self, id: &TokenId, at: Timestamp, by: &str) -> Result<Revocation, Error> {
         check_text("actor", by)?;
-        let revocation = self.submit(Revoke { id: id.clone(), at, by: by.to_owned() }).await;
-        // Whatever became of it: an answer that did not come may still be a revocation.
-        self.remembered().change();
-        revocation
+        self.submit_change(Revoke { id: id.clone(), at, by: by.to_owned() }).await
     }
 }
 

@@ -17,7 +17,7 @@ use crate::audit::Link;
 use crate::database::{Connector, PATIENCE};
 use crate::driver::Connection;
 use crate::error::Error;
-use crate::ledger::{Failure, Ledger};
+use crate::ledger::{Committed, Failure, Ledger};
 
 /// As many operations as one transaction takes. Each costs a statement or two, so this is some tens of milliseconds.
 const BATCH: usize = 256;
@@ -187,8 +187,10 @@ impl Writer {
         let (Debt::Owed, Some(log)) = (self.debt, self.connector.log()) else { return };
         // A disk that fails here says so again to the next commit that has to be there, which fails by it: the kernel tells
         // each open file of an error once.
-        let _ = tokio::task::spawn_blocking(move || File::open(log)?.sync_data()).await;
-        self.debt = Debt::None;
+        let forced = tokio::task::spawn_blocking(move || File::open(log).map(|log| log.sync_data())).await;
+        if matches!(forced, Ok(Ok(_))) {
+            self.debt = Debt::None;
+        }
     }
 
     /// Writes and answers. What comes back with an error is not answered yet, and others would meet the same error.
@@ -245,24 +247,25 @@ impl Writer {
         let change = (wanted != self.durability).then_some(wanted);
         match at_once.run(&mut connection, head, change).await {
             Tried::Written(head) => {
-                (self.connection, self.head) = (Some(connection), Some(head));
-                self.committed(wanted);
+                (self.connection, self.head, self.durability) = (Some(connection), Some(head), wanted);
+                self.count();
                 Some(Ok(()))
             }
-            tried => {
+            Tried::Unusual => {
+                (self.connection, self.head, self.durability) = (Some(connection), None, wanted);
+                None
+            }
+            Tried::Failed(error) => {
                 self.head = None;
                 connection.close().await;
-                match tried {
-                    Tried::Failed(error) => Some(Err(Failure::Whole(error))),
-                    Tried::Unusual | Tried::Written(_) => None,
-                }
+                Some(Err(Failure::Whole(error)))
             }
         }
     }
 
-    fn committed(&mut self, durability: Durability) {
-        self.durability = durability;
-        self.debt = match durability {
+    /// Something is committed.
+    fn count(&mut self) {
+        self.debt = match self.durability {
             Durability::Now => Debt::None,
             Durability::Soon => Debt::Owed,
         };
@@ -274,9 +277,13 @@ impl Writer {
         let is_urgent = jobs.iter().any(|job| job.durability() == Durability::Now);
         let change = (is_urgent && self.durability == Durability::Soon).then_some(Durability::Now);
         match write_in_one_transaction(&mut connection, change, jobs).await {
-            Ok(head) => {
+            Ok(Committed { head, has_grown }) => {
                 (self.connection, self.head) = (Some(connection), Some(head));
-                self.committed(change.unwrap_or(self.durability));
+                self.durability = change.unwrap_or(self.durability);
+                // A commit of nothing forces nothing.
+                if has_grown {
+                    self.count();
+                }
                 Ok(())
             }
             Err(failure) => {
@@ -293,7 +300,7 @@ async fn write_in_one_transaction(
     connection: &mut Connection,
     change: Option<Durability>,
     jobs: &mut [Box<dyn Job>],
-) -> Result<Link, Failure> {
+) -> Result<Committed, Failure> {
     let mut ledger = Ledger::begin(connection, change).await.map_err(Failure::Whole)?;
     for job in jobs {
         if let Err(error) = job.apply(&mut ledger).await {

@@ -245,5 +245,11 @@ async fn what_is_owed_is_paid() {
         assert_eq!(writer.debt, Debt::None, "{payment}");
     }
     assert!(log.exists(), "there is something to force");
-    assert_intact(&store, 7).await;
+    // What has to be there at once and then has nothing to write pays for nobody.
+    assert!(writer.write(&mut [job(Durability::Soon)]).await.is_ok());
+    let (reply, _) = oneshot::channel();
+    let nothing: Box<dyn Job> = Box::new(Waiting { operation: Raw("SELECT 1"), answer: None, reply });
+    assert!(writer.write(&mut [nothing]).await.is_ok());
+    assert_eq!((writer.debt, writer.durability), (Debt::Owed, Durability::Now));
+    assert_intact(&store, 8).await;
 }
