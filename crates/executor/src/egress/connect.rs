@@ -50,25 +50,33 @@ pub(super) async fn connect(
 }
 
 async fn refuse(address: IpAddr, port: u16) -> Option<&'static str> {
-    match special_use(address) {
-        Some(why) => Some(why),
-        None if is_own(address, port).await => Some("the machine itself"),
-        None => None,
+    if let Some(why) = special_use(address) {
+        return Some(why);
     }
+    let any: SocketAddr = if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
+    refuse_own(UdpSocket::bind(any).await, SocketAddr::new(address, port)).await
 }
 
 /// Whether this machine would talk to itself: then the kernel would send from the address that it sends to. To ask, nothing
-/// is sent.
-async fn is_own(address: IpAddr, port: u16) -> bool {
-    let any: SocketAddr = if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
-    let Ok(socket) = UdpSocket::bind(any).await else { return false };
-    // Without a route there is no connection either, and that says why.
-    socket.connect(SocketAddr::new(address, port)).await.is_ok()
-        && socket.local_addr().is_ok_and(|local| local.ip() == address)
+/// is sent. Where it cannot be asked, for want of a descriptor above all, nobody knows, and so it is.
+async fn refuse_own(probe: std::io::Result<UdpSocket>, to: SocketAddr) -> Option<&'static str> {
+    const UNKNOWN: Option<&str> = Some("whether that is the machine itself could not be found out");
+    let Ok(probe) = probe else { return UNKNOWN };
+    if probe.connect(to).await.is_err() {
+        // Without a route there is no connection either, and that says why.
+        return None;
+    }
+    match probe.local_addr() {
+        Ok(local) if local.ip() == to.ip() => Some("the machine itself"),
+        Ok(_) => None,
+        Err(_) => UNKNOWN,
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use tokio::net::TcpListener;
 
     use super::*;
@@ -100,5 +108,34 @@ mod tests {
             connect(&host, port, &resolver, &lifted).await.unwrap_err(),
             Missed::Failed("turns.example has no address".to_owned())
         );
+    }
+
+    /// Of a name that leads to the inside and to the outside, only the outside is ever tried, in whichever order they come.
+    #[tokio::test(start_paused = true)]
+    async fn of_mixed_answers_only_the_public_ones_are_tried() {
+        let inside = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = inside.local_addr().unwrap().port();
+        let host: NetHost = "mixed.example".parse().unwrap();
+        let [nobody, own] = [NOBODY, "127.0.0.1"].map(|text| text.parse::<IpAddr>().unwrap());
+        for answer in [[own, nobody], [nobody, own]] {
+            let resolver = Resolver::of_table(HashMap::from([("mixed.example".to_owned(), answer.to_vec())]));
+            let missed = connect(&host, port, &resolver, &NetList::default()).await.unwrap_err();
+            // What is said is what became of the last one: either the outside was tried, or the inside was refused after it.
+            let told = match &missed {
+                Missed::Failed(why) => answer == [own, nobody] && !why.contains("no address"),
+                Missed::Refused(why) => answer == [nobody, own] && why.contains("127.0.0.1"),
+            };
+            assert!(told, "{missed:?}");
+            assert!(futures::FutureExt::now_or_never(inside.accept()).is_none(), "the inside was reached");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_asked_is_refused() {
+        let own = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let no_descriptor = Err(std::io::Error::from(std::io::ErrorKind::QuotaExceeded));
+        assert!(refuse_own(no_descriptor, own).await.is_some_and(|why| why.contains("could not be found out")));
+        let probe = UdpSocket::bind("127.0.0.1:0").await;
+        assert_eq!(refuse_own(probe, own).await, Some("the machine itself"));
     }
 }

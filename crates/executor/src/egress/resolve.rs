@@ -1,9 +1,12 @@
 //! Where a name leads: looked up by us, once, in bounded time, and judged before it is connected to.
 //!
-//! The system's resolver cannot be broken off, so its threads are counted: a box whose names take long to look up waits for
-//! its own lookups and for nobody else's.
+//! A name is taken as it is written: first as the machine's table of hosts has it, then as the DNS does, and never as a part of
+//! another name below a domain of this machine's own, which is not the one that somebody allowed. The system's resolver cannot
+//! be broken off, so its threads are counted: a box whose names take long to look up waits for its own lookups and for
+//! nobody else's.
 
 use std::collections::HashMap;
+use std::io::Read;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +17,8 @@ use tokio::sync::Semaphore;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Lookups of one box at once.
 const AT_ONCE: usize = 4;
+const TABLE: &str = "/etc/hosts";
+const LONGEST_TABLE: u64 = 1 << 20;
 
 #[derive(Debug, Clone)]
 pub struct Resolver(Source);
@@ -64,19 +69,65 @@ impl Resolver {
 
 async fn ask(threads: Arc<Semaphore>, name: String) -> Result<Vec<IpAddr>, String> {
     let thread = threads.acquire_owned().await.map_err(|error| error.to_string())?;
-    // With a dot at its end a name is looked up as it is, and not below a domain of this machine's own; but a table of hosts
-    // that people wrote has no such names.
-    let spellings = [format!("{name}."), name.clone()];
+    let asked = name.clone();
     let asking = tokio::task::spawn_blocking(move || {
-        let look = |name: &String| -> Option<Vec<IpAddr>> {
-            let found = (name.as_str(), 0).to_socket_addrs().ok()?;
-            Some(found.map(|found: SocketAddr| found.ip()).collect())
+        let found = match in_table(&asked) {
+            found if !found.is_empty() => Some(found),
+            // With a dot at its end a name is whole. The table above has no such names, so that is read by us.
+            _ => (format!("{asked}."), 0)
+                .to_socket_addrs()
+                .ok()
+                .map(|found| found.map(|found: SocketAddr| found.ip()).collect()),
         };
-        let found = spellings.iter().find_map(look);
         drop(thread);
         found
     });
     let found = asking.await.map_err(|error| error.to_string())?;
     // The system's own words may say which resolver it asks.
     found.ok_or_else(|| format!("{name} could not be looked up"))
+}
+
+/// What the people of this machine wrote down; nothing where that cannot be read.
+fn in_table(name: &str) -> Vec<IpAddr> {
+    let mut table = Vec::new();
+    let read = std::fs::File::open(TABLE).and_then(|file| file.take(LONGEST_TABLE).read_to_end(&mut table));
+    match read {
+        Ok(_) => find(&String::from_utf8_lossy(&table), name),
+        Err(_) => Vec::new(),
+    }
+}
+
+fn find(table: &str, name: &str) -> Vec<IpAddr> {
+    let lines = table.lines().map(|line| line.split('#').next().unwrap_or_default());
+    let entries = lines.filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let address = words.next()?.parse::<IpAddr>().ok()?;
+        words.any(|word| word.strip_suffix('.').unwrap_or(word).eq_ignore_ascii_case(name)).then_some(address)
+    });
+    entries.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_hosts_is_read_by_whole_names() {
+        let table = "127.0.0.1\tlocalhost # here\n\n# 10.0.0.1 gone.corp\n10.0.0.2  Wiki.corp wiki\n10.0.0.3 wiki.corp.\n\
+                     fe80::1%lo0 scoped\n::1 localhost\nwords only\n10.0.0.4";
+        let found = |name: &str| find(table, name).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(found("localhost"), ["127.0.0.1", "::1"]);
+        assert_eq!(found("wiki.corp"), ["10.0.0.2", "10.0.0.3"]);
+        assert_eq!(found("wiki"), ["10.0.0.2"]);
+        for other in ["gone.corp", "corp", "wiki.cor", "scoped", "here", "words", "10.0.0.4", ""] {
+            assert_eq!(found(other), [""; 0], "{other}");
+        }
+    }
+
+    /// `localhost` is in every machine's table, and in no DNS with a dot at its end that would be asked here.
+    #[tokio::test]
+    async fn names_that_only_the_table_knows_are_found() {
+        let found = Resolver::system().look_up(&"localhost".parse().unwrap()).await.unwrap();
+        assert!(found.iter().all(IpAddr::is_loopback), "{found:?}");
+    }
 }
