@@ -50,11 +50,17 @@ pub use kind::{Kind, check_kind};
 pub use layer::{Layer, LayerName, Requirement};
 pub use limits::{Limits, Quantity, UNLIMITED};
 pub use merge::{Ceilings, Effective, Layers, merge};
-pub use net::{Net, NetEntry, NetHost, NetList, NetMode, NetWish, Unknown, Window, check_page, page_host, special_use};
+pub use net::{
+    External, NOT_PUBLIC, Net, NetEntry, NetHost, NetList, NetMode, NetWish, Unknown, Window, check_page, is_web_port,
+    page_host, special_use,
+};
 pub use permission::{Access, FilePermissions, Mounts, Place};
 pub use reach::{HostPath, PathStyle, blocked, is_always_there, normalise};
 pub use request::{AgentMounts, ImageName, Owner, ProjectMounts, Request, Root, Secret, Workspace};
-pub use risk::{Assessment, Content, Finding, LONGEST_CONTENT, Level, Locale, Refusal, Rule, assess, rules};
+pub use risk::{
+    Assessment, Content, Finding, LONGEST_CONTENT, Level, Locale, PASSWORD_FIELDS, PAYMENT_FIELDS, Refusal, Rule,
+    assess, rules,
+};
 pub use session::{AllowedPath, Control, Named, Reach, Rights, SessionMounts, is_never_shown};
 pub use settings::{
     ApprovalSeconds, AuditKeptDays, BrowserIdleSeconds, BrowserMax, BrowserMemoryMb, BrowserPids, ConcurrentExecs,

@@ -8,11 +8,13 @@ mod entry;
 mod host;
 mod list;
 mod page;
+mod web_port;
 mod wish;
 
 pub use address::special_use;
 pub use entry::NetEntry;
 pub use host::NetHost;
 pub use list::NetList;
-pub use page::{Window, check_page, page_host};
+pub use page::{External, NOT_PUBLIC, Window, check_page, page_host};
+pub use web_port::is_web_port;
 pub use wish::{Net, NetMode, NetWish, Unknown};

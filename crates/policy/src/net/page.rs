@@ -6,10 +6,12 @@
 
 use core::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
 use super::address::special_use;
 use super::host::NetHost;
+use super::web_port::is_web_port;
 use crate::error::{Error, quote};
 
 /// The only files that are pages: those of a session, where its own box shows them.
@@ -33,12 +35,59 @@ impl Window {
     }
 }
 
-/// The address as it is to be opened. `is_lifted` names hosts that may be addresses which are not public.
-pub fn check_page(text: &str, window: Window, is_lifted: impl Fn(&NetHost, u16) -> bool) -> Result<String, Error> {
+/// What external browsers may reach. Ordered from wide to strict.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum External {
+    /// The public internet, and what is lifted.
+    #[default]
+    On,
+    /// What is lifted, and nothing else.
+    Allowlist,
+    /// There are none.
+    Off,
+}
+
+impl External {
+    pub const fn key(self) -> &'static str {
+        match self {
+            External::On => "on",
+            External::Allowlist => "allowlist",
+            External::Off => "off",
+        }
+    }
+
+    /// Why this host is not to be reached, if it is not, whatever it leads to.
+    pub fn refuses(self, host: &NetHost, port: u16) -> Option<String> {
+        match (self, host) {
+            (External::Off, _) => Some("there is no external browser on this server (browser.external)".to_owned()),
+            (External::Allowlist, _) => {
+                Some("it is not among the hosts that external browsers may reach (browser.allowed_hosts)".to_owned())
+            }
+            (External::On, NetHost::Address(address)) if special_use(*address).is_some() => Some(NOT_PUBLIC.to_owned()),
+            (External::On, _) if !is_web_port(port) => {
+                Some(format!("port {port} is none of the web's; browser.allowed_hosts lifts that"))
+            }
+            (External::On, _) => None,
+        }
+    }
+}
+
+/// Said of an address that is written out.
+pub const NOT_PUBLIC: &str = "it is no address of the public internet";
+
+/// The address as it is to be opened. `is_lifted` names hosts that are allowed for good: they may be addresses which are not
+/// public, at any port. What a sandbox browser reaches beyond that is its session's own rule.
+pub fn check_page(
+    text: &str,
+    (window, external): (Window, External),
+    is_lifted: impl Fn(&NetHost, u16) -> bool,
+) -> Result<String, Error> {
     let refuse = |wrong: String| Error::PageRefused { given: quote(text), wrong };
     let url = Url::parse(text).map_err(|error| refuse(format!("is no whole address ({error})")))?;
     match (url.scheme(), window) {
-        ("http" | "https", _) => check_host(&url, is_lifted).map_err(refuse)?,
+        ("http" | "https", Window::External) => check_host(&url, is_lifted, Some(external)).map_err(refuse)?,
+        ("http" | "https", Window::Sandbox) => check_host(&url, is_lifted, None).map_err(refuse)?,
         ("about", _) if url.path() == "blank" => {}
         ("file", Window::Sandbox) => check_file(&url).map_err(refuse)?,
         ("file", Window::External) => {
@@ -52,17 +101,17 @@ pub fn check_page(text: &str, window: Window, is_lifted: impl Fn(&NetHost, u16) 
 }
 
 /// The host and port of a page, where it has one.
-pub fn page_host(text: &str) -> Option<(String, u16)> {
+pub fn page_host(text: &str) -> Option<(NetHost, u16)> {
     let url = Url::parse(text).ok()?;
     let host = match url.host()? {
         Host::Domain(name) => name.parse().ok()?,
         Host::Ipv4(address) => NetHost::Address(IpAddr::V4(address)),
         Host::Ipv6(address) => NetHost::Address(IpAddr::V6(address)),
     };
-    Some((host.to_string(), url.port_or_known_default()?))
+    Some((host, url.port_or_known_default()?))
 }
 
-fn check_host(url: &Url, is_lifted: impl Fn(&NetHost, u16) -> bool) -> Result<(), String> {
+fn check_host(url: &Url, is_lifted: impl Fn(&NetHost, u16) -> bool, external: Option<External>) -> Result<(), String> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err("has a name or a password in it; type them into the page instead".to_owned());
     }
@@ -74,16 +123,20 @@ fn check_host(url: &Url, is_lifted: impl Fn(&NetHost, u16) -> bool) -> Result<()
         Host::Ipv4(address) => NetHost::Address(IpAddr::V4(address)),
         Host::Ipv6(address) => NetHost::Address(IpAddr::V6(address)),
     };
+    if is_lifted(&host, port) {
+        return Ok(());
+    }
     let why = match &host {
         NetHost::Address(address) => special_use(*address),
         NetHost::Name(name) => (name == "localhost" || name.ends_with(".localhost")).then_some("the machine itself"),
     };
-    match why {
-        Some(why) if !is_lifted(&host, port) => Err(format!(
+    match (why, external.and_then(|external| external.refuses(&host, port))) {
+        (Some(why), _) => Err(format!(
             "leads to {host}:{port}, which is no address of the public internet ({why}); an operator may allow it in \
              browser.allowed_hosts"
         )),
-        Some(_) | None => Ok(()),
+        (None, Some(why)) => Err(format!("leads to {host}:{port}: {why}")),
+        (None, None) => Ok(()),
     }
 }
 
@@ -102,7 +155,8 @@ mod tests {
 
     fn check(text: &str, window: Window) -> Result<String, String> {
         let lifted = NetList::read(["127.0.0.1:8080", "localhost:8080"]).unwrap();
-        check_page(text, window, |host, port| lifted.find(host, port).is_some()).map_err(|error| error.to_string())
+        check_page(text, (window, External::On), |host, port| lifted.find(host, port).is_some())
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -160,7 +214,8 @@ mod tests {
     #[test]
     fn a_lifted_name_lifts_no_other() {
         let lifted = NetList::read(["good.localhost:8080", "10.0.0.1"]).unwrap();
-        let check = |text: &str| check_page(text, Window::External, |host, port| lifted.find(host, port).is_some());
+        let is_lifted = |host: &NetHost, port: u16| lifted.find(host, port).is_some();
+        let check = |text: &str| check_page(text, (Window::External, External::On), is_lifted);
         for (text, opened) in [
             ("http://GOOD.Localhost.:8080/", "http://good.localhost.:8080/"),
             ("http://10.1/", "http://10.0.0.1/"),
@@ -178,6 +233,31 @@ mod tests {
         ] {
             assert!(check(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn an_operator_narrows_what_external_browsers_open() {
+        let lifted = NetList::read(["wiki.example", "wiki.example:22"]).unwrap();
+        let check = |text: &str, window: Window, external: External| {
+            check_page(text, (window, external), |host, port| lifted.find(host, port).is_some())
+                .map_err(|error| error.to_string())
+        };
+        for external in [External::On, External::Allowlist] {
+            for lifted in ["https://wiki.example/", "http://wiki.example:22/", "about:blank"] {
+                assert!(check(lifted, Window::External, external).is_ok(), "{lifted}");
+            }
+        }
+        assert!(check("https://example.com:8443/", Window::External, External::On).is_ok());
+        for mail in ["http://example.com:25/", "https://8.8.8.8:22/"] {
+            let refused = check(mail, Window::External, External::On).unwrap_err();
+            assert!(refused.contains("none of the web's"), "{refused}");
+            assert!(check(mail, Window::Sandbox, External::On).is_ok(), "its list says which ports");
+        }
+        let refused = check("https://example.com/", Window::External, External::Allowlist).unwrap_err();
+        assert!(refused.contains("not among the hosts"), "{refused}");
+        let refused = check("https://example.com/", Window::External, External::Off).unwrap_err();
+        assert!(refused.contains("browser.external"), "{refused}");
+        assert!(check("https://example.com/", Window::Sandbox, External::Off).is_ok());
     }
 
     #[test]

@@ -8,31 +8,62 @@ use super::findings::Findings;
 use super::level::Level::{High, Low, Medium};
 use super::rule::{Index, Rule};
 
-/// Words in the name of a field in which something secret is typed.
-const SECRET_FIELDS: [&str; 22] = [
+/// What fields for a password are called, and those for anything else that proves who somebody is. These two lists are the only
+/// ones: a browser is handed them, so that a field is judged alike however it is named to us. One word: as a whole word where
+/// it has up to four letters, because those are parts of many others, and otherwise as a part of one. Several: words in a row,
+/// also written together, beginning where a word does.
+pub const PASSWORD_FIELDS: [&str; 22] = [
     "password",
     "passwd",
     "passwort",
+    "kennwort",
+    "contrase",
+    "mot de passe",
+    "senha",
     "pwd",
     "passphrase",
+    "passcode",
+    "pass code",
     "secret",
     "token",
     "otp",
     "pin",
     "2fa",
     "mfa",
+    "密码",
+    "密碼",
+    "口令",
+    "パスワード",
+    "비밀번호",
+];
+/// What fields for a payment are called.
+pub const PAYMENT_FIELDS: [&str; 23] = [
     "card",
+    "card num",
+    "card no",
+    "credit card",
+    "cc num",
+    "cc no",
+    "cc exp",
+    "kreditkarte",
+    "kartennummer",
     "cvv",
     "cvc",
+    "cvn",
+    "csc",
+    "cvv2",
+    "cvc2",
+    "security code",
     "iban",
     "ssn",
     "payment",
     "expiry",
-    "security-code",
-    "密码",
-    "口令",
     "卡号",
+    "卡號",
+    "安全码",
 ];
+/// Letters of a word that counts only where it is whole.
+const SHORT: usize = 4;
 
 pub(crate) static RULES: &[Rule] = &[
     Rule::new("web.navigate", Low, "Opens a page.", "打开网页。", "").shown_by(
@@ -69,9 +100,13 @@ pub(crate) static RULES: &[Rule] = &[
         &[
             r#"{"action":"fill","params":{"selector":"input[type=password]","value":"x"}}"#,
             r##"{"action":"type","params":{"selector":"#card-number"}}"##,
+            r##"{"action":"fill","params":{"selector":"#userPin"}}"##,
+            r##"{"action":"fill","params":{"selector":"#ccnumber"}}"##,
+            r##"{"action":"select","params":{"selector":"[name=ccExpMonth]"}}"##,
         ],
         &[
             r##"{"action":"fill","params":{"selector":"#spinner"}}"##,
+            r##"{"action":"fill","params":{"selector":"#discard-number"}}"##,
             r##"{"action":"fill","params":{"selector":"#q","value":"my password"}}"##,
         ],
     ),
@@ -164,13 +199,48 @@ fn judge(action: &str, url: &str, field: &str) -> &'static str {
 }
 
 fn is_secret(field: &str) -> bool {
-    let field = field.to_lowercase();
-    let words: Vec<&str> = field.split(|character: char| !character.is_alphanumeric()).collect();
-    SECRET_FIELDS.iter().any(|secret| match secret.len() {
-        // Short ones are parts of many other words.
-        0..=4 => words.iter().any(|word| word == secret),
-        _ => field.contains(secret),
-    })
+    let words = words(field);
+    PASSWORD_FIELDS.iter().chain(&PAYMENT_FIELDS).any(|name| is_named(&words, name))
+}
+
+/// Small letters; `cardNumber` is two words as `card-number` is.
+fn words(text: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_small = false;
+    for character in text.chars() {
+        if !character.is_alphanumeric() || (was_small && character.is_uppercase()) {
+            words.push(String::new());
+        }
+        was_small = character.is_lowercase();
+        if let (true, Some(word)) = (character.is_alphanumeric(), words.last_mut()) {
+            word.extend(character.to_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+fn is_named(words: &[String], name: &str) -> bool {
+    match name.contains(' ') {
+        true => {
+            let together = name.replace(' ', "");
+            (0..words.len()).any(|first| begin_with(&words[first..], &together))
+        }
+        false if name.is_ascii() && name.len() <= SHORT => words.iter().any(|word| word == name),
+        false => words.iter().any(|word| word.contains(name)),
+    }
+}
+
+/// Whether words written together begin so.
+fn begin_with(words: &[String], mut beginning: &str) -> bool {
+    for word in words {
+        match beginning.strip_prefix(word.as_str()) {
+            Some("") => return true,
+            Some(rest) => beginning = rest,
+            None => return word.starts_with(beginning),
+        }
+    }
+    false
 }
 
 fn judge_url(url: &str) -> &'static str {

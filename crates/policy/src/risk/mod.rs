@@ -19,6 +19,7 @@ mod rule;
 mod shell;
 
 pub use assess::{Assessment, LONGEST_CONTENT, assess, rules};
+pub use browser::{PASSWORD_FIELDS, PAYMENT_FIELDS};
 pub use findings::Finding;
 pub use level::{Content, Level, Locale};
 pub use rule::{Refusal, Rule};
