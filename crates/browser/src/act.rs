@@ -83,9 +83,15 @@ pub(crate) async fn press(view: &mut View<'_>, key: &str, expected: FieldKind) -
     settle(view, &before).await
 }
 
-pub(crate) async fn select(view: &mut View<'_>, target: &Target, values: &[String]) -> Result<Value, Error> {
+pub(crate) async fn select(
+    view: &mut View<'_>,
+    target: &Target,
+    values: &[String],
+    expected: FieldKind,
+) -> Result<Value, Error> {
     let before = before(view.connection);
-    let selected: Value = view.ask_about("select", target, json!({ "values": values }), Manner::Acts).await?;
+    let given = json!({ "values": values, "expected": field_word(expected) });
+    let selected: Value = view.ask_about("select", target, given, Manner::Acts).await?;
     settle(view, &before).await?;
     Ok(json!({ "selected": selected }))
 }

@@ -47,6 +47,14 @@ impl fmt::Display for FieldKind {
     }
 }
 
+/// What fields are called that are for a password or a payment, where they do not say so otherwise. One word counts as a whole
+/// word where it has up to four letters, and otherwise as a part of one; several as words in a row, also written together.
+#[derive(Debug, Clone, Default, serde::Serialize)]
+pub struct FieldNames {
+    pub passwords: Vec<String>,
+    pub payments: Vec<String>,
+}
+
 #[derive(Debug, Clone)]
 pub enum Action {
     /// `{"status": 200 | null, "loaded": true}`; `loaded` is false when the time was over before the page was whole.
@@ -64,8 +72,8 @@ pub enum Action {
     /// A key by its name (`Enter`, `a`) or with others (`Control+Shift+K`), sent to what has the focus, which has to be of
     /// the expected kind. `{"navigated": false}`
     Press { key: String, expected: FieldKind },
-    /// Options by their value or by their text. `{"selected": ["value", …]}`
-    Select { target: Target, values: Vec<String> },
+    /// Options by their value or by their text; the field has to be of the expected kind. `{"selected": ["value", …]}`
+    Select { target: Target, values: Vec<String>, expected: FieldKind },
     /// `{"x": 0, "y": 0}`, where the page is now.
     Scroll { to: Travel },
     /// `{"navigated": true}`

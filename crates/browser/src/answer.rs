@@ -15,7 +15,7 @@ pub struct Answer {
     pub picture: Option<Vec<u8>>,
     /// A PDF.
     pub document: Option<Vec<u8>>,
-    /// Files that were downloaded whole since the last action.
+    /// Downloads that ended since the last action, whoever began them.
     pub downloads: Vec<Downloaded>,
     /// Dialogs that the page opened since the last action; they were answered at once.
     pub dialogs: Vec<Dialog>,
@@ -23,15 +23,28 @@ pub struct Answer {
     pub popups: u32,
 }
 
+/// How many bytes a file has at most that is downloaded. One that turns out to be larger is broken off.
+pub const LARGEST_DOWNLOAD: u64 = 64 << 20;
+
 /// A file in `Files::downloads`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Downloaded {
-    /// What the server would call it: a page's word, and no path.
+    /// What the server would call it, as a file can be called.
     pub name: String,
-    /// Where it lies as Chromium sees it, under a name that Chromium made up.
+    /// Where it lies as Chromium sees it, under a name that Chromium made up; of one that is not whole, where a part of it may.
     pub path: String,
-    /// How many bytes Chromium says it wrote.
-    pub bytes: u64,
+    pub end: DownloadEnd,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DownloadEnd {
+    /// With so many bytes, as Chromium says.
+    Whole {
+        bytes: u64,
+    },
+    Failed {
+        why: &'static str,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

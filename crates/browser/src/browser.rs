@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Mutex;
 
-use crate::action::{Action, FieldKind, Target};
+use crate::action::{Action, FieldKind, FieldNames, Target};
 use crate::answer::Answer;
 use crate::connection::Connection;
 use crate::document::Document;
@@ -35,6 +35,8 @@ pub struct Files {
 pub struct Browser {
     connection: Connection,
     files: Files,
+    /// What is handed to our functions in each page.
+    names: String,
     memory: Mutex<Memory>,
 }
 
@@ -44,7 +46,10 @@ impl Browser {
         from: impl AsyncRead + Send + Unpin + 'static,
         to: impl AsyncWrite + Send + Unpin + 'static,
         files: Files,
+        names: &FieldNames,
     ) -> Result<Self, Error> {
+        let names = serde_json::to_string(names)
+            .map_err(|error| Error::Page { why: format!("the names of fields cannot be said: {error}") })?;
         let connection = Connection::new(from, to);
         // The page that it starts with is no popup.
         connection.scene(|scene| scene.expected = 1);
@@ -59,7 +64,7 @@ impl Browser {
         let session = connection.watch(START, |scene| scene.seen().map(|page| page.session.clone())).await?;
         let session = session.ok_or(Error::TimedOut { what: "its first page".to_owned(), limit: START })?;
         listen(&connection, &session).await?;
-        Ok(Self { connection, files, memory: Mutex::default() })
+        Ok(Self { connection, files, names, memory: Mutex::default() })
     }
 
     /// On whatever page is seen.
@@ -101,7 +106,7 @@ impl Browser {
             Action::Content { format } => capture::content(&mut view, *format).await?,
             Action::WaitFor { until, timeout } => act::wait_for(&mut view, until, *timeout).await?,
             Action::Press { key, expected } => act::press(&mut view, key, *expected).await?,
-            Action::Select { target, values } => act::select(&mut view, target, values).await?,
+            Action::Select { target, values, expected } => act::select(&mut view, target, values, *expected).await?,
             Action::Scroll { to } => act::scroll(&mut view, to).await?,
             Action::Back => travel::back(&view).await?,
             Action::Evaluate { script } => capture::evaluate(&view, script).await?,
@@ -115,7 +120,8 @@ impl Browser {
         self.tell(answer).await
     }
 
-    /// What would be typed into: asked before a `Fill` or a `Press`, which then fail if it has become another.
+    /// What would be typed into or chosen in: asked before a `Fill`, a `Press` or a `Select`, which then fail if it has become
+    /// another.
     pub async fn field(&self, target: &Target) -> Result<FieldKind, Error> {
         let mut memory = self.memory.lock().await;
         let mut view = self.view(&mut memory, None)?;
@@ -143,7 +149,8 @@ impl Browser {
     }
 
     fn view<'a>(&'a self, memory: &'a mut Memory, document: Option<&'a Document>) -> Result<View<'a>, Error> {
-        let mut view = View { connection: &self.connection, memory, session: String::new(), document };
+        let (connection, names) = (&self.connection, self.names.as_str());
+        let mut view = View { connection, names, memory, session: String::new(), document };
         view.follow()?;
         Ok(view)
     }

@@ -27,9 +27,10 @@ mod error;
 mod launch;
 mod words;
 
-pub use action::{Action, Extent, FieldKind, Format, Origin, Target, Travel, Until};
-pub use answer::{Answer, Dialog, DialogKind, Downloaded};
+pub use action::{Action, Extent, FieldKind, FieldNames, Format, Origin, Target, Travel, Until};
+pub use answer::{Answer, Dialog, DialogKind, DownloadEnd, Downloaded, LARGEST_DOWNLOAD};
 pub use browser::{Browser, Files};
 pub use document::Document;
 pub use error::Error;
 pub use launch::{WayOut, arguments, find_executable};
+pub use words::file_name;

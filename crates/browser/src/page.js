@@ -1,6 +1,7 @@
 // What runs inside a page, in a world of its own: the page's scripts cannot see it or change what it calls. Everything it gives
-// back is bounded. `key` is a name that no page knows; whoever calls finds the functions only in this world.
-(key) => {
+// back is bounded. `key` is a name that no page knows; whoever calls finds the functions only in this world. `names` is what
+// fields for secrets are called.
+(key, names) => {
   const MOST_FRAMES = 50, MOST_NODES = 20000, MOST_DEPTH = 250, MOST_MILLISECONDS = 4000, MOST_TEXT = 200000, MOST_HTML = 1000000, MOST_OUTLINE = 100000;
   let references = new Map();
 
@@ -82,9 +83,14 @@
     return element;
   };
 
+  // As `policy` matches them: short ones are whole words, because those are parts of many others; several are words in a row.
+  const wordsOf = (text) => text.slice(0, 500).replace(/(\p{Ll})(\p{Lu})/gu, '$1 $2').toLowerCase().split(/[^\p{L}\p{N}]+/u).filter(Boolean);
+  const isNamed = (words, name) => name.includes(' ')
+    ? words.some((_, first) => words.slice(first, first + name.length).join('').startsWith(name.replaceAll(' ', '')))
+    : words.some((word) => /^[\x20-\x7e]{1,4}$/.test(name) ? word === name : word.includes(name));
+  const areNamed = (said, list) => said.some((words) => list.some((name) => isNamed(words, name)));
+
   // A field says of itself what it is for. A frame of another site says nothing, and is where payments are made: so it counts as one.
-  const PASSWORD = /\b(pass ?(word|wd|phrase|code)|passwort|kennwort|contrase|mot de passe|senha|pwd)|密码|密碼|パスワード|비밀번호/;
-  const PAYMENT = /\b(card|cc|kredit ?karte) ?(number|num|no|nr|csc|cvv|cvc|code|verification)\b|\bcredit ?card|\bkartennummer|\b(cvv|cvc|cvn|csc)2?\b|\bsecurity code|\biban\b|卡号|卡號|安全码/;
   const kindOf = (element) => {
     if (/^(iframe|frame|object|embed)$/.test(element.localName) && !element.contentDocument) return 'payment';
     if (element.localName === 'input' && element.type === 'password') return 'password';
@@ -97,9 +103,9 @@
     if (masked && masked !== 'none') return 'password';
     const said = ['name', 'id', 'aria-label', 'placeholder', 'title', 'data-testid'].map((name) => element.getAttribute(name) ?? '');
     said.push(...[...(element.labels ?? [])].slice(0, 3).map((label) => label.textContent.slice(0, 200)));
-    const words = said.map((text) => text.slice(0, 500).replace(/([a-z])([A-Z])/g, '$1 $2').replace(/[^\p{L}\p{N}]+/gu, ' ').toLowerCase());
-    if (words.some((text) => PAYMENT.test(text) || /\b(cardnumber|cardnum|ccnumber|ccnum|creditcard)/.test(text))) return 'payment';
-    if (words.some((text) => PASSWORD.test(text))) return 'password';
+    const words = said.map(wordsOf);
+    if (areNamed(words, names.payments)) return 'payment';
+    if (areNamed(words, names.passwords)) return 'password';
     return 'ordinary';
   };
   const fieldOf = (target) => {
@@ -368,10 +374,11 @@
       tell(element, 'change');
       return null;
     },
-    select: ({ target, values }) => {
+    select: ({ target, values, expected }) => {
       const element = fieldOf(target);
       if (element.localName !== 'select') throw new Trouble('other', describe(element));
       refuseUnready(element);
+      demandKind(element, expected);
       if (!element.multiple && values.length > 1) throw new Trouble('unfit', 'it takes one value');
       const options = [...element.options];
       const chosen = values.map((value) => {
@@ -380,6 +387,7 @@
         return option;
       });
       element.focus();
+      demandKind(element, expected);
       for (const option of options) option.selected = chosen.includes(option);
       tell(element, 'input', 'change');
       return [...element.selectedOptions].slice(0, 1000).map((option) => collapse(option.value, 1000));

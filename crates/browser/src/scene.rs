@@ -3,7 +3,7 @@
 //! `Scene::take` is a function from an event to orders; it sends nothing itself and never waits, because it runs where
 //! messages are read. Everything kept is bounded, as a page can make events without end.
 
-use crate::answer::{Dialog, DialogKind, Downloaded};
+use crate::answer::{Dialog, DialogKind, DownloadEnd, Downloaded, LARGEST_DOWNLOAD};
 use crate::event::{Attached, DialogOpening, DownloadBegins, DownloadProgress, Event, Paused};
 use crate::protocol::Header;
 use crate::words;
@@ -14,9 +14,10 @@ const MOST_PAGES: usize = 5;
 const MOST_DIALOGS: usize = 20;
 /// A script that opens more dialogs than this during one action is ended.
 const PATIENCE_WITH_DIALOGS: u32 = 10;
+/// Downloads that are under way or not told yet.
 const MOST_DOWNLOADS: usize = 10;
-/// One download's bytes. Where it is written has limits of its own; this one keeps a server from filling them.
-const MOST_BYTES: f64 = (256_u64 << 20) as f64;
+const TOO_LARGE: &str = "it is larger than 64 MiB";
+const TOO_MANY: &str = "too many others are under way";
 
 #[derive(Debug)]
 pub(crate) struct Page {
@@ -45,14 +46,10 @@ pub(crate) struct Page {
 pub(crate) struct Download {
     guid: String,
     name: String,
-    pub(crate) state: DownloadState,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum DownloadState {
-    Running,
-    Whole { bytes: u64 },
-    Failed { why: &'static str },
+    /// The how many-th it is.
+    pub(crate) number: u64,
+    /// Nothing while it is under way.
+    pub(crate) end: Option<DownloadEnd>,
 }
 
 /// What the reader of events has to send.
@@ -93,8 +90,9 @@ pub(crate) struct Scene {
     /// The oldest first; the last one is seen.
     pub(crate) pages: Vec<Page>,
     pub(crate) downloads: Vec<Download>,
-    /// How many downloads ever began.
+    /// How many downloads ever began, and the last of them that was not let begin.
     pub(crate) begun: u64,
+    refused: u64,
     /// Pages that were asked for, and are no popups when they come.
     pub(crate) expected: u32,
     dialogs: Vec<Dialog>,
@@ -115,19 +113,34 @@ impl Scene {
         self.dialogs_of_action = 0;
     }
 
-    /// What was not told yet: whole downloads, dialogs, and the number of popups.
+    /// What was not told yet: downloads that ended, dialogs, and the number of popups.
     pub(crate) fn tell(&mut self, directory: &str) -> (Vec<Downloaded>, Vec<Dialog>, u32) {
-        let mut whole = Vec::new();
-        self.downloads.retain(|download| match download.state {
-            DownloadState::Running => true,
-            DownloadState::Failed { .. } => false,
-            DownloadState::Whole { bytes } => {
+        let mut ended = Vec::new();
+        self.downloads.retain(|download| match download.end {
+            None => true,
+            Some(end) => {
                 let path = format!("{}/{}", directory.trim_end_matches('/'), download.guid);
-                whole.push(Downloaded { name: download.name.clone(), path, bytes });
+                ended.push(Downloaded { name: download.name.clone(), path, end });
                 false
             }
         });
-        (whole, std::mem::take(&mut self.dialogs), std::mem::take(&mut self.popups))
+        (ended, std::mem::take(&mut self.dialogs), std::mem::take(&mut self.popups))
+    }
+
+    /// What became of those that began after so many: nothing yet, all are whole, or why one is not. What began before is a
+    /// page's own affair, however it ends.
+    pub(crate) fn outcome_since(&self, begun: u64) -> Option<Result<(), &'static str>> {
+        let own = || self.downloads.iter().filter(|download| download.number > begun).map(|download| download.end);
+        let failed = own().find_map(|end| match end {
+            Some(DownloadEnd::Failed { why }) => Some(why),
+            Some(DownloadEnd::Whole { .. }) | None => None,
+        });
+        match failed {
+            _ if self.begun == begun || own().any(|end| end.is_none()) => None,
+            Some(why) => Some(Err(why)),
+            None if self.refused > begun => Some(Err(TOO_MANY)),
+            None => Some(Ok(())),
+        }
     }
 
     pub(crate) fn take(&mut self, session: Option<&str>, event: Event) -> Vec<Order> {
@@ -203,10 +216,11 @@ impl Scene {
         }
         self.begun += 1;
         if self.downloads.len() >= MOST_DOWNLOADS {
+            self.refused = self.begun;
             return vec![Order::CancelDownload { guid: begins.guid }];
         }
         let name = words::file_name(&begins.suggested_filename);
-        self.downloads.push(Download { guid: begins.guid, name, state: DownloadState::Running });
+        self.downloads.push(Download { guid: begins.guid, name, number: self.begun, end: None });
         Vec::new()
     }
 
@@ -214,17 +228,19 @@ impl Scene {
         let Some(download) = self.downloads.iter_mut().find(|download| download.guid == progress.guid) else {
             return Vec::new();
         };
-        if download.state != DownloadState::Running {
+        if download.end.is_some() {
             return Vec::new();
         }
-        if progress.received_bytes > MOST_BYTES {
-            download.state = DownloadState::Failed { why: "it is larger than 256 MiB" };
+        // The cast saturates, and cuts what is no number of bytes.
+        let bytes = progress.received_bytes as u64;
+        if bytes > LARGEST_DOWNLOAD {
+            // It may be complete already, between two words about it: it is told, so that it can be removed.
+            download.end = Some(DownloadEnd::Failed { why: TOO_LARGE });
             return vec![Order::CancelDownload { guid: progress.guid.clone() }];
         }
         match progress.state.as_str() {
-            // The cast saturates, and cuts what is no number of bytes.
-            "completed" => download.state = DownloadState::Whole { bytes: progress.received_bytes as u64 },
-            "canceled" => download.state = DownloadState::Failed { why: "it was broken off" },
+            "completed" => download.end = Some(DownloadEnd::Whole { bytes }),
+            "canceled" => download.end = Some(DownloadEnd::Failed { why: "it was broken off" }),
             _ => {}
         }
         Vec::new()
@@ -363,12 +379,49 @@ mod tests {
         take(&mut scene, None, "Browser.downloadProgress", &progress("inProgress", 3.0));
         assert!(scene.tell("/d").0.is_empty());
         take(&mut scene, None, "Browser.downloadProgress", &progress("completed", 7.0));
-        let whole = Downloaded { name: "b.txt".to_owned(), path: "/d/ab-1".to_owned(), bytes: 7 };
-        assert_eq!(scene.tell("/d/").0, [whole]);
-        take(&mut scene, None, "Browser.downloadWillBegin", &begin("ab-1"));
-        let orders = take(&mut scene, None, "Browser.downloadProgress", &progress("inProgress", 1e12));
-        assert_eq!(orders, [Order::CancelDownload { guid: "ab-1".to_owned() }]);
-        assert!(scene.tell("/d").0.is_empty(), "one that is too large is not told as whole");
+        let told = |end| Downloaded { name: "b.txt".to_owned(), path: "/d/ab-1".to_owned(), end };
+        assert_eq!(scene.tell("/d/").0, [told(DownloadEnd::Whole { bytes: 7 })]);
+        // One that is too large is none, also where it was complete before anybody could say so; it is told to be removed.
+        for state in ["inProgress", "completed"] {
+            take(&mut scene, None, "Browser.downloadWillBegin", &begin("ab-1"));
+            let orders = take(&mut scene, None, "Browser.downloadProgress", &progress(state, 1e12));
+            assert_eq!(orders, [Order::CancelDownload { guid: "ab-1".to_owned() }]);
+            assert_eq!(scene.tell("/d").0, [told(DownloadEnd::Failed { why: TOO_LARGE })]);
+        }
+    }
+
+    #[test]
+    fn what_a_page_downloads_by_itself_is_not_what_was_asked_for() {
+        let mut scene = Scene::default();
+        let mut number = 0;
+        let mut begin = |scene: &mut Scene| {
+            number += 1;
+            let guid = format!("a{number}");
+            take(scene, None, "Browser.downloadWillBegin", &json!({ "guid": guid, "suggestedFilename": "x" }));
+            guid
+        };
+        let end = |scene: &mut Scene, guid: &str, state: &str| {
+            let progress = json!({ "guid": guid, "receivedBytes": 1.0, "state": state });
+            take(scene, None, "Browser.downloadProgress", &progress);
+        };
+        // One of a page's own never ends, and one was broken off: neither counts for what begins afterwards.
+        begin(&mut scene);
+        let broken = begin(&mut scene);
+        end(&mut scene, &broken, "canceled");
+        let before = scene.begun;
+        assert_eq!(scene.outcome_since(before), None, "none has begun");
+        let own = begin(&mut scene);
+        assert_eq!(scene.outcome_since(before), None);
+        end(&mut scene, &own, "completed");
+        assert_eq!(scene.outcome_since(before), Some(Ok(())));
+        assert_eq!(scene.outcome_since(0), None, "all of them");
+        // Where there is no place for another, whoever waits for it is told so.
+        while scene.downloads.len() < MOST_DOWNLOADS {
+            begin(&mut scene);
+        }
+        let before = scene.begun;
+        begin(&mut scene);
+        assert_eq!(scene.outcome_since(before), Some(Err(TOO_MANY)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::protocol::{Evaluate, GetHistory, Navigate, NavigateToEntry, StopLoading};
-use crate::scene::{DownloadState, Scene};
+use crate::scene::Scene;
 use crate::view::{SOON, View};
 use crate::words;
 
@@ -178,25 +178,11 @@ pub(crate) async fn wait_for_load(connection: &Connection, limit: Duration) -> R
     Ok(connection.watch(limit, is_done).await?.is_some())
 }
 
-/// Waits until a download has begun since, and all are finished.
+/// Waits until a download has begun since, and all that have are finished.
 pub(crate) async fn finish_downloads(connection: &Connection, begun: u64, end: Instant) -> Result<(), Error> {
     let limit = end.saturating_duration_since(Instant::now());
-    let state = connection.watch(limit, |scene| {
-        if scene.begun == begun {
-            return None;
-        }
-        let is_running = scene.downloads.iter().any(|download| download.state == DownloadState::Running);
-        if is_running {
-            return None;
-        }
-        let failed = scene.downloads.iter().find_map(|download| match download.state {
-            DownloadState::Failed { why } => Some(why),
-            DownloadState::Running | DownloadState::Whole { .. } => None,
-        });
-        Some(failed.map_or(Ok(()), |why| Err(Error::DownloadFailed { why })))
-    });
-    match state.await? {
-        Some(result) => result,
+    match connection.watch(limit, |scene| scene.outcome_since(begun)).await? {
+        Some(outcome) => outcome.map_err(|why| Error::DownloadFailed { why }),
         None if connection.scene(|scene| scene.begun) == begun => Err(Error::NoDownload { limit }),
         None => Err(Error::DownloadFailed { why: "it took too long" }),
     }

@@ -53,6 +53,8 @@ struct World {
 #[derive(Debug)]
 pub(crate) struct View<'a> {
     pub(crate) connection: &'a Connection,
+    /// What fields for secrets are called, in the words of `page.js`.
+    pub(crate) names: &'a str,
     pub(crate) memory: &'a mut Memory,
     pub(crate) session: String,
     /// The only document that may be acted on, where somebody was asked about it.
@@ -259,7 +261,7 @@ impl View<'_> {
                 Err(error) => return Err(error),
             };
             let install = Evaluate {
-                expression: &format!("({FUNCTIONS})(\"{key}\")"),
+                expression: &format!("({FUNCTIONS})(\"{key}\", {})", self.names),
                 return_by_value: true,
                 await_promise: false,
                 user_gesture: false,

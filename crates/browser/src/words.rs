@@ -1,5 +1,8 @@
 //! Strangers' words, made short and harmless enough to be passed on.
 
+const LONGEST_NAME: usize = 120;
+const LONGEST_ENDING: usize = 16;
+
 /// At most so many characters, and a sign where something was left out.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
@@ -8,16 +11,20 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// A name for a file as a server proposes it: no path, no control characters, and never a name that means a directory.
-pub(crate) fn file_name(proposed: &str) -> String {
+/// A name that a stranger has chosen, as a file can be called: one part, visible, of ordinary characters, not long.
+pub fn file_name(proposed: &str) -> String {
     let last = proposed.rsplit(['/', '\\']).next().unwrap_or_default();
-    let clean: String = last.chars().filter(|character| !character.is_control()).collect();
-    let clean = clean.trim_matches(|character: char| character == '.' || character.is_whitespace());
-    let mut end = clean.len().min(200);
-    while !clean.is_char_boundary(end) {
-        end -= 1;
+    let kept = |one: char| one.is_alphanumeric() || matches!(one, '.' | '-' | '_' | ' ' | '(' | ')' | '+' | ',');
+    let clean: String = last.chars().map(|one| if kept(one) { one } else { '_' }).collect();
+    let clean = clean.trim_start_matches(['.', '-', ' ']).trim_end_matches(['.', ' ']);
+    let short = |text: &str, most: usize| text[..text.floor_char_boundary(most)].to_owned();
+    match clean.rsplit_once('.') {
+        _ if clean.is_empty() => "file".to_owned(),
+        Some((stem, ending)) if clean.len() > LONGEST_NAME && ending.len() <= LONGEST_ENDING => {
+            format!("{}.{ending}", short(stem, LONGEST_NAME - ending.len() - 1))
+        }
+        _ => short(clean, LONGEST_NAME),
     }
-    if end == 0 { "download".to_owned() } else { clean[..end].to_owned() }
 }
 
 #[cfg(test)]
@@ -25,21 +32,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proposed_name_is_never_a_path() {
+    fn a_strangers_name_is_one_plain_part() {
         for (proposed, name) in [
             ("report.pdf", "report.pdf"),
             ("../../etc/passwd", "passwd"),
             ("..\\..\\x.exe", "x.exe"),
-            ("..", "download"),
-            ("", "download"),
-            ("a/", "download"),
+            ("..", "file"),
+            ("", "file"),
+            ("a/", "file"),
             (".bashrc", "bashrc"),
-            ("a\0b\nc", "abc"),
-            ("年报.pdf", "年报.pdf"),
+            ("-rf", "rf"),
+            ("a\0b\nc", "a_b_c"),
+            ("Ünïcode 报告.txt", "Ünïcode 报告.txt"),
+            ("con\u{202e}fdp.exe", "con_fdp.exe"),
         ] {
             assert_eq!(file_name(proposed), name);
         }
-        assert!(file_name(&"年".repeat(500)).len() <= 200);
+        let long = file_name(&format!("{}.tar.gz", "年".repeat(500)));
+        assert!(long.ends_with(".gz") && long.len() <= LONGEST_NAME, "{long}");
+        assert!(file_name(&"年".repeat(500)).len() <= LONGEST_NAME);
     }
 
     #[test]

@@ -185,7 +185,9 @@ struct BrowserView {
     memory_mb: u32,
     /// How many processes and threads that box has
     pids: u32,
-    /// Hosts that pages may lead to although their addresses are private, for tests and intranets
+    /// What external ones reach: `on`, the public internet; `allowlist`, `allowed_hosts` alone; `off`, there are none
+    external: &'static str,
+    /// Hosts that pages may lead to at any port, although their addresses are private, for tests and intranets
     allowed_hosts: Vec<String>,
 }
 
@@ -273,6 +275,7 @@ impl SettingsView {
                 idle_timeout_s: settings.browser.idle_timeout_s.get(),
                 memory_mb: settings.browser.memory_mb.get(),
                 pids: settings.browser.pids.get(),
+                external: settings.browser.external.key(),
                 allowed_hosts: settings.browser.allowed_hosts.words(),
             },
             mcp: McpView { skill_names: settings.mcp.skill_names },

@@ -35,6 +35,8 @@ pub enum Error {
     ApprovalExpired,
     #[error("too many execs are waiting")]
     QueueFull,
+    #[error("too many actions wait for this session's browser already; wait for the answers to some of them")]
+    TooManyActions,
     /// A workspace takes all of the disk that it may, or would.
     #[error("{message}")]
     DiskQuota { message: String },
@@ -76,7 +78,7 @@ impl Error {
             Error::InvalidInput { .. } => "INVALID_INPUT",
             Error::Denied { .. } => "POLICY_DENIED",
             Error::Conflict { .. } | Error::AlreadyEnded(_) => "CONFLICT",
-            Error::QueueFull => "QUEUE_FULL",
+            Error::QueueFull | Error::TooManyActions => "QUEUE_FULL",
             Error::TooManyApprovals => "TOO_MANY_APPROVALS",
             Error::TooManyTickets => "TOO_MANY_TICKETS",
             Error::ApprovalExpired => "APPROVAL_EXPIRED",

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::settings::{Settings, merge};
 
 const LIMITS: &str = "sandbox.limits";
-const TEXTS: [&str; 18] = [
+const TEXTS: [&str; 19] = [
     "sandbox.workspace_root_win",
     "sandbox.workspace_root_wsl",
     "sandbox.runtime_mode",
@@ -38,6 +38,7 @@ const TEXTS: [&str; 18] = [
     "sessions.security_mode",
     "net.mode",
     "net.unknown",
+    "browser.external",
 ];
 /// A value that is not shown, and not stored.
 pub(crate) const WEBHOOK_SECRET: &str = "approvals.webhook_secret";

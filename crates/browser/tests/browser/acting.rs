@@ -27,7 +27,9 @@ pub async fn a_form_is_filled_and_sent(lab: Arc<Lab>) {
     lab.fill("textarea", "one\ntwo").await;
     lab.fill("#free", "written").await;
     assert_eq!(lab.value("document.querySelector('#free').innerText").await, "written");
-    let answer = lab.act(Action::Select { target: css("select"), values: vec!["Green".to_owned()] }).await;
+    let answer = lab
+        .act(Action::Select { target: css("select"), values: vec!["Green".to_owned()], expected: FieldKind::Ordinary })
+        .await;
     assert_eq!(answer.data, json!({ "selected": ["g"] }));
     lab.click("#agree").await;
     let answer = lab.click("button").await;
@@ -90,7 +92,9 @@ pub async fn what_cannot_be_clicked_says_why(lab: Arc<Lab>) {
 
 pub async fn a_list_says_what_it_has(lab: Arc<Lab>) {
     lab.show("<select><option>One<option>Two</select>").await;
-    let error = lab.fail(Action::Select { target: css("select"), values: vec!["Three".to_owned()] }).await;
+    let error = lab
+        .fail(Action::Select { target: css("select"), values: vec!["Three".to_owned()], expected: FieldKind::Ordinary })
+        .await;
     assert_eq!(error.to_string(), r#"`select` has no option `Three`; it has "One", "Two""#);
 }
 

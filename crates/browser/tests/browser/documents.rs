@@ -93,7 +93,9 @@ pub async fn what_leads_elsewhere_is_done(lab: Arc<Lab>) {
     .await;
     let here = lab.browser.document().await.unwrap().url;
     let [_, press, _] = deeds();
-    for deed in [press, Action::Select { target: css("#card"), values: vec!["b".to_owned()] }] {
+    for deed in
+        [press, Action::Select { target: css("#card"), values: vec!["b".to_owned()], expected: FieldKind::Ordinary }]
+    {
         lab.act(Action::Navigate { url: here.clone(), timeout: std::time::Duration::from_secs(20) }).await;
         lab.click("#p").await;
         let asked = lab.browser.document().await.unwrap();

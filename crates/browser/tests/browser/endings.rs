@@ -6,7 +6,7 @@ use std::time::Duration;
 use browser::{Action, Browser, Error, Files, Format};
 use tokio::io::AsyncWriteExt;
 
-use crate::lab::{Lab, connect, start};
+use crate::lab::{Lab, connect, names, start};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -46,7 +46,8 @@ pub async fn no_stream_can_do_more_than_fail(_lab: Arc<Lab>) {
     for bytes in said {
         let (ours, mut theirs) = tokio::io::duplex(1 << 16);
         let (from, to) = tokio::io::split(ours);
-        let connecting = Browser::connect(from, to, Files { downloads: "/nowhere".to_owned() });
+        let names = names();
+        let connecting = Browser::connect(from, to, Files { downloads: "/nowhere".to_owned() }, &names);
         theirs.write_all(bytes).await.unwrap();
         theirs.shutdown().await.unwrap();
         let error = tokio::time::timeout(LONG, connecting).await.unwrap().unwrap_err();

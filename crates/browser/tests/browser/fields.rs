@@ -17,6 +17,8 @@ pub async fn fields_say_what_they_are_for(lab: Arc<Lab>) {
         ("<textarea name=discard></textarea>", FieldKind::Ordinary),
         ("<input name=compass>", FieldKind::Ordinary),
         ("<input name=account-no>", FieldKind::Ordinary),
+        ("<input name=footprint>", FieldKind::Ordinary),
+        ("<input name='discard numbers'>", FieldKind::Ordinary),
         ("<input type=password>", FieldKind::Password),
         ("<input type=PassWord>", FieldKind::Password),
         ("<input type=text name=password>", FieldKind::Password),
@@ -25,6 +27,8 @@ pub async fn fields_say_what_they_are_for(lab: Arc<Lab>) {
         ("<input autocomplete=new-password>", FieldKind::Password),
         ("<input style='-webkit-text-security:disc'>", FieldKind::Password),
         ("<input aria-label=密码>", FieldKind::Password),
+        ("<input name=otp>", FieldKind::Password),
+        ("<input id=userOtp>", FieldKind::Password),
         ("<input autocomplete='billing cc-number'>", FieldKind::Payment),
         ("<input autocomplete=cc-exp>", FieldKind::Payment),
         ("<input name=cardNumber>", FieldKind::Payment),
@@ -33,15 +37,18 @@ pub async fn fields_say_what_they_are_for(lab: Arc<Lab>) {
         ("<input id=cvv>", FieldKind::Payment),
         ("<input placeholder='CVC'>", FieldKind::Payment),
         ("<label>Security code <input></label>", FieldKind::Payment),
+        ("<select name=cardNumber></select>", FieldKind::Payment),
+        ("<select autocomplete=cc-exp-month></select>", FieldKind::Payment),
+        ("<select name=month></select>", FieldKind::Ordinary),
     ];
     let body: String =
         fields.iter().enumerate().map(|(index, (field, _))| format!("<div class=f{index}>{field}</div>")).collect();
     lab.show(&body).await;
     for (index, (field, kind)) in fields.iter().enumerate() {
-        let target = css(&format!(".f{index} :is(input, textarea)"));
+        let target = css(&format!(".f{index} :is(input, textarea, select)"));
         assert_eq!(lab.browser.field(&target).await.unwrap(), *kind, "{field}");
     }
-    lab.click(".f5 input").await;
+    lab.click(".f7 input").await;
     assert_eq!(lab.browser.field(&Target::Focused).await.unwrap(), FieldKind::Password);
 }
 
@@ -58,6 +65,16 @@ pub async fn another_kind_than_expected_is_not_typed_into(lab: Arc<Lab>) {
     assert!(matches!(error, Error::OtherField { .. }), "{error}");
     lab.act(Action::Press { key: "x".to_owned(), expected: FieldKind::Password }).await;
     assert_eq!(lab.value("p.value").await, "secretx");
+}
+
+pub async fn a_list_of_another_kind_is_not_chosen_in(lab: Arc<Lab>) {
+    lab.show("<select id=s autocomplete=cc-exp-month><option>01<option>02</select>").await;
+    let choose = |expected| Action::Select { target: css("#s"), values: vec!["02".to_owned()], expected };
+    let error = lab.fail(choose(FieldKind::Ordinary)).await;
+    assert!(matches!(error, Error::OtherField { found: FieldKind::Payment, .. }), "{error}");
+    assert_eq!(lab.value("s.value").await, "01");
+    lab.act(choose(FieldKind::Payment)).await;
+    assert_eq!(lab.value("s.value").await, "02");
 }
 
 /// Each becomes a password field at another moment of being filled.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use browser::{Action, Error, Origin};
+use browser::{Action, DownloadEnd, Error, Origin};
 
 use crate::lab::{Lab, css};
 
@@ -14,13 +14,35 @@ pub async fn a_download_is_whole(lab: Arc<Lab>) {
     lab.show("<a id=d href=/report>report</a><a id=p href='#'>nothing</a>").await;
     let answer = lab.act(Action::Download { from: Origin::Element(css("#d")), timeout: LONG }).await;
     let [file] = &answer.downloads[..] else { panic!("{answer:?}") };
-    assert_eq!((file.name.as_str(), file.bytes), ("report.csv", 8));
+    assert_eq!((file.name.as_str(), file.end), ("report.csv", DownloadEnd::Whole { bytes: 8 }));
     assert_eq!(std::fs::read_to_string(&file.path).unwrap(), "a,b\n1,2\n");
     let error =
         lab.fail(Action::Download { from: Origin::Element(css("#p")), timeout: Duration::from_millis(300) }).await;
     assert!(matches!(error, Error::NoDownload { .. }), "{error}");
     let answer = lab.act(Action::Navigate { url: lab.server.url("/report"), timeout: LONG }).await;
     assert_eq!(answer.downloads.len(), 1, "an address that is a file is one too");
+}
+
+/// One that never ends, and one that is larger than any may be, both begun by a page: what is asked for comes all the same, and
+/// what is left of the large one is told, so that it can be removed.
+pub async fn what_a_page_downloads_by_itself_stops_nothing(lab: Arc<Lab>) {
+    lab.show(
+        "<a id=e href=/endless download>x</a><a id=h href=/huge download>y</a><a id=d href=/report>z</a>\
+         <button onclick=\"e.click(); h.click()\">go</button>",
+    )
+    .await;
+    let mut told = lab.click("button").await.downloads;
+    let end = tokio::time::Instant::now() + LONG;
+    while told.is_empty() {
+        assert!(tokio::time::Instant::now() < end, "the large one was not broken off");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        told = lab.act(Action::Scroll { to: browser::Travel::By { x: 0, y: 0 } }).await.downloads;
+    }
+    let [huge] = &told[..] else { panic!("{told:?}") };
+    assert!(matches!(huge.end, DownloadEnd::Failed { why } if why.contains("64 MiB")), "{huge:?}");
+    let answer = lab.act(Action::Download { from: Origin::Element(css("#d")), timeout: LONG }).await;
+    let [file] = &answer.downloads[..] else { panic!("{answer:?}") };
+    assert_eq!((file.name.as_str(), file.end), ("report.csv", DownloadEnd::Whole { bytes: 8 }));
 }
 
 pub async fn an_address_is_saved_even_if_it_could_be_shown(lab: Arc<Lab>) {

@@ -3,7 +3,9 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use browser::{Action, Answer, Browser, Error, FieldKind, Files, Format, Target, WayOut, arguments, find_executable};
+use browser::{
+    Action, Answer, Browser, Error, FieldKind, FieldNames, Files, Format, Target, WayOut, arguments, find_executable,
+};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
@@ -36,7 +38,16 @@ pub async fn connect(chromium: &mut Child, directory: &TempDir) -> Result<Browse
     let downloads = directory.path().join("downloads");
     std::fs::create_dir_all(&downloads).unwrap();
     let files = Files { downloads: downloads.to_str().unwrap().to_owned() };
-    Browser::connect(chromium.stdout.take().unwrap(), chromium.stdin.take().unwrap(), files).await
+    Browser::connect(chromium.stdout.take().unwrap(), chromium.stdin.take().unwrap(), files, &names()).await
+}
+
+/// One of each sort: a part of a word, a whole word, words in a row, and another script.
+pub fn names() -> FieldNames {
+    let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    FieldNames {
+        passwords: list(&["password", "otp", "密码"]),
+        payments: list(&["card num", "cvv", "cvc", "security code"]),
+    }
 }
 
 impl Lab {

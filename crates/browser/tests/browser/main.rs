@@ -51,14 +51,16 @@ const TRIALS: &[(&str, Run)] = trials! {
         a_page_becomes_a_document, scripts_have_values, strange_values_harm_nobody,
     }
     fields::{
-        fields_say_what_they_are_for, another_kind_than_expected_is_not_typed_into,
+        fields_say_what_they_are_for, another_kind_than_expected_is_not_typed_into, a_list_of_another_kind_is_not_chosen_in,
         a_field_that_is_swapped_is_caught, a_page_cannot_lie_about_its_fields, a_foreign_frame_counts_as_payment,
     }
     documents::{
         what_was_asked_about_one_document_is_not_done_to_another, a_page_that_closed_is_not_acted_on,
         a_document_says_where_it_is, what_leads_elsewhere_is_done,
     }
-    files::{ a_download_is_whole, an_address_is_saved_even_if_it_could_be_shown, a_hostile_name_is_no_path, a_file_is_uploaded }
+    files::{
+        a_download_is_whole, what_a_page_downloads_by_itself_stops_nothing, an_address_is_saved_even_if_it_could_be_shown, a_hostile_name_is_no_path, a_file_is_uploaded,
+    }
     hostile::{
         dialogs_are_answered_and_told, endless_dialogs_end, endless_scripts_end, a_crash_is_told_and_a_fresh_page_works,
         a_huge_page_is_cut, a_page_cannot_open_files, windows_without_end_are_closed, half_a_character_ends_nothing,

@@ -9,6 +9,9 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::pages;
 
+/// More bytes than any download may have.
+const HUGE: usize = 80 << 20;
+
 pub struct Server {
     address: SocketAddr,
     bodies: Arc<Mutex<HashMap<String, String>>>,
@@ -70,6 +73,20 @@ async fn answer(mut stream: TcpStream, bodies: Arc<Mutex<HashMap<String, String>
             stream.write_all(half.as_bytes()).await.ok()?;
             let mut rest = Vec::new();
             stream.read_to_end(&mut rest).await.ok()?;
+            return None;
+        }
+        ("/endless" | "/huge", None) => {
+            let kind = "content-type: application/octet-stream\r\ncontent-disposition: attachment; filename=x.bin";
+            stream.write_all(format!("HTTP/1.1 200 OK\r\n{kind}\r\n\r\n").as_bytes()).await.ok()?;
+            let more = if path == "/huge" { HUGE } else { 1 };
+            let portion = vec![0; more.min(1 << 20)];
+            for _ in 0..more.div_ceil(portion.len()) {
+                stream.write_all(&portion).await.ok()?;
+            }
+            let mut rest = Vec::new();
+            if path == "/endless" {
+                stream.read_to_end(&mut rest).await.ok()?;
+            }
             return None;
         }
         (_, None) => pages::page(&target)?,

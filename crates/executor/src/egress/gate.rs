@@ -13,6 +13,9 @@ pub trait Gate: Send + Sync + std::fmt::Debug + 'static {
     /// May take as long as a person needs to answer. Given up when the box is.
     fn judge(&self, host: NetHost, port: u16) -> BoxFuture<'_, Ruling>;
 
+    /// A connection was asked for; `note` follows in any case.
+    fn began(&self) {}
+
     /// One connection is over, or never was.
     fn note(&self, connection: Connection);
 
@@ -79,6 +82,7 @@ impl Noted {
             bytes_sent: 0,
             bytes_received: 0,
         };
+        gate.began();
         Self { gate, since: Instant::now(), connection, meter: Arc::default() }
     }
 

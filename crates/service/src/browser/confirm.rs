@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::fault::Fault;
 use super::perform::Deed;
-use super::wish::{Evaluate, Wish};
+use super::wish::{Evaluate, Wish, shortened};
 use crate::approvals::{Decision, Question, StillStands};
 use crate::sessions::Rules;
 
@@ -23,7 +23,8 @@ pub(super) fn deserves_care(wish: &Wish, field: FieldKind) -> Option<String> {
         (Wish::Fill(_) | Wish::Press(_), FieldKind::Password | FieldKind::Payment) => {
             Some(format!("type into {field}"))
         }
-        // By its name it is one, whatever it says of itself.
+        (Wish::Select(_), FieldKind::Password | FieldKind::Payment) => Some(format!("choose in {field}")),
+        // By what the agent calls it, it is one, whatever it says of itself.
         (Wish::Fill(_) | Wish::Select(_), _) if assessed.level >= Level::High => {
             Some("type into a field for a password or a payment".to_owned())
         }
@@ -72,8 +73,9 @@ impl Deed {
     }
 
     fn question(&self, wish: &Wish, doing: &str, page: &str, rules: &Rules) -> Question {
+        // Last, because it is the agent's own word, and could look like the rest of the sentence.
         let target = match wish.target() {
-            Ok(Some(target)) => format!(" ({target})"),
+            Ok(Some(target)) => format!(": {}", shortened(&target.to_string())),
             Ok(None) | Err(_) => String::new(),
         };
         let code = match wish {
@@ -90,7 +92,7 @@ impl Deed {
             user_id: self.place.name.user_id.clone(),
             agent_id: self.place.name.agent_id.clone(),
             session_id: self.place.id.to_string(),
-            command: format!("Browser: {doing}{target} at {page}"),
+            command: format!("Browser at {page}: {doing}{target}"),
             code,
             requested_paths: Vec::new(),
             blocked_paths: Vec::new(),

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::io::Read;
 
-use browser::Downloaded;
+use browser::{DownloadEnd, Downloaded, LARGEST_DOWNLOAD, file_name};
 use policy::Window;
 use workspace::{AgentPath, Download};
 
@@ -17,28 +17,55 @@ use crate::service::Service;
 
 /// Where what is downloaded lies, in the session's workspace.
 const DOWNLOADS: &str = "data";
-/// One file, as it passes through the server.
-const LARGEST: u64 = 64 << 20;
-const LONGEST_NAME: usize = 120;
+/// One file, as it passes through the server, in either direction.
+const LARGEST: u64 = LARGEST_DOWNLOAD;
 /// More files of a session than this are not looked through for a name that is free.
 const NAMES_MOST: usize = 20_000;
 
+/// What became of downloads.
+#[derive(Debug, Default)]
+pub(super) struct TakenOut {
+    /// Where those are that were kept.
+    pub(super) files: Vec<String>,
+    /// What is to be said of the others.
+    pub(super) lost: Vec<String>,
+}
+
 impl Deed {
-    /// Brings what was downloaded into the workspace, and says where each is.
-    pub(super) async fn take_out(&self, from: &Instance, downloads: Vec<Downloaded>) -> Result<Vec<String>, Fault> {
-        let mut paths = Vec::new();
-        for Downloaded { name, path, .. } in downloads {
-            let content = from.home.run(&["cat", "--", &path], None, LARGEST).await?;
-            paths.push(self.keep(&name, content).await?);
-            // It takes room in the box's memory.
-            from.home.run(&["rm", "-f", "--", &path], None, 0).await?;
+    /// Brings what was downloaded into the workspace, and says where each is. A page can begin downloads by itself, so one that
+    /// cannot be kept is told and fails nothing; whatever became of them, nothing of them stays in the box.
+    pub(super) async fn take_out(&self, from: &Instance, downloads: &[Downloaded]) -> TakenOut {
+        let mut taken = TakenOut::default();
+        for Downloaded { name, path, end } in downloads {
+            let kept = match end {
+                DownloadEnd::Whole { bytes } if *bytes <= LARGEST => self.take_one(from, name, path).await,
+                DownloadEnd::Whole { bytes } => Err(Fault::failed(format!("it has {bytes} bytes"))),
+                DownloadEnd::Failed { why } => Err(Fault::failed(*why)),
+            };
+            match kept {
+                Ok(path) => taken.files.push(path),
+                Err(fault) => taken.lost.push(format!("the download {name} was not kept: {}", fault.message)),
+            }
         }
-        Ok(paths)
+        if !downloads.is_empty() {
+            let paths = downloads.iter().map(|one| one.path.as_str());
+            let words: Vec<&str> = ["rm", "-f", "--"].into_iter().chain(paths).collect();
+            if let Err(fault) = from.home.run(&words, None, 0).await {
+                // They take room in the box's memory until the browser is closed.
+                tracing::warn!(action_id = %self.id, why = fault.message, "downloads are left in a browser's box");
+            }
+        }
+        taken
+    }
+
+    async fn take_one(&self, from: &Instance, name: &str, path: &str) -> Result<String, Fault> {
+        let content = from.home.run(&["cat", "--", path], None, LARGEST).await?;
+        self.keep(name, content).await
     }
 
     /// Puts a file into the workspace under a name like this one that nothing has.
     pub(super) async fn keep(&self, name: &str, content: Vec<u8>) -> Result<String, Fault> {
-        let name = plain(name);
+        let name = file_name(name);
         let workspace = self.service.session_workspace(&self.place.name).await?;
         let taken = Service::blocking(|| {
             let session = workspace.session(&self.place.id)?;
@@ -68,47 +95,21 @@ impl Deed {
                 }
                 Window::External => {
                     let found = self.service.download_session_file(&self.by, &self.address(), place).await?;
-                    let Download::File { file: opened, .. } = found else {
+                    let Download::File { file: opened, size } = found else {
                         return Err(Fault::failed(format!("{file} is a directory; upload its files")));
                     };
-                    let path = format!("{}/{number}/{}", to.folder.uploads(), plain(file));
-                    let content = Service::blocking(|| {
-                        let mut content = Vec::new();
-                        let read = (&opened).take(LARGEST + 1).read_to_end(&mut content);
-                        read.map_err(|error| Error::runtime("read a file", &error))?;
-                        Ok(content)
-                    })
-                    .await?;
-                    if content.len() as u64 > LARGEST {
+                    if size > LARGEST {
                         return Err(Fault::failed(format!("{file} is larger than {LARGEST} bytes")));
                     }
+                    let path = format!("{}/{number}/{}", to.folder.uploads(), file_name(file));
                     let line = r#"mkdir -p -- "${1%/*}" && exec cat > "$1""#;
-                    to.home.run(&["sh", "-c", line, "sh", &path], Some(&content), 0).await?;
+                    to.home.run(&["sh", "-c", line, "sh", &path], Some((&opened).take(size)), 0).await?;
                     paths.push(path);
                 }
             }
         }
         Ok(paths)
     }
-}
-
-/// A name that a stranger has chosen, as a file can be called: one part, visible, not long.
-fn plain(name: &str) -> String {
-    let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
-    let kept = |one: char| one.is_alphanumeric() || matches!(one, '.' | '-' | '_' | ' ' | '(' | ')' | '+' | ',');
-    let clean: String = last.chars().map(|one| if kept(one) { one } else { '_' }).collect();
-    let clean = clean.trim_start_matches(['.', '-', ' ']).trim_end_matches(['.', ' ']);
-    match clean.rsplit_once('.') {
-        _ if clean.is_empty() => "file".to_owned(),
-        Some((stem, ending)) if clean.len() > LONGEST_NAME && ending.len() <= 16 => {
-            format!("{}.{ending}", cut(stem, LONGEST_NAME - ending.len() - 1))
-        }
-        _ => cut(clean, LONGEST_NAME).to_owned(),
-    }
-}
-
-fn cut(text: &str, most: usize) -> &str {
-    &text[..text.floor_char_boundary(most)]
 }
 
 fn free(name: &str, taken: &BTreeSet<String>) -> String {
@@ -124,27 +125,6 @@ fn free(name: &str, taken: &BTreeSet<String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_strangers_name_is_one_plain_part() {
-        for (name, kept) in [
-            ("report.pdf", "report.pdf"),
-            ("../../etc/passwd", "passwd"),
-            ("..\\evil.exe", "evil.exe"),
-            (".bashrc", "bashrc"),
-            ("-rf", "rf"),
-            ("a\u{0}b\nc.txt", "a_b_c.txt"),
-            ("..", "file"),
-            ("", "file"),
-            ("\u{202e}gpj.exe", "_gpj.exe"),
-            ("报告.pdf", "报告.pdf"),
-        ] {
-            assert_eq!(plain(name), kept, "{name:?}");
-        }
-        let long = plain(&format!("{}.tar.gz", "x".repeat(500)));
-        assert!(long.len() <= LONGEST_NAME && long.ends_with(".gz"), "{long}");
-        assert!(plain(&"ü".repeat(500)).len() <= LONGEST_NAME);
-    }
 
     #[test]
     fn nothing_that_is_there_is_replaced() {

@@ -3,8 +3,10 @@
 //! Small commands of ours in the same box bring files in and out, so that the server never opens anything that the box has
 //! made: what is read is what the command printed, up to a bound.
 
+use std::fs::File;
+use std::io::{Read, Take};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use executor::egress::{Proxy, Resolver};
@@ -12,15 +14,16 @@ use executor::pool::{Hold, OnBusy};
 use executor::resident::{Given, Resident, RunningVisit, VisitOptions, VisitStreams};
 use executor::{Ending, Outcome};
 use policy::{
-    Control, Field, Grant, Isolation, Layers, Net, NetList, NetMode, NetWish, Reach as Shown, Request, Root,
+    Control, External, Field, Grant, Isolation, Layers, Net, NetList, NetMode, NetWish, Reach as Shown, Request, Root,
     SecurityMode, SessionMounts, Unknown, Verdict, Window, Workspace, decide, profile,
 };
 use tokio::io::AsyncReadExt;
 
 use super::fault::Fault;
-use super::gate::{BrowserGate, Reach};
+use super::gate::{BrowserGate, Reach, UnderWay};
 use crate::agents::execute::WORKSPACE;
 use crate::contexts::{BoxKey, SessionBox};
+use crate::egress::{Asking, NetRule, OnDuty, Questions};
 use crate::order::layers;
 use crate::pool::Boxes;
 use crate::residents::home_grant;
@@ -32,6 +35,11 @@ const PROXY: &str = "http://127.0.0.1:3128";
 /// What the box's own command is called, before it is the agent.
 const AGENT: &str = "ringwall-agent";
 const DONE_WITHIN: Duration = Duration::from_secs(60);
+/// As much of a file as is on its way into a box.
+const PORTION: usize = 64 << 10;
+/// What is being killed may still finish what it began in a folder.
+const ATTEMPTS_TO_WIPE: usize = 5;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) struct Home {
@@ -56,6 +64,22 @@ impl Home {
         }
     }
 
+    /// Whether nothing in it moves: then nothing in it ends either.
+    pub(super) fn is_paused(&self) -> bool {
+        self.resident().is_paused()
+    }
+
+    /// From now on what the browser asks of the network is this action's.
+    pub(super) fn begin(&self, asking: Asking) -> UnderWay {
+        let under_way = self.gate.begin(asking);
+        if let Rooms::Session { home, .. } = &self.rooms
+            && let Some(way) = &home.way
+        {
+            way.put_on_duty(self.gate.clone());
+        }
+        under_way
+    }
+
     /// Starts a command beside what is there.
     pub(super) async fn start(&self, argv: &[String], stdin: Given) -> Result<RunningVisit, Fault> {
         let grant = grant(&self.request, argv, &self.layers)?;
@@ -63,7 +87,7 @@ impl Home {
     }
 
     /// Runs a small command to its end, and gives what it printed; one that prints more or takes long fails.
-    pub(super) async fn run(&self, words: &[&str], input: Option<&[u8]>, most: u64) -> Result<Vec<u8>, Fault> {
+    pub(super) async fn run(&self, words: &[&str], input: Option<Take<&File>>, most: u64) -> Result<Vec<u8>, Fault> {
         let argv: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let given = if input.is_some() { Given::Yes } else { Given::No };
         let mut visit = self.start(&argv, given).await?;
@@ -72,17 +96,25 @@ impl Home {
             return Err(failed("has no streams"));
         };
         let feed = async {
-            if let (Some(mut stdin), Some(input)) = (stdin, input) {
-                // Whoever does not read it fails for that reason.
-                let _ = stdin.write(input).await;
-                stdin.close().await;
+            let (Some(mut stdin), Some(mut input)) = (stdin, input) else { return Ok(()) };
+            let mut portion = vec![0; PORTION];
+            loop {
+                match tokio::task::block_in_place(|| input.read(&mut portion)) {
+                    Ok(0) => break,
+                    // Whoever does not read it fails for that reason.
+                    Ok(count) if stdin.write(&portion[..count]).await.is_err() => break,
+                    Ok(_) => {}
+                    Err(error) => return Err(error),
+                }
             }
+            stdin.close().await;
+            Ok(())
         };
         let mut printed = Vec::new();
         let mut bounded = stdout.take(most + 1);
         let work = async {
-            let (read, ()) = tokio::join!(bounded.read_to_end(&mut printed), feed);
-            read.map_err(|error| error.to_string())
+            let (read, fed) = tokio::join!(bounded.read_to_end(&mut printed), feed);
+            fed.and(read).map_err(|error| error.to_string())
         };
         let read = tokio::time::timeout(DONE_WITHIN, work).await;
         match read {
@@ -100,15 +132,31 @@ impl Home {
         }
     }
 
-    /// Ends what is the browser's own.
-    pub(super) async fn end(self, folder: &str) {
+    /// Ends what is the browser's own, whose processes are gone. An error means that some of its files are left; those go with
+    /// the session's box.
+    pub(super) async fn end(self, folder: &str) -> Result<(), Fault> {
         match &self.rooms {
-            Rooms::Own(resident) => resident.end().await,
+            Rooms::Own(resident) => {
+                resident.end().await;
+                Ok(())
+            }
             Rooms::Session { home, .. } => {
-                if home.resident.is_alive() {
-                    // Nothing of it is of use to anybody; where it cannot be removed it goes with the box.
-                    let _ = self.run(&["rm", "-rf", "--", folder], None, 0).await;
+                if let Some(way) = &home.way {
+                    let gate: Arc<dyn OnDuty> = self.gate.clone();
+                    way.leave_duty(&gate);
                 }
+                let mut wiped = Ok(());
+                for _ in 0..ATTEMPTS_TO_WIPE {
+                    wiped = match self.run(&["rm", "-rf", "--", folder], None, 0).await {
+                        Err(fault) if home.resident.is_alive() => Err(fault),
+                        Ok(_) | Err(_) => return Ok(()),
+                    };
+                    if home.resident.is_paused() {
+                        break;
+                    }
+                    tokio::time::sleep(BETWEEN_ATTEMPTS).await;
+                }
+                wiped
             }
         }
     }
@@ -138,7 +186,13 @@ impl Service {
         let request = request(Workspace::Private);
         let mut resident = self.inner.executor.start_resident(grant(&request, &[AGENT.to_owned()], &layers)?).await?;
         let lifted = settings.browser.allowed_hosts.clone();
-        let gate = Arc::new(BrowserGate::new(Reach::Public { lifted: lifted.clone() }));
+        let server = Arc::downgrade(&self.inner);
+        let external = move || match server.upgrade() {
+            Some(server) => server.settings.read().unwrap_or_else(PoisonError::into_inner).browser.external,
+            None => External::Off,
+        };
+        let reach = Reach::Public { lifted: lifted.clone(), external: Box::new(external) };
+        let gate = Arc::new(BrowserGate::new(reach));
         let Some(listener) = resident.way_out.take() else { return Err(executor::Error::NoWayOut.into()) };
         let proxy = Proxy::new(gate.clone(), Resolver::system(), lifted);
         let gone = resident.gone();
@@ -180,10 +234,9 @@ impl Service {
             Net::None => browser::WayOut::None,
             Net::Allowlist { .. } => browser::WayOut::Proxy(PROXY.to_owned()),
         };
-        let gate = Arc::new(BrowserGate::new(Reach::AsCode(net)));
-        if let Some(way) = &home.way {
-            way.put_on_duty_first(gate.clone());
-        }
+        let lifted = home.way.as_ref().map(|way| way.lifted().clone()).unwrap_or_default();
+        let (rule, questions) = (NetRule::new(net, lifted), Questions::new(self));
+        let gate = Arc::new(BrowserGate::new(Reach::AsCode { rule, questions }));
         Ok(Home { rooms: Rooms::Session { home, _hold: hold }, request, layers, gate, way_out })
     }
 }

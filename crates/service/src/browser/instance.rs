@@ -1,13 +1,14 @@
 //! One running browser: a command in its box, whose control is two streams that nobody but the server holds.
 
-use browser::{Browser, Files};
+use browser::{Browser, FieldNames, Files};
 use executor::resident::{Given, RunningVisit, VisitHandle, VisitInput, VisitStreams};
-use policy::Window;
+use policy::{PASSWORD_FIELDS, PAYMENT_FIELDS, Window};
 use tokio::io::{AsyncReadExt, DuplexStream};
 use tokio::task::JoinHandle;
 
 use super::fault::Fault;
 use super::home::Home;
+use super::stop::Stop;
 use crate::token::random_digits;
 
 const ON_THE_WAY: usize = 256 << 10;
@@ -45,12 +46,19 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    pub(super) async fn open(window: Window, home: Home, number: u64) -> Result<Self, Fault> {
+    /// Leaves nothing where it fails, or is not wanted any more.
+    pub(super) async fn open(window: Window, home: Home, number: u64, stop: &mut Stop) -> Result<Self, Fault> {
         let folder = Folder(format!("/tmp/browser-{}", random_digits::<8>()?));
-        match Self::start(&home, &folder).await {
+        let started = stop.unless(Self::start(&home, &folder)).await;
+        match started {
             Ok((visit, browser, feeding)) => Ok(Self { window, home, browser, folder, number, visit, feeding }),
             Err(fault) => {
-                home.end(&folder.0).await;
+                if let Err(left) = home.end(&folder.0).await {
+                    tracing::warn!(
+                        why = left.message,
+                        "files of a browser that did not start are left in its session's box"
+                    );
+                }
                 Err(fault)
             }
         }
@@ -69,7 +77,9 @@ impl Instance {
         };
         let (ours, theirs) = tokio::io::duplex(ON_THE_WAY);
         let feeding = tokio::spawn(feed(theirs, stdin));
-        let connecting = Browser::connect(stdout, ours, Files { downloads });
+        let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let names = FieldNames { passwords: list(&PASSWORD_FIELDS), payments: list(&PAYMENT_FIELDS) };
+        let connecting = Browser::connect(stdout, ours, Files { downloads }, &names);
         match tokio::time::timeout(THERE_WITHIN, connecting).await {
             Ok(Ok(browser)) => Ok((visit, browser, feeding)),
             Ok(Err(error)) => Err(Fault::failed(format!("Chromium did not start: {error}"))),
@@ -86,16 +96,23 @@ impl Instance {
         self.visit.handle()
     }
 
-    /// Ends it. When this returns, no process of it is left.
-    pub(super) async fn close(self) {
+    /// Whether it stands still with its session's box.
+    pub(super) fn is_paused(&self) -> bool {
+        self.home.is_paused()
+    }
+
+    /// Ends it. When this returns, no process of it is left, unless its box stands still: then both end together. An error
+    /// means that files of it are left.
+    pub(super) async fn close(self) -> Result<(), Fault> {
         let Self { home, browser, folder, visit, feeding, .. } = self;
-        browser.close().await;
-        let handle = visit.handle();
-        handle.kill();
-        // What is left of it ends with its box where that is its own.
-        let _ = visit.wait().await;
+        if !home.is_paused() {
+            browser.close().await;
+            visit.handle().kill();
+            // What is left of it ends with its box where that is its own.
+            let _ = visit.wait().await;
+        }
         feeding.abort();
-        home.end(&folder.0).await;
+        home.end(&folder.0).await
     }
 }
 

@@ -4,7 +4,7 @@
 //! judges every connection by its address. A *sandbox* one is a command in the session's own box, sees its files, and has the
 //! network that the session's code has. `wish` is what is asked for; `seats` who has a browser and for how long; `home` its
 //! box and `instance` the browser in it; `perform` one action from its record to its outcome, with `confirm` where a person
-//! is asked and `files` for what goes in and out.
+//! is asked, `files` for what goes in and out, and `stop` for who does not want it any more.
 
 mod answer;
 mod confirm;
@@ -16,6 +16,7 @@ mod instance;
 mod perform;
 mod seats;
 mod settings;
+mod stop;
 mod view;
 mod wish;
 

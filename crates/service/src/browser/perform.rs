@@ -5,8 +5,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use browser::{Answer, FieldKind};
-use policy::{NetHost, Window, check_page, page_host};
+use browser::{Action, Answer, Document, FieldKind};
+use policy::{External, NetHost, Window, check_page, page_host};
 use record::{BrowserEnding, BrowserStatus, ExecId, NewBrowserAction};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -14,10 +14,13 @@ use tokio::sync::watch;
 use super::answer::{BrowserAnswer, Done};
 use super::confirm::deserves_care;
 use super::fault::Fault;
+use super::files::TakenOut;
 use super::gate::Refused;
 use super::instance::Instance;
 use super::seats::{Seat, Turn, watch_over};
+use super::stop::Stop;
 use super::wish::{Known, Wish};
+use crate::egress::Asking;
 use crate::error::{Error, causes};
 use crate::principal::Principal;
 use crate::service::{Service, now};
@@ -26,7 +29,9 @@ use crate::token::random_digits;
 
 pub(super) const MISSING: &str =
     "no Chromium was found on this machine; install it, e.g. with: apt-get install chromium";
-const DISMISSED: &str = "the browser was ended meanwhile: its session was removed, or the server stops";
+const PAUSED: &str = "the session is paused, and its browser with it; resume it first";
+const OFF: &str = "there is no external browser on this server (browser.external); ask for the one in the session's own box: \
+                   context.is_research or context.needs_file_access";
 /// A page's own words have no place in a record of what was done; its address has, up to here.
 const LONGEST_URL: usize = 4096;
 
@@ -83,6 +88,7 @@ impl Service {
         // What was said about an earlier session of this id is forgotten before there is a new one.
         self.session_rules(&place).await?;
         let seat = self.inner.browsers.seat(&place.name)?;
+        let in_line = seat.line_up()?;
         let id: ExecId = format!("e_{}", random_digits::<16>()?).parse()?;
         let deed = Deed { service: self.clone(), by: by.clone(), place, id: id.clone(), seat, asked: request.window };
         let (tell, told) = watch::channel(None);
@@ -91,7 +97,14 @@ impl Service {
         tokio::spawn(async move {
             let service = deed.service.clone();
             let _acting = service.inner.browsers.act();
-            let answer = deed.live(wish, unwanted).await.map_err(|error| Mutex::new(Some(error)));
+            let mut stop = Stop::new(deed.seat.clone(), unwanted);
+            let turn = stop.unless_gone(deed.seat.turn()).await;
+            drop(in_line);
+            let answer = match turn {
+                Ok(turn) => deed.live(turn, wish, stop).await,
+                Err(error) => Err(error),
+            };
+            let answer = answer.map_err(|error| Mutex::new(Some(error)));
             tell.send_replace(Some(Arc::new(answer)));
         });
         Ok(BrowserBegun { action_id: id, told, taken_back })
@@ -119,12 +132,7 @@ impl Deed {
     }
 
     /// From its turn to its outcome. An error means that it was not done.
-    async fn live(self, wish: Wish, mut unwanted: watch::Receiver<bool>) -> Result<BrowserAnswer, Error> {
-        let mut turn = tokio::select! {
-            biased;
-            () = self.seat.dismissed() => return Err(Error::Conflict { message: DISMISSED.to_owned() }),
-            turn = self.seat.turn() => turn,
-        };
+    async fn live(self, mut turn: Turn, wish: Wish, mut stop: Stop) -> Result<BrowserAnswer, Error> {
         let window = self.asked.or(turn.as_ref().map(|there| there.window)).unwrap_or(Window::External);
         let new = NewBrowserAction {
             id: self.id.clone(),
@@ -136,12 +144,7 @@ impl Deed {
             started_at: now(),
         };
         self.service.inner.store.intend_browser_action(new).await?;
-        let done = tokio::select! {
-            biased;
-            () = self.seat.dismissed() => Err(Fault::failed(DISMISSED)),
-            Ok(_) = unwanted.wait_for(|unwanted| *unwanted) => Err(Fault::failed("it was taken back")),
-            done = self.act(&mut turn, window, wish) => done,
-        };
+        let done = self.act(&mut turn, window, wish, &mut stop).await;
         self.conclude(&turn, &done).await;
         match turn.as_ref() {
             Some(_) => self.seat.used(),
@@ -151,22 +154,69 @@ impl Deed {
         Ok(BrowserAnswer::new(self.id.clone(), window, done))
     }
 
-    async fn act(&self, turn: &mut Turn, window: Window, wish: Wish) -> Result<Done, Fault> {
-        if let Wish::Close(_) = wish {
-            self.end_browser(turn, None).await;
-            self.seat.take_ended();
-            return Ok(Done { answer: Answer::default(), files: Vec::new(), notes: Vec::new() });
+    /// A browser is opened and closed whole; what is done with one is broken off when it is not wanted any more.
+    async fn act(&self, turn: &mut Turn, window: Window, wish: Wish, stop: &mut Stop) -> Result<Done, Fault> {
+        if turn.as_ref().is_some_and(Instance::is_paused) {
+            return Err(Fault::failed(PAUSED));
+        }
+        let is_off = self.service.settings_now().browser.external == External::Off;
+        match (&wish, window) {
+            (Wish::Close(_), _) => {
+                self.end_browser(turn, None).await;
+                self.seat.take_ended();
+                return Ok(Done { answer: Answer::default(), files: Vec::new(), notes: Vec::new() });
+            }
+            (_, Window::External) if is_off => {
+                if turn.as_ref().is_some_and(|there| there.window == Window::External) {
+                    self.end_browser(turn, Some("external browsers were switched off")).await;
+                }
+                return Err(Fault::refused(OFF));
+            }
+            (_, Window::External | Window::Sandbox) => {}
         }
         let page = wish.page().map(|text| self.check(text, window)).transpose()?;
-        let mut notes = self.have_browser(turn, window).await?;
-        let mut there = turn.as_ref().ok_or_else(|| Fault::failed("there is no browser"))?;
-        there.home.gate.take_refused();
+        let (opens, is_download, words) = (Opens::of(&wish), matches!(wish, Wish::Download(_)), wish.words());
+        let mut notes = self.have_browser(turn, window, stop).await?;
+        let mut there = present(turn)?;
+        let mut under_way = there.home.begin(self.asking(&words));
+        let deed = stop.unless(self.prepare(there, wish, page)).await?;
+        let mut performed = stop.unless(deed.perform(there)).await?;
+        if performed.is_err() && opens == Opens::Page && !there.is_alive() {
+            // It was dead already, and nobody had noticed.
+            drop(under_way);
+            notes = self.have_browser(turn, window, stop).await?;
+            there = present(turn)?;
+            under_way = there.home.begin(self.asking(&words));
+            performed = stop.unless(deed.perform(there)).await?;
+        }
+        drop(under_way);
+        let refused = there.home.gate.take_refused();
+        if let Some(fault) = was_refused(opens, &performed, &refused) {
+            return Err(fault);
+        }
+        let mut answer = performed?;
+        let downloads = std::mem::take(&mut answer.downloads);
+        let TakenOut { mut files, lost } = stop.unless(async { Ok(self.take_out(there, &downloads).await) }).await?;
+        match lost.first() {
+            // Whoever asked for one has none.
+            Some(why) if is_download && files.is_empty() => return Err(Fault::failed(why)),
+            Some(_) | None => notes.extend(lost),
+        }
+        if let Some(document) = answer.document.take() {
+            files.push(self.keep("page.pdf", document).await?);
+        }
+        self.seat.looks(&answer.url, &answer.title, answer.picture.clone());
+        Ok(Done { answer, files, notes })
+    }
+
+    /// All that comes before it is done: what it is done to, who has to be asked, and what it takes along.
+    async fn prepare(&self, there: &Instance, wish: Wish, page: Option<String>) -> Result<Prepared, Fault> {
         let field = match wish.field() {
             Some(field) => there.browser.field(&field).await?,
             None => FieldKind::Ordinary,
         };
         // Whoever is asked is asked about one document, and nothing is done to another.
-        let asked_about = match deserves_care(&wish, field) {
+        let document = match deserves_care(&wish, field) {
             Some(doing) => {
                 let document = there.browser.document().await?;
                 self.confirm(&wish, &doing, &without_query(&document.url)).await?;
@@ -174,31 +224,26 @@ impl Deed {
             }
             None => None,
         };
+        if let Some((host, port)) = page.as_deref().and_then(page_host) {
+            there.home.gate.ask_ahead(host, port).await;
+            self.seat.used();
+        }
         let uploads = self.take_in(there, wish.files()).await?;
-        let opens = Opens::of(&wish);
-        let known = Known { page, field, uploads };
-        let action = wish.action(known).ok_or_else(|| Fault::failed("nothing is to be done"))?;
-        let mut performed = match &asked_about {
-            Some(document) => there.browser.perform_on(document, action.clone()).await,
-            None => there.browser.perform(action.clone()).await,
-        };
-        if performed.is_err() && opens == Opens::Page && !there.is_alive() {
-            // It was dead already, and nobody had noticed.
-            notes = self.have_browser(turn, window).await?;
-            there = turn.as_ref().ok_or_else(|| Fault::failed("there is no browser"))?;
-            performed = there.browser.perform(action).await;
+        let action = wish.action(Known { page, field, uploads });
+        Ok(Prepared { document, action: action.ok_or_else(|| Fault::failed("nothing is to be done"))? })
+    }
+
+    /// Who asks, where the network is asked for in the name of this action.
+    fn asking(&self, words: &str) -> Asking {
+        Asking {
+            exec_id: self.id.clone(),
+            user_id: self.place.name.user_id.clone(),
+            agent_id: self.place.name.agent_id.clone(),
+            session_id: self.place.id.to_string(),
+            command: words.to_owned(),
+            caller: self.by.caller().to_owned(),
+            policy_version: self.service.settings_now().version.to_string(),
         }
-        let refused = there.home.gate.take_refused();
-        if let Some(fault) = was_refused(opens, &performed, &refused) {
-            return Err(fault);
-        }
-        let mut answer = performed?;
-        let mut files = self.take_out(there, std::mem::take(&mut answer.downloads)).await?;
-        if let Some(document) = answer.document.take() {
-            files.push(self.keep("page.pdf", document).await?);
-        }
-        self.seat.looks(&answer.url, &answer.title, answer.picture.clone());
-        Ok(Done { answer, files, notes })
     }
 
     /// Whether this page may be opened at all; where its name leads is judged when it is connected to.
@@ -211,11 +256,11 @@ impl Deed {
             };
             lists.into_iter().any(|list| list.find(host, port).is_some())
         };
-        Ok(check_page(text, window, is_lifted)?)
+        Ok(check_page(text, (window, settings.browser.external), is_lifted)?)
     }
 
     /// Has the browser there that is wanted. What whoever asked should know of that.
-    async fn have_browser(&self, turn: &mut Turn, window: Window) -> Result<Vec<String>, Fault> {
+    async fn have_browser(&self, turn: &mut Turn, window: Window, stop: &mut Stop) -> Result<Vec<String>, Fault> {
         match turn.as_ref() {
             Some(there) if there.window == window && there.is_alive() => return Ok(Vec::new()),
             Some(there) if !there.is_alive() => self.end_browser(turn, Some("it has crashed or was killed")).await,
@@ -228,11 +273,8 @@ impl Deed {
             .map(|why| format!("the browser before this one was closed ({why}): its page is lost"));
         let inner = &self.service.inner;
         inner.browsers.take_place(inner, &self.seat, window).await?;
-        let opened = async {
-            let home = self.service.make_home(&self.place, window).await?;
-            Instance::open(window, home, inner.browsers.next_number()).await
-        };
-        let instance = opened.await?;
+        let home = stop.unless(self.service.make_home(&self.place, window)).await?;
+        let instance = Instance::open(window, home, inner.browsers.next_number(), stop).await?;
         let handle = instance.handle();
         let watching = watch_over(Arc::downgrade(inner), Arc::downgrade(&self.seat), instance.number, async move {
             handle.ended().await
@@ -257,6 +299,27 @@ impl Deed {
             tracing::error!(action_id = %self.id, error = %causes(&error), "could not record what a browser did");
         }
     }
+}
+
+/// What is to be done, and to which document alone, where somebody was asked about one.
+#[derive(Debug)]
+struct Prepared {
+    document: Option<Document>,
+    action: Action,
+}
+
+impl Prepared {
+    /// An error of the browser's is not yet a fault: it may have ended before this began.
+    async fn perform(&self, there: &Instance) -> Result<Result<Answer, browser::Error>, Fault> {
+        Ok(match &self.document {
+            Some(document) => there.browser.perform_on(document, self.action.clone()).await,
+            None => there.browser.perform(self.action.clone()).await,
+        })
+    }
+}
+
+fn present(turn: &Turn) -> Result<&Instance, Fault> {
+    turn.as_ref().ok_or_else(|| Fault::failed("there is no browser"))
 }
 
 /// Whether it meant to open a page.
@@ -286,7 +349,7 @@ fn was_refused(opens: Opens, performed: &Result<Answer, browser::Error>, refused
     let found = match (performed, opens) {
         (Ok(answer), _) if opens == Opens::Page || answer.data["navigated"] == true => {
             let (host, port) = page_host(&answer.url)?;
-            refused.iter().find(|refused| refused.host == host && refused.port == port)
+            refused.iter().find(|refused| refused.host == host.to_string() && refused.port == port)
         }
         (Err(_), Opens::Page | Opens::Beside) => refused.last(),
         (Ok(_), _) | (Err(_), Opens::Nothing) => None,
@@ -299,6 +362,19 @@ fn without_query(url: &str) -> String {
     cut(url.split(['?', '#']).next().unwrap_or_default())
 }
 
+/// As it can be on record: an error may have a page's words in it, and those any character.
 fn cut(text: &str) -> String {
-    text[..text.floor_char_boundary(LONGEST_URL)].to_owned()
+    text[..text.floor_char_boundary(LONGEST_URL)].replace('\0', "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_page_says_can_be_on_record() {
+        assert_eq!(cut("covered by <div#a\0b>"), "covered by <div#a\u{fffd}b>");
+        assert_eq!(cut(&"ü".repeat(LONGEST_URL)).len(), LONGEST_URL);
+        assert_eq!(without_query("https://a.com/b?c=d#e"), "https://a.com/b");
+    }
 }

@@ -1,8 +1,9 @@
 //! Who has a browser, for how long, and how many there are at once.
 //!
-//! A session has one seat, and whoever sits there has the turn. A browser that nobody uses is closed after a while, one that
-//! ended by itself at once; the next action is told that its page is lost. A seat that is dismissed is nobody's any more:
-//! whatever is being done there stops, and nothing begins.
+//! A session has one seat, and whoever sits there has the turn; so many may wait for it. A browser that nobody uses is closed
+//! after a while, one that ended by itself at once; the next action is told that its page is lost. Of the places there are, one
+//! user has half, so that nobody keeps all others out. A seat that is dismissed is nobody's any more: whatever is being done
+//! there stops, and nothing begins.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use policy::Window;
 use record::SessionName;
-use tokio::sync::{OwnedMutexGuard, watch};
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
 use super::fault::Fault;
@@ -20,6 +21,10 @@ use crate::service::{Inner, now};
 
 /// Seats without a browser that are remembered, for what became of it.
 const REMEMBERED: usize = 1000;
+/// Actions of one session that wait for their turn.
+const MOST_WAITING: usize = 32;
+/// A larger picture is not kept for those who look at the session later.
+const LARGEST_KEPT: usize = 8 << 20;
 
 /// Whoever holds it acts.
 pub(super) type Turn = OwnedMutexGuard<Option<Instance>>;
@@ -41,6 +46,7 @@ struct Held {
 pub(super) struct Seat {
     pub(super) session: SessionName,
     turn: Arc<tokio::sync::Mutex<Option<Instance>>>,
+    waiting: Arc<Semaphore>,
     shown: Mutex<Shown>,
     dismissed: watch::Sender<bool>,
 }
@@ -95,24 +101,37 @@ impl Browsers {
         self.lock().seats.get(session).cloned()
     }
 
-    /// Takes a place for a browser at this seat; where all are taken, that of the one which nobody has used for longest.
+    /// Takes a place for a browser at this seat; where all are taken, or all that this user may have, that of the one which
+    /// nobody has used for longest.
     pub(super) async fn take_place(&self, inner: &Inner, seat: &Seat, window: Window) -> Result<(), Fault> {
         let most = inner.settings.read().unwrap_or_else(PoisonError::into_inner).browser.max_instances.get() as usize;
         loop {
             let (other, mut turn) = {
                 let held = self.lock();
-                let mut open: Vec<&Arc<Seat>> =
-                    held.seats.values().filter(|seat| seat.lock().window.is_some()).collect();
-                if open.len() < most {
-                    let mut shown = seat.lock();
-                    *shown = Shown { window: Some(window), ..Shown::new() };
-                    return Ok(());
-                }
-                open.sort_by_key(|seat| seat.lock().used);
-                let idle =
-                    open.into_iter().find_map(|other| Some((other.clone(), other.turn.clone().try_lock_owned().ok()?)));
-                let full =
-                    || Fault::failed(format!("all {most} browsers are in use (browser.max_instances); try again"));
+                let open: Vec<&Arc<Seat>> = held.seats.values().filter(|seat| seat.lock().window.is_some()).collect();
+                let is_own = |other: &&Arc<Seat>| other.session.user_id == seat.session.user_id;
+                let own = open.iter().filter(|other| is_own(other)).count();
+                let mut candidates = match room(most, open.len(), own) {
+                    Room::Free => {
+                        *seat.lock() = Shown { window: Some(window), ..Shown::new() };
+                        return Ok(());
+                    }
+                    Room::OfAnybody => open,
+                    Room::OfTheirOwn => open.into_iter().filter(is_own).collect(),
+                };
+                candidates.sort_by_key(|seat| seat.lock().used);
+                let count = candidates.len();
+                let idle = candidates.into_iter().find_map(|other| {
+                    let turn = other.turn.clone().try_lock_owned().ok()?;
+                    // One that stands still cannot be closed.
+                    let is_paused = turn.as_ref().is_some_and(Instance::is_paused);
+                    (!is_paused).then(|| (other.clone(), turn))
+                });
+                let full = || {
+                    let whose = if count < most { "of this user " } else { "" };
+                    let why = format!("all {count} browsers {whose}are in use (browser.max_instances); try again");
+                    Fault::failed(why)
+                };
                 idle.ok_or_else(full)?
             };
             other.end(inner, turn.take(), Some("another session needed its place")).await;
@@ -148,6 +167,25 @@ impl Browsers {
     }
 }
 
+/// Whose browser has to go for another one, if any has.
+#[derive(Debug, PartialEq, Eq)]
+enum Room {
+    Free,
+    OfAnybody,
+    OfTheirOwn,
+}
+
+/// Of `most` places so many are taken, and so many of those by whoever wants another.
+fn room(most: usize, taken: usize, own: usize) -> Room {
+    if own >= most.div_ceil(2) {
+        Room::OfTheirOwn
+    } else if taken >= most {
+        Room::OfAnybody
+    } else {
+        Room::Free
+    }
+}
+
 impl Shown {
     fn new() -> Self {
         let (url, title) = Default::default();
@@ -158,7 +196,13 @@ impl Shown {
 impl Seat {
     fn new(session: SessionName) -> Self {
         let dismissed = watch::Sender::new(false);
-        Self { session, turn: Arc::default(), shown: Mutex::new(Shown::new()), dismissed }
+        let waiting = Arc::new(Semaphore::new(MOST_WAITING));
+        Self { session, turn: Arc::default(), waiting, shown: Mutex::new(Shown::new()), dismissed }
+    }
+
+    /// A place in the line for the turn, if there is one.
+    pub(super) fn line_up(&self) -> Result<OwnedSemaphorePermit, Error> {
+        self.waiting.clone().try_acquire_owned().map_err(|_| Error::TooManyActions)
     }
 
     pub(super) async fn turn(&self) -> Turn {
@@ -180,7 +224,7 @@ impl Seat {
         shown.used = Instant::now();
         (shown.url, shown.title) = (url.to_owned(), title.to_owned());
         if let Some(picture) = picture {
-            shown.picture = Some(Arc::new(picture));
+            shown.picture = (picture.len() <= LARGEST_KEPT).then(|| Arc::new(picture));
         }
     }
 
@@ -197,9 +241,16 @@ impl Seat {
     pub(super) async fn end(&self, inner: &Inner, there: Option<Instance>, why: Option<&'static str>) {
         if let Some(instance) = there {
             let (gate, window) = (instance.home.gate.clone(), instance.window);
-            instance.close().await;
             let why = why.unwrap_or("it was asked for");
-            let recorded = inner.store.record_browser_end(self.session.clone(), window.key(), why, gate.take(), now());
+            let why = match instance.close().await {
+                Ok(()) => why.to_owned(),
+                Err(left) => {
+                    tracing::warn!(session = %self.session.session_id, why = left.message, "files of a browser are left");
+                    format!("{why}; its files could not be removed, and go with the session's box")
+                }
+            };
+            let connections = gate.close().await;
+            let recorded = inner.store.record_browser_end(self.session.clone(), window.key(), &why, connections, now());
             if let Err(error) = recorded.await {
                 tracing::error!(session = %self.session.session_id, error = %causes(&error), "could not record a browser's end");
             }
@@ -239,8 +290,14 @@ pub(super) async fn watch_over(inner: Weak<Inner>, seat: Weak<Seat>, number: u64
         };
         let (Some(inner), Some(seat)) = (inner.upgrade(), seat.upgrade()) else { return };
         let mut turn = seat.turn().await;
-        if turn.as_ref().is_none_or(|instance| instance.number != number) {
-            return;
+        match turn.as_ref() {
+            Some(instance) if instance.number == number => {
+                if instance.is_paused() {
+                    // No time passes for it, and it could not be closed.
+                    seat.used();
+                }
+            }
+            Some(_) | None => return,
         }
         let idle = inner.settings.read().unwrap_or_else(PoisonError::into_inner).browser.idle_timeout();
         let is_idle = seat.lock().used + idle <= Instant::now();
@@ -248,5 +305,33 @@ pub(super) async fn watch_over(inner: Weak<Inner>, seat: Weak<Seat>, number: u64
             seat.end(&inner, turn.take(), Some(why.unwrap_or("nobody had used it for long"))).await;
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_user_leaves_half_of_the_places_to_others() {
+        assert_eq!(room(10, 4, 4), Room::Free);
+        assert_eq!(room(10, 5, 5), Room::OfTheirOwn, "although there are free ones");
+        assert_eq!(room(10, 9, 4), Room::Free);
+        assert_eq!(room(10, 10, 4), Room::OfAnybody);
+        assert_eq!(room(10, 10, 0), Room::OfAnybody);
+        assert_eq!(room(10, 10, 7), Room::OfTheirOwn, "the settings were others before");
+        assert_eq!((room(1, 0, 0), room(1, 1, 0), room(1, 1, 1)), (Room::Free, Room::OfAnybody, Room::OfTheirOwn));
+        assert_eq!((room(3, 1, 1), room(3, 2, 2)), (Room::Free, Room::OfTheirOwn));
+    }
+
+    #[test]
+    fn so_many_wait_for_one_browser() {
+        let session =
+            SessionName { user_id: "u".parse().unwrap(), agent_id: "a".parse().unwrap(), session_id: "s".to_owned() };
+        let seat = Seat::new(session);
+        let mut waiting: Vec<_> = (0..MOST_WAITING).map(|_| seat.line_up().unwrap()).collect();
+        assert!(matches!(seat.line_up(), Err(Error::TooManyActions)));
+        waiting.pop();
+        seat.line_up().unwrap();
     }
 }

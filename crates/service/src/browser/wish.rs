@@ -277,10 +277,10 @@ impl Wish {
         }
     }
 
-    /// The field into which it types.
+    /// The field into which it types, or in which it chooses.
     pub(super) fn field(&self) -> Option<Target> {
         match self {
-            Wish::Fill(_) | Wish::Press(_) => self.target().ok().flatten(),
+            Wish::Fill(_) | Wish::Press(_) | Wish::Select(_) => self.target().ok().flatten(),
             _ => None,
         }
     }
@@ -312,6 +312,16 @@ impl Wish {
         match said {
             Some(1..=LONGEST_S) | None => Ok(Duration::from_secs(said.unwrap_or(USUAL_S))),
             Some(_) => Err(format!("timeout: 1 to {LONGEST_S} seconds")),
+        }
+    }
+
+    /// For a person who is asked about something that it leads to. What is typed is not in it.
+    pub(super) fn words(&self) -> String {
+        let target = self.target().ok().flatten().map(|target| target.to_string());
+        let about = self.page().map(|page| page.split(['?', '#']).next().unwrap_or_default().to_owned()).or(target);
+        match about {
+            Some(about) => format!("Browser: {} {}", self.verb(), shortened(&about)),
+            None => format!("Browser: {}", self.verb()),
         }
     }
 
@@ -374,7 +384,7 @@ impl Wish {
             Wish::WaitFor(WaitFor { text: Some(text), .. }) => Action::WaitFor { until: Until::Text(text), timeout },
             Wish::WaitFor(_) => Action::WaitFor { until: target.map_or(Until::Load, Until::Element), timeout },
             Wish::Press(Press { key }) => Action::Press { key, expected: field },
-            Wish::Select(Select { values, .. }) => Action::Select { target: target?, values },
+            Wish::Select(Select { values, .. }) => Action::Select { target: target?, values, expected: field },
             Wish::Scroll(Scroll { x, y, .. }) => Action::Scroll { to: target.map_or(Travel::By { x, y }, Travel::To) },
             Wish::Back(_) => Action::Back,
             Wish::Evaluate(Evaluate { script }) => Action::Evaluate { script },
@@ -392,7 +402,7 @@ impl Wish {
     }
 }
 
-fn shortened(text: &str) -> &str {
+pub(super) fn shortened(text: &str) -> &str {
     &text[..text.floor_char_boundary(NOTED)]
 }
 

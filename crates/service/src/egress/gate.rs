@@ -3,48 +3,28 @@
 //! In a box that stays, what an exec left behind may go on when the exec is over: what is allowed stays so, nobody is asked
 //! any more in its name, and what became of a connection is handed to the keeper of the box.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use executor::egress::{Connection, Fate, Gate, Ruling};
 use futures::future::BoxFuture;
-use policy::{NetHost, NetList, Unknown, special_use};
-use record::{AgentId, ExecId, ExecNetwork, UserId};
+use policy::NetHost;
+use record::ExecNetwork;
 use serde_json::json;
-use tokio::sync::OnceCell;
 
+use super::ask::{Asking, Questions};
 use super::late::Late;
+use super::rule::NetRule;
+use super::session::OnDuty;
 use super::view::ConnectionView;
-use crate::service::{Inner, Service};
 
+#[derive(Debug)]
 pub(crate) struct ExecGate {
-    /// Not held: a box that stays has a gate for longer than there may be a server.
-    service: Weak<Inner>,
     pub(super) exec: Asking,
-    allow: NetList,
-    unknown: Unknown,
-    /// Hosts that may lead to any address.
-    lifted: NetList,
-    /// One answer for each host, also where many connections wait for it.
-    pub(super) answers: Mutex<HashMap<(NetHost, u16), SharedAnswer>>,
+    rule: NetRule,
+    questions: Questions,
     noted: Mutex<Noted>,
     /// Where a box stays: who takes what comes when the exec is over.
     late: Option<Arc<Late>>,
-}
-
-/// Given once, to everybody who waits for it.
-type SharedAnswer = Arc<OnceCell<Ruling>>;
-
-/// Whose box it is, and what a person is shown of it.
-#[derive(Debug)]
-pub(crate) struct Asking {
-    pub(crate) exec_id: ExecId,
-    pub(crate) user_id: UserId,
-    pub(crate) agent_id: AgentId,
-    pub(crate) session_id: String,
-    pub(crate) command: String,
-    pub(crate) caller: String,
-    pub(crate) policy_version: String,
 }
 
 #[derive(Debug, Default)]
@@ -75,26 +55,9 @@ impl Notes {
     }
 }
 
-impl std::fmt::Debug for ExecGate {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("ExecGate").field("exec", &self.exec).finish_non_exhaustive()
-    }
-}
-
 impl ExecGate {
-    pub(crate) fn new(
-        service: &Service,
-        exec: Asking,
-        (allow, unknown): (NetList, Unknown),
-        lifted: NetList,
-        late: Option<Arc<Late>>,
-    ) -> Self {
-        let (answers, noted) = Default::default();
-        Self { service: Arc::downgrade(&service.inner), exec, allow, unknown, lifted, answers, noted, late }
-    }
-
-    pub(super) fn service(&self) -> Option<Service> {
-        self.service.upgrade().map(|inner| Service { inner })
+    pub(crate) fn new(exec: Asking, rule: NetRule, questions: Questions, late: Option<Arc<Late>>) -> Self {
+        Self { exec, rule, questions, noted: Mutex::default(), late }
     }
 
     /// The exec is over: what is kept of its connections up to now.
@@ -117,23 +80,12 @@ impl ExecGate {
 impl Gate for ExecGate {
     fn judge(&self, host: NetHost, port: u16) -> BoxFuture<'_, Ruling> {
         Box::pin(async move {
-            if let Some(entry) = self.allow.find(&host, port) {
-                return Ruling::Allowed(entry.to_string());
-            }
-            match (self.unknown, &host) {
-                // Nobody is bothered with what would be refused all the same.
-                (Unknown::Ask, NetHost::Address(address))
-                    if special_use(*address).is_some() && self.lifted.find(&host, port).is_none() =>
-                {
-                    Ruling::Refused("it is no address of the public internet".to_owned())
-                }
-                (Unknown::Ask, _) if self.lock().is_over => {
+            match self.rule.judge(&host, port) {
+                Some(known) => known,
+                None if self.is_over() => {
                     Ruling::Refused("the command in whose name it could be asked about is over".to_owned())
                 }
-                (Unknown::Ask, _) => self.ask(host, port).await,
-                (Unknown::Deny, _) => {
-                    Ruling::Refused("it is not among the hosts that this box may reach (net.allow)".to_owned())
-                }
+                None => self.questions.ask(&self.exec, host, port).await,
             }
         })
     }
@@ -155,5 +107,11 @@ impl Gate for ExecGate {
                 noted.notes.add(connection);
             }
         }
+    }
+}
+
+impl OnDuty for ExecGate {
+    fn is_over(&self) -> bool {
+        self.lock().is_over
     }
 }

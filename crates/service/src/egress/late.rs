@@ -9,7 +9,8 @@ use executor::egress::Connection;
 use record::{AgentId, ExecId, UserId};
 use tokio::sync::Notify;
 
-use super::gate::{Asking, Notes};
+use super::ask::Asking;
+use super::gate::Notes;
 use crate::error::causes;
 use crate::service::{Inner, now};
 

@@ -8,11 +8,14 @@ mod gate;
 mod hosts;
 mod late;
 mod open;
+mod rule;
 mod session;
 mod view;
 
 pub use hosts::AllowedHost;
 pub use view::{ConnectionView, NetworkView};
 
+pub(crate) use ask::{Asking, Questions};
 pub(crate) use gate::ExecGate;
-pub(crate) use session::SessionWay;
+pub(crate) use rule::NetRule;
+pub(crate) use session::{OnDuty, SessionWay};

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use executor::egress::{Proxy, Resolver};
 use policy::{Net, NetList};
 
-use super::gate::{Asking, ExecGate};
+use super::ask::{Asking, Questions};
+use super::gate::ExecGate;
 use super::late::Late;
+use super::rule::NetRule;
 use super::session::SessionWay;
 use crate::error::causes;
 use crate::run_exec::Exec;
@@ -49,7 +51,9 @@ impl Exec {
     }
 
     fn gate(&self, net: &Net, lifted: NetList, late: Option<Arc<Late>>) -> Option<ExecGate> {
-        let Net::Allowlist { allow, unknown } = net else { return None };
+        if *net == Net::None {
+            return None;
+        }
         let session = self.order.session().map(ToString::to_string).or(self.order.conversation_id.clone());
         let asking = Asking {
             exec_id: self.intent.exec_id.clone(),
@@ -60,7 +64,8 @@ impl Exec {
             caller: self.order.caller.clone(),
             policy_version: self.intent.policy_snapshot["version"].as_str().unwrap_or_default().to_owned(),
         };
-        Some(ExecGate::new(&self.service, asking, (allow.clone(), *unknown), lifted, late))
+        let rule = NetRule::new(net.clone(), lifted);
+        Some(ExecGate::new(asking, rule, Questions::new(&self.service), late))
     }
 
     /// Records what the box asked of the network, and gives the first host that it was refused.

@@ -1,11 +1,11 @@
 //! The way out of a session's box, as long as that lives: served from the making of the box to its end, for whoever has the box
 //! at that moment.
 //!
-//! Each who comes on duty judges and keeps what the box asks for from then on, also when they are over and nobody else has
-//! come. Before the first one nothing is let out.
+//! Whoever came last of those that are under way, a command or an action of the session's browser, judges and keeps what the
+//! box asks for; when nothing is under way, whoever was the last. Before the first one nothing is let out.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use executor::egress::{Connection, Gate, Proxy, Resolver, Ruling};
 use futures::future::BoxFuture;
@@ -23,9 +23,15 @@ pub(crate) struct SessionWay {
     over: watch::Receiver<bool>,
 }
 
-/// Who has the box, or had it last.
+/// Who can answer for what a session's box asks for.
+pub(crate) trait OnDuty: Gate {
+    /// Whether it is not under way any more, or not just now.
+    fn is_over(&self) -> bool;
+}
+
+/// Those who are under way and, of the others, the one that came last; in the order in which they came.
 #[derive(Debug, Default)]
-struct Duty(Mutex<Option<Arc<dyn Gate>>>);
+struct Duty(Mutex<Vec<Arc<dyn OnDuty>>>);
 
 impl SessionWay {
     /// Serves until the box is over; then everything that it asked for is on record.
@@ -42,13 +48,13 @@ impl SessionWay {
         Self { duty, late, lifted, over }
     }
 
-    pub(crate) fn put_on_duty(&self, gate: Arc<dyn Gate>) {
-        *self.duty.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(gate);
+    pub(crate) fn put_on_duty(&self, gate: Arc<dyn OnDuty>) {
+        self.duty.take(gate);
     }
 
-    /// The same where nobody else is: the box was made for it.
-    pub(crate) fn put_on_duty_first(&self, gate: Arc<dyn Gate>) {
-        self.duty.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(gate);
+    /// There will be nobody any more who is told what this one keeps.
+    pub(crate) fn leave_duty(&self, gate: &Arc<dyn OnDuty>) {
+        self.duty.lock().retain(|other| !Arc::ptr_eq(other, gate));
     }
 
     pub(super) fn late(&self) -> Arc<Late> {
@@ -98,6 +104,21 @@ async fn serve(
     tell.send_replace(true);
 }
 
+impl Duty {
+    fn take(&self, gate: Arc<dyn OnDuty>) {
+        let mut all = self.lock();
+        all.retain(|other| !Arc::ptr_eq(other, &gate));
+        let last = all.pop();
+        all.retain(|other| !other.is_over());
+        all.extend(last);
+        all.push(gate);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<dyn OnDuty>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Gate for Duty {
     fn judge(&self, _: NetHost, _: u16) -> BoxFuture<'_, Ruling> {
         Box::pin(std::future::ready(Ruling::Refused("no command has the box yet".to_owned())))
@@ -108,6 +129,68 @@ impl Gate for Duty {
     }
 
     fn on_duty(&self) -> Option<Arc<dyn Gate>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let all = self.lock();
+        let found = all.iter().rfind(|gate| !gate.is_over()).or(all.last());
+        found.cloned().map(|gate| gate as Arc<dyn Gate>)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct One(&'static str, AtomicBool);
+
+    impl Gate for One {
+        fn judge(&self, _: NetHost, _: u16) -> BoxFuture<'_, Ruling> {
+            Box::pin(std::future::ready(Ruling::Refused(self.0.to_owned())))
+        }
+
+        fn note(&self, _: Connection) {}
+    }
+
+    impl OnDuty for One {
+        fn is_over(&self) -> bool {
+            self.1.load(Ordering::Relaxed)
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_came_last_and_is_under_way_answers() {
+        let duty = Duty::default();
+        let [process, exec, browser] =
+            ["process", "exec", "browser"].map(|name| Arc::new(One(name, AtomicBool::new(false))));
+        let on_duty = async || match duty.on_duty() {
+            None => "nobody".to_owned(),
+            Some(gate) => match gate.judge("a.com".parse().unwrap(), 80).await {
+                Ruling::Allowed(who) | Ruling::Refused(who) => who,
+            },
+        };
+        let over = |gate: &One, is_over| gate.1.store(is_over, Ordering::Relaxed);
+        assert_eq!(on_duty().await, "nobody");
+        duty.take(process.clone());
+        duty.take(exec.clone());
+        assert_eq!(on_duty().await, "exec");
+        over(&exec, true);
+        assert_eq!(on_duty().await, "process", "which is still there");
+        duty.take(browser.clone());
+        assert_eq!(on_duty().await, "browser");
+        over(&browser, true);
+        over(&process, true);
+        assert_eq!(on_duty().await, "browser", "nothing is under way, and it was the last");
+        // The next action of the same browser, after a command came and went.
+        let other: Arc<One> = Arc::new(One("other", AtomicBool::new(true)));
+        duty.take(other);
+        assert_eq!(on_duty().await, "other");
+        over(&browser, false);
+        assert_eq!(on_duty().await, "browser");
+        duty.take(browser.clone());
+        assert_eq!(duty.lock().len(), 2, "those who are over do not gather");
+        let gone: Arc<dyn OnDuty> = browser;
+        duty.lock().retain(|other| !Arc::ptr_eq(other, &gone));
+        assert_eq!(on_duty().await, "other", "who is told what its box asks for when it is over");
     }
 }
