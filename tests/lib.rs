@@ -20,4 +20,5 @@ pub mod support {
     pub mod scratch;
     pub mod server;
     pub mod traces;
+    pub mod wait;
 }

@@ -82,11 +82,12 @@ fn an_answer_about_one_page_is_worth_nothing_on_another() {
     let pages = Pages::serve(0);
     let site = Site::start_under(&[("RINGWALL_BROWSER_ALLOWED_HOSTS", &pages.host())]);
     let mut seen = Vec::new();
+    let about = |path: &str| format!("Browser at {}: ", pages.at(path));
     for (action, params, _) in deeds() {
         good(site.browse("navigate", json!({ "url": pages.at("/leaves") })));
         let acting = site.begin_browsing(action, params);
         let question = site.next_question(&seen);
-        assert!(question["command"].as_str().unwrap().ends_with(&pages.at("/leaves")), "{question}");
+        assert!(question["command"].as_str().unwrap().starts_with(&about("/leaves")), "{question}");
         pages.lead_on();
         site.answer(&question, &json!({ "approved": true })).expect(200);
         seen.push(question["id"].clone());
@@ -97,7 +98,85 @@ fn an_answer_about_one_page_is_worth_nothing_on_another() {
         site.rule(&site.server.token.clone(), "s", &json!({ "confirmation": "auto-approve" })).expect(200);
         let left = good(site.browse("evaluate", json!({ "script": "p.value.length" })));
         assert_eq!(left["value"], 0, "{left}");
-        assert!(site.approvals("")[0]["command"].as_str().unwrap().ends_with(&pages.at("/arrives")));
+        assert!(site.approvals("")[0]["command"].as_str().unwrap().starts_with(&about("/arrives")));
         site.rule(&site.server.token.clone(), "s", &json!({ "confirmation": "websocket" })).expect(200);
     }
+}
+
+/// By the reference that an outline gives it and not by its name, which is what a model does.
+#[test]
+fn a_field_is_asked_about_however_it_is_named() {
+    let pages = Pages::serve(0);
+    let site = Site::start_under(&[("RINGWALL_BROWSER_ALLOWED_HOSTS", &pages.host())]);
+    good(site.browse("navigate", json!({ "url": pages.at("/secrets") })));
+    let outline = good(site.browse("get_content", json!({ "format": "outline" })));
+    let outline = outline["content"].as_str().unwrap().to_owned();
+    let reference = |role: &str| {
+        let line = outline.lines().find(|line| line.contains(role)).unwrap_or_else(|| panic!("{outline}"));
+        line.split("[ref=").nth(1).unwrap().split(']').next().unwrap().to_owned()
+    };
+    let deeds = [
+        ("fill", json!({ "ref": reference("textbox"), "value": SECRET }), "typed"),
+        ("fill", json!({ "selector": "#x", "value": SECRET }), "typed"),
+        ("select", json!({ "ref": reference("combobox"), "values": ["02"] }), "chosen"),
+        ("select", json!({ "selector": "#m", "values": ["01"] }), "chosen"),
+    ];
+    let mut seen = Vec::new();
+    for (action, params, done) in deeds {
+        let acting = site.begin_browsing(action, params.clone());
+        let question = site.next_question(&seen);
+        assert_eq!((&question["kind"], &question["risk_level"]), (&json!("risk"), &json!("high")), "{question}");
+        seen.push(question["id"].clone());
+        site.answer(&question, &json!({ "approved": true })).expect(200);
+        good(acting.join().unwrap());
+        assert_eq!(good(site.browse("get_content", json!({})))["title"], done, "{action} {params}");
+    }
+}
+
+/// The host of a page that is in no list: the person is asked in the action's name, and what they remember counts.
+#[test]
+fn a_sandbox_browser_asks_about_hosts_as_code_does() {
+    let (listed, pages) = (Pages::serve(0), Pages::serve(0));
+    let hosts = format!("{} {}", listed.host(), pages.host());
+    let site = Site::start_under(&[
+        ("RINGWALL_NET_MODE", "allowlist"),
+        ("RINGWALL_NET_ALLOW", &listed.host()),
+        ("RINGWALL_NET_UNKNOWN", "ask"),
+        ("RINGWALL_EGRESS_ALLOWED_HOSTS", &hosts),
+    ]);
+    let sandbox = json!({ "is_research": true });
+    good(site.browse_in("navigate", json!({ "url": "about:blank" }), sandbox));
+    assert_eq!(good(site.browse("navigate", json!({ "url": listed.at("/form") })))["title"], "Form", "nobody is asked");
+    let mut seen = Vec::new();
+    for (answer, is_there) in [
+        (json!({ "approved": false }), false),
+        (json!({ "approved": true }), true),
+        (json!({ "approved": true, "remember": true }), true),
+    ] {
+        // A browser of its own each time: what was allowed once holds as long as one lives.
+        good(site.browse("close", json!({})));
+        good(site.browse_in("navigate", json!({ "url": "about:blank" }), json!({ "is_research": true })));
+        let acting = site.begin_browsing("navigate", json!({ "url": pages.at("/form?secret-query") }));
+        let question = site.next_question(&seen);
+        seen.push(question["id"].clone());
+        assert_eq!((&question["kind"], &question["requested_paths"]), (&json!("network"), &json!([pages.host()])));
+        assert_eq!(question["command"], json!(format!("Browser: navigate {}", pages.at("/form"))), "{question}");
+        assert_eq!(question["exec_id"], site.last_action()["action_id"], "{question}");
+        site.answer(&question, &answer).expect(200);
+        let told = acting.join().unwrap();
+        match is_there {
+            true => assert_eq!(good(told)["title"], "Form"),
+            false => assert_eq!(bad(told), format!("{} was refused: a person has denied it", pages.host())),
+        }
+        let action = site.last_action();
+        assert_eq!(action["connections"][0]["outcome"], if is_there { "allowed" } else { "refused" }, "{action}");
+        if is_there {
+            assert_eq!(good(site.browse("navigate", json!({ "url": pages.at("/secrets") })))["title"], "Secrets");
+        }
+    }
+    good(site.browse("close", json!({})));
+    let url = json!({ "url": pages.at("/form") });
+    assert_eq!(good(site.browse_in("navigate", url, json!({ "is_research": true })))["title"], "Form", "remembered");
+    assert!(site.last_action()["connections"].to_string().contains("allowed before by a person"));
+    assert_eq!(site.pending(), [Value::Null; 0]);
 }

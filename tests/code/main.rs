@@ -5,6 +5,7 @@
 
 mod browser;
 mod browser_asks;
+mod browser_hostile;
 mod confirm;
 mod contexts;
 mod faults;

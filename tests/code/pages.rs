@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 
 use serde_json::{Value, json};
 use tests::support::host;
+use tests::support::wait::wait_until;
 
 use crate::site::Site;
 
@@ -23,6 +24,23 @@ const ARRIVES: &str = "<title>Arrives</title><input id=p type=password><script>f
 const UPLOAD: &str = "<title>Upload</title><input id=f type=file><p id=told></p><script>\
                       f.onchange = async () => told.textContent = f.files[0].name + ' has ' + await f.files[0].text()\
                       </script>";
+
+/// Says when something was typed or chosen in it.
+const SECRETS: &str = "<title>Secrets</title><input id=x name=otp oninput=\"document.title = 'typed'\">\
+                       <select id=m name=cardExpiry onchange=\"document.title = 'chosen'\"><option>01<option>02</select>";
+
+/// Saves a file that nobody keeps and one that is, whoever clicks.
+const DROPS: &str = "<title>Drops</title><a id=h href=/huge download></a><a id=f href=/file download></a>\
+                     <button id=b onclick=\"document.title = 'clicked'; h.click(); setTimeout(() => f.click(), 200)\">x</button>";
+/// More than any download may have.
+const HUGE: usize = 80 << 20;
+
+/// Dialogs and windows without end, more than can be shown, and an element whose name no record can hold over the others.
+const ALERTS: &str = "<title>Alerts</title><button id=b onclick=\"for (;;) alert('again')\">x</button>";
+const WINDOWS: &str = "<title>Windows</title><button id=b onclick=\"for (let i = 0; i < 30; i++) window.open('/form', 'w' + i)\">x</button>";
+const LARGE: &str = "<title>Large</title><body><script>document.body.innerHTML = '<p><a href=#>link</a> and words</p>'.repeat(30000)</script>";
+const COVERED: &str = "<title>Covered</title><button id=b>x</button><div id=c style='position:fixed;inset:0'></div>\
+                       <script>c.id = 'a\\0b'</script>";
 
 /// Pages, and how often one was asked for.
 pub struct Pages {
@@ -84,12 +102,23 @@ fn answer(mut stream: TcpStream, moves: &Moves) {
     }
     let head = String::from_utf8_lossy(&head).into_owned();
     let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+    let html = |page: &str| ("200 OK", "Content-Type: text/html\r\n".to_owned(), page.to_owned());
+    let saved = |name: &str| {
+        let disposition = format!("Content-Disposition: attachment; filename=\"{name}\"\r\n");
+        format!("Content-Type: application/octet-stream\r\n{disposition}")
+    };
     let (status, more, content) = match path.split('?').next().unwrap_or_default() {
-        "/form" => ("200 OK", "Content-Type: text/html\r\n".to_owned(), FORM.to_owned()),
-        "/done" => ("200 OK", "Content-Type: text/html\r\n".to_owned(), format!("<title>Done</title>got {path}")),
-        "/upload" => ("200 OK", "Content-Type: text/html\r\n".to_owned(), UPLOAD.to_owned()),
-        "/leaves" => ("200 OK", "Content-Type: text/html\r\n".to_owned(), LEAVES.to_owned()),
-        "/arrives" => ("200 OK", "Content-Type: text/html\r\n".to_owned(), ARRIVES.to_owned()),
+        "/form" => html(FORM),
+        "/done" => html(&format!("<title>Done</title>got {path}")),
+        "/upload" => html(UPLOAD),
+        "/leaves" => html(LEAVES),
+        "/arrives" => html(ARRIVES),
+        "/secrets" => html(SECRETS),
+        "/drops" => html(DROPS),
+        "/alerts" => html(ALERTS),
+        "/windows" => html(WINDOWS),
+        "/large" => html(LARGE),
+        "/covered" => html(COVERED),
         "/hold" => {
             moves.leaves.wait();
             ("200 OK", String::new(), String::new())
@@ -100,10 +129,8 @@ fn answer(mut stream: TcpStream, moves: &Moves) {
         }
         "/redirect" => ("302 Found", format!("Location: http://127.0.0.1:{elsewhere}/\r\n"), String::new()),
         "/metadata" => ("302 Found", "Location: http://169.254.169.254/latest\r\n".to_owned(), String::new()),
-        "/file" => {
-            let disposition = "Content-Disposition: attachment; filename=\"report.txt\"\r\n";
-            ("200 OK", format!("Content-Type: application/octet-stream\r\n{disposition}"), "downloaded".to_owned())
-        }
+        "/file" => ("200 OK", saved("report.txt"), "downloaded".to_owned()),
+        "/huge" => ("200 OK", saved("huge.bin"), "x".repeat(HUGE)),
         _ => ("404 Not Found", String::new(), String::new()),
     };
     let length = content.len();
@@ -127,6 +154,34 @@ impl Site {
     pub fn begin_browsing(&self, action: &str, params: Value) -> JoinHandle<Value> {
         let (server, body) = (self.server.clone(), json!({ "action": action, "params": params }));
         std::thread::spawn(move || server.ask("POST", "/api/browser/s", Some(&body)).expect(200))
+    }
+
+    /// Runs a line in the box that stays with the session, and gives what it printed.
+    pub fn in_box(&self, line: &str) -> String {
+        let told = self.server.ask("POST", "/api/sessions/s/exec", Some(&json!({ "command": line }))).expect(200);
+        assert_eq!(told["success"], true, "{told}");
+        told["stdout"].as_str().unwrap().to_owned()
+    }
+
+    /// What browsers have left in the session's box, as whoever is in it sees it.
+    pub fn left_in_box(&self) -> String {
+        self.in_box("ls -d /tmp/browser-* 2>/dev/null; true")
+    }
+
+    /// Waits until the session has no browser any more.
+    pub fn wait_for_no_browser(&self) {
+        let path = "/api/browser/s";
+        wait_until("the end of the browser", || self.server.ask("GET", path, None).expect(200)["kind"].is_null());
+    }
+
+    /// The newest action, as it is on record.
+    pub fn last_action(&self) -> Value {
+        self.server.ask("GET", "/api/browser/s", None).expect(200)["actions"][0].clone()
+    }
+
+    /// Nothing that ended beneath this server waits to be reaped; for a moment it may.
+    pub fn has_no_zombies(&self) {
+        wait_until("the last zombie to be reaped", || host::zombies(self.server.id()).unwrap().is_empty());
     }
 
     /// Chromium's first processes beneath this server.

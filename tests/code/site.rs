@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::support::server::{Answer, Server};
+use tests::support::wait::wait_for;
 
 /// Deserves a person's word, and leaves a trace where it runs.
 pub const RISKY: &str = "import os\nos.system('echo ran')";
@@ -66,13 +67,7 @@ impl Site {
 
     /// The first question that is not one of these.
     pub fn next_question(&self, before: &[Value]) -> Value {
-        loop {
-            let found = self.pending().into_iter().find(|one| !before.contains(&one["id"]));
-            match found {
-                Some(found) => return found,
-                None => std::thread::yield_now(),
-            }
-        }
+        wait_for("a question", || self.pending().into_iter().find(|one| !before.contains(&one["id"])))
     }
 
     pub fn pending(&self) -> Vec<Value> {

@@ -92,6 +92,12 @@ pub fn is_alive(number: u32) -> bool {
     field(number, "State").is_some_and(|state| !state.starts_with('Z') && !state.starts_with('X'))
 }
 
+/// Descendants of a process that have ended and that nobody has reaped.
+pub fn zombies(ancestor: u32) -> io::Result<Vec<u32>> {
+    let is_zombie = |number: &u32| field(*number, "State").is_some_and(|state| state.starts_with('Z'));
+    Ok(descendants(ancestor)?.into_iter().filter(is_zombie).collect())
+}
+
 /// Ends one process by its number; one that is gone already is no error.
 pub fn end(number: u32) -> io::Result<()> {
     let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else {

@@ -16,7 +16,8 @@ const PLACES: &[&str] = &[
 
 const MOVE_THE_STREAMS: &str = r#"exec "$@" 3<&0 4>&1 </dev/null >/dev/null 2>/dev/null"#;
 
-/// Chromium's own sandbox needs what a box forbids; the box is the sandbox. Everything that talks to its maker by itself is off.
+/// Chromium's own sandbox needs what a box forbids; the box is the sandbox. Everything that talks to its maker by itself is off,
+/// and so is trying another address than the one that was asked for (https for http).
 const FLAGS: &[&str] = &[
     "--headless",
     "--no-sandbox",
@@ -32,7 +33,8 @@ const FLAGS: &[&str] = &[
     "--disable-extensions",
     "--disable-sync",
     "--disable-breakpad",
-    "--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,BackForwardCache,Prerender2",
+    "--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,BackForwardCache,Prerender2,\
+     AutofillServerCommunication,HttpsUpgrades,HttpsFirstBalancedModeAutoEnable",
     "--password-store=basic",
     "--mute-audio",
     "--hide-scrollbars",

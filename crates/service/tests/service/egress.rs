@@ -14,7 +14,7 @@ use service::{
     Verdict,
 };
 
-use crate::lab::{Lab, in_lab, limited, reason, shell};
+use crate::lab::{Lab, in_lab, limited, reason, seen, shell};
 
 /// A host's server that counts who came, and answers each with its number.
 struct Other {
@@ -163,14 +163,12 @@ pub fn a_person_is_asked_about_other_hosts() {
         {
             let ask = other.curl("-o /dev/null -w '%{http_code} '");
             let asking = lab.service.submit(&lab.owner, shell(&format!("{ask} & {ask}; wait"))).await.unwrap();
-            let approval = loop {
+            let approval = seen("a question", async || {
                 let pending = Some(ApprovalStatus::Pending);
                 let found = lab.service.approvals(&lab.owner, pending, Limit::nearest(10), None).await.unwrap();
-                if let Some(found) = found.items.into_iter().next() {
-                    break found;
-                }
-                tokio::task::yield_now().await;
-            };
+                found.items.into_iter().next()
+            })
+            .await;
             assert_eq!((approval.kind.as_str(), &approval.requested_paths), ("network", &vec![entry.clone()]));
             let preview = lab.service.preview_approval(&lab.owner, approval.id.as_str()).await.unwrap();
             assert_eq!(
@@ -197,14 +195,12 @@ pub fn a_person_is_asked_about_other_hosts() {
         // Whoever does not wait for the answer takes the question back.
         let view = lab.run_shell(&other.curl("-m 1")).await;
         assert_eq!(view.summary.exit_code, Some(28));
-        let newest = loop {
+        // It is taken back in a task of its own.
+        let newest = seen("the end of a question", async || {
             let found = lab.service.approvals(&lab.owner, None, Limit::nearest(1), None).await.unwrap();
-            match found.items[0].status {
-                // It is taken back in a task of its own.
-                ApprovalStatus::Pending => tokio::task::yield_now().await,
-                settled => break settled,
-            }
-        };
+            Some(found.items[0].status).filter(|status| *status != ApprovalStatus::Pending)
+        })
+        .await;
         assert_eq!((newest, other.accepted()), (ApprovalStatus::Cancelled, 5));
     });
 }
@@ -241,13 +237,8 @@ pub fn a_sessions_box_has_a_way_out_for_whoever_has_it() {
             .write_session_file(&lab.owner, &address(), AgentPath::in_session("go").unwrap(), b"")
             .await
             .unwrap();
-        let found = loop {
-            let found = asked(&last.exec_id).await;
-            if !found.is_empty() {
-                break found;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        };
+        let found =
+            seen("a connection", async || Some(asked(&last.exec_id).await).filter(|found| !found.is_empty())).await;
         assert_eq!((found.len(), found[0].outcome.as_str(), other.accepted()), (1, "allowed", 3));
         // A box stays as it was made: what has another network does not come in.
         lab.set(json!({"net": {"mode": "none"}})).await;

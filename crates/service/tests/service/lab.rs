@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use record::Database;
 use service::{Auth, Config, Error, ExecRequest, ExecView, Principal, Service, Stream};
@@ -24,6 +25,22 @@ pub fn in_lab(attempt: impl AsyncFnOnce(&Lab)) {
 pub fn block_on(attempt: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(attempt);
+}
+
+/// Generous, because machines are slow at times; it only passes where something is wrong.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// Looks again until there is something to see, but not for ever.
+pub async fn seen<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let looking = async {
+        loop {
+            if let Some(seen) = look().await {
+                return seen;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LONG, looking).await.unwrap_or_else(|_| panic!("{what} did not come"))
 }
 
 pub fn config(data: &Path, auth: Auth) -> Config {

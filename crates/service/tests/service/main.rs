@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "the service to be killed is this program")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed assumption is a failed test")]
 
+mod browsing;
 mod crash;
 mod denials;
 mod disk;
@@ -105,6 +106,8 @@ fn main() -> ExitCode {
         ("way out, asked about", egress::a_person_is_asked_about_other_hosts),
         ("way out, in a session", egress::a_sessions_box_has_a_way_out_for_whoever_has_it),
         ("way out, once", egress::a_way_out_is_not_passed_on),
+        ("browsers, waited for", browsing::waiting_for_a_browser_is_bounded),
+        ("browsers, not wanted", browsing::a_browser_that_is_not_wanted_leaves_nothing),
     ];
     if rustix::process::geteuid().is_root() {
         // An ordinary user's boxes have namespaces of their own, always.

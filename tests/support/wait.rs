@@ -1,0 +1,25 @@
+//! Waiting for what nobody announces: looked at again and again, with a pause between, and not for ever.
+
+use std::time::{Duration, Instant};
+
+/// Generous, because machines are slow at times; it only passes where something is wrong.
+const LONG: Duration = Duration::from_secs(60);
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// What is seen as soon as there is something.
+#[track_caller]
+pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(began.elapsed() < LONG, "waited too long for {what}");
+        std::thread::sleep(GLANCE);
+    }
+}
+
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    wait_for(what, || is_so().then_some(()));
+}
