@@ -83,6 +83,7 @@ pub(crate) struct Shown {
     responses(
         (status = 200, description = "what became of it, also where it failed or was refused", body = Answered),
         (status = 400, description = "an action or a parameter that is not known", body = Answered),
+        (status = 429, description = "too many actions wait for this session's browser", body = Answered),
         (status = 503, description = "there is no Chromium on the machine", body = Answered),
     ))]
 pub(crate) async fn act(
