@@ -45,7 +45,7 @@ pub fn waiting_for_a_browser_is_bounded() {
         let ask = async |action: &str, params: Value| begin(lab, Window::External, action, params).await;
         let finish = async |begun: &BrowserBegun| {
             let finishing = lab.service.finish_browser(begun);
-            tokio::time::timeout(LONG, finishing).await.expect("it did not end in time")
+            tokio::time::timeout(LONG, finishing).await.unwrap()
         };
         let opened = ask("navigate", json!({ "url": format!("http://{host}/") })).await.unwrap();
         let opened = finish(&opened).await.unwrap();
