@@ -165,14 +165,15 @@ pub fn a_person_is_asked_about_other_hosts() {
             let asking = lab.service.submit(&lab.owner, shell(&format!("{ask} & {ask}; wait"))).await.unwrap();
             let approval = loop {
                 let pending = Some(ApprovalStatus::Pending);
-                let found = lab.service.approvals(&lab.owner, pending, Limit::nearest(10), None).await.unwrap();
+                let found = lab.service.approvals(&lab.owner, pending, None, Limit::nearest(10), None).await.unwrap();
                 if let Some(found) = found.items.into_iter().next() {
                     break found;
                 }
                 tokio::task::yield_now().await;
             };
             assert_eq!((approval.kind.as_str(), &approval.requested_paths), ("network", &vec![entry.clone()]));
-            let preview = lab.service.preview_approval(&lab.owner, approval.id.as_str()).await.unwrap();
+            let preview =
+                lab.service.preview_approval(&lab.owner, approval.id.as_str(), policy::Locale::English).await.unwrap();
             assert_eq!(
                 (preview.entries[0].path.as_str(), preview.entries[0].scope.as_str()),
                 (&*entry, "user:default")
@@ -198,7 +199,7 @@ pub fn a_person_is_asked_about_other_hosts() {
         let view = lab.run_shell(&other.curl("-m 1")).await;
         assert_eq!(view.summary.exit_code, Some(28));
         let newest = loop {
-            let found = lab.service.approvals(&lab.owner, None, Limit::nearest(1), None).await.unwrap();
+            let found = lab.service.approvals(&lab.owner, None, None, Limit::nearest(1), None).await.unwrap();
             match found.items[0].status {
                 // It is taken back in a task of its own.
                 ApprovalStatus::Pending => tokio::task::yield_now().await,
