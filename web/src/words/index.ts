@@ -60,6 +60,11 @@ export function time(at: number | string | null | undefined): string {
     : date.toLocaleString(locale, { year: "numeric", month: "short", day: "numeric", ...clock });
 }
 
+/** A count as it is written in the reader's language. */
+export function number(count: number): string {
+  return count.toLocaleString(language.value === "zh" ? "zh-CN" : "en-GB");
+}
+
 export function duration(milliseconds: number | null | undefined): string {
   if (milliseconds === null || milliseconds === undefined) return "–";
   if (milliseconds < 1000) return `${milliseconds} ms`;
