@@ -1,5 +1,5 @@
 // Pictures of every page for the guide, into docs/images: `RINGWALL_URL=… RINGWALL_TOKEN=… node tests/pictures.mjs` against a fresh server,
-// as root and with pngquant installed. It takes some minutes: what the charts show has really happened. All that is seen is the server's.
+// as root and with pngquant and a Chinese font (fonts-noto-cjk) installed. It takes some minutes: what the charts show has really happened. All that is seen is the server's.
 
 import { execFileSync } from "node:child_process";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
