@@ -18,8 +18,12 @@ export function sentence(error: unknown): string {
   if (!(error instanceof Problem)) return error instanceof Error ? error.message : String(error);
   if (error.code === "UNREACHABLE") return t("error.unreachable");
   const told = error.hint ? `${error.message} – ${error.hint}` : error.message;
-  if (language.value === "en") return told;
-  const known = [`error.${error.code}`, `error.${error.status}`].find(isWord);
+  return translated([`error.${error.code}`, `error.${error.status}`], told);
+}
+
+/** The page's own word for what the server tells, with the server's behind it. English needs none. */
+export function translated(keys: string[], told: string): string {
+  const known = language.value === "en" ? undefined : keys.find(isWord);
   return known ? `${t(known)}（${told}）` : told;
 }
 

@@ -81,6 +81,7 @@ export const tests = {
   async "the Chinese words are those of the contract"(browser) {
     await clear(true);
     await api("POST", "/api/sandbox/paths", { path: "/srv/docs", description: "文档目录" });
+    await api("POST", "/api/sandbox/paths", { path: "/etc" });
     const { page, done } = await visit(browser, { path: PAGE, language: "zh-CN" });
     await page.getByRole("switch", { name: "启用 Sandbox 模式" }).waitFor();
     await page.getByRole("heading", { name: "允许的路径" }).waitFor();
@@ -89,7 +90,6 @@ export const tests = {
     );
     expect(path.x < description.x && description.x < button.x, "path, description and button do not stand in this order");
     await page.getByText("文档目录").waitFor();
-    await api("POST", "/api/sandbox/paths", { path: "/etc" });
     await page.locator("[data-path]", { hasText: "/etc" }).getByText("这里是机器的配置").waitFor();
     await page.getByRole("button", { name: "删除 /etc" }).click();
     await page.getByRole("button", { name: "删除 /srv/docs" }).click();
