@@ -197,10 +197,10 @@ export const tests = {
         if (!route.request().url().includes("action=")) await held;
         await route.continue();
       });
-    const { page, done } = await visit(browser, { path: "/console/audit", before: slow });
+    // By a clock of ours: the page itself waits a moment for more words.
+    const { page, done } = await visit(browser, { path: "/console/audit", before: slow, ahead: 1 });
     await page.locator("input[name=action]").fill("token.created");
-    // As long as the page itself waits for more words.
-    await page.waitForTimeout(400);
+    await page.clock.runFor(400);
     go();
     const actions = () => page.locator("tbody tr td:nth-child(3)").allTextContents();
     await until("tokens alone", async () => {
