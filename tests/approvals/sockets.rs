@@ -82,7 +82,7 @@ fn only_those_who_may_open_a_socket_do() {
     let server = &site.server;
     let owner = format!("Bearer {}", server.token);
     let open = |path: &str, headers: &[(&str, &str)]| Socket::try_open(server, path, headers).map(drop);
-    for path in ["/ws/sessions/s", "/ws/chat/s", "/ws/approvals"] {
+    for path in ["/ws/sessions/s", "/ws/chat/s", "/ws/approvals", "/ws/approvals/own"] {
         assert_eq!(open(path, &[]), Err(401));
         assert_eq!(open(path, &[("authorization", "Bearer wrong")]), Err(401));
         for origin in ["http://evil.example", "null", "http://127.0.0.1:1"] {
@@ -98,6 +98,9 @@ fn only_those_who_may_open_a_socket_do() {
         let token = format!("Bearer {}", server.make_token(words));
         assert_eq!(open("/ws/approvals", &[("authorization", &token)]), Err(403));
         assert_eq!(open("/ws/sessions/s", &[("authorization", &token)]), Ok(()));
+        // An agent never answers, and follows its own sessions alone.
+        let own = if words.contains(&"agent") { Err(403) } else { Ok(()) };
+        assert_eq!(open("/ws/approvals/own", &[("authorization", &token)]), own);
     }
     let operator = format!("Bearer {}", server.make_token(&["--role", "operator"]));
     assert_eq!(open("/ws/approvals", &[("authorization", &operator)]), Ok(()));
@@ -119,6 +122,7 @@ fn a_ticket_opens_one_socket_as_whoever_asked_for_it() {
     assert_eq!(open("/ws/sessions/s", &own).map(drop), Err(401), "used");
     assert_eq!(open("/ws/sessions/s", "rwt_00").map(drop), Err(401));
     assert_eq!(open("/ws/approvals", &ticket(&ann)).map(drop), Err(403));
+    assert_eq!(open("/ws/approvals/own", &ticket(&ann)).map(drop), Ok(()));
     let run = site.run(&ann, "s", &site.command());
     let asked = socket.next();
     assert_eq!(asked["user"], "ann");

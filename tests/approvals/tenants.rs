@@ -15,9 +15,16 @@ fn people_answer_for_their_own_agents_and_agents_never() {
     let agent = token(&["--role", "agent", "--user", "ann", "--agent", "default"]);
     let operator = token(&["--role", "operator"]);
     let mut socket = Socket::open(server, "/ws/sessions/s", &agent);
+    // A person has one socket for all sessions of their own agents.
+    let mut own = Socket::open(server, "/ws/approvals/own", &ann);
+    let mut bobs = Socket::open(server, "/ws/approvals/own", &bob);
     let run = site.run(&agent, "s", &site.command());
     let asked = socket.next();
     let id = &asked["requestId"];
+    assert_eq!(own.next(), asked);
+    bobs.assert_silent();
+    bobs.say(&json!({ "type": "permission_response", "requestId": id, "approved": true }));
+    assert_eq!(bobs.next()["code"], "NOT_FOUND");
     assert_eq!((&asked["user"], &asked["agent"]), (&json!("ann"), &json!("default")));
     // Its own agent sees it and does not answer it, by neither door.
     assert_eq!(site.answer(&agent, id, &allow()).expect(403)["error"]["code"], "FORBIDDEN");
@@ -38,11 +45,20 @@ fn people_answer_for_their_own_agents_and_agents_never() {
     foreign.say(&json!({ "type": "permission_response", "requestId": id, "approved": true }));
     let told = foreign.next();
     assert_eq!((&told["type"], &told["code"]), (&json!("error"), &json!("NOT_FOUND")));
+    let of_exec = |token: &str, exec: &str| {
+        server.ask_as(token, "GET", &format!("/api/approvals?exec_id={exec}"), None).expect(200)
+    };
+    let exec = asked["exec_id"].as_str().unwrap();
     for token in [&ann, &agent, &operator, &server.token] {
         assert_eq!(&ids(&list(token)), std::slice::from_ref(id));
+        assert_eq!(&ids(&of_exec(token, exec)), std::slice::from_ref(id));
+        assert_eq!(ids(&of_exec(token, "e_0123456789abcdef")), Vec::<Value>::new());
     }
+    assert_eq!(ids(&of_exec(&bob, exec)), Vec::<Value>::new());
+    assert_eq!(server.ask("GET", "/api/approvals?exec_id=no+id", None).status, 400);
     // The person does, and what they remember is theirs alone.
-    site.answer(&ann, id, &remember()).expect(200);
+    own.say(&json!({ "type": "permission_response", "requestId": id, "approved": true, "remember": true }));
+    assert_eq!(own.next()["status"], "remembered");
     assert_eq!(run.join().unwrap()["stdout"], TEXT);
     let entries = |token: &str| server.ask_as(token, "GET", "/api/sandbox", None).expect(200)["paths"].clone();
     assert_eq!(entries(&ann)[0]["scope"], "user:ann");
@@ -59,7 +75,7 @@ fn people_answer_for_their_own_agents_and_agents_never() {
         assert_eq!((&entry["request_id"], &entry["exec_id"]), (id, &asked["exec_id"]));
     }
     let from = &entries[0]["details"]["from"];
-    assert_eq!((&from["door"], &from["role"]), (&json!("http"), &json!("user")));
+    assert_eq!((&from["door"], &from["role"]), (&json!("websocket"), &json!("user")));
     assert!(from["remote"].as_str().unwrap().starts_with("127.0.0.1:"), "{from}");
     assert!(entries[1]["details"]["command"].as_str().unwrap().contains("cat "));
     assert_eq!(server.ask("POST", "/api/audit/verify", None).expect(200)["intact"], true);

@@ -20,6 +20,18 @@ fn the_console_does_what_it_shows() {
     let page = server.ask_with("GET", "/", &[], None);
     let page = String::from_utf8_lossy(&page.bytes).into_owned();
     assert!(page.contains("/assets/"), "the binary was built without the console: run `make build`\n{page}");
+    // What the page names is there, is what it says it is, and may be kept.
+    let names: Vec<&str> = page.split('"').filter(|word| word.starts_with("/assets/")).collect();
+    assert!(names.len() >= 3, "{page}");
+    for name in names {
+        let file = server.ask_with("GET", name, &[], None);
+        let header = |key: &str| file.headers.get(key).map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!(
+            (file.status, header("cache-control").as_deref()),
+            (200, Some("public, max-age=31536000, immutable"))
+        );
+        assert_ne!(header("content-type").as_deref(), Some("application/octet-stream"), "{name}");
+    }
     let run = Command::new("node")
         .arg("tests/run.mjs")
         .current_dir(&web)

@@ -151,10 +151,19 @@ pub(crate) fn what_is_unwise_is_warned_about(site: &Site) {
     for sensitive in ["/", "/etc", "/root", "/proc", "/sys", "/var/log", "C:\\Windows", "C:\\"] {
         let added = put(&lab, sensitive).expect(200);
         assert!(!added["warnings"].as_array().unwrap().is_empty(), "{sensitive}");
+        assert_eq!(added["paths"].as_array().unwrap().last().unwrap()["warning"], added["warnings"][0], "{sensitive}");
     }
-    for plain in ["/home/u/work", "/opt/app", "D:\\Projects", "/not/there/yet"] {
-        assert_eq!(put(&lab, plain).expect(200)["warnings"], json!([]), "{plain}");
+    for plain in ["/home/u/work", "/opt/app", "/var/log/app", "D:\\Projects", "/not/there/yet"] {
+        let added = put(&lab, plain).expect(200);
+        assert_eq!(added["warnings"], json!([]), "{plain}");
+        assert_eq!(added["paths"].as_array().unwrap().last().unwrap()["warning"], Value::Null, "{plain}");
     }
+    // In the reader's language.
+    let authorization = format!("Bearer {}", lab.server.token);
+    let headers = [("authorization", authorization.as_str()), ("accept-language", "zh-CN,zh;q=0.9")];
+    let chinese = lab.server.ask_with("GET", "/api/sandbox", &headers, None).expect(200);
+    let etc = chinese["paths"].as_array().unwrap().iter().find(|entry| entry["path"] == "/etc").unwrap();
+    assert!(etc["warning"].as_str().unwrap().contains("密钥"), "{etc}");
     let (target, name) = (lab.directory("target"), lab.host.join("name"));
     lab.server.ask("DELETE", "/api/sandbox/paths/%2F", None).expect(200);
     link(&target, &name);

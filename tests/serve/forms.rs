@@ -61,10 +61,25 @@ fn answers_have_their_published_form() {
         "/api/audit",
         "/api/approvals",
         "/api/approvals?status=pending",
+        "/api/approvals?exec_id=e_0123456789abcdef",
+        "/api/sandbox",
         "/healthz",
         "/sandbox/health",
         "/sandbox/health?probe=1",
     ] {
         published.get(path);
     }
+    // What ended above, in the minutes in which it did; for others it is not theirs.
+    let ended = |overview: &Value| {
+        let minutes = overview["minutes"].as_array().unwrap();
+        assert_eq!(minutes.len(), 60);
+        let sum = |key: &str| minutes.iter().map(|minute| minute[key].as_u64().unwrap()).sum::<u64>();
+        (sum("ended_well"), sum("went_wrong"))
+    };
+    let overview = published.get("/api/overview");
+    assert_eq!(ended(&overview), (2, 2), "{overview}");
+    assert!(overview["set_up_ms"].as_f64().unwrap() > 0.0, "{overview}");
+    let ann = published.server.make_token(&["--role", "user", "--user", "ann"]);
+    let own = published.server.ask_as(&ann, "GET", "/api/overview", None).expect(200);
+    assert_eq!(ended(&own), (0, 0));
 }

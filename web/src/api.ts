@@ -1,5 +1,8 @@
 // One way to the server: same origin, the cookie goes along by itself. Every family of routes tells its problems in a form of
-// its own; here they become one.
+// its own; here they become one. What the server says in sentences, it says in the page's language where it can.
+
+import { hearTime } from "./clock";
+import { language } from "./words";
 
 export class Problem extends Error {
   constructor(
@@ -34,26 +37,22 @@ interface Asked {
   query?: Query;
   body?: unknown;
   signal?: AbortSignal;
-  /** In which sentences are wanted, where the route has several. */
-  language?: string;
 }
 
-async function send(method: string, path: string, { query, body, signal, language }: Asked = {}): Promise<Response> {
+async function send(method: string, path: string, { query, body, signal }: Asked = {}): Promise<Response> {
   let response: Response;
   try {
     response = await fetch(url(path, query), {
       method,
       signal,
-      headers: {
-        ...(body === undefined ? {} : { "content-type": "application/json" }),
-        ...(language === undefined ? {} : { "accept-language": language }),
-      },
+      headers: { "accept-language": language.value, ...(body === undefined ? {} : { "content-type": "application/json" }) },
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Problem(0, "UNREACHABLE", "");
   }
+  hearTime(response);
   if (response.ok) return response;
   throw told(response.status, await response.text(), path);
 }
@@ -76,10 +75,6 @@ export async function ask<T>(method: string, path: string, asked?: Asked): Promi
   const response = await send(method, path, asked);
   if (response.status === 204) return undefined as T;
   return (await response.json()) as T;
-}
-
-export async function text(path: string, query?: Query): Promise<string> {
-  return (await send("GET", path, { query })).text();
 }
 
 export async function blob(path: string, query?: Query): Promise<Blob> {

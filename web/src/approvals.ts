@@ -1,15 +1,17 @@
 // What waits for a person, wherever in the console they are.
 //
-// Operators and owners are told at once over a WebSocket, and it is opened again when it breaks; everybody else asks every few
-// seconds, and so do operators while the socket is away. Answers go over HTTP, so that what went wrong is said where it happened.
+// Everybody who may answer is told at once over a WebSocket: operators and owners of everything, users of what is theirs. It is opened
+// again when it breaks, and what is open is asked for every few seconds meanwhile. Only the server says that a question is over.
+// Answers go over HTTP, so that what went wrong is said where it happened.
 
 import { computed, reactive, ref, watch } from "vue";
 
 import { ask, list, Problem } from "./api";
+import { serverNow } from "./clock";
 import type { Approval } from "./forms";
 import { isOperator, mayAnswer, me } from "./session";
-import { milliseconds, t } from "./words";
 import { visible } from "./text";
+import { milliseconds, named } from "./words";
 
 const EVERY = 3000;
 const LONGEST_WAIT = 15_000;
@@ -37,7 +39,12 @@ export function bringBack(id: string): void {
   aside.delete(id);
 }
 
-export function drop(id: string): void {
+/** What it is about, in one word. */
+export function topic(one: Approval): string {
+  return one.code ? "code" : one.kind;
+}
+
+function drop(id: string): void {
   settled.add(id);
   open.delete(id);
   aside.delete(id);
@@ -60,8 +67,9 @@ async function look(): Promise<void> {
   const known = new Set(open.keys());
   const page = await list<Approval>("/api/approvals", { status: "pending", limit: 1000 }, "approvals");
   const ids = new Set(page.items.map((one) => one.id));
-  // Only those that were here before it was asked: one that came over the socket meanwhile is not on it either.
-  for (const id of [...open.keys()].filter((id) => known.has(id) && !ids.has(id))) drop(id);
+  // Only those that were here before it was asked: one that came over the socket meanwhile is not on it either, and neither is
+  // one that the page had no room for.
+  if (!page.next) for (const id of [...open.keys()].filter((id) => known.has(id) && !ids.has(id))) drop(id);
   for (const one of page.items) take(one);
 }
 
@@ -77,11 +85,15 @@ function take(one: Approval): void {
 function notify(one: Approval): void {
   if (!("Notification" in window) || Notification.permission !== "granted" || document.visibilityState === "visible") return;
   const words = visible(one.command).slice(0, 200);
-  const note = new Notification(t("dialog.title.path"), { body: words, tag: one.id });
-  note.onclick = () => {
-    window.focus();
-    note.close();
-  };
+  try {
+    const note = new Notification(named("dialog.title", topic(one)), { body: words, tag: one.id });
+    note.onclick = () => {
+      window.focus();
+      note.close();
+    };
+  } catch {
+    // Some browsers, Chrome on Android among them, let only a service worker notify. The page shows the question all the same.
+  }
 }
 
 interface Told {
@@ -113,7 +125,7 @@ function hear(told: Told): void {
       blocked_paths: (told.blocked_paths as string[]) ?? [],
       risk_level: (told.risk_level as string) ?? null,
       patterns: (told.patterns as string[]) ?? [],
-      created_at: (told.created_at as number) ?? Date.now(),
+      created_at: (told.created_at as number) ?? serverNow(),
       expires_at: told.expires_at as number,
       answered_by: null,
       reason: null,
@@ -130,7 +142,7 @@ let watching = 0;
 function listen(turn: number): void {
   if (turn !== watching) return;
   const scheme = location.protocol === "https:" ? "wss" : "ws";
-  socket = new WebSocket(`${scheme}://${location.host}/ws/approvals`);
+  socket = new WebSocket(`${scheme}://${location.host}/ws/approvals${isOperator.value ? "" : "/own"}`);
   socket.onopen = () => {
     isLive.value = true;
     patience = 1000;
@@ -181,7 +193,7 @@ watch(
     stop();
     if (!who) return;
     void poll(watching);
-    if (isOperator.value) listen(watching);
+    if (mayAnswer.value) listen(watching);
   },
   { immediate: true },
 );

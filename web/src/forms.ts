@@ -82,7 +82,8 @@ export interface PathEntry {
   description: string;
   enabled: boolean;
   scope?: string;
-  warning?: string | null;
+  /** Why to think twice. */
+  warning: string | null;
 }
 
 export interface SandboxSettings {
@@ -112,9 +113,36 @@ export interface Approval {
   reason: string | null;
 }
 
+/** What remembering would store, and what that would have changed. */
 export interface Preview {
-  entries: (string | { path: string })[];
-  execs?: { looked_at: number; would_allow: number; would_still_ask: number };
+  entries: { path: string; scope: string; warning: string | null }[];
+  execs: { looked_at: number; would_allow: number; would_still_ask: number };
+}
+
+export interface Minute {
+  at: number;
+  ended_well: number;
+  went_wrong: number;
+  running: number;
+  waiting: number;
+  asking: number;
+  boxes: number;
+}
+
+export interface Overview {
+  running: number;
+  waiting: number;
+  asking: number;
+  set_up_ms: number | null;
+  minutes: Minute[];
+}
+
+export interface Pool {
+  total: number;
+  busy: number;
+  idle: number;
+  warming: number;
+  max: number;
 }
 
 export interface TokenInfo {

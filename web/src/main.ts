@@ -5,6 +5,7 @@ import { router } from "./router";
 import "./theme";
 import "./styles/base.css";
 import "./styles/parts.css";
+import "./styles/dialog.css";
 import "./styles/code.css";
 import "./styles/pages.css";
 import "./styles/cards.css";

@@ -1,5 +1,10 @@
 // A browser that notices what a person would not: messages on its console, requests to anywhere else, refusals by the policy.
 
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { homedir } from "node:os";
+import { join } from "node:path";
+
 import { chromium } from "playwright-core";
 
 const FLAGS = [
@@ -44,6 +49,45 @@ export async function begin(script, more = {}) {
   return answer.body.exec_id;
 }
 
+/** A command of a session that names a path which nobody has allowed; it waits for a person. */
+export async function asks(command, by = token) {
+  const answer = await api("POST", "/api/sandbox/execute", { session_id: "console", command, wait: false }, by);
+  equal(answer.status, 202, JSON.stringify(answer.body));
+  return answer.body.exec_id;
+}
+
+/** The question that an exec has asked. */
+export async function question(exec) {
+  return until(`a question of ${exec}`, async () => (await api("GET", `/api/approvals?exec_id=${exec}`)).body.approvals[0]);
+}
+
+/** A directory of this machine that no box has by itself: not below /tmp. It is gone when the tests are. */
+let outside = null;
+let count = 0;
+export function directory(files = {}) {
+  if (!outside) {
+    outside = mkdtempSync(join(process.getuid() === 0 ? "/srv" : homedir(), "rw-console-"));
+    chmodSync(outside, 0o755);
+    process.on("exit", () => rmSync(outside, { recursive: true, force: true }));
+  }
+  count += 1;
+  const place = join(outside, String(count));
+  mkdirSync(place);
+  chmodSync(place, 0o755);
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(place, name), text, { mode: 0o644 });
+  return place;
+}
+
+/** Pages on this machine's loopback, by their paths. */
+export async function serve(pages) {
+  const server = createServer((request, response) => {
+    const page = pages[request.url];
+    response.writeHead(page === undefined ? 404 : 200, { "content-type": "text/html; charset=utf-8" }).end(page ?? "");
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return { host: `127.0.0.1:${server.address().port}`, close: () => new Promise((resolve) => server.close(resolve)) };
+}
+
 export async function ended(id) {
   return until(`the end of ${id}`, async () => {
     const { body } = await api("GET", `/sandbox/execs/${id}`);
@@ -71,7 +115,7 @@ export function equal(found, wanted, words = "") {
 }
 
 /** Opens a page in a browser of its own, logged in or not; `done` says whether anything was wrong meanwhile. */
-export async function visit(browser, { path = "/", by = token, language = "en-US", colours = "light", size, may = [] } = {}) {
+export async function visit(browser, { path = "/", by = token, language = "en-US", colours = "light", size, may = [], ahead = 0, before = async () => {} } = {}) {
   const context = await browser.newContext({
     viewport: size ?? { width: 1280, height: 860 },
     locale: language,
@@ -80,7 +124,10 @@ export async function visit(browser, { path = "/", by = token, language = "en-US
     acceptDownloads: true,
   });
   const wrong = (lately = []);
+  // A browser's clock is its own affair, and may be wrong by so many milliseconds.
+  if (ahead) await context.clock.install({ time: Date.now() + ahead });
   const page = await context.newPage();
+  await before(page);
   page.setDefaultTimeout(PATIENCE);
   page.on("console", (message) => {
     // A refusal that the test asked for is told by the browser too; it is known by its address.

@@ -43,7 +43,7 @@ export const tests = {
     expect((await marked.last().textContent()).includes('os.system("echo ran")'), "what is marked");
     await page.locator("[data-findings]").getByRole("button", { name: "Line 4" }).click();
     equal(await page.locator("[data-fold]").count(), 0, "short code is folded");
-    await page.locator("[data-risk=critical]").waitFor();
+    await page.locator("[data-risk=critical].bad.strong").waitFor();
     await page.locator("[data-answer=allow]").click();
     await dialog(page).waitFor({ state: "detached" });
     equal((await answered(id)).status, "approved", "the question");
@@ -53,6 +53,8 @@ export const tests = {
   async "long and hostile code is folded, never cut, and stays text"(browser) {
     const lines = Array.from({ length: 400 }, (_, index) => `x${index} = "<img src=x onerror=alert(1)> \u202E"`);
     lines[350] = "import subprocess; subprocess.run(['true'])";
+    // Nothing hides at the right of the frame either.
+    lines[3] = `x3 = 1${" ".repeat(2000)}; print("far away")`;
     const { page, done } = await visit(browser, { path: "/console/overview" });
     const { id } = await asks(`${lines.join("\n")}\n`);
     const code = page.locator("[data-code]");
@@ -62,6 +64,7 @@ export const tests = {
     const text = await code.textContent();
     expect(text.includes("x399 =") && text.includes("⟨U+202E⟩"), "something is missing");
     equal(await code.locator("img").count(), 0, "elements made of code");
+    expect(await code.evaluate((frame) => frame.scrollWidth <= frame.clientWidth), "it is wider than its frame");
     await page.locator("[data-findings] button").last().click();
     const seen = await code.locator('[data-line="351"]').boundingBox();
     const frame = await code.boundingBox();

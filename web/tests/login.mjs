@@ -6,7 +6,7 @@ export const tests = {
     await page.waitForURL("**/login?to=/console/audit");
     await page.getByLabel("Token").fill("rw_wrong");
     await page.getByRole("button", { name: "Log in" }).click();
-    await page.getByRole("alert").getByText("This token opens nothing").waitFor();
+    await page.getByRole("alert").getByText("This token is not valid").waitFor();
     await page.getByLabel("Token").fill(token);
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "Audit" }).waitFor();
@@ -18,7 +18,7 @@ export const tests = {
 
   async "a link that was used says so, and its code is not left in the address"(browser) {
     const { page, done } = await visit(browser, { path: `/login#${"0".repeat(32)}`, by: null, may: ["/api/login"] });
-    await page.getByText("This link was used already").waitFor();
+    await page.getByText("This link has already been used").waitFor();
     equal(new URL(page.url()).hash, "", "the address");
     await done();
   },

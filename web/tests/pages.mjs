@@ -1,4 +1,4 @@
-import { api, begin, ended, equal, expect, visit } from "./browser.mjs";
+import { api, begin, directory, ended, equal, expect, until, visit } from "./browser.mjs";
 
 const WAYS = ["Overview", "Execs", "Approvals", "Sessions", "Workspaces", "Settings", "Audit"];
 const WAYS_ZH = ["概览", "执行记录", "审批", "会话", "工作区", "设置", "审计"];
@@ -46,14 +46,81 @@ export const tests = {
   },
 
   async "a keyboard is enough"(browser) {
+    await api("PUT", "/api/sandbox", { enabled: true });
     const { page, done } = await visit(browser, { path: "/console/execs" });
     await page.getByRole("heading", { name: "Execs" }).waitFor();
     await page.keyboard.press("Tab");
     equal(await page.evaluate(() => document.activeElement.className), "skip", "the first stop");
-    const outline = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
-    expect(outline !== "none", "the focus is not seen");
+    const seen = () => page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle !== "none");
+    expect(await seen(), "the focus is not seen");
     await page.keyboard.press("Enter");
     equal(await page.evaluate(() => document.activeElement.id), "content", "where the skip link leads");
+    // From the menu to a setting and through its form, without a mouse.
+    const reach = async (what, is) => {
+      for (let step = 0; step < 60; step += 1) {
+        if (await page.evaluate(is)) return expect(await seen(), `the focus is not seen at ${what}`);
+        await page.keyboard.press("Tab");
+      }
+      expect(false, `the keyboard does not come to ${what}`);
+    };
+    await page.evaluate(() => document.activeElement.blur());
+    await reach("Settings", () => document.activeElement.getAttribute("href") === "/console/settings");
+    await page.keyboard.press("Enter");
+    await page.locator("input[name=path]").waitFor();
+    equal(await page.evaluate(() => document.activeElement.id), "content", "where a link leads");
+    const place = directory();
+    await reach("the path", () => document.activeElement.name === "path");
+    await page.keyboard.type(place);
+    await page.keyboard.press("Tab");
+    await page.keyboard.type("typed");
+    await page.keyboard.press("Enter");
+    const row = page.locator("[data-path]", { hasText: place });
+    await row.getByText("typed").waitFor();
+    const label = JSON.stringify(`Allow ${place}`);
+    await reach("its switch", `document.activeElement.getAttribute("aria-label") === ${label}`);
+    await page.keyboard.press("Space");
+    await until("the switch", async () => (await row.getByRole("switch").getAttribute("aria-checked")) === "false");
+    await until("the button", () => row.getByRole("button", { name: "Delete" }).isEnabled());
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    await row.waitFor({ state: "detached" });
+    await done();
+  },
+
+  async "the overview counts what ends and what goes on, and says that path control is off"(browser) {
+    const figure = (page, name) => page.locator(`[data-figure=${name}] b`).textContent();
+    const failed = async () => (await api("GET", "/api/overview")).body.minutes.reduce((sum, minute) => sum + minute.went_wrong, 0);
+    const before = await failed();
+    const wrong = await begin("exit 3");
+    await ended(wrong);
+    const going = await begin("sleep 1000");
+    await api("PUT", "/api/sandbox", { enabled: false });
+    const { page, done } = await visit(browser, { path: "/console/overview" });
+    await page.locator("[data-path-control]").getByText("Path control is off").waitFor();
+    await until("what went wrong", async () => Number(await figure(page, "failed")) === before + 1);
+    await until("what runs", async () => Number(await figure(page, "running")) >= 1);
+    for (const name of ["running", "failed"]) expect((await page.locator(`[data-figure=${name}] svg rect:not(.floor)`).count()) > 0, `${name} has no chart`);
+    for (const name of ["waiting", "asking", "pool"]) equal(await page.locator(`[data-figure=${name}] svg`).count(), 1, `the chart of ${name}`);
+    await page.getByRole("link", { name: wrong.slice(0, 14) }).waitFor();
+    await api("DELETE", `/sandbox/execs/${going}`);
+    await ended(going);
+    await api("PUT", "/api/sandbox", { enabled: true });
+    await page.reload();
+    await page.getByText("Path control is on").waitFor();
+    equal(await page.locator("[data-path-control]").count(), 0, "the sentence while it is on");
+    await done();
+  },
+
+  async "limits, errors and backends are told in Chinese"(browser) {
+    const { page, done } = await visit(browser, { path: "/console/settings/limits", language: "zh-CN", may: ["/settings"] });
+    await page.getByLabel("进程数").fill("100000");
+    await page.getByRole("button", { name: "保存" }).click();
+    // In the reader's language, with the server's own words behind it.
+    await page.getByRole("alert").getByText(/^请求无效。（.*pids/).waitFor();
+    await page.goto(new URL("/console/overview", page.url()).href);
+    await page.getByText("原生（native）").waitFor();
+    const shown = await page.locator("tbody").last().innerText();
+    expect(!shown.includes("Cannot connect"), `the server's words are in the way: ${shown}`);
     await done();
   },
 
@@ -65,12 +132,12 @@ export const tests = {
     await page.getByLabel("Project").fill("filtered");
     await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 1);
     await page.getByLabel("Status").selectOption("SUCCEEDED");
-    await page.getByText("No exec matches").waitFor();
+    await page.getByText("Nothing matches these filters").waitFor();
     await page.getByLabel("Status").selectOption("FAILED");
     await page.getByRole("link", { name: id.slice(0, 14) }).click();
     await page.getByRole("heading", { level: 1, name: id }).waitFor();
     await page.locator("[data-status=FAILED]").waitFor();
-    await page.getByText("timeout_ms").waitFor();
+    await page.getByText("Time limit (ms)").waitFor();
     await done();
   },
 
@@ -91,12 +158,14 @@ export const tests = {
     const { page, done } = await visit(browser, { path: "/console/settings/tokens" });
     await page.locator("input[name=token-user]").fill("ann");
     await page.locator("input[name=label]").fill("of the console");
-    await page.getByRole("button", { name: "Make a token" }).click();
+    await page.getByRole("button", { name: "Create token" }).click();
     const text = await page.locator("[data-made] code").textContent();
     equal((await api("GET", "/api/me", undefined, text)).body.user, "ann", "who the token is");
     const row = page.locator("tr", { hasText: "of the console" });
-    await row.getByRole("button", { name: "Revoke" }).click();
-    await row.getByRole("button", { name: "Revoke" }).click();
+    // Asked once more in its own place, where the keyboard then is.
+    await row.getByRole("button", { name: "Revoke" }).press("Enter");
+    await row.getByRole("button", { name: "Cancel" }).waitFor();
+    await page.keyboard.press("Enter");
     await row.getByText("revoked", { exact: true }).waitFor();
     equal((await api("GET", "/api/me", undefined, text)).status, 401, "the revoked token");
     await done();
@@ -106,10 +175,38 @@ export const tests = {
     await ended(await begin("true"));
     const { page, done } = await visit(browser, { path: "/console/audit" });
     await page.locator("tbody tr").first().waitFor();
-    await page.getByRole("button", { name: "Verify the chain" }).click();
-    await page.getByText("The chain holds").waitFor();
+    await page.getByRole("button", { name: "Verify chain" }).click();
+    await page.getByText("The chain is intact").waitFor();
     await page.locator("input[name=action]").fill("token.created");
-    await page.waitForFunction(() => [...document.querySelectorAll("tbody tr td:nth-child(3)")].every((cell) => cell.textContent === "token.created"));
+    const actions = () => page.locator("tbody tr td:nth-child(3)").allTextContents();
+    await until("tokens alone", async () => {
+      const found = await actions();
+      return found.length > 0 && found.every((action) => action === "token.created");
+    });
+    await page.locator("input[name=action]").fill("nothing.like.it");
+    await page.getByText("No entries match").waitFor();
+    await done();
+  },
+
+  async "words that are changed while an answer is on its way are asked for all the same"(browser) {
+    await api("POST", "/api/tokens", { role: "user", user_id: "late" });
+    let go;
+    const held = new Promise((resolve) => (go = resolve));
+    const slow = (page) =>
+      page.route("**/api/audit?*", async (route) => {
+        if (!route.request().url().includes("action=")) await held;
+        await route.continue();
+      });
+    // By a clock of ours: the page itself waits a moment for more words.
+    const { page, done } = await visit(browser, { path: "/console/audit", before: slow, ahead: 1 });
+    await page.locator("input[name=action]").fill("token.created");
+    await page.clock.runFor(400);
+    go();
+    const actions = () => page.locator("tbody tr td:nth-child(3)").allTextContents();
+    await until("tokens alone", async () => {
+      const found = await actions();
+      return found.length > 0 && found.every((action) => action === "token.created");
+    });
     await done();
   },
 
@@ -117,7 +214,7 @@ export const tests = {
     const made = (await api("POST", "/api/tokens", { role: "user", user_id: "bob" })).body;
     await ended(await begin("true", { project_id: "not-of-bob" }));
     const { page, done } = await visit(browser, { path: "/console/execs", by: made.token });
-    await page.getByText("No exec yet").waitFor();
+    await page.getByText("No execs yet").waitFor();
     await page.getByRole("link", { name: "Settings" }).click();
     await page.getByRole("heading", { level: 1, name: "Settings" }).waitFor();
     equal(await page.getByRole("link", { name: "Tokens" }).count(), 0, "the tokens' tab");

@@ -1,9 +1,11 @@
-// Pictures of every page for the guide, into docs/images: `RINGWALL_URL=… RINGWALL_TOKEN=… node tests/pictures.mjs` against a fresh server.
+// Pictures of every page for the guide, into docs/images: `RINGWALL_URL=… RINGWALL_TOKEN=… node tests/pictures.mjs` against a fresh server,
+// as root and with pngquant and a Chinese font (fonts-noto-cjk) installed. It takes some minutes: what the charts show has really happened. All that is seen is the server's.
 
-import { mkdirSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
-import { api, begin, ended, launch, visit } from "./browser.mjs";
+import { api, asks, begin, ended, launch, question, serve, visit } from "./browser.mjs";
 import { zip } from "./zip.mjs";
 
 const place = fileURLToPath(new URL("../../docs/images/", import.meta.url));
@@ -42,39 +44,60 @@ def clear(path):
 clear(sys.argv[1])
 print("done")
 `;
-/** Nobody here can reach the hosts of the world; this is how a box that did would have been recorded. */
-const CONNECTIONS = [
-  { host: "api.example.com", port: 443, address: "203.0.113.10:443", outcome: "allowed", reason: "api.example.com", bytes_sent: 1830, bytes_received: 48_211, duration_ms: 312 },
-  { host: "files.example.com", port: 443, address: "203.0.113.24:443", outcome: "allowed", reason: "*.example.com", bytes_sent: 912, bytes_received: 7_340_032, duration_ms: 2140 },
-  { host: "tracker.example.net", port: 443, address: null, outcome: "refused", reason: "the host is in no list", bytes_sent: 0, bytes_received: 0, duration_ms: 0 },
-  { host: "metadata.example.org", port: 80, address: null, outcome: "refused", reason: "the name leads to 169.254.169.254, which no box is connected to", bytes_sent: 0, bytes_received: 0, duration_ms: 4 },
-  { host: "old.example.com", port: 443, address: null, outcome: "failed", reason: "nobody answered within 10 s", bytes_sent: 0, bytes_received: 0, duration_ms: 10_000 },
-].map((one, index) => ({ at: Date.now() - 60_000 + index * 900, ...one }));
+/** Of this machine, for as long as the pictures take: what the commands ask for is there. */
+const ANN = "/srv/ann";
+
+function host() {
+  for (const directory of ["private", "photos", "tools"]) mkdirSync(`${ANN}/${directory}`, { recursive: true, mode: 0o755 });
+  writeFileSync(`${ANN}/private/notes.txt`, "Call the bank.\n");
+  writeFileSync(`${ANN}/tools/report.py`, "print('done')\n");
+  process.on("exit", () => rmSync(ANN, { recursive: true, force: true }));
+}
 
 /** A command that asked, and its answer. */
 async function answered(command, answer) {
-  const { body } = await api("POST", "/api/sandbox/execute", { session_id: "pictures", command, wait: false });
-  const open = (await api("GET", "/api/approvals?status=pending")).body.approvals.find((one) => one.exec_id === body.exec_id);
-  if (open) await api("POST", `/api/approvals/${open.id}`, answer);
-  await ended(body.exec_id);
+  const id = await asks(command);
+  await api("POST", `/api/approvals/${(await question(id)).id}`, answer);
+  await ended(id);
+}
+
+/** An exec that asked for hosts: one that it may reach, and others. */
+async function connected() {
+  const pages = await serve({ "/v1/report": "x".repeat(48_000), "/v1/status": "ok" });
+  const known = pages.host.replace("127.0.0.1", "localhost");
+  await api("PUT", "/settings", { net: { mode: "allowlist", allow: [known, "files.example.com", "169.254.169.254"] }, egress: { allowed_hosts: [known] } });
+  const get = (...urls) => urls.map((url) => `curl -sS -o /dev/null ${url}`).join("; ");
+  const script = `unset no_proxy NO_PROXY; ${get(`http://${known}/v1/status`, `http://${known}/v1/report`, "https://tracker.example.net/", "http://169.254.169.254/", "https://files.example.com/")}; true`;
+  const id = await begin(script, { project_id: "report" });
+  await ended(id);
+  await api("PUT", "/settings", { net: { mode: "none", allow: [] }, egress: { allowed_hosts: [] } });
+  await pages.close();
+  return id;
 }
 
 async function furnish() {
+  host();
   await api("POST", "/v1/default/write?user=default", { file_path: "files/report/plan.py", content: PLAN });
   await api("POST", "/v1/default/write?user=default", { file_path: "files/notes.md", content: "# Notes\n\nWhat to do *next*.\n" });
   const form = new FormData();
   form.append("file", new Blob([zip({ "count/SKILL.md": SKILL, "count/main.py": PLAN })]), "count.zip");
   const headers = { authorization: `Bearer ${process.env.RINGWALL_TOKEN}` };
   await fetch(`${process.env.RINGWALL_URL}/v1/skills/default/default/upload`, { method: "POST", headers, body: form });
-  for (let turn = 0; turn < 18; turn += 1) {
-    await ended(await begin(turn % 6 === 5 ? "echo no >&2; exit 2" : "echo hello", { project_id: ["report", "web", "data"][turn % 3] }));
+  for (let minute = 0; minute < 6; minute += 1) {
+    const together = [];
+    for (let turn = 0; turn < 3 + ((minute * 5) % 7); turn += 1) {
+      together.push(await begin(turn % 6 === 5 ? "sleep 2; echo no >&2; exit 2" : "sleep 6; echo hello", { project_id: ["report", "web", "data"][turn % 3] }));
+    }
+    for (const id of together) await ended(id);
+    if (minute < 5) await new Promise((resolve) => setTimeout(resolve, 50_000));
   }
   await api("PUT", "/api/sandbox", { enabled: true });
   await api("POST", "/api/sandbox/paths", { path: "/srv/projects", description: "Projects of the team" });
   await api("POST", "/api/sandbox/paths", { path: "/var/www/html", description: "The web site" });
   await api("POST", "/api/sandbox/paths", { path: "/etc", description: "" });
-  await answered("ls -la /home/ann/photos", { approved: false, remember: false, reason: "these are private" });
-  await answered("python3 /srv/tools/report.py --year 2025", { approved: true, remember: false });
+  await answered(`ls -la ${ANN}/photos`, { approved: false, remember: false, reason: "these are private" });
+  await answered(`python3 ${ANN}/tools/report.py --year 2025`, { approved: true, remember: false });
+  await answered(`grep bank ${ANN}/private/notes.txt`, { approved: true, remember: false });
   for (const session_id of ["report", "web-shop", "nightly"]) await api("POST", "/api/sessions", { session_id });
   await api("PUT", "/api/sessions/nightly", { confirmation: "auto-reject" });
   const write = `mkdir -p output data; cat > output/report.html <<'END'\n${REPORT}\nEND\nprintf 'region,sold\\nNorth,1204\\n' > data/sales.csv`;
@@ -86,14 +109,14 @@ async function furnish() {
   await look("screenshot", {});
 }
 
-const output = await (async () => {
+const [output, network] = await (async () => {
   await furnish();
   const script =
     "for step in fetch build test; do printf '\\033[32m✓\\033[0m %s\\n' $step; done; printf '\\033[33mwarning:\\033[0m two tests are slow\\n'; uname -s; id -un; cat /etc/shadow; echo '{\"passed\": 41}' > /workspace/artifacts/report.json";
   const id = await begin(script, { project_id: "report" });
   await ended(id);
-  await begin("echo working; sleep 600", { project_id: "web" });
-  return id;
+  await begin("echo working; sleep 55", { project_id: "web" });
+  return [id, await connected()];
 })();
 
 const pages = {
@@ -110,14 +133,14 @@ const pages = {
   sessions: "sessions",
   terminal: "sessions/report",
   browser: "sessions/report?tab=browser",
-  network: `execs/${output}?tab=network`,
+  network: `execs/${network}?tab=network`,
 };
-const NEW = ["sessions", "terminal", "browser", "network"];
+const SOME = ["overview", "exec", "sandbox", "sessions", "terminal", "browser", "network"];
 const variants = {
   light: { names: Object.keys(pages), how: {} },
-  dark: { names: ["overview", "exec", "sandbox", ...NEW], how: { colours: "dark" } },
-  phone: { names: ["overview", "exec", "sandbox", ...NEW], how: { size: { width: 390, height: 844 } } },
-  zh: { names: ["sandbox", "sessions", "terminal"], how: { language: "zh-CN" } },
+  dark: { names: SOME, how: { colours: "dark" } },
+  phone: { names: [...SOME, "execs", "approvals", "audit", "limits"], how: { size: { width: 390, height: 844 } } },
+  zh: { names: ["overview", "sandbox", "limits", "sessions", "terminal"], how: { language: "zh-CN" } },
 };
 
 const browser = await launch();
@@ -128,9 +151,18 @@ async function take(name, path, how, act = async () => {}) {
   await page.locator("h1").first().waitFor();
   await page.waitForTimeout(700);
   await act(page);
-  await page.screenshot({ path: `${place}console-${name}.png` });
+  const file = `${place}console-${name}.png`;
+  await page.screenshot({ path: file });
+  execFileSync("pngquant", ["--force", "--ext", ".png", "--speed", "1", "--strip", "96", file]);
   await context.close();
+  for (const id of after.splice(0)) {
+    await api("DELETE", `/sandbox/execs/${id}`);
+    await ended(id);
+  }
 }
+
+/** Questions that a picture left open. */
+const after = [];
 
 const acts = {
   files: async (page) => {
@@ -147,10 +179,13 @@ const acts = {
     await page.keyboard.type("ls; head -n 1 data/sales.csv; stty size; id -un; touch /usr/bin/x\n");
     await page.waitForTimeout(700);
   },
-  network: async (page) => {
-    await page.route("**/network", (route) => route.fulfill({ json: { connections: CONNECTIONS, left_out: 0 } }));
-    await page.reload();
-    await page.locator("[data-outcome=refused]").first().waitFor();
+  approvals: async (page) => {
+    const id = await asks(`cat ${ANN}/private/notes.txt`);
+    await page.locator("[data-answer=allow]:enabled").waitFor();
+    await page.keyboard.press("Escape");
+    await page.locator("[data-pending]").waitFor();
+    await page.mouse.move(0, 0);
+    after.push(id);
   },
 };
 
@@ -159,18 +194,14 @@ for (const [variant, { names, how }] of Object.entries(variants)) {
   for (const name of names) await take(variant === "light" ? name : `${name}-${variant}`, `/console/${pages[name]}`, how, acts[name]);
 }
 for (const [name, how] of Object.entries({ dialog: {}, "dialog-zh": { language: "zh-CN" }, "dialog-dark": { colours: "dark" }, "dialog-phone": { size: { width: 390, height: 844 } } })) {
-  const command = "cat /home/ann/private/notes.txt | head -n 20 > summary.txt";
-  const asked = await api("POST", "/api/sandbox/execute", { session_id: "pictures", command, wait: false });
+  after.push(await asks(`cat ${ANN}/private/notes.txt | head -n 20 > summary.txt`));
   await take(name, "/console/overview", how, async (page) => {
-    await page.locator("[data-answer=allow]:enabled").waitFor();
+    await page.locator("[data-answer=remember]:enabled").waitFor();
   });
-  await api("DELETE", `/sandbox/execs/${asked.body.exec_id}`);
-  await ended(asked.body.exec_id);
   const risky = await api("POST", "/api/run", { session_id: "report", code: RISKY, language: "python", wait: false });
+  after.push(risky.body.exec_id);
   await take(name.replace("dialog", "code"), "/console/overview", how, async (page) => {
     await page.locator("[data-answer=allow]:enabled").waitFor();
   });
-  await api("DELETE", `/sandbox/execs/${risky.body.exec_id}`);
-  await ended(risky.body.exec_id);
 }
 await browser.close();

@@ -1,7 +1,7 @@
 // The console in a real browser against a real server: RINGWALL_URL and RINGWALL_TOKEN say which. `node tests/run.mjs [WORDS]` runs
 // those tests whose name has the words in it. tests/console starts the server and calls this.
 
-import { lately, launch } from "./browser.mjs";
+import { api, lately, launch } from "./browser.mjs";
 import { tests as approvals } from "./approvals.mjs";
 import { tests as code } from "./code.mjs";
 import { tests as login } from "./login.mjs";
@@ -23,6 +23,9 @@ for (const [name, test] of all) {
   } catch (error) {
     failed += 1;
     console.log(`FAILED  ${name}\n${[error.stack, ...lately].join("\n")}`);
+    // What it left open would be in the way of all that follow.
+    const open = (await api("GET", "/api/approvals?status=pending&limit=1000")).body.approvals;
+    for (const { id } of open) await api("POST", `/api/approvals/${id}`, { approved: false });
   }
   for (const context of browser.contexts()) await context.close();
 }

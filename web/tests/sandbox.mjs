@@ -30,9 +30,9 @@ export const tests = {
   async "paths are added by button and Enter, switched and deleted"(browser) {
     await clear(true);
     const { page, done } = await visit(browser, { path: PAGE });
-    await page.getByText("No path is allowed yet").waitFor();
+    await page.getByText("No paths are allowed yet").waitFor();
     await page.getByRole("button", { name: "Add path" }).click();
-    await page.getByRole("alert").getByText("A path is required").waitFor();
+    await page.getByRole("alert").getByText("Enter a path").waitFor();
     await page.locator("input[name=path]").fill("/srv/one/../one");
     await page.locator("input[name=description]").fill("first");
     await page.getByRole("button", { name: "Add path" }).click();
@@ -43,7 +43,7 @@ export const tests = {
     await page.locator("[data-path]", { hasText: "C:\\Users\\Documents" }).waitFor();
     await page.locator("input[name=path]").fill("/srv/one");
     await page.keyboard.press("Enter");
-    await page.getByText("in the list already").waitFor();
+    await page.getByText("already in the list").waitFor();
     await first.getByRole("switch").click();
     await page.waitForFunction(() => document.querySelector("[data-path] [role=switch]").getAttribute("aria-checked") === "false");
     await page.reload();
@@ -61,6 +61,14 @@ export const tests = {
     await page.keyboard.press("Enter");
     await page.getByRole("alert").waitFor();
     await page.locator("[data-path]", { hasText: "/etc" }).locator(".badge.warn").waitFor();
+    // What is sensitive is the server's to say.
+    for (const [path, warnings] of [["/var/log/app", 0], ["/srv/backup/.ssh", 1]]) {
+      await page.locator("input[name=path]").fill(path);
+      await page.keyboard.press("Enter");
+      const entry = page.locator("[data-path]", { hasText: path });
+      await entry.waitFor();
+      equal(await entry.locator(".badge.warn").count(), warnings, path);
+    }
     await page.locator("input[name=path]").fill("/srv/<img src=x onerror=alert(1)>\u202Egpj");
     await page.locator("input[name=description]").fill("<script>alert(1)</script>");
     await page.keyboard.press("Enter");
@@ -73,6 +81,7 @@ export const tests = {
   async "the Chinese words are those of the contract"(browser) {
     await clear(true);
     await api("POST", "/api/sandbox/paths", { path: "/srv/docs", description: "文档目录" });
+    await api("POST", "/api/sandbox/paths", { path: "/etc" });
     const { page, done } = await visit(browser, { path: PAGE, language: "zh-CN" });
     await page.getByRole("switch", { name: "启用 Sandbox 模式" }).waitFor();
     await page.getByRole("heading", { name: "允许的路径" }).waitFor();
@@ -81,6 +90,8 @@ export const tests = {
     );
     expect(path.x < description.x && description.x < button.x, "path, description and button do not stand in this order");
     await page.getByText("文档目录").waitFor();
+    await page.locator("[data-path]", { hasText: "/etc" }).getByText("这里是机器的配置").waitFor();
+    await page.getByRole("button", { name: "删除 /etc" }).click();
     await page.getByRole("button", { name: "删除 /srv/docs" }).click();
     await page.getByText("还没有允许的路径").waitFor();
     await done();

@@ -1,4 +1,4 @@
-import { api, begin, ended, equal, until, visit } from "./browser.mjs";
+import { api, begin, ended, equal, expect, serve, until, visit } from "./browser.mjs";
 
 /** What a terminal shows now. */
 function screen(page) {
@@ -58,46 +58,56 @@ export const tests = {
   async "the overview says how full the pool is"(browser) {
     const { page, done } = await visit(browser, { path: "/console/overview" });
     const { max } = (await api("GET", "/api/pool")).body;
-    const tile = page.locator("[data-pool]");
-    await tile.getByText(`/ ${max}`).waitFor();
-    equal(await tile.locator("meter").getAttribute("max"), String(max), "the meter");
+    await page.locator("[data-figure=pool]").getByText(`/ ${max}`).waitFor();
     await done();
   },
 
   async "an exec's connections are listed with what became of them"(browser) {
-    const id = await begin("true");
-    await ended(id);
-    const { page, done } = await visit(browser, { path: `/console/execs/${id}` });
-    await page.locator("[data-output]").waitFor();
-    await page.locator(".tabs a", { hasText: "Network" }).click();
-    await page.locator("[data-network]").getByText("asked for no connection").waitFor();
-    const one = { at: 1_760_000_000_000, duration_ms: 12, host: "evil.example\u202e", port: 443, address: null, outcome: "refused", reason: "not in the list", bytes_sent: 0, bytes_received: 0 };
-    const other = { ...one, host: "good.example", address: "192.0.2.7:443", outcome: "allowed", reason: "good.example", bytes_received: 2048 };
-    await page.route("**/network", (route) => route.fulfill({ json: { connections: [one, other], left_out: 3 } }));
-    await page.reload();
-    await page.locator("[data-outcome=refused]", { hasText: "evil.example⟨U+202E⟩:443" }).waitFor();
-    await page.locator("[data-outcome=allowed]", { hasText: "2.0 KiB" }).waitFor();
-    await page.getByText("3 more are not listed").waitFor();
+    const pages = await serve({ "/": "x".repeat(2048) });
+    await api("PUT", "/settings", { net: { mode: "allowlist", allow: [pages.host] }, egress: { allowed_hosts: [pages.host] } });
+    try {
+      const id = await begin(`unset no_proxy NO_PROXY; curl -sS http://${pages.host}/ | wc -c; curl -sS http://refused.example/; true`);
+      await ended(id);
+      const { page, done } = await visit(browser, { path: `/console/execs/${id}` });
+      await page.locator("[data-output]").waitFor();
+      await page.locator(".tabs a", { hasText: "Network" }).click();
+      await page.locator("[data-outcome=refused]", { hasText: "refused.example:80" }).getByText("it is not among the hosts").waitFor();
+      const allowed = page.locator("[data-outcome=allowed]", { hasText: pages.host });
+      await allowed.getByText(/^2\.\d KiB$/).waitFor();
+      await done();
+    } finally {
+      await api("PUT", "/settings", { net: { mode: "none", allow: [] }, egress: { allowed_hosts: [] } });
+      await pages.close();
+    }
+    const quiet = await begin("true");
+    await ended(quiet);
+    const { page, done } = await visit(browser, { path: `/console/execs/${quiet}?tab=network` });
+    await page.locator("[data-network]").getByText("asked for no connections").waitFor();
     await done();
   },
 
   async "a session's browser is shown with what was done in it"(browser) {
     const { page, done } = await visit(browser, { path: "/console/sessions/looked?tab=browser", may: ["/api/browser"] });
     await page.getByText("No browser is open").waitFor();
-    const screenshot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
-    const actions = [
-      { action_id: "b", action: "click", detail: { target: "<img src=x onerror=alert(1)>" }, actor: "t_1", status: "refused", error: "no", url: null, started_at: 1_760_000_001_000, ended_at: null },
-      { action_id: "a", action: "navigate", detail: { url: "http://a.example/", wait: 3 }, actor: "t_1", status: "succeeded", error: null, url: null, started_at: 1_760_000_000_000, ended_at: 1_760_000_000_100 },
-    ];
-    const shown = { kind: "external", url: "http://a.example/\u202e", title: "<b>A</b>", screenshot, actions };
-    await page.route("**/api/browser/**", (route) => route.fulfill({ json: shown }));
-    await page.reload();
-    await page.locator("[data-address]", { hasText: "http://a.example/⟨U+202E⟩" }).waitFor();
-    await page.getByText("<b>A</b>").waitFor();
-    await page.locator("[data-browser] tr", { hasText: "onerror" }).getByText("refused").waitFor();
-    await page.locator("[data-browser] td", { hasText: "url: http://a.example/, wait: 3" }).waitFor();
-    await until("the picture", () => page.locator("img.picture").evaluate((image) => image.naturalWidth === 1));
-    equal(await page.locator("[data-browser] td img").count(), 0, "elements made of what was done");
-    await done();
+    const pages = await serve({ "/form": "<title>&lt;b>Form&lt;/b> \u202E</title><h1>A form</h1>" });
+    await api("PUT", "/settings", { browser: { allowed_hosts: [pages.host] } });
+    try {
+      const act = async (action, params) => (await api("POST", "/api/browser/looked", { action, params })).body;
+      const opened = await act("navigate", { url: `http://${pages.host}/form` });
+      expect(opened.success, JSON.stringify(opened));
+      equal((await act("click", { text: "<img src=x onerror=alert(1)>" })).success, false, "what is not there");
+      expect((await act("screenshot", {})).success, "no picture was taken");
+      await page.locator("[data-address]", { hasText: `http://${pages.host}/form` }).waitFor();
+      await page.getByRole("heading", { name: "<b>Form</b> ⟨U+202E⟩" }).waitFor();
+      await page.locator("[data-browser] tr", { hasText: "onerror" }).getByText("failed", { exact: true }).waitFor();
+      await page.locator("[data-browser] tr", { hasText: "navigate" }).getByText("done", { exact: true }).waitFor();
+      await until("the picture", () => page.locator("img.picture").evaluate((image) => image.naturalWidth > 300));
+      equal(await page.locator("[data-browser] td img").count(), 0, "elements made of what was done");
+      await act("close", {});
+      await done();
+    } finally {
+      await api("PUT", "/settings", { browser: { allowed_hosts: [] } });
+      await pages.close();
+    }
   },
 };

@@ -19,7 +19,7 @@ print(1)
 export const tests = {
   async "a file is uploaded, edited, downloaded and deleted"(browser) {
     const { page, done } = await visit(browser, { path: "/console/workspaces" });
-    await page.getByText("No files.").waitFor();
+    await page.getByText("No files yet.").waitFor();
     await page.locator("[data-files] input[type=file]").setInputFiles({ name: "list.txt", mimeType: "text/plain", buffer: Buffer.from("apples\npears\n") });
     await page.getByRole("button", { name: "list.txt" }).click();
     await page.locator("[data-file]").getByText("pears").waitFor();
@@ -79,7 +79,7 @@ export const tests = {
     await push("?scope=baseline", skill("changed", "changed"));
     await push("", skill("mine", "of-mine"));
     await api("POST", "/v1/layered/write?user=layla", { file_path: "skills/changed/more.txt", content: "x" });
-    for (const [language, words] of [["en-US", ["shared, changed", "own", "shared"]], ["zh-CN", ["共享，已修改", "自有", "共享"]]]) {
+    for (const [language, words] of [["en-US", ["shared, modified", "own", "shared"]], ["zh-CN", ["共享，已修改", "自有", "共享"]]]) {
       const { page, done } = await visit(browser, { path: "/console/workspaces?user=layla&agent=layered&tab=skills", language });
       const badges = page.locator("[data-layer]");
       await badges.first().waitFor();
@@ -93,12 +93,12 @@ export const tests = {
 
   async "a skill is uploaded and its page is harmless"(browser) {
     const { page, done } = await visit(browser, { path: "/console/workspaces?user=default&agent=default&tab=skills", may: ["/v1/"] });
-    await page.getByText("No skills.").waitFor();
+    await page.getByText("No skills yet.").waitFor();
     const input = page.locator("[data-skills] input[type=file]");
     await input.setInputFiles({ name: "bad.zip", mimeType: "application/zip", buffer: Buffer.from("no zip") });
     await page.getByRole("alert").waitFor();
     await input.setInputFiles({ name: "count.zip", mimeType: "application/zip", buffer: zip({ "count/SKILL.md": SKILL, "count/main.py": "print(1)\n" }) });
-    await page.getByText("Upload successful").waitFor();
+    await page.getByText("Uploaded count.zip.").waitFor();
     await page.getByRole("button", { name: "View" }).click();
     const prose = page.locator(".prose");
     await prose.getByRole("heading", { name: "Count" }).waitFor();
@@ -108,7 +108,7 @@ export const tests = {
     await prose.locator(".hljs-built_in, .hljs-title, .hljs-number").first().waitFor();
     await page.locator("[data-skills]").getByRole("button", { name: "Delete" }).click();
     await page.locator("[data-skills]").getByRole("button", { name: "Delete" }).click();
-    await page.getByText("Successfully deleted skill: count").waitFor();
+    await page.getByText("Deleted count.").waitFor();
     await done();
   },
 };

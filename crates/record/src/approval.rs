@@ -160,6 +160,7 @@ pub enum Settled {
 pub struct ApprovalFilter {
     pub scope: Scope,
     pub status: Option<ApprovalStatus>,
+    pub exec_id: Option<ExecId>,
 }
 
 #[cfg(test)]

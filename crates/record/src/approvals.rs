@@ -89,8 +89,11 @@ fn question(filter: &ApprovalFilter, limit: Limit, cursor: Option<Cursor>) -> St
     if let Some(status) = filter.status {
         conditions.push(format!("status = {}", question.place(status.as_str())));
     }
-    // Everything of everybody is what the table itself is sorted by.
-    let order = if conditions.is_empty() { "seq DESC" } else { "-seq" };
+    // Everything of everybody is what the table itself is sorted by, and so are the few of one exec.
+    let order = if conditions.is_empty() || filter.exec_id.is_some() { "seq DESC" } else { "-seq" };
+    if let Some(exec_id) = &filter.exec_id {
+        conditions.push(format!("exec_id = {}", question.place(exec_id.as_str())));
+    }
     if let Some(Cursor(seq)) = cursor {
         conditions.push(match order {
             "-seq" => format!("-seq > {}", question.place(-seq)),
@@ -276,17 +279,26 @@ mod tests {
         for scope in [Scope::All, Scope::User(user()), Scope::Agent(user(), "a".parse().unwrap())] {
             for status in [None, Some(ApprovalStatus::Pending)] {
                 for cursor in [None, Some(Cursor(7))] {
-                    let filter = ApprovalFilter { scope: scope.clone(), status };
-                    let text = question(&filter, Limit::nearest(50), cursor).text;
-                    let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {text}"));
-                    let plan = sqlx::query(explain).fetch_all(&pool).await.unwrap();
-                    let [step] = plan.as_slice() else { panic!("{text}: more than a range") };
-                    let step: String = step.get("detail");
+                    let filter = ApprovalFilter { scope: scope.clone(), status, exec_id: None };
+                    let (text, step) = plan(&pool, &filter, cursor).await;
                     let equalities = text.matches(" = $").count();
                     assert!(step.matches("=?").count() == equalities, "{text}: {step}");
                     assert!(equalities == 0 || step.contains("INDEX approvals_"), "{text}: {step}");
+                    // One exec has so few that whatever else is asked for is looked at row by row.
+                    let filter = ApprovalFilter { exec_id: Some("e_0123456789abcdef".parse().unwrap()), ..filter };
+                    let (text, step) = plan(&pool, &filter, cursor).await;
+                    assert!(step.contains("INDEX approvals_exec (exec_id=?"), "{text}: {step}");
                 }
             }
         }
+    }
+
+    /// What is asked, and the one step in which it is answered.
+    async fn plan(pool: &sqlx::SqlitePool, filter: &ApprovalFilter, cursor: Option<Cursor>) -> (String, String) {
+        let text = question(filter, Limit::nearest(50), cursor).text.into_owned();
+        let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {text}"));
+        let plan = sqlx::query(explain).fetch_all(pool).await.unwrap();
+        let [step] = plan.as_slice() else { panic!("{text}: more than a range") };
+        (text, step.get("detail"))
     }
 }

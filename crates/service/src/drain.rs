@@ -28,7 +28,7 @@ impl Service {
         }
         self.inner.browsers.close(&self.inner).await;
         self.inner.boxes.stop().await;
-        for task in [&self.inner.pruner, &self.inner.expirer] {
+        for task in [&self.inner.pruner, &self.inner.expirer, &self.inner.observer] {
             let task = task.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(task) = task {
                 task.abort();

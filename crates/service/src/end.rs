@@ -42,7 +42,7 @@ impl Exec {
         let (view, ()) = tokio::join!(self.finish(&ending), put_away);
         drop(slot);
         if let Some(view) = view {
-            self.service.inner.counters.ended(view.summary.status, &view.summary.backend);
+            self.service.inner.counters.ended(&view.summary.user_id, view.summary.status, &view.summary.backend);
             self.live.set_stage(Stage::Over(Some(Arc::new(view))));
         }
         // Whoever waits for the last exec to go may then open the directory again.

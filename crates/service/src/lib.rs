@@ -67,6 +67,7 @@ mod audit;
 mod health;
 mod invoke;
 mod metrics;
+mod overview;
 
 pub use crate::browser::{BrowserActionView, BrowserAnswer, BrowserBegun, BrowserRequest, BrowserView};
 pub use agents::{
@@ -91,6 +92,7 @@ pub use invoke::InvokeOptions;
 pub use logins::{BegunLogin, HeldLogin, LOGIN_LASTS};
 pub use metrics::{Histogram, Metrics};
 pub use open::{Auth, Config};
+pub use overview::{Minute, Overview};
 pub use paths::{AllowedPaths, NewSandboxPath, PathChange, SandboxPath, SessionCommand, SessionExecuted};
 pub use principal::Principal;
 pub use prune::Pruned;

@@ -5,9 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use executor::pool::SpareFigures;
-use record::Status;
+use record::{Status, UserId};
 
-use crate::service::Service;
+use crate::overview::{History, Minute, Now};
+use crate::service::{Service, now};
 
 /// The upper ends of the buckets, in milliseconds: a native box takes two, a container three hundred.
 const BOUNDS_MS: [u64; 12] = [1, 2, 3, 5, 10, 20, 50, 100, 300, 1000, 3000, 10_000];
@@ -39,6 +40,7 @@ pub(crate) struct Counters {
 
 #[derive(Debug, Default)]
 struct Held {
+    history: History,
     ended: BTreeMap<(Status, String), u64>,
     buckets: [u64; BOUNDS_MS.len()],
     count: u64,
@@ -46,8 +48,21 @@ struct Held {
 }
 
 impl Counters {
-    pub(crate) fn ended(&self, status: Status, backend: &str) {
-        *self.lock().ended.entry((status, backend.to_owned())).or_default() += 1;
+    pub(crate) fn ended(&self, user: &UserId, status: Status, backend: &str) {
+        let mut held = self.lock();
+        *held.ended.entry((status, backend.to_owned())).or_default() += 1;
+        held.history.ended(now(), user, status);
+    }
+
+    pub(crate) fn seen(&self, seen: &Now) {
+        self.lock().history.seen(now(), seen);
+    }
+
+    /// The last hour, and how long boxes took on average.
+    pub(crate) fn hour(&self, whose: Option<&UserId>) -> (Vec<Minute>, Option<Duration>) {
+        let held = self.lock();
+        let mean = u32::try_from(held.count).ok().and_then(|count| held.sum.checked_div(count));
+        (held.history.hour(now(), whose), mean)
     }
 
     pub(crate) fn set_up(&self, took: Duration) {

@@ -156,6 +156,7 @@ impl Service {
             uids: Mutex::new(HashMap::new()),
             pruner: Mutex::new(None),
             expirer: Mutex::new(None),
+            observer: Mutex::new(None),
             _lock: lock,
         });
         let service = Self { inner };
@@ -168,6 +169,7 @@ impl Service {
         service.sweep_containers();
         service.expire_approvals();
         service.prune_on_schedule();
+        service.observe();
         Ok(service)
     }
 

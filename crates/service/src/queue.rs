@@ -196,6 +196,19 @@ impl Turns {
         (held.line.running(), held.line.waiting())
     }
 
+    /// The same for each user who has any.
+    pub(crate) fn counts_by_user(&self) -> HashMap<UserId, (u32, u32)> {
+        let held = self.lock();
+        let mut counts: HashMap<UserId, (u32, u32)> = HashMap::new();
+        for (user, running) in &held.line.running {
+            counts.entry(user.clone()).or_default().0 = *running;
+        }
+        for (user, waiting) in &held.line.waiting {
+            counts.entry(user.clone()).or_default().1 = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
+        }
+        counts
+    }
+
     /// Outside of the lock: a slot that nobody takes any more is given back at once.
     fn call(self: &Arc<Self>, calls: Vec<(UserId, oneshot::Sender<Slot>)>) {
         for (user, call) in calls {

@@ -84,6 +84,8 @@ pub(crate) struct Inner {
     pub(crate) pruner: Mutex<Option<JoinHandle<()>>>,
     /// The task that ends questions which nobody answers.
     pub(crate) expirer: Mutex<Option<JoinHandle<()>>>,
+    /// The task that looks how much goes on.
+    pub(crate) observer: Mutex<Option<JoinHandle<()>>>,
     /// Held as long as the server lives: one server for one data directory.
     pub(crate) _lock: File,
 }

@@ -128,10 +128,10 @@ impl Service {
     async fn deny(&self, order: &Order, exec_id: ExecId, denial: Denial) -> Result<Submitted, Error> {
         let reason = Reason { code: "POLICY_DENIED".to_owned(), message: denial.message.clone() };
         let intent = order.intent(exec_id.clone(), denied_policy(order, &denial), Start::Denied(reason));
-        let backend = intent.backend.clone();
+        let (user, backend) = (intent.user_id.clone(), intent.backend.clone());
         let exec_id = match self.inner.store.intend(intent).await? {
             Intent::Recorded => {
-                self.inner.counters.ended(Status::PolicyDenied, &backend);
+                self.inner.counters.ended(&user, Status::PolicyDenied, &backend);
                 exec_id
             }
             Intent::Known { exec_id, body_digest } => {

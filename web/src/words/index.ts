@@ -53,11 +53,16 @@ export function time(at: number | string | null | undefined): string {
   const date = moment(at);
   if (!date) return "–";
   const locale = language.value === "zh" ? "zh-CN" : "en-GB";
-  const today = new Date().toDateString() === date.toDateString();
+  const now = new Date();
   const clock: Intl.DateTimeFormatOptions = { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false };
-  return today
-    ? date.toLocaleTimeString(locale, clock)
-    : date.toLocaleString(locale, { year: "numeric", month: "short", day: "numeric", ...clock });
+  if (now.toDateString() === date.toDateString()) return date.toLocaleTimeString(locale, clock);
+  const year = now.getFullYear() === date.getFullYear() ? {} : ({ year: "numeric" } as const);
+  return date.toLocaleString(locale, { ...year, month: "short", day: "numeric", ...clock });
+}
+
+/** A count as it is written in the reader's language. */
+export function number(count: number): string {
+  return count.toLocaleString(language.value === "zh" ? "zh-CN" : "en-GB");
 }
 
 export function duration(milliseconds: number | null | undefined): string {

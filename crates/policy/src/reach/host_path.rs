@@ -11,6 +11,7 @@ use std::hash::{Hash, Hasher};
 use serde::{Serialize, Serializer};
 
 use super::sensitive;
+use crate::risk::Locale;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PathStyle {
@@ -60,7 +61,11 @@ impl HostPath {
 
     /// What to say when somebody is about to allow it, if it is a place that is better not allowed.
     pub fn warning(&self) -> Option<&'static str> {
-        sensitive::warning(self)
+        self.warning_in(Locale::English)
+    }
+
+    pub fn warning_in(&self, locale: Locale) -> Option<&'static str> {
+        sensitive::warning(self).map(|sentence| sentence.text(locale))
     }
 
     /// What comparisons compare.

@@ -4,6 +4,7 @@
 //! fair wish), others with everything in them.
 
 use super::host_path::{HostPath, PathStyle};
+use crate::risk::Locale;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
@@ -15,34 +16,105 @@ enum Extent {
 
 use Extent::{Tree, Whole};
 
-const DEVICES: &str =
-    "These are devices and sockets of the running machine; whoever opens them can act on it directly.";
-const PROGRAMS: &str = "The system's programs and libraries are here; whoever writes here changes what others run.";
-const KEYS: &str = "Keys and credentials are kept here; whoever reads them can act in somebody else's name.";
-const MACHINE: &str = "This is a window into the running machine: its processes, their memory and its settings.";
-const MACOS: &str = "The system's own files are here; whoever writes here changes the machine itself.";
-const WINDOWS: &str = "The system's own files are here; whoever writes here changes Windows itself.";
-const INSTALLED: &str = "Installed programs and their settings are here; whoever writes here changes what others run.";
-const SERVICES: &str = "Services keep their state here, databases and containers among it.";
+/// In English and in Chinese.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sentence(&'static str, &'static str);
 
-const LINUX_ROOTS: [(&str, Extent, &str); 33] = [
-    ("/", Whole, "This is the whole machine: every file of every user."),
-    ("/etc", Tree, "The machine's configuration is here, with accounts, password hashes and keys."),
-    ("/root", Tree, "This is the administrator's home, with keys and history."),
+impl Sentence {
+    pub(super) fn text(self, locale: Locale) -> &'static str {
+        match locale {
+            Locale::English => self.0,
+            Locale::Chinese => self.1,
+        }
+    }
+}
+
+const DEVICES: Sentence = Sentence(
+    "These are devices and sockets of the running machine; whoever opens them can act on it directly.",
+    "这里是运行中机器的设备和套接字，打开它们就能直接操作这台机器。",
+);
+const PROGRAMS: Sentence = Sentence(
+    "The system's programs and libraries are here; whoever writes here changes what others run.",
+    "这里是系统的程序和库，在此写入会改变其他人运行的内容。",
+);
+const KEYS: Sentence = Sentence(
+    "Keys and credentials are kept here; whoever reads them can act in somebody else's name.",
+    "这里保存着密钥和凭据，读取者可以冒用他人身份。",
+);
+const MACHINE: Sentence = Sentence(
+    "This is a window into the running machine: its processes, their memory and its settings.",
+    "由此可以看到运行中的机器：进程、内存和系统设置。",
+);
+const MACOS: Sentence = Sentence(
+    "The system's own files are here; whoever writes here changes the machine itself.",
+    "这里是系统自身的文件，在此写入会改变整台机器。",
+);
+const WINDOWS: Sentence = Sentence(
+    "The system's own files are here; whoever writes here changes Windows itself.",
+    "这里是系统自身的文件，在此写入会改变 Windows 本身。",
+);
+const INSTALLED: Sentence = Sentence(
+    "Installed programs and their settings are here; whoever writes here changes what others run.",
+    "这里是已安装的程序及其设置，在此写入会改变其他人运行的内容。",
+);
+const SERVICES: Sentence = Sentence(
+    "Services keep their state here, databases and containers among it.",
+    "各项服务在此保存状态，其中包括数据库和容器。",
+);
+const WHOLE_MACHINE: Sentence =
+    Sentence("This is the whole machine: every file of every user.", "这是整台机器：所有用户的所有文件。");
+const CONFIGURATION: Sentence = Sentence(
+    "The machine's configuration is here, with accounts, password hashes and keys.",
+    "这里是机器的配置，包括账户、密码哈希和密钥。",
+);
+const ADMINISTRATOR: Sentence =
+    Sentence("This is the administrator's home, with keys and history.", "这是管理员的主目录，包含密钥和历史记录。");
+const START: Sentence = Sentence(
+    "The machine starts from here; whoever writes here owns it after the next start.",
+    "机器从这里启动，在此写入者会在下次启动后控制整台机器。",
+);
+const STATE: Sentence = Sentence(
+    "Logs, mail, databases and the state of every service are here.",
+    "这里是日志、邮件、数据库和各项服务的状态。",
+);
+const LOGS: Sentence = Sentence(
+    "The logs of the whole machine are here, with what others did and sometimes their secrets.",
+    "这里是整台机器的日志，包含其他人的操作，有时还有机密信息。",
+);
+const SCHEDULER: Sentence = Sentence(
+    "What is written here is run later by the machine's scheduler.",
+    "写在这里的内容稍后会由系统的定时任务运行。",
+);
+const BACKUPS: Sentence =
+    Sentence("Copies of the accounts and of the machine's configuration are here.", "这里是账户和机器配置的备份。");
+const HOMES: Sentence =
+    Sentence("These are the homes of all users of this machine.", "这里是这台机器上所有用户的主目录。");
+const DISKS: Sentence = Sentence("Every mounted disk of this machine is here.", "这里是这台机器上挂载的所有磁盘。");
+const DRIVE: Sentence =
+    Sentence("This is a whole drive: every file of every user on it.", "这是整个驱动器：其中所有用户的所有文件。");
+const SHARE: Sentence = Sentence(
+    "This share is for administrators: it is a whole drive of that machine.",
+    "这是管理用共享：它是那台机器的整个驱动器。",
+);
+
+const LINUX_ROOTS: [(&str, Extent, Sentence); 33] = [
+    ("/", Whole, WHOLE_MACHINE),
+    ("/etc", Tree, CONFIGURATION),
+    ("/root", Tree, ADMINISTRATOR),
     ("/proc", Tree, MACHINE),
     ("/sys", Tree, MACHINE),
     ("/dev", Tree, DEVICES),
     ("/run", Tree, DEVICES),
     ("/var/run", Tree, DEVICES),
-    ("/boot", Tree, "The machine starts from here; whoever writes here owns it after the next start."),
-    ("/var", Whole, "Logs, mail, databases and the state of every service are here."),
-    ("/var/log", Whole, "The logs of the whole machine are here, with what others did and sometimes their secrets."),
+    ("/boot", Tree, START),
+    ("/var", Whole, STATE),
+    ("/var/log", Whole, LOGS),
     ("/var/lib", Whole, SERVICES),
     ("/var/lib/docker", Tree, SERVICES),
     ("/var/lib/containerd", Tree, SERVICES),
     ("/var/lib/kubelet", Tree, SERVICES),
-    ("/var/spool/cron", Tree, "What is written here is run later, by and as the machine's own clock."),
-    ("/var/backups", Tree, "Copies of the accounts and of the machine's configuration are here."),
+    ("/var/spool/cron", Tree, SCHEDULER),
+    ("/var/backups", Tree, BACKUPS),
     ("/usr", Tree, PROGRAMS),
     ("/bin", Tree, PROGRAMS),
     ("/sbin", Tree, PROGRAMS),
@@ -51,10 +123,10 @@ const LINUX_ROOTS: [(&str, Extent, &str); 33] = [
     ("/lib64", Tree, PROGRAMS),
     ("/libx32", Tree, PROGRAMS),
     ("/opt", Whole, INSTALLED),
-    ("/home", Whole, "These are the homes of all users of this machine."),
-    ("/Users", Whole, "These are the homes of all users of this machine."),
-    ("/mnt", Whole, "Every mounted disk of this machine is here."),
-    ("/media", Whole, "Every mounted disk of this machine is here."),
+    ("/home", Whole, HOMES),
+    ("/Users", Whole, HOMES),
+    ("/mnt", Whole, DISKS),
+    ("/media", Whole, DISKS),
     ("/System", Tree, MACOS),
     ("/Library", Tree, MACOS),
     ("/private", Tree, MACOS),
@@ -62,16 +134,16 @@ const LINUX_ROOTS: [(&str, Extent, &str); 33] = [
 ];
 
 /// Below a drive.
-const WINDOWS_ROOTS: [(&str, Extent, &str); 9] = [
-    ("", Whole, "This is a whole drive: every file of every user on it."),
+const WINDOWS_ROOTS: [(&str, Extent, Sentence); 9] = [
+    ("", Whole, DRIVE),
     ("windows", Tree, WINDOWS),
     ("program files", Tree, INSTALLED),
     ("program files (x86)", Tree, INSTALLED),
     ("programdata", Tree, INSTALLED),
     ("system volume information", Tree, WINDOWS),
-    ("users", Whole, "These are the homes of all users of this machine."),
-    ("documents and settings", Whole, "These are the homes of all users of this machine."),
-    (r"users\administrator", Tree, "This is the administrator's home, with keys and history."),
+    ("users", Whole, HOMES),
+    ("documents and settings", Whole, HOMES),
+    (r"users\administrator", Tree, ADMINISTRATOR),
 ];
 
 /// Names that mean the same wherever they stand.
@@ -90,13 +162,13 @@ const KEEPERS_OF_KEYS: [&str; 12] = [
     ".mozilla",
 ];
 
-pub(super) fn warning(path: &HostPath) -> Option<&'static str> {
+pub(super) fn warning(path: &HostPath) -> Option<Sentence> {
     let key = path.key();
     let found = match path.style() {
         PathStyle::Linux => sentence(&LINUX_ROOTS, &key, '/'),
         PathStyle::Windows if key.starts_with(r"\\") => {
             let is_administrative = path.names().nth(1).is_some_and(|share| share.ends_with('$'));
-            is_administrative.then_some("This share is for administrators: it is a whole drive of that machine.")
+            is_administrative.then_some(SHARE)
         }
         PathStyle::Windows => sentence(&WINDOWS_ROOTS, key.get(3..).unwrap_or_default(), '\\'),
     };
@@ -104,8 +176,8 @@ pub(super) fn warning(path: &HostPath) -> Option<&'static str> {
     found.or_else(|| keeps_keys().then_some(KEYS))
 }
 
-fn sentence(roots: &[(&str, Extent, &'static str)], path: &str, separator: char) -> Option<&'static str> {
-    let is_meant = |(root, extent, _): &&(&str, Extent, &'static str)| match path.strip_prefix(root) {
+fn sentence(roots: &[(&str, Extent, Sentence)], path: &str, separator: char) -> Option<Sentence> {
+    let is_meant = |(root, extent, _): &&(&str, Extent, Sentence)| match path.strip_prefix(root) {
         Some("") => true,
         Some(rest) => *extent == Tree && rest.starts_with(separator),
         None => false,
@@ -116,6 +188,15 @@ fn sentence(roots: &[(&str, Extent, &'static str)], path: &str, separator: char)
 #[cfg(test)]
 mod tests {
     use super::super::normalise;
+    use crate::risk::Locale;
+
+    #[test]
+    fn a_warning_is_told_in_the_readers_language() {
+        let etc = normalise("/etc", "/", None).expect("a path");
+        assert_eq!(etc.warning(), etc.warning_in(Locale::English));
+        let chinese = etc.warning_in(Locale::Chinese).expect("a warning");
+        assert!(chinese.chars().any(|c| ('\u{4e00}'..='\u{9fff}').contains(&c)), "{chinese}");
+    }
 
     fn warns(text: &str) -> bool {
         normalise(text, "/workspace", Some("/home/u")).expect("a path").warning().is_some()

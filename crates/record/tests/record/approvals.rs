@@ -114,8 +114,8 @@ pub async fn lists_hold_what_is_asked_for(place: Place) {
             store.settle_approval(&approval_id(number), answer(SettledAs::Denied, "z")).await.unwrap();
         }
     }
-    let list = async |scope: Scope, status| {
-        let filter = ApprovalFilter { scope, status };
+    let list_of = async |scope: Scope, status, exec: Option<u64>| {
+        let filter = ApprovalFilter { scope, status, exec_id: exec.map(exec_id) };
         let (mut cursor, mut found) = (None, Vec::new());
         loop {
             let page = store.approvals(&filter, Limit::nearest(2), cursor).await.unwrap();
@@ -127,6 +127,7 @@ pub async fn lists_hold_what_is_asked_for(place: Place) {
             }
         }
     };
+    let list = async |scope: Scope, status| list_of(scope, status, None).await;
     let expected = |keep: &dyn Fn(u64) -> bool| (0..12).rev().filter(|number| keep(*number)).map(approval_id).collect();
     let bob = || "bob".parse().unwrap();
     let all: Vec<ApprovalId> = expected(&|_| true);
@@ -140,6 +141,10 @@ pub async fn lists_hold_what_is_asked_for(place: Place) {
     let of_agent: Vec<ApprovalId> = expected(&|number| number % 4 == 3);
     assert_eq!(list(Scope::Agent(bob(), "y".parse().unwrap()), None).await, of_agent);
     assert!(list(Scope::All, Some(ApprovalStatus::Expired)).await.is_empty());
+    assert_eq!(list_of(Scope::All, None, Some(3)).await, [approval_id(3)]);
+    assert_eq!(list_of(Scope::User(bob()), Some(ApprovalStatus::Denied), Some(3)).await, [approval_id(3)]);
+    assert!(list_of(Scope::User(bob()), None, Some(4)).await.is_empty(), "another's");
+    assert!(list_of(Scope::All, Some(ApprovalStatus::Pending), Some(3)).await.is_empty(), "answered");
     // Another's is not there.
     assert_eq!(store.approval(&approval_id(0), &Scope::User(bob())).await.unwrap(), None);
     let of_exec = AuditFilter { exec_id: Some(exec_id(3).to_string()), ..AuditFilter::everything(Scope::All) };

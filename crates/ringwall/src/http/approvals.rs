@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
+use axum::http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use service::{Answer, ApprovalStatus, ApprovalView, Limit, Origin, Preview, Principal, Verdict};
 use utoipa::{IntoParams, ToSchema};
@@ -12,6 +13,7 @@ use super::body::{Named, Words, read_json, shape};
 use super::connections::Caller;
 use super::execs::parse;
 use super::problem::Problem;
+use super::run::locale;
 
 const USUAL_PAGE: u64 = 50;
 
@@ -20,6 +22,8 @@ const USUAL_PAGE: u64 = 50;
 pub(crate) struct ApprovalWords {
     /// `pending`, `approved`, `remembered`, `denied`, `expired` or `cancelled`
     status: Option<String>,
+    /// Those that one exec asked
+    exec_id: Option<String>,
     limit: Option<u64>,
     cursor: Option<String>,
 }
@@ -59,7 +63,8 @@ pub(crate) async fn list(
     }
     let limit = Limit::nearest(words.limit.unwrap_or(USUAL_PAGE));
     let cursor = parse(words.cursor.as_deref().filter(|cursor| !cursor.is_empty()))?;
-    let page = door.service.approvals(&principal, status, limit, cursor).await?;
+    let exec_id = parse(words.exec_id.as_deref().filter(|id| !id.is_empty()))?;
+    let page = door.service.approvals(&principal, status, exec_id, limit, cursor).await?;
     Ok(Json(ApprovalPage { approvals: page.items, next_cursor: page.next.map(|next| next.to_string()) }))
 }
 
@@ -95,14 +100,16 @@ pub(crate) async fn answer(
     Ok(Json(door.service.answer_approval(&principal, &id, answer).await?))
 }
 
-#[utoipa::path(get, path = "/api/approvals/{id}/preview", tag = "approvals", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/api/approvals/{id}/preview", tag = "approvals", 
+    params(("id" = String, Path), ("accept-language" = Option<String>, Header, description = "`zh` for warnings in Chinese")),
     responses((status = 200, description = "what remembering would store, and what it would have changed", body = Preview)))]
 pub(crate) async fn preview(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
     Named(id): Named<String>,
 ) -> Result<Json<Preview>, Problem> {
-    Ok(Json(door.service.preview_approval(&principal, &id).await?))
+    Ok(Json(door.service.preview_approval(&principal, &id, locale(&headers)).await?))
 }
 
 /// What the two words of an answer mean together.

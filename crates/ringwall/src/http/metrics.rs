@@ -7,7 +7,7 @@ use axum::extract::{Extension, State};
 use axum::http::header;
 use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
-use service::{Health, Metrics, Principal};
+use service::{Health, Metrics, Overview, Principal};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Door;
@@ -55,6 +55,12 @@ pub(crate) async fn health(
 pub(crate) async fn metrics(State(door): State<Door>) -> impl IntoResponse {
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     (kind, exposition(&door.service.metrics()))
+}
+
+#[utoipa::path(get, path = "/api/overview", tag = "server", operation_id = "overview",
+    responses((status = 200, description = "the last hour, minute by minute: everybody's for an operator, a user's own for a user", body = Overview)))]
+pub(crate) async fn overview(State(door): State<Door>, Extension(principal): Extension<Principal>) -> Json<Overview> {
+    Json(door.service.overview(&principal))
 }
 
 fn exposition(metrics: &Metrics) -> String {

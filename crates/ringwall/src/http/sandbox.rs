@@ -5,7 +5,7 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use service::{
@@ -16,6 +16,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Door;
 use super::body::{Named, Words, read_json, shape};
 use super::problem::Problem;
+use super::run::locale;
 
 #[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -70,12 +71,14 @@ pub(crate) struct SessionBody {
 }
 
 #[utoipa::path(get, path = "/api/sandbox", tag = "paths", operation_id = "show_paths",
+    params(("accept-language" = Option<String>, Header, description = "`zh` for warnings in Chinese")),
     responses((status = 200, description = "the switch and the allowed paths", body = AllowedPaths)))]
 pub(crate) async fn show(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
 ) -> Result<Json<AllowedPaths>, Problem> {
-    Ok(Json(door.service.allowed_paths(&principal).await?))
+    Ok(Json(door.service.allowed_paths(&principal, locale(&headers)).await?))
 }
 
 #[utoipa::path(put, path = "/api/sandbox", tag = "paths", operation_id = "switch_paths", request_body = PathSwitch,
@@ -91,30 +94,36 @@ pub(crate) async fn switch(
 }
 
 #[utoipa::path(post, path = "/api/sandbox/paths", tag = "paths", operation_id = "add_path", request_body = PathBody,
+    params(("accept-language" = Option<String>, Header, description = "`zh` for warnings in Chinese")),
     responses((status = 200, description = "all paths, and what is unwise about the new one", body = NewSandboxPath)))]
 pub(crate) async fn add(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Json<NewSandboxPath>, Problem> {
+    let locale = locale(&headers);
     let body: PathBody = shape(read_json(body, door.largest_body).await?)?;
     let path = body.path.unwrap_or_default();
     let description = body.description.unwrap_or_default();
-    Ok(Json(door.service.add_path(&principal, path.trim(), description.trim()).await?))
+    Ok(Json(door.service.add_path(&principal, path.trim(), description.trim(), locale).await?))
 }
 
 #[utoipa::path(patch, path = "/api/sandbox/paths/{key}", tag = "paths", operation_id = "change_path",
-    params(("key" = String, Path, description = "the path, url-encoded, or the id")), request_body = PathChangeBody,
+    params(("key" = String, Path, description = "the path, url-encoded, or the id"),
+        ("accept-language" = Option<String>, Header, description = "`zh` for warnings in Chinese")), request_body = PathChangeBody,
     responses((status = 200, description = "the entry as it is now", body = SandboxPath)))]
 pub(crate) async fn change(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
     Named(key): Named<String>,
     body: Body,
 ) -> Result<Json<SandboxPath>, Problem> {
+    let locale = locale(&headers);
     let body: PathChangeBody = shape(read_json(body, door.largest_body).await?)?;
     let change = PathChange { enabled: body.enabled.map(Switch::of), description: body.description };
-    Ok(Json(door.service.change_path(&principal, &key, change).await?))
+    Ok(Json(door.service.change_path(&principal, &key, change, locale).await?))
 }
 
 #[utoipa::path(delete, path = "/api/sandbox/paths/{key}", tag = "paths", operation_id = "remove_path",

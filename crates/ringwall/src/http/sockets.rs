@@ -54,6 +54,18 @@ pub(crate) async fn all(
     open(&door, principal, caller, login, Watched::All, asked)
 }
 
+#[utoipa::path(get, path = "/ws/approvals/own", tag = "approvals",
+    responses((status = 101, description = "a WebSocket as `/ws/sessions/{id}`, for all sessions of the caller's own")))]
+pub(crate) async fn own(
+    State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
+    caller: Option<Extension<Caller>>,
+    login: Option<Extension<HeldLogin>>,
+    asked: Asked,
+) -> Result<Response, Problem> {
+    open(&door, principal, caller, login, Watched::Own, asked)
+}
+
 fn open(
     door: &Door,
     principal: Principal,

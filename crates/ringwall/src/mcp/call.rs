@@ -249,7 +249,7 @@ impl Call<'_> {
             let pending = Some(ApprovalStatus::Pending);
             let open = self
                 .service
-                .approvals(&self.who.principal, pending, Limit::nearest(Limit::LARGEST.into()), None)
+                .approvals(&self.who.principal, pending, None, Limit::nearest(Limit::LARGEST.into()), None)
                 .await?;
             let own = open.items.iter().find(|open| open.exec_id == exec.summary.exec_id);
             ran.approval = own.map(Asked::of);

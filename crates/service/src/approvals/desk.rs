@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use record::ApprovalId;
+use record::{ApprovalId, UserId};
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::time::Instant;
 
@@ -134,6 +134,15 @@ impl Desk {
     /// All that are open, seen or not yet.
     pub(super) fn all(&self) -> Vec<Arc<Open>> {
         self.lock().open.values().map(|entry| entry.open.clone()).collect()
+    }
+
+    /// How many wait for an answer, by whose they are.
+    pub(crate) fn counts_by_user(&self) -> HashMap<UserId, u32> {
+        let mut counts = HashMap::new();
+        for entry in self.lock().open.values().filter(|entry| entry.is_announced) {
+            *counts.entry(entry.open.view.user.clone()).or_default() += 1;
+        }
+        counts
     }
 
     /// Nobody asks any more, and nothing is open: those who wait are told so, and those who follow what each has become.

@@ -20,6 +20,8 @@ const OWN: &str = "ringwall";
 pub enum Watched {
     Session(String),
     Exec(ExecId),
+    /// Whatever the follower may see: a user's own.
+    Own,
     /// For operators.
     All,
 }
@@ -35,7 +37,7 @@ impl Watched {
         let is_watched = match self {
             Watched::Session(session) => view.session_id == *session,
             Watched::Exec(exec_id) => view.exec_id == *exec_id,
-            Watched::All => true,
+            Watched::Own | Watched::All => true,
         };
         is_watched && by.sees(&view.user, &view.agent)
     }

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use policy::{CommandLine, HostPath, blocked, normalise};
+use policy::{CommandLine, HostPath, Locale, blocked, normalise};
 use record::{ApprovalKind, Command, ExecId, Filter, Holder, Limit, PathScope, UserId};
 use serde::Serialize;
 
@@ -48,7 +48,7 @@ pub struct Considered {
 }
 
 impl Service {
-    pub async fn preview_approval(&self, by: &Principal, id: &str) -> Result<Preview, Error> {
+    pub async fn preview_approval(&self, by: &Principal, id: &str, locale: Locale) -> Result<Preview, Error> {
         let asked = self.approval(by, id).await?;
         if asked.kind == ApprovalKind::Network {
             // Hosts are remembered for whoever's box asked, and no command names them beforehand.
@@ -69,7 +69,7 @@ impl Service {
         let entries = paths.iter().map(|path| PreviewedPath {
             path: path.to_string(),
             scope: scope.text(),
-            warning: path.warning(),
+            warning: path.warning_in(locale),
         });
         Ok(Preview { entries: entries.collect(), execs })
     }

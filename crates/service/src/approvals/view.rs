@@ -96,10 +96,11 @@ impl Service {
         &self,
         by: &Principal,
         status: Option<ApprovalStatus>,
+        exec_id: Option<ExecId>,
         limit: Limit,
         cursor: Option<Cursor>,
     ) -> Result<Page<ApprovalView>, Error> {
-        let filter = ApprovalFilter { scope: by.scope(), status };
+        let filter = ApprovalFilter { scope: by.scope(), status, exec_id };
         let page = self.inner.store.approvals(&filter, limit, cursor).await?;
         Ok(Page { items: page.items.into_iter().map(ApprovalView::from).collect(), next: page.next })
     }

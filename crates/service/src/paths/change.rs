@@ -2,7 +2,7 @@
 //!
 //! What Ringwall keeps for itself can never be added, whatever link leads there. What is unwise can: the answer says so.
 
-use policy::{HostPath, PathStyle};
+use policy::{HostPath, Locale, PathStyle};
 use record::{Added, Holder, NewPath, PathChange, PathScope, Switch};
 use serde::Serialize;
 use std::path::Path;
@@ -45,23 +45,35 @@ impl Service {
         }
     }
 
-    pub async fn add_path(&self, by: &Principal, text: &str, description: &str) -> Result<NewSandboxPath, Error> {
+    pub async fn add_path(
+        &self,
+        by: &Principal,
+        text: &str,
+        description: &str,
+        locale: Locale,
+    ) -> Result<NewSandboxPath, Error> {
         by.require_operator("allow paths")?;
         let path = read_path(text)?;
         self.require_foreign(&path).await?;
         let (_, listed) = self.listed_paths().await?;
         self.store_path(&listed, &path, description, PathScope::Global, by).await?;
-        let warnings = self.warnings(&path).await?;
-        Ok(NewSandboxPath { paths: self.allowed_paths(by).await?.paths, warnings })
+        let warnings = self.warnings(&path, locale).await?;
+        Ok(NewSandboxPath { paths: self.allowed_paths(by, locale).await?.paths, warnings })
     }
 
-    pub async fn change_path(&self, by: &Principal, key: &str, change: PathChange) -> Result<SandboxPath, Error> {
+    pub async fn change_path(
+        &self,
+        by: &Principal,
+        key: &str,
+        change: PathChange,
+        locale: Locale,
+    ) -> Result<SandboxPath, Error> {
         let found = self.find_path(by, key).await?;
         let mut answer = None;
         // What stands there twice is one.
         for listed in found {
             let changed = self.inner.store.change_path(listed.entry.id, change.clone(), now(), by.caller()).await?;
-            answer = answer.or(changed.map(|entry| Listed { path: listed.path, entry }.view()));
+            answer = answer.or(changed.map(|entry| Listed { path: listed.path, entry }.view(locale)));
         }
         self.review_approvals();
         answer.ok_or_else(no_path)
@@ -142,14 +154,17 @@ impl Service {
         }
     }
 
-    async fn warnings(&self, path: &HostPath) -> Result<Vec<String>, Error> {
-        let mut warnings: Vec<String> = path.warning().map(str::to_owned).into_iter().collect();
+    async fn warnings(&self, path: &HostPath, locale: Locale) -> Result<Vec<String>, Error> {
+        let mut warnings: Vec<String> = path.warning_in(locale).map(str::to_owned).into_iter().collect();
         if path.style() == PathStyle::Windows {
             return Ok(warnings);
         }
         let spelt = Path::new(path.as_str());
         if policy::is_never_shown(spelt) {
-            warnings.push(format!("{path} is every box's own: the host's is never shown there"));
+            warnings.push(match locale {
+                Locale::English => format!("{path} is every box's own: the host's is never shown there"),
+                Locale::Chinese => format!("{path} 是每个沙箱自己的：永远不会显示主机上的内容"),
+            });
             return Ok(warnings);
         }
         let real = Self::blocking(|| Ok(executor::resolve(spelt))).await?;
@@ -158,7 +173,10 @@ impl Service {
             && let Ok(real) = policy::normalise(text, "/", None)
             && !listed.iter().any(|listed| listed.path.covers(&real))
         {
-            warnings.push(format!("{path} leads to {real}, which is not allowed itself: add that too"));
+            warnings.push(match locale {
+                Locale::English => format!("{path} leads to {real}, which is not allowed itself: add that too"),
+                Locale::Chinese => format!("{path} 指向 {real}，而后者本身未被允许：请一并添加"),
+            });
         }
         Ok(warnings)
     }

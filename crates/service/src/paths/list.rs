@@ -3,7 +3,7 @@
 //! Rows are read anew for every question, because people write them by hand. One that names no path at all is shown to
 //! nobody and allows nothing.
 
-use policy::{HostPath, normalise};
+use policy::{HostPath, Locale, normalise};
 use record::{Holder, PathEntry, PathScope, Switch, UserId};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -27,6 +27,8 @@ pub struct SandboxPath {
     pub enabled: bool,
     /// `global`, or `user:` and whose it is
     pub scope: String,
+    /// Why to think twice
+    pub warning: Option<&'static str>,
 }
 
 /// An entry in its normal form.
@@ -37,13 +39,14 @@ pub(crate) struct Listed {
 }
 
 impl Listed {
-    pub(crate) fn view(&self) -> SandboxPath {
+    pub(crate) fn view(&self, locale: Locale) -> SandboxPath {
         SandboxPath {
             id: self.entry.id,
             path: self.path.to_string(),
             description: self.entry.description.clone(),
             enabled: self.entry.enabled.is_on(),
             scope: self.entry.scope.text(),
+            warning: self.path.warning_in(locale),
         }
     }
 
@@ -62,7 +65,7 @@ impl Listed {
 
 impl Service {
     /// What is allowed, as far as it concerns the asker.
-    pub async fn allowed_paths(&self, by: &Principal) -> Result<AllowedPaths, Error> {
+    pub async fn allowed_paths(&self, by: &Principal, locale: Locale) -> Result<AllowedPaths, Error> {
         let (switch, listed) = self.listed_paths().await?;
         let mut shown: Vec<&Listed> = Vec::new();
         for listed in listed.iter().filter(|listed| by.sees_path(listed)) {
@@ -70,7 +73,10 @@ impl Service {
                 shown.push(listed);
             }
         }
-        Ok(AllowedPaths { enabled: switch.is_on(), paths: shown.into_iter().map(Listed::view).collect() })
+        Ok(AllowedPaths {
+            enabled: switch.is_on(),
+            paths: shown.into_iter().map(|listed| listed.view(locale)).collect(),
+        })
     }
 
     /// Whether paths are controlled.

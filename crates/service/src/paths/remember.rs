@@ -1,6 +1,6 @@
 //! What a person allowed for good joins the list: the operator's answer for everybody, a user's for themselves alone.
 
-use policy::HostPath;
+use policy::{HostPath, Locale};
 use record::{Holder, PathScope, UserId};
 
 use crate::error::Error;
@@ -29,7 +29,11 @@ impl Service {
             ids.push(self.store_path(&listed, path, "", scope.clone(), by).await?);
         }
         let (_, listed) = self.listed_paths().await?;
-        Ok(listed.iter().filter(|listed| ids.contains(&listed.entry.id)).map(|listed| listed.view()).collect())
+        Ok(listed
+            .iter()
+            .filter(|listed| ids.contains(&listed.entry.id))
+            .map(|listed| listed.view(Locale::English))
+            .collect())
     }
 
     /// The paths, if this person may allow them, for once or for good: nobody what is Ringwall's own, and a user no root

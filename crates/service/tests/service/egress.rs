@@ -165,12 +165,13 @@ pub fn a_person_is_asked_about_other_hosts() {
             let asking = lab.service.submit(&lab.owner, shell(&format!("{ask} & {ask}; wait"))).await.unwrap();
             let approval = seen("a question", async || {
                 let pending = Some(ApprovalStatus::Pending);
-                let found = lab.service.approvals(&lab.owner, pending, Limit::nearest(10), None).await.unwrap();
+                let found = lab.service.approvals(&lab.owner, pending, None, Limit::nearest(10), None).await.unwrap();
                 found.items.into_iter().next()
             })
             .await;
             assert_eq!((approval.kind.as_str(), &approval.requested_paths), ("network", &vec![entry.clone()]));
-            let preview = lab.service.preview_approval(&lab.owner, approval.id.as_str()).await.unwrap();
+            let preview =
+                lab.service.preview_approval(&lab.owner, approval.id.as_str(), policy::Locale::English).await.unwrap();
             assert_eq!(
                 (preview.entries[0].path.as_str(), preview.entries[0].scope.as_str()),
                 (&*entry, "user:default")
@@ -197,7 +198,7 @@ pub fn a_person_is_asked_about_other_hosts() {
         assert_eq!(view.summary.exit_code, Some(28));
         // It is taken back in a task of its own.
         let newest = seen("the end of a question", async || {
-            let found = lab.service.approvals(&lab.owner, None, Limit::nearest(1), None).await.unwrap();
+            let found = lab.service.approvals(&lab.owner, None, None, Limit::nearest(1), None).await.unwrap();
             Some(found.items[0].status).filter(|status| *status != ApprovalStatus::Pending)
         })
         .await;
