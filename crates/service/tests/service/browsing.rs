@@ -53,7 +53,7 @@ pub fn waiting_for_a_browser_is_bounded() {
         let typing = ask("fill", json!({ "selector": "#p", "value": "x" })).await.unwrap();
         let question = seen("a question", async || {
             let pending = Some(ApprovalStatus::Pending);
-            let found = lab.service.approvals(&lab.owner, pending, Limit::nearest(10), None).await.unwrap();
+            let found = lab.service.approvals(&lab.owner, pending, None, Limit::nearest(10), None).await.unwrap();
             found.items.into_iter().next()
         })
         .await;
