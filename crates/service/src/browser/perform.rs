@@ -135,7 +135,7 @@ impl Deed {
             actor: self.by.caller().to_owned(),
             started_at: now(),
         };
-        self.service.inner.store.intend_browser_action(new).await?;
+        self.service.inner.store.intend_browser_action(new, self.by.origin.note()).await?;
         let done = tokio::select! {
             biased;
             () = self.seat.dismissed() => Err(Fault::failed(DISMISSED)),
