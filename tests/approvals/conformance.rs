@@ -1,5 +1,6 @@
-//! The MCP door, by clients of others: the protocol's own conformance suite over HTTP, and its inspector over HTTP and on standard
-//! streams. What the suite can only find in a server of its own making is listed in `conformance/baseline.yml`.
+//! The MCP door, by clients of others: the protocol's own conformance suite over HTTP, for each of the two revisions, and its
+//! inspector over HTTP and on standard streams. What the suite can only find in a server of its own making is listed for each
+//! revision in `conformance`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -9,7 +10,7 @@ use tempfile::TempDir;
 use tests::support::boxed::binary;
 use tests::support::server::Server;
 
-const BASELINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/approvals/conformance/baseline.yml");
+const HOME: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/approvals/conformance");
 
 /// Where `scripts/setup test` has put them.
 fn program(name: &str) -> PathBuf {
@@ -21,7 +22,14 @@ fn program(name: &str) -> PathBuf {
 fn run(name: &str, words: &[&str]) -> Output {
     // They leave reports where they are started.
     let place = TempDir::with_prefix("rw-conformance-").unwrap();
-    Command::new("node").arg(program(name)).args(words).current_dir(place.path()).output().unwrap()
+    let shim = format!("{HOME}/old_node.mjs");
+    Command::new("node")
+        .args(["--import", &shim])
+        .arg(program(name))
+        .args(words)
+        .current_dir(place.path())
+        .output()
+        .unwrap()
 }
 
 fn inspect(words: &[&str]) -> Value {
@@ -51,13 +59,19 @@ fn the_suite_finds_what_it_can_find_here() {
     // It has no way to say a token.
     let server = Server::start_with(&["--no-auth"]);
     let url = format!("http://{}/mcp", server.address);
-    let output = run("conformance", &["server", "--url", &url, "--expected-failures", BASELINE]);
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
-    for scenario in
-        ["server-initialize", "ping", "tools-list", "server-sse-multiple-streams", "dns-rebinding-protection"]
-    {
-        assert!(told.contains(&format!("✓ {scenario}: ")), "the control: {scenario} was tried: {told}");
+    let both = ["tools-list", "resources-list", "server-sse-multiple-streams", "dns-rebinding-protection"];
+    for (revision, own) in [
+        ("2025-11-25", ["server-initialize", "ping", "server-session-lifecycle", "server-sse-polling"]),
+        ("2026-07-28", ["caching", "http-header-validation", "sep-2164-resource-not-found", "tools-list"]),
+    ] {
+        let baseline = format!("{HOME}/{revision}.yml");
+        let words = ["server", "--url", &url, "--requirements", revision, "--expected-failures", &baseline];
+        let output = run("conformance", &words);
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{revision}: {told}{}", String::from_utf8_lossy(&output.stderr));
+        for scenario in both.into_iter().chain(own) {
+            assert!(told.contains(&format!("✓ {scenario}: ")), "the control: {scenario} was tried: {told}");
+        }
     }
 }
 

@@ -253,7 +253,8 @@ mod tests {
 
     #[test]
     fn each_form_of_an_error_keeps_its_code() {
-        let (error, is_failure) = told(404, r#"{"error":{"code":"NOT_FOUND","message":"no exec e_1","hint":"list them"}}"#);
+        let (error, is_failure) =
+            told(404, r#"{"error":{"code":"NOT_FOUND","message":"no exec e_1","hint":"list them"}}"#);
         let whole = serde_json::json!({ "code": "NOT_FOUND", "message": "no exec e_1", "hint": "list them" });
         assert_eq!((error, is_failure), (whole, false));
         let (error, _) = told(403, r#"{"detail":{"code":"POLICY_DENIED","message":"no"}}"#);

@@ -105,7 +105,8 @@ mod tests {
             name: name.to_owned(),
             data: data.to_owned(),
         };
-        let all = [event("1", "stdout", "{\"a\":\n1}"), event("1", "", ""), event("2", "", "b\n c"), event("2", "", "d")];
+        let all =
+            [event("1", "stdout", "{\"a\":\n1}"), event("1", "", ""), event("2", "", "b\n c"), event("2", "", "d")];
         for piece in 1..=text.len() {
             assert_eq!(read(text, piece), all, "in pieces of {piece}");
         }

@@ -81,7 +81,8 @@ fn follow(arguments: &ExecArguments, data: &Path) -> Result<ExitCode, Message> {
     };
     let body = json!({ "project_id": arguments.project, "exec": exec });
     let accepted = client.json("POST", "/sandbox/execs", &[("prefer", "respond-async")], Some(&body))?;
-    let id = accepted["exec_id"].as_str().ok_or_else(|| Message::failed(BAD_ANSWER, "the server named no exec"))?.to_owned();
+    let id =
+        accepted["exec_id"].as_str().ok_or_else(|| Message::failed(BAD_ANSWER, "the server named no exec"))?.to_owned();
     cancel_when_interrupted(client.clone(), id.clone());
     let end = read_events(&client, &id, arguments.json)?;
     if arguments.json {

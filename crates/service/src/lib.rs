@@ -97,9 +97,9 @@ pub use paths::{AllowedPaths, NewSandboxPath, PathChange, SandboxPath, SessionCo
 pub use principal::Principal;
 pub use prune::Pruned;
 pub use record::{
-    AgentId, ApprovalId, ApprovalKind, ApprovalStatus, AuditFilter, Confirmation, Cursor, Database, Digest, Entry, ExecId, Finding,
-    Holder, Limit, Page, Progress, Reason, Revocation, Scope, Status, Summary as ExecSummary, Switch, Timestamp,
-    Token as TokenInfo, TokenId, UserId, Verification,
+    AgentId, ApprovalId, ApprovalKind, ApprovalStatus, AuditFilter, Confirmation, Cursor, Database, Digest, Entry,
+    ExecId, Finding, Holder, Limit, Page, Progress, Reason, Revocation, Scope, Status, Summary as ExecSummary, Switch,
+    Timestamp, Token as TokenInfo, TokenId, UserId, Verification,
 };
 pub use request::{ExecRequest, Idempotency};
 pub use residents::{AfterInput, OpenedTerminal, ProcessOutput, Terminal, TerminalEnd, TerminalEvent};

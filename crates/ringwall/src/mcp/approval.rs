@@ -227,7 +227,10 @@ mod tests {
         assert_eq!(form["properties"]["answer"]["title"], "May it run?");
         let (network, form) = words(&asked("network", &["pypi.org:443"]));
         assert!(network.contains("connect to a host that nobody has allowed: pypi.org:443"), "{network}");
-        assert!(!network.contains("path") && network.contains("`remember` allows from now on: pypi.org:443"), "{network}");
+        assert!(
+            !network.contains("path") && network.contains("`remember` allows from now on: pypi.org:443"),
+            "{network}"
+        );
         assert_eq!(form["properties"]["answer"]["title"], "May it connect to this host?");
         assert_eq!(form["properties"]["answer"]["enum"], json!(["once", "remember", "deny"]));
         let (_, form) = words(&asked("risk", &[]));

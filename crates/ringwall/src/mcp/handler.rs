@@ -9,6 +9,7 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::json;
 use service::{Error, Service};
 use tokio::sync::watch;
 
@@ -159,7 +160,9 @@ impl ServerHandler for Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let who = self.who(&context)?;
-        let read = resources::read(&self.service, &who, &request.uri).await.map_err(of_service)?;
+        let read = resources::read(&self.service, &who, &request.uri).await;
+        let read =
+            read.map_err(|error| ErrorData { data: Some(json!({ "uri": request.uri })), ..of_service(error) })?;
         Ok(ReadResourceResult::new(vec![read]).into())
     }
 

@@ -128,8 +128,7 @@ enum Opened {
 }
 
 async fn open(config: config::ServerConfig, scope: &Scope) -> Result<Opened, Message> {
-    let config =
-        Config { data: config.data, database: config.database, auth: Auth::Tokens, fixed: config.fixed };
+    let config = Config { data: config.data, database: config.database, auth: Auth::Tokens, fixed: config.fixed };
     let deadline = Instant::now() + TAKING_OVER;
     loop {
         let error = match Service::open(config.clone()).await {

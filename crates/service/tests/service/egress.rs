@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use record::ApprovalStatus;
 use serde_json::json;
 use service::{
-    AgentPath, Answer, CodeRequest, ExecId, ExecView, Limit, NetworkView, SessionAddress, Status, Stream,
-    Verdict,
+    AgentPath, Answer, CodeRequest, ExecId, ExecView, Limit, NetworkView, SessionAddress, Status, Stream, Verdict,
 };
 
 use crate::lab::{Lab, in_lab, limited, reason, shell};
