@@ -90,3 +90,30 @@ fn the_inspector_on_standard_streams() {
     let (program, place) = (binary().unwrap(), data.path().to_str().unwrap().to_owned());
     is_served(&[program.to_str().unwrap(), "--data", &place, "mcp"]);
 }
+
+/// What people are told to paste can be pasted.
+#[test]
+fn the_snippets_of_the_guide_are_what_they_say() {
+    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guides/mcp.md")).unwrap();
+    let blocks = |kind: &str| {
+        let begun = guide.split(&format!("```{kind}\n")).skip(1);
+        begun.map(|block| block.split("\n```").next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let read: Vec<Value> = blocks("json").iter().map(|block| serde_json::from_str(block).unwrap()).collect();
+    assert_eq!(read.len(), 4);
+    for (snippet, place) in read.iter().zip(["/mcpServers", "/mcpServers", "/servers", "/servers"]) {
+        let server = &snippet.pointer(place).unwrap()["ringwall"];
+        assert!(
+            server["args"] == serde_json::json!(["mcp"]) || server["url"].as_str().unwrap().ends_with("/mcp"),
+            "{server}"
+        );
+    }
+    let script = "import sys, tomllib\nfor block in sys.argv[1:]:\n    print(sorted(tomllib.loads(block)['mcp_servers']['ringwall']))";
+    let told = Command::new("/usr/bin/python3").args(["-c", script]).args(blocks("toml")).output().unwrap();
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert_eq!(told, "['args', 'command']\n['bearer_token_env_var', 'url']\n");
+    for block in blocks("sh") {
+        let syntax = Command::new("bash").args(["-n", "-c", &block]).status().unwrap();
+        assert!(syntax.success() && block.starts_with("claude mcp add "), "{block}");
+    }
+}

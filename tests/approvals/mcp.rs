@@ -24,7 +24,7 @@ fn python() -> PathBuf {
 
 /// Runs the whole task, and gives what it has to tell.
 fn client(site: &Value) -> Value {
-    let output = Command::new(python()).arg(CLIENT).arg(site.to_string()).output().unwrap();
+    let output = Command::new(python()).args(["-B", CLIENT]).arg(site.to_string()).output().unwrap();
     let (told, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{told}{log}");
     serde_json::from_str(told.lines().last().unwrap()).unwrap()

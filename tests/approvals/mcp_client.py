@@ -9,17 +9,12 @@ import http.server
 import io
 import json
 import pathlib
-import sys
 import threading
 import urllib.request
 import zipfile
 
-import httpx2
-import mcp_types as types
-from mcp import Client, StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
+from mcp_site import SITE, Person, ask, connected, good
 
-SITE = json.loads(sys.argv[1])
 TEXT = "what the file says"
 MANIFEST = {
     "schema_version": "1.0",
@@ -59,60 +54,6 @@ SKILL = {
     "    sys.exit('the figures are missing')\n"
     "pathlib.Path('/workspace/files/report.txt').write_text('report: ' + figures.read_text().upper())\n",
 }
-
-
-class Person:
-    """Whoever sits before the client: says what they are told to say, and remembers what they were asked."""
-
-    def __init__(self):
-        self.says = {"answer": "once"}
-        self.asked = []
-
-    async def answer(self, context, params):
-        self.asked.append(params.message)
-        if self.says is None:
-            return types.ElicitResult(action="cancel")
-        return types.ElicitResult(action="accept", content=self.says)
-
-
-@contextlib.asynccontextmanager
-async def connected(token, person=None, changed=None, session="mcp"):
-    """A client, and whatever it needs to be one."""
-
-    async def hear(message):
-        if changed is not None and isinstance(message, types.ToolListChangedNotification):
-            changed.set()
-
-    own = types.Implementation(name="whole-task", version="1.2")
-    options = {"mode": SITE["mode"], "cache": None, "message_handler": hear, "client_info": own}
-    if person is not None:
-        options["elicitation_callback"] = person.answer
-    async with contextlib.AsyncExitStack() as stack:
-        if SITE["transport"] == "http":
-            client = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=120)
-            await stack.enter_async_context(client)
-            server = streamable_http_client(f"{SITE['url']}/mcp?session={session}", http_client=client)
-        else:
-            words = ["mcp", "--session", session]
-            words += ["--url", SITE["url"], "--token", token] if SITE["transport"] == "bridge" else []
-            words = ["--data", SITE["data"], *words]
-            server = StdioServerParameters(command=SITE["binary"], args=words)
-        yield await stack.enter_async_context(Client(server, **options))
-
-
-def ask(method, path, body=None):
-    """A request over HTTP, as the owner."""
-    request = urllib.request.Request(SITE["url"] + path, method=method)
-    request.add_header("Authorization", f"Bearer {SITE['owner']}")
-    if body is not None:
-        request.add_header("Content-Type", "application/json")
-    with urllib.request.urlopen(request, json.dumps(body).encode() if body is not None else None) as answer:
-        return json.load(answer)
-
-
-def good(result):
-    assert not result.is_error, result
-    return result.structured_content
 
 
 async def tools_are_described(client):
@@ -413,7 +354,7 @@ async def hosts_are_asked_about(client, person, port):
     """Each host for itself, also two at once, in words about hosts."""
     get = "curl -sS http://%s:{}/".format(port)
     both = f"unset no_proxy NO_PROXY; {get % 'localhost'} & {get % '127.0.0.1'} & wait"
-    person.says = {"answer": "once"}
+    person.says, person.open = {"answer": "once"}, 2
     ran = good(await client.call_tool("run_command", {"command": both}))
     assert ran["stdout"] == "hello\nhello\n" and len(person.asked) == 2, (ran, person.asked)
     for host in ["localhost", "127.0.0.1"]:
