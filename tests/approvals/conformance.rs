@@ -96,8 +96,8 @@ fn the_inspector_on_standard_streams() {
 fn the_snippets_of_the_guide_are_what_they_say() {
     let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guides/mcp.md")).unwrap();
     let blocks = |kind: &str| {
-        let begun = guide.split(&format!("```{kind}\n")).skip(1);
-        begun.map(|block| block.split("\n```").next().unwrap().to_owned()).collect::<Vec<_>>()
+        let fence = format!("```{kind}\n");
+        guide.split(&fence).skip(1).map(|block| block.split("\n```").next().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let read: Vec<Value> = blocks("json").iter().map(|block| serde_json::from_str(block).unwrap()).collect();
     assert_eq!(read.len(), 4);

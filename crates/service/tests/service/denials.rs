@@ -1,7 +1,7 @@
 //! What is not allowed is recorded; what means nothing is refused and leaves no trace.
 
 use serde_json::{Value, json};
-use service::{AuditFilter, ClientClaim, Entry, Error, ExecFilter, ExecRequest, Limit, Origin, Status};
+use service::{AuditFilter, ClientClaim, Entry, Error, ExecFilter, ExecRequest, Limit, Origin, Scope, Status};
 
 use crate::lab::{in_lab, limited, shell};
 
@@ -39,7 +39,8 @@ pub fn an_intent_says_where_it_came_in() {
         let refused = lab.service.submit(&by, ExecRequest { kind: "perl".to_owned(), ..shell("true") }).await;
         let Err(Error::Denied { exec_id, .. }) = refused else { panic!("{refused:?}") };
         let said = json!({ "door": "mcp", "client_says": { "name": "claude", "version": "1.0" } });
-        let entries = lab.service.audit(&lab.owner, AuditFilter::everything(), Limit::nearest(10), None).await.unwrap();
+        let entries =
+            lab.service.audit(&lab.owner, AuditFilter::everything(Scope::All), Limit::nearest(10), None).await.unwrap();
         for (action, subject) in [("exec.intent", submitted.exec_id), ("exec.denied", exec_id)] {
             let is_it = |entry: &&Entry| entry.action == action && entry.subject == subject.as_str();
             let entry = entries.items.iter().find(is_it).unwrap();
