@@ -38,7 +38,7 @@ pub(super) const LONGEST_MESSAGE: usize = 64 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct McpArguments {
-    /// A server that runs; without one, this is a server of its own on the data directory
+    /// A server that runs, http or https; without one, this is a server on the data directory, or joins whoever has it
     #[arg(long, value_name = "URL", env = "RINGWALL_URL", hide_env = true)]
     url: Option<String>,
     /// The token for that server [default: the owner's, from the data directory]
