@@ -52,6 +52,7 @@ async fn write(store: &Store, number: usize) -> Result<(), record::Error> {
         user_id: format!("u{}", number % 10).parse()?,
         agent_id: "a".parse()?,
         caller: "t_bench".to_owned(),
+        from: json!({ "door": "http" }),
         idempotency: None,
         project_id: format!("p{}", number % PROJECTS),
         task_id: Some(format!("t{}", number % TASKS)),

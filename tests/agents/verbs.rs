@@ -202,15 +202,21 @@ pub(crate) fn refusals_are_told_with_a_hint(site: &Site) {
     let spoken = run(&["files", "cat", "--json", "files/none"]);
     let error: Value = serde_json::from_str(&spoken.1).unwrap();
     assert_eq!((spoken.0, &error["error"]["message"]), (Some(2), &json!("Path not found: files/none")));
+    assert_eq!(error["error"]["code"], "NOT_FOUND", "what the server says, and not that the words were wrong");
     let wrong = run(&["skills", "ls", "--token", "wrong"]);
     assert!(wrong.0 == Some(2) && wrong.2.contains("hint: give a token"), "{wrong:?}");
     let zip = scratch.file("x.zip", &zips::skill("s", "1"), 0o644).unwrap();
     let wrong = run(&["skills", "push", "--token", "wrong", zip.to_str().unwrap()]);
     assert!(wrong.0 == Some(2) && wrong.2.contains("hint: give a token"), "{wrong:?}");
     let nobody = say(&server, "http://127.0.0.1:1", &["files", "ls"], b"");
-    assert!(nobody.0 == Some(2) && nobody.2.contains("ringwall serve"), "{nobody:?}");
+    assert!(nobody.0 == Some(125) && nobody.2.contains("ringwall serve"), "{nobody:?}");
+    let nobody = say(&server, "http://127.0.0.1:1", &["files", "ls", "--json"], b"");
+    let error: Value = serde_json::from_str(&nobody.1).unwrap();
+    assert_eq!((nobody.0, &error["error"]["code"]), (Some(125), &json!("UNREACHABLE")), "{error}");
     let none = run(&["files", "put", "/nonexistent"]);
     assert!(none.0 == Some(2) && none.2.contains("/nonexistent"), "{none:?}");
+    let none = run(&["files", "put", "--json", "/nonexistent"]);
+    assert_eq!(serde_json::from_str::<Value>(&none.1).unwrap()["error"]["code"], "IO", "{none:?}");
     // Larger than the server takes: refused before it is sent, or while; told in either case.
     let large = scratch.join("large");
     fs::File::create(&large).unwrap().set_len(60 << 20).unwrap();

@@ -1,5 +1,6 @@
-//! The MCP door, by clients of others: the protocol's own conformance suite over HTTP, and its inspector over HTTP and on standard
-//! streams. What the suite can only find in a server of its own making is listed in `conformance/baseline.yml`.
+//! The MCP door, by clients of others: the protocol's own conformance suite over HTTP, for each of the two revisions, and its
+//! inspector over HTTP and on standard streams. What the suite can only find in a server of its own making is listed for each
+//! revision in `conformance`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -9,7 +10,7 @@ use tempfile::TempDir;
 use tests::support::boxed::binary;
 use tests::support::server::Server;
 
-const BASELINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/approvals/conformance/baseline.yml");
+const HOME: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/approvals/conformance");
 
 /// Where `scripts/setup test` has put them.
 fn program(name: &str) -> PathBuf {
@@ -21,7 +22,14 @@ fn program(name: &str) -> PathBuf {
 fn run(name: &str, words: &[&str]) -> Output {
     // They leave reports where they are started.
     let place = TempDir::with_prefix("rw-conformance-").unwrap();
-    Command::new("node").arg(program(name)).args(words).current_dir(place.path()).output().unwrap()
+    let shim = format!("{HOME}/old_node.mjs");
+    Command::new("node")
+        .args(["--import", &shim])
+        .arg(program(name))
+        .args(words)
+        .current_dir(place.path())
+        .output()
+        .unwrap()
 }
 
 fn inspect(words: &[&str]) -> Value {
@@ -51,13 +59,19 @@ fn the_suite_finds_what_it_can_find_here() {
     // It has no way to say a token.
     let server = Server::start_with(&["--no-auth"]);
     let url = format!("http://{}/mcp", server.address);
-    let output = run("conformance", &["server", "--url", &url, "--expected-failures", BASELINE]);
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
-    for scenario in
-        ["server-initialize", "ping", "tools-list", "server-sse-multiple-streams", "dns-rebinding-protection"]
-    {
-        assert!(told.contains(&format!("✓ {scenario}: ")), "the control: {scenario} was tried: {told}");
+    let both = ["tools-list", "resources-list", "server-sse-multiple-streams", "dns-rebinding-protection"];
+    for (revision, own) in [
+        ("2025-11-25", ["server-initialize", "ping", "server-session-lifecycle", "server-sse-polling"]),
+        ("2026-07-28", ["caching", "http-header-validation", "sep-2164-resource-not-found", "tools-list"]),
+    ] {
+        let baseline = format!("{HOME}/{revision}.yml");
+        let words = ["server", "--url", &url, "--requirements", revision, "--expected-failures", &baseline];
+        let output = run("conformance", &words);
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{revision}: {told}{}", String::from_utf8_lossy(&output.stderr));
+        for scenario in both.into_iter().chain(own) {
+            assert!(told.contains(&format!("✓ {scenario}: ")), "the control: {scenario} was tried: {told}");
+        }
     }
 }
 
@@ -75,4 +89,31 @@ fn the_inspector_on_standard_streams() {
     let data = TempDir::with_prefix("rw-conformance-").unwrap();
     let (program, place) = (binary().unwrap(), data.path().to_str().unwrap().to_owned());
     is_served(&[program.to_str().unwrap(), "--data", &place, "mcp"]);
+}
+
+/// What people are told to paste can be pasted.
+#[test]
+fn the_snippets_of_the_guide_are_what_they_say() {
+    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guides/mcp.md")).unwrap();
+    let blocks = |kind: &str| {
+        let fence = format!("```{kind}\n");
+        guide.split(&fence).skip(1).map(|block| block.split("\n```").next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let read: Vec<Value> = blocks("json").iter().map(|block| serde_json::from_str(block).unwrap()).collect();
+    assert_eq!(read.len(), 4);
+    for (snippet, place) in read.iter().zip(["/mcpServers", "/mcpServers", "/servers", "/servers"]) {
+        let server = &snippet.pointer(place).unwrap()["ringwall"];
+        assert!(
+            server["args"] == serde_json::json!(["mcp"]) || server["url"].as_str().unwrap().ends_with("/mcp"),
+            "{server}"
+        );
+    }
+    let script = "import sys, tomllib\nfor block in sys.argv[1:]:\n    print(sorted(tomllib.loads(block)['mcp_servers']['ringwall']))";
+    let told = Command::new("/usr/bin/python3").args(["-c", script]).args(blocks("toml")).output().unwrap();
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert_eq!(told, "['args', 'command']\n['bearer_token_env_var', 'url']\n");
+    for block in blocks("sh") {
+        let syntax = Command::new("bash").args(["-n", "-c", &block]).status().unwrap();
+        assert!(syntax.success() && block.starts_with("claude mcp add "), "{block}");
+    }
 }

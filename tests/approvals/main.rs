@@ -6,6 +6,7 @@
 use tests::support::server;
 
 mod answers;
+mod bridge;
 mod conformance;
 mod crowds;
 mod hostile;

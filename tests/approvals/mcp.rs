@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tests::support::boxed::binary;
 
-use crate::server::Answer;
+use crate::server::{Answer, Server};
 use crate::site::{Site, deny};
 
 /// The script, which asserts what must hold for a client.
@@ -24,7 +24,7 @@ fn python() -> PathBuf {
 
 /// Runs the whole task, and gives what it has to tell.
 fn client(site: &Value) -> Value {
-    let output = Command::new(python()).arg(CLIENT).arg(site.to_string()).output().unwrap();
+    let output = Command::new(python()).args(["-B", CLIENT]).arg(site.to_string()).output().unwrap();
     let (told, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{told}{log}");
     serde_json::from_str(told.lines().last().unwrap()).unwrap()
@@ -40,6 +40,14 @@ fn served(transport: &str, mode: &str) {
     }));
     assert_eq!(site.ended(&told["cancelled"])["status"], "CANCELLED");
     assert_eq!(site.ended(&told["approved"])["status"], "SUCCEEDED");
+    // Whose token it was, whose agent, through which door, and what the client says of itself.
+    let path = format!("/api/audit?exec_id={}&action=exec.intent", told["approved"].as_str().unwrap());
+    let intent = server.ask("GET", &path, None).expect(200)["entries"][0].clone();
+    let own = server.ask_as(&agent, "GET", "/api/me", None).expect(200);
+    assert_eq!((&intent["actor"], &own["role"]), (&own["token_id"], &json!("agent")), "{intent}");
+    assert_eq!((&intent["user_id"], &intent["agent_id"]), (&json!("default"), &json!("default")), "{intent}");
+    let client = json!({ "name": "whole-task", "version": "1.2" });
+    assert_eq!(intent["details"]["from"], json!({ "door": "mcp", "client_says": client }), "{intent}");
     // Whoever looked away has answered nothing: somebody else still can.
     site.answer(&server.token, &told["left_open"], &deny("too late")).expect(200);
     let audit = server.ask("GET", "/api/audit?limit=500", None).expect(200).to_string();
@@ -79,6 +87,14 @@ fn on_standard_streams(mode: &str) {
         "asks": asks,
     }));
     assert!(told["left_open"].is_string(), "{told}");
+    // What was taken back had ended before anybody ended the server.
+    let server = Server::start_in(data, &[]);
+    let execs = server.ask("GET", "/sandbox/execs?limit=100", None).expect(200);
+    let execs = execs.as_array().unwrap().iter().map(|exec| server.exec(exec["exec_id"].as_str().unwrap()));
+    let taken_back: Vec<Value> = execs.filter(|exec| exec["args"].to_string().contains("sleep 1000")).collect();
+    assert_eq!(taken_back.len(), 1, "{taken_back:?}");
+    assert_eq!(taken_back[0]["status"], "CANCELLED", "{taken_back:?}");
+    assert_ne!(taken_back[0]["error_reason"]["code"], "SERVER_STOPPED", "{taken_back:?}");
 }
 
 #[test]
@@ -105,6 +121,21 @@ fn a_browser_asks_the_person_behind_the_client() {
     }
 }
 
+/// And about the hosts that their agent's boxes want to reach; an agent's own client is told that they are.
+#[test]
+fn a_host_is_asked_about_in_both_ways_of_the_protocol() {
+    let site = Site::start();
+    let server = &site.server;
+    let agent = server.make_token(&["--role", "agent", "--user", "default", "--agent", "default"]);
+    for mode in ["legacy", "2026-07-28"] {
+        let told = client(&json!({
+            "transport": "http", "mode": mode, "url": format!("http://{}", server.address), "owner": server.token,
+            "agent": agent, "network": true,
+        }));
+        assert_eq!(told["asked"].as_array().map(Vec::len), Some(3), "{mode}: {told}");
+    }
+}
+
 /// One message with these headers.
 fn post(site: &Site, headers: &[(&str, &str)], message: &Value) -> Answer {
     let headers = [&[("accept", BOTH)], headers].concat();
@@ -125,16 +156,39 @@ fn call(name: &str, arguments: Value) -> Value {
     }}})
 }
 
-/// A call without a session, as somebody.
-fn call_as(site: &Site, token: &str, name: &str, arguments: Value) -> Value {
+/// One message without a session, as somebody.
+fn send_as(site: &Site, token: &str, message: &Value) -> Value {
     let authorization = format!("Bearer {token}");
     let headers = [
         ("authorization", authorization.as_str()),
         ("mcp-protocol-version", "2026-07-28"),
         ("mcp-method", "tools/call"),
-        ("mcp-name", name),
+        ("mcp-name", message["params"]["name"].as_str().unwrap()),
     ];
-    post(site, &headers, &call(name, arguments)).expect(200)["result"].clone()
+    post(site, &headers, message).expect(200)
+}
+
+/// A call without a session, as somebody.
+fn call_as(site: &Site, token: &str, name: &str, arguments: Value) -> Value {
+    send_as(site, token, &call(name, arguments))["result"].clone()
+}
+
+/// A call by a client that can ask its person.
+fn asking(name: &str, arguments: Value) -> Value {
+    let mut asking = call(name, arguments);
+    asking["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({ "elicitation": { "form": {} } });
+    asking
+}
+
+/// The same again, with a state and what the person said.
+fn again(name: &str, state: &Value, answer: Option<&str>) -> Value {
+    let mut again = asking(name, json!({ "command": "true" }));
+    again["params"]["requestState"] = state.clone();
+    if let Some(answer) = answer {
+        let said = json!({ "action": "accept", "content": { "answer": answer } });
+        again["params"]["inputResponses"] = json!({ "approval": said });
+    }
+    again
 }
 
 #[test]
@@ -218,49 +272,56 @@ fn nobody_reaches_what_is_anothers() {
         let status = call_as(&site, stranger, "approval_status", json!({ "approval_id": approval }));
         assert_eq!(status["isError"], true, "{status}");
     }
-    // A state that somebody else was given goes on with nothing.
-    let mut stolen = call("run_command", json!({ "command": "true" }));
-    stolen["params"]["requestState"] = format!("{}/{}", exec.as_str().unwrap(), approval.as_str().unwrap()).into();
-    stolen["params"]["inputResponses"] = json!({ "approval": { "action": "accept", "content": { "answer": "once" } } });
-    let resume = |token: &str| {
-        let authorization = format!("Bearer {token}");
-        let headers = [
-            ("authorization", authorization.as_str()),
-            ("mcp-protocol-version", "2026-07-28"),
-            ("mcp-method", "tools/call"),
-            ("mcp-name", "run_command"),
-        ];
-        post(&site, &headers, &stolen).expect(200)["result"].clone()
-    };
-    for stranger in [&bob, &agent] {
-        assert_eq!(resume(stranger)["isError"], true);
-    }
     assert_eq!(site.approval(approval)["status"], "pending");
-    assert_eq!(resume(&ann)["structuredContent"]["stdout"], crate::site::TEXT, "its own sender can");
+    assert!(exec.is_string(), "{pending}");
+}
+
+/// A state goes on with what it was given for, for whoever it was given to, and with nothing else.
+#[test]
+fn a_state_is_of_use_to_nobody_else() {
+    let site = Site::start();
+    let [ann, bob] = ["ann", "bob"].map(|user| site.server.make_token(&["--role", "user", "--user", user]));
+    let other_of_hers = site.server.make_token(&["--role", "user", "--user", "ann"]);
+    let agent = site.server.make_token(&["--role", "agent", "--user", "ann", "--agent", "default"]);
+    let asked = send_as(&site, &ann, &asking("run_command", json!({ "command": site.command() })))["result"].clone();
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let (state, question) = (&asked["requestState"], &asked["inputRequests"]["approval"]["params"]["message"]);
+    assert!(question.as_str().unwrap().contains(&site.command()), "{asked}");
+    let is_rejected = |token: &str, message: &Value| {
+        let answer = send_as(&site, token, message);
+        assert_eq!(answer["error"]["code"], -32602, "{message}: {answer}");
+    };
+    for stranger in [&bob, &agent, &other_of_hers] {
+        is_rejected(stranger, &again("run_command", state, Some("once")));
+    }
+    is_rejected(&ann, &again("run_code", state, Some("once")));
+    let text = state.as_str().unwrap();
+    for forged in [text.to_owned() + "x", text.replacen('.', "..", 1), "e_0/a_0".to_owned(), String::new()] {
+        is_rejected(&ann, &again("run_command", &forged.into(), Some("once")));
+    }
+    // Whoever brings no answer is asked again; whoever brings one goes on, whatever else is sent along.
+    let unanswered = send_as(&site, &ann, &again("run_command", state, None))["result"].clone();
+    assert_eq!(
+        (&unanswered["resultType"], &unanswered["inputRequests"]),
+        (&json!("input_required"), &asked["inputRequests"])
+    );
+    let ran = send_as(&site, &ann, &again("run_command", state, Some("once")))["result"].clone();
+    assert_eq!(ran["structuredContent"]["stdout"], crate::site::TEXT, "{ran}");
 }
 
 #[test]
 fn an_agent_never_answers_itself() {
     let site = Site::start();
     let agent = site.server.make_token(&["--role", "agent", "--user", "default", "--agent", "default"]);
-    let pending = call_as(&site, &agent, "run_command", json!({ "command": site.command() }));
+    let words = json!({ "command": site.command() });
+    let pending = send_as(&site, &agent, &asking("run_command", words))["result"].clone();
     let asked = &pending["structuredContent"];
-    let mut own = call("run_command", json!({ "command": "true" }));
-    let state =
-        format!("{}/{}", asked["exec_id"].as_str().unwrap(), asked["approval"]["approval_id"].as_str().unwrap());
-    own["params"]["requestState"] = state.into();
-    own["params"]["inputResponses"] = json!({ "approval": { "action": "accept", "content": { "answer": "once" } } });
-    let authorization = format!("Bearer {agent}");
-    let headers = [
-        ("authorization", authorization.as_str()),
-        ("mcp-protocol-version", "2026-07-28"),
-        ("mcp-method", "tools/call"),
-        ("mcp-name", "run_command"),
-    ];
-    let answered = post(&site, &headers, &own).expect(200)["result"].clone();
-    assert_eq!(answered["structuredContent"]["status"], "approval_pending", "{answered}");
-    assert_eq!(answered["structuredContent"]["error"]["code"], "FORBIDDEN", "{answered}");
-    assert_eq!(site.approval(&asked["approval"]["approval_id"])["status"], "pending");
+    assert_eq!((&asked["status"], &pending["requestState"]), (&json!("approval_pending"), &Value::Null), "{pending}");
+    let approval = &asked["approval"]["approval_id"];
+    let state = format!("{}/{}", asked["exec_id"].as_str().unwrap(), approval.as_str().unwrap());
+    let forged = send_as(&site, &agent, &again("run_command", &state.into(), Some("once")));
+    assert_eq!(forged["error"]["code"], -32602, "{forged}");
+    assert_eq!(site.approval(approval)["status"], "pending");
 }
 
 #[test]

@@ -5,19 +5,16 @@ What must hold is asserted here, and the last line printed is what a test may wa
 
 import asyncio
 import contextlib
+import http.server
 import io
 import json
 import pathlib
-import sys
+import threading
 import urllib.request
 import zipfile
 
-import httpx2
-import mcp_types as types
-from mcp import Client, StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
+from mcp_site import SITE, Person, ask, connected, good
 
-SITE = json.loads(sys.argv[1])
 TEXT = "what the file says"
 MANIFEST = {
     "schema_version": "1.0",
@@ -47,65 +44,25 @@ MANIFEST = {
 }
 
 
-class Person:
-    """Whoever sits before the client: says what they are told to say, and remembers what they were asked."""
-
-    def __init__(self):
-        self.says = {"answer": "once"}
-        self.asked = []
-
-    async def answer(self, context, params):
-        self.asked.append(params.message)
-        if self.says is None:
-            return types.ElicitResult(action="cancel")
-        return types.ElicitResult(action="accept", content=self.says)
-
-
-@contextlib.asynccontextmanager
-async def connected(token, person=None, changed=None, session="mcp"):
-    """A client, and whatever it needs to be one."""
-
-    async def hear(message):
-        if changed is not None and isinstance(message, types.ToolListChangedNotification):
-            changed.set()
-
-    options = {"mode": SITE["mode"], "cache": None, "message_handler": hear}
-    if person is not None:
-        options["elicitation_callback"] = person.answer
-    async with contextlib.AsyncExitStack() as stack:
-        if SITE["transport"] == "http":
-            client = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=120)
-            await stack.enter_async_context(client)
-            server = streamable_http_client(f"{SITE['url']}/mcp?session={session}", http_client=client)
-        else:
-            words = ["mcp", "--session", session]
-            words += ["--url", SITE["url"], "--token", token] if SITE["transport"] == "bridge" else []
-            words = ["--data", SITE["data"], *words]
-            server = StdioServerParameters(command=SITE["binary"], args=words)
-        yield await stack.enter_async_context(Client(server, **options))
-
-
-def ask(method, path, body=None):
-    """A request over HTTP, as the owner."""
-    request = urllib.request.Request(SITE["url"] + path, method=method)
-    request.add_header("Authorization", f"Bearer {SITE['owner']}")
-    if body is not None:
-        request.add_header("Content-Type", "application/json")
-    with urllib.request.urlopen(request, json.dumps(body).encode() if body is not None else None) as answer:
-        return json.load(answer)
-
-
-def good(result):
-    assert not result.is_error, result
-    return result.structured_content
+# A skill as a person uploads it: it works on the agent's own files, and says what it needs.
+SKILL = {
+    "SKILL.md": "---\nname: report\ndescription: Makes a report of figures.\n---\n"
+    "Put the figures into files/figures.txt, run `python3 report.py`, and read files/report.txt.\n",
+    "report.py": "import pathlib, sys\n"
+    "figures = pathlib.Path('/workspace/files/figures.txt')\n"
+    "if not figures.exists():\n"
+    "    sys.exit('the figures are missing')\n"
+    "pathlib.Path('/workspace/files/report.txt').write_text('report: ' + figures.read_text().upper())\n",
+}
 
 
 async def tools_are_described(client):
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    for name in ["run_code", "run_command", "read_file", "write_file", "edit_file", "list_files", "delete_file", "approval_status"]:
+    for name in ["run_code", "run_command", "run_skill", "read_file", "write_file", "edit_file", "list_files", "delete_file", "approval_status"]:
         tool = tools[name]
         assert tool.input_schema["additionalProperties"] is False and tool.output_schema["type"] == "object", tool
         assert tool.annotations.open_world_hint is False, tool
+        assert name.startswith("run_") is ("no network" in tool.description), tool
         assert tool.annotations.read_only_hint is (name in ("read_file", "list_files", "approval_status")), tool
     assert "skill.shell.run" in tools, tools.keys()
     return tools
@@ -169,6 +126,9 @@ async def what_is_wrong_is_said(client):
         ("run_command", {"command": "echo '"}, ""),
         ("run_code", {"language": "ruby", "code": "1"}, "unknown variant"),
         ("run_code", {"language": "python", "code": "1", "timeout": 301}, "timeout"),
+        ("run_skill", {"skill": "none", "command": "ls"}, "not found"),
+        ("run_skill", {"skill": "own", "command": "nc"}, "not allowed"),
+        ("run_skill", {"skill": "../own", "command": "ls"}, ""),
         ("approval_status", {"approval_id": "a_0"}, "no approval"),
         ("skill.mcp.count", {"text": 1}, "text"),
     ]:
@@ -208,31 +168,60 @@ async def resources_can_be_read(client):
             assert not isinstance(error, AssertionError), error
 
 
-async def a_skill_can_be_uploaded(client):
-    """As a person would, over HTTP; the agent then reads what it is for."""
+async def is_uploaded(client):
+    """As a person would, over HTTP; where there is no server, an agent has the tools for files."""
+    if "url" not in SITE:
+        for name, content in SKILL.items():
+            good(await client.call_tool("write_file", {"path": f"skills/report/{name}", "content": content}))
+        return
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr("greet/SKILL.md", "---\nname: greet\ndescription: Greets.\n---\nSay hello.\n")
-    form = b'--x\r\nContent-Disposition: form-data; name="file"; filename="greet.zip"\r\n\r\n%b\r\n--x--\r\n' % packed.getvalue()
+        for name, content in SKILL.items():
+            archive.writestr(f"report/{name}", content)
+    form = b'--x\r\nContent-Disposition: form-data; name="file"; filename="report.zip"\r\n\r\n%b\r\n--x--\r\n' % packed.getvalue()
     request = urllib.request.Request(SITE["url"] + "/v1/skills/default/upload", form, method="POST")
     request.add_header("Authorization", f"Bearer {SITE['owner']}")
     request.add_header("Content-Type", "multipart/form-data; boundary=x")
     urllib.request.urlopen(request).close()
-    listed = [str(resource.uri) for resource in (await client.list_resources()).resources]
-    assert "ringwall://skills/greet/SKILL.md" in listed, listed
-    read = await client.read_resource("ringwall://skills/greet/SKILL.md")
-    assert read.contents[0].text.endswith("Say hello.\n"), read
+
+
+async def a_whole_task_is_done(client, person):
+    """A skill is uploaded and run, a path that nobody has allowed is asked about and approved, and what was made is read."""
+    await is_uploaded(client)
+    listed = {str(resource.uri) for resource in (await client.list_resources()).resources}
+    assert "ringwall://skills/report/SKILL.md" in listed, listed
+    read = await client.read_resource("ringwall://skills/report/SKILL.md")
+    assert "python3 report.py" in read.contents[0].text, read
+    run = {"skill": "report", "command": "python3", "args": ["report.py"]}
+    failed = good(await client.call_tool("run_skill", run))
+    assert (failed["status"], failed["exit_code"], failed["stderr"]) == ("FAILED", 1, "the figures are missing\n"), failed
+    asked, person.says = len(person.asked), {"answer": "once"}
+    figures = good(await client.call_tool("run_command", {"command": SITE["asks"]}))["stdout"]
+    assert figures == TEXT and len(person.asked) == asked + 1 and SITE["asks"] in person.asked[-1], person.asked
+    good(await client.call_tool("write_file", {"path": "files/figures.txt", "content": figures}))
+    ran = good(await client.call_tool("run_skill", run))
+    assert (ran["status"], ran["exit_code"], ran["sandbox_type"]) == ("SUCCEEDED", 0, "native"), ran
+    read = await client.read_resource("ringwall://files/report.txt")
+    assert read.contents[0].text == "report: " + TEXT.upper(), read
+    if "url" in SITE:
+        assert ask("GET", f"/sandbox/execs/{ran['exec_id']}")["skill_id"] == "report"
 
 
 async def progress_is_told(client):
-    words = []
+    words, begun = [], asyncio.Event()
 
     async def hear(progress, total, message):
         words.append((progress, message))
+        if message == "begun":
+            begun.set()
 
-    ran = good(await client.call_tool("run_command", {"command": "echo begun; sleep 0.4; echo more"}, progress_callback=hear))
+    # It goes on when its first word was heard, however long that takes.
+    held = {"command": "echo begun; until [ -e data/go ]; do sleep 0.02; done; echo more"}
+    running = asyncio.create_task(client.call_tool("run_command", held, progress_callback=hear))
+    await begun.wait()
+    good(await client.call_tool("write_file", {"path": "data/go", "content": ""}))
+    ran = good(await running)
     assert ran["stdout"] == "begun\nmore\n", ran
-    assert any(message == "begun" for _, message in words), words
     numbers = [number for number, _ in words]
     assert numbers == sorted(set(numbers)), words
 
@@ -311,8 +300,14 @@ def is_made(name):
 
 
 async def news_are_told(client, changed):
-    """A skill that came after the client's look and before it listened is told too, and so is one that comes later."""
+    """A skill that came after the client's look and before it listened is told too, and so is one that comes later. Another
+    client that looked in between changes nothing; on standard streams it is another window on the same data directory."""
     is_made("mcp.count")
+    async with connected(SITE["owner"], session="other") as other:
+        assert "skill.mcp.count" in {tool.name for tool in (await other.list_tools()).tools}
+        good(await other.call_tool("write_file", {"path": "files/from-another", "content": "window"}))
+    read = good(await client.call_tool("read_file", {"path": "files/from-another"}))
+    assert read == {"content": "window"}, read
     if SITE["mode"] == "legacy":
         await changed.wait()
         return
@@ -321,6 +316,90 @@ async def news_are_told(client, changed):
         await anext(news)
         is_made("mcp.later")
         await anext(news)
+
+
+class Greeter(http.server.BaseHTTPRequestHandler):
+    """A host that boxes may want to reach."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "6")
+        self.end_headers()
+        self.wfile.write(b"hello\n")
+
+    def log_message(self, *_):
+        pass
+
+
+async def the_world_is_opened(client, changed, port):
+    """Boxes may reach hosts that a person allows; the tools say so, and whoever has the old list is told."""
+    tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert tools["run_command"].annotations.open_world_hint is False, tools["run_command"]
+    lifted = [f"localhost:{port}", f"127.0.0.1:{port}"]
+    ask("PUT", "/settings", {"net": {"mode": "allowlist", "allow": [], "unknown": "ask"}, "egress": {"allowed_hosts": lifted}})
+    if SITE["mode"] == "legacy":
+        await changed.wait()
+    else:
+        async with client.listen(tools_list_changed=True) as subscription:
+            await anext(aiter(subscription))
+    tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    for name in ["run_code", "run_command", "run_skill"]:
+        assert tools[name].annotations.open_world_hint is True, tools[name]
+        assert "no network" not in tools[name].description, tools[name]
+    for name in ["read_file", "skill.shell.run"]:
+        assert tools[name].annotations.open_world_hint is False, tools[name]
+
+
+async def hosts_are_asked_about(client, person, port):
+    """Each host for itself, also two at once, in words about hosts."""
+    get = "curl -sS http://%s:{}/".format(port)
+    both = f"unset no_proxy NO_PROXY; {get % 'localhost'} & {get % '127.0.0.1'} & wait"
+    person.says, person.open = {"answer": "once"}, 2
+    ran = good(await client.call_tool("run_command", {"command": both}))
+    assert ran["stdout"] == "hello\nhello\n" and len(person.asked) == 2, (ran, person.asked)
+    for host in ["localhost", "127.0.0.1"]:
+        words = [asked for asked in person.asked if f"connect to a host that nobody has allowed: {host}:{port}" in asked]
+        assert len(words) == 1 and "path" not in words[0], person.asked
+    person.says = {"answer": "deny"}
+    denied = good(await client.call_tool("run_command", {"command": f"unset no_proxy NO_PROXY; {get % 'localhost'} -f"}))
+    assert denied["exit_code"] not in (0, None) and len(person.asked) == 3, denied
+
+
+async def an_agents_host_waits(client, port):
+    """An agent is told that somebody is asked, while what it runs waits for the answer."""
+    command = f"unset no_proxy NO_PROXY; curl -sS http://localhost:{port}/; curl -sS http://127.0.0.1:{port}/"
+    result = await client.call_tool("run_command", {"command": command})
+    pending = good(result)
+    assert pending["status"] == "approval_pending" and "may connect to a host" in result.content[0].text, result
+    assert pending["approval"]["kind"] == "network", pending
+    approval = {"approval_id": pending["approval"]["approval_id"]}
+    assert pending["approval"]["blocked_paths"] == [f"localhost:{port}"], pending
+    ask("POST", f"/api/approvals/{approval['approval_id']}", {"approved": True})
+    second = None
+    while second is None:
+        # The next host is asked about when the first was reached.
+        standing = good(await client.call_tool("approval_status", approval))
+        assert standing["exec"]["status"] == "RUNNING", standing
+        second = standing["exec"].get("approval")
+        await asyncio.sleep(0.02)
+    assert second["blocked_paths"] == [f"127.0.0.1:{port}"], second
+    ask("POST", f"/api/approvals/{second['approval_id']}", {"approved": True})
+    while (standing := good(await client.call_tool("approval_status", approval)))["exec"]["status"] == "RUNNING":
+        await asyncio.sleep(0.02)
+    assert standing["exec"]["stdout"] == "hello\nhello\n", standing
+
+
+async def the_network_asks():
+    greeter = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Greeter)
+    threading.Thread(target=greeter.serve_forever, daemon=True).start()
+    port, person, changed = greeter.server_port, Person(), asyncio.Event()
+    async with connected(SITE["owner"], person, changed) as client:
+        await the_world_is_opened(client, changed, port)
+        await hosts_are_asked_about(client, person, port)
+    async with connected(SITE["agent"], Person(), session="agents") as client:
+        await an_agents_host_waits(client, port)
+    ask("PUT", "/settings", {"net": {"mode": "none"}})
+    print(json.dumps({"asked": person.asked}))
 
 
 async def a_browser_asks(client, person):
@@ -357,6 +436,9 @@ async def main():
             await a_browser_asks(client, person)
         print(json.dumps({"asked": person.asked}))
         return
+    if "network" in SITE:
+        await the_network_asks()
+        return
     person, changed = Person(), asyncio.Event()
     async with connected(SITE["owner"], person, changed) as client:
         version = "2025-11-25" if SITE["mode"] == "legacy" else SITE["mode"]
@@ -370,8 +452,7 @@ async def main():
         await a_skill_is_a_tool(client)
         await what_is_wrong_is_said(client)
         await resources_can_be_read(client)
-        if "url" in SITE:
-            await a_skill_can_be_uploaded(client)
+        await a_whole_task_is_done(client, person)
         await progress_is_told(client)
         cancelled = await what_is_taken_back_ends(client)
         left_open = await a_person_is_asked(client, person)
@@ -383,4 +464,5 @@ async def main():
     print(json.dumps(told))
 
 
-asyncio.run(asyncio.wait_for(main(), 100))
+# Far longer than any machine needs: whoever waits longer waits for nothing.
+asyncio.run(asyncio.wait_for(main(), 600))

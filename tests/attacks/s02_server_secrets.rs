@@ -15,7 +15,7 @@ seen = []
 tops = sorted({line.split()[4] for line in open('/proc/self/mountinfo')})
 for top in tops + ['/proc/%s/%s' % (who, what) for who in ('1', 'self') for what in ('root', 'cwd')]:
     for up in ('', '/..', '/../..', '/../../..', '/../../../..'):
-        for name in ('owner.token', 'db.sqlite', 'server.lock', 'workspaces', '.staging', 'artifacts/../.staging'):
+        for name in ('owner.token', 'db.sqlite', 'server.lock', 'mcp.sock', 'workspaces', '.staging', 'artifacts/../.staging'):
             if os.path.lexists(top + up + '/' + name):
                 seen.append(top + up + '/' + name)
 answer(seen)
@@ -27,7 +27,7 @@ fn run(context: &Context) -> Verdict {
     let left = other.run.run(&["/bin/sh", "-c", "echo secret; echo secret >/workspace/artifacts/kept"])?;
     control(left.text() == "secret\n", || left.describe())?;
     let mut paths = Vec::new();
-    for name in ["owner.token", "db.sqlite", "db.sqlite-wal", "server.lock", "log"] {
+    for name in ["owner.token", "db.sqlite", "db.sqlite-wal", "server.lock", "mcp.sock", "log"] {
         paths.push(server.data().join(name));
     }
     let projects = other.asked.work().join("../artifacts");

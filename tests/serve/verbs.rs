@@ -26,7 +26,7 @@ fn exec_shows_output_and_ends_as_the_exec_did() {
     assert_eq!((code, out.as_str()), (Some(2), ""));
     assert!(err.contains("token") && err.contains("hint"), "{err}");
     let nobody = say(server.data(), &["exec", "--url", "http://127.0.0.1:1", "--", "true"]);
-    assert!(nobody.0 == Some(2) && nobody.2.contains("ringwall serve"), "{nobody:?}");
+    assert!(nobody.0 == Some(125) && nobody.2.contains("ringwall serve"), "{nobody:?}");
 }
 
 #[test]

@@ -60,4 +60,4 @@ pub use real::{PlaceKind, RealPlace, find_place, resolve};
 pub use running::{Handle, Running, Streams};
 pub use sources::real_path;
 pub use start::{Hold, Options};
-pub use trust::trust;
+pub use trust::{trust, trusting_client};

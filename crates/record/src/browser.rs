@@ -107,13 +107,13 @@ pub struct BrowserAction {
 }
 
 impl Store {
-    /// An error means that it must not be done.
-    pub async fn intend_browser_action(&self, new: NewBrowserAction) -> Result<(), Error> {
+    /// An error means that it must not be done. Where it came in is for the audit chain alone.
+    pub async fn intend_browser_action(&self, new: NewBrowserAction, from: Json) -> Result<(), Error> {
         check_indexed("session_id", &new.session.session_id)?;
         for (field, text) in [("action", &new.action), ("actor", &new.actor), ("detail", &new.detail.to_string())] {
             check_text(field, text)?;
         }
-        self.submit(Intend(new)).await
+        self.submit(Intend { new, from }).await
     }
 
     /// The first ending stands. Whether this was it.
@@ -170,13 +170,16 @@ impl Store {
     }
 }
 
-struct Intend(NewBrowserAction);
+struct Intend {
+    new: NewBrowserAction,
+    from: Json,
+}
 
 impl Operation for Intend {
     type Answer = ();
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
-        let new = &self.0;
+        let new = &self.new;
         let text = "INSERT INTO browser_actions (seq, id, user_id, agent_id, session_id, kind, action, detail, actor, \
                     status, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'running', $10)";
         let detail = new.detail.to_string();
@@ -194,7 +197,7 @@ impl Operation for Intend {
         ledger.execute(insertion).await?;
         let said = json!({
             "session_id": new.session.session_id, "kind": new.kind, "action": new.action,
-            "detail_sha256": Digest::of(detail.as_bytes()).to_string(),
+            "detail_sha256": Digest::of(detail.as_bytes()).to_string(), "from": self.from,
         });
         let digest = Digest::of(detail.as_bytes());
         append(ledger, "intent", new.id.as_str(), &new.session, (new.started_at, &new.actor), said, Some(digest));

@@ -18,6 +18,8 @@ pub struct NewExec {
     pub agent_id: AgentId,
     /// Who asked: the id of the token. Idempotency keys are per caller.
     pub caller: String,
+    /// Where it came in, for the audit chain alone.
+    pub from: Json,
     pub idempotency: Option<Idempotency>,
     pub project_id: String,
     pub task_id: Option<String>,

@@ -118,6 +118,7 @@ impl Intend {
                     "cmd": exec.cmd,
                     "policy": exec.policy_snapshot.get("version"),
                     "error_reason": reason,
+                    "from": exec.from,
                 }),
             },
             digest: Some(digest),

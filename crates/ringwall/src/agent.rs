@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::audit::print;
 use crate::client::{Client, ServerArguments};
-use crate::message::{Message, inert};
+use crate::message::{BAD_ANSWER, Message, inert};
 
 /// What stands for itself in a path or a query.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -103,7 +103,7 @@ impl Agent {
 pub(crate) fn unwrap(mut answer: Value) -> Result<Value, Message> {
     match answer.get_mut("data") {
         Some(data) => Ok(data.take()),
-        None => Err(Message::new("the server did not answer as one that keeps files and skills")),
+        None => Err(Message::failed(BAD_ANSWER, "the server did not answer as one that keeps files and skills")),
     }
 }
 

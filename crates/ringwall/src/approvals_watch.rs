@@ -91,7 +91,7 @@ fn ask(client: &Client, id: &str, approval: &Value) -> Result<bool, Message> {
         prompt("[a]llow once, allow and [r]emember, [d]eny (a reason may follow), [s]kip: ")?;
         let mut line = String::new();
         let read = std::io::stdin().lock().read_line(&mut line);
-        if read.map_err(|error| Message::new(format!("could not read the answer: {error}")))? == 0 {
+        if read.map_err(|error| Message::io(format!("could not read the answer: {error}")))? == 0 {
             return Ok(false);
         }
         match wish(&line) {
@@ -113,7 +113,7 @@ fn ask(client: &Client, id: &str, approval: &Value) -> Result<bool, Message> {
 fn prompt(text: &str) -> Result<(), Message> {
     let mut stderr = std::io::stderr();
     let told = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
-    told.map_err(|error| Message::new(format!("could not ask: {error}")))
+    told.map_err(|error| Message::io(format!("could not ask: {error}")))
 }
 
 /// Nothing but a clear word is an answer; an empty line is none.

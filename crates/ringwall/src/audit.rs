@@ -167,6 +167,6 @@ pub(crate) fn print(text: &str) -> Result<(), Message> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        outcome => outcome.map_err(|error| Message::new(format!("could not write to standard output: {error}"))),
+        outcome => outcome.map_err(|error| Message::io(format!("could not write to standard output: {error}"))),
     }
 }

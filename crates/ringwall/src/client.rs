@@ -1,7 +1,7 @@
 //! Talking to a server as any other client would: over HTTP, with a token, and with no power of its own.
 //!
-//! Plain HTTP only: a server elsewhere is reached through a tunnel or a proxy that ends TLS (docs/tls.md). Proxies named in
-//! the environment are not used, so that a token for a loopback port cannot leave the machine.
+//! HTTP, and HTTPS where something before the server ends TLS (docs/tls.md); whom this machine trusts is trusted. Proxies named
+//! in the environment are not used, so that a token for a loopback port cannot leave the machine.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use ureq::http::{Request, Response};
 use ureq::{Agent, Body, SendBody};
 
-use crate::message::Message;
+use crate::message::{BAD_ANSWER, Message, UNREACHABLE};
 
 const CONNECTING: Duration = Duration::from_secs(10);
 /// An answer of ours is far smaller; a longer one is somebody else's.
@@ -27,6 +27,23 @@ pub(crate) struct ServerArguments {
     /// The token [default: the owner's, from the data directory]
     #[arg(long, value_name = "TOKEN", env = "RINGWALL_TOKEN", hide_env = true, hide_env_values = true)]
     token: Option<String>,
+}
+
+/// How a server is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    pub(crate) fn of(url: &str) -> Result<Self, Message> {
+        match url.split_once("://") {
+            Some(("http", _)) => Ok(Self::Http),
+            Some(("https", _)) => Ok(Self::Https),
+            Some(_) | None => Err(Message::new(format!("--url {url}: only http:// and https:// are spoken here"))),
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -47,19 +64,19 @@ pub(crate) struct Answer {
 impl Client {
     pub(crate) fn new(arguments: &ServerArguments, data: &Path) -> Result<Self, Message> {
         let url = arguments.url.trim_end_matches('/').to_owned();
-        if !url.starts_with("http://") {
-            return Err(Message::new(format!("--url {url}: only http:// is spoken here"))
-                .with_hint("docs/tls.md shows how to reach a server behind TLS"));
-        }
+        let scheme = Scheme::of(&url)?;
         // Without a token the server is asked all the same: it may be one that serves everyone.
         let token = arguments.token.clone().or_else(|| owner_token(data));
-        let agent = Agent::config_builder()
+        let config = Agent::config_builder()
             .http_status_as_error(false)
             .proxy(None)
             .max_redirects(0)
-            .timeout_connect(Some(CONNECTING))
-            .build()
-            .into();
+            .timeout_connect(Some(CONNECTING));
+        let config = match scheme {
+            Scheme::Http => config,
+            Scheme::Https => config.tls_config(executor::trust()),
+        };
+        let agent = config.build().into();
         Ok(Client { agent, url, authorization: token.map(|token| format!("Bearer {}", token.trim())) })
     }
 
@@ -109,7 +126,7 @@ impl Client {
         let mut body = Witnessed { body, failure: None };
         let answer = request.send(SendBody::from_reader(&mut body));
         let answer = match (answer, body.failure) {
-            (_, Some(failure)) => return Err(Message::new(failure)),
+            (_, Some(failure)) => return Err(Message::io(failure)),
             (answer, None) => self.accept(answer)?,
         };
         self.read_json(answer)
@@ -117,7 +134,8 @@ impl Client {
 
     fn read_json(&self, answer: Response<Body>) -> Result<Value, Message> {
         let text = read(answer)?;
-        serde_json::from_str(&text).map_err(|_| Message::new(format!("{} did not answer with JSON", self.url)))
+        let wrong = |_| Message::failed(BAD_ANSWER, format!("{} did not answer with JSON", self.url));
+        serde_json::from_str(&text).map_err(wrong)
     }
 
     fn send(
@@ -149,7 +167,7 @@ impl Client {
     /// A success; everything else becomes a message.
     fn accept(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, Message> {
         let answer = answer.map_err(|error| {
-            Message::new(format!("could not reach {}: {error}", self.url))
+            Message::failed(UNREACHABLE, format!("could not reach {}: {error}", self.url))
                 .with_hint("start a server with `ringwall serve`, or name one with --url")
         })?;
         if answer.status().is_success() {
@@ -184,7 +202,7 @@ fn read(answer: Response<Body>) -> Result<String, Message> {
         .into_reader()
         .take(LONGEST_ANSWER)
         .read_to_string(&mut text)
-        .map_err(|error| Message::new(format!("the server's answer broke off: {error}")))?;
+        .map_err(|error| Message::failed(UNREACHABLE, format!("the server's answer broke off: {error}")))?;
     Ok(text)
 }
 
@@ -192,18 +210,65 @@ fn read(answer: Response<Body>) -> Result<String, Message> {
 fn refusal(status: u16, body: &str) -> Message {
     let body: Value = serde_json::from_str(body).unwrap_or_default();
     if let (Some("error"), Some(text)) = (body["status"].as_str(), body["data"].as_str()) {
-        let message = Message::new(text);
+        let message = Message::remote_words(status, usual_code(status), text);
         return if status == 401 { message.with_hint(GIVE_A_TOKEN) } else { message };
     }
     let error = body.get("detail").or_else(|| body.get("error")).unwrap_or(&Value::Null);
     let text = |name: &str| error.get(name).and_then(Value::as_str);
-    let message = Message::new(match (text("code"), text("message")) {
-        (Some(code), Some(message)) => format!("{message} ({code})"),
-        _ => format!("the server answered with status {status}"),
-    });
+    let message = match (text("code"), text("message")) {
+        (Some(code), Some(message)) => Message::remote(status, code, message),
+        _ => Message::remote_words(status, usual_code(status), format!("the server answered with status {status}")),
+    };
     match text("hint") {
         Some(hint) => message.with_hint(hint),
         None if status == 401 => message.with_hint(GIVE_A_TOKEN),
         None => message,
+    }
+}
+
+/// What a status means where the server says no more.
+const fn usual_code(status: u16) -> &'static str {
+    match status {
+        401 => "UNAUTHENTICATED",
+        403 => "FORBIDDEN",
+        404 => "NOT_FOUND",
+        408 => "TIMEOUT",
+        409 => "CONFLICT",
+        413 => "BODY_TOO_LARGE",
+        429 => "TOO_MANY_REQUESTS",
+        500 => "RUNTIME_ERROR",
+        501.. => "UNAVAILABLE",
+        _ => "INVALID_ARGUMENT",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(status: u16, body: &str) -> (Value, bool) {
+        let message = refusal(status, body);
+        (message.to_json()["error"].clone(), message.is_failure())
+    }
+
+    #[test]
+    fn each_form_of_an_error_keeps_its_code() {
+        let (error, is_failure) =
+            told(404, r#"{"error":{"code":"NOT_FOUND","message":"no exec e_1","hint":"list them"}}"#);
+        let whole = serde_json::json!({ "code": "NOT_FOUND", "message": "no exec e_1", "hint": "list them" });
+        assert_eq!((error, is_failure), (whole, false));
+        let (error, _) = told(403, r#"{"detail":{"code":"POLICY_DENIED","message":"no"}}"#);
+        assert_eq!((&error["code"], &error["message"]), (&"POLICY_DENIED".into(), &"no".into()));
+        let (error, _) = told(401, r#"{"status":"error","data":"who?"}"#);
+        assert_eq!((&error["code"], &error["hint"]), (&"UNAUTHENTICATED".into(), &GIVE_A_TOKEN.into()));
+        let (error, is_failure) = told(503, "<html>");
+        assert_eq!((&error["code"], is_failure), (&"UNAVAILABLE".into(), true));
+    }
+
+    #[test]
+    fn two_schemes_are_spoken() {
+        assert_eq!(Scheme::of("http://x").ok(), Some(Scheme::Http));
+        assert_eq!(Scheme::of("https://x/y").ok(), Some(Scheme::Https));
+        assert!(Scheme::of("ftp://x").is_err() && Scheme::of("x:8003").is_err());
     }
 }

@@ -6,22 +6,24 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Value, json};
+use service::Language;
 
 use crate::client::Client;
 use crate::message::Message;
 
 /// What is taken from a file or a pipe at most: more than a server takes, so that it says so.
 const LONGEST: u64 = 2 << 20;
+const LANGUAGES: [&str; 3] = [Language::ALL[0].key(), Language::ALL[1].key(), Language::ALL[2].key()];
 
 #[derive(Debug, Args)]
 pub(crate) struct CodeArguments {
     /// Code to run in a session: a file, `-` for standard input, or the code itself
     #[arg(long, value_name = "FILE|-|TEXT", allow_hyphen_values = true)]
     code: Option<String>,
-    #[arg(long, value_enum, default_value_t = Language::Python)]
-    language: Language,
+    #[arg(long, value_name = "LANGUAGE", value_parser = LANGUAGES, default_value = Language::Python.key())]
+    language: String,
     /// The session whose files it works on
     #[arg(long, value_name = "SESSION", default_value = "default")]
     session: String,
@@ -33,26 +35,14 @@ pub(crate) struct CodeArguments {
     backend: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Language {
-    Python,
-    Javascript,
-    Shell,
-}
-
 impl CodeArguments {
     /// The body of the request, if code is to run.
     pub(crate) fn request(&self) -> Result<Option<Value>, Message> {
         let Some(given) = &self.code else { return Ok(None) };
-        let language = match self.language {
-            Language::Python => "python",
-            Language::Javascript => "javascript",
-            Language::Shell => "shell",
-        };
         Ok(Some(json!({
             "session_id": self.session,
             "code": read(given)?,
-            "language": language,
+            "language": self.language,
             "timeout": self.timeout,
             "backend": self.backend,
         })))
@@ -60,7 +50,7 @@ impl CodeArguments {
 }
 
 fn read(given: &str) -> Result<String, Message> {
-    let fail = |error: std::io::Error| Message::new(format!("could not read the code from {given}: {error}"));
+    let fail = |error: std::io::Error| Message::io(format!("could not read the code from {given}: {error}"));
     let mut code = String::new();
     if given == "-" {
         std::io::stdin().take(LONGEST).read_to_string(&mut code).map_err(fail)?;
@@ -74,7 +64,7 @@ fn read(given: &str) -> Result<String, Message> {
 
 pub(crate) fn follow(client: &Client, run: &Value, is_json: bool) -> Result<ExitCode, Message> {
     let ran = client.json("POST", "/api/run", &[], Some(run))?;
-    let fail = |error: std::io::Error| Message::new(format!("could not write what the code printed: {error}"));
+    let fail = |error: std::io::Error| Message::io(format!("could not write what the code printed: {error}"));
     if is_json {
         writeln!(std::io::stdout(), "{ran}").map_err(fail)?;
     } else {

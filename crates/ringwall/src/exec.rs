@@ -4,7 +4,7 @@
 //! The exec is the server's: it is recorded there, and lives on when the connection breaks. Output is read as events with
 //! byte cursors, so that after a break it goes on where it stopped. Ctrl-C cancels the exec; a second one leaves it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,13 +17,17 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::client::{Client, ServerArguments};
 use crate::code::{self, CodeArguments};
-use crate::message::Message;
+use crate::event_stream::{Events, SentEvent};
+use crate::message::{BAD_ANSWER, Message, UNREACHABLE};
 
 const TIMED_OUT: u8 = 124;
 const KILLED: u8 = 137;
 const INTERRUPTED: i32 = 130;
 /// Breaks in a row without an event between them.
 const MOST_BREAKS: u32 = 5;
+/// A server's events are far smaller.
+const LONGEST_EVENT: usize = 64 << 20;
+const PIECE: usize = 64 << 10;
 const BEFORE_TRYING_AGAIN: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Args)]
@@ -77,12 +81,13 @@ fn follow(arguments: &ExecArguments, data: &Path) -> Result<ExitCode, Message> {
     };
     let body = json!({ "project_id": arguments.project, "exec": exec });
     let accepted = client.json("POST", "/sandbox/execs", &[("prefer", "respond-async")], Some(&body))?;
-    let id = accepted["exec_id"].as_str().ok_or_else(|| Message::new("the server named no exec"))?.to_owned();
+    let id =
+        accepted["exec_id"].as_str().ok_or_else(|| Message::failed(BAD_ANSWER, "the server named no exec"))?.to_owned();
     cancel_when_interrupted(client.clone(), id.clone());
     let end = read_events(&client, &id, arguments.json)?;
     if arguments.json {
         writeln!(std::io::stdout(), "{end}")
-            .map_err(|error| Message::new(format!("could not write the answer: {error}")))?;
+            .map_err(|error| Message::io(format!("could not write the answer: {error}")))?;
     } else if let Some(reason) = end["error_reason"]["message"].as_str() {
         Message::new(reason).print();
     }
@@ -118,25 +123,23 @@ fn read_events(client: &Client, id: &str, is_silent: bool) -> Result<Value, Mess
                 continue;
             }
         };
-        let mut event = SentEvent::default();
-        for line in BufReader::new(stream).lines() {
-            let Ok(line) = line else { break };
-            if !event.add(&line) {
-                continue;
+        let (mut stream, mut piece, mut events) = (stream, [0; PIECE], Events::new(LONGEST_EVENT));
+        while let Ok(length @ 1..) = stream.read(&mut piece) {
+            let Ok(whole) = events.take(&piece[..length]) else { break };
+            for SentEvent { id, name, data } in whole {
+                let data: Value = serde_json::from_str(&data).unwrap_or_default();
+                match name.as_str() {
+                    "end" => return Ok(data),
+                    "stdout" if !is_silent => print(&mut std::io::stdout(), &data)?,
+                    "stderr" if !is_silent => print(&mut std::io::stderr(), &data)?,
+                    _ => {}
+                }
+                (cursor, breaks) = (id, 0);
             }
-            let SentEvent { id, name, data } = std::mem::take(&mut event);
-            let data: Value = serde_json::from_str(&data).unwrap_or_default();
-            match name.as_str() {
-                "end" => return Ok(data),
-                "stdout" if !is_silent => print(&mut std::io::stdout(), &data)?,
-                "stderr" if !is_silent => print(&mut std::io::stderr(), &data)?,
-                _ => {}
-            }
-            (cursor, breaks) = (id, 0);
         }
         breaks += 1;
         if breaks >= MOST_BREAKS {
-            return Err(Message::new(format!("the connection broke off; {id} goes on"))
+            return Err(Message::failed(UNREACHABLE, format!("the connection broke off; {id} goes on"))
                 .with_hint("ask the server for it later"));
         }
         std::thread::sleep(BEFORE_TRYING_AGAIN);
@@ -147,30 +150,7 @@ fn print(to: &mut impl Write, data: &Value) -> Result<(), Message> {
     let bytes = STANDARD.decode(data["base64"].as_str().unwrap_or_default()).unwrap_or_default();
     to.write_all(&bytes)
         .and_then(|()| to.flush())
-        .map_err(|error| Message::new(format!("could not write the exec's output: {error}")))
-}
-
-/// One event as it is being read.
-#[derive(Debug, Default, PartialEq)]
-struct SentEvent {
-    id: String,
-    name: String,
-    data: String,
-}
-
-impl SentEvent {
-    /// Takes one line; true when it was the empty one that ends an event.
-    fn add(&mut self, line: &str) -> bool {
-        let (field, value) = line.split_once(':').unwrap_or((line, ""));
-        let value = value.strip_prefix(' ').unwrap_or(value);
-        match field {
-            "id" => self.id = value.to_owned(),
-            "event" => self.name = value.to_owned(),
-            "data" => self.data.push_str(value),
-            _ => {}
-        }
-        line.is_empty() && !self.name.is_empty()
-    }
+        .map_err(|error| Message::io(format!("could not write the exec's output: {error}")))
 }
 
 /// The thread waits for as long as the process lives. Without it Ctrl-C would end us and leave the exec running.
@@ -203,15 +183,6 @@ fn cancel_when_interrupted(client: Client, id: String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn events_are_read_line_by_line() {
-        let mut event = SentEvent::default();
-        let lines = [": comment", "", "id: o1-e2", "event: stdout", "data: {\"a\"", "data::1}", ""];
-        let ends: Vec<bool> = lines.iter().map(|line| event.add(line)).collect();
-        assert_eq!(ends, [false, false, false, false, false, false, true]);
-        assert_eq!(event, SentEvent { id: "o1-e2".into(), name: "stdout".into(), data: "{\"a\":1}".into() });
-    }
 
     #[test]
     fn endings_have_the_codes_of_shells() {

@@ -126,7 +126,7 @@ fn show_lines(agent: &Agent, path: &str, offset: Option<u64>, limit: Option<u64>
 }
 
 fn send(agent: &Agent, file: &Path, path: Option<&str>) -> Result<(), Message> {
-    let failed = |error: io::Error| Message::new(format!("{}: {error}", file.display()));
+    let failed = |error: io::Error| Message::io(format!("{}: {error}", file.display()));
     let (source, length): (Box<dyn Read>, _) = if file == Path::new("-") {
         (Box::new(io::stdin()), None)
     } else {
@@ -162,7 +162,7 @@ fn write(agent: &Agent, file: &Path, path: &str, mut source: impl Read) -> Resul
     source.read_to_string(&mut content).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidData => Message::new(format!("{}: this is not UTF-8 text", file.display()))
             .with_hint("send it to files/NAME, and move it there with an exec"),
-        _ => Message::new(format!("{}: {error}", file.display())),
+        _ => Message::io(format!("{}: {error}", file.display())),
     })?;
     let body = json!({ "file_path": path, "content": content });
     agent.ask("POST", &agent.route("", "write", &[]), Some(&body))

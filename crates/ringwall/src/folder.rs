@@ -28,7 +28,7 @@ pub(crate) struct Packed {
 impl Packed {
     /// Begins to pack a folder; every name in the archive begins with the folder's own.
     pub(crate) fn begin(folder: &Path) -> Result<(Self, String), Message> {
-        let failed = |error: io::Error| Message::new(format!("{}: {error}", folder.display()));
+        let failed = |error: io::Error| Message::io(format!("{}: {error}", folder.display()));
         let name = std::path::absolute(folder).map_err(failed)?;
         let Some(name) = name.file_name().and_then(|name| name.to_str()).map(str::to_owned) else {
             return Err(Message::new(format!("{}: this has no name that a skill could have", folder.display())));
@@ -100,7 +100,7 @@ fn about(path: &Path, error: &io::Error) -> io::Error {
 /// Unpacks an archive as the new directory `target`; gives how many files it has. `top` is a first directory that all
 /// names may share and that is left out.
 pub(crate) fn unpack(archive: File, top: Option<&str>, target: &Path) -> Result<usize, Message> {
-    let failed = |error: io::Error| Message::new(format!("{}: {error}", target.display()));
+    let failed = |error: io::Error| Message::io(format!("{}: {error}", target.display()));
     if target.symlink_metadata().is_ok() {
         return Err(Message::new(format!("{}: it is there already", target.display()))
             .with_hint("remove it first, or name another directory"));

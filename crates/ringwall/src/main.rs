@@ -13,6 +13,7 @@ mod config;
 mod data;
 mod doctor;
 mod environment;
+mod event_stream;
 mod exec;
 mod files;
 mod folder;

@@ -18,6 +18,7 @@ use crate::config::{self, Authentication, Overrides, ServerConfig};
 use crate::environment::Environment;
 use crate::http::{self, Door};
 use crate::logging;
+use crate::mcp;
 use crate::message::Message;
 use crate::webhook;
 
@@ -71,6 +72,7 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
     let app = http::app(door);
     // It ends when the service drains.
     tokio::spawn(webhook::run(service.clone()));
+    let _windows = mcp::serve_windows(&service, &config.data);
     greet(&config, listening, service.make_login_code()?.as_deref());
     tracing::info!(%listening, "serving");
     let stop = async {

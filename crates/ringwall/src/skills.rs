@@ -72,7 +72,7 @@ pub(crate) fn run(command: &SkillsCommand, data: &Path) -> ExitCode {
 }
 
 fn push(agent: &Agent, route: &str, source: &Path) -> Result<(), Message> {
-    let failed = |error: std::io::Error| Message::new(format!("{}: {error}", source.display()));
+    let failed = |error: std::io::Error| Message::io(format!("{}: {error}", source.display()));
     let file = File::open(source).map_err(failed)?;
     let found = file.metadata().map_err(failed)?;
     let answer = if found.is_dir() {

@@ -42,7 +42,7 @@ pub(crate) fn upload(
 
 /// Writes an answer to a file of its own, which takes the place of `path` when it is whole.
 pub(crate) fn save(answer: Answer, name: &str, path: &Path) -> Result<u64, Message> {
-    let failed = |error: io::Error| Message::new(format!("{}: {error}", path.display()));
+    let failed = |error: io::Error| Message::io(format!("{}: {error}", path.display()));
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file =
         tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(directory).map_err(failed)?;
@@ -53,7 +53,7 @@ pub(crate) fn save(answer: Answer, name: &str, path: &Path) -> Result<u64, Messa
 
 /// Writes an answer to a nameless file, rewound.
 pub(crate) fn keep(answer: Answer, name: &str, directory: &Path) -> Result<std::fs::File, Message> {
-    let failed = |error: io::Error| Message::new(format!("{}: {error}", directory.display()));
+    let failed = |error: io::Error| Message::io(format!("{}: {error}", directory.display()));
     let mut file = tempfile::tempfile_in(directory).map_err(failed)?;
     receive(answer, name, &mut file)?;
     file.rewind().map_err(failed)?;
@@ -73,7 +73,7 @@ fn receive(answer: Answer, name: &str, to: &mut impl Write) -> Result<u64, Messa
 }
 
 fn broken(name: &str, error: &io::Error) -> Message {
-    Message::new(format!("{name}: {error}"))
+    Message::io(format!("{name}: {error}"))
 }
 
 fn copy(mut answer: Answer, name: &str, to: &mut impl Write) -> io::Result<u64> {

@@ -2,7 +2,7 @@
 //!
 //! A request may hold secrets. A plain digest of it on record would let whoever gets hold of a copy of the record try
 //! values until one fits; with a key that lies beside the record, and not in it, they cannot. Without its old key a
-//! server takes a repeated request for another one and refuses it; it never runs it twice.
+//! server takes a repeated request for another one and refuses it; it never runs it twice. Other keys are derived from it.
 
 use std::path::Path;
 
@@ -52,8 +52,18 @@ impl DigestKey {
 
     /// What goes on record in the place of a digest.
     pub(crate) fn seal(&self, digest: [u8; 32]) -> [u8; 32] {
+        self.authenticate(&digest)
+    }
+
+    /// A key for something else, from which neither this one nor another can be told.
+    pub(crate) fn derive(&self, purpose: &str) -> [u8; 32] {
+        // Longer than any digest, so that it is none.
+        self.authenticate(format!("the key of this data directory for {purpose}").as_bytes())
+    }
+
+    fn authenticate(&self, bytes: &[u8]) -> [u8; 32] {
         let mut sealed = Hmac::<Sha256>::new(&self.0.into());
-        sealed.update(&digest);
+        sealed.update(bytes);
         sealed.finalize().into_bytes().into()
     }
 }
@@ -72,6 +82,9 @@ mod tests {
         assert_eq!(first, sealed(one.path()));
         assert_ne!(first, sealed(other.path()));
         assert_ne!(first, [7; 32]);
+        let derived = |purpose: &str| DigestKey::ensure(one.path()).unwrap().derive(purpose);
+        assert_eq!(derived("a"), derived("a"));
+        assert!(derived("a") != derived("b") && derived("a") != first);
         assert_ne!(first, DigestKey::ensure(one.path()).unwrap().seal([8; 32]));
         let mode = std::fs::metadata(one.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);

@@ -58,7 +58,8 @@ impl Service {
         self.admit(order).await
     }
 
-    pub(crate) async fn find_skill(&self, id: &str) -> Result<Arc<Skill>, Error> {
+    /// One of them.
+    pub async fn find_skill(&self, id: &str) -> Result<Arc<Skill>, Error> {
         let (skills, wanted) = (self.inner.skills.clone(), id.to_owned());
         match Self::blocking(move || Ok(skills.find(&wanted)?)).await? {
             Found::Skill(skill) => Ok(skill),

@@ -5,13 +5,14 @@
 //! except through `workspace`, or decides anything that `policy` decides. An exec is on record before its box is made,
 //! and its one ending is on record before anybody is told of it.
 //!
-//! Reading order: the nouns (`principal`, `request`, `view`), the state of a server (`service`, `live`, `queue`,
+//! Reading order: the nouns (`origin`, `principal`, `request`, `view`), the state of a server (`service`, `live`, `queue`,
 //! `settings`, `fixed`, `aio`), then an exec from its order to its ending (`order`, `submit`, `run_exec`, `backend`, `capture`,
 //! `collect`, `outcome`, `end`), then the questions about it.
 
 pub mod skills;
 
 mod error;
+mod origin;
 mod principal;
 mod request;
 mod view;
@@ -74,11 +75,11 @@ pub use agents::{
     Address, AgentProblem, Edit, Executed, Execution, Freed, ProblemKind, SkillLayer, SkillUpload, Upload,
 };
 pub use approvals::{
-    Announcement, Answer, ApprovalView, Considered, Following, Gone, Origin, Preview, PreviewedPath, Verdict, Watched,
+    Announcement, Answer, ApprovalView, Considered, Following, Gone, Preview, PreviewedPath, Verdict, Watched,
 };
 pub use artifacts::{Artifacts, Observation, OutputPart};
 pub use change_settings::SettingsView;
-pub use code::{CodeBegun, CodeRan, CodeRequest};
+pub use code::{CodeBegun, CodeRan, CodeRequest, Language};
 pub use contexts::{Bundle, ContextAddress, ContextView};
 pub use egress::{AllowedHost, ConnectionView, NetworkView};
 pub use error::Error;
@@ -92,14 +93,15 @@ pub use invoke::InvokeOptions;
 pub use logins::{BegunLogin, HeldLogin, LOGIN_LASTS};
 pub use metrics::{Histogram, Metrics};
 pub use open::{Auth, Config};
+pub use origin::{ClientClaim, Origin};
 pub use overview::{Minute, Overview};
 pub use paths::{AllowedPaths, NewSandboxPath, PathChange, SandboxPath, SessionCommand, SessionExecuted};
 pub use principal::Principal;
 pub use prune::Pruned;
 pub use record::{
-    AgentId, ApprovalId, ApprovalStatus, AuditFilter, Confirmation, Cursor, Database, Digest, Entry, ExecId, Finding,
-    Holder, Limit, Page, Progress, Reason, Revocation, Scope, Status, Summary as ExecSummary, Switch, Timestamp,
-    Token as TokenInfo, TokenId, UserId, Verification,
+    AgentId, ApprovalId, ApprovalKind, ApprovalStatus, AuditFilter, Confirmation, Cursor, Database, Digest, Entry,
+    ExecId, Finding, Holder, Limit, Page, Progress, Reason, Revocation, Scope, Status, Summary as ExecSummary, Switch,
+    Timestamp, Token as TokenInfo, TokenId, UserId, Verification,
 };
 pub use request::{ExecRequest, Idempotency};
 pub use residents::{AfterInput, OpenedTerminal, ProcessOutput, Terminal, TerminalEnd, TerminalEvent};

@@ -20,6 +20,7 @@ use workspace::{Input, Owner, ProjectId, RelativePath, SessionId};
 use crate::backend::{Backend, GvisorHome};
 use crate::code::CodeOrder;
 use crate::error::Error;
+use crate::origin::Origin;
 use crate::paths::Approved;
 use crate::principal::Principal;
 use crate::request::{ExecRequest, Idempotency};
@@ -29,6 +30,7 @@ use crate::skills::{RuntimeKind, Skill};
 #[derive(Debug)]
 pub(crate) struct Order {
     pub(crate) caller: String,
+    pub(crate) origin: Origin,
     pub(crate) idempotency: Option<Idempotency>,
     pub(crate) user_id: UserId,
     pub(crate) agent_id: AgentId,
@@ -111,6 +113,7 @@ impl Order {
         words.extend(request.args);
         Ok(Self {
             caller: by.caller().to_owned(),
+            origin: by.origin.clone(),
             idempotency: request.idempotency,
             user_id,
             agent_id,

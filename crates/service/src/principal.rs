@@ -7,6 +7,7 @@
 use record::{AgentId, Holder, Scope, UserId};
 
 use crate::error::Error;
+use crate::origin::Origin;
 
 pub(crate) const DEFAULT: &str = "default";
 
@@ -15,9 +16,20 @@ pub(crate) const DEFAULT: &str = "default";
 pub struct Principal {
     pub(crate) caller: String,
     pub(crate) holder: Holder,
+    pub(crate) origin: Origin,
 }
 
 impl Principal {
+    pub(crate) const fn new(caller: String, holder: Holder) -> Self {
+        Self { caller, holder, origin: Origin::INSIDE }
+    }
+
+    /// The same, come in there.
+    #[must_use]
+    pub fn through(self, origin: Origin) -> Self {
+        Self { origin, ..self }
+    }
+
     /// The id of the token, for the record.
     pub fn caller(&self) -> &str {
         &self.caller
@@ -92,7 +104,7 @@ mod tests {
     use super::*;
 
     fn principal(holder: Holder) -> Principal {
-        Principal { caller: "t".to_owned(), holder }
+        Principal::new("t".to_owned(), holder)
     }
 
     #[test]

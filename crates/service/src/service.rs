@@ -117,6 +117,11 @@ impl Service {
         Ok(Owner { uid, gid: uid })
     }
 
+    /// A secret of the data directory for one purpose of a door's.
+    pub fn key_for(&self, purpose: &str) -> [u8; 32] {
+        self.inner.digest_key.derive(purpose)
+    }
+
     pub(crate) fn settings_now(&self) -> Arc<Settings> {
         self.inner.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

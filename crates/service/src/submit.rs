@@ -179,6 +179,7 @@ impl Order {
             user_id: self.user_id.clone(),
             agent_id: self.agent_id.clone(),
             caller: self.caller.clone(),
+            from: self.origin.note(),
             idempotency: self.idempotency.as_ref().map(|idempotency| record::Idempotency {
                 key: idempotency.key.clone(),
                 body_digest: Digest::from_bytes(idempotency.body_digest),

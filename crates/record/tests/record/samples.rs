@@ -17,6 +17,7 @@ pub fn running(number: u64) -> NewExec {
         user_id: "ann".parse().unwrap(),
         agent_id: "helper".parse().unwrap(),
         caller: "t_0123456789abcdef".to_owned(),
+        from: json!({ "door": "http" }),
         idempotency: None,
         project_id: "demo".to_owned(),
         task_id: None,

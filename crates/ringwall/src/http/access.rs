@@ -5,10 +5,10 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use service::{HeldLogin, Holder, Principal};
+use service::{HeldLogin, Holder, Origin, Principal};
 
 use super::problem::Problem;
-use super::{Door, cookie, tickets};
+use super::{Caller, Door, cookie, tickets};
 
 /// The least role that a route needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,8 @@ pub(crate) async fn admit(
             format!("this needs a token of the role {}; yours is {}", access.word(), principal.holder().role());
         return Err(Problem::new(StatusCode::FORBIDDEN, "FORBIDDEN", message));
     }
-    request.extensions_mut().insert(principal);
+    let remote = request.extensions().get::<Caller>().map(|caller| caller.remote);
+    request.extensions_mut().insert(principal.through(Origin { door: "http", remote, client: None }));
     login.map(|login| request.extensions_mut().insert(login));
     Ok(next.run(request).await)
 }

@@ -71,7 +71,7 @@ impl Endpoint {
             answering.idle().await;
             stopping.cancel();
         });
-        let http = StreamableHttpService::new(move || Ok(mcp.clone()), manager.clone(), config);
+        let http = StreamableHttpService::new(move || Ok(mcp.for_another()), manager.clone(), config);
         Self { http, manager, begun: Mutex::default() }
     }
 

@@ -6,9 +6,9 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use policy::{Content, Locale};
+use policy::Locale;
 use serde::{Deserialize, Serialize};
-use service::{Bundle, CodeRan, CodeRequest, ExecId, OnBusy, Principal, Status};
+use service::{Bundle, CodeRan, CodeRequest, ExecId, Language, OnBusy, Principal, Status};
 use utoipa::ToSchema;
 
 use super::Door;
@@ -65,26 +65,6 @@ impl From<WhenBusy> for OnBusy {
         match busy {
             WhenBusy::Wait => OnBusy::Wait,
             WhenBusy::Fail => OnBusy::Fail,
-        }
-    }
-}
-
-/// `python` unless said
-#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Language {
-    #[default]
-    Python,
-    Javascript,
-    Shell,
-}
-
-impl From<Language> for Content {
-    fn from(language: Language) -> Self {
-        match language {
-            Language::Python => Content::Python,
-            Language::Javascript => Content::Javascript,
-            Language::Shell => Content::Shell,
         }
     }
 }
@@ -169,7 +149,7 @@ pub(crate) async fn code(
         user_id: body.user_id,
         agent_id: body.agent_id,
         code: body.code,
-        language: body.language.into(),
+        language: body.language,
         timeout_s: body.timeout,
         backend: body.backend,
         max_memory_mb: body.max_memory_mb,

@@ -92,7 +92,7 @@ impl End {
 pub(crate) struct Line {
     pub(crate) service: Service,
     pub(crate) principal: Principal,
-    pub(crate) place: Place,
+    _place: Place,
     pub(crate) socket: WebSocket,
     pub(crate) watch: Watch,
 }
@@ -135,7 +135,7 @@ impl Line {
                 None => std::future::pending().await,
             }
         });
-        Line { service, principal, place, socket, watch: Watch { pulse, logged_out, is_heard: true } }
+        Line { service, principal, _place: place, socket, watch: Watch { pulse, logged_out, is_heard: true } }
     }
 
     pub(crate) async fn attend(&mut self, moment: Moment) -> Result<(), End> {

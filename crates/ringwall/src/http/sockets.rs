@@ -76,6 +76,8 @@ fn open(
 ) -> Result<Response, Problem> {
     let upgrade = upgrade(asked, "GET /api/approvals?status=pending lists the same")?;
     let place = Place::take(door, &principal, caller, login)?;
+    let remote = place.caller.as_ref().map(|caller| caller.remote);
+    let principal = principal.through(Origin { door: "websocket", remote, client: None });
     let mut following = door.service.follow_approvals(&principal, watched.clone())?;
     let service = door.service.clone();
     Ok(upgrade.on_upgrade(async move |socket| {
@@ -137,8 +139,7 @@ impl Talk {
         {
             return Err(Told::foreign(&id));
         }
-        let remote = self.line.place.caller.as_ref().map(|caller| caller.remote);
-        let answer = service::Answer { verdict, reason, modified_code, from: Origin { door: "websocket", remote } };
+        let answer = service::Answer { verdict, reason, modified_code };
         self.line.service.answer_approval(&self.line.principal, &id, answer).await.map(drop).map_err(of_request)
     }
 

@@ -2,15 +2,22 @@
 //!
 //! A command that failed is an answer; an error is what kept it from running to an end of its own.
 
-use rmcp::model::{CallToolResult, ContentBlock, Resource};
+use std::sync::{Arc, LazyLock};
+
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Resource};
 use schemars::JsonSchema;
 use serde::Serialize;
-use service::{ApprovalView, Bundle, Status};
+use service::{ApprovalKind, ApprovalView, Bundle, Status};
+
+use super::arguments::schema;
 
 /// The status of something that waits for a person.
 pub(super) const PENDING: &str = "approval_pending";
 
 const PICTURE: &str = "image/png";
+
+/// The schema of the answer that most tools give.
+pub(super) static RAN: LazyLock<Arc<JsonObject>> = LazyLock::new(schema::<Ran>);
 
 /// What became of something that was to run.
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
@@ -76,7 +83,7 @@ pub(super) struct Asked {
     /// path, risk or network
     pub(super) kind: String,
     pub(super) risk_level: String,
-    /// What the command names and nobody has allowed
+    /// The paths, or the host, that nobody has allowed
     pub(super) blocked_paths: Vec<String>,
     pub(super) patterns: Vec<String>,
     pub(super) expires_at: String,
@@ -145,9 +152,13 @@ impl Ran {
         if let Some(asked) = &self.approval
             && self.status == PENDING
         {
+            let what = match asked.kind == ApprovalKind::Network.to_string() {
+                true => "this, which runs, may connect to a host",
+                false => "this may run",
+            };
             text = format!(
-                "{PENDING}: a person is asked whether this may run (approval {}, until {}). Call approval_status with \
-                 this approval_id to learn what became of it; do not run it again.\n",
+                "{PENDING}: a person is asked whether {what} (approval {}, until {}). Call approval_status with this \
+                 approval_id to learn what became of it; do not run it again.\n",
                 asked.approval_id, asked.expires_at
             );
             for path in &asked.blocked_paths {

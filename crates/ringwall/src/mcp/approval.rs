@@ -2,8 +2,9 @@
 //!
 //! Only a client that says it can ask is asked, and only for somebody who may answer; what it brings back is an answer like
 //! any other, judged and recorded by the service. In the protocol without sessions the question is a result, and the answer
-//! comes with the repeated request; the state that travels along names the exec and the question, opens nothing, and is
-//! looked up for whoever repeats the request. An agent is always told that somebody else is asked.
+//! comes with the repeated request; the state that travels along names the exec and the question. It opens nothing, because
+//! both are looked up for whoever repeats the request, and it is sealed, so that an answer goes to what was asked and to
+//! nothing else. An agent is always told that somebody else is asked.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,11 +12,11 @@ use std::time::Duration;
 use rmcp::RoleServer;
 use rmcp::model::{
     ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, InputRequest,
-    InputRequiredResult, ProtocolVersion, ServerRequest,
+    InputRequiredResult, ProtocolVersion, RequestStateCodec, SealOptions, ServerRequest,
 };
 use rmcp::service::{PeerRequestOptions, RequestContext};
 use serde_json::{Value, json};
-use service::{Answer, ApprovalView, Error, ExecId, Service, Verdict};
+use service::{Answer, ApprovalKind, ApprovalView, Error, ExecId, Service, Verdict};
 
 use super::who::Who;
 use crate::message::inert;
@@ -58,9 +59,11 @@ pub(super) enum Said {
     Answer(Answer),
     /// They looked away; the question stays open.
     Nothing,
+    /// Nobody was asked: the request was repeated without an answer.
+    Unasked,
 }
 
-fn said(who: &Who, result: &ElicitResult) -> Said {
+fn said(result: &ElicitResult) -> Said {
     let content = result.content.as_ref();
     let text = |name: &str| content.and_then(|content| content.get(name)).and_then(Value::as_str);
     let verdict = match (&result.action, text("answer")) {
@@ -71,17 +74,24 @@ fn said(who: &Who, result: &ElicitResult) -> Said {
         _ => return Said::Nothing,
     };
     let reason = text("reason").filter(|reason| !reason.trim().is_empty()).map(str::to_owned);
-    Said::Answer(Answer { verdict, reason, modified_code: None, from: who.origin() })
+    Said::Answer(Answer { verdict, reason, modified_code: None })
 }
 
 fn question(view: &ApprovalView) -> ElicitRequestParams {
-    let mut words =
-        format!("The agent {} asks to run, in session {}:\n", inert(view.agent.as_str()), inert(&view.session_id));
+    let (asks, blocked, title) = match view.kind {
+        ApprovalKind::Path => ("asks to run", "It names a path that nobody has allowed", "May it run?"),
+        ApprovalKind::Risk => ("asks to run", "It would reach", "May it run?"),
+        ApprovalKind::Network => {
+            ("runs", "It waits to connect to a host that nobody has allowed", "May it connect to this host?")
+        }
+    };
+    let (agent, session) = (inert(view.agent.as_str()), inert(&view.session_id));
+    let mut words = format!("The agent {agent} {asks}, in session {session}:\n");
     for line in view.code.as_deref().unwrap_or(&view.command).lines() {
         words.push_str(&format!("    {}\n", inert(line)));
     }
     for path in &view.blocked_paths {
-        words.push_str(&format!("It names a path that nobody has allowed: {}\n", inert(path)));
+        words.push_str(&format!("{blocked}: {}\n", inert(path)));
     }
     for pattern in &view.patterns {
         words.push_str(&format!("It was noticed: {}\n", inert(pattern)));
@@ -97,7 +107,7 @@ fn question(view: &ApprovalView) -> ElicitRequestParams {
     let schema = json!({
         "type": "object",
         "properties": {
-            "answer": { "type": "string", "title": "May it run?", "enum": answers },
+            "answer": { "type": "string", "title": title, "enum": answers },
             "reason": { "type": "string", "title": "Why (optional)", "maxLength": 2000 },
         },
         "required": ["answer"],
@@ -107,7 +117,7 @@ fn question(view: &ApprovalView) -> ElicitRequestParams {
 }
 
 /// Asks while the request waits. Nothing where the client cannot be asked after all.
-pub(super) async fn ask(who: &Who, context: &RequestContext<RoleServer>, view: &ApprovalView) -> Said {
+pub(super) async fn ask(context: &RequestContext<RoleServer>, view: &ApprovalView) -> Said {
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(question(view)));
     let sent = context.peer.send_request_with_option(request, PeerRequestOptions::with_timeout(PATIENCE)).await;
     let answered = match sent {
@@ -115,7 +125,7 @@ pub(super) async fn ask(who: &Who, context: &RequestContext<RoleServer>, view: &
         Err(error) => Err(error),
     };
     match answered {
-        Ok(ClientResult::ElicitResult(result)) => said(who, &result),
+        Ok(ClientResult::ElicitResult(result)) => said(&result),
         Ok(_) => Said::Nothing,
         Err(error) => {
             tracing::debug!(approval = %view.id, %error, "an MCP client did not ask its person");
@@ -124,24 +134,41 @@ pub(super) async fn ask(who: &Who, context: &RequestContext<RoleServer>, view: &
     }
 }
 
-/// The question as a result: whoever repeats the request with an answer goes on where this stopped.
-pub(super) fn result(view: &ApprovalView) -> InputRequiredResult {
-    let request = InputRequest::Elicitation(ElicitRequest::new(question(view)));
-    let state = format!("{}/{}", view.exec_id, view.id);
-    InputRequiredResult::new(Some(BTreeMap::from([(QUESTION.to_owned(), request)])), Some(state))
+/// What makes a state known again: by whom it was given, to whom, for which tool.
+#[derive(Debug, Clone)]
+pub(super) struct Seal(RequestStateCodec);
+
+impl Seal {
+    pub(super) fn new(service: &Service) -> Self {
+        Self(RequestStateCodec::new_unchecked(service.key_for("MCP request states")))
+    }
+
+    fn bound(who: &Who, tool: &str) -> Vec<u8> {
+        format!("{}\n{tool}", who.principal.caller()).into_bytes()
+    }
+
+    /// The question as a result: whoever repeats the request with an answer goes on where this stopped.
+    pub(super) fn result(&self, who: &Who, tool: &str, view: &ApprovalView) -> InputRequiredResult {
+        let request = InputRequest::Elicitation(ElicitRequest::new(question(view)));
+        let (named, bound) = (format!("{}/{}", view.exec_id, view.id), Self::bound(who, tool));
+        let state = self.0.seal_with(named.as_bytes(), &SealOptions::new().associated_data(&bound));
+        InputRequiredResult::new(Some(BTreeMap::from([(QUESTION.to_owned(), request)])), Some(state))
+    }
+
+    /// Which exec a repeated request goes on with, and which question was asked. Nothing where this was never given, or to
+    /// somebody else, or for something else.
+    pub(super) fn open(&self, who: &Who, tool: &str, state: &str) -> Option<(ExecId, String)> {
+        let named = self.0.open_with(state, &Self::bound(who, tool)).ok()?;
+        let (exec_id, approval_id) = std::str::from_utf8(&named).ok()?.split_once('/')?;
+        Some((exec_id.parse().ok()?, approval_id.to_owned()))
+    }
 }
 
-/// What a repeated request brings: which exec it goes on with, which question, and what was said to it.
-pub(super) fn resumed(
-    who: &Who,
-    state: &str,
-    responses: Option<&BTreeMap<String, Value>>,
-) -> Option<(ExecId, String, Said)> {
-    let (exec_id, approval_id) = state.split_once('/')?;
+/// What a repeated request brings.
+pub(super) fn brought(responses: Option<&BTreeMap<String, Value>>) -> Said {
     let response = responses.and_then(|responses| responses.get(QUESTION)).cloned();
     let result = response.and_then(|response| serde_json::from_value::<ElicitResult>(response).ok());
-    let said = result.map_or(Said::Nothing, |result| said(who, &result));
-    Some((exec_id.parse().ok()?, approval_id.to_owned(), said))
+    result.map_or(Said::Unasked, |result| said(&result))
 }
 
 /// Gives the answer to the service. Somebody else's may have come first, which is no failure.
@@ -149,5 +176,81 @@ pub(super) async fn give(service: &Service, who: &Who, approval_id: &str, answer
     match service.answer_approval(&who.principal, approval_id, answer).await {
         Ok(_) | Err(Error::Conflict { .. } | Error::ApprovalExpired) => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use service::{ApprovalStatus, Timestamp};
+
+    use super::*;
+
+    fn asked(kind: &str, blocked: &[&str]) -> ApprovalView {
+        let blocked: Vec<String> = blocked.iter().map(|&text| text.to_owned()).collect();
+        let at = Timestamp::from_milliseconds(0);
+        ApprovalView {
+            id: "a_0000000000000000".parse().expect("an id"),
+            kind: kind.parse().expect("a kind"),
+            status: ApprovalStatus::Pending,
+            session_id: "s".to_owned(),
+            exec_id: "e_0000000000000000".parse().expect("an id"),
+            user: "u".parse().expect("a user"),
+            agent: "a".parse().expect("an agent"),
+            description: String::new(),
+            command: "curl https://pypi.org".to_owned(),
+            code: None,
+            requested_paths: blocked.clone(),
+            blocked_paths: blocked,
+            risk_level: record::RiskLevel::High,
+            patterns: Vec::new(),
+            created_at: at,
+            expires_at: at,
+            answered_at: None,
+            answered_by: None,
+            reason: None,
+        }
+    }
+
+    fn words(view: &ApprovalView) -> (String, Value) {
+        match question(view) {
+            ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
+                (message, serde_json::to_value(requested_schema).expect("a schema"))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_kind_is_asked_about_in_its_own_words() {
+        let (path, form) = words(&asked("path", &["/srv/x"]));
+        assert!(path.contains("It names a path that nobody has allowed: /srv/x"), "{path}");
+        assert_eq!(form["properties"]["answer"]["title"], "May it run?");
+        let (network, form) = words(&asked("network", &["pypi.org:443"]));
+        assert!(network.contains("connect to a host that nobody has allowed: pypi.org:443"), "{network}");
+        assert!(
+            !network.contains("path") && network.contains("`remember` allows from now on: pypi.org:443"),
+            "{network}"
+        );
+        assert_eq!(form["properties"]["answer"]["title"], "May it connect to this host?");
+        assert_eq!(form["properties"]["answer"]["enum"], json!(["once", "remember", "deny"]));
+        let (_, form) = words(&asked("risk", &[]));
+        assert_eq!(form["properties"]["answer"]["enum"], json!(["once", "deny"]));
+    }
+
+    #[test]
+    fn only_an_answer_is_one() {
+        let brought = |response: Value| brought(Some(&BTreeMap::from([(QUESTION.to_owned(), response)])));
+        let once = brought(json!({ "action": "accept", "content": { "answer": "once" } }));
+        assert!(matches!(once, Said::Answer(Answer { verdict: Verdict::Once, .. })), "{once:?}");
+        assert!(matches!(brought(json!({ "action": "decline" })), Said::Answer(Answer { verdict: Verdict::Deny, .. })));
+        for nothing in [
+            json!({ "action": "cancel" }),
+            json!({ "action": "accept" }),
+            json!({ "action": "accept", "content": { "answer": "yes" } }),
+        ] {
+            assert!(matches!(brought(nothing.clone()), Said::Nothing), "{nothing}");
+        }
+        assert!(matches!(brought(json!(1)), Said::Unasked));
+        assert!(matches!(super::brought(None), Said::Unasked));
     }
 }

@@ -3,18 +3,20 @@
 
 use std::sync::Arc;
 
-use policy::Content;
 use rmcp::model::JsonObject;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use service::Language;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CodeArguments {
     /// At most 1 MiB
+    #[schemars(extend("examples" = ["print(6 * 7)"]))]
     pub(super) code: String,
+    #[schemars(schema_with = "languages")]
     pub(super) language: Language,
     /// How long it may take, in seconds; 30 unless said
     #[schemars(range(min = 1, max = 300))]
@@ -33,22 +35,8 @@ pub(super) struct CodeArguments {
     pub(super) context_id: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Language {
-    Python,
-    Javascript,
-    Shell,
-}
-
-impl From<Language> for Content {
-    fn from(language: Language) -> Self {
-        match language {
-            Language::Python => Content::Python,
-            Language::Javascript => Content::Javascript,
-            Language::Shell => Content::Shell,
-        }
-    }
+fn languages(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": Language::ALL.map(Language::key) })
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -63,6 +51,7 @@ pub(super) struct NewFile {
 #[serde(deny_unknown_fields)]
 pub(super) struct CommandArguments {
     /// A line of bash
+    #[schemars(extend("examples" = ["wc -l data/*.csv > output/lines.txt"]))]
     pub(super) command: String,
     /// Where it starts: /workspace unless said, or a directory of the host that is allowed
     pub(super) cwd: Option<String>,
@@ -75,8 +64,24 @@ pub(super) struct CommandArguments {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+pub(super) struct SkillArguments {
+    /// The skill, by the name of its directory in skills/
+    #[schemars(extend("examples" = ["report"]))]
+    pub(super) skill: String,
+    /// The program, by its name: python3, bash, ls and others that the operator allows
+    #[schemars(extend("examples" = ["python3"]))]
+    pub(super) command: String,
+    /// Its arguments, each as it is; paths are relative to the skill
+    #[serde(default)]
+    #[schemars(extend("examples" = [["main.py", "--year", "2026"]]))]
+    pub(super) args: Vec<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ReadArguments {
     /// Relative to the session's workspace; files/… and skills/… are the agent's own
+    #[schemars(extend("examples" = ["output/lines.txt", "skills/report/SKILL.md"]))]
     pub(super) path: String,
     /// The first line, counted from 1
     #[schemars(range(min = 1))]

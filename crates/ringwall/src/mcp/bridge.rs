@@ -3,30 +3,29 @@
 //!
 //! Each message of the client's is a request of its own, and whatever answers it is passed on as it comes. Where there are
 //! sessions, the server's messages that answer nothing come over one more request. Without them, taking a request back
-//! means to hang up. Plain HTTP only, as everywhere in this program's own client (docs/tls.md).
+//! means to hang up. A client that says no more is still told what it asked before, for a while.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt as _;
 use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use super::event_stream::Events;
-use super::verb::LONGEST_MESSAGE;
+use super::server::Server;
+use super::verb::{LAST_ANSWERS, LONGEST_MESSAGE};
 use super::who::Scope;
 use crate::agent::encode;
-use crate::message::Message;
+use crate::event_stream::{Events, TooLong};
+use crate::message::{Message, UNREACHABLE};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -36,15 +35,23 @@ const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const OWN_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const BEFORE_LISTENING_AGAIN: Duration = Duration::from_secs(1);
 const INTERNAL: i64 = -32603;
+/// A request that is answered for as long as it is there.
+const LISTEN: &str = "subscriptions/listen";
 
-/// What is known of the other end.
+/// The other end, and who carries to it. What was said and not written yet is in the channel, which ends with the last one.
 #[derive(Debug, Clone)]
 struct Bridge {
-    authority: String,
+    far: Arc<Far>,
+    output: mpsc::Sender<String>,
+}
+
+/// What is known of the other end.
+#[derive(Debug)]
+struct Far {
+    server: Server,
     target: String,
     authorization: Option<HeaderValue>,
-    session: Arc<Mutex<Session>>,
-    output: mpsc::Sender<String>,
+    session: Mutex<Session>,
 }
 
 #[derive(Debug, Default)]
@@ -53,15 +60,18 @@ struct Session {
     version: Option<HeaderValue>,
     /// What waits for an answer without a session, by its id.
     waiting: HashMap<String, AbortHandle>,
+    /// What only listens.
+    listening: Vec<AbortHandle>,
 }
 
 /// Carries until the client hangs up.
 pub(super) async fn carry(url: &str, token: Option<&str>, scope: &Scope) -> Result<(), Message> {
     let (output, mut messages) = mpsc::channel::<String>(64);
-    let bridge = Bridge::new(url, token, scope, output)?;
+    let far = Arc::new(Far::new(url, token, scope)?);
+    let bridge = Bridge { far: far.clone(), output };
     // Whoever is not there, or does not let us in, is told to a person at once.
-    bridge.knock().await?;
-    let written = tokio::spawn(async move {
+    far.knock().await?;
+    let mut written = tokio::spawn(async move {
         let mut out = tokio::io::stdout();
         while let Some(mut message) = messages.recv().await {
             message.push('\n');
@@ -84,42 +94,15 @@ pub(super) async fn carry(url: &str, token: Option<&str>, scope: &Scope) -> Resu
             break;
         }
     }
-    bridge.leave().await;
+    far.stop_listening();
+    // Whoever carries an answer has a hand on the channel; the last one ends the writing.
+    drop(bridge);
+    let _ = tokio::time::timeout(LAST_ANSWERS, &mut written).await;
+    far.leave().await;
     Ok(())
 }
 
 impl Bridge {
-    fn new(url: &str, token: Option<&str>, scope: &Scope, output: mpsc::Sender<String>) -> Result<Self, Message> {
-        let uri: Option<Uri> = url.trim_end_matches('/').parse().ok();
-        let authority = uri.filter(|uri| uri.scheme_str() == Some("http")).and_then(|uri| uri.authority().cloned());
-        let authority = authority.ok_or_else(|| {
-            Message::new(format!("--url {url}: only http:// is spoken here"))
-                .with_hint("docs/tls.md shows how to reach a server behind TLS")
-        })?;
-        let named = [("user", &scope.user), ("agent", &scope.agent), ("session", &scope.session)];
-        let words = named.iter().filter_map(|(name, value)| Some(format!("{name}={}", encode(value.as_deref()?))));
-        let query = words.collect::<Vec<_>>().join("&");
-        let target = if query.is_empty() { "/mcp".to_owned() } else { format!("/mcp?{query}") };
-        let authorization = token.map(|token| HeaderValue::from_str(&format!("Bearer {}", token.trim()))).transpose();
-        let authorization = authorization.map_err(|_| Message::new("--token: that cannot be a token"))?;
-        let with_port = if authority.port().is_some() { authority.to_string() } else { format!("{authority}:80") };
-        Ok(Self { authority: with_port, target, authorization, session: Arc::default(), output })
-    }
-
-    async fn knock(&self) -> Result<(), Message> {
-        let answer = self.send_to(Method::GET, "/api/me", HeaderMap::new(), Body::empty()).await;
-        let url = format!("http://{}", self.authority);
-        match answer {
-            Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
-                Err(Message::new(format!("{url} does not know this token"))
-                    .with_hint("give a token with --token or RINGWALL_TOKEN"))
-            }
-            Ok(_) => Ok(()),
-            Err(error) => Err(Message::new(format!("could not reach {url}: {error}"))
-                .with_hint("start a server with `ringwall serve`, or leave --url out")),
-        }
-    }
-
     /// Sends one message on. What begins a conversation is waited for, because the rest needs its answer.
     async fn pass(&self, line: &[u8]) {
         let Ok(message) = serde_json::from_slice::<Value>(line) else {
@@ -131,45 +114,43 @@ impl Bridge {
         };
         let method = message["method"].as_str().unwrap_or_default().to_owned();
         let version = message["params"]["_meta"][OWN_VERSION].as_str().map(str::to_owned);
-        if method == "notifications/cancelled" && self.hang_up(&message["params"]["requestId"]) {
+        if method == "notifications/cancelled" && self.far.hang_up(&message["params"]["requestId"]) {
             return;
         }
         if method == "initialize" || method.starts_with("notifications/") {
             self.exchange(message, version.as_deref()).await;
             if method == "notifications/initialized" {
-                tokio::spawn(self.clone().listen());
+                let listening = tokio::spawn(self.clone().listen());
+                self.far.lock().listening.push(listening.abort_handle());
             }
             return;
         }
         let (bridge, id) = (self.clone(), message["id"].to_string());
         let is_single = version.is_some() && !message["id"].is_null();
         let waiting_id = id.clone();
-        let mut waiting = self.lock();
+        let mut session = self.far.lock();
         let task = tokio::spawn(async move {
             bridge.exchange(message, version.as_deref()).await;
-            bridge.lock().waiting.remove(&waiting_id);
+            bridge.far.lock().waiting.remove(&waiting_id);
         });
         if is_single {
-            waiting.waiting.insert(id, task.abort_handle());
+            session.waiting.insert(id, task.abort_handle());
         }
-    }
-
-    /// Takes back what waits under this id, if that is how it is taken back.
-    fn hang_up(&self, id: &Value) -> bool {
-        let waiting = self.lock().waiting.remove(&id.to_string());
-        waiting.map(|task| task.abort()).is_some()
+        if method == LISTEN {
+            session.listening.push(task.abort_handle());
+        }
     }
 
     /// One message, and whatever answers it.
     async fn exchange(&self, message: Value, version: Option<&str>) {
         let id = message["id"].clone();
-        let headers = self.headers(&message, version);
+        let headers = self.far.headers(&message, version);
         let is_beginning = message["method"] == "initialize";
-        let answer = self.send_to(Method::POST, &self.target, headers, Body::from(message.to_string())).await;
+        let answer = self.far.talk(Method::POST, headers, Body::from(message.to_string())).await;
         let failure = match answer {
             Ok(answer) => {
                 if let Some(session) = answer.headers().get(SESSION).filter(|_| is_beginning) {
-                    self.lock().id = Some(session.clone());
+                    self.far.lock().id = Some(session.clone());
                 }
                 self.read(answer, is_beginning).await.err()
             }
@@ -179,6 +160,106 @@ impl Bridge {
             let error = json!({ "code": INTERNAL, "message": failure });
             self.tell(&json!({ "jsonrpc": "2.0", "id": id, "error": error })).await;
         }
+    }
+
+    /// Passes on what an answer holds: one message, or several as they come.
+    async fn read(&self, answer: Response<Incoming>, is_beginning: bool) -> Result<(), String> {
+        let status = answer.status();
+        let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let is_stream = kind.starts_with("text/event-stream");
+        let body = Body::new(answer.into_body());
+        if is_stream {
+            let mut events = Events::new(LONGEST_MESSAGE);
+            let mut pieces = body.into_data_stream();
+            while let Some(piece) = pieces.next().await {
+                let piece = piece.map_err(|error| format!("the server's answer broke off: {error}"))?;
+                let whole = events.take(&piece).map_err(|TooLong| "the server said too much at once".to_owned())?;
+                for event in whole.into_iter().filter(|event| !event.data.is_empty()) {
+                    self.note(&event.data, is_beginning);
+                    // A message is one line where it goes; in JSON a blank is as good.
+                    self.say(event.data.replace('\n', " ")).await;
+                }
+            }
+            return Ok(());
+        }
+        let bytes = axum::body::to_bytes(body, LONGEST_MESSAGE).await;
+        let bytes = bytes.map_err(|error| format!("the server's answer broke off: {error}"))?;
+        let told: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        if told["jsonrpc"] == "2.0" {
+            self.note(&told.to_string(), is_beginning);
+            self.tell(&told).await;
+            return Ok(());
+        }
+        if status.is_success() {
+            return Ok(());
+        }
+        let words = told["error"]["message"].as_str().map(str::to_owned);
+        Err(words.unwrap_or_else(|| format!("the server answered with status {status}")))
+    }
+
+    /// Which version was agreed on.
+    fn note(&self, data: &str, is_beginning: bool) {
+        if is_beginning && let Ok(message) = serde_json::from_str::<Value>(data) {
+            let version = message["result"]["protocolVersion"].as_str();
+            let version = version.and_then(|version| HeaderValue::from_str(version).ok());
+            self.far.lock().version = version;
+        }
+    }
+
+    /// What the server says of itself, for as long as the session is there.
+    async fn listen(self) {
+        loop {
+            let headers = self.far.headers(&Value::Null, None);
+            match self.far.talk(Method::GET, headers, Body::empty()).await {
+                Ok(answer) if answer.status().is_success() => drop(self.read(answer, false).await),
+                // There is nothing to listen to, or not any more.
+                Ok(_) => return,
+                Err(error) => tracing::debug!(error, "could not listen"),
+            }
+            tokio::time::sleep(BEFORE_LISTENING_AGAIN).await;
+        }
+    }
+
+    async fn tell(&self, message: &Value) {
+        self.say(message.to_string()).await;
+    }
+
+    async fn say(&self, message: String) {
+        // Nobody reads any more where this fails, and that ends everything soon.
+        let _ = self.output.send(message).await;
+    }
+}
+
+impl Far {
+    fn new(url: &str, token: Option<&str>, scope: &Scope) -> Result<Self, Message> {
+        let named = [("user", &scope.user), ("agent", &scope.agent), ("session", &scope.session)];
+        let words = named.iter().filter_map(|(name, value)| Some(format!("{name}={}", encode(value.as_deref()?))));
+        let query = words.collect::<Vec<_>>().join("&");
+        let target = if query.is_empty() { "/mcp".to_owned() } else { format!("/mcp?{query}") };
+        let authorization = token.map(|token| HeaderValue::from_str(&format!("Bearer {}", token.trim()))).transpose();
+        let authorization = authorization.map_err(|_| Message::new("--token: that cannot be a token"))?;
+        Ok(Self { server: Server::new(url)?, target, authorization, session: Mutex::default() })
+    }
+
+    async fn knock(&self) -> Result<(), Message> {
+        let answer = self.server.ask(self.request(Method::GET, "/api/me", HeaderMap::new(), Body::empty())).await;
+        let url = self.server.url();
+        match answer {
+            Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
+                let message = format!("{url} does not know this token");
+                Err(Message::remote_words(401, "UNAUTHENTICATED", message)
+                    .with_hint("give a token with --token or RINGWALL_TOKEN"))
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(Message::failed(UNREACHABLE, format!("could not reach {url}: {error}"))
+                .with_hint("start a server with `ringwall serve`, or leave --url out")),
+        }
+    }
+
+    /// Takes back what waits under this id, if that is how it is taken back.
+    fn hang_up(&self, id: &Value) -> bool {
+        let waiting = self.lock().waiting.remove(&id.to_string());
+        waiting.map(|task| task.abort()).is_some()
     }
 
     fn headers(&self, message: &Value, version: Option<&str>) -> HeaderMap {
@@ -212,106 +293,38 @@ impl Bridge {
         headers
     }
 
-    /// Passes on what an answer holds: one message, or several as they come.
-    async fn read(&self, answer: Response<Incoming>, is_beginning: bool) -> Result<(), String> {
-        let status = answer.status();
-        let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        let is_stream = kind.starts_with("text/event-stream");
-        let body = Body::new(answer.into_body());
-        if is_stream {
-            let mut events = Events::default();
-            let mut pieces = body.into_data_stream();
-            while let Some(piece) = pieces.next().await {
-                let piece = piece.map_err(|error| format!("the server's answer broke off: {error}"))?;
-                for data in events.take(&piece)? {
-                    self.note(&data, is_beginning);
-                    self.say(data).await;
-                }
-            }
-            return Ok(());
-        }
-        let bytes = axum::body::to_bytes(body, LONGEST_MESSAGE).await;
-        let bytes = bytes.map_err(|error| format!("the server's answer broke off: {error}"))?;
-        let told: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        if told["jsonrpc"] == "2.0" {
-            self.note(&told.to_string(), is_beginning);
-            self.tell(&told).await;
-            return Ok(());
-        }
-        if status.is_success() {
-            return Ok(());
-        }
-        let words = told["error"]["message"].as_str().map(str::to_owned);
-        Err(words.unwrap_or_else(|| format!("the server answered with status {status}")))
+    fn stop_listening(&self) {
+        let listening = std::mem::take(&mut self.lock().listening);
+        listening.iter().for_each(AbortHandle::abort);
     }
 
-    /// Which version was agreed on.
-    fn note(&self, data: &str, is_beginning: bool) {
-        if is_beginning && let Ok(message) = serde_json::from_str::<Value>(data) {
-            let version = message["result"]["protocolVersion"].as_str();
-            let version = version.and_then(|version| HeaderValue::from_str(version).ok());
-            self.lock().version = version;
-        }
-    }
-
-    /// What the server says of itself, for as long as the session is there.
-    async fn listen(self) {
-        loop {
-            let headers = self.headers(&Value::Null, None);
-            match self.send_to(Method::GET, &self.target, headers, Body::empty()).await {
-                Ok(answer) if answer.status().is_success() => drop(self.read(answer, false).await),
-                // There is nothing to listen to, or not any more.
-                Ok(_) => return,
-                Err(error) => tracing::debug!(error, "could not listen"),
-            }
-            tokio::time::sleep(BEFORE_LISTENING_AGAIN).await;
-        }
-    }
-
+    /// Takes back whatever still waits, and ends the session.
     async fn leave(&self) {
         let tasks: Vec<AbortHandle> = self.lock().waiting.drain().map(|(_, task)| task).collect();
         tasks.iter().for_each(AbortHandle::abort);
         if self.lock().id.is_some() {
             let headers = self.headers(&Value::Null, None);
-            let _ = self.send_to(Method::DELETE, &self.target, headers, Body::empty()).await;
+            let _ = self.talk(Method::DELETE, headers, Body::empty()).await;
         }
     }
 
-    /// One request on a connection of its own, which ends with the answer.
-    async fn send_to(
-        &self,
-        method: Method,
-        target: &str,
-        headers: HeaderMap,
-        body: Body,
-    ) -> Result<Response<Incoming>, String> {
-        let stream = TcpStream::connect(&self.authority).await.map_err(|error| error.to_string())?;
-        let _ = stream.set_nodelay(true);
-        let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = handshake.map_err(|error| error.to_string())?;
-        tokio::spawn(connection);
+    /// One request to `/mcp`.
+    async fn talk(&self, method: Method, headers: HeaderMap, body: Body) -> Result<Response<Incoming>, String> {
+        self.server.ask(self.request(method, &self.target, headers, body)).await
+    }
+
+    fn request(&self, method: Method, target: &str, headers: HeaderMap, body: Body) -> Request<Body> {
         let mut request = Request::new(body);
         *request.method_mut() = method;
-        *request.uri_mut() = target.parse().map_err(|_| format!("{target} cannot be asked for"))?;
+        // Everything in it is encoded, so that it always is one.
+        *request.uri_mut() = target.parse().unwrap_or_default();
         *request.headers_mut() = headers;
         let fixed = request.headers_mut();
-        if let Ok(host) = HeaderValue::from_str(&self.authority) {
-            fixed.insert(header::HOST, host);
-        }
         fixed.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         if let Some(authorization) = &self.authorization {
             fixed.insert(header::AUTHORIZATION, authorization.clone());
         }
-        sender.send_request(request).await.map_err(|error| error.to_string())
-    }
-
-    async fn tell(&self, message: &Value) {
-        self.say(message.to_string()).await;
-    }
-
-    async fn say(&self, message: String) {
-        // Nobody reads any more where this fails, and that ends everything soon.
-        let _ = self.output.send(message).await;
+        request
     }
 
     fn lock(&self) -> MutexGuard<'_, Session> {

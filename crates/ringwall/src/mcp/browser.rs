@@ -77,7 +77,7 @@ impl Call<'_> {
             match Reach::of(self.who, self.context) {
                 Reach::Elsewhere => return Ok(self.browser_pending(begun, &view, None).into()),
                 Reach::Result => {
-                    let result = approval::result(&view);
+                    let result = self.seal.result(self.who, self.tool, &view);
                     self.held.keep_browser(begun);
                     return Ok(result.into());
                 }
@@ -90,10 +90,10 @@ impl Call<'_> {
                     return Ok(refused(TAKEN_BACK).into());
                 }
                 answer = self.service.finish_browser(&begun) => return Ok(tell(answer?).into()),
-                said = approval::ask(self.who, self.context, &view) => said,
+                said = approval::ask(self.context, &view) => said,
             };
             let given = match said {
-                Said::Nothing => return Ok(self.browser_pending(begun, &view, None).into()),
+                Said::Nothing | Said::Unasked => return Ok(self.browser_pending(begun, &view, None).into()),
                 Said::Answer(answer) => approval::give(self.service, self.who, view.id.as_str(), answer).await,
             };
             if let Err(error) = given {

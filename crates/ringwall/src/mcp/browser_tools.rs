@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::answers::{Asked, Failure};
 use super::arguments::{read, schema};
-use super::tools::{Effect, annotations};
+use super::tools::{Effect, World, annotations};
 
 /// What a tool asks of the browser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -336,6 +336,6 @@ impl BrowserTool {
         Tool::new(name, words, takes)
             .with_title(title)
             .with_raw_output_schema(schema::<Browsed>())
-            .with_annotations(annotations(title, effect).open_world(true))
+            .with_annotations(annotations(title, effect, World::Open))
     }
 }

@@ -3,19 +3,16 @@
 //! What runs is followed to its end, or to a question that the person behind the client is not the one to answer. A request
 //! that comes back with an answer goes on with what the first one started, and starts nothing.
 
-use std::collections::BTreeMap;
-
 use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, JsonObject};
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
-use serde_json::Value;
 use service::{
-    ApprovalStatus, ApprovalView, CodeBegun, Error, ExecId, ExecView, Limit, Service, SessionCommand, Status,
+    ApprovalStatus, ApprovalView, CodeBegun, Error, ExecId, ExecView, Execution, Limit, Service, SessionCommand,
 };
 
 use super::answers::{Asked, Failure, Ran, Standing, answer, failed, refused};
-use super::approval::{self, Reach, Said};
-use super::arguments::{CodeArguments, CommandArguments, StatusArguments, read};
+use super::approval::{self, Reach, Said, Seal};
+use super::arguments::{CodeArguments, CommandArguments, SkillArguments, StatusArguments, read};
 use super::code::{self, Held};
 use super::run::{Followed, Follower, take_back, tell};
 use super::tools::BuiltIn;
@@ -31,6 +28,9 @@ pub(super) struct Call<'a> {
     pub(super) who: &'a Who,
     pub(super) context: &'a RequestContext<RoleServer>,
     pub(super) held: &'a Held,
+    pub(super) seal: &'a Seal,
+    /// The name that was called.
+    pub(super) tool: &'a str,
 }
 
 /// Which tool a name means.
@@ -57,7 +57,7 @@ impl Begun {
 
 impl Call<'_> {
     pub(super) async fn make(&self, request: CallToolRequestParams) -> Result<CallToolResponse, ErrorData> {
-        let name = request.name.as_ref();
+        let name = self.tool;
         let means = match BuiltIn::find(name) {
             Some(tool) => Means::BuiltIn(tool),
             None => match skills::find(self.service, name).await {
@@ -67,7 +67,13 @@ impl Call<'_> {
             },
         };
         let made = match (request.request_state, means) {
-            (Some(state), means) => self.resume(&means, &state, request.input_responses.as_ref()).await,
+            (Some(state), means) => {
+                let Some((exec_id, approval_id)) = self.seal.open(self.who, name, &state) else {
+                    return Err(ErrorData::invalid_params("requestState: it was not given to you, for this", None));
+                };
+                let said = approval::brought(request.input_responses.as_ref());
+                self.resume(&means, exec_id, &approval_id, said).await
+            }
             (None, Means::Skill(id)) => self.call_skill(&id, request.arguments).await,
             (None, Means::BuiltIn(tool)) => match self.call_built_in(tool, request.arguments).await {
                 Ok(made) => made,
@@ -87,6 +93,7 @@ impl Call<'_> {
         let made = match tool {
             BuiltIn::RunCode => return Ok(self.run_code(read(arguments)?).await),
             BuiltIn::RunCommand => return Ok(self.run_command(read(arguments)?).await),
+            BuiltIn::RunSkill => return Ok(self.run_skill(read(arguments)?).await),
             BuiltIn::Browser(tool) => return Ok(self.browse(tool, tool.check(arguments)?).await),
             BuiltIn::ReadFile => files::read(service, who, read(arguments)?).await,
             BuiltIn::WriteFile => files::write(service, who, read(arguments)?).await,
@@ -116,6 +123,13 @@ impl Call<'_> {
         self.conduct(Begun::Command(begun.exec_id)).await
     }
 
+    async fn run_skill(&self, asked: SkillArguments) -> Result<CallToolResponse, Error> {
+        let SkillArguments { skill, command, args: arguments } = asked;
+        let what = Execution::Skill { skill, command, arguments };
+        let begun = self.service.begin_execution(&self.who.principal, &self.who.address(), what).await?;
+        self.conduct(Begun::Command(begun.exec_id)).await
+    }
+
     async fn call_skill(&self, id: &str, arguments: Option<JsonObject>) -> Result<CallToolResponse, Error> {
         let exec_id = skills::begin(self.service, self.who, id, arguments).await?;
         self.conduct(Begun::Skill(exec_id)).await
@@ -125,37 +139,37 @@ impl Call<'_> {
     async fn resume(
         &self,
         means: &Means,
-        state: &str,
-        responses: Option<&BTreeMap<String, Value>>,
+        exec_id: ExecId,
+        approval_id: &str,
+        said: Said,
     ) -> Result<CallToolResponse, Error> {
-        let unknown = || Error::InvalidArgument { message: "that is no requestState of this tool's".to_owned() };
-        let (exec_id, approval_id, said) = approval::resumed(self.who, state, responses).ok_or_else(unknown)?;
-        let view = self.service.approval(&self.who.principal, &approval_id).await?;
-        if view.exec_id != exec_id {
-            return Err(unknown());
-        }
+        let forgotten = || Error::NotFound { what: "request under way that this goes on with".to_owned() };
+        let view = self.service.approval(&self.who.principal, approval_id).await?;
         if let Means::BuiltIn(BuiltIn::Browser(_)) = means {
-            let begun = self.held.find_browser(&exec_id).ok_or_else(unknown)?;
+            let begun = self.held.find_browser(&exec_id).ok_or_else(forgotten)?;
             return match said {
-                Said::Answer(answer) => match approval::give(self.service, self.who, &approval_id, answer).await {
+                Said::Answer(answer) => match approval::give(self.service, self.who, approval_id, answer).await {
                     Ok(()) => self.conduct_browser(begun).await,
                     Err(error) => Ok(self.browser_pending(begun, &view, Some(&error)).into()),
                 },
                 Said::Nothing => Ok(self.browser_pending(begun, &view, None).into()),
+                Said::Unasked => self.conduct_browser(begun).await,
             };
         }
         let begun = match (means, self.held.find(&exec_id)) {
             (Means::BuiltIn(BuiltIn::RunCode), Some(begun)) => Begun::Code(begun),
-            (Means::BuiltIn(BuiltIn::RunCode | BuiltIn::RunCommand), _) => Begun::Command(exec_id),
+            (Means::BuiltIn(BuiltIn::RunCode | BuiltIn::RunCommand | BuiltIn::RunSkill), _) => Begun::Command(exec_id),
             (Means::Skill(_), _) => Begun::Skill(exec_id),
-            (Means::BuiltIn(_), _) => return Err(unknown()),
+            (Means::BuiltIn(_), _) => return Err(forgotten()),
         };
         match said {
-            Said::Answer(answer) => match approval::give(self.service, self.who, &approval_id, answer).await {
+            Said::Answer(answer) => match approval::give(self.service, self.who, approval_id, answer).await {
                 Ok(()) => self.conduct(begun).await,
                 Err(error) => Ok(self.pending(begun, &view, Some(&error)).into()),
             },
             Said::Nothing => Ok(self.pending(begun, &view, None).into()),
+            // What is still open is asked again.
+            Said::Unasked => self.conduct(begun).await,
         }
     }
 
@@ -177,7 +191,7 @@ impl Call<'_> {
                 Reach::Elsewhere => return Ok(self.pending(begun, &view, None).into()),
                 Reach::Result => {
                     self.hold(begun);
-                    return Ok(approval::result(&view).into());
+                    return Ok(self.seal.result(self.who, self.tool, &view).into());
                 }
                 Reach::Request => {}
             }
@@ -188,10 +202,10 @@ impl Call<'_> {
                     return Ok(refused(TAKEN_BACK).into());
                 }
                 () = follower.settled(&view.id) => continue,
-                said = approval::ask(self.who, self.context, &view) => said,
+                said = approval::ask(self.context, &view) => said,
             };
             let given = match said {
-                Said::Nothing => return Ok(self.pending(begun, &view, None).into()),
+                Said::Nothing | Said::Unasked => return Ok(self.pending(begun, &view, None).into()),
                 Said::Answer(answer) => approval::give(self.service, self.who, view.id.as_str(), answer).await,
             };
             if let Err(error) = given {
@@ -242,10 +256,11 @@ impl Call<'_> {
         Ok(told_standing(&view, ran))
     }
 
-    /// How an exec stands, with the question that it waits for: changed code may be asked about again.
+    /// How an exec stands, with the question that it waits for: changed code may be asked about again, and what runs may ask
+    /// for another host.
     async fn standing(&self, exec: &ExecView) -> Result<Ran, Error> {
         let mut ran = tell(self.service, exec).await?;
-        if exec.summary.status == Status::AwaitingApproval {
+        if !exec.summary.status.is_ended() {
             let pending = Some(ApprovalStatus::Pending);
             let open = self
                 .service

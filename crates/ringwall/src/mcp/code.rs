@@ -70,7 +70,7 @@ pub(super) async fn begin(service: &Service, who: &Who, asked: CodeArguments) ->
         user_id: who.user(),
         agent_id: Some(who.agent()),
         code: asked.code,
-        language: asked.language.into(),
+        language: asked.language,
         timeout_s: asked.timeout,
         backend: asked.backend,
         max_memory_mb: asked.max_memory_mb,

@@ -9,20 +9,23 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::json;
 use service::{Error, Service};
 use tokio::sync::watch;
 
+use super::approval::Seal;
 use super::call::Call;
-use super::changes::Given;
+use super::changes::{Changes, Given, Seen};
 use super::code::Held;
+use super::tools::World;
 use super::who::Who;
 use super::{changes, resources, skills, tools};
 
 const INSTRUCTIONS: &str = "Ringwall runs code and commands in isolated boxes, under a policy, and on record. Code and commands of one \
     session share the files at /workspace; paths of the file tools are relative to it, while files/ and skills/ are the \
     agent's own and outlast sessions. A result with the status approval_pending waits for a person: poll approval_status \
-    with its approval_id, and do not run the same again. skill.* tools are commands that the operator vouches for; \
-    resources skills/…/SKILL.md say how the agent's own skills are used.";
+    with its approval_id, and do not run the same again. skill.* tools are commands that the operator vouches for. The \
+    agent's own skills are run by run_skill; each one's SKILL.md, a resource, says how.";
 
 /// Serves one connection, or many requests of one server. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -32,7 +35,9 @@ pub(crate) struct Mcp {
     local: Option<Arc<Who>>,
     /// What waits for a person.
     held: Arc<Held>,
-    /// The list of tools that a client has seen.
+    seal: Seal,
+    changes: Arc<Changes>,
+    /// The list of tools that this client has; one that is nobody's for requests that stand for themselves.
     given: Given,
     /// How many calls are being answered.
     calls: watch::Sender<usize>,
@@ -50,12 +55,19 @@ impl Drop for Answering {
 impl Mcp {
     /// For requests that say themselves who sends them.
     pub(crate) fn new(service: Service) -> Self {
-        Self { service, local: None, held: Arc::default(), given: Given::default(), calls: watch::Sender::new(0) }
+        let (seal, changes) = (Seal::new(&service), Changes::new(service.clone()));
+        let (held, given, calls) = (Arc::default(), Given::default(), watch::Sender::new(0));
+        Self { service, local: None, held, seal, changes, given, calls }
+    }
+
+    /// The same for another client, of which nothing is known yet.
+    pub(crate) fn for_another(&self) -> Self {
+        Self { given: Given::default(), ..self.clone() }
     }
 
     /// For one person's own.
-    pub(super) fn local(service: Service, who: Who) -> Self {
-        Self { local: Some(Arc::new(who)), ..Self::new(service) }
+    pub(super) fn for_one(&self, who: Who) -> Self {
+        Self { local: Some(Arc::new(who)), ..self.for_another() }
     }
 
     /// Comes back when no call is being answered.
@@ -66,10 +78,11 @@ impl Mcp {
     }
 
     fn who(&self, context: &RequestContext<RoleServer>) -> Result<Who, ErrorData> {
-        match &self.local {
-            Some(who) => Ok(who.as_ref().clone()),
-            None => Who::of(&context.extensions),
-        }
+        let (who, remote) = match &self.local {
+            Some(who) => (who.as_ref().clone(), None),
+            None => Who::of(&context.extensions)?,
+        };
+        Ok(who.with(context.client_info().as_ref(), remote))
     }
 
     fn begin(&self) -> Answering {
@@ -89,7 +102,8 @@ impl ServerHandler for Mcp {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        tools::described().iter().find(|tool| tool.name == name).cloned()
+        // Whatever the words are, what it takes is the same.
+        tools::described(World::Closed).iter().find(|tool| tool.name == name).cloned()
     }
 
     async fn list_tools(
@@ -97,9 +111,12 @@ impl ServerHandler for Mcp {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        let world = World::from(self.service.net_mode());
         let skills = skills::described(&self.service).await.map_err(of_service)?;
-        self.given.note(&skills);
-        let mut all = tools::described().to_vec();
+        let seen = Seen::of(&skills, world);
+        self.changes.note(seen);
+        self.given.note(seen);
+        let mut all = tools::described(world).to_vec();
         all.extend(skills);
         Ok(ListToolsResult::with_all_items(all))
     }
@@ -111,7 +128,9 @@ impl ServerHandler for Mcp {
     ) -> Result<CallToolResponse, ErrorData> {
         let _answering = self.begin();
         let who = self.who(&context)?;
-        Call { service: &self.service, who: &who, context: &context, held: &self.held }.make(request).await
+        let tool = request.name.clone();
+        let (service, held, seal) = (&self.service, &self.held, &self.seal);
+        Call { service, who: &who, context: &context, held, seal, tool: &tool }.make(request).await
     }
 
     async fn list_resources(
@@ -141,7 +160,9 @@ impl ServerHandler for Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let who = self.who(&context)?;
-        let read = resources::read(&self.service, &who, &request.uri).await.map_err(of_service)?;
+        let read = resources::read(&self.service, &who, &request.uri).await;
+        let read =
+            read.map_err(|error| ErrorData { data: Some(json!({ "uri": request.uri })), ..of_service(error) })?;
         Ok(ReadResourceResult::new(vec![read]).into())
     }
 
@@ -153,13 +174,13 @@ impl ServerHandler for Mcp {
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let who = self.who(context.request_context())?;
-        changes::tell_listener(&self.service, &self.given, &who.principal, &context).await;
+        changes::tell_listener(&self.changes, &self.service, &self.given, &who.principal, &context).await;
         Ok(())
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         // It ends with the connection.
-        tokio::spawn(changes::tell(self.service.clone(), self.given.clone(), context.peer));
+        tokio::spawn(changes::tell(self.changes.clone(), self.given.clone(), context.peer));
     }
 }
 

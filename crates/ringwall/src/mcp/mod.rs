@@ -5,7 +5,7 @@
 //! anew, and every right is the service's to give.
 //!
 //! Reading order: who asks and about what (`who`), what is offered (`arguments`, `answers`, `tools`, `browser_tools`, `skills`),
-//! what a call does (`handler`, `call`, `run`, `code`, `browser`, `approval`, `files`, `resources`), what changes (`changes`), and the verb (`verb`, `bridge`, `event_stream`).
+//! what a call does (`handler`, `call`, `run`, `code`, `browser`, `approval`, `files`, `resources`), what changes (`changes`), and the verb (`verb`, `windows`, `bridge`, `server`).
 
 mod answers;
 mod approval;
@@ -16,16 +16,18 @@ mod browser_tools;
 mod call;
 mod changes;
 mod code;
-mod event_stream;
 mod files;
 mod handler;
 mod resources;
 mod run;
+mod server;
 mod skills;
 mod tools;
 mod verb;
 mod who;
+mod windows;
 
 pub(crate) use handler::Mcp;
 pub(crate) use verb::{McpArguments, run};
 pub(crate) use who::Scope;
+pub(crate) use windows::serve as serve_windows;

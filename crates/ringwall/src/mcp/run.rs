@@ -43,6 +43,8 @@ pub(super) struct Follower<'a> {
     pub(super) context: &'a RequestContext<RoleServer>,
     pub(super) exec_id: ExecId,
     following: Option<Following>,
+    /// Whether something was asked while the person thought about something else.
+    has_missed: bool,
     progress: Option<Progress>,
 }
 
@@ -63,11 +65,16 @@ impl<'a> Follower<'a> {
             }
             None => None,
         };
-        Ok(Self { service, who, context, exec_id, following: Some(following), progress })
+        Ok(Self { service, who, context, exec_id, following: Some(following), has_missed: false, progress })
     }
 
     /// Goes on until there is something to tell.
     pub(super) async fn follow(&mut self) -> Result<Followed, Error> {
+        // What is open then is told first.
+        if std::mem::take(&mut self.has_missed) && self.following.is_some() {
+            let watched = Watched::Exec(self.exec_id.clone());
+            self.following = Some(self.service.follow_approvals(&self.who.principal, watched)?);
+        }
         let finished = self.service.finished(&self.who.principal, &self.exec_id);
         tokio::pin!(finished);
         loop {
@@ -97,7 +104,8 @@ impl<'a> Follower<'a> {
         loop {
             match next_question(&mut self.following).await {
                 Ok(Announcement::Resolved(view)) if view.id == *id => return,
-                Ok(Announcement::Opened(_) | Announcement::Resolved(_)) => {}
+                Ok(Announcement::Opened(_)) => self.has_missed = true,
+                Ok(Announcement::Resolved(_)) => {}
                 // Whatever is open then is asked about again.
                 Err(Gone::Behind) => {
                     let watched = Watched::Exec(self.exec_id.clone());

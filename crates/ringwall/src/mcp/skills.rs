@@ -3,44 +3,48 @@
 //! Some clients refuse a name with a dot; for them a setting lists each under its name with `_` in the place of dots. A call
 //! finds its skill by either name, whatever is listed. Where two ids become one name, the first keeps it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use policy::NetMode;
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde_json::{Map, Value, json};
 use service::skills::Skill;
 use service::{Error, ExecId, InvokeOptions, Service, SkillNames};
 
-use super::answers::Ran;
-use super::arguments::schema;
-use super::tools::{Effect, annotations};
+use super::answers::{RAN, Ran};
+use super::tools::{Effect, World, annotations};
 use super::who::Who;
 
 const PREFIX: &str = "skill.";
+const PLAIN_PREFIX: &str = "skill_";
 /// What the server keeps among an exec's artifacts, and the answer has already.
 const TOLD: [&str; 3] = ["meta.json", "stderr.txt", "stdout.txt"];
 
 /// Every skill that can be called, as it is listed.
 pub(super) async fn described(service: &Service) -> Result<Vec<Tool>, Error> {
-    let names = service.skill_names();
-    let mut tools: Vec<Tool> = Vec::new();
+    let (names, net) = (service.skill_names(), service.net_mode());
+    let (mut tools, mut known) = (Vec::new(), HashSet::new());
     for skill in service.skills().await?.skills {
-        let tool = describe(&skill, names);
-        if !tools.iter().any(|known| known.name == tool.name) {
+        let tool = describe(&skill, names, net);
+        if known.insert(tool.name.clone()) {
             tools.push(tool);
         }
     }
     Ok(tools)
 }
 
-fn describe(skill: &Skill, names: SkillNames) -> Tool {
+fn describe(skill: &Skill, names: SkillNames, net: NetMode) -> Tool {
+    // A skill has what it asks for, and never more than there is.
+    let world = World::from(net.min(skill.permissions.net.mode));
     let name = match names {
         SkillNames::Dotted => dotted(&skill.id),
         SkillNames::Plain => plain(&skill.id),
     };
     Tool::new(name, skill.description.clone(), Arc::new(inputs(skill)))
         .with_title(skill.name.clone())
-        .with_raw_output_schema(schema::<Ran>())
-        .with_annotations(annotations(&skill.name, Effect::Changes))
+        .with_raw_output_schema(RAN.clone())
+        .with_annotations(annotations(&skill.name, Effect::Changes, world))
 }
 
 fn dotted(id: &str) -> String {
@@ -67,9 +71,19 @@ fn inputs(skill: &Skill) -> JsonObject {
 
 /// The id of the skill that a tool's name means, if it means one.
 pub(super) async fn find(service: &Service, name: &str) -> Result<Option<String>, Error> {
+    if let Some(id) = name.strip_prefix(PREFIX) {
+        return match service.find_skill(id).await {
+            Ok(skill) => Ok(Some(skill.id.clone())),
+            // What is not listed is no tool.
+            Err(Error::NotFound { .. } | Error::InvalidManifest { .. }) => Ok(None),
+            Err(error) => Err(error),
+        };
+    }
+    if !name.starts_with(PLAIN_PREFIX) {
+        return Ok(None);
+    }
     let skills = service.skills().await?.skills;
-    let by = |named: fn(&str) -> String| skills.iter().find(|skill| named(&skill.id) == name);
-    Ok(by(dotted).or_else(|| by(plain)).map(|skill| skill.id.clone()))
+    Ok(skills.iter().find(|skill| plain(&skill.id) == name).map(|skill| skill.id.clone()))
 }
 
 /// Begins a call, in the connection's own workspace.

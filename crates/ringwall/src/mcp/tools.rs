@@ -1,17 +1,18 @@
 //! The tools that are always there: their names, what they say of themselves, and their schemas.
 //!
-//! What a client shows a person before a call is made of these words and hints, so they claim nothing that is not so: a
-//! box reaches nothing but what it is given, so no tool but the browser's is open to the world.
+//! What a client shows a person before a call is made of these words and hints, so they claim nothing that is not so: whether
+//! what runs code is open to the world depends on whether the operator lets boxes reach hosts.
 
 use std::sync::LazyLock;
 
+use policy::NetMode;
 use rmcp::model::{Tool, ToolAnnotations};
 use schemars::JsonSchema;
 
-use super::answers::{Content, Done, Paths, Ran, Standing};
+use super::answers::{Content, Done, Paths, RAN, Standing};
 use super::arguments::{
-    CodeArguments, CommandArguments, DeleteArguments, EditArguments, ListArguments, ReadArguments, StatusArguments,
-    WriteArguments, schema,
+    CodeArguments, CommandArguments, DeleteArguments, EditArguments, ListArguments, ReadArguments, SkillArguments,
+    StatusArguments, WriteArguments, schema,
 };
 use super::browser_tools::BrowserTool;
 
@@ -20,6 +21,7 @@ use super::browser_tools::BrowserTool;
 pub(super) enum BuiltIn {
     RunCode,
     RunCommand,
+    RunSkill,
     ReadFile,
     WriteFile,
     EditFile,
@@ -40,10 +42,27 @@ pub(super) enum Effect {
     Changes,
 }
 
+/// Whether what a call runs can reach anybody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum World {
+    Closed,
+    Open,
+}
+
+impl From<NetMode> for World {
+    fn from(mode: NetMode) -> Self {
+        match mode {
+            NetMode::None => Self::Closed,
+            NetMode::Allowlist => Self::Open,
+        }
+    }
+}
+
 impl BuiltIn {
-    const OWN: [Self; 8] = [
+    const OWN: [Self; 9] = [
         Self::RunCode,
         Self::RunCommand,
+        Self::RunSkill,
         Self::ReadFile,
         Self::WriteFile,
         Self::EditFile,
@@ -60,6 +79,7 @@ impl BuiltIn {
         match self {
             Self::RunCode => "run_code",
             Self::RunCommand => "run_command",
+            Self::RunSkill => "run_skill",
             Self::ReadFile => "read_file",
             Self::WriteFile => "write_file",
             Self::EditFile => "edit_file",
@@ -74,24 +94,33 @@ impl BuiltIn {
         Self::all().find(|tool| tool.name() == name)
     }
 
-    fn describe(self) -> Tool {
+    fn describe(self, world: World) -> Tool {
         match self {
             Self::Browser(tool) => tool.describe(),
-            Self::RunCode => tool::<CodeArguments, Ran>(
+            Self::RunCode => in_a_box::<CodeArguments>(
                 self,
                 "Run code",
-                "Runs Python, JavaScript or shell code in an isolated box without a network, in the session's workspace at \
-                 /workspace. The code is judged first: what could do harm waits for a person's approval, and outright \
-                 destruction is refused.",
-                Effect::Changes,
+                "Runs Python, JavaScript or shell code in an isolated box, in the session's workspace at /workspace. The \
+                 code is judged first: what could do harm waits for a person's approval, and outright destruction is \
+                 refused.",
+                world,
             ),
-            Self::RunCommand => tool::<CommandArguments, Ran>(
+            Self::RunCommand => in_a_box::<CommandArguments>(
                 self,
                 "Run a command",
-                "Runs a line of bash in an isolated box, in the session's workspace at /workspace. The box has no network \
-                 and sees no files of the host but those that an operator allows; a line that names another path waits \
-                 for a person's approval.",
-                Effect::Changes,
+                "Runs a line of bash in an isolated box, in the session's workspace at /workspace. The box sees no files \
+                 of the host but those that an operator allows; a line that names another path waits for a person's \
+                 approval.",
+                world,
+            ),
+            Self::RunSkill => in_a_box::<SkillArguments>(
+                self,
+                "Run a skill of the agent's",
+                "Runs a program with its arguments, without a shell, in an isolated box, in the directory of one of the \
+                 agent's own skills: what its SKILL.md says to run. The box has the agent's files/ and skills/ at \
+                 /workspace/files and /workspace/skills, and no session's files; what it leaves in /workspace/files \
+                 can be read as files/….",
+                world,
             ),
             Self::ReadFile => tool::<ReadArguments, Content>(
                 self,
@@ -132,11 +161,31 @@ impl BuiltIn {
     }
 }
 
-static DESCRIBED: LazyLock<Vec<Tool>> = LazyLock::new(|| BuiltIn::all().map(BuiltIn::describe).collect());
+static CLOSED: LazyLock<Vec<Tool>> = LazyLock::new(|| describe_all(World::Closed));
+static OPEN: LazyLock<Vec<Tool>> = LazyLock::new(|| describe_all(World::Open));
+
+fn describe_all(world: World) -> Vec<Tool> {
+    BuiltIn::all().map(|tool| tool.describe(world)).collect()
+}
 
 /// All of them, as they are listed.
-pub(super) fn described() -> &'static [Tool] {
-    &DESCRIBED
+pub(super) fn described(world: World) -> &'static [Tool] {
+    match world {
+        World::Closed => &CLOSED,
+        World::Open => &OPEN,
+    }
+}
+
+/// One that runs something of the caller's.
+fn in_a_box<I: JsonSchema>(which: BuiltIn, title: &'static str, words: &str, world: World) -> Tool {
+    let network = match world {
+        World::Closed => "The box has no network.",
+        World::Open => "Of the network it reaches the hosts that an operator or a person has allowed, and no others.",
+    };
+    Tool::new(which.name(), format!("{words} {network}"), schema::<I>())
+        .with_title(title)
+        .with_raw_output_schema(RAN.clone())
+        .with_annotations(annotations(title, Effect::Changes, world))
 }
 
 fn tool<I: JsonSchema, O: JsonSchema>(
@@ -148,11 +197,11 @@ fn tool<I: JsonSchema, O: JsonSchema>(
     Tool::new(which.name(), words, schema::<I>())
         .with_title(title)
         .with_raw_output_schema(schema::<O>())
-        .with_annotations(annotations(title, effect))
+        .with_annotations(annotations(title, effect, World::Closed))
 }
 
-pub(super) fn annotations(title: &str, effect: Effect) -> ToolAnnotations {
-    let hints = ToolAnnotations::with_title(title).read_only(effect == Effect::Reads).open_world(false);
+pub(super) fn annotations(title: &str, effect: Effect, world: World) -> ToolAnnotations {
+    let hints = ToolAnnotations::with_title(title).read_only(effect == Effect::Reads).open_world(world == World::Open);
     match effect {
         Effect::Reads => hints.destructive(false).idempotent(true),
         Effect::Moves => hints.destructive(false).idempotent(false),
@@ -166,8 +215,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_runs_something_says_whether_it_reaches_anybody() {
+        for (world, words) in [(World::Closed, "no network"), (World::Open, "reaches the hosts")] {
+            let open: Vec<&str> = described(world)
+                .iter()
+                .filter(|tool| tool.annotations.as_ref().and_then(|hints| hints.open_world_hint) == Some(true))
+                .map(|tool| tool.name.as_ref())
+                .filter(|name| !name.starts_with("browser_"))
+                .collect();
+            let runs = ["run_code", "run_command", "run_skill"];
+            assert_eq!(open, if world == World::Open { &runs[..] } else { &[] });
+            for tool in described(world).iter().filter(|tool| runs.contains(&tool.name.as_ref())) {
+                assert!(tool.description.as_deref().is_some_and(|said| said.contains(words)), "{tool:?}");
+            }
+        }
+    }
+
+    #[test]
     fn every_tool_says_all_of_itself() {
-        for tool in described() {
+        for tool in described(World::Closed) {
             assert!(BuiltIn::find(&tool.name).is_some());
             assert_eq!(tool.input_schema["type"], "object", "{}", tool.name);
             assert_eq!(tool.input_schema["additionalProperties"], false, "{}", tool.name);

@@ -1,22 +1,24 @@
 //! `ringwall mcp`: the tools on standard streams, for a client that starts its servers itself.
 //!
-//! Without `--url` it is a server of its own on the data directory, and whoever owns that is who asks. With `--url` it only
-//! carries messages to a server that runs. Standard output has nothing but messages; the log goes to standard error.
+//! Without `--url` it is a server of its own on the data directory, and whoever owns that is who asks; where another one has the
+//! directory, it joins that (`windows`). With `--url` it only carries messages to a server that runs. Standard output has
+//! nothing but messages; the log goes to standard error.
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use rmcp::ServiceExt as _;
 use rmcp::service::RunningService;
 use rmcp::{RoleServer, transport::async_rw::AsyncRwTransport};
 use service::{Auth, Config, Service};
+use tokio::net::UnixStream;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::bridge;
 use super::handler::Mcp;
 use super::who::{Scope, Who};
+use super::{bridge, windows};
 use crate::client::owner_token;
 use crate::config::{self, DatabaseOverride, DockerOverride, Overrides};
 use crate::environment::Environment;
@@ -26,12 +28,17 @@ use crate::webhook;
 
 /// How long what runs may go on once nobody listens any more.
 const DRAIN: Duration = Duration::from_millis(500);
+/// How long a client that says no more is still told what it asked before, whoever answers it.
+pub(super) const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// Whoever has the directory may just begin, or end: longer than either takes.
+const TAKING_OVER: Duration = Duration::from_secs(20);
+const BEFORE_TRYING_AGAIN: Duration = Duration::from_millis(50);
 /// Of one message: a file's content and what is around it.
 pub(super) const LONGEST_MESSAGE: usize = 64 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct McpArguments {
-    /// A server that runs; without one, this is a server of its own on the data directory
+    /// A server that runs, http or https; without one, this is a server on the data directory, or joins whoever has it
     #[arg(long, value_name = "URL", env = "RINGWALL_URL", hide_env = true)]
     url: Option<String>,
     /// The token for that server [default: the owner's, from the data directory]
@@ -81,18 +88,21 @@ async fn serve(config: config::ServerConfig, scope: Scope) -> Result<(), Message
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let data = config.data.clone();
-    let opening =
-        Service::open(Config { data: config.data, database: config.database, auth: Auth::Tokens, fixed: config.fixed });
-    let service = opening.await.map_err(|error| match error {
-        service::Error::DataInUse => {
-            Message::from(error).with_hint("name the server that runs with --url, such as --url http://127.0.0.1:8003")
+    let service = match open(config, &scope).await? {
+        Opened::Own(service) => service,
+        Opened::Joined(stream) => {
+            return tokio::select! {
+                carried = windows::carry(stream) => carried,
+                _ = terminate.recv() => Ok(()),
+                _ = interrupt.recv() => Ok(()),
+            };
         }
-        other => other.into(),
-    })?;
+    };
     // It ends when the service drains.
     tokio::spawn(webhook::run(service.clone()));
+    let _windows = windows::serve(&service, &data);
     let principal = service.authenticate(owner_token(&data).as_deref()).await?;
-    let mcp = Mcp::local(service.clone(), Who::local(principal, scope));
+    let mcp = Mcp::new(service.clone()).for_one(Who::local(principal, scope));
     let talking = async {
         let (input, output) = rmcp::transport::stdio();
         let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(LONGEST_MESSAGE);
@@ -109,6 +119,33 @@ async fn serve(config: config::ServerConfig, scope: Scope) -> Result<(), Message
     }
     service.drain(DRAIN).await;
     Ok(())
+}
+
+/// The data directory, or a way to whoever has it.
+enum Opened {
+    Own(Service),
+    Joined(UnixStream),
+}
+
+async fn open(config: config::ServerConfig, scope: &Scope) -> Result<Opened, Message> {
+    let config = Config { data: config.data, database: config.database, auth: Auth::Tokens, fixed: config.fixed };
+    let deadline = Instant::now() + TAKING_OVER;
+    loop {
+        let error = match Service::open(config.clone()).await {
+            Ok(service) => return Ok(Opened::Own(service)),
+            Err(error @ service::Error::DataInUse) => error,
+            Err(other) => return Err(other.into()),
+        };
+        match windows::join(&config.data, scope).await {
+            Ok(stream) => return Ok(Opened::Joined(stream)),
+            Err(_) if Instant::now() < deadline => tokio::time::sleep(BEFORE_TRYING_AGAIN).await,
+            Err(why) => {
+                tracing::info!(%why, "whoever has the data directory could not be joined");
+                let hint = "end what has it, or name a server that runs with --url, such as http://127.0.0.1:8003";
+                return Err(Message::from(error).with_hint(hint));
+            }
+        }
+    }
 }
 
 async fn wait(running: RunningService<RoleServer, Mcp>) {

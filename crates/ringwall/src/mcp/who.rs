@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 
 use axum::http::request::Parts;
 use rmcp::ErrorData;
-use rmcp::model::Extensions;
-use serde::Deserialize;
-use service::{Address, Holder, Origin, Principal, SessionAddress};
+use rmcp::model::{Extensions, Implementation};
+use serde::{Deserialize, Serialize};
+use service::{Address, ClientClaim, Holder, Origin, Principal, SessionAddress};
 
 use crate::http::Caller;
 
@@ -17,7 +17,7 @@ use crate::http::Caller;
 pub(crate) const USUAL: &str = "default";
 
 /// Which workspace a connection is about, as its URL or the command line says.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Scope {
     pub(crate) user: Option<String>,
@@ -30,21 +30,26 @@ pub(crate) struct Scope {
 pub(crate) struct Who {
     pub(crate) principal: Principal,
     pub(crate) scope: Scope,
-    remote: Option<SocketAddr>,
 }
 
 impl Who {
     pub(crate) fn local(principal: Principal, scope: Scope) -> Self {
-        Self { principal, scope, remote: None }
+        Self { principal, scope }
     }
 
-    /// Whoever sent the request over HTTP.
-    pub(super) fn of(extensions: &Extensions) -> Result<Self, ErrorData> {
+    /// The same, with what their client says of itself.
+    pub(super) fn with(self, client: Option<&Implementation>, remote: Option<SocketAddr>) -> Self {
+        let client = client.map(|client| ClientClaim::new(&client.name, &client.version));
+        Self { principal: self.principal.through(Origin { door: "mcp", remote, client }), ..self }
+    }
+
+    /// Whoever sent the request over HTTP, and from where.
+    pub(super) fn of(extensions: &Extensions) -> Result<(Self, Option<SocketAddr>), ErrorData> {
         let found = extensions.get::<Parts>().and_then(|parts| {
             let principal = parts.extensions.get::<Principal>()?.clone();
             let scope = parts.extensions.get::<Scope>()?.clone();
             let remote = parts.extensions.get::<Caller>().map(|caller| caller.remote);
-            Some(Self { principal, scope, remote })
+            Some((Self { principal, scope }, remote))
         });
         found.ok_or_else(|| ErrorData::internal_error("nobody knows who sent this request", None))
     }
@@ -80,9 +85,5 @@ impl Who {
             Holder::Owner | Holder::Operator | Holder::User(_) => true,
             Holder::Agent(..) => false,
         }
-    }
-
-    pub(super) fn origin(&self) -> Origin {
-        Origin { door: "mcp", remote: self.remote }
     }
 }

@@ -18,6 +18,7 @@ use crate::outcome::{DISK_QUOTA, OOM};
 use crate::principal::Principal;
 use crate::service::Service;
 use crate::settings::Settings;
+use crate::submit::Submitted;
 use crate::view::ExecView;
 
 use super::files::require_skill;
@@ -55,13 +56,23 @@ pub struct Executed {
 }
 
 impl Service {
-    /// Runs it and waits for its ending. It goes on when whoever asked is gone.
-    pub async fn execute(&self, by: &Principal, address: &Address, what: Execution) -> Result<Executed, Error> {
+    /// Begins, and comes back when that is on record: it runs, or waits for its turn.
+    pub async fn begin_execution(
+        &self,
+        by: &Principal,
+        address: &Address,
+        what: Execution,
+    ) -> Result<Submitted, Error> {
         let agent = self.open_agent(by, address).await?;
-        let is_line = matches!(what, Execution::Line(_));
         let settings = self.settings_now();
         let order = Self::blocking(|| order(by, &agent, what, &settings)).await?;
-        let submitted = self.admit(order).await.map_err(|error| match error {
+        self.admit(order).await
+    }
+
+    /// Runs it and waits for its ending. It goes on when whoever asked is gone.
+    pub async fn execute(&self, by: &Principal, address: &Address, what: Execution) -> Result<Executed, Error> {
+        let is_line = matches!(what, Execution::Line(_));
+        let submitted = self.begin_execution(by, address, what).await.map_err(|error| match error {
             Error::QueueFull => {
                 Error::agent(ProblemKind::Busy, "Server busy: Too many executions are waiting. Please try again.")
             }
@@ -152,6 +163,7 @@ fn plain(
 ) -> Result<Order, Error> {
     Ok(Order {
         caller: by.caller().to_owned(),
+        origin: by.origin.clone(),
         idempotency: None,
         user_id: agent.user.clone(),
         agent_id: agent.agent.clone(),

@@ -5,7 +5,7 @@
 
 use policy::{LONGEST_CONTENT, Rights};
 use record::{Answer as Recorded, ApprovalKind, ApprovalStatus, Digest, Holder, Settled, SettledAs};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::expire::unanswered;
 use super::question::Decision;
@@ -22,7 +22,6 @@ pub struct Answer {
     pub reason: Option<String>,
     /// What is to run instead of the code that was asked about.
     pub modified_code: Option<String>,
-    pub from: Origin,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,14 +30,6 @@ pub enum Verdict {
     /// The paths or hosts join the list.
     Remember,
     Deny,
-}
-
-/// Where an answer came in, for the audit chain.
-#[derive(Debug, Clone)]
-pub struct Origin {
-    /// The kind of door.
-    pub door: &'static str,
-    pub remote: Option<std::net::SocketAddr>,
 }
 
 impl Service {
@@ -106,7 +97,7 @@ impl Service {
             at: now(),
             by: by.caller().to_owned(),
             reason: answer.reason,
-            from: from(&answer.from, by, answer.modified_code.as_deref()),
+            from: from(by, answer.modified_code.as_deref()),
         };
         self.settle(&found, recorded, decision).await
     }
@@ -174,12 +165,10 @@ fn check_modified(asked: &ApprovalView, verdict: Verdict, code: &str) -> Result<
     Ok(())
 }
 
-fn from(origin: &Origin, by: &Principal, modified: Option<&str>) -> Value {
-    let mut from = json!({
-        "door": origin.door,
-        "remote": origin.remote.map(|remote| remote.to_string()),
-        "role": by.holder().role(),
-    });
+fn from(by: &Principal, modified: Option<&str>) -> Value {
+    let mut from = by.origin.note();
+    from["remote"] = by.origin.remote.map(|remote| remote.to_string()).into();
+    from["role"] = by.holder().role().into();
     if let Some(code) = modified {
         from["modified_code_sha256"] = Digest::of(code.as_bytes()).to_string().into();
     }

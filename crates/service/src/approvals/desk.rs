@@ -209,7 +209,7 @@ mod tests {
     }
 
     fn owner() -> Principal {
-        Principal { caller: "t".to_owned(), holder: Holder::Owner }
+        Principal::new("t".to_owned(), Holder::Owner)
     }
 
     /// The numbers of what a follower is told next, negative for what was resolved.

@@ -143,7 +143,7 @@ impl Deed {
             actor: self.by.caller().to_owned(),
             started_at: now(),
         };
-        self.service.inner.store.intend_browser_action(new).await?;
+        self.service.inner.store.intend_browser_action(new, self.by.origin.note()).await?;
         let done = self.act(&mut turn, window, wish, &mut stop).await;
         self.conclude(&turn, &done).await;
         match turn.as_ref() {

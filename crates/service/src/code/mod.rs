@@ -8,6 +8,7 @@
 mod assess;
 mod backend;
 mod confirm;
+mod language;
 mod order;
 mod replace;
 mod request;
@@ -15,6 +16,7 @@ mod run;
 mod trail;
 mod words;
 
+pub use language::Language;
 pub use request::CodeRequest;
 pub use run::{CodeBegun, CodeRan};
 

@@ -9,16 +9,18 @@ use std::sync::Arc;
 
 use executor::aio_service::{ServiceFile, ServiceWork};
 use executor::pool::OnBusy;
-use policy::{Code, Consent, Content, Field, Isolation, Layer, LayerName, Layers, Secret, merge, profile};
+use policy::{Code, Consent, Field, Isolation, Layer, LayerName, Layers, Secret, merge, profile};
 use record::{Confirmation, Digest};
 use serde_json::{Value, json};
 use workspace::{ProjectId, Session, SessionId, Usage};
 
+use super::language::Language;
 use super::request::{CodeRequest, LONGEST_S, SHORTEST_S};
 use super::trail::Trail;
 use crate::agents::execute::{PROJECT, PYTHON, WORKSPACE};
 use crate::error::Error;
 use crate::order::{Ground, Order, layers};
+use crate::origin::Origin;
 use crate::residents::Seat;
 use crate::service::Service;
 use crate::sessions::{Place, Rules};
@@ -62,14 +64,14 @@ impl Service {
     /// Reads and judges a request from the start, whoever wrote its code.
     pub(super) async fn read_code(
         &self,
-        caller: &str,
+        (caller, origin): (&str, &Origin),
         place: Place,
         request: CodeRequest,
         trail: Arc<Trail>,
     ) -> Result<Order, Error> {
         request.check()?;
         request.files()?;
-        let assessment = Arc::new(self.assess(request.language, request.code.clone()).await?);
+        let assessment = Arc::new(self.assess(request.language.into(), request.code.clone()).await?);
         trail.assessed(assessment.clone());
         let rules = self.session_rules(&place).await?;
         let choice = self.choose_box(&place, request.asked_backend(), rules.mode, assessment.level).await?;
@@ -77,6 +79,7 @@ impl Service {
         let words = request.words();
         let mut order = Order {
             caller: caller.to_owned(),
+            origin: origin.clone(),
             idempotency: None,
             user_id: place.name.user_id.clone(),
             agent_id: place.name.agent_id.clone(),
@@ -93,7 +96,7 @@ impl Service {
             layers,
             ground: Ground::Agent { needs: crate::order::Needs::Nothing },
         };
-        if request.language == Content::Shell && request.code.contains("python") {
+        if request.language == Language::Shell && request.code.contains("python") {
             order.env.insert(PYTHON.0.to_owned(), Secret::new(PYTHON.1));
         }
         let judged = Code { assessment, mode: rules.mode, consent: Consent::NotAsked };
@@ -118,12 +121,12 @@ impl CodeRequest {
 
     fn words(&self) -> Vec<String> {
         let words: &[&str] = match (self.language, self.is_long()) {
-            (Content::Python, false) => &["python3", "-c"],
-            (Content::Python, true) => &["python3", "-c", LONG_PYTHON],
-            (Content::Javascript, false) => &["node", "-e"],
-            (Content::Javascript, true) => &["node", "-"],
-            (Content::Shell | Content::Browser, false) => &["bash", "-c"],
-            (Content::Shell | Content::Browser, true) => &["bash", "-c", LONG_SHELL],
+            (Language::Python, false) => &["python3", "-c"],
+            (Language::Python, true) => &["python3", "-c", LONG_PYTHON],
+            (Language::Javascript, false) => &["node", "-e"],
+            (Language::Javascript, true) => &["node", "-"],
+            (Language::Shell, false) => &["bash", "-c"],
+            (Language::Shell, true) => &["bash", "-c", LONG_SHELL],
         };
         let code = (!self.is_long()).then_some(self.code.as_str());
         words.iter().copied().chain(code).map(str::to_owned).collect()
@@ -176,7 +179,7 @@ impl CodeOrder {
         self.request.context_id.as_deref()
     }
 
-    pub(crate) fn language(&self) -> Content {
+    pub(crate) fn language(&self) -> Language {
         self.request.language
     }
 

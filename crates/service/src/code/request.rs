@@ -1,10 +1,11 @@
 //! A piece of code as it is asked for, and what about that can be wrong without asking anybody.
 
 use executor::pool::OnBusy;
-use policy::{Content, LONGEST_CONTENT};
+use policy::LONGEST_CONTENT;
 use workspace::{AgentPath, SessionId};
 
 use super::backend::ALL_IN_ONE;
+use super::language::Language;
 use crate::agents::ProblemKind;
 use crate::error::Error;
 use crate::sessions::SessionAddress;
@@ -19,7 +20,7 @@ pub struct CodeRequest {
     pub user_id: Option<String>,
     pub agent_id: Option<String>,
     pub code: String,
-    pub language: Content,
+    pub language: Language,
     pub timeout_s: Option<u64>,
     pub backend: Option<String>,
     pub max_memory_mb: Option<u64>,
@@ -46,7 +47,7 @@ impl CodeRequest {
             user_id: address.user_id,
             agent_id: address.agent_id,
             code: command,
-            language: Content::Shell,
+            language: Language::Shell,
             timeout_s,
             backend: Some(ALL_IN_ONE.to_owned()),
             max_memory_mb: None,
@@ -58,14 +59,10 @@ impl CodeRequest {
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {
-        match self.language {
-            Content::Python | Content::Javascript | Content::Shell => {}
-            Content::Browser => return Err(Error::invalid("language must be python, javascript or shell")),
-        }
         if let Some(id) = &self.context_id {
             let _: SessionId =
                 id.parse().map_err(|error: workspace::Error| Error::invalid(format!("context_id: {error}")))?;
-            if self.language == Content::Shell {
+            if self.language == Language::Shell {
                 return Err(Error::invalid("context_id: there are contexts of python and javascript"));
             }
             if self.max_memory_mb.is_some() {

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use executor::Outcome;
 use executor::resident::{Channel, Given, Resident, RunningVisit, VisitHandle, VisitInput, VisitOptions, VisitOutput};
-use policy::{Content, Grant};
+use policy::Grant;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::answer::{CellAnswer, read_answer, read_line};
+use crate::code::Language;
 
 const PYTHON: &str = include_str!("runner.py");
 const JAVASCRIPT: &str = include_str!("runner.js");
@@ -18,11 +19,11 @@ const GRACE: Duration = Duration::from_secs(1);
 const PORTION: usize = 16 << 10;
 
 /// The words that start it; nothing for a language that has none.
-pub(super) fn words(language: Content) -> Option<Vec<String>> {
+pub(super) fn words(language: Language) -> Option<Vec<String>> {
     let words = match language {
-        Content::Python => ["python3", "-c", PYTHON],
-        Content::Javascript => ["node", "-e", JAVASCRIPT],
-        Content::Shell | Content::Browser => return None,
+        Language::Python => ["python3", "-c", PYTHON],
+        Language::Javascript => ["node", "-e", JAVASCRIPT],
+        Language::Shell => return None,
     };
     Some(words.map(str::to_owned).to_vec())
 }

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use executor::resident::{Resident, VisitHandle};
-use policy::{Content, Isolation};
+use policy::Isolation;
 use record::{SessionName, Timestamp};
 
 use super::interpreter::Interpreter;
+use crate::code::Language;
 use crate::egress::SessionWay;
 use crate::service::now;
 use crate::sessions::Place;
@@ -59,7 +60,7 @@ pub(crate) struct SessionBox {
 
 #[derive(Debug)]
 pub(super) struct Context {
-    pub(super) language: Content,
+    pub(super) language: Language,
     pub(super) created_at: Timestamp,
     pub(super) used_at: Timestamp,
     /// Not while it runs something, and not before it is started.
@@ -89,7 +90,7 @@ pub(super) enum Entered {
     },
     Busy,
     /// It speaks another language.
-    Other(Content),
+    Other(Language),
     TooMany,
 }
 
@@ -98,7 +99,7 @@ impl SessionBox {
         Self { resident, way, contexts: Mutex::default() }
     }
 
-    pub(super) fn enter(&self, id: &str, language: Content) -> Entered {
+    pub(super) fn enter(&self, id: &str, language: Language) -> Entered {
         let mut contexts = self.lock();
         if !contexts.contains_key(id) && contexts.len() >= MOST_CONTEXTS {
             return Entered::TooMany;

@@ -3,6 +3,7 @@
 use std::time::UNIX_EPOCH;
 
 use executor::egress::{Connection, Fate};
+use policy::NetMode;
 use record::{ExecId, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -61,6 +62,11 @@ impl From<Connection> for ConnectionView {
 }
 
 impl Service {
+    /// What boxes have of the network by the settings; a skill or a request may have less.
+    pub fn net_mode(&self) -> NetMode {
+        self.settings_now().net.mode
+    }
+
     /// Empty while the exec runs, and where its box had no network.
     pub async fn exec_network(&self, by: &Principal, exec_id: &ExecId) -> Result<NetworkView, Error> {
         self.recorded(by, exec_id).await?;

@@ -103,6 +103,7 @@ fn read(by: &Principal, command: SessionCommand, operator: Layer) -> Result<Orde
     let words = vec!["bash".to_owned(), "-c".to_owned(), command.command];
     let mut order = Order {
         caller: by.caller().to_owned(),
+        origin: by.origin.clone(),
         idempotency: None,
         user_id,
         agent_id,

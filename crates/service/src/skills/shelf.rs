@@ -2,11 +2,12 @@
 //!
 //! Every question looks at the directory, because an operator who has saved a file expects it to count; but a manifest
 //! is read and judged again only when its file is another one than before. No watcher: a look costs microseconds and
-//! cannot miss anything. One bad manifest concerns nobody but its own skill.
+//! cannot miss anything. One bad manifest concerns nobody but its own skill. Nobody waits for another one's look at files:
+//! what is kept is locked for as long as it takes to find one entry.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use serde::Serialize;
@@ -86,8 +87,7 @@ impl Skills {
     /// One skill, as it is now.
     pub fn find(&self, id: &str) -> Result<Found, Error> {
         let folder = Folder::open(&self.root)?;
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let judged = self.look(&folder, id, SystemTime::now(), &mut kept);
+        let judged = self.look(&folder, id, SystemTime::now());
         Ok(match judged.or_else(|| self.shipped.get(id).cloned()) {
             Some(Ok(skill)) => Found::Skill(skill),
             Some(Err(invalid)) => Found::Invalid(invalid),
@@ -98,11 +98,10 @@ impl Skills {
     fn list_at(&self, now: SystemTime) -> Result<Catalogue, Error> {
         let folder = Folder::open(&self.root)?;
         let names = folder.names()?;
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|name, _| names.binary_search(name).is_ok());
+        self.kept().retain(|name, _| names.binary_search(name).is_ok());
         let mut all: BTreeMap<&str, Judged> = self.shipped.iter().map(|(id, judged)| (*id, judged.clone())).collect();
         for name in &names {
-            if let Some(judged) = self.look(&folder, name, now, &mut kept) {
+            if let Some(judged) = self.look(&folder, name, now) {
                 all.insert(name, judged);
             }
         }
@@ -117,7 +116,7 @@ impl Skills {
     }
 
     /// What the folder of this name holds, judged again if it changed.
-    fn look(&self, folder: &Folder, name: &str, now: SystemTime, kept: &mut BTreeMap<String, Kept>) -> Option<Judged> {
+    fn look(&self, folder: &Folder, name: &str, now: SystemTime) -> Option<Judged> {
         let unreadable = |reason| {
             let id = printable(name, 255);
             Some(Err(Arc::new(InvalidManifest { id, reasons: vec![reason] })))
@@ -125,20 +124,17 @@ impl Skills {
         let file = match folder.look(name) {
             Looked::File(file) => file,
             Looked::Nothing => {
-                kept.remove(name);
+                self.kept().remove(name);
                 return None;
             }
             Looked::Unreadable(reason) => {
-                kept.remove(name);
+                self.kept().remove(name);
                 return unreadable(reason);
             }
         };
         let stamp = file.stamp;
-        if let Some(known) = kept.get(name)
-            && known.stamp == stamp
-            && known.trust == Trust::Settled
-        {
-            return Some(known.judged.clone());
+        if let Some(known) = self.known(name, stamp) {
+            return Some(known);
         }
         let text = match file.read() {
             Ok(text) => text,
@@ -146,8 +142,20 @@ impl Skills {
         };
         let judged = self.judge.judge(name, &text).map(Arc::new).map_err(Arc::new);
         let trust = if stamp.is_settled(now) { Trust::Settled } else { Trust::Fresh };
-        kept.insert(name.to_owned(), Kept { stamp, trust, judged: judged.clone() });
+        // Whoever read an older file meanwhile leaves a stamp that the next look does not find again.
+        self.kept().insert(name.to_owned(), Kept { stamp, trust, judged: judged.clone() });
         Some(judged)
+    }
+
+    /// What was judged of this very file.
+    fn known(&self, name: &str, stamp: Stamp) -> Option<Judged> {
+        let kept = self.kept();
+        let known = kept.get(name).filter(|known| known.stamp == stamp && known.trust == Trust::Settled)?;
+        Some(known.judged.clone())
+    }
+
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<String, Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

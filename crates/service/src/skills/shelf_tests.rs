@@ -52,6 +52,32 @@ fn later() -> SystemTime {
     SystemTime::now() + Duration::from_secs(3600)
 }
 
+#[test]
+fn many_look_at_once_while_files_change() {
+    let (_directory, skills) = scratch();
+    let named = |name: &str| {
+        let mut manifest = example("text.count");
+        manifest["name"] = json!(name);
+        put(&skills, "text.count", &manifest.to_string());
+    };
+    named("0");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    // A file that is just being written may be none that means anything; nobody is kept waiting.
+                    skills.list().expect("the directory is there");
+                    let _ = find(&skills, "text.count");
+                }
+            });
+        }
+        (1..20).for_each(|number| named(&number.to_string()));
+    });
+    named("last");
+    assert_eq!(find(&skills, "text.count").expect("a skill").name, "last");
+    assert!(skills.list().expect("the directory is there").skills.iter().any(|skill| skill.name == "last"));
+}
+
 fn ids(catalogue: &Catalogue) -> Vec<&str> {
     catalogue.skills.iter().map(|skill| skill.id.as_str()).collect()
 }

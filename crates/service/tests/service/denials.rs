@@ -1,7 +1,7 @@
 //! What is not allowed is recorded; what means nothing is refused and leaves no trace.
 
-use serde_json::json;
-use service::{Error, ExecFilter, ExecRequest, Limit, Status};
+use serde_json::{Value, json};
+use service::{AuditFilter, ClientClaim, Entry, Error, ExecFilter, ExecRequest, Limit, Origin, Scope, Status};
 
 use crate::lab::{in_lab, limited, shell};
 
@@ -27,6 +27,26 @@ pub fn denials_are_recorded() {
         let view = lab.service.exec(&lab.owner, &exec_id).await.unwrap();
         assert_eq!(view.policy_snapshot["denied"]["field"], "timeout_ms");
         assert_eq!(view.policy_snapshot["denied"]["layer"], "system");
+    });
+}
+
+pub fn an_intent_says_where_it_came_in() {
+    in_lab(async |lab| {
+        let client = Some(ClientClaim::new("claude\u{1b}", "1.0"));
+        let by = lab.owner.clone().through(Origin { door: "mcp", remote: None, client });
+        let submitted = lab.service.submit(&by, shell("true")).await.unwrap();
+        lab.service.finished(&by, &submitted.exec_id).await.unwrap();
+        let refused = lab.service.submit(&by, ExecRequest { kind: "perl".to_owned(), ..shell("true") }).await;
+        let Err(Error::Denied { exec_id, .. }) = refused else { panic!("{refused:?}") };
+        let said = json!({ "door": "mcp", "client_says": { "name": "claude", "version": "1.0" } });
+        let entries =
+            lab.service.audit(&lab.owner, AuditFilter::everything(Scope::All), Limit::nearest(10), None).await.unwrap();
+        for (action, subject) in [("exec.intent", submitted.exec_id), ("exec.denied", exec_id)] {
+            let is_it = |entry: &&Entry| entry.action == action && entry.subject == subject.as_str();
+            let entry = entries.items.iter().find(is_it).unwrap();
+            let detail: Value = serde_json::from_str(&entry.detail).unwrap();
+            assert_eq!(detail["from"], said, "{entry:?}");
+        }
     });
 }
 

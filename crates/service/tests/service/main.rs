@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         ("output of processes that stay", endings::background_output_is_not_waited_for),
         ("skills", endings::skills_run),
         ("denials", denials::denials_are_recorded),
+        ("intents", denials::an_intent_says_where_it_came_in),
         ("malformed", denials::what_is_malformed_leaves_no_trace),
         ("settings", denials::settings_are_the_operators_layer),
         ("lines on files", executing::a_line_runs_on_the_agents_files),

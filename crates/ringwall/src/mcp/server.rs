@@ -1,0 +1,103 @@
+//! A server elsewhere, asked one thing on one connection, over HTTP or, where something before it ends TLS, over HTTPS.
+//!
+//! Whoever lets go of an answer hangs up, and the server hears that.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::uri::Authority;
+use axum::http::{HeaderValue, Request, Response, Uri, header};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use crate::client::Scheme;
+use crate::message::Message;
+
+pub(super) struct Server {
+    authority: Authority,
+    /// What comes before every path.
+    prefix: String,
+    host: HeaderValue,
+    /// Whom to trust, and as whom it has to answer.
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Server").field("url", &self.url()).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    pub(super) fn new(url: &str) -> Result<Self, Message> {
+        let scheme = Scheme::of(url)?;
+        let wrong = || Message::new(format!("--url {url}: that is not the address of a server"));
+        let uri: Uri = url.parse().map_err(|_| wrong())?;
+        let authority = uri.authority().filter(|authority| !authority.host().is_empty()).cloned().ok_or_else(wrong)?;
+        let tls = match scheme {
+            Scheme::Http => None,
+            Scheme::Https => {
+                let trusting = executor::trusting_client();
+                let trusting = trusting.map_err(|error| Message::new(format!("could not speak TLS: {error}")))?;
+                let bare = authority.host().trim_matches(['[', ']']).to_owned();
+                Some((TlsConnector::from(Arc::new(trusting)), ServerName::try_from(bare).map_err(|_| wrong())?))
+            }
+        };
+        let host = HeaderValue::from_str(authority.as_str()).map_err(|_| wrong())?;
+        let prefix = uri.path().trim_end_matches('/').to_owned();
+        Ok(Self { authority, prefix, host, tls })
+    }
+
+    /// As it was named.
+    pub(super) fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.authority, self.prefix)
+    }
+
+    /// One request on a connection of its own, which ends with the answer.
+    pub(super) async fn ask(&self, mut request: Request<Body>) -> Result<Response<Incoming>, String> {
+        let target = format!("{}{}", self.prefix, request.uri());
+        *request.uri_mut() = target.parse().map_err(|_| format!("{target} cannot be asked for"))?;
+        request.headers_mut().insert(header::HOST, self.host.clone());
+        let port = self.authority.port_u16().unwrap_or(if self.tls.is_some() { 443 } else { 80 });
+        let bare = self.authority.host().trim_matches(['[', ']']);
+        let stream = TcpStream::connect((bare, port)).await.map_err(|error| error.to_string())?;
+        let _ = stream.set_nodelay(true);
+        match &self.tls {
+            None => speak(stream, request).await,
+            Some((connector, name)) => {
+                let stream = connector.connect(name.clone(), stream).await.map_err(|error| error.to_string())?;
+                speak(stream, request).await
+            }
+        }
+    }
+}
+
+async fn speak(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    request: Request<Body>,
+) -> Result<Response<Incoming>, String> {
+    let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(|error| error.to_string())?;
+    tokio::spawn(connection);
+    sender.send_request(request).await.map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_with_its_scheme_and_its_prefix() {
+        for url in ["http://127.0.0.1:8003", "https://ringwall.example.org", "https://[::1]:8003/behind/it"] {
+            assert_eq!(Server::new(&format!("{url}/")).expect("an address").url(), url);
+        }
+        for wrong in ["ftp://x", "127.0.0.1:8003", "http://", "http:///x", "https://a b"] {
+            assert!(Server::new(wrong).is_err(), "{wrong}");
+        }
+    }
+}

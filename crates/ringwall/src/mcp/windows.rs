@@ -1,0 +1,199 @@
+//! Several windows on one data directory: whoever has it serves MCP clients at a socket in it, and a second `ringwall mcp` joins
+//! there instead of failing.
+//!
+//! The socket is the owner's as the token beside it is, and who connects is asked of the kernel. A window says first which
+//! workspace it is about; from there on it speaks as on standard streams, and this program only carries. When whoever has the
+//! directory ends, so do the windows, and the next one that is started has it.
+
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rmcp::ServiceExt as _;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use service::Service;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinHandle;
+
+use super::handler::Mcp;
+use super::verb::{LAST_ANSWERS, LONGEST_MESSAGE};
+use super::who::{Scope, Who};
+use crate::client::owner_token;
+use crate::message::{Message, UNREACHABLE};
+
+const SOCKET: &str = "mcp.sock";
+/// For the first line of a window.
+const GREETING: Duration = Duration::from_secs(10);
+const LONGEST_GREETING: u64 = 64 << 10;
+/// Between two tries to accept when there is no descriptor left.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// The place of the socket, by a name that is short however long the directory's is: the kernel takes 108 bytes.
+struct Place {
+    directory: File,
+    path: PathBuf,
+}
+
+impl Place {
+    fn of(data: &Path) -> io::Result<Self> {
+        let directory = File::open(data)?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(SOCKET);
+        Ok(Self { directory, path })
+    }
+
+    fn remove(&self) {
+        // It may not be there.
+        let _ = rustix::fs::unlinkat(&self.directory, SOCKET, rustix::fs::AtFlags::empty());
+    }
+}
+
+/// Serves windows for as long as it is there.
+pub(crate) struct Windows {
+    place: Place,
+    serving: JoinHandle<()>,
+}
+
+impl Drop for Windows {
+    fn drop(&mut self) {
+        self.serving.abort();
+        self.place.remove();
+    }
+}
+
+/// Begins to serve; whoever calls this has the directory. Without the socket everything else goes on.
+pub(crate) fn serve(service: &Service, data: &Path) -> Option<Windows> {
+    let mcp = Mcp::new(service.clone());
+    match open(data) {
+        Ok((place, listener)) => {
+            let serving = tokio::spawn(accept(mcp, service.clone(), data.to_owned(), listener));
+            Some(Windows { place, serving })
+        }
+        Err(error) => {
+            tracing::warn!(%error, "other windows on this data directory cannot be served");
+            None
+        }
+    }
+}
+
+fn open(data: &Path) -> io::Result<(Place, UnixListener)> {
+    let place = Place::of(data)?;
+    // Of a server that was killed; nobody else has the directory now.
+    place.remove();
+    let listener = UnixListener::bind(&place.path)?;
+    std::fs::set_permissions(&place.path, Permissions::from_mode(0o600))?;
+    Ok((place, listener))
+}
+
+async fn accept(mcp: Mcp, service: Service, data: PathBuf, listener: UnixListener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (mcp, service, data) = (mcp.clone(), service.clone(), data.clone());
+                tokio::spawn(async move {
+                    if let Err(error) = attend(&mcp, &service, &data, stream).await {
+                        tracing::info!(%error, "a window was not served");
+                    }
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "could not accept a window");
+                tokio::time::sleep(BREATH).await;
+            }
+        }
+    }
+}
+
+/// One window, from its greeting to its end.
+async fn attend(mcp: &Mcp, service: &Service, data: &Path, stream: UnixStream) -> io::Result<()> {
+    let (own, other) = (rustix::process::geteuid().as_raw(), stream.peer_cred()?.uid());
+    if other != own && other != 0 {
+        return Err(io::Error::other(format!("it is of uid {other}")));
+    }
+    let (input, output) = stream.into_split();
+    let mut input = BufReader::new(input);
+    let mut greeting = Vec::new();
+    let mut beginning = (&mut input).take(LONGEST_GREETING);
+    tokio::time::timeout(GREETING, beginning.read_until(b'\n', &mut greeting)).await??;
+    let scope: Scope = serde_json::from_slice(&greeting)?;
+    let principal = service.authenticate(owner_token(data).as_deref()).await.map_err(io::Error::other)?;
+    let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(LONGEST_MESSAGE);
+    let running = mcp.for_one(Who::local(principal, scope)).serve(transport).await.map_err(io::Error::other)?;
+    let unwanted = running.cancellation_token();
+    let ended = running.waiting().await;
+    // Whatever it asked for and nobody waits for any more.
+    unwanted.cancel();
+    ended.map(drop).map_err(io::Error::other)
+}
+
+/// A way to whoever has the directory, where they serve windows.
+pub(super) async fn join(data: &Path, scope: &Scope) -> io::Result<UnixStream> {
+    let place = Place::of(data)?;
+    let mut stream = UnixStream::connect(&place.path).await?;
+    let mut greeting = serde_json::to_vec(scope)?;
+    greeting.push(b'\n');
+    stream.write_all(&greeting).await?;
+    Ok(stream)
+}
+
+/// Carries both ways until the client has said everything and was told the rest.
+pub(super) async fn carry(stream: UnixStream) -> Result<(), Message> {
+    let (mut from, mut to) = stream.into_split();
+    let said = async {
+        let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut to).await;
+        let _ = to.shutdown().await;
+    };
+    let told = async {
+        // A short answer must not wait for a long one.
+        let (mut output, mut piece) = (tokio::io::stdout(), vec![0; 64 << 10]);
+        loop {
+            match from.read(&mut piece).await {
+                Ok(length @ 1..) => {
+                    output.write_all(&piece[..length]).await?;
+                    output.flush().await?;
+                }
+                Ok(_) | Err(_) => return Ok::<_, io::Error>(()),
+            }
+        }
+    };
+    tokio::pin!(said, told);
+    tokio::select! {
+        () = &mut said => {
+            let _ = tokio::time::timeout(LAST_ANSWERS, told).await;
+            Ok(())
+        }
+        Ok(()) = &mut told => Err(Message::failed(UNREACHABLE, "whoever had the data directory has ended")
+            .with_hint("start this again: it then has the directory itself")),
+        // Nobody reads any more.
+        else => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_has_room_in_any_directory_and_replaces_an_old_one() {
+        let home = tempfile::tempdir().expect("a directory");
+        let data = home.path().join("d".repeat(120));
+        std::fs::create_dir_all(&data).expect("a long name");
+        let first = open(&data).expect("a socket");
+        let mode = std::fs::metadata(data.join(SOCKET)).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        // As a server that is killed leaves it.
+        drop(first);
+        let (_place, listener) = open(&data).expect("another one");
+        let scope = Scope { agent: Some("a".to_owned()), ..Scope::default() };
+        let joined = join(&data, &scope).await.expect("somebody listens");
+        let (stream, _) = listener.accept().await.expect("a window");
+        drop(joined);
+        let mut greeting = String::new();
+        BufReader::new(stream).read_line(&mut greeting).await.expect("a line");
+        let read: Scope = serde_json::from_str(&greeting).expect("what it is about");
+        assert_eq!((read.agent.as_deref(), read.user), (Some("a"), None));
+    }
+}
