@@ -1,7 +1,8 @@
 //! The one ending of an exec: on record first, then everybody is told.
 //!
 //! A record that cannot be written is tried again until it can, or until the server stops; an exec whose ending was never
-//! recorded is LOST at the next start, and until then nobody is told that it ended.
+//! recorded is LOST at the next start, and until then nobody is told that it ended. What no record can hold is not tried
+//! again: the exec then ends as failed, and with nothing beside that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use record::{Ending, Finish, Scope, Status};
 
 use crate::error::causes;
 use crate::live::Stage;
+use crate::outcome::{RUNTIME_ERROR, Told};
 use crate::queue::Slot;
 use crate::run_exec::{Exec, Ran, Remains};
 use crate::service::{milliseconds, now};
@@ -39,7 +41,7 @@ impl Exec {
                 self.put_away(remains);
             }
         };
-        let (view, ()) = tokio::join!(self.finish(&ending), put_away);
+        let (view, ()) = tokio::join!(self.finish(ending), put_away);
         drop(slot);
         if let Some(view) = view {
             self.service.inner.counters.ended(view.summary.status, &view.summary.backend);
@@ -51,14 +53,15 @@ impl Exec {
         drop(registration);
     }
 
-    async fn finish(&self, ending: &Ending) -> Option<ExecView> {
+    async fn finish(&self, ending: Ending) -> Option<ExecView> {
         let (store, exec_id) = (&self.service.inner.store, &self.intent.exec_id);
+        let (mut ending, mut is_bare) = (ending, false);
         let mut pause = FIRST_PAUSE;
         loop {
             match store.finish(&self.intent, ending.clone()).await {
                 Ok(Finish::Recorded) => {
                     let mut view = ExecView::intended(&self.intent);
-                    view.end(ending);
+                    view.end(&ending);
                     return Some(view);
                 }
                 Ok(Finish::EndedBefore(_)) => {
@@ -71,6 +74,13 @@ impl Exec {
                     tracing::error!(%exec_id, %status, "the server stops before an ending could be recorded");
                     return None;
                 }
+                Err(error) if error.is_about_content() => {
+                    tracing::error!(%exec_id, error = %causes(&error), "an ending cannot be recorded as it is");
+                    if is_bare {
+                        return None;
+                    }
+                    (ending, is_bare) = (bare(&ending), true);
+                }
                 Err(error) => {
                     tracing::error!(%exec_id, error = %causes(&error), "could not record an ending; trying again");
                     tokio::time::sleep(pause).await;
@@ -78,5 +88,22 @@ impl Exec {
                 }
             }
         }
+    }
+}
+
+/// What is left of an ending that no record can hold. It counts as failed, whatever it was.
+fn bare(ending: &Ending) -> Ending {
+    let told = Told::failed(RUNTIME_ERROR, "what is known of its ending cannot be recorded");
+    Ending {
+        status: told.status,
+        exit_code: None,
+        error_reason: told.reason,
+        ended_at: ending.ended_at,
+        duration_ms: None,
+        protections: None,
+        stdout: ending.stdout,
+        stderr: ending.stderr,
+        cpu_ms: None,
+        max_rss_bytes: None,
     }
 }

@@ -155,6 +155,7 @@ impl Service {
             docker_seen: tokio::sync::Mutex::default(),
             uids: Mutex::new(HashMap::new()),
             pruner: Mutex::new(None),
+            measurer: Mutex::new(None),
             expirer: Mutex::new(None),
             _lock: lock,
         });
@@ -168,6 +169,7 @@ impl Service {
         service.sweep_containers();
         service.expire_approvals();
         service.prune_on_schedule();
+        service.measure_boxes_on_schedule();
         Ok(service)
     }
 

@@ -17,8 +17,9 @@ use workspace::{ExecFiles, Input, Owner, Project, Section, Session, Stream, Tree
 use crate::agents::{Disk, watch_all};
 use crate::backend::{Backend, Ends, Reins, Started};
 use crate::capture::{capture, feed};
+use crate::contexts::SessionBox;
 use crate::error::{Error, causes};
-use crate::live::{Cancellation, Live, Registration, Stage};
+use crate::live::{Cancellation, Company, Live, Registration, Stage};
 use crate::order::{Ground, Needs, Order, Places};
 use crate::outcome::{RUNTIME_ERROR, Told};
 use crate::queue::{Admission, Slot};
@@ -164,8 +165,9 @@ impl Exec {
         };
         match turn {
             Ok(slot) => {
-                let (ran, remains) = self.run(early).await;
-                self.conclude(ran, remains, Some(slot)).await;
+                let mut slot = Some(slot);
+                let (ran, remains) = self.run(early, &mut slot).await;
+                self.conclude(ran, remains, slot).await;
             }
             Err(told) => self.conclude(Ran::never(told), None, None).await,
         }
@@ -214,7 +216,7 @@ impl Exec {
     }
 
     /// What is left to be put away comes along where that cannot change how it ended.
-    async fn run(&mut self, early: Early) -> (Ran, Option<Remains>) {
+    async fn run(&mut self, early: Early, slot: &mut Option<Slot>) -> (Ran, Option<Remains>) {
         // What its user shares with others does not change beneath it.
         let _staying = match self.order.ground {
             Ground::Agent { .. } => {
@@ -235,7 +237,7 @@ impl Exec {
             Err(told) => return (Ran::never(told), None),
         };
         let mut ran = match self.grant(&ready).await {
-            Ok(grant) => self.run_box(grant, &ready.files, &ready.disks).await,
+            Ok(grant) => self.run_box(grant, &ready.files, &ready.disks, slot).await,
             Err(told) => Ran::never(told),
         };
         if let Ground::Agent { needs: Needs::Network } | Ground::Session { needs: Needs::Network, .. } =
@@ -354,7 +356,7 @@ impl Exec {
         }
     }
 
-    async fn run_box(&self, grant: Grant, files: &ExecFiles, disks: &[Disk]) -> Ran {
+    async fn run_box(&self, grant: Grant, files: &ExecFiles, disks: &[Disk], slot: &mut Option<Slot>) -> Ran {
         let began = Instant::now();
         let net = grant.effective().net.clone();
         // Not broken off when the exec is cancelled meanwhile: a box that is up is ended and waited for like any other, and
@@ -366,9 +368,17 @@ impl Exec {
             (Err(error), None) => return Ran::never(self.explain(&error)),
         };
         self.service.inner.counters.set_up(began.elapsed());
+        if let Some(home) = started.home() {
+            self.live.set_home(home);
+        }
+        // It lasts as long as it likes, in a box that has its own place: whoever only passes through does not wait for it.
+        if self.live.company() == Company::Alone {
+            *slot = None;
+        }
+        let memory_mb = started.home().map_or(self.limits.memory_mb, |home| home.resident.memory_mb());
         let protections = Some(json!(started.protections()));
         let Some(Ends { stdin, stdout, stderr }) = started.take_streams() else {
-            started.reins().kill();
+            started.reins().kill().await;
             let _ = started.wait().await;
             return Ran::never(Told::failed(RUNTIME_ERROR, "the box has no streams"));
         };
@@ -410,7 +420,7 @@ impl Exec {
         };
         let told = match (self.live.cancellation(), &outcome) {
             (Some(by), _) => Told::cancelled(by),
-            (None, Ok(outcome)) => Told::of_outcome(outcome, self.limits.timeout_ms, self.limits.memory_mb)
+            (None, Ok(outcome)) => Told::of_outcome(outcome, self.limits.timeout_ms, memory_mb)
                 .with_full_disk(full)
                 .with_refused_host(refused),
             (None, Err(error)) => self.explain(error),
@@ -429,6 +439,19 @@ impl Exec {
 
     /// Waits for the end of the box, or brings it about. With words, if that is because the disk is full.
     async fn wait(&self, started: Started, disks: &[Disk]) -> (Result<Outcome, executor::Error>, Option<String>) {
+        let home = started.home().cloned();
+        let (outcome, full) = self.wait_for(started, home.as_deref(), disks).await;
+        // Where others have filled it, everybody in it ends for that.
+        let full = full.or_else(|| home?.full().map(str::to_owned));
+        (outcome, full)
+    }
+
+    async fn wait_for(
+        &self,
+        started: Started,
+        home: Option<&SessionBox>,
+        disks: &[Disk],
+    ) -> (Result<Outcome, executor::Error>, Option<String>) {
         let reins: Reins = started.reins();
         let over = started.wait();
         tokio::pin!(over);
@@ -437,7 +460,10 @@ impl Exec {
             outcome = &mut over => return (outcome, None),
             by = self.live.cancelled() => by,
             full = watch_all(disks) => {
-                reins.kill();
+                match home {
+                    Some(home) => home.end_as_full(full.clone()),
+                    None => reins.kill().await,
+                }
                 return (over.await, Some(full));
             }
         };
@@ -445,7 +471,7 @@ impl Exec {
             match by {
                 Cancellation::ByCaller => reins.stop().await,
                 Cancellation::HungUp => reins.hang_up().await,
-                Cancellation::ServerStops => reins.kill(),
+                Cancellation::ServerStops => reins.kill().await,
             }
             std::future::pending().await
         };

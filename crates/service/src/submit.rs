@@ -85,8 +85,8 @@ impl Service {
         }
         let key = order.idempotency.as_ref().map(|known| (order.caller.clone(), known.key.clone()));
         let session = order.session().map(ToString::to_string);
-        let live = Live::new(exec_id.clone(), order.user_id.clone(), order.agent_id.clone(), key, session);
-        let live = Arc::new(live);
+        let (user_id, agent_id) = (order.user_id.clone(), order.agent_id.clone());
+        let live = Arc::new(Live::new(exec_id.clone(), user_id, agent_id, key, session, order.company()));
         // Before the line, so that whoever finds the line full because of this one also finds this one.
         let registration = self.inner.registry.register(live.clone())?;
         let entrance = match ask {

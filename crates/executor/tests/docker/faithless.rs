@@ -7,7 +7,7 @@ use std::time::Duration;
 use executor::resident::{Death, VisitOptions};
 use executor::{Ending, Error};
 use jail::report::Ending as JailEnding;
-use jail::resident::frame::{FromAgent, Inlet, OUTPUT_WINDOW, Outlet, VisitId, append};
+use jail::resident::frame::{FromAgent, Given, Inlet, OUTPUT_WINDOW, Outlet, VisitId, append};
 
 use super::daemon::Daemon;
 use super::project::block_on;
@@ -38,6 +38,7 @@ pub(crate) fn speak(fault: &str) -> ExitCode {
     let visit = VisitId(1);
     let output = |from, bytes| FromAgent::Output { visit, from, bytes };
     let exited = FromAgent::Exited { visit, ending: JailEnding::Exited(0), cpu_microseconds: 0, peak_memory_bytes: 0 };
+    let ready = FromAgent::Ready { apart: Given::Yes };
     let hang = || loop {
         std::thread::sleep(Duration::from_secs(1000));
     };
@@ -63,7 +64,7 @@ pub(crate) fn speak(fault: &str) -> ExitCode {
         }
         _ => {}
     }
-    let _ = say(&FromAgent::Ready);
+    let _ = say(&ready);
     // The first order has begun to come.
     let _ = std::io::stdin().read(&mut [0; 1]);
     let started = FromAgent::Started { visit };
@@ -80,7 +81,7 @@ pub(crate) fn speak(fault: &str) -> ExitCode {
         "taken" => vec![started, FromAgent::Taken { visit, to: Inlet::Stdin, bytes: 1 }],
         "twice" => vec![started, FromAgent::Started { visit }],
         "ended-first" => vec![started, FromAgent::Ended { visit }],
-        "ready-again" => vec![started, FromAgent::Ready],
+        "ready-again" => vec![started, ready],
         "channel" => vec![started, output(Outlet::Channel, b"x")],
         "withheld" => vec![started, exited],
         "honest" => vec![started, exited, FromAgent::Ended { visit }],

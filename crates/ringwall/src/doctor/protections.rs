@@ -73,6 +73,7 @@ fn enforced(facts: &Facts, name: ProtectionName) -> String {
         ProtectionName::MemoryLimit => "kept by the kernel for the box as a whole",
         ProtectionName::PidsLimit => "kept by the kernel for the box as a whole",
         ProtectionName::CpuLimit => "kept by the kernel for the box as a whole",
+        ProtectionName::CommandsApart => "commands of one box cannot look into each other",
     };
     what.to_owned()
 }

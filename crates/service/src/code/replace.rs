@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use record::{ApprovalId, ExecId};
 use serde_json::json;
 
+use super::order::Input;
 use super::request::CodeRequest;
 use crate::error::Error;
 use crate::order::{Ground, Order};
@@ -26,8 +27,13 @@ impl Exec {
             return Told::failed(RUNTIME_ERROR, "only code can be changed by a person");
         };
         let request = CodeRequest { code: modified, ..code.request.clone() };
-        let read = self.service.read_code(&self.order.caller, code.place.clone(), request, code.trail.clone()).await;
-        let mut order = match read {
+        // Whoever talks with a process goes on talking with it. Nobody changes what is to run at a terminal: that is not asked.
+        let input = match &code.stdin {
+            Input::Open => Input::Open,
+            Input::Ends | Input::Terminal(_) => Input::Ends,
+        };
+        let (caller, trail) = (&self.order.caller, code.trail.clone());
+        let mut order = match self.service.read_code(caller, code.place.clone(), request, trail, input).await {
             Ok(order) => order,
             Err(error) => return failed(error),
         };

@@ -13,7 +13,7 @@ use super::words::error_of;
 use crate::agents::execute::{SHOWN, text};
 use crate::contexts::Bundle;
 use crate::error::Error;
-use crate::order::{Ground, Order};
+use crate::order::Order;
 use crate::principal::Principal;
 use crate::service::Service;
 use crate::sessions::{Place, SessionAddress};
@@ -70,15 +70,17 @@ impl Service {
         request: CodeRequest,
         input: Input,
     ) -> Result<CodeBegun, Error> {
-        let (mut order, trail) = self.read_asked(by, request).await?;
-        if let Ground::Code(code) = &mut order.ground {
-            code.stdin = input;
-        }
+        let (order, trail) = self.read_asked(by, request, input).await?;
         self.begin_order(order, trail).await
     }
 
     /// A request as an order that is not on record yet.
-    pub(crate) async fn read_asked(&self, by: &Principal, request: CodeRequest) -> Result<(Order, Arc<Trail>), Error> {
+    pub(crate) async fn read_asked(
+        &self,
+        by: &Principal,
+        request: CodeRequest,
+        input: Input,
+    ) -> Result<(Order, Arc<Trail>), Error> {
         let address = SessionAddress {
             session_id: request.session_id.clone(),
             user_id: request.user_id.clone(),
@@ -86,7 +88,7 @@ impl Service {
         };
         let place = Place::read(by, &address)?;
         let trail = Arc::<Trail>::default();
-        let order = self.read_code(by.caller(), place, request, trail.clone()).await?;
+        let order = self.read_code(by.caller(), place, request, trail.clone(), input).await?;
         Ok((order, trail))
     }
 

@@ -119,11 +119,8 @@ impl Service {
 
     fn process(&self, by: &Principal, address: &SessionAddress, exec_id: &ExecId) -> Result<Arc<Live>, Error> {
         let place = Place::read(by, address)?;
-        let is_its_own = |live: &Arc<Live>| {
-            (&live.user_id, &live.agent_id) == (&place.name.user_id, &place.name.agent_id)
-                && live.session.as_deref() == Some(place.id.as_str())
-        };
-        self.find_live(by, exec_id).filter(is_its_own).ok_or_else(|| no_exec(exec_id))
+        let found = self.find_live(by, exec_id).filter(|live| live.is_in(&place.name));
+        found.ok_or_else(|| no_exec(exec_id))
     }
 }
 

@@ -98,22 +98,21 @@ impl Service {
         command: Option<String>,
         size: WindowSize,
     ) -> Result<OpenedTerminal, Error> {
-        let longest = CodeRequest::longest_s(self.settings_now().operator.clone())?;
         let is_usual = command.is_none();
         let line = command.unwrap_or_else(|| SHELL.to_owned());
-        let request = CodeRequest::in_session_box(address, line, Some(longest), None);
-        let (mut order, trail) = self.read_asked(by, request).await?;
+        let request = CodeRequest::in_session_box(address, line, None, None);
+        let (sender, screen) = mpsc::channel(PIECES);
+        let (offered, keys) = oneshot::channel();
+        let seat = Seat { size, screen: sender, keys: Mutex::new(Some(offered)) };
+        let (mut order, trail) = self.read_asked(by, request, Input::Terminal(seat)).await?;
         if is_usual && order.argv.is_ok() {
             order.words = ["sh", "-c", SHELL].map(str::to_owned).to_vec();
             order.argv = Ok(order.words.iter().map(Into::into).collect());
         }
-        let (sender, screen) = mpsc::channel(PIECES);
-        let (offered, keys) = oneshot::channel();
         let mut asks_person = false;
-        if let Ground::Code(code) = &mut order.ground {
+        if let Ground::Code(code) = &order.ground {
             refuse_without_terminals(order.backend, code.home)?;
             asks_person = code.asks_person();
-            code.stdin = Input::Terminal(Seat { size, screen: sender, keys: Mutex::new(Some(offered)) });
         }
         let begun = self.begin_order(order, trail).await?;
         let terminal = Terminal {

@@ -137,15 +137,11 @@ impl Service {
     pub async fn delete_session(&self, by: &Principal, address: &SessionAddress) -> Result<(), Error> {
         let place = Place::read(by, address)?;
         self.session_times(&place).await?.ok_or_else(|| no_session(&place.id))?;
-        for live in self.inner.registry.all() {
-            let is_in_it = (&live.user_id, &live.agent_id) == (&place.name.user_id, &place.name.agent_id)
-                && live.session.as_deref() == Some(place.id.as_str());
-            if is_in_it {
-                live.cancel(Cancellation::ByCaller);
-                live.over().await;
-            }
-        }
-        self.inner.browsers.dismiss(&self.inner, &place.name).await;
+        let in_it: Vec<_> = self.inner.registry.all().into_iter().filter(|live| live.is_in(&place.name)).collect();
+        in_it.iter().for_each(|live| live.cancel(Cancellation::ByCaller));
+        // With their boxes, however these stand; and once more, because one of them may just have been making one.
+        tokio::join!(self.inner.browsers.dismiss(&self.inner, &place.name), self.end_boxes(&place));
+        futures::future::join_all(in_it.iter().map(|live| live.over())).await;
         self.end_boxes(&place).await;
         let workspace = self.session_workspace(&place.name).await?;
         let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
