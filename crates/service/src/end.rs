@@ -14,7 +14,6 @@ use crate::live::Stage;
 use crate::outcome::{RUNTIME_ERROR, Told};
 use crate::queue::Slot;
 use crate::run_exec::{Exec, Ran, Remains};
-use crate::service::{milliseconds, now};
 use crate::view::ExecView;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -24,18 +23,7 @@ impl Exec {
     /// What remains is put away while the ending is being recorded. The slot is free before anybody learns of the ending, so
     /// that whoever then asks for the next finds it.
     pub(crate) async fn conclude(self, ran: Ran, remains: Option<Remains>, slot: Option<Slot>) {
-        let ending = Ending {
-            status: ran.told.status,
-            exit_code: ran.told.exit_code,
-            error_reason: ran.told.reason,
-            ended_at: now(),
-            duration_ms: ran.duration.map(milliseconds),
-            protections: ran.protections,
-            stdout: ran.stdout,
-            stderr: ran.stderr,
-            cpu_ms: ran.cpu.map(milliseconds),
-            max_rss_bytes: ran.peak_memory_bytes,
-        };
+        let ending = ran.ending();
         let put_away = async {
             if let Some(remains) = remains {
                 self.put_away(remains);
@@ -94,16 +82,5 @@ impl Exec {
 /// What is left of an ending that no record can hold. It counts as failed, whatever it was.
 fn bare(ending: &Ending) -> Ending {
     let told = Told::failed(RUNTIME_ERROR, "what is known of its ending cannot be recorded");
-    Ending {
-        status: told.status,
-        exit_code: None,
-        error_reason: told.reason,
-        ended_at: ending.ended_at,
-        duration_ms: None,
-        protections: None,
-        stdout: ending.stdout,
-        stderr: ending.stderr,
-        cpu_ms: None,
-        max_rss_bytes: None,
-    }
+    Ending { ended_at: ending.ended_at, stdout: ending.stdout, stderr: ending.stderr, ..Ran::never(told).ending() }
 }

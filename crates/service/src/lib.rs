@@ -43,6 +43,7 @@ mod capture;
 mod collect;
 mod outcome;
 mod pool;
+mod run_box;
 mod run_exec;
 
 mod drain;

@@ -31,6 +31,7 @@ const MOST_URGENT: usize = 16 * 1024;
 const MOST_ORDERS: usize = 16;
 const ENOENT: i32 = 2;
 const ENOTDIR: i32 = 20;
+const ENOTTY: i32 = 25;
 
 /// A box that stays.
 #[derive(Debug)]
@@ -217,6 +218,7 @@ fn not_started(grant: &Grant, errno: i32, tried: String) -> Error {
         ENOENT if tried.is_empty() => Error::DirectoryMissing(directory()),
         ENOTDIR if tried.is_empty() => Error::NotADirectory(directory()),
         ENOENT => Error::CommandNotFound { command: tried },
+        ENOTTY if tried.is_empty() => Error::NoTerminal,
         errno => {
             let command = grant.argv().first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
             Error::CommandNotExecutable { command, errno }

@@ -5,7 +5,7 @@
 //! their text and allows nothing by itself: where that deserves care too, it is asked about anew.
 
 use futures::future::BoxFuture;
-use record::{ApprovalId, ExecId};
+use record::{ApprovalId, ExecId, Reason};
 use serde_json::json;
 
 use super::order::Input;
@@ -18,6 +18,8 @@ use crate::service::Service;
 use crate::submit::Submitted;
 
 const REPLACED: &str = "REPLACED";
+/// Before the id of the next one, in the record's words.
+const GOES_ON_AS: &str = "a person changed its code, which goes on as ";
 
 impl Exec {
     /// Has the changed code run in this one's stead, and gives the ending of this one.
@@ -60,8 +62,25 @@ impl Service {
 }
 
 fn replaced(next: &ExecId) -> Told {
-    Told {
-        status: record::EndedAs::Cancelled,
-        ..Told::failed(REPLACED, format!("a person changed its code, which goes on as {next}"))
+    Told { status: record::EndedAs::Cancelled, ..Told::failed(REPLACED, format!("{GOES_ON_AS}{next}")) }
+}
+
+/// The exec as which one goes on that ended for this reason, if it does.
+pub(crate) fn goes_on_as(reason: &Reason) -> Option<ExecId> {
+    let Reason { code, message } = reason;
+    message.strip_prefix(GOES_ON_AS).filter(|_| code == REPLACED)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_replaced_says_by_what() {
+        let next: ExecId = "exec_0123456789abcdef01234567".parse().expect("an id");
+        let reason = replaced(&next).reason.expect("a reason");
+        assert_eq!(goes_on_as(&reason), Some(next));
+        let other = Reason { code: "CANCELLED".to_owned(), ..reason };
+        assert_eq!(goes_on_as(&other), None);
     }
 }

@@ -8,7 +8,7 @@ use record::{ExecId, Status};
 
 use super::order::Input;
 use super::request::CodeRequest;
-use super::trail::Trail;
+use super::trail::{Created, Trail};
 use super::words::error_of;
 use crate::agents::execute::{SHOWN, text};
 use crate::contexts::Bundle;
@@ -51,8 +51,8 @@ pub struct CodeRan {
     pub error: Option<String>,
     pub sandbox_type: String,
     pub execution_time_ms: u64,
-    /// Relative to the session's files.
-    pub files_created: Vec<String>,
+    /// Relative to the session's files. Nothing where that is not known: there are too many, or they could not be looked at.
+    pub files_created: Option<Vec<String>>,
     pub assessment: Arc<Assessment>,
     /// What it showed, where it ran in a context.
     pub results: Option<Vec<Bundle>>,
@@ -139,7 +139,10 @@ impl Service {
             error: outright(&view, &assessment, locale).or(raised).or_else(|| error_of(&view, locale)),
             sandbox_type: view.summary.backend.clone(),
             execution_time_ms: view.summary.duration_ms.unwrap_or(0),
-            files_created: trail.files_created(),
+            files_created: match trail.files_created() {
+                Created::These(files) => Some(files),
+                Created::Unknown => None,
+            },
             assessment,
             exec_id,
         })

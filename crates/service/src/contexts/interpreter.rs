@@ -76,7 +76,7 @@ impl Interpreter {
             let talk = async {
                 self.asked.write(line.as_bytes()).await.ok()?;
                 let line = read_line(&mut self.said, &mut self.held).await?;
-                read_answer(&line, id)
+                read_answer(line, id).await
             };
             let watch = async {
                 handle.passed(limit).await;

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use executor::WindowSize;
 use executor::resident::{VisitHandle, VisitInput};
-use policy::Isolation;
 use record::{ExecId, Reason, Status};
 use tokio::sync::{mpsc, oneshot};
 
@@ -111,7 +110,7 @@ impl Service {
         }
         let mut asks_person = false;
         if let Ground::Code(code) = &order.ground {
-            refuse_without_terminals(order.backend, code.home)?;
+            refuse_without_terminals(order.backend)?;
             asks_person = code.asks_person();
         }
         let begun = self.begin_order(order, trail).await?;
@@ -180,14 +179,13 @@ impl Drop for Terminal {
     }
 }
 
-fn refuse_without_terminals(backend: Backend, home: Isolation) -> Result<(), Error> {
-    let refuse = |why: &str| {
-        let why = format!("{why} has no terminals; `processes` run without");
-        Err(Error::BackendUnavailable { backend: backend.key().to_owned(), why })
-    };
-    match (backend, home) {
-        (Backend::AioService, _) => refuse("an external AIO service"),
-        (_, Isolation::Gvisor) => refuse("gVisor's kernel"),
-        (_, Isolation::Native | Isolation::Docker) => Ok(()),
+/// Whether a box of our own has terminals is seen when one begins: not every gVisor does.
+fn refuse_without_terminals(backend: Backend) -> Result<(), Error> {
+    match backend {
+        Backend::AioService => {
+            let why = "an external AIO service has no terminals; `processes` run without".to_owned();
+            Err(Error::BackendUnavailable { backend: backend.key().to_owned(), why })
+        }
+        Backend::Native | Backend::Docker | Backend::Gvisor | Backend::Aio => Ok(()),
     }
 }

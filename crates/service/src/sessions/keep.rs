@@ -3,6 +3,7 @@
 //! A session is also made by its first use. One that is removed takes what was said about it along, and whatever still runs in
 //! it is cancelled first.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use policy::SecurityMode;
@@ -172,6 +173,24 @@ impl Service {
             }
         }
         Ok(())
+    }
+
+    /// Notes of every session in which something runs that it is in use: what began long ago may run still.
+    pub(crate) async fn touch_sessions_in_use(&self) {
+        let lives = self.inner.registry.all();
+        let named: BTreeSet<_> =
+            lives.iter().filter_map(|live| Some((&live.user_id, &live.agent_id, live.session.as_ref()?))).collect();
+        for (user_id, agent_id, session_id) in named {
+            let (user_id, agent_id, session_id) = (user_id.clone(), agent_id.clone(), session_id.clone());
+            let Ok(id) = session_id.parse::<SessionId>() else { continue };
+            let touched = async {
+                let workspace = self.session_workspace(&SessionName { user_id, agent_id, session_id }).await?;
+                Self::blocking(|| Ok(workspace.find_session(&id)?.is_some())).await
+            };
+            if let Err(error) = touched.await {
+                tracing::warn!(session = %id, error = %causes(&error), "could not note that a session is in use");
+            }
+        }
     }
 
     async fn show_session(&self, by: &Principal, place: &Place) -> Result<SessionView, Error> {
