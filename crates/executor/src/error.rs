@@ -110,7 +110,7 @@ pub enum Error {
     NotForThisBox { what: &'static str },
     #[error("so many commands run in this box already: {most}")]
     TooManyVisits { most: usize },
-    #[error("the kernel of this box gives no terminal that works")]
+    #[error("the terminals of this box's kernel know no key that interrupts")]
     NoTerminal,
     #[error("could not talk to the jail")]
     Talk(#[source] std::io::Error),

@@ -85,6 +85,7 @@ impl Visit {
             add_own_environment(&mut start.command);
         }
         let (streams, mut ends) = match start.terminal {
+            Some(_) if !terminal::knows_keys()? => return Err(Errno::NOTTY.into()),
             Some(size) => terminal_streams(size)?,
             None => piped_streams(start.stdin)?,
         };
