@@ -44,7 +44,10 @@ fn variables_stay_and_values_come_back_in_their_forms() {
     assert_eq!(failed["error"], "ZeroDivisionError: division by zero");
     assert!(failed["stderr"].as_str().unwrap().contains("<cell 3>"), "{failed}");
     assert_eq!(cell(&site, "[x]")["results"][0]["application/json"], json!([41]), "state survives an error");
-    let rich = cell(&site, "class Rich:\n    def _repr_html_(self): return '<b>é</b>'\n    def __repr__(self): return 'rich'\nRich()");
+    let rich = cell(
+        &site,
+        "class Rich:\n    def _repr_html_(self): return '<b>é</b>'\n    def __repr__(self): return 'rich'\nRich()",
+    );
     assert_eq!(rich["results"], json!([{ "text/html": "<b>é</b>", "text/plain": "rich" }]));
     let shown = cell(&site, "display(Rich(), 1)\nx");
     let plain: Vec<&Value> = shown["results"].as_array().unwrap().iter().map(|one| &one["text/plain"]).collect();
@@ -52,7 +55,12 @@ fn variables_stay_and_values_come_back_in_their_forms() {
     // Half a character is in no text elsewhere, and large ones are counted as they are sent.
     assert_eq!(cell(&site, "raise ValueError('\\ud800')")["error"], "ValueError: ?");
     let large = cell(&site, "'é' * (3 << 20)");
-    assert_eq!((&large["success"], large["results"].as_array().unwrap().len()), (&json!(true), 1), "{}", large["error"]);
+    assert_eq!(
+        (&large["success"], large["results"].as_array().unwrap().len()),
+        (&json!(true), 1),
+        "{}",
+        large["error"]
+    );
     assert!(site.python("print(1)").get("results").is_none(), "only a context has results");
     let pool = pool(&site.server);
     assert_eq!((&pool["total"], &pool["hits"], &pool["misses"]), (&json!(1), &json!(7), &json!(1)), "{pool}");
@@ -73,7 +81,9 @@ fn javascript_has_contexts_too_and_a_shell_has_none() {
         site.run(&json!({ "session_id": "s", "context_id": "j", "language": "javascript", "code": code })).expect(200)
     };
     let runs = |code: &'static str, timeout: u64| {
-        site.begin(json!({ "session_id": "s", "context_id": "j", "language": "javascript", "code": code, "timeout": timeout }))
+        site.begin(
+            json!({ "session_id": "s", "context_id": "j", "language": "javascript", "code": code, "timeout": timeout }),
+        )
     };
     node("const x = 41");
     assert_eq!(node("x + 1")["results"], json!([{ "text/plain": "42" }]));

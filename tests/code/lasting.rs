@@ -127,9 +127,7 @@ fn a_process_lasts_holds_no_slot_and_keeps_its_session() {
     assert_eq!(code_of(begin(&site, "t", "sleep 1000"), 503), "POOL_FULL");
     let limited = json!({ "command": "sleep 1000", "timeout": 1 });
     let limited = site.server.ask("POST", "/api/sessions/s/processes", Some(&limited)).expect(202);
-    comes("the limit that was asked for", || {
-        site.server.exec(limited["pid"].as_str().unwrap())["status"] == "TIMEOUT"
-    });
+    comes("the limit that was asked for", || site.server.exec(limited["pid"].as_str().unwrap())["status"] == "TIMEOUT");
     // What the operator says of all time limits holds for them too.
     site.set(&json!({ "sandbox": { "limits": { "timeout_ms": 60_000 } } }));
     let bound = running(&site, "s", "sleep 1000");

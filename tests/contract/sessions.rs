@@ -36,12 +36,14 @@ pub(crate) fn a_sessions_box_stays(site: &Site) {
     let name = site.backend.name();
     let settings = json!({ "sessions": { "confirmation": "auto-approve" }, "strict": { "backends": [name] } });
     server.ask("PUT", "/settings", Some(&settings)).expect(200);
-    let first = exec(&server, "echo kept > /tmp/state; sleep 1000 & echo $! > /tmp/pid; echo made > output/made").expect(200);
+    let first =
+        exec(&server, "echo kept > /tmp/state; sleep 1000 & echo $! > /tmp/pid; echo made > output/made").expect(200);
     assert_eq!((&first["success"], &first["files_created"]), (&json!(true), &json!(["output/made"])), "{first}");
     let second = exec(&server, "cat /tmp/state; kill -0 $(cat /tmp/pid) && echo alive").expect(200);
     assert_eq!((&second["stdout"], &second["sandbox_type"]), (&json!("kept\nalive\n"), &json!("aio")), "{second}");
 
-    let script = "read -r line; echo \"got $line\"; trap 'echo bye; exit 4' USR1; echo ready; while :; do sleep 0.1; done";
+    let script =
+        "read -r line; echo \"got $line\"; trap 'echo bye; exit 4' USR1; echo ready; while :; do sleep 0.1; done";
     let begun = server.ask("POST", "/api/sessions/s/processes", Some(&json!({ "command": script }))).expect(202);
     let route = |what: &str| format!("/api/sessions/s/processes/{}/{what}", begun["pid"].as_str().unwrap());
     let output = || server.ask("GET", &route("output"), None).expect(200);
@@ -72,5 +74,9 @@ pub(crate) fn a_sessions_box_stays(site: &Site) {
     turn("pause");
     assert_eq!(server.ask("DELETE", "/api/sessions/s", None).expect(200)["deleted"], true);
     assert_eq!(server.ask("GET", "/api/sessions/s", None).status, 404);
-    assert_eq!(exec(&server, "cat /tmp/state; cat output/made; true").expect(200)["stdout"], "", "nothing is left of it");
+    assert_eq!(
+        exec(&server, "cat /tmp/state; cat output/made; true").expect(200)["stdout"],
+        "",
+        "nothing is left of it"
+    );
 }

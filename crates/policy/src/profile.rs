@@ -70,8 +70,15 @@ mod tests {
 
     #[test]
     fn every_profile_is_made_of_valid_limits() {
-        let profiles =
-            [EXECS, PROCESSES, RUN, SERVICE_CEILINGS, PROCESS_CEILINGS, machine_ceilings(0, 0, 0), machine_ceilings(u64::MAX, u64::MAX, u64::MAX)];
+        let profiles = [
+            EXECS,
+            PROCESSES,
+            RUN,
+            SERVICE_CEILINGS,
+            PROCESS_CEILINGS,
+            machine_ceilings(0, 0, 0),
+            machine_ceilings(u64::MAX, u64::MAX, u64::MAX),
+        ];
         for (profile, field) in profiles.into_iter().flat_map(|profile| Field::ALL.map(|field| (profile, field))) {
             let value = profile.get(field);
             assert_eq!(field.check(value), Ok(value), "{profile:?}");

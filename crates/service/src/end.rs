@@ -55,27 +55,44 @@ impl Exec {
                 Ok(Finish::EndedBefore(_)) => {
                     return store.exec(exec_id, &Scope::All).await.ok().flatten().map(ExecView::from);
                 }
-                // An intent that was not confirmed, and did not happen.
-                Err(record::Error::UnknownExec(_)) => return None,
-                Err(record::Error::Closed) => {
-                    let status = Status::from(ending.status);
-                    tracing::error!(%exec_id, %status, "the server stops before an ending could be recorded");
-                    return None;
-                }
-                Err(error) if error.is_about_content() => {
-                    tracing::error!(%exec_id, error = %causes(&error), "an ending cannot be recorded as it is");
-                    if is_bare {
+                Err(error) => match after(&error, is_bare) {
+                    // It was not confirmed, and did not happen.
+                    Next::Nothing if matches!(error, record::Error::UnknownExec(_)) => return None,
+                    Next::Nothing => {
+                        let (status, error) = (Status::from(ending.status), causes(&error));
+                        tracing::error!(%exec_id, %status, %error, "an ending was not recorded, and will be LOST");
                         return None;
                     }
-                    (ending, is_bare) = (bare(&ending), true);
-                }
-                Err(error) => {
-                    tracing::error!(%exec_id, error = %causes(&error), "could not record an ending; trying again");
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                }
+                    Next::Bare => {
+                        tracing::error!(%exec_id, error = %causes(&error), "an ending cannot be recorded as it is");
+                        (ending, is_bare) = (bare(&ending), true);
+                    }
+                    Next::Again => {
+                        tracing::error!(%exec_id, error = %causes(&error), "could not record an ending; trying again");
+                        tokio::time::sleep(pause).await;
+                        pause = (pause * 2).min(LONGEST_PAUSE);
+                    }
+                },
             }
         }
+    }
+}
+
+/// What is left to be done about an ending that was not recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Again,
+    /// With as little as any record can hold.
+    Bare,
+    Nothing,
+}
+
+fn after(error: &record::Error, is_bare: bool) -> Next {
+    match error {
+        record::Error::UnknownExec(_) | record::Error::Closed => Next::Nothing,
+        error if !error.is_about_content() => Next::Again,
+        _ if is_bare => Next::Nothing,
+        _ => Next::Bare,
     }
 }
 
@@ -83,4 +100,26 @@ impl Exec {
 fn bare(ending: &Ending) -> Ending {
     let told = Told::failed(RUNTIME_ERROR, "what is known of its ending cannot be recorded");
     Ending { ended_at: ending.ended_at, stdout: ending.stdout, stderr: ending.stderr, ..Ran::never(told).ending() }
+}
+
+#[cfg(test)]
+mod tests {
+    use record::Error;
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_change_is_not_tried_again() {
+        let [number, text] = [Error::NumberTooLarge { column: "max_rss_bytes" }, Error::NulByte { column: "reason" }];
+        for error in [number, text] {
+            assert_eq!((after(&error, false), after(&error, true)), (Next::Bare, Next::Nothing), "{error}");
+        }
+        assert_eq!((after(&Error::Busy, false), after(&Error::Busy, true)), (Next::Again, Next::Again));
+        assert_eq!(after(&Error::Closed, false), Next::Nothing);
+        let mut ran = Ran::never(Told::failed("X", "a\0b"));
+        ran.peak_memory_bytes = Some(u64::MAX);
+        let bare = bare(&ran.ending());
+        assert_eq!((bare.max_rss_bytes, bare.cpu_ms, bare.exit_code), (None, None, None));
+        assert!(bare.error_reason.is_some_and(|reason| reason.code == RUNTIME_ERROR && !reason.message.contains('\0')));
+    }
 }

@@ -22,7 +22,13 @@ use crate::queue::Slot;
 use crate::run_exec::{Exec, Ran};
 
 impl Exec {
-    pub(crate) async fn run_box(&self, grant: Grant, files: &ExecFiles, disks: &[Disk], slot: &mut Option<Slot>) -> Ran {
+    pub(crate) async fn run_box(
+        &self,
+        grant: Grant,
+        files: &ExecFiles,
+        disks: &[Disk],
+        slot: &mut Option<Slot>,
+    ) -> Ran {
         let began = Instant::now();
         let net = grant.effective().net.clone();
         // Not broken off when the exec is cancelled meanwhile: a box that is up is ended and waited for like any other, and
@@ -36,10 +42,10 @@ impl Exec {
         self.service.inner.counters.set_up(began.elapsed());
         if let Some(home) = started.home() {
             self.live.set_home(home);
-        }
-        // It lasts as long as it likes, in a box that has its own place: whoever only passes through does not wait for it.
-        if self.live.company() == Company::Alone {
-            *slot = None;
+            // It lasts as long as it likes, in a box with a place of its own: whoever only passes through does not wait.
+            if self.live.company() == Company::Alone {
+                *slot = None;
+            }
         }
         let memory_mb = started.home().map_or(self.limits.memory_mb, |home| home.resident.memory_mb());
         let protections = Some(json!(started.protections()));

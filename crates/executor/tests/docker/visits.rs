@@ -254,7 +254,9 @@ pub(crate) fn no_visit_looks_into_another(daemon: &Daemon) {
             assert_eq!(attack.stdout, "signal\n", "{maker:?}: only that: {}", attack.stderr);
             assert_eq!(std::fs::read_to_string(session.path("pipe")).unwrap(), "", "{maker:?}");
             // The control: in one's own children all of it works.
-            let own = format!("export CANARY=x; (exec 7<>pipe; exec sleep 1000) & PIDS=$!; until [ -e /proc/$PIDS/fd/7 ]; do :; done; {look}; kill $PIDS");
+            let own = format!(
+                "export CANARY=x; (exec 7<>pipe; exec sleep 1000) & PIDS=$!; until [ -e /proc/$PIDS/fd/7 ]; do :; done; {look}; kill $PIDS"
+            );
             let own = session.say(&resident, &own).await;
             assert_eq!(own.stdout, "environ\nfd\nmem\nsignal\n", "{maker:?}: {}", own.stderr);
             assert_eq!(std::fs::read_to_string(session.path("pipe")).unwrap(), "touched\n", "{maker:?}");

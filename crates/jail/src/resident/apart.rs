@@ -8,8 +8,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use landlock::{
-    AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    make_bitflags,
+    AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr, make_bitflags,
 };
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;

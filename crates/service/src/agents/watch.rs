@@ -54,7 +54,9 @@ impl Disk {
             return None;
         }
         match self.look_now().await {
-            Ok(figure) => (!figure.usage.fits(self.most)).then(|| self.words(figure.usage, workspace::Usage::default())),
+            Ok(figure) => {
+                (!figure.usage.fits(self.most)).then(|| self.words(figure.usage, workspace::Usage::default()))
+            }
             Err(error) => {
                 tracing::warn!(error = %causes(&error), "could not see what a workspace takes");
                 None

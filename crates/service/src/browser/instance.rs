@@ -10,6 +10,7 @@ use super::fault::Fault;
 use super::home::Home;
 use crate::token::random_digits;
 
+const SIGKILL: i32 = 9;
 const ON_THE_WAY: usize = 256 << 10;
 /// How long Chromium may take to have a page.
 const THERE_WITHIN: std::time::Duration = std::time::Duration::from_secs(30);
@@ -91,9 +92,8 @@ impl Instance {
         let Self { home, browser, folder, visit, feeding, .. } = self;
         browser.close().await;
         let handle = visit.handle();
-        handle.kill();
-        // What is left of it ends with its box where that is its own.
-        let _ = visit.wait().await;
+        // What is left of it ends with its box where that is its own. One that stands still goes on for that.
+        let _ = tokio::join!(visit.wait(), handle.stop(SIGKILL));
         feeding.abort();
         home.end(&folder.0).await;
     }

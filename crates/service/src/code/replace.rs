@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn what_was_replaced_says_by_what() {
-        let next: ExecId = "exec_0123456789abcdef01234567".parse().expect("an id");
+        let next: ExecId = "e_0123456789abcdef0123456789abcdef".parse().expect("an id");
         let reason = replaced(&next).reason.expect("a reason");
         assert_eq!(goes_on_as(&reason), Some(next));
         let other = Reason { code: "CANCELLED".to_owned(), ..reason };

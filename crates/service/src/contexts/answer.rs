@@ -215,7 +215,11 @@ mod tests {
         let forms: Vec<String> = (0..99).map(|number| format!(r#""{number}":[]"#)).collect();
         let wide = format!(r#"{{"id":3,"results":[{{{}}}],"error":null}}"#, forms.join(","));
         assert_eq!(parse(wide.as_bytes(), 3).expect("an answer").results[0].forms().count(), MOST_FORMS);
-        let loud = format!(r#"{{"id":3,"results":[],"error":{{"name":"{}","value":"","traceback":""}}}}"#, "é".repeat(99_999));
-        assert_eq!(parse(loud.as_bytes(), 3).expect("an answer").raised.map(|raised| raised.len()), Some(LONGEST_ERROR));
+        let loud =
+            format!(r#"{{"id":3,"results":[],"error":{{"name":"{}","value":"","traceback":""}}}}"#, "é".repeat(99_999));
+        assert_eq!(
+            parse(loud.as_bytes(), 3).expect("an answer").raised.map(|raised| raised.len()),
+            Some(LONGEST_ERROR)
+        );
     }
 }
