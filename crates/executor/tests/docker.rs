@@ -67,7 +67,7 @@ fn main() -> ExitCode {
 }
 
 fn trials(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
-    let shared: [(&str, Try); 42] = [
+    let shared: [(&str, Try); 41] = [
         ("both backends give the same project", contract::both_backends_give_the_same_project),
         ("narrow mounts are narrow in both", contract::narrow_mounts_are_narrow_in_both),
         ("working directory", contract::the_working_directory_is_there_and_no_link),
@@ -97,7 +97,6 @@ fn trials(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
         ("much output", visits::much_output_fills_no_memory_and_keeps_nobody),
         ("input", visits::input_waits_for_its_reader),
         ("terminal", visits::a_terminal_hears_keys_and_sizes),
-        ("terminal, flood", visits::a_terminal_ends_with_its_command),
         ("apart", visits::no_visit_looks_into_another),
         ("signals", visits::signals_reach_the_group),
         ("limits of visits", visits::a_visits_time_is_its_own),

@@ -213,21 +213,6 @@ pub(crate) fn a_terminal_hears_keys_and_sizes(daemon: &Daemon) {
     }
 }
 
-/// Others go on printing there without a pause, and cannot keep it.
-pub(crate) fn a_terminal_ends_with_its_command(daemon: &Daemon) {
-    let script = "trap '' HUP; t=$(tty); (while :; do yes > $t; done) & exit 3";
-    for maker in [Maker::Native, Maker::Docker] {
-        let session = Session::new(maker, daemon);
-        block_on(async {
-            let resident = session.settle().await.unwrap();
-            let mut visit = resident.visit(session.grant(&["sh", "-c", script]), ON_A_TERMINAL).await.unwrap();
-            let mut shown = visit.streams.take().unwrap().stdout;
-            let (outcome, _) = tokio::join!(visit.wait(), read(&mut shown));
-            assert_eq!(outcome.unwrap().ending, Ending::Exited(3), "{maker:?}");
-        });
-    }
-}
-
 /// By what one process looks into another of the same user, and a canary in each that only its own family may see.
 pub(crate) fn no_visit_looks_into_another(daemon: &Daemon) {
     let victim = "exec 7<>pipe; echo $$ > pid; echo up; read -r x";

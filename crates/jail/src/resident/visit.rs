@@ -351,3 +351,36 @@ fn add_own_environment(command: &mut Command) {
     command.search = directories.filter_map(|directory| CString::new(directory).ok()).collect();
     command.environment = merged.into_values().filter_map(|entry| CString::new(entry).ok()).collect();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever is still at a terminal may print without a pause, so that nothing is ever waited for.
+    #[test]
+    fn a_terminal_ends_with_its_command_whatever_others_print_there() {
+        let endless = || rustix::fs::open(c"/dev/zero", OFlags::RDONLY, Mode::empty()).unwrap();
+        let mut visit = Visit {
+            id: VisitId(1),
+            leader: rustix::process::getpid(),
+            session: SessionFate::Stays,
+            terminal: Some(endless()),
+            outlets: [Some(Source::new(endless()).unwrap()), None, None],
+            inlets: [None, None],
+            held: None,
+            over: None,
+        };
+        visit.exited();
+        let (mut buffer, mut late) = (vec![0; CHUNK], 0);
+        while !visit.is_done() {
+            let is_late = visit.over.as_ref().is_some_and(|over| Instant::now() >= over.last_words_until);
+            visit.read(0, &mut buffer, &mut |said| {
+                if let (true, FromAgent::Output { bytes, .. }) = (is_late, said) {
+                    late += bytes.len() as u64;
+                }
+            });
+            visit.room(Outlet::Stdout, u32::MAX);
+            assert!(late <= LAST_BYTES + CHUNK as u64, "it goes on and on");
+        }
+    }
+}
