@@ -84,6 +84,7 @@ mod s05_output_floods;
 mod s06_cancel_race;
 mod s07_residue;
 mod s08_spawner_faults;
+mod s09_other_commands;
 mod summary;
 
 use std::path::PathBuf;
@@ -181,6 +182,7 @@ const PROBES: &[Probe] = &[
     s06_cancel_race::PROBE,
     s07_residue::PROBE,
     s08_spawner_faults::PROBE,
+    s09_other_commands::PROBE,
 ];
 
 /// What all trials share.

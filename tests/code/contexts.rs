@@ -44,9 +44,26 @@ fn variables_stay_and_values_come_back_in_their_forms() {
     assert_eq!(failed["error"], "ZeroDivisionError: division by zero");
     assert!(failed["stderr"].as_str().unwrap().contains("<cell 3>"), "{failed}");
     assert_eq!(cell(&site, "[x]")["results"][0]["application/json"], json!([41]), "state survives an error");
+    let rich = cell(
+        &site,
+        "class Rich:\n    def _repr_html_(self): return '<b>é</b>'\n    def __repr__(self): return 'rich'\nRich()",
+    );
+    assert_eq!(rich["results"], json!([{ "text/html": "<b>é</b>", "text/plain": "rich" }]));
+    let shown = cell(&site, "display(Rich(), 1)\nx");
+    let plain: Vec<&Value> = shown["results"].as_array().unwrap().iter().map(|one| &one["text/plain"]).collect();
+    assert_eq!(plain, ["rich", "1", "41"]);
+    // Half a character is in no text elsewhere, and large ones are counted as they are sent.
+    assert_eq!(cell(&site, "raise ValueError('\\ud800')")["error"], "ValueError: ?");
+    let large = cell(&site, "'é' * (3 << 20)");
+    assert_eq!(
+        (&large["success"], large["results"].as_array().unwrap().len()),
+        (&json!(true), 1),
+        "{}",
+        large["error"]
+    );
     assert!(site.python("print(1)").get("results").is_none(), "only a context has results");
     let pool = pool(&site.server);
-    assert_eq!((&pool["total"], &pool["hits"], &pool["misses"]), (&json!(1), &json!(3), &json!(1)), "{pool}");
+    assert_eq!((&pool["total"], &pool["hits"], &pool["misses"]), (&json!(1), &json!(7), &json!(1)), "{pool}");
 }
 
 #[test]
@@ -63,8 +80,25 @@ fn javascript_has_contexts_too_and_a_shell_has_none() {
     let node = |code: &str| {
         site.run(&json!({ "session_id": "s", "context_id": "j", "language": "javascript", "code": code })).expect(200)
     };
+    let runs = |code: &'static str, timeout: u64| {
+        site.begin(
+            json!({ "session_id": "s", "context_id": "j", "language": "javascript", "code": code, "timeout": timeout }),
+        )
+    };
     node("const x = 41");
     assert_eq!(node("x + 1")["results"], json!([{ "text/plain": "42" }]));
+    assert_eq!(node("({ a: [x] })")["results"][0]["application/json"], json!({ "a": [41] }));
+    let failed = node("throw new TypeError('no')");
+    assert_eq!((&failed["error"], &failed["exit_code"]), (&json!("TypeError: no"), &json!(1)), "{failed}");
+    let endless = runs("while (true) {}", 60);
+    await_status(&site, "busy");
+    site.server.ask("POST", "/api/contexts/s/j/interrupt", None).expect(200);
+    assert!(endless.join().unwrap()["error"].as_str().unwrap().starts_with("Interrupted"));
+    let late = runs("while (true) {}", 1).join().unwrap();
+    assert!(late["error"].as_str().unwrap().contains("1000 ms"), "{late}");
+    assert_eq!(node("x")["results"], json!([{ "text/plain": "41" }]), "what was there is there");
+    site.server.ask("POST", "/api/contexts/s/j/restart", None).expect(200);
+    assert!(node("x")["error"].as_str().unwrap().starts_with("ReferenceError"));
     let shell = json!({ "session_id": "s", "context_id": "j", "language": "shell", "code": "ls" });
     assert_eq!(site.run(&shell).status, 400);
     assert_eq!(site.run(&body("s", "j", "1")).status, 409, "it speaks another language");
@@ -102,6 +136,21 @@ fn an_interpreter_that_ends_is_told_and_the_next_is_new() {
     let ended = cell(&site, "import os\nprint('last', flush=True)\nos._exit(3)");
     assert_eq!((&ended["exit_code"], &ended["stdout"]), (&json!(3), &json!("last\n")), "{ended}");
     assert!(cell(&site, "x")["error"].as_str().unwrap().starts_with("NameError"));
+    // Code that answers in its interpreter's place is believed what it says, and makes the server keep no more than it sent.
+    let most = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", site.server.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap().to_owned();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+    };
+    let before = most();
+    let liar = "import os, stat\nfor fd in range(3, 64):\n    try:\n        if stat.S_ISSOCK(os.fstat(fd).st_mode): break\n    except OSError: pass\n\
+                id = 3\nline = b'{\"id\":3,\"results\":[{\"application/json\":[' + b'0,' * 4_500_000 + b'0]}],\"error\":null}\\n'\n\
+                while line: line = line[os.write(fd, line):]\nimport time\ntime.sleep(60)";
+    cell(&site, "1");
+    let lied = site.run(&body("s", "c", liar)).expect(200);
+    assert_eq!(lied["results"][0]["application/json"].as_array().map(Vec::len), Some(4_500_001), "{}", lied["error"]);
+    let grown = most() - before;
+    assert!(grown < 120, "{grown} MiB for an answer of 9 MiB");
 }
 
 #[test]

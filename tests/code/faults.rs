@@ -74,6 +74,41 @@ fn an_agent_that_is_killed_takes_its_box_along_and_nothing_else() {
     watch.end();
 }
 
+/// Code of the box is the agent's user, and can hold it still: then nothing in the box hears anybody.
+#[test]
+fn an_agent_that_is_stopped_holds_nobody() {
+    let site = start();
+    let shell = "kill -STOP $PPID; sleep 1000";
+    let python = "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)\nwhile True: pass";
+    let mut bodies = [in_session("exec", shell), in_context("cell", python), in_context("cancelled", python)];
+    bodies[0]["language"] = json!("shell");
+    bodies[0]["timeout"] = json!(1);
+    bodies[1]["timeout"] = json!(1);
+    let began = Instant::now();
+    let runs = bodies.map(|body| site.begin(body));
+    let of_session = |session: &str| {
+        let listed = site.server.ask("GET", "/sandbox/execs", None).expect(200);
+        let own = listed.as_array().unwrap().iter().find(|exec| exec["conversation_id"] == session).cloned();
+        own.map(|exec| exec["exec_id"].as_str().unwrap().to_owned())
+    };
+    comes("the third", || {
+        let contexts = site.server.ask("GET", "/api/contexts/cancelled", None);
+        contexts.status == 200 && contexts.json()["contexts"][0]["status"] == "busy"
+    });
+    site.server.ask("DELETE", &format!("/sandbox/execs/{}", of_session("cancelled").unwrap()), None).expect(202);
+    let ended = runs.map(|run| run.join().unwrap());
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    let statuses = ["exec", "cell", "cancelled"].map(|session| {
+        let exec = site.server.exec(&of_session(session).unwrap());
+        exec["status"].as_str().unwrap().to_owned()
+    });
+    assert_eq!(statuses, ["TIMEOUT", "TIMEOUT", "CANCELLED"], "{ended:?}");
+    comes("free places", || pool(&site.server)["busy"] == 0);
+    for body in [in_session("exec", "print(1)"), in_context("cell", "print(1)"), in_context("cancelled", "print(1)")] {
+        assert_eq!(site.run(&body).expect(200)["stdout"], "1\n");
+    }
+}
+
 #[test]
 fn many_of_every_kind_share_few_places() {
     let site = start();

@@ -10,6 +10,7 @@ mod confirm;
 mod contexts;
 mod faults;
 mod files;
+mod lasting;
 mod pages;
 mod residents;
 mod run;

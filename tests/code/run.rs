@@ -15,6 +15,10 @@ fn each_language_runs_on_the_files_of_its_session() {
     let seen = site.shell("ls -A; cat output/a.txt; echo more >> output/a.txt");
     assert_eq!(seen["stdout"], ".memory\nartifacts\ncode\ndata\noutput\ntemp\nA");
     assert_eq!(seen["files_created"], json!([]), "what was there before is not new");
+    assert_eq!((&made["files_created_complete"], &seen["files_created_complete"]), (&json!(true), &json!(true)));
+    let many = site.shell("mkdir data/many && cd data/many && seq 20001 | xargs touch");
+    assert_eq!((&many["files_created"], &many["files_created_complete"]), (&json!([]), &json!(false)), "{many}");
+    assert_eq!(site.shell("ls output")["files_created_complete"], false, "nor is it known what there was");
     let body = json!({ "session_id": "s", "code": "console.log(6 * 7)", "language": "javascript" });
     assert_eq!(site.run(&body).expect(200)["stdout"], "42\n");
     // It is an exec like any other.
@@ -36,6 +40,12 @@ fn what_fails_is_an_answer_too() {
     assert!(slow["error"].as_str().unwrap().contains("1000 ms"), "{slow}");
     let large = json!({ "session_id": "s", "code": "print('é' * 100)", "language": "python", "max_output_bytes": 11 });
     assert_eq!(site.run(&large).expect(200)["stdout"], "ééééé", "cut between characters");
+    // What is kept for the box as a whole cannot be asked for one command of it.
+    for kept in [json!({ "backend": "aio" }), json!({ "context_id": "c" })] {
+        let mut body = json!({ "session_id": "s", "code": "1", "max_memory_mb": 64 });
+        body.as_object_mut().unwrap().extend(kept.as_object().unwrap().clone());
+        assert!(site.run(&body).expect(400)["error"]["message"].as_str().unwrap().contains("max_memory_mb"));
+    }
     let hungry =
         json!({ "session_id": "s", "code": "x = bytearray(400 << 20)", "language": "python", "max_memory_mb": 64 });
     let hungry = site.run(&hungry).expect(200);

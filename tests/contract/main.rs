@@ -22,6 +22,7 @@ mod gvisor;
 mod lives;
 mod reach;
 mod records;
+mod sessions;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -57,6 +58,7 @@ const ON_EACH_BACKEND: &[(&str, Try)] = trials! {
     }
     following::{ to_the_end_and_taken_up_again }
     code::{ a_session_is_the_same_in_every_box, what_is_demanded_is_what_it_gets }
+    sessions::{ a_sessions_box_stays }
     reach::{ a_box_reaches_the_hosts_of_its_list, a_sessions_box_reaches_them_too }
     lives::{ a_killed_server_leaves_nothing, a_stopped_server_waits, a_stopped_server_cancels }
 };

@@ -110,6 +110,8 @@ pub enum Error {
     NotForThisBox { what: &'static str },
     #[error("so many commands run in this box already: {most}")]
     TooManyVisits { most: usize },
+    #[error("the terminals of this box's kernel know no key that interrupts")]
+    NoTerminal,
     #[error("could not talk to the jail")]
     Talk(#[source] std::io::Error),
     #[error("the jail ended without a word")]
@@ -195,6 +197,7 @@ impl Error {
             Error::BoxPaused => "resume the session first",
             Error::NotForThisBox { .. } => "run it in a box of its own",
             Error::TooManyVisits { .. } => "wait until one of them has ended, or end one",
+            Error::NoTerminal => "`processes` run without one; a newer runsc may have terminals",
             Error::JailDied => "it was probably killed for memory; look at the kernel's log",
             Error::CommandNotFound { command } if command.contains('/') => {
                 "the path is looked up inside the box: the host's /usr, /bin and /lib are there, your directory is at /workspace"

@@ -42,7 +42,7 @@ impl Outcome {
         const TIMED_OUT: i32 = 124;
         match self.ending {
             Ending::Exited(code) => code,
-            Ending::Signalled(signal) | Ending::Stopped(signal) => SHELL_SIGNAL_BASE + signal,
+            Ending::Signalled(signal) | Ending::Stopped(signal) => signal.saturating_add(SHELL_SIGNAL_BASE),
             Ending::TimedOut => TIMED_OUT,
         }
     }

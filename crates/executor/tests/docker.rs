@@ -67,7 +67,7 @@ fn main() -> ExitCode {
 }
 
 fn trials(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
-    let shared: [(&str, Try); 39] = [
+    let shared: [(&str, Try); 41] = [
         ("both backends give the same project", contract::both_backends_give_the_same_project),
         ("narrow mounts are narrow in both", contract::narrow_mounts_are_narrow_in_both),
         ("working directory", contract::the_working_directory_is_there_and_no_link),
@@ -97,6 +97,7 @@ fn trials(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
         ("much output", visits::much_output_fills_no_memory_and_keeps_nobody),
         ("input", visits::input_waits_for_its_reader),
         ("terminal", visits::a_terminal_hears_keys_and_sizes),
+        ("apart", visits::no_visit_looks_into_another),
         ("signals", visits::signals_reach_the_group),
         ("limits of visits", visits::a_visits_time_is_its_own),
         ("memory of visits", visits::memory_that_runs_out_is_known),
@@ -105,6 +106,7 @@ fn trials(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
         ("background", staying::the_background_lives_as_long_as_the_box),
         ("agent killed", staying::without_its_agent_the_box_ends),
         ("pause", staying::a_paused_box_stands_still),
+        ("pause, ended", staying::what_is_in_a_paused_box_can_be_ended),
         ("nothing left", staying::nothing_stays_behind),
         ("faithless agents", faithless::an_agent_is_believed_nothing),
     ];

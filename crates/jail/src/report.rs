@@ -138,9 +138,12 @@ pub enum ProtectionName {
     MemoryLimit,
     PidsLimit,
     CpuLimit,
+    /// Of a box that stays: none of its commands can look into another.
+    CommandsApart,
 }
 
 impl ProtectionName {
+    /// Those of every box.
     pub const ALL: [Self; 16] = [
         Self::UserNamespace,
         Self::MountNamespace,
@@ -179,6 +182,7 @@ impl ProtectionName {
             Self::MemoryLimit => "memory_limit",
             Self::PidsLimit => "pids_limit",
             Self::CpuLimit => "cpu_limit",
+            Self::CommandsApart => "commands_apart",
         }
     }
 }

@@ -392,6 +392,12 @@ pub fn landlock_version() -> Result<u32> {
     check(value).map(|version| version as u32)
 }
 
+/// Restricts this process by a set of rules, which it needs no privilege for once it can gain none.
+pub fn enter_landlock(rules: BorrowedFd<'_>) -> Result<()> {
+    // SAFETY: takes a descriptor, which is open, and a number.
+    check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0_u32) }).map(drop)
+}
+
 /// Brings the loopback interface of this network namespace up.
 pub fn bring_loopback_up(socket: BorrowedFd<'_>) -> Result<()> {
     // SAFETY: `ifreq` is plain integers; the name is written within its bounds and stays NUL-terminated.

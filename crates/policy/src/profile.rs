@@ -24,6 +24,9 @@ pub const EXECS: Limits = Limits {
 /// Defaults for what is run on an agent's files: all the time and all the output that there may be.
 pub const FILES: Limits = Limits { timeout_ms: 300_000, stdout_bytes: 10 * MIB, stderr_bytes: 10 * MIB, ..EXECS };
 
+/// Defaults for what nobody waits for in a session's box: it lasts until it ends, is ended, or its box is.
+pub const PROCESSES: Limits = Limits { timeout_ms: UNLIMITED, ..FILES };
+
 /// Defaults for a local `ringwall run`: somebody sits before it and can interrupt it, so it has no timeout. The bounds
 /// on output concern output that is captured; what is passed through is not counted.
 pub const RUN: Limits = Limits { timeout_ms: UNLIMITED, ..EXECS };
@@ -39,6 +42,9 @@ pub const SERVICE_CEILINGS: Limits = Limits {
     artifacts_bytes: 200 * MIB,
     scratch_mb: 4096,
 };
+
+/// The same for what nobody waits for.
+pub const PROCESS_CEILINGS: Limits = Limits { timeout_ms: UNLIMITED, ..SERVICE_CEILINGS };
 
 /// What a local caller may raise limits to: the machine they sit at. Running without a timeout stays allowed; the
 /// largest finite one is [`Field::largest`].
@@ -64,8 +70,15 @@ mod tests {
 
     #[test]
     fn every_profile_is_made_of_valid_limits() {
-        let profiles =
-            [EXECS, RUN, SERVICE_CEILINGS, machine_ceilings(0, 0, 0), machine_ceilings(u64::MAX, u64::MAX, u64::MAX)];
+        let profiles = [
+            EXECS,
+            PROCESSES,
+            RUN,
+            SERVICE_CEILINGS,
+            PROCESS_CEILINGS,
+            machine_ceilings(0, 0, 0),
+            machine_ceilings(u64::MAX, u64::MAX, u64::MAX),
+        ];
         for (profile, field) in profiles.into_iter().flat_map(|profile| Field::ALL.map(|field| (profile, field))) {
             let value = profile.get(field);
             assert_eq!(field.check(value), Ok(value), "{profile:?}");

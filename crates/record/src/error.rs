@@ -97,6 +97,21 @@ impl Error {
         matches!(self, Error::Busy | Error::DiskFull(_) | Error::Unreachable(_) | Error::Unconfirmed(_))
     }
 
+    /// Whether it is what was to be recorded that is wrong, so that trying again without a change never helps.
+    pub fn is_about_content(&self) -> bool {
+        matches!(
+            self,
+            Error::NameMalformed { .. }
+                | Error::NulByte { .. }
+                | Error::TextTooLong { .. }
+                | Error::NumberTooLarge { .. }
+                | Error::UnknownExec(_)
+                | Error::ExecIdTaken(_)
+                | Error::NotWaiting { .. }
+                | Error::TokenTaken
+        )
+    }
+
     /// What the reader can do about it.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {

@@ -53,12 +53,27 @@ enum Message {
     Close(oneshot::Sender<()>),
 }
 
+/// Without its writer a server could record nothing any more, and would refuse everybody for ever: a panic of this one task
+/// ends it.
+struct Vital;
+
+impl Drop for Vital {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
 impl Queue {
     /// Starts the writer; it ends when the last way to it is gone, or when it is closed.
     pub(crate) fn start(connector: Connector) -> Self {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let writer = Writer { connector, connection: None, head: None, durability: Durability::Now, debt: Debt::None };
-        tokio::spawn(writer.run(receiver));
+        tokio::spawn(async move {
+            let _vital = Vital;
+            writer.run(receiver).await;
+        });
         Self(sender)
     }
 

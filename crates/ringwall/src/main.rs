@@ -98,9 +98,8 @@ enum RunAlone {
     Run(Box<run::RunArguments>),
 }
 
-/// A panic ends the process, as it does where the profile says so: what is tested with the development profile must not
-/// go on where the shipped binary would have ended.
-#[cfg(panic = "unwind")]
+/// A panic ends the process: of a jail, an agent or a verb it is the end of the one thing that it does. A server goes on, and
+/// loses the one request, exec or box in whose task it happened (docs/decisions/0005).
 fn end_with_a_panic() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -110,7 +109,6 @@ fn end_with_a_panic() {
 }
 
 fn main() -> ExitCode {
-    #[cfg(panic = "unwind")]
     end_with_a_panic();
     let name = std::env::args_os().next();
     if name.as_ref().is_some_and(|name| name == jail::PROCESS_NAME) {
@@ -126,6 +124,9 @@ fn main() -> ExitCode {
         return data::directory(data).map_or_else(|message| message.print(), |data| run::run(&arguments, early, &data));
     }
     let Arguments { data, verb } = Arguments::parse();
+    if let Verb::Serve(_) | Verb::Mcp(_) = verb {
+        let _ = std::panic::take_hook();
+    }
     let result = data::directory(data).and_then(|data| match verb {
         Verb::Run(arguments) => Ok(run::run(&arguments, Early::begin(), &data)),
         Verb::Doctor(arguments) => doctor::run(&arguments, &data),

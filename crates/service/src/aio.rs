@@ -13,7 +13,7 @@ use record::{AgentId, UserId};
 use serde::Deserialize;
 
 use crate::backend::{Backend, Started};
-use crate::code::Trail;
+use crate::code::{Created, Trail};
 use crate::error::Error;
 use crate::order::Ground;
 use crate::run_exec::Exec;
@@ -52,8 +52,11 @@ impl OnService {
     pub(crate) async fn wait(self) -> Result<Outcome, executor::Error> {
         let ServiceOutcome { outcome, created } = self.running.wait().await?;
         match created {
-            Ok(created) => self.trail.created(created),
-            Err(error) => tracing::warn!(%error, "could not see what code made on the AIO service"),
+            Ok(created) => self.trail.created(Created::These(created)),
+            Err(error) => {
+                self.trail.created(Created::Unknown);
+                tracing::warn!(%error, "could not see what code made on the AIO service");
+            }
         }
         Ok(outcome)
     }

@@ -14,13 +14,14 @@ use policy::{Grant, Root};
 
 use crate::aio::OnService;
 use crate::capture::{Fed, Printed};
-use crate::contexts::{CellHandle, RunningCell};
+use crate::contexts::{CellHandle, RunningCell, SessionBox};
 use crate::egress::ExecGate;
 use crate::error::Error;
 use crate::residents::OnVisit;
 use crate::service::Inner;
 
 const SIGHUP: i32 = 1;
+const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -182,6 +183,15 @@ impl Started {
         }
     }
 
+    /// The box that it shares with others of its session, if it does.
+    pub(crate) fn home(&self) -> Option<&Arc<SessionBox>> {
+        match self {
+            Started::Visit(on_visit) => Some(&on_visit.home),
+            Started::Cell(cell) => Some(&cell.home),
+            Started::Native(_) | Started::Gvisor(_) | Started::Docker(_) | Started::Service(_) => None,
+        }
+    }
+
     pub(crate) fn protections(&self) -> Vec<Protection> {
         match self {
             Started::Native(running) => running.protections().to_vec(),
@@ -239,14 +249,15 @@ impl Reins {
         }
     }
 
-    pub(crate) fn kill(&self) {
+    /// Ends it without asking. A command of a session's box ends alone, unless it takes more than that.
+    pub(crate) async fn kill(&self) {
         match self {
             Reins::Native(handle) => handle.kill(),
             Reins::Gvisor(handle) => handle.kill(),
             Reins::Docker(handle) => handle.kill(),
-            Reins::Visit(handle) => handle.kill(),
+            Reins::Visit(handle) => handle.stop(SIGKILL).await,
             Reins::Service(handle) => handle.kill(),
-            Reins::Cell(handle) => handle.kill(),
+            Reins::Cell(handle) => handle.kill().await,
         }
     }
 }

@@ -200,7 +200,7 @@ mod tests {
 
     fn live() -> Live {
         let exec_id = ExecId::random().unwrap().as_str().parse().unwrap();
-        Live::new(exec_id, "u".parse().unwrap(), "a".parse().unwrap(), None, None)
+        Live::new(exec_id, "u".parse().unwrap(), "a".parse().unwrap(), None, None, crate::live::Company::Awaited)
     }
 
     #[tokio::test]

@@ -8,10 +8,11 @@ use workspace::{ExecFiles, Processes};
 
 use crate::agents::Disk;
 use crate::backend::Backend;
+use crate::code::Created;
 use crate::error::{Error, causes};
 use crate::order::Ground;
 use crate::outcome::Told;
-use crate::run_exec::{Exec, NAMES_MOST, OpenGround, Ran, Ready, Remains};
+use crate::run_exec::{Before, Exec, NAMES_MOST, OpenGround, Ran, Ready, Remains};
 use crate::service::milliseconds;
 
 impl Exec {
@@ -45,13 +46,20 @@ impl Exec {
         let Remains { ready: Ready { ground, files, disks, before, .. }, told, meta } = remains;
         let exec_id = &self.intent.exec_id;
         if let (OpenGround::Session(session), Ground::Code(code), Some(before)) = (ground, &self.order.ground, before) {
-            match tokio::task::block_in_place(|| session.names(NAMES_MOST)) {
-                Ok(after) => {
-                    let after = after.unwrap_or_default();
-                    code.trail.created(after.into_iter().filter(|name| !before.contains(name)).collect());
+            let created = tokio::task::block_in_place(|| match before {
+                Before::These(before) => session.names(NAMES_MOST).map(|after| (before, after)).map(Some),
+                Before::TooMany => Ok(None),
+            });
+            code.trail.created(match created {
+                Ok(Some((before, Some(after)))) => {
+                    Created::These(after.into_iter().filter(|name| !before.contains(name)).collect())
                 }
-                Err(error) => tracing::warn!(%exec_id, %error, "could not see what code made"),
-            }
+                Ok(Some((_, None)) | None) => Created::Unknown,
+                Err(error) => {
+                    tracing::warn!(%exec_id, %error, "could not see what code made");
+                    Created::Unknown
+                }
+            });
         }
         if let Err(error) = self.collect(files, told, meta) {
             tracing::error!(%exec_id, error = %causes(&error), "could not write down what an exec was beside its output");

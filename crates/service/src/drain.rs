@@ -18,17 +18,23 @@ impl Service {
         registry.close();
         // Nobody can answer them in time any more: those who wait for a person end now.
         self.close_approvals(STOPPED).await;
+        // What does not end by itself is not waited for.
+        for live in registry.all().into_iter().filter(|live| live.lasts()) {
+            live.cancel(Cancellation::ServerStops);
+        }
         if tokio::time::timeout(deadline, registry.wait_until_empty()).await.is_err() {
             for live in registry.all() {
                 live.cancel(Cancellation::ServerStops);
             }
-            if tokio::time::timeout(AFTERWARDS, registry.wait_until_empty()).await.is_err() {
+            // Nobody has to be asked to end what is in a session's box: it goes with that.
+            let emptied = async { tokio::join!(self.inner.boxes.stop(), registry.wait_until_empty()) };
+            if tokio::time::timeout(AFTERWARDS, emptied).await.is_err() {
                 tracing::error!(execs = registry.all().len(), "execs without a recorded ending will be LOST");
             }
         }
-        self.inner.browsers.close(&self.inner).await;
-        self.inner.boxes.stop().await;
-        for task in [&self.inner.pruner, &self.inner.expirer, &self.inner.observer] {
+        // A browser in a box that stands still would not hear that it is to end; it ends with its box.
+        tokio::join!(self.inner.browsers.close(&self.inner), self.inner.boxes.stop());
+        for task in [&self.inner.pruner, &self.inner.expirer, &self.inner.observer, &self.inner.measurer] {
             let task = task.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(task) = task {
                 task.abort();

@@ -44,6 +44,7 @@ mod capture;
 mod collect;
 mod outcome;
 mod pool;
+mod run_box;
 mod run_exec;
 
 mod drain;

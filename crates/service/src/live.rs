@@ -5,12 +5,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use record::{AgentId, ExecId, Status, UserId};
+use record::{AgentId, ExecId, SessionName, Status, UserId};
 use tokio::sync::watch;
 use workspace::{OutputFile, Stream};
 
+use crate::contexts::SessionBox;
 use crate::error::Error;
 use crate::residents::ProcessReins;
 use crate::view::ExecView;
@@ -48,6 +49,17 @@ pub(crate) struct Live {
     truncated: [AtomicBool; 2],
     /// By what it is reached, where it is a process of a session's box.
     process: OnceLock<ProcessReins>,
+    company: Company,
+    /// The session's box that it runs in, where it runs in one.
+    home: OnceLock<Weak<SessionBox>>,
+}
+
+/// Whether somebody waits for an exec.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Company {
+    Awaited,
+    /// A process or a terminal of a session's box, which lasts until it ends or is ended.
+    Alone,
 }
 
 impl Live {
@@ -57,6 +69,7 @@ impl Live {
         agent_id: AgentId,
         key: Option<(String, String)>,
         session: Option<String>,
+        company: Company,
     ) -> Self {
         Self {
             exec_id,
@@ -69,6 +82,8 @@ impl Live {
             output: OnceLock::new(),
             truncated: Default::default(),
             process: OnceLock::new(),
+            company,
+            home: OnceLock::new(),
         }
     }
 
@@ -141,6 +156,29 @@ impl Live {
 
     pub(crate) fn process(&self) -> Option<&ProcessReins> {
         self.process.get()
+    }
+
+    pub(crate) fn set_home(&self, home: &Arc<SessionBox>) {
+        let _ = self.home.set(Arc::downgrade(home));
+    }
+
+    /// The box that it is kept in, as long as there is that.
+    pub(crate) fn home(&self) -> Option<Arc<SessionBox>> {
+        self.home.get()?.upgrade()
+    }
+
+    pub(crate) fn company(&self) -> Company {
+        self.company
+    }
+
+    /// Whether it will not end by itself while nobody does anything about it.
+    pub(crate) fn lasts(&self) -> bool {
+        self.company == Company::Alone || self.home().is_some_and(|home| home.resident.is_paused())
+    }
+
+    pub(crate) fn is_in(&self, session: &SessionName) -> bool {
+        (&self.user_id, &self.agent_id) == (&session.user_id, &session.agent_id)
+            && self.session.as_ref() == Some(&session.session_id)
     }
 
     pub(crate) fn set_truncated(&self, stream: Stream) {

@@ -155,6 +155,7 @@ impl Service {
             docker_seen: tokio::sync::Mutex::default(),
             uids: Mutex::new(HashMap::new()),
             pruner: Mutex::new(None),
+            measurer: Mutex::new(None),
             expirer: Mutex::new(None),
             observer: Mutex::new(None),
             _lock: lock,
@@ -170,6 +171,7 @@ impl Service {
         service.expire_approvals();
         service.prune_on_schedule();
         service.observe();
+        service.measure_boxes_on_schedule();
         Ok(service)
     }
 

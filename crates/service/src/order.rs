@@ -20,6 +20,7 @@ use workspace::{Input, Owner, ProjectId, RelativePath, SessionId};
 use crate::backend::{Backend, GvisorHome};
 use crate::code::CodeOrder;
 use crate::error::Error;
+use crate::live::Company;
 use crate::origin::Origin;
 use crate::paths::Approved;
 use crate::principal::Principal;
@@ -158,6 +159,15 @@ impl Order {
         }
     }
 
+    pub(crate) fn company(&self) -> Company {
+        match &self.ground {
+            Ground::Code(code) if !code.stdin.ends() => Company::Alone,
+            Ground::Code(_) | Ground::Project { .. } | Ground::Agent { .. } | Ground::Session { .. } => {
+                Company::Awaited
+            }
+        }
+    }
+
     pub(crate) fn take_inputs(&mut self) -> Vec<Input> {
         match &mut self.ground {
             Ground::Project { inputs, .. } => std::mem::take(inputs),
@@ -205,6 +215,12 @@ impl Order {
 pub(crate) fn layers(system: Limits, operator: Layer, narrowing: Vec<Layer>) -> Layers {
     let ceilings = Ceilings { limits: profile::SERVICE_CEILINGS, set_by: LayerName::System };
     Layers { system, ceilings, operator, narrowing }
+}
+
+/// The same for what lasts in a session's box until it ends or is ended.
+pub(crate) fn lasting_layers(operator: Layer) -> Layers {
+    let ceilings = Ceilings { limits: profile::PROCESS_CEILINGS, set_by: LayerName::System };
+    Layers { system: profile::PROCESSES, ceilings, operator, narrowing: Vec::new() }
 }
 
 fn project(project: Option<&str>, conversation: Option<&str>) -> Result<ProjectId, Error> {

@@ -93,6 +93,7 @@ impl Told {
         use executor::Error as Of;
         match error {
             Of::BackendUnavailable { why, .. } => Self::failed(BACKEND_UNAVAILABLE, why.clone()),
+            Of::NoTerminal => Self::failed(BACKEND_UNAVAILABLE, with_hint(error)),
             Of::ProtectionMissing { .. } | Of::DockerImageMissing(_) => {
                 Self::failed(BACKEND_UNAVAILABLE, error.to_string())
             }

@@ -4,25 +4,25 @@
 //! may block: before the box, and when all its processes are dead. A box is therefore never just let go of.
 
 use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use executor::Outcome;
+use futures::FutureExt;
 use policy::{Ask, Grant, Limits, NetMode, Verdict};
-use record::{Intent, Kept, NewExec, Start, Status};
-use serde_json::{Value, json};
-use tokio::sync::{oneshot, watch};
+use record::{Ending, Intent, Kept, NewExec, Start, Status};
+use serde_json::Value;
+use tokio::sync::oneshot;
 use workspace::{ExecFiles, Input, Owner, Project, Section, Session, Stream, Tree, Usage};
 
-use crate::agents::{Disk, watch_all};
-use crate::backend::{Backend, Ends, Reins, Started};
-use crate::capture::{capture, feed};
+use crate::agents::Disk;
+use crate::backend::Backend;
 use crate::error::{Error, causes};
-use crate::live::{Cancellation, Live, Registration, Stage};
+use crate::live::{Live, Registration, Stage};
 use crate::order::{Ground, Needs, Order, Places};
 use crate::outcome::{RUNTIME_ERROR, Told};
 use crate::queue::{Admission, Slot};
-use crate::service::{Service, now};
+use crate::service::{Service, milliseconds, now};
 use crate::submit::Submitted;
 
 /// So many files of a session are compared before and after; in a larger one it is not told which are new.
@@ -56,8 +56,15 @@ pub(crate) struct Ready {
     pub(crate) files: ExecFiles,
     /// The shares of the disk that it counts against.
     pub(crate) disks: Vec<Disk>,
-    /// What was in its session before, if that is to be told.
-    pub(crate) before: Option<BTreeSet<String>>,
+    /// What was in its session before, if what it made is to be told.
+    pub(crate) before: Option<Before>,
+}
+
+/// The files of a session before code ran in it.
+#[derive(Debug)]
+pub(crate) enum Before {
+    These(BTreeSet<String>),
+    TooMany,
 }
 
 /// What is to be put away of an exec of code, while its ending is being recorded.
@@ -106,6 +113,21 @@ impl Ran {
         }
     }
 
+    pub(crate) fn ending(self) -> Ending {
+        Ending {
+            status: self.told.status,
+            exit_code: self.told.exit_code,
+            error_reason: self.told.reason,
+            ended_at: now(),
+            duration_ms: self.duration.map(milliseconds),
+            protections: self.protections,
+            stdout: self.stdout,
+            stderr: self.stderr,
+            cpu_ms: self.cpu.map(milliseconds),
+            max_rss_bytes: self.peak_memory_bytes,
+        }
+    }
+
     /// What it left could not be collected. Whoever failed before stays failed for that.
     fn uncollected(self) -> Self {
         if self.told.reason.is_some() {
@@ -117,8 +139,19 @@ impl Ran {
 }
 
 impl Exec {
-    /// The whole life. Whoever asked is answered when the intent is on record.
-    pub(crate) async fn live(mut self, entrance: Entrance, answer: oneshot::Sender<Result<Submitted, Error>>) {
+    /// The whole life. A fault of ours on the way is an ending too, for this one alone.
+    pub(crate) async fn live_to_the_end(self, entrance: Entrance, answer: oneshot::Sender<Result<Submitted, Error>>) {
+        let (store, intent) = (self.service.inner.store.clone(), self.intent.clone());
+        if AssertUnwindSafe(self.live(entrance, answer)).catch_unwind().await.is_err() {
+            tracing::error!(exec_id = %intent.exec_id, "the task of an exec has panicked");
+            let told = Told::failed(RUNTIME_ERROR, "a fault of this server ended it; the server's log says more");
+            // Whatever it had was let go of, its box with everything in it. One that is not on record needs no ending.
+            let _ = store.finish(&intent, Ran::never(told).ending()).await;
+        }
+    }
+
+    /// Whoever asked is answered when the intent is on record.
+    async fn live(mut self, entrance: Entrance, answer: oneshot::Sender<Result<Submitted, Error>>) {
         let exec_id = self.intent.exec_id.clone();
         let (intended, early) = self.intend(&entrance).await;
         match intended {
@@ -164,8 +197,9 @@ impl Exec {
         };
         match turn {
             Ok(slot) => {
-                let (ran, remains) = self.run(early).await;
-                self.conclude(ran, remains, Some(slot)).await;
+                let mut slot = Some(slot);
+                let (ran, remains) = self.run(early, &mut slot).await;
+                self.conclude(ran, remains, slot).await;
             }
             Err(told) => self.conclude(Ran::never(told), None, None).await,
         }
@@ -214,7 +248,7 @@ impl Exec {
     }
 
     /// What is left to be put away comes along where that cannot change how it ended.
-    async fn run(&mut self, early: Early) -> (Ran, Option<Remains>) {
+    async fn run(&mut self, early: Early, slot: &mut Option<Slot>) -> (Ran, Option<Remains>) {
         // What its user shares with others does not change beneath it.
         let _staying = match self.order.ground {
             Ground::Agent { .. } => {
@@ -235,7 +269,7 @@ impl Exec {
             Err(told) => return (Ran::never(told), None),
         };
         let mut ran = match self.grant(&ready).await {
-            Ok(grant) => self.run_box(grant, &ready.files, &ready.disks).await,
+            Ok(grant) => self.run_box(grant, &ready.files, &ready.disks, slot).await,
             Err(told) => Ran::never(told),
         };
         if let Ground::Agent { needs: Needs::Network } | Ground::Session { needs: Needs::Network, .. } =
@@ -302,7 +336,7 @@ impl Exec {
                     // On an AIO service they are written and looked for there.
                     if self.order.backend != Backend::AioService {
                         code.write_files(&session)?;
-                        before = session.names(NAMES_MOST)?;
+                        before = Some(session.names(NAMES_MOST)?.map_or(Before::TooMany, Before::These));
                     }
                     OpenGround::Session(session)
                 }
@@ -352,116 +386,6 @@ impl Exec {
                 Err(Told::failed(RUNTIME_ERROR, "its directories cannot be shown to a box"))
             }
         }
-    }
-
-    async fn run_box(&self, grant: Grant, files: &ExecFiles, disks: &[Disk]) -> Ran {
-        let began = Instant::now();
-        let net = grant.effective().net.clone();
-        // Not broken off when the exec is cancelled meanwhile: a box that is up is ended and waited for like any other, and
-        // one that does not come up is given up soon. What it left is looked at afterwards.
-        let starting = self.start_box(grant);
-        let mut started = match (starting.await, self.live.cancellation()) {
-            (Ok(started), _) => started,
-            (Err(_), Some(by)) => return Ran::never(Told::cancelled(by)),
-            (Err(error), None) => return Ran::never(self.explain(&error)),
-        };
-        self.service.inner.counters.set_up(began.elapsed());
-        let protections = Some(json!(started.protections()));
-        let Some(Ends { stdin, stdout, stderr }) = started.take_streams() else {
-            started.reins().kill();
-            let _ = started.wait().await;
-            return Ran::never(Told::failed(RUNTIME_ERROR, "the box has no streams"));
-        };
-        let way_out = self.way_out(&net, started.take_way_out());
-        let shared = started.gate();
-        let (tell, over) = watch::channel(false);
-        let wait = async {
-            let ended = self.wait(started, disks).await;
-            tell.send_replace(true);
-            ended
-        };
-        let capture = |pipe, stream: Stream, limit, over| {
-            capture(pipe, stream, files.output(stream).clone(), limit, &self.live, over)
-        };
-        let carry = {
-            let mut over = over.clone();
-            async move {
-                let is_over = async {
-                    let _ = over.wait_for(|is_over| *is_over).await;
-                };
-                Some(way_out?.serve(is_over).await)
-            }
-        };
-        // An empty input, or what long code is read from; never one that does not end.
-        let input = match &self.order.ground {
-            Ground::Code(code) => code.input(),
-            Ground::Project { .. } | Ground::Agent { .. } | Ground::Session { .. } => &[],
-        };
-        let ((outcome, full), gate, (), stdout, stderr) = tokio::join!(
-            wait,
-            carry,
-            feed(stdin, input, over.clone()),
-            capture(stdout, Stream::Stdout, self.limits.stdout_bytes, over.clone()),
-            capture(stderr, Stream::Stderr, self.limits.stderr_bytes, over),
-        );
-        let refused = match gate.or(shared).as_deref() {
-            Some(gate) => self.keep_network(gate).await,
-            None => None,
-        };
-        let told = match (self.live.cancellation(), &outcome) {
-            (Some(by), _) => Told::cancelled(by),
-            (None, Ok(outcome)) => Told::of_outcome(outcome, self.limits.timeout_ms, self.limits.memory_mb)
-                .with_full_disk(full)
-                .with_refused_host(refused),
-            (None, Err(error)) => self.explain(error),
-        };
-        let outcome = outcome.ok();
-        Ran {
-            told,
-            duration: Some(outcome.as_ref().map_or_else(|| began.elapsed(), |outcome| outcome.duration)),
-            protections,
-            cpu: outcome.as_ref().and_then(|outcome| outcome.usage.cpu),
-            peak_memory_bytes: outcome.as_ref().and_then(|outcome| outcome.usage.peak_memory_bytes),
-            stdout,
-            stderr,
-        }
-    }
-
-    /// Waits for the end of the box, or brings it about. With words, if that is because the disk is full.
-    async fn wait(&self, started: Started, disks: &[Disk]) -> (Result<Outcome, executor::Error>, Option<String>) {
-        let reins: Reins = started.reins();
-        let over = started.wait();
-        tokio::pin!(over);
-        let by = tokio::select! {
-            biased;
-            outcome = &mut over => return (outcome, None),
-            by = self.live.cancelled() => by,
-            full = watch_all(disks) => {
-                reins.kill();
-                return (over.await, Some(full));
-            }
-        };
-        let stop = async {
-            match by {
-                Cancellation::ByCaller => reins.stop().await,
-                Cancellation::HungUp => reins.hang_up().await,
-                Cancellation::ServerStops => reins.kill(),
-            }
-            std::future::pending().await
-        };
-        tokio::select! {
-            biased;
-            outcome = &mut over => (outcome, None),
-            never = stop => never,
-        }
-    }
-
-    fn explain(&self, error: &executor::Error) -> Told {
-        let told = Told::of_error(error);
-        if told.exit_code.is_none() {
-            tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(error), "a box could not be made");
-        }
-        told
     }
 }
 

@@ -82,6 +82,8 @@ pub(crate) struct Inner {
     pub(crate) uids: Mutex<HashMap<(UserId, AgentId), u32>>,
     /// The task that removes what is old.
     pub(crate) pruner: Mutex<Option<JoinHandle<()>>>,
+    /// The task that looks after what boxes of sessions write while nobody runs anything in them.
+    pub(crate) measurer: Mutex<Option<JoinHandle<()>>>,
     /// The task that ends questions which nobody answers.
     pub(crate) expirer: Mutex<Option<JoinHandle<()>>>,
     /// The task that looks how much goes on.

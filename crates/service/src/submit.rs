@@ -83,10 +83,11 @@ impl Service {
             let denial = Denial::no_network(order.backend.key());
             return self.deny(&order, exec_id, denial).await;
         }
+        self.check_company(&order)?;
         let key = order.idempotency.as_ref().map(|known| (order.caller.clone(), known.key.clone()));
         let session = order.session().map(ToString::to_string);
-        let live = Live::new(exec_id.clone(), order.user_id.clone(), order.agent_id.clone(), key, session);
-        let live = Arc::new(live);
+        let (user_id, agent_id) = (order.user_id.clone(), order.agent_id.clone());
+        let live = Arc::new(Live::new(exec_id.clone(), user_id, agent_id, key, session, order.company()));
         // Before the line, so that whoever finds the line full because of this one also finds this one.
         let registration = self.inner.registry.register(live.clone())?;
         let entrance = match ask {
@@ -117,7 +118,7 @@ impl Service {
             limits: effective.limits,
             net: effective.net.mode(),
         };
-        tokio::spawn(exec.live(entrance, answer));
+        tokio::spawn(exec.live_to_the_end(entrance, answer));
         match answered.await {
             Ok(submitted) => submitted,
             Err(_) => Err(Error::Runtime { message: "the exec's task ended without an answer".to_owned() }),

@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jail::report::Protection;
+use jail::report::{Protection, ProtectionName};
 use jail::resident::frame::{Given, ToAgent};
-use policy::Grant;
-use tokio::sync::{Mutex, mpsc};
+use policy::{Field, Grant};
+use tokio::sync::mpsc;
 
 use super::admit::admit;
 use super::listen::{ignore, listen, speak};
@@ -31,6 +31,7 @@ const MOST_URGENT: usize = 16 * 1024;
 const MOST_ORDERS: usize = 16;
 const ENOENT: i32 = 2;
 const ENOTDIR: i32 = 20;
+const ENOTTY: i32 = 25;
 
 /// A box that stays.
 #[derive(Debug)]
@@ -41,8 +42,6 @@ pub struct Resident {
     grant: Grant,
     wardrobe: Wardrobe,
     protections: Vec<Protection>,
-    /// Only one pauses or resumes at a time.
-    turning: Mutex<()>,
 }
 
 impl Resident {
@@ -57,7 +56,7 @@ impl Resident {
         tokio::spawn(ignore(stderr));
         tokio::spawn(follow(body, Arc::clone(&shared)));
         // From here on dropping it ends the box.
-        let resident = Resident { way_out, shared, grant, wardrobe, protections, turning: Mutex::new(()) };
+        let mut resident = Resident { way_out, shared, grant, wardrobe, protections };
         let mut life = resident.shared.life.subscribe();
         match tokio::time::timeout(PATIENCE, life.wait_for(|life| *life != Life::Waking)).await {
             Ok(Ok(life)) => match &*life {
@@ -66,6 +65,12 @@ impl Resident {
             },
             Ok(Err(_)) | Err(_) => return Err(Error::NoAnswer { from: "the agent in the box" }),
         }
+        resident.protections.push(match resident.shared.apart.get() {
+            Some(Given::Yes) => Protection::enforced(ProtectionName::CommandsApart),
+            Some(Given::No) | None => {
+                Protection::not_available(ProtectionName::CommandsApart, "there is no Landlock in this box")
+            }
+        });
         Ok(resident)
     }
 
@@ -152,49 +157,31 @@ impl Resident {
         }
     }
 
-    /// Holds everything in the box still, where it is. The time limits of its visits stand still too.
+    /// Holds everything in the box still, where it is. The time limits of its visits stand still too. Neither this nor its
+    /// contrary is broken off by whoever stops waiting for it.
     pub async fn pause(&self) -> Result<(), Error> {
-        self.turn(Pause::Begin).await
+        self.shared.turn(Pause::Begin).await
     }
 
     /// Lets the box go on.
     pub async fn resume(&self) -> Result<(), Error> {
-        self.turn(Pause::End).await
+        self.shared.turn(Pause::End).await
     }
 
-    async fn turn(&self, pause: Pause) -> Result<(), Error> {
-        let _turn = self.turning.lock().await;
-        let (from, to) = match pause {
-            Pause::Begin => (Life::Awake, Life::Paused),
-            Pause::End => (Life::Paused, Life::Awake),
-        };
-        let now = self.shared.life.borrow().clone();
-        match now {
-            Life::Over(death) => return Err(death.to_error()),
-            now if now == from => {}
-            _ => return Ok(()),
-        }
-        let turned = self.shared.reins.pause(pause).await;
-        if turned.is_ok() {
-            match pause {
-                Pause::Begin => self.shared.clock.stop(),
-                Pause::End => self.shared.clock.go_on(),
-            }
-            self.shared.life.send_if_modified(|life| {
-                let is_so = *life == from;
-                if is_so {
-                    *life = to;
-                }
-                is_so
-            });
-        }
-        turned
-    }
-
-    /// Ends the box with everything in it, and waits until nothing is left.
-    pub async fn end(&self) {
+    /// Ends the box with everything in it.
+    pub fn dismiss(&self) {
         self.shared.end_for(Death::Ordered);
+    }
+
+    /// The same, and waits until nothing is left.
+    pub async fn end(&self) {
+        self.dismiss();
         self.died().await;
+    }
+
+    /// How much memory everything in it may have together.
+    pub fn memory_mb(&self) -> u64 {
+        self.grant.effective().limits.get(Field::MemoryMb)
     }
 }
 
@@ -231,6 +218,7 @@ fn not_started(grant: &Grant, errno: i32, tried: String) -> Error {
         ENOENT if tried.is_empty() => Error::DirectoryMissing(directory()),
         ENOTDIR if tried.is_empty() => Error::NotADirectory(directory()),
         ENOENT => Error::CommandNotFound { command: tried },
+        ENOTTY if tried.is_empty() => Error::NoTerminal,
         errno => {
             let command = grant.argv().first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
             Error::CommandNotExecutable { command, errno }

@@ -12,6 +12,7 @@ mod keep;
 mod listen;
 mod lower;
 mod output;
+mod pause;
 mod register;
 mod reins;
 mod start;

@@ -9,16 +9,21 @@ use std::time::Duration;
 
 use jail::report::Ending;
 use jail::resident::frame::{Disorder, FromAgent, Given, Inlet, Outlet, ToAgent, VisitId, append};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{RwLock, mpsc, watch};
 
 use super::clock::Clock;
 use super::input::Window;
 use super::output::Buffer;
 use super::reins::Reins;
 use crate::error::Error;
+use crate::freezer::Pause;
 
 /// How many visits a box has at once. Each may keep so much waiting as its windows allow.
 const MOST_VISITS: usize = 64;
+/// No kernel counts further, and no record can.
+const LARGEST: u64 = i64::MAX as u64;
+const LARGEST_ERRNO: i32 = 4095;
+const LAST_SIGNAL: i32 = 64;
 
 /// Why a box is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +77,11 @@ pub(crate) struct Shared {
     /// Commands and input.
     orders: mpsc::Sender<Vec<u8>>,
     visits: Mutex<Visits>,
+    /// Whether it is to stand still, whatever it does for a moment. Held by whoever turns it, and shared by those who need it
+    /// to go on.
+    pub(crate) wanted: Arc<RwLock<Pause>>,
+    /// Whether its commands are kept from looking into each other, as the agent says before there are any.
+    pub(crate) apart: OnceLock<Given>,
     /// The first reason to end the box.
     doom: OnceLock<Death>,
 }
@@ -119,6 +129,8 @@ impl Shared {
             urgent,
             orders,
             visits: Mutex::default(),
+            wanted: Arc::new(RwLock::new(Pause::End)),
+            apart: OnceLock::new(),
             doom: OnceLock::new(),
         }
     }
@@ -190,8 +202,8 @@ impl Shared {
 
     /// Takes one word of the agent. An error when it could not have come now.
     pub(crate) fn hear(&self, said: &FromAgent<'_>) -> Result<(), Disorder> {
-        if *said == FromAgent::Ready {
-            return self.wake();
+        if let FromAgent::Ready { apart } = *said {
+            return self.wake(apart);
         }
         if *self.life.borrow() == Life::Waking {
             return Err(Disorder);
@@ -200,8 +212,14 @@ impl Shared {
         let Visits { entries, .. } = &mut *visits;
         let entry = |visit: &VisitId| entries.get(visit).ok_or(Disorder);
         match *said {
-            FromAgent::Ready => Err(Disorder),
+            FromAgent::Ready { .. } => Err(Disorder),
             FromAgent::Started { visit } => entry(&visit)?.advance(Progress::Started),
+            // No path holds a NUL, and no record can.
+            FromAgent::NotStarted { errno, tried, .. }
+                if !(1..=LARGEST_ERRNO).contains(&errno) || tried.contains('\0') =>
+            {
+                Err(Disorder)
+            }
             FromAgent::NotStarted { visit, errno, tried } => {
                 entry(&visit)?.advance(Progress::NotStarted { errno, tried: tried.to_owned() })?;
                 entries.remove(&visit);
@@ -227,6 +245,9 @@ impl Shared {
             FromAgent::Taken { visit, to, bytes } => entry(&visit)?.inlet(to)?.taken(bytes),
             FromAgent::Closed { visit, to } => entry(&visit)?.inlet(to)?.close(),
             FromAgent::Exited { visit, ending, cpu_microseconds, peak_memory_bytes } => {
+                if !is_possible(ending) || [cpu_microseconds, peak_memory_bytes].iter().any(|count| *count > LARGEST) {
+                    return Err(Disorder);
+                }
                 let exit = Exit { ending, cpu_microseconds, peak_memory_bytes, at: self.clock.now() };
                 let entry = entry(&visit)?;
                 entry.advance(Progress::Exited(exit))?;
@@ -247,7 +268,9 @@ impl Shared {
         }
     }
 
-    fn wake(&self) -> Result<(), Disorder> {
+    fn wake(&self, apart: Given) -> Result<(), Disorder> {
+        // Before any command was here that could say it in the agent's place.
+        self.apart.set(apart).map_err(|_| Disorder)?;
         let mut outcome = Err(Disorder);
         self.life.send_if_modified(|life| {
             let is_first = *life == Life::Waking;
@@ -311,6 +334,16 @@ impl Entry {
     fn close(&self) {
         self.outlets.iter().flatten().for_each(|buffer| buffer.end());
         self.inlets.iter().flatten().for_each(|window| window.end());
+    }
+}
+
+/// Whether a process can end so.
+fn is_possible(ending: Ending) -> bool {
+    match ending {
+        Ending::Exited(code) => (0..=0xff).contains(&code),
+        Ending::Signalled(signal) => (1..=LAST_SIGNAL).contains(&signal),
+        // Only PID 1 of a box ends anything for that, and it does not ask us.
+        Ending::OverMemory => false,
     }
 }
 

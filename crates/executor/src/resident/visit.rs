@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::outcome::{Ending, Outcome, Usage};
 use crate::time_limit;
 
+const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
 /// How long a visit may live after everything in it was killed. It has no time to lose, so only an agent that does not
@@ -94,14 +95,29 @@ impl VisitHandle {
         self.shared.order(&ToAgent::Resize { visit: self.id, size });
     }
 
-    /// Asks all of the session with a signal, and after a moment insists.
+    /// Asks all of the session with a signal, and after a moment insists. A box that stands still goes on for that.
     pub async fn stop(&self, signal: i32) {
+        let _going_on = self.shared.stir().await;
         self.signal_session(signal);
-        self.exited_within(time_limit::GRACE).await;
-        self.kill();
-        if !self.exited_within(KILLED_WITHIN).await {
-            self.shared.end_for(Death::Itself("its agent could not end a command".to_owned()));
-        }
+        self.insist().await;
+    }
+
+    /// Asks the command as Ctrl-C does. Whoever sees that it obeyed, though it lives on, drops this: after a moment it insists
+    /// as [`Self::stop`] does.
+    pub async fn interrupt(&self) {
+        let _going_on = self.shared.stir().await;
+        self.signal(SIGINT);
+        self.insist().await;
+    }
+
+    /// How much time its box has had, which stands still while the box does.
+    pub fn box_time(&self) -> Duration {
+        self.shared.clock.now()
+    }
+
+    /// Comes back when the box has had so much more time.
+    pub async fn passed(&self, time: Duration) {
+        self.shared.until(self.box_time() + time).await;
     }
 
     /// Waits until its command runs no more.
@@ -109,16 +125,26 @@ impl VisitHandle {
         let _ = self.progress.clone().wait_for(Progress::is_over).await;
     }
 
+    async fn insist(&self) {
+        self.reaches_within(Progress::is_over, time_limit::GRACE).await;
+        self.kill();
+        if !self.reaches_within(Progress::is_over, KILLED_WITHIN).await {
+            self.shared.end_for(Death::Itself("its agent could not end a command".to_owned()));
+        }
+        // What it has printed is passed on before the box may stand still again.
+        self.reaches_within(Progress::is_told, KILLED_WITHIN).await;
+    }
+
     fn signal_session(&self, number: i32) {
         self.shared.order(&ToAgent::Signal { visit: self.id, number, whom: Whom::Session });
     }
 
-    /// Whether its command is over before the box has had so much time.
-    async fn exited_within(&self, patience: Duration) -> bool {
+    /// Whether it is so before the box has had so much time.
+    async fn reaches_within(&self, is_so: fn(&Progress) -> bool, patience: Duration) -> bool {
         let mut progress = self.progress.clone();
         tokio::select! {
             biased;
-            _ = progress.wait_for(Progress::is_over) => true,
+            _ = progress.wait_for(is_so) => true,
             () = self.shared.until(self.shared.clock.now() + patience) => false,
         }
     }
@@ -278,6 +304,14 @@ impl Progress {
         match self {
             Progress::Asked | Progress::Started => false,
             Progress::NotStarted { .. } | Progress::Exited(_) | Progress::Ended(_) | Progress::Lost(_) => true,
+        }
+    }
+
+    /// Whether nothing more comes of it.
+    fn is_told(&self) -> bool {
+        match self {
+            Progress::Asked | Progress::Started | Progress::Exited(_) => false,
+            Progress::NotStarted { .. } | Progress::Ended(_) | Progress::Lost(_) => true,
         }
     }
 }

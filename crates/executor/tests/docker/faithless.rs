@@ -7,7 +7,7 @@ use std::time::Duration;
 use executor::resident::{Death, VisitOptions};
 use executor::{Ending, Error};
 use jail::report::Ending as JailEnding;
-use jail::resident::frame::{FromAgent, Inlet, OUTPUT_WINDOW, Outlet, VisitId, append};
+use jail::resident::frame::{FromAgent, Given, Inlet, OUTPUT_WINDOW, Outlet, VisitId, append};
 
 use super::daemon::Daemon;
 use super::project::block_on;
@@ -20,8 +20,21 @@ pub(crate) const LEAVING: &str = "leaving";
 
 /// Faults before any command is asked for, and after the first one was.
 const EARLY: [&str; 3] = ["garbage", "length", "early"];
-const LATE: [&str; 9] =
-    ["unknown", "output-first", "overflow", "empty", "taken", "twice", "ended-first", "ready-again", "channel"];
+const LATE: [&str; 13] = [
+    "unknown",
+    "output-first",
+    "overflow",
+    "empty",
+    "taken",
+    "twice",
+    "ended-first",
+    "ready-again",
+    "channel",
+    "memory",
+    "signal",
+    "exit-code",
+    "no-path",
+];
 
 pub(crate) fn asked_for() -> Option<String> {
     std::fs::read_to_string(format!("/workspace/{FAULT}")).ok()
@@ -37,7 +50,9 @@ pub(crate) fn speak(fault: &str) -> ExitCode {
     };
     let visit = VisitId(1);
     let output = |from, bytes| FromAgent::Output { visit, from, bytes };
-    let exited = FromAgent::Exited { visit, ending: JailEnding::Exited(0), cpu_microseconds: 0, peak_memory_bytes: 0 };
+    let exit = |ending, peak_memory_bytes| FromAgent::Exited { visit, ending, cpu_microseconds: 0, peak_memory_bytes };
+    let exited = exit(JailEnding::Exited(0), 0);
+    let ready = FromAgent::Ready { apart: Given::Yes };
     let hang = || loop {
         std::thread::sleep(Duration::from_secs(1000));
     };
@@ -63,7 +78,7 @@ pub(crate) fn speak(fault: &str) -> ExitCode {
         }
         _ => {}
     }
-    let _ = say(&FromAgent::Ready);
+    let _ = say(&ready);
     // The first order has begun to come.
     let _ = std::io::stdin().read(&mut [0; 1]);
     let started = FromAgent::Started { visit };
@@ -80,8 +95,13 @@ pub(crate) fn speak(fault: &str) -> ExitCode {
         "taken" => vec![started, FromAgent::Taken { visit, to: Inlet::Stdin, bytes: 1 }],
         "twice" => vec![started, FromAgent::Started { visit }],
         "ended-first" => vec![started, FromAgent::Ended { visit }],
-        "ready-again" => vec![started, FromAgent::Ready],
+        "ready-again" => vec![started, ready],
         "channel" => vec![started, output(Outlet::Channel, b"x")],
+        // More than any record can hold, and than any process can end with.
+        "memory" => vec![started, exit(JailEnding::Exited(0), 1 << 63)],
+        "signal" => vec![started, exit(JailEnding::Signalled(i32::MAX), 0)],
+        "exit-code" => vec![started, exit(JailEnding::Exited(-1), 0)],
+        "no-path" => vec![FromAgent::NotStarted { visit, errno: 2, tried: "a\0b" }],
         "withheld" => vec![started, exited],
         "honest" => vec![started, exited, FromAgent::Ended { visit }],
         other => panic!("no such fault: {other}"),

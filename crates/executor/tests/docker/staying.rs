@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use executor::resident::{Channel, Death, Given, VisitOptions};
+use executor::resident::{Channel, Death, Given, Resident, RunningVisit, VisitOptions};
 use executor::{Ending, Error};
 use policy::Field;
 
@@ -49,7 +49,7 @@ pub(crate) fn the_background_lives_as_long_as_the_box(daemon: &Daemon) {
 }
 
 pub(crate) fn without_its_agent_the_box_ends(daemon: &Daemon) {
-    for maker in [Maker::Native, Maker::Docker] {
+    for maker in Maker::ALL {
         let session = Session::new(maker, daemon);
         let word = long_sleep(2);
         block_on(async {
@@ -70,18 +70,12 @@ pub(crate) fn without_its_agent_the_box_ends(daemon: &Daemon) {
 }
 
 pub(crate) fn a_paused_box_stands_still(daemon: &Daemon) {
-    let options = VisitOptions { terminal: None, channel: Channel::None, stdin: Given::Yes };
     for maker in Maker::ALL {
         let session = Session::new(maker, daemon);
         block_on(async {
             let resident = session.settle().await.unwrap();
             let ticker = session.grant(&["sh", "-c", "while :; do echo x >> ticks; sleep 0.01; done"]);
             let ticker = resident.visit(ticker, VisitOptions::default()).await.unwrap();
-            let limit = 3000;
-            let reader = session.limited(&[(Field::TimeoutMs, limit)], &["sh", "-c", "read -r line; exit 4"]);
-            let mut reader = resident.visit(reader, options).await.unwrap();
-            let mut stdin = reader.streams.as_mut().unwrap().stdin.take().unwrap();
-            let reader = tokio::spawn(reader.wait());
             let ticks = || std::fs::metadata(session.path("ticks")).map_or(0, |file| file.len());
             wait_until("it ticks", || ticks() > 0);
             resident.pause().await.unwrap();
@@ -89,18 +83,90 @@ pub(crate) fn a_paused_box_stands_still(daemon: &Daemon) {
             resident.pause().await.unwrap();
             let refused = resident.visit(session.grant(&["true"]), VisitOptions::default()).await;
             assert!(matches!(refused, Err(Error::BoxPaused)), "{maker:?}");
-            let before = ticks();
-            // Longer than the limit of the one that reads.
-            tokio::time::sleep(Duration::from_millis(limit + 500)).await;
+            let (before, time) = (ticks(), ticker.handle().box_time());
+            tokio::time::sleep(Duration::from_millis(200)).await;
             assert_eq!(ticks(), before, "{maker:?}: nothing runs");
-            assert!(!reader.is_finished(), "{maker:?}: its time stands still");
+            assert_eq!(ticker.handle().box_time(), time, "{maker:?}: no time passes");
             resident.resume().await.unwrap();
-            stdin.write(b"now\n").await.unwrap();
-            assert_eq!(reader.await.unwrap().unwrap().ending, Ending::Exited(4), "{maker:?}");
+            wait_until("it ticks again", || ticks() > before);
+            assert!(ticker.handle().box_time() > time, "{maker:?}");
+            limits_stand_still(&session, &resident).await;
+            // Whoever breaks off has asked all the same, and the next turn finds it as it is.
+            let mut given_up = Box::pin(resident.pause());
+            assert!(futures::poll!(&mut given_up).is_pending(), "{maker:?}");
+            drop(given_up);
+            until(|| resident.is_paused()).await;
+            resident.resume().await.unwrap();
+            let before = ticks();
             wait_until("it ticks again", || ticks() > before);
             resident.pause().await.unwrap();
             resident.end().await;
             assert_eq!(ticker.wait().await.unwrap().ending, Ending::Stopped(9), "{maker:?}");
+        });
+    }
+}
+
+/// A command whose time would be over, had it passed. Where holding still takes longer than the limit, a longer one is tried.
+async fn limits_stand_still(session: &Session, resident: &Resident) {
+    let options = VisitOptions { terminal: None, channel: Channel::None, stdin: Given::Yes };
+    for limit in [500, 4000, 32_000].map(Duration::from_millis) {
+        let milliseconds = u64::try_from(limit.as_millis()).unwrap();
+        let reader = session.limited(&[(Field::TimeoutMs, milliseconds)], &["sh", "-c", "read -r line; exit 4"]);
+        let mut reader = resident.visit(reader, options).await.unwrap();
+        let mut stdin = reader.streams.as_mut().unwrap().stdin.take().unwrap();
+        let (handle, began) = (reader.handle(), reader.handle().box_time());
+        stdin.write(b"now\n").await.unwrap();
+        resident.pause().await.unwrap();
+        let is_slow = handle.box_time() - began > limit / 2;
+        let reader = tokio::spawn(reader.wait());
+        tokio::time::sleep(limit + Duration::from_millis(100)).await;
+        resident.resume().await.unwrap();
+        let outcome = reader.await.unwrap().unwrap();
+        if !is_slow {
+            assert_eq!(outcome.ending, Ending::Exited(4), "{:?}", session.maker);
+            return;
+        }
+    }
+    panic!("it takes too long to hold a box still");
+}
+
+/// Waits for what a task of this very thread does.
+async fn until(is_so: impl Fn() -> bool) {
+    for _ in 0..30_000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("waited too long");
+}
+
+/// A frozen agent hears no order: the box goes on for as long as it takes, and then stands still again.
+pub(crate) fn what_is_in_a_paused_box_can_be_ended(daemon: &Daemon) {
+    for maker in Maker::ALL {
+        let session = Session::new(maker, daemon);
+        block_on(async {
+            let resident = session.settle().await.unwrap();
+            let deaf = session.grant(&["sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"]);
+            let [sleeper, deaf] = [session.grant(&["sleep", "1000"]), deaf]
+                .map(|grant| async { resident.visit(grant, VisitOptions::default()).await.unwrap() });
+            let (sleeper, deaf) = tokio::join!(sleeper, deaf);
+            resident.pause().await.unwrap();
+            let stop = |visit: RunningVisit, signal| async move {
+                let handle = visit.handle();
+                let (outcome, ()) = tokio::join!(visit.wait(), handle.stop(signal));
+                outcome.unwrap().ending
+            };
+            assert_eq!(stop(sleeper, 15).await, Ending::Signalled(15), "{maker:?}");
+            until(|| resident.is_paused()).await;
+            // One who resumes meanwhile has the last word.
+            let (ending, resumed) = tokio::join!(stop(deaf, 15), async {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                resident.resume().await
+            });
+            resumed.unwrap();
+            assert_eq!(ending, Ending::Signalled(9), "{maker:?}");
+            assert!(session.say(&resident, "echo on").await.stdout == "on\n" && !resident.is_paused(), "{maker:?}");
         });
     }
 }

@@ -108,7 +108,7 @@ pub(crate) fn the_time_limit_is_the_commands() {
 
 pub(crate) fn what_the_interpreter_took_before_is_not_the_commands() {
     let lab = Lab::new();
-    let [warm, cold] = [true, false].map(|warm| {
+    let count = |warm| {
         let grant = lab.python("print(1)");
         let running = match warm {
             true => {
@@ -118,7 +118,9 @@ pub(crate) fn what_the_interpreter_took_before_is_not_the_commands() {
             false => lab.runtime.block_on(lab.executor.start(grant, executor::Options::default())).unwrap(),
         };
         lab.follow(running, b"").1.usage.cpu.expect("it was counted")
-    });
+    };
+    // Of several, one that nothing has disturbed: what is counted grows by whatever else the machine does.
+    let [warm, cold] = [true, false].map(|warm| (0..5).map(|_| count(warm)).min().unwrap());
     assert!(warm * 2 < cold, "{warm:?} {cold:?}");
     let busy = "import time\nwhile time.process_time() < 0.3: pass";
     let spare = lab.spare(SpareKind::Python, &lab.python(busy));

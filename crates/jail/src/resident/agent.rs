@@ -16,7 +16,8 @@ use rustix::process::{DumpableBehavior, Signal};
 use rustix::stdio::{stdin, stdout};
 use rustix::time::Timespec;
 
-use super::frame::{CHUNK, Disorder, Frames, FromAgent, LONGEST_ORDER, ToAgent, VisitId, Whom, append, read};
+use super::apart::Apart;
+use super::frame::{CHUNK, Disorder, Frames, FromAgent, Given, LONGEST_ORDER, ToAgent, VisitId, Whom, append, read};
 use super::processes::signal_session;
 use super::visit::{SessionFate, Visit};
 use crate::report::Ending;
@@ -75,10 +76,17 @@ fn live() -> Result<(), Trouble> {
     sys::set_signal_mask(true);
     let signals = sys::signal_descriptor()?;
     rustix::io::ioctl_fionbio(stdout(), true)?;
-    let mut agent =
-        Agent { visits: BTreeMap::new(), said: Vec::new(), sent: 0, forgotten: Vec::new(), buffer: vec![0; CHUNK] };
+    let mut agent = Agent {
+        apart: Apart::begin(),
+        visits: BTreeMap::new(),
+        said: Vec::new(),
+        sent: 0,
+        forgotten: Vec::new(),
+        buffer: vec![0; CHUNK],
+    };
     let mut frames = Frames::new(LONGEST_ORDER);
-    agent.tell(&FromAgent::Ready)?;
+    let apart = if agent.apart.is_some() { Given::Yes } else { Given::No };
+    agent.tell(&FromAgent::Ready { apart })?;
     let mut more_to_reap = false;
     loop {
         let ready = agent.wait(&signals, more_to_reap)?;
@@ -120,6 +128,7 @@ enum Ready {
 }
 
 struct Agent {
+    apart: Option<Apart>,
     visits: BTreeMap<VisitId, Visit>,
     /// Frames, of which so many bytes are sent.
     said: Vec<u8>,
@@ -174,7 +183,7 @@ impl Agent {
         let mut outcome = Ok(());
         let mut tell = |report: &FromAgent<'_>| outcome = outcome.and(append(report, said));
         match order {
-            ToAgent::Start { visit: id, start } => match Visit::start(id, *start) {
+            ToAgent::Start { visit: id, start } => match Visit::start(id, *start, self.apart.as_ref()) {
                 Ok(visit) => {
                     tell(&FromAgent::Started { visit: id });
                     self.visits.insert(id, visit);

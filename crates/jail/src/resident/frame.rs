@@ -112,7 +112,10 @@ pub enum ToAgent<'a> {
 /// What the agent says. A visit is Started or NotStarted, then Exited, then Ended.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromAgent<'a> {
-    Ready,
+    Ready {
+        /// Whether no visit can look into another.
+        apart: Given,
+    },
     Started {
         visit: VisitId,
     },

@@ -90,7 +90,7 @@ fn a_length_is_judged_before_anything_is_kept_for_it() {
 #[test]
 fn a_frame_is_all_of_its_message() {
     let mut said = Vec::new();
-    append(&FromAgent::Ready, &mut said).unwrap();
+    append(&FromAgent::Ready { apart: Given::No }, &mut said).unwrap();
     said[0] += 1;
     said.push(0);
     assert!(hear(&said, 100, 100, |body| assert_eq!(read::<FromAgent<'_>>(body), Err(Disorder))).is_ok());

@@ -6,6 +6,7 @@
 //! what it can do to a visit of the same box, that code could do itself.
 
 mod agent;
+mod apart;
 pub mod frame;
 mod outlet;
 mod processes;

@@ -16,10 +16,12 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
 
+use super::apart::Apart;
 use super::frame::{Base, CHUNK, Disorder, FromAgent, Given, Inlet, Outlet, Start, VisitId};
 use super::outlet::{Reading, Sink, SinkKind, Source, Writing};
 use crate::command::{self, Hindrance, Streams};
 use crate::plan::{Command, WindowSize};
+use crate::report::{Failure, Step};
 use crate::{sys, terminal};
 
 pub(crate) const OUTLETS: [Outlet; 3] = [Outlet::Stdout, Outlet::Stderr, Outlet::Channel];
@@ -28,6 +30,8 @@ pub(crate) const INLETS: [Inlet; 2] = [Inlet::Stdin, Inlet::Channel];
 const ABOVE_GIVEN: i32 = 10;
 /// How long a terminal may hold back the last words of a command that is over, while others are still at it.
 const LAST_WORDS: Duration = Duration::from_millis(100);
+/// How much of what others print there without a pause is passed on after that.
+const LAST_BYTES: u64 = 64 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Visit {
@@ -76,11 +80,12 @@ impl From<Errno> for Refusal {
 }
 
 impl Visit {
-    pub(crate) fn start(id: VisitId, mut start: Start) -> Result<Self, Refusal> {
+    pub(crate) fn start(id: VisitId, mut start: Start, apart: Option<&Apart>) -> Result<Self, Refusal> {
         if start.base == Base::Agents {
             add_own_environment(&mut start.command);
         }
         let (streams, mut ends) = match start.terminal {
+            Some(_) if !terminal::knows_keys()? => return Err(Errno::NOTTY.into()),
             Some(size) => terminal_streams(size)?,
             None => piped_streams(start.stdin)?,
         };
@@ -88,7 +93,7 @@ impl Visit {
             Given::Yes => Some(ends.add_channel()?),
             Given::No => None,
         };
-        let leader = spawn(&start, &streams, theirs.as_ref().map(AsFd::as_fd))?;
+        let leader = spawn(&start, &streams, theirs.as_ref().map(AsFd::as_fd), apart)?;
         let Ends { terminal, outlets, inlets } = ends;
         Ok(Visit { id, leader, session: SessionFate::Stays, terminal, outlets, inlets, held: None, over: None })
     }
@@ -159,8 +164,9 @@ impl Visit {
             let left = &mut over.left[index];
             *left = match (*left, has_passed) {
                 (_, u64::MAX) => 0,
-                // Not counted: see `exited`.
-                (u64::MAX, _) => u64::MAX,
+                // Not counted before its time is over: see `exited`.
+                (u64::MAX, _) if Instant::now() < over.last_words_until => u64::MAX,
+                (u64::MAX, passed) => LAST_BYTES.saturating_sub(passed),
                 (left, passed) => left.saturating_sub(passed),
             };
         }
@@ -303,10 +309,19 @@ fn piped_streams(stdin: Given) -> rustix::io::Result<(Streams, Ends)> {
 }
 
 /// Starts the command; it shares our memory until it is one, which is how it tells why it is none.
-fn spawn(start: &Start, streams: &Streams, channel: Option<BorrowedFd<'_>>) -> Result<Pid, Refusal> {
+fn spawn(
+    start: &Start,
+    streams: &Streams,
+    channel: Option<BorrowedFd<'_>>,
+    apart: Option<&Apart>,
+) -> Result<Pid, Refusal> {
     let alternative = start.otherwise.as_ref().map(|name| start.command.named(name.clone()));
     let mut hindrance = None;
     let leader = sys::start_sharing_memory(&mut || {
+        if let Some(Err(errno)) = apart.map(Apart::enter) {
+            hindrance = Some(Hindrance::Failed(Failure::new(Step::RestrictFiles, "", errno)));
+            sys::exit_now(libc::EXIT_FAILURE);
+        }
         let mut met = command::attempt(&start.command, streams, channel);
         if let (Hindrance::NotExecuted { errno: Errno::NOENT, .. }, Some(alternative)) = (&met, &alternative) {
             met = command::run_program(alternative);
@@ -335,4 +350,37 @@ fn add_own_environment(command: &mut Command) {
     let directories = search.as_bytes().split(|byte| *byte == b':').filter(|directory| !directory.is_empty());
     command.search = directories.filter_map(|directory| CString::new(directory).ok()).collect();
     command.environment = merged.into_values().filter_map(|entry| CString::new(entry).ok()).collect();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever is still at a terminal may print without a pause, so that nothing is ever waited for.
+    #[test]
+    fn a_terminal_ends_with_its_command_whatever_others_print_there() {
+        let endless = || rustix::fs::open(c"/dev/zero", OFlags::RDONLY, Mode::empty()).unwrap();
+        let mut visit = Visit {
+            id: VisitId(1),
+            leader: rustix::process::getpid(),
+            session: SessionFate::Stays,
+            terminal: Some(endless()),
+            outlets: [Some(Source::new(endless()).unwrap()), None, None],
+            inlets: [None, None],
+            held: None,
+            over: None,
+        };
+        visit.exited();
+        let (mut buffer, mut late) = (vec![0; CHUNK], 0);
+        while !visit.is_done() {
+            let is_late = visit.over.as_ref().is_some_and(|over| Instant::now() >= over.last_words_until);
+            visit.read(0, &mut buffer, &mut |said| {
+                if let (true, FromAgent::Output { bytes, .. }) = (is_late, said) {
+                    late += bytes.len() as u64;
+                }
+            });
+            visit.room(Outlet::Stdout, u32::MAX);
+            assert!(late <= LAST_BYTES + CHUNK as u64, "it goes on and on");
+        }
+    }
 }

@@ -73,6 +73,7 @@ fn enforced(facts: &Facts, name: ProtectionName) -> String {
         ProtectionName::MemoryLimit => "kept by the kernel for the box as a whole",
         ProtectionName::PidsLimit => "kept by the kernel for the box as a whole",
         ProtectionName::CpuLimit => "kept by the kernel for the box as a whole",
+        ProtectionName::CommandsApart => "commands of one box cannot look into each other",
     };
     what.to_owned()
 }
@@ -87,7 +88,9 @@ fn costs(name: ProtectionName, state: ProtectionState) -> &'static str {
         (ProtectionName::Landlock, ProtectionState::Partial) => {
             "the second wall around files has gaps; the first holds"
         }
-        (ProtectionName::Landlock, _) => "one wall around files instead of two: the mounts alone",
+        (ProtectionName::Landlock, _) => {
+            "one wall around files instead of two, the mounts alone; commands of one session can look into each other"
+        }
         (ProtectionName::ResourceLimits, _) => "one process can use up open files or locked memory",
         (ProtectionName::MemoryLimit, ProtectionState::Partial) => {
             "a box can be over its limit for a moment before it is ended"

@@ -91,6 +91,8 @@ pub(crate) struct RunAnswer {
     execution_time_ms: u64,
     /// Relative to the session's workspace
     files_created: Vec<String>,
+    /// `false` where it is not known which files it made: the session has more than 20,000, or could not be looked at
+    files_created_complete: bool,
     risk: RiskView,
     /// In a context: what it showed, each in several forms by their MIME types. The value of a last expression; none of an
     /// assignment
@@ -119,7 +121,8 @@ impl RunAnswer {
             error: ran.error,
             sandbox_type: ran.sandbox_type,
             execution_time_ms: ran.execution_time_ms,
-            files_created: ran.files_created,
+            files_created_complete: ran.files_created.is_some(),
+            files_created: ran.files_created.unwrap_or_default(),
             risk: RiskView::new(&ran.assessment, locale),
             results: ran.results,
             exec_id: ran.exec_id,

@@ -31,7 +31,7 @@ const SIGNALS: [(&str, i32); 9] = [
 pub(crate) struct ProcessBody {
     /// A line for bash
     command: String,
-    /// Seconds, 1 to 300; 30 unless said
+    /// Seconds, at least 1; without it the process lasts until it ends, is ended, or the session is
     timeout: Option<u64>,
     /// Of each stream; 10 MiB unless said
     max_output_bytes: Option<u64>,
@@ -61,6 +61,11 @@ pub(crate) struct OutputWords {
 /// What is not text is shown as replacement characters; cursors count bytes.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ProcessOutputView {
+    /// The exec that goes on in its place, and whose output this is: a person has changed its code. Input and signals reach
+    /// it under either id
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    goes_on_as: Option<ExecId>,
     status: Status,
     exit_code: Option<i32>,
     stdout: StreamPart,
@@ -130,6 +135,7 @@ pub(crate) async fn output(
     let address = WhoseWords::of(agent_id, user_id).address(id);
     let output = door.service.process_output(&principal, &address, &pid, (stdout, stderr)).await?;
     Ok(Json(ProcessOutputView {
+        goes_on_as: output.goes_on_as,
         status: output.status,
         exit_code: output.exit_code,
         stdout: StreamPart::new(&output.stdout, stdout),

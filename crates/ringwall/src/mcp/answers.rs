@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Resource};
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 use service::{ApprovalKind, ApprovalView, Bundle, Status};
 
 use super::arguments::schema;
@@ -15,6 +16,25 @@ use super::arguments::schema;
 pub(super) const PENDING: &str = "approval_pending";
 
 const PICTURE: &str = "image/png";
+/// So much JSON of what code gave becomes values here, which take up to a hundred times that room.
+const MOST_JSON: usize = 128 * 1024;
+
+/// One value in several forms, by their MIME types.
+pub(super) type Forms = std::collections::BTreeMap<String, Value>;
+
+/// What code gave, as values. Text takes no more room than it had; of the rest as much as there is room for.
+pub(super) fn forms(results: &[Bundle]) -> Vec<Forms> {
+    let mut room = MOST_JSON;
+    let mut value = |form: &str| {
+        if !form.starts_with('"') {
+            room = room.checked_sub(form.len())?;
+        }
+        serde_json::from_str(form).ok()
+    };
+    let mut told =
+        |bundle: &Bundle| bundle.forms().filter_map(|(mime, form)| Some((mime.to_owned(), value(form)?))).collect();
+    results.iter().map(&mut told).collect()
+}
 
 /// The schema of the answer that most tools give.
 pub(super) static RAN: LazyLock<Arc<JsonObject>> = LazyLock::new(schema::<Ran>);
@@ -39,9 +59,11 @@ pub(super) struct Ran {
     pub(super) artifacts: Vec<String>,
     /// Files that code made, relative to the session's workspace
     pub(super) files_created: Vec<String>,
-    /// What code in a context gave, by MIME type. Pictures are blocks of the answer's content
+    /// `false` where there are too many to say
+    pub(super) files_created_complete: bool,
+    /// What code in a context gave, by MIME type. Pictures are blocks of the answer's content; long JSON is left out
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) results: Option<Vec<Bundle>>,
+    pub(super) results: Option<Vec<Forms>>,
     /// What code could do, by its text alone
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) risk: Option<Risk>,
@@ -199,9 +221,9 @@ impl Ran {
 }
 
 /// A picture is shown, and not told as text a second time.
-fn take_picture(bundle: &mut Bundle) -> Option<ContentBlock> {
+fn take_picture(bundle: &mut Forms) -> Option<ContentBlock> {
     match bundle.remove(PICTURE) {
-        Some(serde_json::Value::String(picture)) => Some(ContentBlock::image(picture, PICTURE)),
+        Some(Value::String(picture)) => Some(ContentBlock::image(picture, PICTURE)),
         Some(_) | None => None,
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use policy::{Assessment, Locale};
 use service::{BrowserBegun, CodeBegun, CodeRan, CodeRequest, Error, ExecId, ExecView, Service};
 
-use super::answers::{Failure, Noticed, Ran, Risk};
+use super::answers::{Failure, Noticed, Ran, Risk, forms};
 use super::arguments::CodeArguments;
 use super::run::SHOWN;
 use super::who::Who;
@@ -102,9 +102,10 @@ fn told(view: &ExecView, ran: CodeRan) -> Ran {
         error: ran.error.map(|message| Failure { code, message }),
         sandbox_type: ran.sandbox_type,
         execution_time_ms: ran.execution_time_ms,
-        files_created: ran.files_created,
+        files_created_complete: ran.files_created.is_some(),
+        files_created: ran.files_created.unwrap_or_default(),
         risk: Some(risk(&ran.assessment)),
-        results: ran.results,
+        results: ran.results.as_deref().map(forms),
         ..Ran::default()
     }
 }

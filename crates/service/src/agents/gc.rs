@@ -45,6 +45,7 @@ impl Service {
         let kept = self.settings_now().sessions.kept();
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(at.milliseconds()).unwrap_or(0));
         let before = move |time: Duration| at.checked_sub(time).unwrap_or(SystemTime::UNIX_EPOCH);
+        self.touch_sessions_in_use().await;
         if doing == Doing::Removing {
             self.forget_idle_sessions(before(kept)).await?;
         }

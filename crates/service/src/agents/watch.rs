@@ -12,6 +12,8 @@ use super::quota::{Disk, Figure, SHORTEST_REST};
 
 /// Of the time that a look takes: others who fill the disk shall not make us look all the time.
 const EARLIEST: u32 = 2;
+/// Between two whole looks at a workspace in which nothing is known to run.
+const LONGEST_REST: Duration = Duration::from_secs(60);
 
 /// Comes back when the first of several shares is exceeded.
 pub(crate) async fn watch_all(disks: &[Disk]) -> String {
@@ -37,6 +39,27 @@ impl Disk {
                     tracing::warn!(error = %causes(&error), "could not see what a workspace takes");
                     rest = SHORTEST_REST;
                 }
+            }
+        }
+    }
+
+    /// Looks once, for one who looks all the time while nothing is known to run: at what the file system has lost, and at
+    /// everything only where that is much, or long ago. With words, if the workspace takes more than it may.
+    pub(crate) async fn glance(&self) -> Option<String> {
+        let is_due = self.known().is_none_or(|figure| {
+            let passed = figure.begun.elapsed();
+            passed >= figure.rest().max(LONGEST_REST) || (passed >= figure.rest() && self.is_doubtful(&figure))
+        });
+        if !is_due {
+            return None;
+        }
+        match self.look_now().await {
+            Ok(figure) => {
+                (!figure.usage.fits(self.most)).then(|| self.words(figure.usage, workspace::Usage::default()))
+            }
+            Err(error) => {
+                tracing::warn!(error = %causes(&error), "could not see what a workspace takes");
+                None
             }
         }
     }

@@ -11,6 +11,7 @@ use super::home::Home;
 use super::stop::Stop;
 use crate::token::random_digits;
 
+const SIGKILL: i32 = 9;
 const ON_THE_WAY: usize = 256 << 10;
 /// How long Chromium may take to have a page.
 const THERE_WITHIN: std::time::Duration = std::time::Duration::from_secs(30);
@@ -105,12 +106,10 @@ impl Instance {
     /// means that files of it are left.
     pub(super) async fn close(self) -> Result<(), Fault> {
         let Self { home, browser, folder, visit, feeding, .. } = self;
-        if !home.is_paused() {
-            browser.close().await;
-            visit.handle().kill();
-            // What is left of it ends with its box where that is its own.
-            let _ = visit.wait().await;
-        }
+        browser.close().await;
+        let handle = visit.handle();
+        // What is left of it ends with its box where that is its own. One that stands still goes on for that.
+        let _ = tokio::join!(visit.wait(), handle.stop(SIGKILL));
         feeding.abort();
         home.end(&folder.0).await
     }

@@ -21,4 +21,5 @@ pub use request::CodeRequest;
 pub use run::{CodeBegun, CodeRan};
 
 pub(crate) use order::{CodeOrder, Input};
-pub(crate) use trail::Trail;
+pub(crate) use replace::goes_on_as;
+pub(crate) use trail::{Created, Trail};

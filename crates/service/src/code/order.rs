@@ -9,17 +9,17 @@ use std::sync::Arc;
 
 use executor::aio_service::{ServiceFile, ServiceWork};
 use executor::pool::OnBusy;
-use policy::{Code, Consent, Field, Isolation, Layer, LayerName, Layers, Secret, merge, profile};
+use policy::{Code, Consent, Field, Isolation, Layer, LayerName, Layers, Secret, UNLIMITED, merge, profile};
 use record::{Confirmation, Digest};
 use serde_json::{Value, json};
 use workspace::{ProjectId, Session, SessionId, Usage};
 
 use super::language::Language;
-use super::request::{CodeRequest, LONGEST_S, SHORTEST_S};
+use super::request::CodeRequest;
 use super::trail::Trail;
 use crate::agents::execute::{PROJECT, PYTHON, WORKSPACE};
 use crate::error::Error;
-use crate::order::{Ground, Order, layers};
+use crate::order::{Ground, Order, lasting_layers, layers};
 use crate::origin::Origin;
 use crate::residents::Seat;
 use crate::service::Service;
@@ -60,6 +60,17 @@ pub(crate) enum Input {
     Terminal(Seat),
 }
 
+impl Input {
+    /// Whether somebody waits for the command, who has nothing more to say to it. Of the others nobody does: they last until
+    /// they end or are ended, beside whatever else is in their box.
+    pub(crate) fn ends(&self) -> bool {
+        match self {
+            Input::Ends => true,
+            Input::Open | Input::Terminal(_) => false,
+        }
+    }
+}
+
 impl Service {
     /// Reads and judges a request from the start, whoever wrote its code.
     pub(super) async fn read_code(
@@ -68,14 +79,15 @@ impl Service {
         place: Place,
         request: CodeRequest,
         trail: Arc<Trail>,
+        stdin: Input,
     ) -> Result<Order, Error> {
-        request.check()?;
+        request.check(&stdin)?;
         request.files()?;
         let assessment = Arc::new(self.assess(request.language.into(), request.code.clone()).await?);
         trail.assessed(assessment.clone());
         let rules = self.session_rules(&place).await?;
         let choice = self.choose_box(&place, request.asked_backend(), rules.mode, assessment.level).await?;
-        let layers = request.layers(self.settings_now().operator.clone())?;
+        let layers = request.layers(self.settings_now().operator.clone(), &stdin)?;
         let words = request.words();
         let mut order = Order {
             caller: caller.to_owned(),
@@ -108,7 +120,7 @@ impl Service {
             replaces: None,
             trail,
             home: choice.home,
-            stdin: Input::Ends,
+            stdin,
         }));
         Ok(order)
     }
@@ -132,20 +144,17 @@ impl CodeRequest {
         words.iter().copied().chain(code).map(str::to_owned).collect()
     }
 
-    /// The longest that anything may run in a session, in seconds.
-    pub(crate) fn longest_s(operator: Layer) -> Result<u64, Error> {
-        let all =
-            merge(&layers(profile::FILES, operator, Vec::new())).map_err(|denial| Error::invalid(denial.message))?;
-        Ok((all.limits.get(Field::TimeoutMs) / 1000).clamp(SHORTEST_S, LONGEST_S))
-    }
-
-    /// What is not asked for is as usual, or as little as everybody gets.
-    fn layers(&self, operator: Layer) -> Result<Layers, Error> {
-        let mut layers = layers(profile::FILES, operator, Vec::new());
+    /// What is not asked for is as usual, or as little as everybody gets. What nobody waits for has no time limit but one that
+    /// somebody sets.
+    fn layers(&self, operator: Layer, input: &Input) -> Result<Layers, Error> {
+        let (mut layers, usual_timeout) = match input.ends() {
+            true => (layers(profile::FILES, operator, Vec::new()), Self::usual_timeout_ms()),
+            false => (lasting_layers(operator), UNLIMITED),
+        };
         let all = merge(&layers).map_err(|denial| Error::invalid(denial.message))?.limits;
         let mut layer = Layer::new(LayerName::Request);
         for (field, asked, usual) in [
-            (Field::TimeoutMs, self.timeout_ms(), Self::usual_timeout_ms()),
+            (Field::TimeoutMs, self.timeout_ms(), usual_timeout),
             (Field::MemoryMb, self.max_memory_mb, USUAL_MEMORY_MB),
             (Field::StdoutBytes, self.max_output_bytes, USUAL_OUTPUT),
             (Field::StderrBytes, self.max_output_bytes, USUAL_OUTPUT),

@@ -5,9 +5,10 @@
 //! their text and allows nothing by itself: where that deserves care too, it is asked about anew.
 
 use futures::future::BoxFuture;
-use record::{ApprovalId, ExecId};
+use record::{ApprovalId, ExecId, Reason};
 use serde_json::json;
 
+use super::order::Input;
 use super::request::CodeRequest;
 use crate::error::Error;
 use crate::order::{Ground, Order};
@@ -17,6 +18,8 @@ use crate::service::Service;
 use crate::submit::Submitted;
 
 const REPLACED: &str = "REPLACED";
+/// Before the id of the next one, in the record's words.
+const GOES_ON_AS: &str = "a person changed its code, which goes on as ";
 
 impl Exec {
     /// Has the changed code run in this one's stead, and gives the ending of this one.
@@ -26,8 +29,13 @@ impl Exec {
             return Told::failed(RUNTIME_ERROR, "only code can be changed by a person");
         };
         let request = CodeRequest { code: modified, ..code.request.clone() };
+        // Whoever talks with a process goes on talking with it. Nobody changes what is to run at a terminal: that is not asked.
+        let input = match &code.stdin {
+            Input::Open => Input::Open,
+            Input::Ends | Input::Terminal(_) => Input::Ends,
+        };
         let asker = (self.order.caller.as_str(), &self.order.origin);
-        let read = self.service.read_code(asker, code.place.clone(), request, code.trail.clone()).await;
+        let read = self.service.read_code(asker, code.place.clone(), request, code.trail.clone(), input).await;
         let mut order = match read {
             Ok(order) => order,
             Err(error) => return failed(error),
@@ -55,8 +63,25 @@ impl Service {
 }
 
 fn replaced(next: &ExecId) -> Told {
-    Told {
-        status: record::EndedAs::Cancelled,
-        ..Told::failed(REPLACED, format!("a person changed its code, which goes on as {next}"))
+    Told { status: record::EndedAs::Cancelled, ..Told::failed(REPLACED, format!("{GOES_ON_AS}{next}")) }
+}
+
+/// The exec as which one goes on that ended for this reason, if it does.
+pub(crate) fn goes_on_as(reason: &Reason) -> Option<ExecId> {
+    let Reason { code, message } = reason;
+    message.strip_prefix(GOES_ON_AS).filter(|_| code == REPLACED)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_replaced_says_by_what() {
+        let next: ExecId = "e_0123456789abcdef0123456789abcdef".parse().expect("an id");
+        let reason = replaced(&next).reason.expect("a reason");
+        assert_eq!(goes_on_as(&reason), Some(next));
+        let other = Reason { code: "CANCELLED".to_owned(), ..reason };
+        assert_eq!(goes_on_as(&other), None);
     }
 }

@@ -1,18 +1,21 @@
 //! A piece of code as it is asked for, and what about that can be wrong without asking anybody.
 
 use executor::pool::OnBusy;
-use policy::LONGEST_CONTENT;
+use policy::{Field, LONGEST_CONTENT};
 use workspace::{AgentPath, SessionId};
 
 use super::backend::ALL_IN_ONE;
 use super::language::Language;
+use super::order::Input;
 use crate::agents::ProblemKind;
 use crate::error::Error;
 use crate::sessions::SessionAddress;
 
-pub(super) const SHORTEST_S: u64 = 1;
-pub(super) const LONGEST_S: u64 = 300;
+const SHORTEST_S: u64 = 1;
+const LONGEST_S: u64 = 300;
 const USUAL_S: u64 = 30;
+/// Of what nobody waits for: as long as a limit means anything.
+const LONGEST_PROCESS_S: u64 = Field::TimeoutMs.largest() / 1000;
 
 #[derive(Debug, Clone)]
 pub struct CodeRequest {
@@ -58,18 +61,19 @@ impl CodeRequest {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(super) fn check(&self, input: &Input) -> Result<(), Error> {
         if let Some(id) = &self.context_id {
             let _: SessionId =
                 id.parse().map_err(|error: workspace::Error| Error::invalid(format!("context_id: {error}")))?;
             if self.language == Language::Shell {
                 return Err(Error::invalid("context_id: there are contexts of python and javascript"));
             }
-            if self.max_memory_mb.is_some() {
-                return Err(Error::invalid(
-                    "max_memory_mb: a context has the memory of its session's box; leave it out",
-                ));
-            }
+        }
+        let is_in_session_box = self.context_id.is_some() || self.backend.as_deref() == Some(ALL_IN_ONE);
+        if is_in_session_box && self.max_memory_mb.is_some() {
+            return Err(Error::invalid(
+                "max_memory_mb: contexts and the backend aio have the memory of their session's box; leave it out",
+            ));
         }
         if self.code.contains('\0') {
             return Err(Error::invalid("code: a NUL byte would cut it short"));
@@ -78,9 +82,12 @@ impl CodeRequest {
             let message = format!("code is {} bytes long, but at most {LONGEST_CONTENT} are run", self.code.len());
             return Err(Error::agent(ProblemKind::TooLarge, message));
         }
+        let longest = if input.ends() { LONGEST_S } else { LONGEST_PROCESS_S };
         match self.timeout_s {
-            Some(SHORTEST_S..=LONGEST_S) | None => Ok(()),
-            Some(_) => Err(Error::invalid(format!("timeout must be {SHORTEST_S} to {LONGEST_S} seconds"))),
+            Some(asked) if !(SHORTEST_S..=longest).contains(&asked) => {
+                Err(Error::invalid(format!("timeout must be {SHORTEST_S} to {longest} seconds")))
+            }
+            Some(_) | None => Ok(()),
         }
     }
 

@@ -8,12 +8,12 @@ use record::{ExecId, Status};
 
 use super::order::Input;
 use super::request::CodeRequest;
-use super::trail::Trail;
+use super::trail::{Created, Trail};
 use super::words::error_of;
 use crate::agents::execute::{SHOWN, text};
 use crate::contexts::Bundle;
 use crate::error::Error;
-use crate::order::{Ground, Order};
+use crate::order::Order;
 use crate::principal::Principal;
 use crate::service::Service;
 use crate::sessions::{Place, SessionAddress};
@@ -51,8 +51,8 @@ pub struct CodeRan {
     pub error: Option<String>,
     pub sandbox_type: String,
     pub execution_time_ms: u64,
-    /// Relative to the session's files.
-    pub files_created: Vec<String>,
+    /// Relative to the session's files. Nothing where that is not known: there are too many, or they could not be looked at.
+    pub files_created: Option<Vec<String>>,
     pub assessment: Arc<Assessment>,
     /// What it showed, where it ran in a context.
     pub results: Option<Vec<Bundle>>,
@@ -70,15 +70,17 @@ impl Service {
         request: CodeRequest,
         input: Input,
     ) -> Result<CodeBegun, Error> {
-        let (mut order, trail) = self.read_asked(by, request).await?;
-        if let Ground::Code(code) = &mut order.ground {
-            code.stdin = input;
-        }
+        let (order, trail) = self.read_asked(by, request, input).await?;
         self.begin_order(order, trail).await
     }
 
     /// A request as an order that is not on record yet.
-    pub(crate) async fn read_asked(&self, by: &Principal, request: CodeRequest) -> Result<(Order, Arc<Trail>), Error> {
+    pub(crate) async fn read_asked(
+        &self,
+        by: &Principal,
+        request: CodeRequest,
+        input: Input,
+    ) -> Result<(Order, Arc<Trail>), Error> {
         let address = SessionAddress {
             session_id: request.session_id.clone(),
             user_id: request.user_id.clone(),
@@ -86,7 +88,7 @@ impl Service {
         };
         let place = Place::read(by, &address)?;
         let trail = Arc::<Trail>::default();
-        let order = self.read_code((by.caller(), &by.origin), place, request, trail.clone()).await?;
+        let order = self.read_code((by.caller(), &by.origin), place, request, trail.clone(), input).await?;
         Ok((order, trail))
     }
 
@@ -137,7 +139,10 @@ impl Service {
             error: outright(&view, &assessment, locale).or(raised).or_else(|| error_of(&view, locale)),
             sandbox_type: view.summary.backend.clone(),
             execution_time_ms: view.summary.duration_ms.unwrap_or(0),
-            files_created: trail.files_created(),
+            files_created: match trail.files_created() {
+                Created::These(files) => Some(files),
+                Created::Unknown => None,
+            },
             assessment,
             exec_id,
         })

@@ -17,8 +17,22 @@ pub(crate) struct Trail {
 struct Held {
     goes_on_as: Option<ExecId>,
     assessment: Option<Arc<Assessment>>,
-    created: Vec<String>,
+    created: Created,
     answer: Option<CellAnswer>,
+}
+
+/// Which files code made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Created {
+    These(Vec<String>),
+    /// There are too many to tell which of them are new, or they could not be looked at.
+    Unknown,
+}
+
+impl Default for Created {
+    fn default() -> Self {
+        Created::These(Vec::new())
+    }
 }
 
 impl Trail {
@@ -31,7 +45,7 @@ impl Trail {
         self.lock().goes_on_as = Some(exec_id);
     }
 
-    pub(crate) fn created(&self, files: Vec<String>) {
+    pub(crate) fn created(&self, files: Created) {
         self.lock().created = files;
     }
 
@@ -52,7 +66,7 @@ impl Trail {
         self.lock().assessment.clone()
     }
 
-    pub(super) fn files_created(&self) -> Vec<String> {
+    pub(super) fn files_created(&self) -> Created {
         self.lock().created.clone()
     }
 

@@ -4,7 +4,7 @@
 //! it back, so that nothing is lost however the exec ends.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use executor::pool::Lease;
 use executor::resident::VisitHandle;
@@ -14,22 +14,20 @@ use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
 
 use super::interpreter::{Conversed, Interpreter, words};
-use super::session_box::{Entered, MOST_CONTEXTS};
+use super::session_box::{Entered, MOST_CONTEXTS, SessionBox};
 use crate::code::CodeOrder;
 use crate::egress::ExecGate;
 use crate::pool::Boxes;
 use crate::residents::home_grant;
 use crate::run_exec::Exec;
 
-const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
-/// Between being asked to stop and being ended.
-const GRACE: Duration = Duration::from_secs(1);
 /// So much of a stream waits for whoever keeps it.
 const HELD: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(crate) struct RunningCell {
+    pub(crate) home: Arc<SessionBox>,
     pub(crate) streams: Option<[DuplexStream; 2]>,
     pub(crate) protections: Vec<Protection>,
     /// Who answers for what it asks of the network, where there is one.
@@ -43,14 +41,13 @@ pub(crate) struct RunningCell {
 pub(crate) struct CellHandle(VisitHandle);
 
 impl CellHandle {
+    /// Asks, and after a moment insists. Whoever sees that the run is over drops this.
     pub(crate) async fn stop(&self) {
-        self.0.signal(SIGINT);
-        tokio::time::sleep(GRACE).await;
-        self.0.kill();
+        self.0.interrupt().await;
     }
 
-    pub(crate) fn kill(&self) {
-        self.0.kill();
+    pub(crate) async fn kill(&self) {
+        self.0.stop(SIGKILL).await;
     }
 }
 
@@ -119,12 +116,14 @@ async fn begin(
     let protections = home.resident.protections().to_vec();
     let shown = protections.clone();
     let (context, text, trail) = (context.to_owned(), code.text().to_owned(), code.trail.clone());
+    let (own, box_time) = (home.clone(), handle.clone());
     let task = tokio::spawn(async move {
-        let began = Instant::now();
+        let home = own;
+        let began = box_time.box_time();
         let outcome = |ending| Outcome {
             ending,
             out_of_memory: false,
-            duration: began.elapsed(),
+            duration: box_time.box_time().saturating_sub(began),
             usage: Usage::default(),
             protections,
             steps: Vec::new(),
@@ -142,17 +141,13 @@ async fn begin(
             }
             Conversed::Gone { outcome: gone, is_late } => {
                 home.leave(&context, restarts, None);
-                match (gone, is_late) {
-                    (Ok(_), true) => Ok(outcome(Ending::TimedOut)),
-                    // The interpreter's own time limit is none.
-                    (Ok(gone), false) if gone.ending == Ending::TimedOut => Ok(outcome(Ending::Signalled(SIGKILL))),
-                    (gone, _) => gone,
-                }
+                // Whatever it took to end one that was late.
+                if is_late { Ok(outcome(Ending::TimedOut)) } else { gone }
             }
         };
         drop(lease);
         ended
     });
     let streams = Some([stdout, stderr]);
-    Ok(RunningCell { streams, protections: shown, gate: None, handle: CellHandle(handle), task })
+    Ok(RunningCell { home, streams, protections: shown, gate: None, handle: CellHandle(handle), task })
 }

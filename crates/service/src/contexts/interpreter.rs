@@ -13,9 +13,7 @@ use crate::code::Language;
 
 const PYTHON: &str = include_str!("runner.py");
 const JAVASCRIPT: &str = include_str!("runner.js");
-const SIGINT: i32 = 2;
-/// Between being asked to stop and being ended.
-const GRACE: Duration = Duration::from_secs(1);
+const SIGKILL: i32 = 9;
 const PORTION: usize = 16 << 10;
 
 /// The words that start it; nothing for a language that has none.
@@ -65,7 +63,8 @@ impl Interpreter {
         self.visit.handle()
     }
 
-    /// Has it run code, within a time: asked to stop then, and after a moment ended.
+    /// Has it run code, within a time of its box: asked to stop then, and after a moment ended, with its box where that is
+    /// what it takes.
     pub(super) async fn converse(mut self, code: &str, limit: Duration, streams: [DuplexStream; 2]) -> Conversed {
         self.cells += 1;
         let id = self.cells;
@@ -78,14 +77,12 @@ impl Interpreter {
             let talk = async {
                 self.asked.write(line.as_bytes()).await.ok()?;
                 let line = read_line(&mut self.said, &mut self.held).await?;
-                read_answer(&line, id)
+                read_answer(line, id).await
             };
             let watch = async {
-                tokio::time::sleep(limit).await;
+                handle.passed(limit).await;
                 is_late = true;
-                handle.signal(SIGINT);
-                tokio::time::sleep(GRACE).await;
-                handle.kill();
+                handle.interrupt().await;
                 std::future::pending::<()>().await;
             };
             let pump = async {
@@ -107,9 +104,18 @@ impl Interpreter {
                 Conversed::Answered { answer, interpreter, is_late }
             }
             None => {
-                // It is over already, or says what no interpreter says.
-                handle.kill();
-                let (outcome, (), ()) = tokio::join!(self.visit.wait(), out.run(), err.run());
+                // It is over already, or says what no interpreter says. Then it is ended, as every command is.
+                let end = async {
+                    tokio::select! {
+                        biased;
+                        outcome = self.visit.wait() => outcome,
+                        never = async {
+                            handle.stop(SIGKILL).await;
+                            std::future::pending().await
+                        } => never,
+                    }
+                };
+                let (outcome, (), ()) = tokio::join!(end, out.run(), err.run());
                 Conversed::Gone { outcome, is_late }
             }
         }

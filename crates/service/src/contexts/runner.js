@@ -31,12 +31,12 @@
     if (isPlain) {
       try {
         const text = stringify(value);
-        if (text !== undefined && text.length <= LARGEST_RESULT && isShallow(value, DEEPEST)) bundle['application/json'] = parse(text);
+        if (text !== undefined && Buffer.byteLength(text) <= LARGEST_RESULT && isShallow(value, DEEPEST)) bundle['application/json'] = parse(text);
       } catch {
         // It has no such form: a loop, or a number that JSON does not know.
       }
     }
-    const size = stringify(bundle).length;
+    const size = Buffer.byteLength(stringify(bundle));
     if (results.length < MOST_RESULTS && size <= room) {
       room -= size;
       results.push(bundle);

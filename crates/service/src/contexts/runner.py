@@ -33,6 +33,11 @@ RICH = (
 )
 
 
+def encoded(data):
+    """As it is sent. Halves of characters, which text may hold here, are in no text elsewhere."""
+    return json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")
+
+
 class Results:
     """What a cell shows: bundles of one thing in several forms."""
 
@@ -43,7 +48,7 @@ class Results:
     def add(self, bundle):
         kept = {}
         for mime, data in bundle.items():
-            size = len(data) if isinstance(data, str) else len(json.dumps(data))
+            size = len(encoded(data))
             if size <= min(LARGEST_RESULT, self.room):
                 kept[mime] = data
                 self.room -= size
@@ -258,7 +263,7 @@ def serve():
             answer = cells.run(request["code"])
         except KeyboardInterrupt as late:
             answer = {"results": cells.results.bundles, "error": describe(late)}
-        told = json.dumps({"id": request["id"], **answer}).encode() + b"\n"
+        told = encoded({"id": request["id"], **answer}) + b"\n"
         while told:
             told = told[channel.write(told) :]
 

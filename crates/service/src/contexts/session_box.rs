@@ -4,11 +4,12 @@
 //! that starts has none.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use executor::resident::{Resident, VisitHandle};
 use policy::Isolation;
 use record::{SessionName, Timestamp};
+use workspace::Workspace;
 
 use super::interpreter::Interpreter;
 use crate::code::Language;
@@ -18,6 +19,8 @@ use crate::sessions::Place;
 
 /// How many contexts a session has at most in one box.
 pub(super) const MOST_CONTEXTS: usize = 8;
+
+const SIGKILL: i32 = 9;
 
 /// Which box: a session has one of each strength that its code asks for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,6 +58,10 @@ pub(crate) struct SessionBox {
     pub(crate) resident: Resident,
     /// Where it has a network.
     pub(crate) way: Option<SessionWay>,
+    /// Where its session's files are.
+    pub(crate) workspace: Workspace,
+    /// Why it was ended, where that is what it takes of the disk.
+    full: OnceLock<String>,
     contexts: Mutex<BTreeMap<String, Context>>,
 }
 
@@ -95,8 +102,18 @@ pub(super) enum Entered {
 }
 
 impl SessionBox {
-    pub(crate) fn new(resident: Resident, way: Option<SessionWay>) -> Self {
-        Self { resident, way, contexts: Mutex::default() }
+    pub(crate) fn new(resident: Resident, way: Option<SessionWay>, workspace: Workspace) -> Self {
+        Self { resident, way, workspace, full: OnceLock::new(), contexts: Mutex::default() }
+    }
+
+    /// Ends it for what it takes of the disk: whoever in it writes, also in the background of what is over, goes with it.
+    pub(crate) fn end_as_full(&self, words: String) {
+        let _ = self.full.set(words);
+        self.resident.dismiss();
+    }
+
+    pub(crate) fn full(&self) -> Option<&str> {
+        self.full.get().map(String::as_str)
     }
 
     pub(super) fn enter(&self, id: &str, language: Language) -> Entered {
@@ -177,7 +194,8 @@ impl SessionBox {
 
 fn end(idle: Option<Interpreter>, handle: Option<VisitHandle>) {
     if let Some(handle) = handle {
-        handle.kill();
+        // In whatever state the box is, and whatever it takes.
+        tokio::spawn(async move { handle.stop(SIGKILL).await });
     }
     drop(idle);
 }

@@ -5,7 +5,7 @@
 
 use executor::docker::Runtime;
 use executor::pool::{Lease, OnBusy, Refused};
-use policy::{Grant, Isolation, Layers, Request, Root, Verdict};
+use policy::{Field, Grant, Isolation, Layers, Request, Root, UNLIMITED, Verdict};
 
 use crate::code::CodeOrder;
 use crate::contexts::{BoxKey, SessionBox};
@@ -46,7 +46,7 @@ impl Service {
         name: String,
         on_busy: OnBusy,
     ) -> Result<Lease<Boxes>, executor::Error> {
-        let make = make(self.clone(), isolation, home, name);
+        let make = make(self.clone(), key.clone(), isolation, home, name);
         self.inner.boxes.acquire(key, on_busy, make).await.map_err(refused)
     }
 }
@@ -65,6 +65,8 @@ pub(crate) fn home_grant(grant: &Grant, layers: &Layers, argv: &[String]) -> Res
     let mut layers = layers.clone();
     // A run's own limits are not the box's; whatever else was narrowed, the network above all, stays so.
     layers.narrowing.iter_mut().for_each(|layer| layer.limits.clear());
+    layers.operator.limits.remove(&Field::TimeoutMs);
+    (layers.system.timeout_ms, layers.ceilings.limits.timeout_ms) = (UNLIMITED, UNLIMITED);
     match policy::decide(&request, &layers) {
         Verdict::Allow(grant) => Ok(grant),
         Verdict::Ask(_) | Verdict::Deny(_) => Err(executor::Error::NotForThisBox { what: "the files" }),
@@ -73,11 +75,15 @@ pub(crate) fn home_grant(grant: &Grant, layers: &Layers, argv: &[String]) -> Res
 
 async fn make(
     service: Service,
+    key: BoxKey,
     isolation: Isolation,
     grant: Grant,
     name: String,
 ) -> Result<SessionBox, executor::Error> {
     let inner = &service.inner;
+    let unknown = || executor::Error::NotForThisBox { what: "the session" };
+    let place = key.place().ok_or_else(unknown)?;
+    let workspace = service.session_workspace(&place.name).await.map_err(|_| unknown())?;
     let resident = match (isolation, grant.root()) {
         (Isolation::Native, _) => inner.executor.start_resident(grant).await,
         (Isolation::Gvisor, Root::Host | Root::Image(_)) => inner.executor.start_resident_on_gvisor(grant).await,
@@ -87,7 +93,7 @@ async fn make(
     let mut resident = resident?;
     let lifted = || service.settings_now().egress.allowed_hosts.clone();
     let way = resident.way_out.take().map(|listener| SessionWay::open(&service, listener, lifted(), resident.gone()));
-    Ok(SessionBox::new(resident, way))
+    Ok(SessionBox::new(resident, way, workspace))
 }
 
 fn refused(refused: Refused<executor::Error>) -> executor::Error {

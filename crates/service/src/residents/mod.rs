@@ -1,11 +1,13 @@
 //! The boxes of sessions: code with the backend `aio` runs in the one box of its session, and finds there what was left.
 //!
 //! `boxes` is the way into one, through the pool; `start` brings an exec into its own; `process` is for those that nobody
-//! waits for; `terminal` and `keyboard` for those at which somebody sits; `turn` pauses and resumes. An exec in such a box is an exec like any other: decided, recorded, limited, listed, cancelled.
+//! waits for; `terminal` and `keyboard` for those at which somebody sits; `turn` pauses and resumes; `room`
+//! looks after what they write. An exec in such a box is an exec like any other: decided, recorded, limited, listed, cancelled.
 
 mod boxes;
 mod keyboard;
 mod process;
+mod room;
 mod start;
 mod terminal;
 mod turn;

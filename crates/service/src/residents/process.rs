@@ -1,20 +1,23 @@
 //! A command that goes on in its session's box while nobody waits for it: what it prints is read from any byte on, and it
 //! can be written and signalled to. It is an exec like any other, and its id is the exec's.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use executor::resident::{VisitHandle, VisitInput};
-use record::{ExecId, Status};
+use record::{ExecId, Status, Summary};
 use workspace::Stream;
 
 use crate::artifacts::OutputPart;
-use crate::code::{CodeBegun, CodeRequest, Input};
+use crate::code::{CodeBegun, CodeRequest, Input, goes_on_as};
 use crate::error::Error;
-use crate::live::Live;
+use crate::live::{Company, Live};
+use crate::order::Order;
 use crate::principal::Principal;
 use crate::service::{Service, no_exec};
 use crate::sessions::{Place, SessionAddress};
+use crate::view::ExecView;
 
 /// Of one stream at once.
 const MOST: u64 = 1 << 20;
@@ -37,6 +40,8 @@ impl ProcessReins {
 /// What a process has printed from the asked bytes on.
 #[derive(Debug)]
 pub struct ProcessOutput {
+    /// The exec whose output this is, where a person has changed the code of the one that was asked for.
+    pub goes_on_as: Option<ExecId>,
     pub status: Status,
     pub exit_code: Option<i32>,
     pub stdout: OutputPart,
@@ -64,16 +69,33 @@ impl Service {
         from: (u64, u64),
     ) -> Result<ProcessOutput, Error> {
         let place = Place::read(by, address)?;
-        let view = self.exec(by, exec_id).await?;
-        let summary = &view.summary;
-        let is_its_own = (&summary.user_id, &summary.agent_id) == (&place.name.user_id, &place.name.agent_id)
-            && summary.conversation_id.as_deref() == Some(place.id.as_str());
-        if !is_its_own {
+        let view = self.latest_process(by, &place, exec_id).await?;
+        let now = &view.summary.exec_id;
+        let stdout = self.output(by, now, Stream::Stdout, from.0, MOST).await?;
+        let stderr = self.output(by, now, Stream::Stderr, from.1, MOST).await?;
+        Ok(ProcessOutput {
+            goes_on_as: (now != exec_id).then(|| now.clone()),
+            status: view.summary.status,
+            exit_code: view.summary.exit_code,
+            stdout,
+            stderr,
+        })
+    }
+
+    /// The process of this id, or the one that goes on in its place, as often as a person has changed its code.
+    async fn latest_process(&self, by: &Principal, place: &Place, exec_id: &ExecId) -> Result<ExecView, Error> {
+        let mut view = self.exec(by, exec_id).await?;
+        let is_its_own = |summary: &Summary| {
+            (&summary.user_id, &summary.agent_id) == (&place.name.user_id, &place.name.agent_id)
+                && summary.conversation_id.as_deref() == Some(place.id.as_str())
+        };
+        if !is_its_own(&view.summary) {
             return Err(no_exec(exec_id));
         }
-        let stdout = self.output(by, exec_id, Stream::Stdout, from.0, MOST).await?;
-        let stderr = self.output(by, exec_id, Stream::Stderr, from.1, MOST).await?;
-        Ok(ProcessOutput { status: view.summary.status, exit_code: view.summary.exit_code, stdout, stderr })
+        while let Some(next) = view.error_reason.as_ref().and_then(goes_on_as) {
+            view = self.exec(by, &next).await?;
+        }
+        Ok(view)
     }
 
     /// Writes to a process, and comes back when it has taken all of it.
@@ -85,7 +107,7 @@ impl Service {
         bytes: &[u8],
         after: AfterInput,
     ) -> Result<(), Error> {
-        let live = self.process(by, address, exec_id)?;
+        let live = self.process(by, address, exec_id).await?;
         let reins = live.process().ok_or_else(|| not_reached(exec_id))?;
         let mut stdin = reins.stdin.lock().await;
         let closed = || Error::Conflict { message: format!("the input of {exec_id} is closed") };
@@ -112,18 +134,42 @@ impl Service {
         exec_id: &ExecId,
         number: i32,
     ) -> Result<(), Error> {
-        let live = self.process(by, address, exec_id)?;
+        let live = self.process(by, address, exec_id).await?;
         live.process().ok_or_else(|| not_reached(exec_id))?.handle.signal(number);
         Ok(())
     }
 
-    fn process(&self, by: &Principal, address: &SessionAddress, exec_id: &ExecId) -> Result<Arc<Live>, Error> {
+    async fn process(&self, by: &Principal, address: &SessionAddress, exec_id: &ExecId) -> Result<Arc<Live>, Error> {
         let place = Place::read(by, address)?;
-        let is_its_own = |live: &Arc<Live>| {
-            (&live.user_id, &live.agent_id) == (&place.name.user_id, &place.name.agent_id)
-                && live.session.as_deref() == Some(place.id.as_str())
-        };
-        self.find_live(by, exec_id).filter(is_its_own).ok_or_else(|| no_exec(exec_id))
+        let find = |exec_id: &ExecId| self.find_live(by, exec_id).filter(|live| live.is_in(&place.name));
+        if let Some(live) = find(exec_id) {
+            return Ok(live);
+        }
+        let latest = self.latest_process(by, &place, exec_id).await?;
+        find(&latest.summary.exec_id).ok_or_else(|| no_exec(exec_id))
+    }
+
+    /// What nobody waits for keeps its session's box, and one user does not keep all the boxes that there are: of so many
+    /// sessions at most as they may have execs at once.
+    pub(crate) fn check_company(&self, order: &Order) -> Result<(), Error> {
+        let (Company::Alone, Some(own)) = (order.company(), order.session()) else { return Ok(()) };
+        let most = self.settings_now().bounds().running_per_user as usize;
+        let lives = self.inner.registry.all();
+        let kept: BTreeSet<_> = lives
+            .iter()
+            .filter(|live| live.company() == Company::Alone && live.user_id == order.user_id)
+            .map(|live| (&live.agent_id, live.session.as_deref()))
+            .filter(|(agent, session)| **agent != order.agent_id || *session != Some(own.as_str()))
+            .collect();
+        if kept.len() < most {
+            return Ok(());
+        }
+        let message = format!(
+            "processes and terminals of {} other sessions keep their boxes, and a user's may keep {most} at once; end \
+             some, or have an operator raise sandbox.max_concurrent_execs_per_user",
+            kept.len()
+        );
+        Err(Error::PoolFull { message })
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use super::process::ProcessReins;
 use crate::code::{CodeOrder, Input};
+use crate::contexts::SessionBox;
 use crate::egress::ExecGate;
 use crate::pool::Boxes;
 use crate::run_exec::Exec;
@@ -16,6 +17,7 @@ use crate::run_exec::Exec;
 /// A command in its session's box, which stays at least as long as this does.
 #[derive(Debug)]
 pub(crate) struct OnVisit {
+    pub(crate) home: Arc<SessionBox>,
     pub(crate) visit: RunningVisit,
     /// Who answers for what it asks of the network, where there is one.
     pub(crate) gate: Option<Arc<ExecGate>>,
@@ -37,9 +39,10 @@ enum Stay {
 impl Exec {
     pub(crate) async fn start_in_session(&self, grant: Grant, code: &CodeOrder) -> Result<OnVisit, executor::Error> {
         let lease = self.enter_session_box(&grant, code).await?;
-        let gate = self.come_on_duty(lease.resident().way.as_ref(), &grant.effective().net);
+        let home = lease.resident().clone();
+        let gate = self.come_on_duty(home.way.as_ref(), &grant.effective().net);
         match self.start_visit(lease, grant, code).await {
-            Ok((visit, screen, stay)) => Ok(OnVisit { visit, gate, screen, _stay: stay }),
+            Ok((visit, screen, stay)) => Ok(OnVisit { home, visit, gate, screen, _stay: stay }),
             Err(error) => {
                 self.leave_duty(gate).await;
                 Err(error)

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use executor::WindowSize;
 use executor::resident::{VisitHandle, VisitInput};
-use policy::Isolation;
 use record::{ExecId, Reason, Status};
 use tokio::sync::{mpsc, oneshot};
 
@@ -98,22 +97,21 @@ impl Service {
         command: Option<String>,
         size: WindowSize,
     ) -> Result<OpenedTerminal, Error> {
-        let longest = CodeRequest::longest_s(self.settings_now().operator.clone())?;
         let is_usual = command.is_none();
         let line = command.unwrap_or_else(|| SHELL.to_owned());
-        let request = CodeRequest::in_session_box(address, line, Some(longest), None);
-        let (mut order, trail) = self.read_asked(by, request).await?;
+        let request = CodeRequest::in_session_box(address, line, None, None);
+        let (sender, screen) = mpsc::channel(PIECES);
+        let (offered, keys) = oneshot::channel();
+        let seat = Seat { size, screen: sender, keys: Mutex::new(Some(offered)) };
+        let (mut order, trail) = self.read_asked(by, request, Input::Terminal(seat)).await?;
         if is_usual && order.argv.is_ok() {
             order.words = ["sh", "-c", SHELL].map(str::to_owned).to_vec();
             order.argv = Ok(order.words.iter().map(Into::into).collect());
         }
-        let (sender, screen) = mpsc::channel(PIECES);
-        let (offered, keys) = oneshot::channel();
         let mut asks_person = false;
-        if let Ground::Code(code) = &mut order.ground {
-            refuse_without_terminals(order.backend, code.home)?;
+        if let Ground::Code(code) = &order.ground {
+            refuse_without_terminals(order.backend)?;
             asks_person = code.asks_person();
-            code.stdin = Input::Terminal(Seat { size, screen: sender, keys: Mutex::new(Some(offered)) });
         }
         let begun = self.begin_order(order, trail).await?;
         let terminal = Terminal {
@@ -181,14 +179,13 @@ impl Drop for Terminal {
     }
 }
 
-fn refuse_without_terminals(backend: Backend, home: Isolation) -> Result<(), Error> {
-    let refuse = |why: &str| {
-        let why = format!("{why} has no terminals; `processes` run without");
-        Err(Error::BackendUnavailable { backend: backend.key().to_owned(), why })
-    };
-    match (backend, home) {
-        (Backend::AioService, _) => refuse("an external AIO service"),
-        (_, Isolation::Gvisor) => refuse("gVisor's kernel"),
-        (_, Isolation::Native | Isolation::Docker) => Ok(()),
+/// Whether a box of our own has terminals is seen when one begins: not every gVisor does.
+fn refuse_without_terminals(backend: Backend) -> Result<(), Error> {
+    match backend {
+        Backend::AioService => {
+            let why = "an external AIO service has no terminals; `processes` run without".to_owned();
+            Err(Error::BackendUnavailable { backend: backend.key().to_owned(), why })
+        }
+        Backend::Native | Backend::Docker | Backend::Gvisor | Backend::Aio => Ok(()),
     }
 }

@@ -3,6 +3,7 @@
 //! A session is also made by its first use. One that is removed takes what was said about it along, and whatever still runs in
 //! it is cancelled first.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use policy::SecurityMode;
@@ -137,15 +138,11 @@ impl Service {
     pub async fn delete_session(&self, by: &Principal, address: &SessionAddress) -> Result<(), Error> {
         let place = Place::read(by, address)?;
         self.session_times(&place).await?.ok_or_else(|| no_session(&place.id))?;
-        for live in self.inner.registry.all() {
-            let is_in_it = (&live.user_id, &live.agent_id) == (&place.name.user_id, &place.name.agent_id)
-                && live.session.as_deref() == Some(place.id.as_str());
-            if is_in_it {
-                live.cancel(Cancellation::ByCaller);
-                live.over().await;
-            }
-        }
-        self.inner.browsers.dismiss(&self.inner, &place.name).await;
+        let in_it: Vec<_> = self.inner.registry.all().into_iter().filter(|live| live.is_in(&place.name)).collect();
+        in_it.iter().for_each(|live| live.cancel(Cancellation::ByCaller));
+        // With their boxes, however these stand; and once more, because one of them may just have been making one.
+        tokio::join!(self.inner.browsers.dismiss(&self.inner, &place.name), self.end_boxes(&place));
+        futures::future::join_all(in_it.iter().map(|live| live.over())).await;
         self.end_boxes(&place).await;
         let workspace = self.session_workspace(&place.name).await?;
         let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
@@ -176,6 +173,24 @@ impl Service {
             }
         }
         Ok(())
+    }
+
+    /// Notes of every session in which something runs that it is in use: what began long ago may run still.
+    pub(crate) async fn touch_sessions_in_use(&self) {
+        let lives = self.inner.registry.all();
+        let named: BTreeSet<_> =
+            lives.iter().filter_map(|live| Some((&live.user_id, &live.agent_id, live.session.as_ref()?))).collect();
+        for (user_id, agent_id, session_id) in named {
+            let (user_id, agent_id, session_id) = (user_id.clone(), agent_id.clone(), session_id.clone());
+            let Ok(id) = session_id.parse::<SessionId>() else { continue };
+            let touched = async {
+                let workspace = self.session_workspace(&SessionName { user_id, agent_id, session_id }).await?;
+                Self::blocking(|| Ok(workspace.find_session(&id)?.is_some())).await
+            };
+            if let Err(error) = touched.await {
+                tracing::warn!(session = %id, error = %causes(&error), "could not note that a session is in use");
+            }
+        }
     }
 
     async fn show_session(&self, by: &Principal, place: &Place) -> Result<SessionView, Error> {
