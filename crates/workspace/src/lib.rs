@@ -73,11 +73,14 @@ pub use project::{Directory, Project};
 pub use relative_path::{PathProblem, RelativePath};
 pub use session::{SESSION_DIRECTORIES, Session};
 pub use session_list::{FoundSession, SessionTimes};
-pub use skills::{ArchiveLimits, ArchiveRefusal, DeletedSkill, Healing, SkillName, SkillSummary, StagedSkills};
+pub use skills::{
+    ArchiveLimits, ArchiveRefusal, DeletedSkill, Healing, PackedSkills, SkillName, SkillSummary, StagedSkills,
+};
 pub use skipped::{SkipReason, Skipped};
 pub use sweep::Swept;
 pub use tree::{
-    AgentPath, Archive, Download, Lines, Listing, Refusal, RefusalKind, Removed, Section, StagedFile, Text, Tree,
+    AgentPath, Archive, Change, Download, Lines, Listing, Refusal, RefusalKind, Removed, Section, StagedFile, Text,
+    Tree,
 };
 pub use usage::Usage;
 pub use workspaces::{Owner, Workspace, Workspaces};

@@ -9,6 +9,7 @@ mod problem;
 
 mod gc;
 mod quota;
+mod room;
 mod watch;
 
 pub(crate) mod execute;
@@ -18,12 +19,13 @@ mod upload;
 
 pub use execute::{Executed, Execution};
 pub use files::Edit;
-pub(crate) use files::detached;
+pub(crate) use files::{detached, make};
 pub use gc::Freed;
 pub(crate) use locks::Locks;
 pub use open::Address;
 pub use problem::{AgentProblem, ProblemKind};
 pub(crate) use quota::{Disk, Quotas};
+pub(crate) use room::Room;
 pub use skills::{SkillLayer, SkillUpload};
 pub use upload::Upload;
 pub(crate) use watch::watch_all;

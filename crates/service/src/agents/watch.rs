@@ -23,13 +23,13 @@ pub(crate) async fn watch_all(disks: &[Disk]) -> String {
 }
 
 impl Disk {
-    /// Comes back when the workspace takes more than it may, with words that say so.
+    /// Comes back when the workspace takes more than a box in it may, with words that say so.
     pub(crate) async fn watch(&self) -> String {
         let mut rest = SHORTEST_REST;
         loop {
             tokio::time::sleep(rest).await;
             match self.look().await {
-                Ok(figure) if !figure.usage.fits(self.most) => {
+                Ok(figure) if !figure.usage.fits(self.bearable) => {
                     return self.words(figure.usage, workspace::Usage::default());
                 }
                 Ok(figure) => rest = self.wait(&figure).await,
@@ -69,7 +69,7 @@ impl Disk {
 
     /// Somebody else's look will do, if it is fresh: several boxes may run in one workspace.
     async fn look(&self) -> Result<Figure, Error> {
-        match self.known().filter(|figure| figure.begun.elapsed() < SHORTEST_REST) {
+        match self.figure().filter(|figure| figure.begun.elapsed() < SHORTEST_REST) {
             Some(figure) => Ok(figure),
             None => self.look_now().await,
         }
@@ -77,6 +77,6 @@ impl Disk {
 
     async fn look_now(&self) -> Result<Figure, Error> {
         let disk = self.clone();
-        super::files::detached(move || disk.measure()).await
+        super::files::detached(move || disk.measure(disk.bearable.files)).await
     }
 }

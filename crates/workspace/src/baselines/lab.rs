@@ -10,7 +10,7 @@ use zip::write::SimpleFileOptions;
 
 use crate::baselines::{Baselines, Layer, Standing, Update};
 use crate::name::AgentId;
-use crate::skills::{ArchiveLimits, SkillName};
+use crate::skills::{ArchiveLimits, PackedSkills, SkillName};
 use crate::tree::Tree;
 use crate::workspaces::{Owner, Workspaces};
 
@@ -88,7 +88,9 @@ impl Lab {
         let mut upload = tree.workspace().upload_file().unwrap();
         upload.write_all(&zipped(files)).unwrap();
         upload.rewind().unwrap();
-        self.baselines.install(&agent(), &tree.unpack_skills(upload, LIMITS).unwrap()).unwrap();
+        self.baselines
+            .install(&agent(), &tree.judge_skills(upload, LIMITS).and_then(PackedSkills::unpack).unwrap())
+            .unwrap();
     }
 
     /// The numbers of a skill's versions on the disk.

@@ -18,7 +18,7 @@ use crate::baselines::snapshot::{Current, Snapshot, Version};
 use crate::beneath::{self, PRIVATE_DIRECTORY};
 use crate::error::Error;
 use crate::name::AgentId;
-use crate::skills::{ArchiveLimits, SkillName, Staged, unnamed_file};
+use crate::skills::{Archive, ArchiveLimits, SkillName, Staged, unnamed_file};
 use crate::workspaces::{Owner, STAGING};
 
 pub(crate) const CURRENT: &str = ".current";
@@ -83,7 +83,7 @@ impl Baselines {
 
     /// Judges an uploaded zip, unpacks it beside, and makes its skills the agent's baselines, all or none.
     pub fn upload(&self, agent: &AgentId, archive: File, limits: ArchiveLimits) -> Result<Vec<SkillName>, Error> {
-        let staged = Staged::unpack(&self.staging, archive, Owner::server(), limits)?;
+        let staged = Staged::unpack(&self.staging, Archive::read(archive, limits)?, Owner::server())?;
         self.publish(agent, &staged)?;
         Ok(staged.skills.iter().cloned().collect())
     }

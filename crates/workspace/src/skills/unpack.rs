@@ -35,7 +35,8 @@ const EXECUTABLE_FILE: Mode = Mode::from_raw_mode(0o755);
 
 /// Unpacks everything into an empty directory that nobody else can reach. The files are `owner`'s afterwards, and the
 /// directories that were made for them.
-pub(crate) fn unpack(archive: &mut Archive, into: &OwnedFd, owner: Owner, limits: ArchiveLimits) -> Result<(), Error> {
+pub(crate) fn unpack(archive: &mut Archive, into: &OwnedFd, owner: Owner) -> Result<(), Error> {
+    let limits = archive.limits;
     let length = archive.file.metadata().map_err(Error::ReadArchive)?.len();
     for directory in &archive.directories {
         make_directory(into, directory, owner).map_err(failed(directory))?;
@@ -77,6 +78,10 @@ impl Writing<'_> {
                 Err(error) => return Err(damaged(entry, &error.to_string())),
             };
             size += count as u64;
+            // Room was asked for as much as it says.
+            if size > entry.size {
+                return Err(damaged(entry, "it is longer than it says"));
+            }
             self.count(count as u64)?;
             file.write_all(&self.buffer[..count]).map_err(|error| failed_io(&entry.path, error))?;
         }

@@ -5,7 +5,7 @@ use std::io::{Seek, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use workspace::{ArchiveLimits, Error, Healing, Refusal, SkillName, SkillSummary, Tree};
+use workspace::{ArchiveLimits, Error, Healing, PackedSkills, Refusal, SkillName, SkillSummary, Tree};
 
 use crate::lab::{Lab, MIB, give, names, owner, surrender};
 use crate::zips::{deflated, file, folder, skill, zip};
@@ -24,7 +24,7 @@ pub fn tree(lab: &Lab) -> Tree {
 }
 
 pub fn install(lab: &Lab, bytes: &[u8]) -> Result<Vec<String>, Error> {
-    let staged = tree(lab).unpack_skills(spool(lab, bytes), LIMITS)?;
+    let staged = tree(lab).judge_skills(spool(lab, bytes), LIMITS).and_then(PackedSkills::unpack)?;
     staged.install()?;
     Ok(staged.names().map(SkillName::to_string).collect())
 }
@@ -127,7 +127,7 @@ fn a_box_that_swaps_the_name_meanwhile_reaches_nothing_outside() {
             }
         });
         for _ in 0..300 {
-            let staged = tree.unpack_skills(spool(&lab, &bytes), LIMITS).unwrap();
+            let staged = tree.judge_skills(spool(&lab, &bytes), LIMITS).and_then(PackedSkills::unpack).unwrap();
             // One that is beaten a hundred times says so, and nothing else is an error.
             if let Err(error) = staged.install() {
                 assert!(matches!(error, Error::InstallSkill { .. }), "{error:?}");
