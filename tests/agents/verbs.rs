@@ -107,6 +107,11 @@ pub(crate) fn skills_are_pushed_and_pulled(site: &Site) {
     scratch.file("weather/SKILL.md", head.as_bytes(), 0o644).unwrap();
     scratch.directory("weather/lib").unwrap();
     scratch.file("weather/lib/run.sh", b"#!/bin/sh\necho sunny\n", 0o755).unwrap();
+    // Names that are those of the directories above them.
+    scratch.directory("weather/weather").unwrap();
+    scratch.file("weather/weather/main.py", b"inner", 0o644).unwrap();
+    scratch.file("weather/main.py", b"outer", 0o644).unwrap();
+    scratch.file("weather/lib/lib", b"of the same name", 0o644).unwrap();
     // More than any buffer on the way holds.
     let noise: Vec<u8> = (0..3_000_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     scratch.file("weather/lib/noise", &noise, 0o644).unwrap();
@@ -129,6 +134,11 @@ pub(crate) fn skills_are_pushed_and_pulled(site: &Site) {
     );
     assert_eq!(fs::read(target.join("lib/noise")).unwrap(), noise);
     assert_eq!(fs::read(target.join("SKILL.md")).unwrap(), head.as_bytes());
+    assert_eq!(fs::read(target.join("weather/main.py")).unwrap(), b"inner");
+    assert_eq!(fs::read(target.join("main.py")).unwrap(), b"outer");
+    let target = scratch.join("fetched");
+    good(run(&["files", "get", "skills/weather/lib", target.to_str().unwrap()]));
+    assert_eq!(fs::read(target.join("lib")).unwrap(), b"of the same name");
     assert_eq!(good(run(&["skills", "rm", "two"])), "Successfully deleted skill: two\n");
     assert_eq!(workspace.skill_names(), ["weather"]);
     let told = good(run(&["skills", "push", "--baseline", archive.to_str().unwrap()]));

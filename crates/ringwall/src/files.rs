@@ -187,7 +187,7 @@ fn get(agent: &Agent, path: &str, target: Option<&Path>) -> Result<(), Message> 
         let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let archive = transfer::keep(answer, name, parent)?;
         let bytes = archive.metadata().map_or(0, |found| found.len());
-        (folder::unpack(archive, Some(name), &target)?, bytes)
+        (folder::unpack(archive, &target)?, bytes)
     } else {
         (1, transfer::save(answer, name, &target)?)
     };

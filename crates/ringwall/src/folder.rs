@@ -97,9 +97,8 @@ fn about(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// Unpacks an archive as the new directory `target`; gives how many files it has. `top` is a first directory that all
-/// names may share and that is left out.
-pub(crate) fn unpack(archive: File, top: Option<&str>, target: &Path) -> Result<usize, Message> {
+/// Unpacks an archive as the new directory `target`; gives how many files it has.
+pub(crate) fn unpack(archive: File, target: &Path) -> Result<usize, Message> {
     let failed = |error: io::Error| Message::new(format!("{}: {error}", target.display()));
     if target.symlink_metadata().is_ok() {
         return Err(Message::new(format!("{}: it is there already", target.display()))
@@ -107,7 +106,7 @@ pub(crate) fn unpack(archive: File, top: Option<&str>, target: &Path) -> Result<
     }
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let fresh = tempfile::Builder::new().prefix(".ringwall-").tempdir_in(parent).map_err(failed)?;
-    let files = fill(archive, top, fresh.path()).map_err(|error| {
+    let files = fill(archive, fresh.path()).map_err(|error| {
         Message::new(format!("{}: what the server sent cannot be unpacked: {error}", target.display()))
     })?;
     fs::set_permissions(fresh.path(), fs::Permissions::from_mode(0o755)).map_err(failed)?;
@@ -123,13 +122,13 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     Ok(rustix::fs::renameat_with(here, from, here, to, flags)?)
 }
 
-fn fill(archive: File, top: Option<&str>, root: &Path) -> io::Result<usize> {
+fn fill(archive: File, root: &Path) -> io::Result<usize> {
     let mut archive = ZipArchive::new(archive)?;
     let mut files = 0;
     for index in 0..archive.len() {
         let mut entry = archive.by_index(index)?;
         let name = entry.name()?.into_owned();
-        let place = place(&name, top).ok_or_else(|| io::Error::other(format!("{name:?} is no plain name")))?;
+        let place = place(&name).ok_or_else(|| io::Error::other(format!("{name:?} is no plain name")))?;
         let path = root.join(place);
         if entry.is_dir() {
             fs::create_dir_all(&path)?;
@@ -147,12 +146,11 @@ fn fill(archive: File, top: Option<&str>, root: &Path) -> io::Result<usize> {
 }
 
 /// Where an entry goes, if its name leads nowhere but down.
-fn place(name: &str, top: Option<&str>) -> Option<PathBuf> {
+fn place(name: &str) -> Option<PathBuf> {
     if name.contains(['\\', '\0']) || name.is_empty() {
         return None;
     }
     let path = Path::new(name);
-    let path = top.and_then(|top| path.strip_prefix(top).ok()).unwrap_or(path);
     path.components().all(|part| matches!(part, Component::Normal(_))).then(|| path.to_owned())
 }
 
@@ -182,17 +180,21 @@ mod tests {
         let folder = home.path().join("s");
         fs::create_dir_all(folder.join("d/empty")).unwrap();
         fs::write(folder.join("SKILL.md"), "name: s").unwrap();
+        fs::create_dir(folder.join("s")).unwrap();
+        fs::write(folder.join("s/s"), "of the same name").unwrap();
         fs::write(folder.join("d/ü.sh"), vec![7; 300_000]).unwrap();
         fs::set_permissions(folder.join("d/ü.sh"), fs::Permissions::from_mode(0o755)).unwrap();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&packed(&folder).unwrap()).unwrap();
         let target = home.path().join("back");
-        assert_eq!(unpack(file.try_clone().unwrap(), Some("s"), &target).unwrap(), 2);
-        assert_eq!(fs::read(target.join("d/ü.sh")).unwrap(), vec![7; 300_000]);
-        assert_eq!(fs::read(target.join("SKILL.md")).unwrap(), b"name: s");
-        assert!(target.join("d/empty").is_dir());
-        assert_ne!(fs::metadata(target.join("d/ü.sh")).unwrap().permissions().mode() & 0o100, 0);
-        assert!(unpack(file, Some("s"), &target).is_err(), "nothing is replaced");
+        assert_eq!(unpack(file.try_clone().unwrap(), &target).unwrap(), 3);
+        let back = target.join("s");
+        assert_eq!(fs::read(back.join("d/ü.sh")).unwrap(), vec![7; 300_000]);
+        assert_eq!(fs::read(back.join("SKILL.md")).unwrap(), b"name: s");
+        assert_eq!(fs::read(back.join("s/s")).unwrap(), b"of the same name");
+        assert!(back.join("d/empty").is_dir());
+        assert_ne!(fs::metadata(back.join("d/ü.sh")).unwrap().permissions().mode() & 0o100, 0);
+        assert!(unpack(file, &target).is_err(), "nothing is replaced");
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 2, "nothing is left on its way");
     }
 
@@ -211,11 +213,11 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         for name in ["../x", "/x", "a/../../x", "s/../../x", "a\\..\\x", "..", "s/.."] {
             let target = home.path().join("t");
-            assert!(unpack(archive_of(&["good", name]), Some("s"), &target).is_err(), "{name}");
+            assert!(unpack(archive_of(&["good", name]), &target).is_err(), "{name}");
             assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0, "{name} left something");
         }
         let mut link = ZipWriter::new(tempfile::tempfile().unwrap());
         link.add_symlink("link", "/etc/passwd", SimpleFileOptions::default()).unwrap();
-        assert!(unpack(link.finish().unwrap(), None, &home.path().join("t")).is_err());
+        assert!(unpack(link.finish().unwrap(), &home.path().join("t")).is_err());
     }
 }

@@ -94,7 +94,7 @@ fn pull(agent: &Agent, name: &str, target: Option<&Path>) -> Result<(), Message>
     }
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let archive = transfer::keep(answer, name, parent)?;
-    let files = folder::unpack(archive, Some(name), target)?;
+    let files = folder::unpack(archive, target)?;
     let told = json!({ "skill": name, "target": target.to_string_lossy(), "files": files });
     agent.tell(&told, |_| format!("skills/{} -> {}\n", inert(name), inert(&target.to_string_lossy())))
 }

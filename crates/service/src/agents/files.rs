@@ -42,15 +42,14 @@ impl Service {
         path: &AgentPath,
         lines: Lines,
     ) -> Result<Text, Error> {
-        let (agent, reading) = self.read_agent(by, address).await?;
-        let missing = match Self::blocking(|| Ok(agent.tree.read(path, lines))).await? {
-            Err(missing @ workspace::Error::Refused(Refusal::Missing(_))) => missing,
-            read => return Ok(read?),
-        };
-        drop(reading);
-        let Some(Ok(skill)) = path.skill_file_of().map(str::parse::<SkillName>) else { return Err(missing.into()) };
-        let _writing = self.inner.agent_locks.write(&agent.user, &agent.agent).await?;
+        let (agent, _reading) = self.read_agent(by, address).await?;
         Self::blocking(|| {
+            let missing = match agent.tree.read(path, lines) {
+                Err(missing @ workspace::Error::Refused(Refusal::Missing(_))) => missing,
+                read => return Ok(read?),
+            };
+            let Some(Ok(skill)) = path.skill_file_of().map(str::parse::<SkillName>) else { return Err(missing.into()) };
+            // A single rename, which any number may try at once.
             agent.tree.heal_skill(&skill)?;
             Ok(agent.tree.read(path, lines)?)
         })

@@ -1,8 +1,9 @@
 //! The files and skills of an agent: whose they are, who may use them at the same time, and what is said when not.
 //!
-//! Every use case opens the agent ([`Address`] and a principal, `open`), takes its lock (`locks`), and lets `workspace` do
+//! Every use case opens the agent ([`Address`] and a principal, `open`) with what it shares (`checkout`), takes its lock (`locks`), and lets `workspace` do
 //! the work. Errors carry the words of the contract (`problem`).
 
+mod checkout;
 mod locks;
 mod open;
 mod problem;

@@ -117,6 +117,12 @@ impl Service {
 }
 
 impl Disk {
+    #[cfg(test)]
+    pub(super) fn for_test(quotas: Quotas, user: &UserId, agent: &AgentId, workspace: &Workspace, most: Usage) -> Self {
+        let key = (user.clone(), agent.clone(), None);
+        Self { quotas, key, workspace: workspace.clone(), most, bearable: most }
+    }
+
     /// Keeps so much room, if it is there. Blocks where that has to be looked at.
     pub(super) fn keep(&self, more: Usage) -> Result<(), Error> {
         if let Some(figure) = self.figure() {

@@ -22,13 +22,7 @@ impl Lab {
         let workspace = self.workspaces.workspace(&"u".parse().unwrap(), &agent.parse().unwrap(), Owner::server());
         let workspace = workspace.unwrap();
         workspace.tree().unwrap();
-        Disk {
-            quotas: self.quotas.clone(),
-            key: ("u".parse().unwrap(), agent.parse().unwrap(), None),
-            workspace,
-            most: MOST,
-            bearable: MOST,
-        }
+        Disk::for_test(self.quotas.clone(), &"u".parse().unwrap(), &agent.parse().unwrap(), &workspace, MOST)
     }
 
     fn write(&self, name: &str, size: u64) {

@@ -5,7 +5,6 @@
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
-use std::time::Duration;
 
 use workspace::{ArchiveLimits, LayeredSkill, SkillName, SkillSummary, Standing, Usage};
 
@@ -20,9 +19,6 @@ use super::upload::keep_for;
 
 const MIB: u64 = 1024 * 1024;
 const TO_BASELINE: &str = "upload to the baseline";
-/// How long boxes that follow each other without a gap may keep a new version of a skill away: twice the time of one command.
-const LONGEST_WAIT: Duration = Duration::from_secs(600);
-
 /// Where an uploaded skill goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SkillLayer {
@@ -176,50 +172,6 @@ impl Service {
     fn archive_limits(&self) -> ArchiveLimits {
         let skills = &self.settings_now().skills;
         ArchiveLimits { bytes: u64::from(skills.unpacked_max_mb.get()) * MIB, entries: skills.entries_max.get().into() }
-    }
-
-    /// Brings what an agent shares with others into a workspace, if there is something that it does not have yet. While
-    /// boxes run there, skills that it has stay as they are, though not for ever.
-    pub(crate) async fn sync_agent(&self, agent: &Agent) -> Result<(), Error> {
-        let id = agent.agent.as_str().parse::<workspace::AgentId>()?;
-        let standing = Self::blocking(|| Ok(self.inner.baselines.standing(&id, agent.tree.workspace())?)).await?;
-        let alone = || self.inner.agent_boxes.try_write(&agent.user, &agent.agent);
-        let is_due = match standing {
-            Standing::InStep => return Ok(()),
-            Standing::Waiting { since } if since.elapsed() < LONGEST_WAIT => {
-                if alone().is_none() {
-                    return Ok(());
-                }
-                false
-            }
-            Standing::Waiting { .. } => true,
-            Standing::Behind => false,
-        };
-        let writing = self.inner.agent_locks.write(&agent.user, &agent.agent).await?;
-        // Held until it is done: a box that comes meanwhile waits.
-        let alone = alone();
-        let (baselines, tree, disk) = (self.inner.baselines.clone(), agent.tree.clone(), self.disk_of(agent));
-        detached(move || {
-            let _writing = writing;
-            let more = baselines.growth(&id, tree.workspace())?;
-            let synced = if alone.is_some() || is_due {
-                disk.adding(more, || Ok(baselines.sync(&id, &tree)?))
-            } else {
-                let synced = disk.reserve(more).and_then(|_room| Ok(baselines.sync_new(&id, &tree)?));
-                disk.measure_later();
-                synced
-            };
-            drop(alone);
-            match synced {
-                // Reading and deleting must go on, or nobody could make room.
-                Err(Error::DiskQuota { message }) => {
-                    tracing::warn!(agent = %id, message, "baselines wait for room in a workspace");
-                    Ok(())
-                }
-                outcome => outcome,
-            }
-        })
-        .await
     }
 
     /// Says so where baselines wait for room.
