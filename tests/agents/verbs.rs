@@ -112,6 +112,7 @@ pub(crate) fn skills_are_pushed_and_pulled(site: &Site) {
     scratch.file("weather/weather/main.py", b"inner", 0o644).unwrap();
     scratch.file("weather/main.py", b"outer", 0o644).unwrap();
     scratch.file("weather/lib/lib", b"of the same name", 0o644).unwrap();
+    scratch.directory("weather/none yet").unwrap();
     // More than any buffer on the way holds.
     let noise: Vec<u8> = (0..3_000_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     scratch.file("weather/lib/noise", &noise, 0o644).unwrap();
@@ -136,6 +137,7 @@ pub(crate) fn skills_are_pushed_and_pulled(site: &Site) {
     assert_eq!(fs::read(target.join("SKILL.md")).unwrap(), head.as_bytes());
     assert_eq!(fs::read(target.join("weather/main.py")).unwrap(), b"inner");
     assert_eq!(fs::read(target.join("main.py")).unwrap(), b"outer");
+    assert!(target.join("none yet").is_dir(), "directories come along when they are empty");
     let target = scratch.join("fetched");
     good(run(&["files", "get", "skills/weather/lib", target.to_str().unwrap()]));
     assert_eq!(fs::read(target.join("lib")).unwrap(), b"of the same name");

@@ -40,6 +40,8 @@ pub enum Refusal {
     TooLarge { path: String, most: u64 },
     #[error("Too large: more than {most} files in {path}. List a directory in it instead.")]
     TooMany { path: String, most: usize },
+    #[error("Too many skills: more than {most} folders in skills. Delete some of them.")]
+    TooManySkills { most: usize },
     #[error(
         "Edit Mismatch: '{old}' found {found} times, but expected {expected} times. Please refine your search string."
     )]
@@ -80,7 +82,7 @@ impl Refusal {
             | Refusal::Backwards
             | Refusal::PastEnd { .. } => RefusalKind::Invalid,
             Refusal::Mismatch { .. } => RefusalKind::Mismatch,
-            Refusal::TooLarge { .. } | Refusal::TooMany { .. } => RefusalKind::TooLarge,
+            Refusal::TooLarge { .. } | Refusal::TooMany { .. } | Refusal::TooManySkills { .. } => RefusalKind::TooLarge,
             Refusal::Missing(_) | Refusal::SkillMissing(_) => RefusalKind::Missing,
             Refusal::Archive(refusal) => refusal.kind(),
         }

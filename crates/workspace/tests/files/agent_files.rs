@@ -282,6 +282,7 @@ fn a_directory_is_sent_as_a_zip_of_its_files() {
     {
         tree.write(&at(path), content.as_bytes()).unwrap();
     }
+    fs::create_dir_all(lab.host("skills/技能/data/none yet")).unwrap();
     fs::set_permissions(lab.host("skills/技能/a/b.py"), fs::Permissions::from_mode(0o755)).unwrap();
     symlink(lab.outside(), lab.host("skills/技能/link")).unwrap();
     surrender(&lab.host("skills"));
@@ -294,7 +295,7 @@ fn a_directory_is_sent_as_a_zip_of_its_files() {
     assert!(bytes.len() < 100_000, "it is compressed");
     let mut zip = zip::ZipArchive::new(std::io::Cursor::new(bytes)).unwrap();
     let entries: Vec<String> = zip.file_names().map(|name| name.unwrap().into_owned()).collect();
-    assert_eq!(entries, ["SKILL.md", "a/b.py"]);
+    assert_eq!(entries, ["SKILL.md", "a/", "a/b.py", "data/", "data/none yet/"]);
     let mut content = String::new();
     let mut file = zip.by_name("a/b.py").unwrap();
     assert_eq!(file.unix_mode().unwrap() & 0o777, 0o755);
