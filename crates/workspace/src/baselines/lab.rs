@@ -48,7 +48,8 @@ fn zipped(files: &[(&str, &str)]) -> Vec<u8> {
 
 impl Lab {
     pub(crate) fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        // In memory, if there is such a place: these tests would mostly wait for what is forced to a disk.
+        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let workspaces = Workspaces::open(&directory.path().join("workspaces")).unwrap();
         let baselines = Baselines::open(&directory.path().join("baselines")).unwrap();
         Self { directory, workspaces, baselines }

@@ -1,8 +1,9 @@
 //! Skills on their way in: unpacked beside, where no box can reach, and then swapped in, all of an upload or none.
 //!
 //! A swap that fails takes the ones before it back. A server that is killed between two swaps leaves a journal of what was
-//! to come, and the next start goes on with it: every skill is then new. Killed before, all are old. What is left over,
-//! the old skills first of all, is removed with the staged, or swept.
+//! to come, and the next start goes on with it: every skill is then new. Killed before, all are old. So it is after a power
+//! cut: the skills are on the disk before the journal is, and that before the first swap. What is left over, the old skills
+//! first of all, is removed with the staged, or swept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -148,7 +149,9 @@ impl Staged {
         let journal = self.skills.iter().map(inode).collect::<rustix::io::Result<Journal>>();
         let write = |journal: Journal| {
             let text = serde_json::to_vec(&journal)?;
-            beneath::create_file(&self.place, JOURNAL)?.write_all(&text)
+            let mut file = beneath::create_file(&self.place, JOURNAL)?;
+            file.write_all(&text)?;
+            file.sync_data()
         };
         journal.map_err(std::io::Error::from).and_then(write).map_err(Error::Stage)
     }
