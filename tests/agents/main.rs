@@ -14,6 +14,7 @@ mod workspace;
 mod zips;
 
 mod access;
+mod busy;
 mod disk;
 mod execute;
 mod files;
@@ -95,6 +96,7 @@ const TRIALS: &[(&str, Try)] = trials! {
         fifty_writers_and_fifty_readers, no_edit_is_lost, a_stalled_upload_holds_nobody, agents_do_not_meet,
         a_skill_is_swapped_whole, a_box_and_the_routes_write_the_same,
     }
+    busy::{ whoever_waits_too_long_is_told }
     lives::{ killed_in_the_middle }
     disk::{
         writes_need_room, names_need_room, boxes_that_fill_the_disk_are_ended, whoever_fills_the_disk_is_told,

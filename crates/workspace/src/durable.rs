@@ -71,3 +71,26 @@ pub(crate) fn read_document<T: DeserializeOwned>(directory: &OwnedFd, name: &str
     let broken = |error| io::Error::new(io::ErrorKind::InvalidData, format!("{name}: {error}"));
     serde_json::from_slice(&text).map_err(broken)
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{Mode, OFlags};
+
+    use super::*;
+
+    /// What cannot be forced shows that it was tried: a pipe cannot, and nothing through a handle that only locates.
+    #[test]
+    fn few_are_forced_one_by_one_and_many_at_once() {
+        let pipe = File::from(OwnedFd::from(io::pipe().unwrap().1));
+        let place = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let mut batch = Batch::default();
+        for number in 1..=FEW {
+            assert!(batch.add(&pipe).is_err(), "{number}");
+        }
+        batch.force(&place).unwrap();
+        (0..FEW).for_each(|_| drop(batch.add(&pipe)));
+        batch.add(&pipe).unwrap();
+        assert!(batch.force(&place).is_err());
+        batch.force(&place).unwrap();
+    }
+}
