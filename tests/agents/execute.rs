@@ -128,6 +128,7 @@ pub(crate) fn skill_md_is_reserved_in_lines(site: &Site) {
         "echo x > skills/SKILL.md",
         "echo x > skills/s/sub/SKILL.md",
         "touch skills/s/sub/skill.md",
+        "touch skills/s/skill.md",
         "cp skills/s/SKILL.md skills/s/sub/SKILL.md",
         "cat SKILL.md",
         "echo && cd skills/s && echo x >> SKILL.md",
@@ -140,6 +141,8 @@ pub(crate) fn skill_md_is_reserved_in_lines(site: &Site) {
     agent.script("mkdir -p skills/new/deep; echo 'name: new' > skills/new/deep/SKILL.md");
     assert_eq!(agent.skill_names(), ["new", "s"]);
     assert_eq!(agent.listed("skills/new"), ["skills/new/SKILL.md"]);
+    agent.script("echo x > skills/SKILL.md");
+    assert_eq!(agent.listed("skills")[0], "skills/SKILL.md.misplaced");
 }
 
 pub(crate) fn the_environment_is_made_of_nothing(site: &Site) {
