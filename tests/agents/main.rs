@@ -103,7 +103,7 @@ const TRIALS: &[(&str, Try)] = trials! {
         inputs_need_room, baselines_wait_for_room, room_is_given_back,
     }
     verbs::{
-        files_come_and_go, skills_are_pushed_and_pulled, hostile_answers_are_not_unpacked,
+        files_come_and_go, skills_are_pushed_and_pulled, transfers_show_a_bar, hostile_answers_are_not_unpacked,
         refusals_are_told_with_a_hint, help_says_what_there_is,
     }
 };

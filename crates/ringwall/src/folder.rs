@@ -10,6 +10,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::thread::JoinHandle;
 
+use indicatif::ProgressBar;
 use zip::write::{SimpleFileOptions, StreamWriter};
 use zip::{ZipArchive, ZipWriter};
 
@@ -26,8 +27,8 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    /// Begins to pack a folder; every name in the archive begins with the folder's own.
-    pub(crate) fn begin(folder: &Path) -> Result<(Self, String), Message> {
+    /// Begins to pack a folder; every name in the archive begins with the folder's own. The bar moves with what is packed.
+    pub(crate) fn begin(folder: &Path, bar: ProgressBar) -> Result<(Self, String), Message> {
         let failed = |error: io::Error| Message::new(format!("{}: {error}", folder.display()));
         let name = std::path::absolute(folder).map_err(failed)?;
         let Some(name) = name.file_name().and_then(|name| name.to_str()).map(str::to_owned) else {
@@ -35,7 +36,7 @@ impl Packed {
         };
         let (pipe, writer) = io::pipe().map_err(failed)?;
         let (root, top) = (folder.to_owned(), name.clone());
-        let packer = std::thread::Builder::new().name("pack".into()).spawn(move || pack(&root, &top, writer));
+        let packer = std::thread::Builder::new().name("pack".into()).spawn(move || pack(&root, &top, writer, &bar));
         Ok((Packed { pipe, packer: Some(packer.map_err(failed)?) }, name))
     }
 }
@@ -54,9 +55,25 @@ impl Read for Packed {
     }
 }
 
+/// How much there is to pack, in bytes. What cannot be looked at is told when it is packed.
+pub(crate) fn size(folder: &Path) -> u64 {
+    let mut size = 0;
+    let mut open = vec![folder.to_owned()];
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => open.push(entry.path()),
+                Ok(kind) if kind.is_file() => size += entry.metadata().map_or(0, |found| found.len()),
+                _ => {}
+            }
+        }
+    }
+    size
+}
+
 type Writer = ZipWriter<StreamWriter<BufWriter<PipeWriter>>>;
 
-fn pack(root: &Path, top: &str, to: PipeWriter) -> io::Result<()> {
+fn pack(root: &Path, top: &str, to: PipeWriter, bar: &ProgressBar) -> io::Result<()> {
     let mut archive = ZipWriter::new_stream(BufWriter::new(to));
     let mut open = vec![(root.to_owned(), top.to_owned())];
     while let Some((directory, name)) = open.pop() {
@@ -73,7 +90,7 @@ fn pack(root: &Path, top: &str, to: PipeWriter) -> io::Result<()> {
             match entry.file_type()? {
                 kind if kind.is_dir() => open.push((path, name)),
                 kind if kind.is_file() => {
-                    pack_file(&mut archive, &path, &name).map_err(|error| about(&path, &error))?
+                    pack_file(&mut archive, &path, &name, bar).map_err(|error| about(&path, &error))?
                 }
                 kind if kind.is_symlink() => return Err(refused("a skill cannot hold a symbolic link")),
                 _ => return Err(refused("a skill can hold only files and directories")),
@@ -83,14 +100,14 @@ fn pack(root: &Path, top: &str, to: PipeWriter) -> io::Result<()> {
     archive.finish()?.into_inner().flush()
 }
 
-fn pack_file(archive: &mut Writer, path: &Path, name: &str) -> io::Result<()> {
-    let mut file = File::open(path)?;
+fn pack_file(archive: &mut Writer, path: &Path, name: &str, bar: &ProgressBar) -> io::Result<()> {
+    let file = File::open(path)?;
     let found = file.metadata()?;
     let options = SimpleFileOptions::default()
         .unix_permissions(found.permissions().mode() & 0o777)
         .large_file(found.len() >= LARGE);
     archive.start_file(name, options)?;
-    io::copy(&mut file, archive).map(drop)
+    io::copy(&mut bar.wrap_read(file), archive).map(drop)
 }
 
 fn about(path: &Path, error: &io::Error) -> io::Error {
@@ -159,10 +176,13 @@ mod tests {
     use super::*;
 
     fn packed(folder: &Path) -> io::Result<Vec<u8>> {
-        let (mut packed, name) = Packed::begin(folder).unwrap();
+        let bar = ProgressBar::hidden();
+        let (mut packed, name) = Packed::begin(folder, bar.clone()).unwrap();
         assert_eq!(name, "s");
         let mut bytes = Vec::new();
-        packed.read_to_end(&mut bytes).map(|_| bytes)
+        packed.read_to_end(&mut bytes)?;
+        assert_eq!(bar.position(), size(folder), "it has come to its end");
+        Ok(bytes)
     }
 
     fn archive_of(entries: &[&str]) -> File {

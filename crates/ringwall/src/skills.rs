@@ -76,11 +76,13 @@ fn push(agent: &Agent, route: &str, source: &Path) -> Result<(), Message> {
     let file = File::open(source).map_err(failed)?;
     let found = file.metadata().map_err(failed)?;
     let answer = if found.is_dir() {
-        let (packed, name) = Packed::begin(source)?;
-        transfer::upload(&agent.client, route, &format!("{name}.zip"), None, packed)?
+        let bar = transfer::bar("sending", &source.to_string_lossy(), Some(folder::size(source)));
+        let (packed, name) = Packed::begin(source, bar.clone())?;
+        transfer::upload(&agent.client, route, &format!("{name}.zip"), None, &bar, packed)?
     } else {
         let length = found.is_file().then_some(found.len());
-        transfer::upload(&agent.client, route, "skills.zip", length, file)?
+        let bar = transfer::bar("sending", &source.to_string_lossy(), length);
+        transfer::upload(&agent.client, route, "skills.zip", length, &bar, bar.wrap_read(file))?
     };
     agent.tell_sentence(&crate::agent::unwrap(answer)?)
 }

@@ -5,7 +5,7 @@
 //! and writes follow none. What is written lies ready among the staged before it gets its name.
 //!
 //! Reading order: what a caller may name (`path`, `refusal`), how it is found (`open`, `find`, `walk`), what can be read of
-//! it (`list`, `lines`, `read`, `download`), how it is changed (`change`, `write`, `edit`,
+//! it (`list`, `lines`, `memory`, `read`, `download`), how it is changed (`change`, `write`, `edit`,
 //! `range_edit`, `delete`).
 
 mod path;
@@ -18,6 +18,7 @@ mod walk;
 mod download;
 mod lines;
 mod list;
+mod memory;
 mod read;
 
 mod change;
@@ -32,6 +33,7 @@ pub use download::{Archive, Download};
 pub(crate) use find::restore;
 pub(crate) use lines::LineIndexes;
 pub use list::Listing;
+pub(crate) use memory::TextMemory;
 pub use open::Tree;
 pub use path::{AgentPath, Section};
 pub(crate) use path::{SKILL_FILE, is_reserved};
