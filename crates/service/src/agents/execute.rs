@@ -180,13 +180,16 @@ fn is_stopped(view: &ExecView) -> bool {
 
 /// In the words of the contract that the route belongs to.
 fn timed_out(view: &ExecView, is_line: bool) -> Error {
-    let seconds = view.policy_snapshot["limits"]["timeout_ms"].as_u64().unwrap_or(profile::FILES.timeout_ms) / 1000;
-    let message = match (is_line, seconds % 60) {
+    let limit = view.policy_snapshot["limits"]["timeout_ms"].as_u64().unwrap_or(profile::FILES.timeout_ms);
+    Error::agent(ProblemKind::Timeout, time_is_up(limit / 1000, is_line))
+}
+
+fn time_is_up(seconds: u64, is_line: bool) -> String {
+    match (is_line, seconds % 60) {
         (true, _) => format!("Execution Timeout: Process killed after {seconds} seconds."),
         (false, 0) => format!("Execution timed out after {} minutes.", seconds / 60),
         (false, _) => format!("Execution timed out after {seconds} seconds."),
-    };
-    Error::agent(ProblemKind::Timeout, message)
+    }
 }
 
 /// What is no UTF-8 is shown as such; a character that the limit cut through is not shown at all.
@@ -208,6 +211,16 @@ pub(crate) fn text(part: OutputPart) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_is_up_in_the_words_of_each_contract() {
+        let usual = profile::FILES.timeout_ms / 1000;
+        assert_eq!(time_is_up(usual, true), "Execution Timeout: Process killed after 300 seconds.");
+        assert_eq!(time_is_up(usual, false), "Execution timed out after 5 minutes.");
+        // As an operator may have set it.
+        assert_eq!(time_is_up(90, true), "Execution Timeout: Process killed after 90 seconds.");
+        assert_eq!(time_is_up(90, false), "Execution timed out after 90 seconds.");
+    }
 
     #[test]
     fn output_is_cut_between_characters() {
