@@ -80,7 +80,7 @@ const TRIALS: &[(&str, Try)] = trials! {
     }
     execute::{
         a_line_is_a_shells, ordinary_lines_raise_no_alarm, what_is_not_allowed_is_named, skill_md_is_reserved_in_lines,
-        the_environment_is_made_of_nothing, the_box_has_the_workspace_and_nothing_else, an_exec_is_on_record,
+        the_environment_is_made_of_nothing, python_is_there_by_either_name, the_box_has_the_workspace_and_nothing_else, an_exec_is_on_record,
         output_is_cut_and_flagged, an_exec_ends_with_its_main_process, the_lists_are_the_operators,
     }
     sandbox::{

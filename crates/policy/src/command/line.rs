@@ -199,11 +199,6 @@ impl CommandLine {
         }
     }
 
-    /// Whether a command of this name stands in it.
-    pub fn names(&self, name: &str) -> bool {
-        self.commands.iter().any(|command| command.name == name)
-    }
-
     /// Whether it names a program that is of use with a network alone.
     pub fn wants_network(&self) -> bool {
         self.commands.iter().any(|command| wants_network(&command.name, &command.arguments))

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use policy::{ArgvCommand, CommandLine, CommandLists, Denial, Secret, profile};
+use policy::{ArgvCommand, CommandLine, CommandLists, Denial, profile};
 use record::{ExecId, Status};
 use workspace::{AgentPath, ProjectId, Stream};
 
@@ -29,11 +29,6 @@ pub(crate) const PROJECT: &str = "workspace";
 pub(crate) const WORKSPACE: &str = "/workspace";
 /// Of each stream, in an answer.
 pub(crate) const SHOWN: u64 = 10 * 1024 * 1024;
-/// A function of the shell's that stands in where a system has no `python` of its own.
-pub(crate) const PYTHON: (&str, &str) = (
-    "BASH_FUNC_python%%",
-    "() { if type -P python >/dev/null; then command python \"$@\"; else command python3 \"$@\"; fi; }",
-);
 
 /// What is to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,12 +102,7 @@ fn order(by: &Principal, agent: &Agent, what: Execution, settings: &Settings) ->
             let read = CommandLine::read(&line)?;
             let checked = read.check(lists);
             let words = vec!["bash".to_owned(), "-c".to_owned(), line];
-            let needs = needs(read.wants_network());
-            let mut order = plain(by, agent, words, checked, needs, WORKSPACE.into(), settings)?;
-            if read.names("python") {
-                order.env.insert(PYTHON.0.to_owned(), Secret::new(PYTHON.1));
-            }
-            Ok(order)
+            plain(by, agent, words, checked, needs(read.wants_network()), WORKSPACE.into(), settings)
         }
         Execution::Skill { skill, command, arguments } => {
             let directory = AgentPath::skill(&skill)?;
