@@ -128,6 +128,7 @@ pub(crate) fn skill_md_is_reserved_in_lines(site: &Site) {
         "echo x > skills/SKILL.md",
         "echo x > skills/s/sub/SKILL.md",
         "touch skills/s/sub/skill.md",
+        "touch skills/s/skill.md",
         "cp skills/s/SKILL.md skills/s/sub/SKILL.md",
         "cat SKILL.md",
         "echo && cd skills/s && echo x >> SKILL.md",
@@ -140,6 +141,8 @@ pub(crate) fn skill_md_is_reserved_in_lines(site: &Site) {
     agent.script("mkdir -p skills/new/deep; echo 'name: new' > skills/new/deep/SKILL.md");
     assert_eq!(agent.skill_names(), ["new", "s"]);
     assert_eq!(agent.listed("skills/new"), ["skills/new/SKILL.md"]);
+    agent.script("echo x > skills/SKILL.md");
+    assert_eq!(agent.listed("skills")[0], "skills/SKILL.md.misplaced");
 }
 
 pub(crate) fn the_environment_is_made_of_nothing(site: &Site) {
@@ -156,6 +159,32 @@ pub(crate) fn the_environment_is_made_of_nothing(site: &Site) {
     assert_eq!(agent.run("echo $PWD").stdout, "/workspace\n");
     let ran = agent.run("cat /proc/1/environ | tr '\\0' '\\n'");
     assert!(!ran.stdout.contains("RINGWALL") && !ran.stdout.contains("CARGO"), "{ran:?}");
+}
+
+/// A machine may have python3 alone. Then `python` is that, whoever runs it, and nothing else is different.
+pub(crate) fn python_is_there_by_either_name(site: &Site) {
+    let agent = site.workspace();
+    let version = agent.run("python3 -V").stdout;
+    for line in [
+        "python -V",
+        "bash -c 'python -V'",
+        "ls -d files | xargs python -V",
+        "find files -maxdepth 0 -exec python -V {} +",
+        "sh -c 'exec python -V'",
+    ] {
+        let ran = agent.run(line);
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, version.as_str()), "{line}: {ran:?}");
+    }
+    let names = |line: &str| {
+        let ran = agent.run(line);
+        ran.stdout.lines().filter(|name| *name != "python").map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(names("ls /usr/local/bin # python"), names("ls /usr/local/bin"), "what else is there stays");
+    let ran = agent.run("python -c \"import os; print(sorted(os.environ)); open('/usr/local/bin/x', 'w')\"");
+    assert!(ran.stderr.contains("Read-only file system"), "{ran:?}");
+    assert!(!ran.stdout.contains("BASH_FUNC"), "{ran:?}");
+    let said = agent.argv(&agent.sandbox(), "xargs", &["python", "-V"]).success();
+    assert_eq!(said["stdout"], version.as_str(), "{said}");
 }
 
 pub(crate) fn the_box_has_the_workspace_and_nothing_else(site: &Site) {

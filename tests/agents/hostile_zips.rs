@@ -16,13 +16,13 @@ fn head() -> Entry {
     Entry::file("h/SKILL.md", HEAD)
 }
 
-/// Refuses each archive and leaves everything as it was.
-fn assert_refused(agent: &Workspace, archives: &[(&str, Vec<u8>)], statuses: &[u16]) {
+/// Refuses each archive with this status and leaves everything as it was.
+fn assert_refused(agent: &Workspace, archives: &[(&str, Vec<u8>)], status: u16) {
     agent.push(&zips::skill("h", "old")).success();
     let before = snapshot(&agent.on_disk(""));
     for (what, bytes) in archives {
         let said = agent.push(bytes);
-        assert!(statuses.contains(&said.status), "{what}: {said:?}");
+        assert_eq!(said.status, status, "{what}: {said:?}");
         assert_eq!(snapshot(&agent.on_disk("")), before, "{what} changed something");
     }
     assert_eq!(agent.text("skills/h/main.py"), "old");
@@ -97,7 +97,7 @@ pub(crate) fn links_and_devices(site: &Site) {
         ("a block device", zip(&[head(), of_kind(0o060_000)])),
         ("a socket", zip(&[head(), of_kind(0o140_000)])),
     ];
-    assert_refused(&agent, &archives, &[400]);
+    assert_refused(&agent, &archives, 400);
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
     // Bits that give somebody's rights away are taken off.
     let mut special = Entry::file("h/special", b"#!/bin/sh\n");
@@ -117,7 +117,7 @@ pub(crate) fn names_that_collide(site: &Site) {
         ("a file and something beneath it", zip(&[head(), file("h/x"), file("h/x/y")])),
         ("something and then a file above it", zip(&[head(), file("h/x/y"), file("h/x")])),
     ];
-    assert_refused(&agent, &archives, &[400]);
+    assert_refused(&agent, &archives, 400);
 }
 
 pub(crate) fn broken_archives(site: &Site) {
@@ -143,11 +143,11 @@ pub(crate) fn broken_archives(site: &Site) {
         ("a beginning that is cut off", honest[40..].to_vec()),
         ("a directory that is damaged", bad_directory),
     ];
-    assert_refused(&agent, &archives, &[400]);
+    assert_refused(&agent, &archives, 400);
     let encrypted = Entry { flags: ENCRYPTED, ..Entry::file("h/x", b"content") };
     let unknown = Entry { method: 97, ..Entry::file("h/x", b"content") };
     let archives = [("an encrypted entry", zip(&[head(), encrypted])), ("an unknown method", zip(&[head(), unknown]))];
-    assert_refused(&agent, &archives, &[400, 415]);
+    assert_refused(&agent, &archives, 400);
 }
 
 pub(crate) fn bombs(site: &Site) {
@@ -166,12 +166,13 @@ pub(crate) fn bombs(site: &Site) {
     pieces.push(head());
     let archives = [
         ("sixty-four megabytes", zip(&[head(), bomb])),
-        ("sixty-four megabytes that claim to be ten bytes", zip(&[head(), modest])),
         ("sixty-four megabytes that claim to be four gigabytes", zip(&[head(), huge])),
         ("twenty times one megabyte", zip(&pieces)),
         ("a hundred and two entries", zip(&many)),
     ];
-    assert_refused(&agent, &archives, &[400, 413]);
+    assert_refused(&agent, &archives, 413);
+    // One that says less than it is, is damaged, and not written further than it says.
+    assert_refused(&agent, &[("sixty-four megabytes that claim to be ten bytes", zip(&[head(), modest]))], 400);
     // What fits does so whatever it is packed into, and an archive in an archive is a file.
     let inner = zips::skill("inner", "x");
     agent.push(&zip(&[head(), Entry::file("h/inner.zip", &inner)])).success();
@@ -188,18 +189,18 @@ pub(crate) fn too_many_entries(site: &Site) {
     let agent = site.workspace();
     let mut entries: Vec<Entry> = (0..20_001).map(|number| Entry::file(&format!("h/{number}"), b"")).collect();
     entries.push(head());
-    assert_refused(&agent, &[("twenty thousand and two entries", zip(&entries))], &[400, 413]);
+    assert_refused(&agent, &[("twenty thousand and two entries", zip(&entries))], 413);
 }
 
 /// A reserved name deeper in an archive, and in another letter case.
 pub(crate) fn heads_in_other_places(site: &Site) {
     let agent = site.workspace();
-    agent.push(&zips::skill("h", "old")).success();
-    for name in ["h/sub/SKILL.md", "h/sub/skill.md"] {
-        let said = agent.push(&zip(&[head(), Entry::file(name, b"name: planted\n")]));
-        // Refused by the reserved-file rule, or kept and warned about; the root's head is the one that counts.
-        assert!(matches!(said.status, 200 | 400 | 403), "{name}: {said:?}");
-        let names = agent.skill_names();
-        assert!(names == ["h"] || names == ["hostile"], "{names:?}");
+    let planted = |name: &str| zip(&[head(), Entry::file(name, b"name: planted\n")]);
+    let names = ["h/sub/SKILL.md", "h/sub/skill.md", "h/skill.MD"];
+    // By the rule for the reserved file, in its words and with its status.
+    assert_refused(&agent, &names.map(|name| (name, planted(name))), 403);
+    for name in names {
+        assert!(agent.push(&planted(name)).refused(403).contains("system reserved file"), "{name}");
     }
+    assert_eq!(agent.skill_names(), ["h"]);
 }

@@ -14,6 +14,7 @@ mod workspace;
 mod zips;
 
 mod access;
+mod busy;
 mod disk;
 mod execute;
 mod files;
@@ -79,7 +80,7 @@ const TRIALS: &[(&str, Try)] = trials! {
     }
     execute::{
         a_line_is_a_shells, ordinary_lines_raise_no_alarm, what_is_not_allowed_is_named, skill_md_is_reserved_in_lines,
-        the_environment_is_made_of_nothing, the_box_has_the_workspace_and_nothing_else, an_exec_is_on_record,
+        the_environment_is_made_of_nothing, python_is_there_by_either_name, the_box_has_the_workspace_and_nothing_else, an_exec_is_on_record,
         output_is_cut_and_flagged, an_exec_ends_with_its_main_process, the_lists_are_the_operators,
     }
     sandbox::{
@@ -95,13 +96,14 @@ const TRIALS: &[(&str, Try)] = trials! {
         fifty_writers_and_fifty_readers, no_edit_is_lost, a_stalled_upload_holds_nobody, agents_do_not_meet,
         a_skill_is_swapped_whole, a_box_and_the_routes_write_the_same,
     }
+    busy::{ whoever_waits_too_long_is_told }
     lives::{ killed_in_the_middle }
     disk::{
         writes_need_room, names_need_room, boxes_that_fill_the_disk_are_ended, whoever_fills_the_disk_is_told,
         inputs_need_room, baselines_wait_for_room, room_is_given_back,
     }
     verbs::{
-        files_come_and_go, skills_are_pushed_and_pulled, hostile_answers_are_not_unpacked,
+        files_come_and_go, skills_are_pushed_and_pulled, transfers_show_a_bar, hostile_answers_are_not_unpacked,
         refusals_are_told_with_a_hint, help_says_what_there_is,
     }
 };

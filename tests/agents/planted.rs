@@ -182,12 +182,13 @@ pub(crate) fn nothing_leaks_while_links_are_swapped(site: &Site) {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 // A deleted one is put back, so that there is always something to swap.
-                if renameat_with(CWD, &directory, CWD, &link, RenameFlags::EXCHANGE).is_err() {
-                    let _ = fs::create_dir(&directory);
-                    own(&agent, &directory);
-                    let _ = symlink(scratch.path(), &link);
+                if renameat_with(CWD, &directory, CWD, &link, RenameFlags::EXCHANGE).is_ok() {
+                    swaps.fetch_add(1, Ordering::Relaxed);
+                    continue;
                 }
-                swaps.fetch_add(1, Ordering::Relaxed);
+                let _ = fs::create_dir(&directory);
+                own(&agent, &directory);
+                let _ = symlink(scratch.path(), &link);
             }
         });
         for round in 0..rounds {
@@ -217,7 +218,9 @@ pub(crate) fn nothing_leaks_while_links_are_swapped(site: &Site) {
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    println!("{} swaps, {read} reads and {refused} refusals, nothing leaked", swaps.load(Ordering::Relaxed));
+    let swaps = swaps.into_inner();
+    println!("{swaps} swaps, {read} reads and {refused} refusals, nothing leaked");
+    assert!(swaps > 0 && refused > 0, "nothing was attacked: {swaps} swaps, {refused} refusals");
     assert_eq!(snapshot(scratch.path()), before);
     assert_eq!(canary.changed(), None);
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use tests::support::scratch::{Scratch, give};
@@ -58,6 +58,17 @@ pub(crate) fn files_come_and_go(site: &Site) {
         good(run(&["files", "put", "-", "files/d/deep.txt"], b"deep\n")),
         "Successfully created or overwritten file: files/d/deep.txt\n"
     );
+    // Longer than one message should be in memory, and not all of it ASCII.
+    let text = scratch.file("long.txt", "zeile ü\n\"\\\n".repeat(500_000).as_bytes(), 0o644).unwrap();
+    let long = text.to_str().unwrap();
+    good(run(&["files", "put", long, "files/e/long.txt"], b""));
+    assert_eq!(fs::read(workspace.on_disk("files/e/long.txt")).unwrap(), fs::read(&text).unwrap());
+    let wrong = run(&["files", "put", local, "files/e/raw.bin"], b"");
+    assert!(wrong.0 == Some(2) && wrong.2.contains("not UTF-8") && wrong.2.contains("hint"), "{wrong:?}");
+    let wrong = run(&["files", "put", "-", "files/e/raw.bin"], b"good \xff");
+    assert!(wrong.0 == Some(2) && wrong.2.contains("not UTF-8"), "{wrong:?}");
+    workspace.delete("files/e").success();
+    fs::remove_file(&text).unwrap();
     assert_eq!(good(run(&["files", "ls"], b"")), "files/d/deep.txt\nfiles/notes.txt\nfiles/raw.bin\n");
     assert_eq!(good(run(&["files", "ls", "files/d"], b"")), "files/d/deep.txt\n");
     assert_eq!(good(run(&["files", "ls", "--json", "files/d"], b"")), "[\"files/d/deep.txt\"]\n");
@@ -107,6 +118,12 @@ pub(crate) fn skills_are_pushed_and_pulled(site: &Site) {
     scratch.file("weather/SKILL.md", head.as_bytes(), 0o644).unwrap();
     scratch.directory("weather/lib").unwrap();
     scratch.file("weather/lib/run.sh", b"#!/bin/sh\necho sunny\n", 0o755).unwrap();
+    // Names that are those of the directories above them.
+    scratch.directory("weather/weather").unwrap();
+    scratch.file("weather/weather/main.py", b"inner", 0o644).unwrap();
+    scratch.file("weather/main.py", b"outer", 0o644).unwrap();
+    scratch.file("weather/lib/lib", b"of the same name", 0o644).unwrap();
+    scratch.directory("weather/none yet").unwrap();
     // More than any buffer on the way holds.
     let noise: Vec<u8> = (0..3_000_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     scratch.file("weather/lib/noise", &noise, 0o644).unwrap();
@@ -129,6 +146,12 @@ pub(crate) fn skills_are_pushed_and_pulled(site: &Site) {
     );
     assert_eq!(fs::read(target.join("lib/noise")).unwrap(), noise);
     assert_eq!(fs::read(target.join("SKILL.md")).unwrap(), head.as_bytes());
+    assert_eq!(fs::read(target.join("weather/main.py")).unwrap(), b"inner");
+    assert_eq!(fs::read(target.join("main.py")).unwrap(), b"outer");
+    assert!(target.join("none yet").is_dir(), "directories come along when they are empty");
+    let target = scratch.join("fetched");
+    good(run(&["files", "get", "skills/weather/lib", target.to_str().unwrap()]));
+    assert_eq!(fs::read(target.join("lib")).unwrap(), b"of the same name");
     assert_eq!(good(run(&["skills", "rm", "two"])), "Successfully deleted skill: two\n");
     assert_eq!(workspace.skill_names(), ["weather"]);
     let told = good(run(&["skills", "push", "--baseline", archive.to_str().unwrap()]));
@@ -145,6 +168,49 @@ pub(crate) fn skills_are_pushed_and_pulled(site: &Site) {
     let none = "ringwall: Validation Error: No valid skill directory found in ZIP.\n";
     assert!(refused.0 == Some(2) && [told, none].contains(&refused.2.as_str()), "{refused:?}");
     assert_eq!(workspace.skill_names(), ["two", "weather"]);
+}
+
+/// On a terminal every transfer has a bar with its end in sight, and it is gone when it is done.
+pub(crate) fn transfers_show_a_bar(site: &Site) {
+    const ON_A_TERMINAL: &str = "import os, pty, sys\nsys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+    let server = site.server();
+    let scratch = Scratch::new(site.mode().identity()).unwrap();
+    let agent = new_name("agent");
+    let say = |words: &[&str]| {
+        let command = server.command();
+        let mut terminal = Command::new("/usr/bin/python3");
+        terminal.env_clear().args(["-c", ON_A_TERMINAL]).arg(command.get_program()).args(command.get_args());
+        terminal.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
+        terminal.args(&words[..2]).args(["--url", &format!("http://{}", server.address), "--agent", &agent]);
+        let output = terminal.args(&words[2..]).stdin(Stdio::null()).env("TERM", "xterm").output().unwrap();
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let bytes = vec![7; 3_000_000];
+    scratch.directory("s").unwrap();
+    scratch.file("s/SKILL.md", b"---\nname: s\n---\n", 0o644).unwrap();
+    let local = scratch.file("s/data", &bytes, 0o644).unwrap();
+    let text = scratch.file("text", &vec![b'x'; 3_000_000], 0o644).unwrap();
+    let (folder, back) = (scratch.join("s"), scratch.join("back"));
+    let pulled = scratch.join("pulled");
+    let path = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    for (words, total) in [
+        (vec!["files", "put", &path(&local)], Some("3.00 MB")),
+        (vec!["files", "put", &path(&text), "files/d/text"], Some("3.00 MB")),
+        (vec!["files", "get", "files/data", &path(&back)], Some("3.00 MB")),
+        (vec!["skills", "push", &path(&folder)], Some("3.00 MB")),
+        // How long an archive is that is made on the way nobody knows.
+        (vec!["skills", "pull", "s", &path(&pulled)], None),
+    ] {
+        let shown = say(&words);
+        let doing = if ["get", "pull"].contains(&words[1]) { "receiving" } else { "sending" };
+        assert!(shown.contains(doing), "{words:?}: {shown:?}");
+        assert!(total.is_none_or(|total| shown.contains(&format!("% of {total}"))), "{words:?}: {shown:?}");
+        // The line is cleared for what is said at last.
+        let last = shown.rsplit("\u{1b}[2K").next().unwrap();
+        assert!(!last.contains(doing), "{words:?}: {shown:?}");
+    }
+    assert_eq!(fs::read(pulled.join("data")).unwrap(), bytes);
 }
 
 /// A server that is somebody else's sends archives that would write elsewhere.

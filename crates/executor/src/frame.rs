@@ -9,6 +9,7 @@ use crate::lower::{
     AGENT_PLACES, BYTES_PER_INODE, EMPTY, MIB, PLACES, PROJECT, ROOT_INODES, device_nodes, literal, os_release,
     own_files, own_places, private, processes, system,
 };
+use crate::python;
 use crate::sources::WORKSPACE;
 
 /// What all boxes on the host's system have in common, made once by the spawner for itself. Its /proc is the host's: the
@@ -39,6 +40,7 @@ fn frame(host: &Host, size: u64, inodes: u64) -> Vec<Operation> {
     operations.extend(["/dev/pts", EMPTY].map(directory));
     operations.extend(PROJECT.map(directory));
     operations.extend(AGENT_PLACES.map(directory));
+    operations.extend(python::place(host.python3_alone.as_ref()));
     operations
 }
 

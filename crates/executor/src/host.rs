@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, FileType};
 use rustix::thread::CapabilitySet;
 
 use crate::cgroup::{CgroupLayout, CgroupSupport};
-use crate::kernel_file;
+use crate::{kernel_file, python};
 
 /// Where programs and libraries live. `/usr` is a directory; the others are, by distribution, links into it.
 const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
@@ -45,6 +45,8 @@ pub struct Host {
     pub memory_mb: u64,
     pub cpus: u64,
     pub pids: u64,
+    /// Where python3 is, if it is there without a `python`.
+    pub python3_alone: Option<CString>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,6 +86,7 @@ impl Host {
             memory_mb: (system.totalram as u64).saturating_mul(u64::from(system.mem_unit)) / (1024 * 1024),
             cpus: rustix::thread::sched_getaffinity(None).map_or(1, |cpus| u64::from(cpus.count())),
             pids: read_number("/proc/sys/kernel/pid_max").unwrap_or(32_768),
+            python3_alone: python::find_alone(),
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::host::{Host, SystemKind};
 use crate::limits::{self, Stay};
 use crate::python::Python;
 use crate::sources::{AGENT_FILES, Opened, ProjectPlace, Sources, WORKSPACE};
-use crate::{egress, etc};
+use crate::{egress, etc, python};
 
 pub(crate) const MIB: u64 = 1024 * 1024;
 /// What the root needs for its own directories, links and small files, beside the box's private ones. Their few
@@ -170,6 +170,11 @@ fn operations(
     if sources.image.is_none() {
         operations.push(os_release());
         operations.push(Operation::Directory { at: literal(EMPTY), mode: 0o555 });
+        // Before anything of the host's can be shown in the place of its own directory.
+        if let Some(laid) = sources.python.lay() {
+            operations.extend(python::place(host.python3_alone.as_ref()));
+            operations.push(laid);
+        }
     }
     operations.extend(devices(sources.image.is_some()));
     let empty = match sources.image {
@@ -232,6 +237,7 @@ pub(crate) fn shown(sources: &Sources, identity: &Identity, hidden: Option<&Path
     }
     operations.extend(workspace(sources, identity));
     operations.extend(covers(hidden, sources));
+    operations.extend(sources.python.lay());
     operations
 }
 

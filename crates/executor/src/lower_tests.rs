@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::path::PathBuf;
 
-use jail::plan::{CgroupVersion, FileKind, MountAccess, Plan, Privilege, RootKind, WindowSize};
+use jail::plan::{CgroupVersion, FileKind, MountAccess, Operation, Plan, Privilege, RootKind, WindowSize};
 use policy::{
     Access, AgentMounts, Ceilings, Control, Field, Grant, Layer, LayerName, Layers, Mounts, NetMode, NetWish, Owner,
     ProjectMounts, Reach, Request, Requirement, Rights, Root, Secret, SessionMounts, Verdict, Workspace,
@@ -41,6 +41,7 @@ pub(crate) fn host(privilege: Privilege, cgroups: CgroupSupport) -> Host {
         memory_mb: 8192,
         cpus: 4,
         pids: 32_768,
+        python3_alone: Some(text("/usr/bin/python3")),
     }
 }
 
@@ -168,6 +169,34 @@ fn a_way_out_is_a_port_and_six_variables() {
         open.command.environment.iter().filter(|one| !closed.command.environment.contains(one)).collect();
     assert_eq!(added.len(), 6, "{added:?}");
     assert!(added.contains(&&text("https_proxy=http://127.0.0.1:3128")), "{added:?}");
+}
+
+/// Where there is no `python`, a box whose command speaks of it has a link of that name, and no other box pays for it.
+#[test]
+fn a_link_stands_in_for_python() {
+    let host = host(Privilege::Root, version_1());
+    let grant = grant(Workspace::Private, Root::Host, &[], &[]);
+    let lowered = |python, birthplace| {
+        let sources = Sources { python, ..sources(None, None) };
+        lower(&grant, &host, &sources, &Particulars { birthplace, ..particulars(None, None) }).unwrap().operations
+    };
+    let layer = Operation::Layer { own: text("/var/python"), at: text("/usr/local/bin") };
+    let link = Operation::Symlink { at: text("/var/python/python"), target: text("/usr/bin/python3") };
+    for birthplace in [Birthplace::Host, Birthplace::Skeleton] {
+        let (with, without) = (lowered(Python::Python3, birthplace), lowered(Python::AsNamed, birthplace));
+        assert!(with.contains(&layer) && !without.contains(&layer), "{birthplace:?}");
+        let added: Vec<_> = with.iter().filter(|one| !without.contains(one)).collect();
+        let expected = if birthplace == Birthplace::Host { 3 } else { 1 };
+        assert_eq!(added.len(), expected, "{added:?}");
+        assert_eq!(with.contains(&link), birthplace == Birthplace::Host, "a skeleton has it already");
+        let at = |wanted: &Operation| with.iter().position(|one| one == wanted);
+        assert!(birthplace == Birthplace::Skeleton || at(&link) < at(&layer) && at(&layer) < at(&Operation::SealRoot));
+    }
+    assert!(skeleton(&host).contains(&link));
+    let image = Some(Opened::pretend(c"/var/lib/ringwall/images/tiny/rootfs", 0));
+    let sources = Sources { python: Python::Python3, ..sources(None, image) };
+    let on_image = lower(&grant, &host, &sources, &particulars(None, None)).unwrap().operations;
+    assert!(!on_image.contains(&layer), "an image is its maker's");
 }
 
 #[test]

@@ -1,19 +1,25 @@
 //! `python` means python3 where a system has no other.
 //!
-//! Debian and its kin install `python3` alone, yet everybody writes `python`. Only the command's own name is read so,
-//! and only when none of the directories that will be searched has a `python` of its own.
+//! Debian and its kin install `python3` alone, yet everybody writes `python`. Where none of the directories that will be searched
+//! has a `python`, a command of that name is python3; and where a shell or the like may run one, a box on the host's system
+//! has a link of that name, laid over a directory in which programs are searched. That costs a mount, so only boxes have
+//! it whose command speaks of python.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use jail::plan::Operation;
 use policy::Grant;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
-use crate::lower::SEARCH;
+use crate::lower::{AGENT_SEARCH, SEARCH, literal};
 
 pub(crate) const ASKED: &str = "python";
 pub(crate) const INSTALLED: &str = "python3";
+/// A directory of the root's own with nothing but the link, and where it is laid.
+const OWN: &str = "/var/python";
+const LAID_OVER: &str = "/usr/local/bin";
 
 /// Under which name the command is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,10 +31,15 @@ pub(crate) enum Python {
 impl Python {
     /// Looks into the root that the box will have.
     pub(crate) fn choose(grant: &Grant, root: &Path) -> Self {
-        if grant.argv().first().is_none_or(|name| name != ASKED) {
+        if !speaks_of_python(grant.argv()) {
             return Python::AsNamed;
         }
         let search = grant.env().get("PATH").map_or(OsStr::new(SEARCH), |path| path.expose());
+        Self::in_root(root, search)
+    }
+
+    /// For whoever does not know yet what will run.
+    pub(crate) fn in_root(root: &Path, search: &OsStr) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match rustix::fs::open(root, flags, Mode::empty()) {
             Ok(root) => Self::among(search, |path| {
@@ -54,10 +65,49 @@ impl Python {
     /// The words of the command with its first one settled.
     pub(crate) fn argv(self, words: &[OsString]) -> impl Iterator<Item = &OsStr> {
         words.iter().enumerate().map(move |(index, word)| match (self, index) {
-            (Python::Python3, 0) => OsStr::new(INSTALLED),
+            (Python::Python3, 0) if word == ASKED => OsStr::new(INSTALLED),
             _ => word.as_os_str(),
         })
     }
+
+    /// Lays the link over the host's programs, where it is needed.
+    pub(crate) fn lay(self) -> Option<Operation> {
+        let layer = Operation::Layer { own: literal(OWN), at: literal(LAID_OVER) };
+        (self == Python::Python3).then_some(layer)
+    }
+}
+
+/// Where the host has a python3 and no python.
+pub(crate) fn find_alone() -> Option<CString> {
+    if Python::in_root(Path::new("/"), OsStr::new(SEARCH)) == Python::AsNamed {
+        return None;
+    }
+    let places = AGENT_SEARCH.split(':').map(|directory| format!("{directory}/{INSTALLED}"));
+    places.into_iter().find(|path| Path::new(path).exists()).map(|path| literal(&path))
+}
+
+/// The directory with the link, in a root on the host's system.
+pub(crate) fn place(python3: Option<&CString>) -> Vec<Operation> {
+    let link = |target: &CString| {
+        let at = literal(&format!("{OWN}/{ASKED}"));
+        [Operation::Directory { at: literal(OWN), mode: 0o755 }, Operation::Symlink { at, target: target.clone() }]
+    };
+    python3.into_iter().flat_map(link).collect()
+}
+
+/// Whether a command is python, or may run one by that name. An interpreter's own code is not looked at.
+fn speaks_of_python(words: &[OsString]) -> bool {
+    let Some((program, rest)) = words.split_first() else { return false };
+    program == ASKED || program != INSTALLED && rest.iter().any(|word| names_python(word.as_bytes()))
+}
+
+fn names_python(word: &[u8]) -> bool {
+    let is_part = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(byte));
+    let is_there = |(at, part): (usize, &[u8])| {
+        let before = at.checked_sub(1).and_then(|before| word.get(before));
+        part == ASKED.as_bytes() && !is_part(before) && !is_part(word.get(at + part.len()))
+    };
+    word.windows(ASKED.len()).enumerate().any(is_there)
 }
 
 #[cfg(test)]
@@ -84,5 +134,31 @@ mod tests {
         let words = ["python", "-c", "python"].map(OsString::from);
         assert_eq!(Python::Python3.argv(&words).collect::<Vec<_>>(), ["python3", "-c", "python"]);
         assert_eq!(Python::AsNamed.argv(&words).collect::<Vec<_>>(), ["python", "-c", "python"]);
+        let words = ["bash", "-c", "python"].map(OsString::from);
+        assert_eq!(Python::Python3.argv(&words).collect::<Vec<_>>(), ["bash", "-c", "python"]);
+    }
+
+    #[test]
+    fn only_who_may_run_it_pays_for_it() {
+        let speaks = |words: &[&str]| speaks_of_python(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        for words in [
+            &["python"][..],
+            &["bash", "-c", "python x.py"],
+            &["bash", "-c", "ls|xargs python"],
+            &["find", ".", "-exec", "python", "{}", "+"],
+            &["bash", "-c", "/usr/bin/env python"],
+            &["xargs", "python"],
+        ] {
+            assert!(speaks(words), "{words:?}");
+        }
+        for words in [
+            &["python3", "-c", "import python"][..],
+            &["bash", "-c", "python3 x"],
+            &["bash", "-c", "cat python.md my-python"],
+            &["ls"],
+            &[],
+        ] {
+            assert!(!speaks(words), "{words:?}");
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! From a grant to a running box: lower it, provide what PID 1 cannot have from inside, wait until all is in force.
 
+use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::Duration;
 
 use jail::plan::{Owner, Privilege};
@@ -12,10 +14,11 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::UnixStream;
 
 use crate::error::{Error, talk};
-use crate::lower::{Birthplace, Occupant, Particulars, lower};
+use crate::lower::{Birthplace, Occupant, Particulars, SEARCH, lower};
 use crate::maker::Executor;
 use crate::prepare::{Born, Prepared, network, owner};
 use crate::provide::{Belongings, OWN_STEPS, Wanted};
+use crate::python::Python;
 use crate::running::{Running, Streams, receive};
 use crate::sources::Sources;
 use crate::spawner::PATIENCE;
@@ -62,7 +65,11 @@ impl Executor {
             _ => prepared,
         };
         let owner = prepared.host;
-        let sources = Sources::open(grant, &self.images, self.data.as_deref())?;
+        let mut sources = Sources::open(grant, &self.images, self.data.as_deref())?;
+        if matches!(occupant, Occupant::Agent(_)) && sources.image.is_none() {
+            // What will run in it is not known yet.
+            sources.python = Python::in_root(Path::new("/"), OsStr::new(SEARCH));
+        }
         let particulars = Particulars {
             name: self.group_name(&prepared),
             host_uid: owner.uid,

@@ -114,6 +114,14 @@ pub(crate) fn overlay(lower: &CStr, upper: &CStr, work: &CStr) -> Result<OwnedFd
     finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV)
 }
 
+/// Directories shown together, read-only, the first of them on top, by paths that only the jail has made.
+pub(crate) fn layers(lower: &str) -> Result<OwnedFd> {
+    let context = fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(context.as_fd(), c"lowerdir", lower)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    finish(&context, attributes | MountAttrFlags::MOUNT_ATTR_RDONLY)
+}
+
 /// Whether this kernel copies mounts out of a file system that is attached nowhere (Linux 6.15).
 pub(crate) fn can_clone_detached() -> Result<()> {
     let detached = tmpfs(4096, 2, 0o755)?;

@@ -137,6 +137,12 @@ pub enum Operation {
         at: CString,
         cover: Cover,
     },
+    /// A directory of the root's own and what lies at a place are shown there together, read-only, and its own names come
+    /// first. Nothing may depend on it: where the kernel cannot do that, the place stays as it is.
+    Layer {
+        own: CString,
+        at: CString,
+    },
     /// The root itself becomes read-only (mounts on it keep their own access).
     SealRoot,
 }

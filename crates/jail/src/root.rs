@@ -37,7 +37,7 @@ pub(crate) fn build(operations: &[Operation], sources: Vec<OwnedFd>) -> std::res
         let source = if has_source(operation) { sources.next() } else { None };
         let result = match &mut places {
             None => begin(operation, source).map(|root| places = Some(Places::new(root))),
-            Some(places) => apply(places, operation, source),
+            Some(places) => apply(places, operation, source, STAGE),
         };
         result.map_err(|errno| Failure::new(Step::BuildRoot, subject(operation), errno))?;
     }
@@ -53,7 +53,7 @@ pub(crate) fn extend(operations: &[Operation], sources: Vec<OwnedFd>) -> std::re
     let mut sources = sources.into_iter();
     for operation in operations {
         let source = if has_source(operation) { sources.next() } else { None };
-        apply(&mut places, operation, source)
+        apply(&mut places, operation, source, c"")
             .map_err(|errno| Failure::new(Step::BuildRoot, subject(operation), errno))?;
     }
     Ok(())
@@ -99,7 +99,8 @@ fn begin(operation: &Operation, source: Option<OwnedFd>) -> Result<OwnedFd> {
     }
 }
 
-fn apply(places: &mut Places, operation: &Operation, source: Option<OwnedFd>) -> Result<()> {
+/// `stage` is where the root lies as long as it is not this process's own.
+fn apply(places: &mut Places, operation: &Operation, source: Option<OwnedFd>, stage: &CStr) -> Result<()> {
     match operation {
         Operation::TmpfsRoot { .. } | Operation::OverlayRoot { .. } => Err(Errno::INVAL),
         Operation::Directory { at, mode } => places.make_directory(at, *mode),
@@ -155,6 +156,11 @@ fn apply(places: &mut Places, operation: &Operation, source: Option<OwnedFd>) ->
             places.attach(&mounts::proc()?, at)
         }
         Operation::Mask { at, cover } => mask(places, at, cover),
+        Operation::Layer { own, at } => {
+            // A kernel without overlays, or one on which too many lie on each other already, is no reason to refuse a box.
+            let _ = layer(places, stage, own, at);
+            Ok(())
+        }
         Operation::SealRoot => mounts::restrict(places.root(), Attributes::ReadOnlyRoot),
     }
 }
@@ -205,6 +211,14 @@ fn mask(places: &mut Places, at: &CStr, cover: &Cover) -> Result<()> {
     places.attach(&cover, at)
 }
 
+fn layer(places: &mut Places, stage: &CStr, own: &CStr, at: &CStr) -> Result<()> {
+    if !places.exists(own)? || !places.exists(at)? {
+        return Err(Errno::NOENT);
+    }
+    let path = |place: &CStr| format!("{}{}", stage.to_string_lossy(), place.to_string_lossy());
+    places.attach(&mounts::layers(&format!("{}:{}", path(own), path(at)))?, at)
+}
+
 fn subject(operation: &Operation) -> String {
     match operation {
         Operation::TmpfsRoot { .. }
@@ -220,6 +234,7 @@ fn subject(operation: &Operation) -> String {
         | Operation::Device { at, .. }
         | Operation::Pts { at }
         | Operation::Proc { at }
-        | Operation::Mask { at, .. } => at.to_string_lossy().into_owned(),
+        | Operation::Mask { at, .. }
+        | Operation::Layer { at, .. } => at.to_string_lossy().into_owned(),
     }
 }

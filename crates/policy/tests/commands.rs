@@ -37,6 +37,15 @@ fn every_command_of_a_line_is_found() {
 }
 
 #[test]
+fn an_empty_list_allows_no_line() {
+    let none: CommandLists = serde_json::from_str(r#"{"allowed":[]}"#).expect("a list");
+    for line in ["ls", "cd", "> files/x", "X=1", "f() { :; }", "# nothing"] {
+        let denial = CommandLine::read(line).expect("a line").check(&none).expect_err(line);
+        assert_eq!(denial.code, DenialCode::CommandNotAllowed, "{line}");
+    }
+}
+
+#[test]
 fn what_is_no_line_is_told_and_not_refused() {
     for empty in ["", " ", "\n\t"] {
         assert_eq!(CommandLine::read(empty).map(drop), Err(Error::CommandEmpty));

@@ -105,18 +105,18 @@ impl Client {
         Ok(Answer { is_archive, length, bytes: Box::new(answer.into_body().into_reader()) })
     }
 
-    /// Sends a form whose parts are already between their boundaries; `length` is that of the whole body, if known.
-    pub(crate) fn send_form(
+    /// Sends a body of this type as it is read; `length` is that of the whole body, if known.
+    pub(crate) fn send_stream(
         &self,
         path: &str,
-        boundary: &str,
+        kind: &str,
         length: Option<u64>,
         body: impl Read,
     ) -> Result<Value, Message> {
         let mut request = self.agent.post(format!("{}{path}", self.url));
         // Whoever is refused is told so before anything is sent; otherwise the answer could be lost with the connection.
         request = request.header("expect", "100-continue");
-        request = request.header("content-type", format!("multipart/form-data; boundary={boundary}"));
+        request = request.header("content-type", kind);
         if let Some(length) = length {
             request = request.header("content-length", length.to_string());
         }

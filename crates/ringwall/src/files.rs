@@ -1,7 +1,6 @@
 //! `ringwall files ls|cat|put|get|edit|rm`: the files of an agent, on a server.
 //!
-//! Paths are the server's: they begin with `files/` or `skills/`. What is sent and received is never in memory whole, but
-//! for text that is written below a directory, which the server takes as one message.
+//! Paths are the server's: they begin with `files/` or `skills/`. What is sent and received is never in memory whole.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,6 +13,7 @@ use serde_json::{Value, json};
 use crate::agent::{Agent, AgentArguments};
 use crate::client::Answer;
 use crate::folder;
+use crate::json_text::JsonText;
 use crate::message::{Message, inert};
 use crate::transfer;
 
@@ -148,24 +148,37 @@ fn send(agent: &Agent, file: &Path, path: Option<&str>) -> Result<(), Message> {
     };
     let answer = match path.strip_prefix("files/") {
         Some(name) if !name.is_empty() && !name.contains('/') => {
-            let answer = transfer::upload(&agent.client, &agent.route("files/", "upload", &[]), name, length, source)?;
-            crate::agent::unwrap(answer)?
+            let bar = transfer::bar("sending", name, length);
+            let (route, source) = (agent.route("files/", "upload", &[]), bar.wrap_read(source));
+            crate::agent::unwrap(transfer::upload(&agent.client, &route, name, length, &bar, source)?)?
         }
-        _ => write(agent, file, &path, source)?,
+        _ => write(agent, file, &path, source, length)?,
     };
     agent.tell_sentence(&answer)
 }
 
-/// Below a directory the server takes text alone.
-fn write(agent: &Agent, file: &Path, path: &str, mut source: impl Read) -> Result<Value, Message> {
-    let mut content = String::new();
-    source.read_to_string(&mut content).map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidData => Message::new(format!("{}: this is not UTF-8 text", file.display()))
-            .with_hint("send it to files/NAME, and move it there with an exec"),
-        _ => Message::io(format!("{}: {error}", file.display())),
-    })?;
-    let body = json!({ "file_path": path, "content": content });
-    agent.ask("POST", &agent.route("", "write", &[]), Some(&body))
+/// Below a directory the server takes text alone, in a message.
+fn write(agent: &Agent, file: &Path, path: &str, source: impl Read, length: Option<u64>) -> Result<Value, Message> {
+    let no_text = || {
+        Message::new(format!("{}: this is not UTF-8 text", file.display()))
+            .with_hint("send it to files/NAME, and move it there with an exec")
+    };
+    // The server refuses what is too long before it is sent, if it is told how long it is; what comes by a pipe ends when it
+    // ends.
+    let whole = match length.map(|_| File::open(file).and_then(|opened| JsonText::measure(path, opened))) {
+        None => None,
+        Some(Ok(whole)) => Some(whole),
+        Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => return Err(no_text()),
+        Some(Err(error)) => return Err(Message::io(format!("{}: {error}", file.display()))),
+    };
+    let bar = transfer::bar("sending", path, length);
+    let mut body = JsonText::new(path, bar.wrap_read(source));
+    let answer = agent.client.send_stream(&agent.route("", "write", &[]), "application/json", whole, &mut body);
+    bar.finish_and_clear();
+    match (answer, body.is_broken()) {
+        (Err(_), true) => Err(no_text()),
+        (answer, _) => crate::agent::unwrap(answer?),
+    }
 }
 
 fn fetch(agent: &Agent, path: &str) -> Result<Answer, Message> {
@@ -187,7 +200,7 @@ fn get(agent: &Agent, path: &str, target: Option<&Path>) -> Result<(), Message> 
         let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let archive = transfer::keep(answer, name, parent)?;
         let bytes = archive.metadata().map_or(0, |found| found.len());
-        (folder::unpack(archive, Some(name), &target)?, bytes)
+        (folder::unpack(archive, &target)?, bytes)
     } else {
         (1, transfer::save(answer, name, &target)?)
     };

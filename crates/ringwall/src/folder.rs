@@ -10,6 +10,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::thread::JoinHandle;
 
+use indicatif::ProgressBar;
 use zip::write::{SimpleFileOptions, StreamWriter};
 use zip::{ZipArchive, ZipWriter};
 
@@ -26,8 +27,8 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    /// Begins to pack a folder; every name in the archive begins with the folder's own.
-    pub(crate) fn begin(folder: &Path) -> Result<(Self, String), Message> {
+    /// Begins to pack a folder; every name in the archive begins with the folder's own. The bar moves with what is packed.
+    pub(crate) fn begin(folder: &Path, bar: ProgressBar) -> Result<(Self, String), Message> {
         let failed = |error: io::Error| Message::io(format!("{}: {error}", folder.display()));
         let name = std::path::absolute(folder).map_err(failed)?;
         let Some(name) = name.file_name().and_then(|name| name.to_str()).map(str::to_owned) else {
@@ -35,7 +36,7 @@ impl Packed {
         };
         let (pipe, writer) = io::pipe().map_err(failed)?;
         let (root, top) = (folder.to_owned(), name.clone());
-        let packer = std::thread::Builder::new().name("pack".into()).spawn(move || pack(&root, &top, writer));
+        let packer = std::thread::Builder::new().name("pack".into()).spawn(move || pack(&root, &top, writer, &bar));
         Ok((Packed { pipe, packer: Some(packer.map_err(failed)?) }, name))
     }
 }
@@ -54,9 +55,25 @@ impl Read for Packed {
     }
 }
 
+/// How much there is to pack, in bytes. What cannot be looked at is told when it is packed.
+pub(crate) fn size(folder: &Path) -> u64 {
+    let mut size = 0;
+    let mut open = vec![folder.to_owned()];
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => open.push(entry.path()),
+                Ok(kind) if kind.is_file() => size += entry.metadata().map_or(0, |found| found.len()),
+                _ => {}
+            }
+        }
+    }
+    size
+}
+
 type Writer = ZipWriter<StreamWriter<BufWriter<PipeWriter>>>;
 
-fn pack(root: &Path, top: &str, to: PipeWriter) -> io::Result<()> {
+fn pack(root: &Path, top: &str, to: PipeWriter, bar: &ProgressBar) -> io::Result<()> {
     let mut archive = ZipWriter::new_stream(BufWriter::new(to));
     let mut open = vec![(root.to_owned(), top.to_owned())];
     while let Some((directory, name)) = open.pop() {
@@ -73,7 +90,7 @@ fn pack(root: &Path, top: &str, to: PipeWriter) -> io::Result<()> {
             match entry.file_type()? {
                 kind if kind.is_dir() => open.push((path, name)),
                 kind if kind.is_file() => {
-                    pack_file(&mut archive, &path, &name).map_err(|error| about(&path, &error))?
+                    pack_file(&mut archive, &path, &name, bar).map_err(|error| about(&path, &error))?
                 }
                 kind if kind.is_symlink() => return Err(refused("a skill cannot hold a symbolic link")),
                 _ => return Err(refused("a skill can hold only files and directories")),
@@ -83,23 +100,22 @@ fn pack(root: &Path, top: &str, to: PipeWriter) -> io::Result<()> {
     archive.finish()?.into_inner().flush()
 }
 
-fn pack_file(archive: &mut Writer, path: &Path, name: &str) -> io::Result<()> {
-    let mut file = File::open(path)?;
+fn pack_file(archive: &mut Writer, path: &Path, name: &str, bar: &ProgressBar) -> io::Result<()> {
+    let file = File::open(path)?;
     let found = file.metadata()?;
     let options = SimpleFileOptions::default()
         .unix_permissions(found.permissions().mode() & 0o777)
         .large_file(found.len() >= LARGE);
     archive.start_file(name, options)?;
-    io::copy(&mut file, archive).map(drop)
+    io::copy(&mut bar.wrap_read(file), archive).map(drop)
 }
 
 fn about(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// Unpacks an archive as the new directory `target`; gives how many files it has. `top` is a first directory that all
-/// names may share and that is left out.
-pub(crate) fn unpack(archive: File, top: Option<&str>, target: &Path) -> Result<usize, Message> {
+/// Unpacks an archive as the new directory `target`; gives how many files it has.
+pub(crate) fn unpack(archive: File, target: &Path) -> Result<usize, Message> {
     let failed = |error: io::Error| Message::io(format!("{}: {error}", target.display()));
     if target.symlink_metadata().is_ok() {
         return Err(Message::new(format!("{}: it is there already", target.display()))
@@ -107,7 +123,7 @@ pub(crate) fn unpack(archive: File, top: Option<&str>, target: &Path) -> Result<
     }
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let fresh = tempfile::Builder::new().prefix(".ringwall-").tempdir_in(parent).map_err(failed)?;
-    let files = fill(archive, top, fresh.path()).map_err(|error| {
+    let files = fill(archive, fresh.path()).map_err(|error| {
         Message::new(format!("{}: what the server sent cannot be unpacked: {error}", target.display()))
     })?;
     fs::set_permissions(fresh.path(), fs::Permissions::from_mode(0o755)).map_err(failed)?;
@@ -123,13 +139,13 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     Ok(rustix::fs::renameat_with(here, from, here, to, flags)?)
 }
 
-fn fill(archive: File, top: Option<&str>, root: &Path) -> io::Result<usize> {
+fn fill(archive: File, root: &Path) -> io::Result<usize> {
     let mut archive = ZipArchive::new(archive)?;
     let mut files = 0;
     for index in 0..archive.len() {
         let mut entry = archive.by_index(index)?;
         let name = entry.name()?.into_owned();
-        let place = place(&name, top).ok_or_else(|| io::Error::other(format!("{name:?} is no plain name")))?;
+        let place = place(&name).ok_or_else(|| io::Error::other(format!("{name:?} is no plain name")))?;
         let path = root.join(place);
         if entry.is_dir() {
             fs::create_dir_all(&path)?;
@@ -147,12 +163,11 @@ fn fill(archive: File, top: Option<&str>, root: &Path) -> io::Result<usize> {
 }
 
 /// Where an entry goes, if its name leads nowhere but down.
-fn place(name: &str, top: Option<&str>) -> Option<PathBuf> {
+fn place(name: &str) -> Option<PathBuf> {
     if name.contains(['\\', '\0']) || name.is_empty() {
         return None;
     }
     let path = Path::new(name);
-    let path = top.and_then(|top| path.strip_prefix(top).ok()).unwrap_or(path);
     path.components().all(|part| matches!(part, Component::Normal(_))).then(|| path.to_owned())
 }
 
@@ -161,10 +176,13 @@ mod tests {
     use super::*;
 
     fn packed(folder: &Path) -> io::Result<Vec<u8>> {
-        let (mut packed, name) = Packed::begin(folder).unwrap();
+        let bar = ProgressBar::hidden();
+        let (mut packed, name) = Packed::begin(folder, bar.clone()).unwrap();
         assert_eq!(name, "s");
         let mut bytes = Vec::new();
-        packed.read_to_end(&mut bytes).map(|_| bytes)
+        packed.read_to_end(&mut bytes)?;
+        assert_eq!(bar.position(), size(folder), "it has come to its end");
+        Ok(bytes)
     }
 
     fn archive_of(entries: &[&str]) -> File {
@@ -182,17 +200,21 @@ mod tests {
         let folder = home.path().join("s");
         fs::create_dir_all(folder.join("d/empty")).unwrap();
         fs::write(folder.join("SKILL.md"), "name: s").unwrap();
+        fs::create_dir(folder.join("s")).unwrap();
+        fs::write(folder.join("s/s"), "of the same name").unwrap();
         fs::write(folder.join("d/ü.sh"), vec![7; 300_000]).unwrap();
         fs::set_permissions(folder.join("d/ü.sh"), fs::Permissions::from_mode(0o755)).unwrap();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&packed(&folder).unwrap()).unwrap();
         let target = home.path().join("back");
-        assert_eq!(unpack(file.try_clone().unwrap(), Some("s"), &target).unwrap(), 2);
-        assert_eq!(fs::read(target.join("d/ü.sh")).unwrap(), vec![7; 300_000]);
-        assert_eq!(fs::read(target.join("SKILL.md")).unwrap(), b"name: s");
-        assert!(target.join("d/empty").is_dir());
-        assert_ne!(fs::metadata(target.join("d/ü.sh")).unwrap().permissions().mode() & 0o100, 0);
-        assert!(unpack(file, Some("s"), &target).is_err(), "nothing is replaced");
+        assert_eq!(unpack(file.try_clone().unwrap(), &target).unwrap(), 3);
+        let back = target.join("s");
+        assert_eq!(fs::read(back.join("d/ü.sh")).unwrap(), vec![7; 300_000]);
+        assert_eq!(fs::read(back.join("SKILL.md")).unwrap(), b"name: s");
+        assert_eq!(fs::read(back.join("s/s")).unwrap(), b"of the same name");
+        assert!(back.join("d/empty").is_dir());
+        assert_ne!(fs::metadata(back.join("d/ü.sh")).unwrap().permissions().mode() & 0o100, 0);
+        assert!(unpack(file, &target).is_err(), "nothing is replaced");
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 2, "nothing is left on its way");
     }
 
@@ -211,11 +233,11 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         for name in ["../x", "/x", "a/../../x", "s/../../x", "a\\..\\x", "..", "s/.."] {
             let target = home.path().join("t");
-            assert!(unpack(archive_of(&["good", name]), Some("s"), &target).is_err(), "{name}");
+            assert!(unpack(archive_of(&["good", name]), &target).is_err(), "{name}");
             assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0, "{name} left something");
         }
         let mut link = ZipWriter::new(tempfile::tempfile().unwrap());
         link.add_symlink("link", "/etc/passwd", SimpleFileOptions::default()).unwrap();
-        assert!(unpack(link.finish().unwrap(), None, &home.path().join("t")).is_err());
+        assert!(unpack(link.finish().unwrap(), &home.path().join("t")).is_err());
     }
 }

@@ -76,11 +76,13 @@ fn push(agent: &Agent, route: &str, source: &Path) -> Result<(), Message> {
     let file = File::open(source).map_err(failed)?;
     let found = file.metadata().map_err(failed)?;
     let answer = if found.is_dir() {
-        let (packed, name) = Packed::begin(source)?;
-        transfer::upload(&agent.client, route, &format!("{name}.zip"), None, packed)?
+        let bar = transfer::bar("sending", &source.to_string_lossy(), Some(folder::size(source)));
+        let (packed, name) = Packed::begin(source, bar.clone())?;
+        transfer::upload(&agent.client, route, &format!("{name}.zip"), None, &bar, packed)?
     } else {
         let length = found.is_file().then_some(found.len());
-        transfer::upload(&agent.client, route, "skills.zip", length, file)?
+        let bar = transfer::bar("sending", &source.to_string_lossy(), length);
+        transfer::upload(&agent.client, route, "skills.zip", length, &bar, bar.wrap_read(file))?
     };
     agent.tell_sentence(&crate::agent::unwrap(answer)?)
 }
@@ -94,7 +96,7 @@ fn pull(agent: &Agent, name: &str, target: Option<&Path>) -> Result<(), Message>
     }
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let archive = transfer::keep(answer, name, parent)?;
-    let files = folder::unpack(archive, Some(name), target)?;
+    let files = folder::unpack(archive, target)?;
     let told = json!({ "skill": name, "target": target.to_string_lossy(), "files": files });
     agent.tell(&told, |_| format!("skills/{} -> {}\n", inert(name), inert(&target.to_string_lossy())))
 }

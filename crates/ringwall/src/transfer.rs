@@ -15,12 +15,14 @@ use crate::message::Message;
 /// Occurs in no file by chance; an archive that holds it on purpose only breaks its own upload.
 const BOUNDARY: &str = "ringwall-7d1f0c52b0e94a0ea3d6c1b8f2495e60";
 
-/// Sends bytes as the one file of a form. `name` is what the server will know it by.
+/// Sends bytes as the one file of a form. `name` is what the server will know it by; `bar` is moved by whoever knows how far
+/// it is, and gone afterwards.
 pub(crate) fn upload(
     client: &Client,
     route: &str,
     name: &str,
     length: Option<u64>,
+    bar: &ProgressBar,
     source: impl Read,
 ) -> Result<Value, Message> {
     if name.is_empty() || name.contains(|letter: char| letter.is_control() || matches!(letter, '"' | '\\' | '/')) {
@@ -33,9 +35,8 @@ pub(crate) fn upload(
     );
     let tail = format!("\r\n--{BOUNDARY}--\r\n");
     let whole = length.map(|length| length + (head.len() + tail.len()) as u64);
-    let bar = bar("sending", name, length);
-    let body = Cursor::new(head).chain(bar.wrap_read(source)).chain(Cursor::new(tail));
-    let answer = client.send_form(route, BOUNDARY, whole, body);
+    let body = Cursor::new(head).chain(source).chain(Cursor::new(tail));
+    let answer = client.send_stream(route, &format!("multipart/form-data; boundary={BOUNDARY}"), whole, body);
     bar.finish_and_clear();
     answer
 }
@@ -89,7 +90,8 @@ fn copy(mut answer: Answer, name: &str, to: &mut impl Write) -> io::Result<u64> 
     }
 }
 
-fn bar(doing: &str, name: &str, length: Option<u64>) -> ProgressBar {
+/// A bar on a terminal, and nothing elsewhere.
+pub(crate) fn bar(doing: &str, name: &str, length: Option<u64>) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }

@@ -188,6 +188,9 @@ impl From<workspace::Error> for Error {
             Of::ArtifactMissing { path, .. } | Of::ArtifactIrregular { path, .. } => {
                 Error::NotFound { what: format!("artifact {path}") }
             }
+            Of::BaselinesUnreadable { .. } => {
+                Error::runtime("read the skills that the users of this agent share", &error)
+            }
             other => Error::runtime("use the files of the workspace", &other),
         }
     }

@@ -109,6 +109,9 @@ impl Service {
             }
             let baselines = Baselines::open(&place.join(BASELINES));
             let baselines = baselines.map_err(|error| failed("open the baselines of skills")(error.into()))?;
+            for error in baselines.unreadable() {
+                tracing::error!(error = %causes(error), "an agent cannot be used");
+            }
             let skills = Skills::open(&skills_root).map_err(|error| failed("open the skills")(error.into()))?;
             if let Err(error) = skills.publish_schema() {
                 tracing::warn!(error = %causes(&error), "could not publish the manifests' schema");

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use workspace::{ExecFiles, Input, Owner, Project, Section, Session, Stream, Tree, Usage};
 
-use crate::agents::Disk;
+use crate::agents::{Disk, Room};
 use crate::backend::Backend;
 use crate::error::{Error, causes};
 use crate::live::{Live, Registration, Stage};
@@ -318,13 +318,13 @@ impl Exec {
             let workspace = workspaces.workspace(&user.parse()?, &agent.parse()?, owner)?;
             let disk = self.service.disk(&self.intent.user_id, &self.intent.agent_id, &workspace);
             let own = self.order.session().map(|session| self.service.session_disk(&disk, session));
-            let disks: Vec<Disk> = std::iter::once(disk).chain(own).collect();
+            let disks = std::iter::once(disk).chain(own).map(|disk| disk.for_box()).collect::<Result<Vec<_>, _>>()?;
             let sizes = inputs.iter().map(|input| Usage::of_file(input.content.len() as u64));
             let mut more = sizes.fold(Usage::default(), Usage::plus);
             if let Ground::Code(code) = &self.order.ground {
                 more = more.plus(code.size());
             }
-            disks.iter().try_for_each(|disk| disk.require(more))?;
+            let rooms = disks.iter().map(|disk| disk.reserve(more)).collect::<Result<Vec<Room>, _>>()?;
             let mut before = None;
             let ground = match &self.order.ground {
                 Ground::Project { .. } => OpenGround::Project,
@@ -343,7 +343,7 @@ impl Exec {
             };
             let project = workspace.project(&project)?;
             project.write_inputs(&exec_id, &inputs)?;
-            disks.iter().for_each(|disk| disk.add(more));
+            rooms.into_iter().for_each(|room| room.settle(more));
             let files = project.begin(&exec_id)?;
             Ok(Ready { project, ground, files, disks, before })
         });

@@ -7,7 +7,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::exec_id::ExecId;
-use crate::name::ProjectId;
+use crate::name::{AgentId, ProjectId};
 use crate::output::Stream;
 use crate::relative_path::{PathProblem, RelativePath};
 use crate::skills::{ArchiveRefusal, SkillName};
@@ -139,6 +139,15 @@ pub enum Error {
     #[error("could not {doing} baselines")]
     Baseline {
         doing: &'static str,
+        #[source]
+        source: io::Error,
+    },
+    #[error(
+        "could not read which baselines the agent {agent} has; restore `baselines/.current/{agent}.json` and what it names \
+         from a backup, or delete that file, start the server again, and upload the agent's baselines once more"
+    )]
+    BaselinesUnreadable {
+        agent: AgentId,
         #[source]
         source: io::Error,
     },

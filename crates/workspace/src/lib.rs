@@ -1,12 +1,14 @@
 //! THE FILES: the only room that opens tenants' files, and only beneath directory handles.
 //!
 //! Nothing here joins strings and opens the result: a name is looked up beneath an open directory, through no link.
-//! Calls block; whoever is asynchronous gives them a thread. Nothing is forced to the disk: the record in the database
-//! is the durable truth, and files that a power cut took were the last seconds' alone.
+//! Calls block; whoever is asynchronous gives them a thread. What gets its name in one step has its bytes on the disk
+//! before; nothing else is forced there: the record in the database is the durable truth, and what a power cut took were
+//! the last seconds' alone.
 //!
 //! ```text
 //! <root>/<user>/<agent>/                     the server's; a box never sees these directories themselves
-//!   .baseline/index.json                     the server's: what in skills/ is a copy of a baseline
+//!   .baseline/index.json                     the server's: what in skills/ is a copy of a baseline; unreadable.json beside it
+//!                                            is one that could not be read
 //!   files/, skills/                          the workspace's own; the box's /workspace/files and /workspace/skills
 //!   sessions/<id>/                           the server's, with the file `.used`; see `garbage`
 //!   sessions/<id>/work/                      the workspace's own; the box's /workspace in that session
@@ -27,6 +29,7 @@ mod name;
 mod relative_path;
 
 mod beneath;
+mod durable;
 mod erase;
 
 mod inputs;
@@ -73,11 +76,14 @@ pub use project::{Directory, Project};
 pub use relative_path::{PathProblem, RelativePath};
 pub use session::{SESSION_DIRECTORIES, Session};
 pub use session_list::{FoundSession, SessionTimes};
-pub use skills::{ArchiveLimits, ArchiveRefusal, DeletedSkill, Healing, SkillName, SkillSummary, StagedSkills};
+pub use skills::{
+    ArchiveLimits, ArchiveRefusal, DeletedSkill, Healing, PackedSkills, SkillName, SkillSummary, StagedSkills,
+};
 pub use skipped::{SkipReason, Skipped};
 pub use sweep::Swept;
 pub use tree::{
-    AgentPath, Archive, Download, Lines, Listing, Refusal, RefusalKind, Removed, Section, StagedFile, Text, Tree,
+    AgentPath, Archive, Change, Download, Lines, Listing, Refusal, RefusalKind, Removed, Section, StagedFile, Text,
+    Tree,
 };
 pub use usage::Usage;
 pub use workspaces::{Owner, Workspace, Workspaces};

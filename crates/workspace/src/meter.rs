@@ -16,12 +16,13 @@ use rustix::io::{Errno, Result};
 use rustix::path::Arg;
 
 use crate::project::ARTIFACTS;
-use crate::tree::restore;
+use crate::skills::UNFINISHED;
+use crate::tree::{ARRIVING, restore};
 use crate::usage::Usage;
 
 const OPENED: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
 /// In units of the file system's interface, whatever the blocks on the disk are.
-const BLOCK_UNIT: u64 = 512;
+pub(crate) const BLOCK_UNIT: u64 = 512;
 /// How many directories on the way down are held open.
 const HELD: usize = 32;
 /// Above this depth trees are ordinary, and directories may be wide.
@@ -43,6 +44,20 @@ pub(crate) enum Skip {
     Nothing,
     /// Of each directory beneath the first, the one with this name.
     ArtifactsOfProjects,
+    /// Of the first directory, what no box has: files and uploads on their way in.
+    WhatTheServerWrites,
+}
+
+impl Skip {
+    fn skips(self, depth: usize, name: &[u8]) -> bool {
+        match self {
+            Skip::Nothing => false,
+            Skip::ArtifactsOfProjects => depth == 1 && name == ARTIFACTS.as_bytes(),
+            Skip::WhatTheServerWrites => {
+                depth == 0 && [ARRIVING, UNFINISHED].iter().any(|own| name.starts_with(own.as_bytes()))
+            }
+        }
+    }
 }
 
 pub(crate) struct Meter {
@@ -150,8 +165,7 @@ impl Meter {
                 entry => entry?,
             };
             let name = entry.file_name();
-            let is_skipped = skip == Skip::ArtifactsOfProjects && depth == 1 && name.to_bytes() == ARTIFACTS.as_bytes();
-            if is_skipped || matches!(name.to_bytes(), b"." | b"..") {
+            if skip.skips(depth, name.to_bytes()) || matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
             let Ok(status) = look(directory, name) else { continue };

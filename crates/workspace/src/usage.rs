@@ -1,18 +1,19 @@
 //! How much of the disk a workspace takes: the blocks of everything in it, and how many names there are.
 //!
 //! Counted is what its user and its boxes put there: `files/`, `skills/`, `sessions/`, inputs and work of all projects, and
-//! what is on its way. Not artifacts, which have a limit and an end of their own, nor the server's index of baselines. A file
-//! with several names takes its blocks once. What can be done to a tree by those who are measured is the walk's business
+//! what boxes that run put among the staged. Not artifacts, which have a limit and an end of their own, nor the server's index
+//! of baselines, nor what the server itself writes among the staged: whoever writes there has kept room for it, and a file
+//! that replaces another would count twice. A file with several names takes its blocks once. What can be done to a tree by those who are measured is the walk's business
 //! (`meter`); what they move while it is walked may be missed or counted twice, so only the measure of a workspace in which
 //! nothing runs is exact.
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, FileType, StatVfs};
+use rustix::fs::{AtFlags, FileType, Stat, StatVfs};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::meter::{Meter, Skip, open};
+use crate::meter::{BLOCK_UNIT, Meter, Skip, open};
 use crate::tree::Section;
 use crate::workspaces::{PROJECTS, STAGING, Workspace};
 
@@ -34,9 +35,34 @@ impl Usage {
         Self { bytes: length.div_ceil(BLOCK).saturating_mul(BLOCK), files: 1 }
     }
 
+    /// What a file that is there takes. Blocks are counted as they are given out, also where a file system says fewer of a
+    /// very short file.
+    pub(crate) fn of_blocks(status: &Stat) -> Self {
+        let blocks = u64::try_from(status.st_blocks).unwrap_or(0);
+        Self::of_file(blocks.saturating_mul(BLOCK_UNIT))
+    }
+
     #[must_use]
     pub fn plus(self, more: Self) -> Self {
         Self { bytes: self.bytes.saturating_add(more.bytes), files: self.files.saturating_add(more.files) }
+    }
+
+    /// What is left of it, which is never less than nothing.
+    #[must_use]
+    pub fn minus(self, less: Self) -> Self {
+        Self { bytes: self.bytes.saturating_sub(less.bytes), files: self.files.saturating_sub(less.files) }
+    }
+
+    /// The greater of both in each respect.
+    #[must_use]
+    pub fn or_more(self, other: Self) -> Self {
+        Self { bytes: self.bytes.max(other.bytes), files: self.files.max(other.files) }
+    }
+
+    /// Whether so much can be added. What is not wanted more of may be too much already.
+    pub fn has_room(self, more: Self, most: Self) -> bool {
+        let Self { bytes, files } = self.plus(more);
+        (more.bytes == 0 || bytes <= most.bytes) && (more.files == 0 || files <= most.files)
     }
 
     /// Whether it is at most the other in both respects.
@@ -52,7 +78,11 @@ impl Workspace {
         let mut meter = Meter::new(files_most);
         let tops = [Section::Files.name(), Section::Skills.name(), SESSIONS, STAGING, PROJECTS];
         for name in tops {
-            let skip = if name == PROJECTS { Skip::ArtifactsOfProjects } else { Skip::Nothing };
+            let skip = match name {
+                PROJECTS => Skip::ArtifactsOfProjects,
+                STAGING => Skip::WhatTheServerWrites,
+                _ => Skip::Nothing,
+            };
             match open(self.directory(), name) {
                 Ok(top) => meter.walk(top, skip),
                 Err(Errno::NOENT) => Ok(()),

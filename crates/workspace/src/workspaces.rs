@@ -20,7 +20,7 @@ use crate::company::{Presence, Stay};
 use crate::error::Error;
 use crate::name::{AgentId, ProjectId, UserId};
 use crate::project::Project;
-use crate::tree::LineIndexes;
+use crate::tree::{LineIndexes, TextMemory};
 
 /// Passable by name for the user of a box, and not to be looked around in.
 pub(crate) const PASSABLE: Mode = Mode::from_raw_mode(0o711);
@@ -48,6 +48,7 @@ pub struct Workspaces {
     path: PathBuf,
     pub(crate) presence: Presence,
     line_indexes: LineIndexes,
+    text_memory: TextMemory,
 }
 
 /// One (user, agent). Cheap to clone.
@@ -65,6 +66,7 @@ struct Held {
     staging: OwnedFd,
     presence: Presence,
     line_indexes: LineIndexes,
+    text_memory: TextMemory,
 }
 
 impl Workspaces {
@@ -84,7 +86,13 @@ impl Workspaces {
             rustix::fs::fchmod(&handle, PRIVATE_DIRECTORY).map_err(fail)?;
         }
         let path = OsString::from_vec(beneath::real_path(&handle).map_err(fail)?).into();
-        Ok(Self { root: handle, path, presence: Presence::default(), line_indexes: LineIndexes::default() })
+        Ok(Self {
+            root: handle,
+            path,
+            presence: Presence::default(),
+            line_indexes: LineIndexes::default(),
+            text_memory: TextMemory::default(),
+        })
     }
 
     /// Opens a workspace, making it if it is missing.
@@ -97,7 +105,9 @@ impl Workspaces {
         let staging = beneath::ensure_directory(&directory, STAGING, PASSABLE).map_err(fail(STAGING.into()))?;
         let path = self.path.join(user.as_str()).join(agent.as_str());
         let (presence, line_indexes) = (self.presence.clone(), self.line_indexes.clone());
-        Ok(Workspace { held: Arc::new(Held { owner, path, directory, projects, staging, presence, line_indexes }) })
+        let text_memory = self.text_memory.clone();
+        let held = Held { owner, path, directory, projects, staging, presence, line_indexes, text_memory };
+        Ok(Workspace { held: Arc::new(held) })
     }
 }
 
@@ -143,6 +153,10 @@ impl Workspace {
 
     pub(crate) fn line_indexes(&self) -> &LineIndexes {
         &self.held.line_indexes
+    }
+
+    pub(crate) fn text_memory(&self) -> &TextMemory {
+        &self.held.text_memory
     }
 
     /// Counts one more exec as being here.

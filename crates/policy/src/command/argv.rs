@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn each_rule_has_its_words() {
-        let table: [(&[&str], DenialCode); 18] = [
+        let table: [(&[&str], DenialCode); 24] = [
             (&["nc", "x"], CommandNotAllowed),
             (&["./python3"], CommandNotAllowed),
             (&["ls -l"], CommandNotAllowed),
@@ -136,7 +136,13 @@ mod tests {
             (&["cat", "--file=/etc/passwd"], PathForbidden),
             (&["cat", "/workspaces"], PathForbidden),
             (&["grep", "-f", "/etc/passwd", "x"], PathForbidden),
+            (&["grep", "-f/etc/passwd", "x"], PathForbidden),
+            (&["grep", "-hex", "/etc/passwd"], PathForbidden),
+            (&["grep", "-re", "x", "/etc"], PathForbidden),
+            (&["sed", "-nep", "/etc/passwd"], PathForbidden),
+            (&["awk", "-f", "/etc/passwd"], PathForbidden),
             (&["touch", "b/SKILL.md"], FileReserved),
+            (&["touch", "skill.md"], FileReserved),
         ];
         for (words, code) in table {
             assert_eq!(check(words), Err(code), "{words:?}");

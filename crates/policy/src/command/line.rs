@@ -16,6 +16,8 @@ use super::word::Word;
 use crate::error::Error;
 use crate::verdict::{Denial, DenialCode};
 
+/// What runs every line.
+const SHELL: &str = "bash";
 /// How deep texts may lie in texts: `bash -c 'bash -c "…"'`.
 const DEEPEST: u8 = 16;
 
@@ -27,6 +29,14 @@ pub struct CommandLine {
     functions: BTreeSet<(Shell, String)>,
     /// What happens in each text of it, the line itself first; numbers are places in `commands` and in this list.
     pub(super) scripts: Vec<Vec<Step>>,
+    /// What stands first in each of these texts, in its order: texts within it, and then its first own command.
+    beginnings: Vec<Vec<Part>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Script(usize),
+    Command(usize),
 }
 
 /// One of the shells that a line needs, by number.
@@ -74,8 +84,13 @@ impl CommandLine {
         if text.trim().is_empty() {
             return Err(Error::CommandEmpty);
         }
-        let mut line =
-            Self { commands: Vec::new(), words: Vec::new(), functions: BTreeSet::new(), scripts: Vec::new() };
+        let mut line = Self {
+            commands: Vec::new(),
+            words: Vec::new(),
+            functions: BTreeSet::new(),
+            scripts: Vec::new(),
+            beginnings: Vec::new(),
+        };
         let mut budget = Budget::default();
         let mut shells = 0;
         let first = Task { what: What::Text(text.to_owned()), shell: 0, depth: 0 };
@@ -96,6 +111,7 @@ impl CommandLine {
                 What::Words { plain, spelled } => {
                     budget.read(plain.iter().map(|word| word.len() + 1).sum())?;
                     line.scripts.push(vec![Step::Run(known)]);
+                    line.beginnings.push(vec![Part::Command(known)]);
                     line.commands.extend(Command::of_words(plain, spelled, task.shell));
                 }
             }
@@ -135,21 +151,44 @@ impl CommandLine {
             other => other,
         });
         self.scripts.push(placed.collect());
+        let leading = found.before_texts.iter().enumerate().filter(|(_, before)| **before == 0);
+        let leading = leading.map(|(number, _)| Part::Script(script + number));
+        let own = found.commands.first().map(|_| Part::Command(known));
+        self.beginnings.push(leading.chain(own).collect());
         self.commands.extend(found.commands.into_iter().map(|command| Command::found(command, shell)));
         self.words.extend(found.words);
         self.functions.extend(found.functions.into_iter().map(|name| (shell, name)));
         Ok(found.texts)
     }
 
+    /// The command that stands first in the line, also where that is in a text within it.
+    fn first(&self) -> Option<usize> {
+        let mut parts = vec![Part::Script(0)];
+        while let Some(part) = parts.pop() {
+            match part {
+                Part::Command(command) => return Some(command),
+                Part::Script(script) => {
+                    parts.extend(self.beginnings.get(script).into_iter().flatten().rev());
+                }
+            }
+        }
+        None
+    }
+
     /// The first command that may not be where it is, or a `SKILL.md` where none may be.
     ///
     /// Commands are in the order of the text, those of texts within the text after its own.
     pub fn check(&self, lists: &CommandLists) -> Result<(), Denial> {
-        let (first, further) = self.commands.split_first().unzip();
+        // What names no command is done by the shell itself, which an empty list does not allow either.
+        if self.commands.is_empty() && lists.allow_none() {
+            return Err(not_allowed(SHELL));
+        }
+        let first = self.first();
         let is_function = |command: &Command| self.functions.contains(&(command.shell, command.name.clone()));
-        let is_refused = |command: &&Command| !lists.may_stand(&command.name) && !is_function(command);
-        let begins = first.filter(|command| !lists.may_begin(&command.name));
-        if let Some(refused) = begins.or_else(|| further.into_iter().flatten().find(is_refused)) {
+        let begins = first.and_then(|first| self.commands.get(first)).filter(|one| !lists.may_begin(&one.name));
+        let further = self.commands.iter().enumerate().filter(|(at, _)| Some(*at) != first).map(|(_, one)| one);
+        let mut refused = further.filter(|command| !lists.may_stand(&command.name) && !is_function(command));
+        if let Some(refused) = begins.or_else(|| refused.next()) {
             return Err(not_allowed(&refused.name));
         }
         let arguments = self.commands.iter();
@@ -158,11 +197,6 @@ impl CommandLine {
             true => Err(misplaced()),
             false => Ok(()),
         }
-    }
-
-    /// Whether a command of this name stands in it.
-    pub fn names(&self, name: &str) -> bool {
-        self.commands.iter().any(|command| command.name == name)
     }
 
     /// Whether it names a program that is of use with a network alone.

@@ -134,6 +134,11 @@ impl Default for CommandLists {
 }
 
 impl CommandLists {
+    /// Whether no line may run at all.
+    pub(super) fn allow_none(&self) -> bool {
+        self.allowed.is_empty()
+    }
+
     /// As the first command of a line.
     pub(super) fn may_begin(&self, name: &str) -> bool {
         self.allowed.contains(plain_name(name))

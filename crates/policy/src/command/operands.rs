@@ -4,23 +4,44 @@
 
 use super::lists::plain_name;
 
-/// Options of a command that takes a text as its first operand.
+/// Options of a command that takes a text as its first operand, unless an option brings one. Those of one letter may stand
+/// together in one word, of which the value of the last is the rest; a long name may be cut short.
 struct Form {
-    /// Options whose value is such a text, which then is no operand.
-    texts: &'static [&'static str],
-    /// Options whose value is a file with the text in it.
-    files: &'static [&'static str],
-    /// Options with any other value.
-    values: &'static [&'static str],
+    texts: Options,
+    /// Whose value is a file with the text in it.
+    files: Options,
+    /// With any other value.
+    values: Options,
+    /// Letters that take what follows in their word, if anything does.
+    rest: &'static str,
+}
+
+struct Options {
+    letters: &'static str,
+    names: &'static [&'static str],
 }
 
 const GREP: Form = Form {
-    texts: &["-e", "--regexp"],
-    files: &["-f", "--file"],
-    values: &["-A", "-B", "-C", "-m", "-d", "-D", "--include", "--exclude"],
+    texts: Options { letters: "e", names: &["regexp"] },
+    files: Options { letters: "f", names: &["file"] },
+    values: Options {
+        letters: "ABCmdD",
+        names: &["after-context", "before-context", "context", "max-count", "directories", "devices", "label"],
+    },
+    rest: "",
 };
-const SED: Form = Form { texts: &["-e", "--expression"], files: &["-f", "--file"], values: &["-l"] };
-const AWK: Form = Form { texts: &[], files: &["-f", "--file"], values: &["-F", "-v"] };
+const SED: Form = Form {
+    texts: Options { letters: "e", names: &["expression"] },
+    files: Options { letters: "f", names: &["file"] },
+    values: Options { letters: "l", names: &["line-length"] },
+    rest: "i",
+};
+const AWK: Form = Form {
+    texts: Options { letters: "e", names: &["source"] },
+    files: Options { letters: "fiE", names: &["file", "include", "exec"] },
+    values: Options { letters: "Fvl", names: &["field-separator", "assign", "load"] },
+    rest: "dDLop",
+};
 const TESTS: [&str; 8] = ["-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex"];
 
 /// Whose arguments are printed and never opened.
@@ -33,9 +54,9 @@ pub(crate) enum Printed {
 pub(crate) fn paths<'a>(name: &str, arguments: &'a [String], printed: Printed) -> Vec<&'a str> {
     match plain_name(name) {
         "echo" | "printf" if printed == Printed::AreTexts => Vec::new(),
-        "grep" => without_text(arguments, &GREP),
-        "sed" => without_text(arguments, &SED),
-        "awk" => without_text(arguments, &AWK),
+        "grep" => GREP.paths(arguments),
+        "sed" => SED.paths(arguments),
+        "awk" => AWK.paths(arguments),
         "find" => {
             let is_pattern = |at: usize| at > 0 && TESTS.contains(&arguments[at - 1].as_str());
             arguments.iter().enumerate().filter(|(at, _)| !is_pattern(*at)).map(|(_, word)| word.as_str()).collect()
@@ -44,27 +65,69 @@ pub(crate) fn paths<'a>(name: &str, arguments: &'a [String], printed: Printed) -
     }
 }
 
-fn without_text<'a>(arguments: &'a [String], form: &Form) -> Vec<&'a str> {
-    let is_named = |word: &str, options: &[&str]| {
-        options.iter().any(|option| {
-            word == *option || (option.len() > 2 && word.strip_prefix(option).is_some_and(|rest| rest.starts_with('=')))
-        })
-    };
-    let mut has_text = arguments.iter().any(|word| is_named(word, form.texts) || is_named(word, form.files));
-    let mut paths = Vec::new();
-    let mut words = arguments.iter().map(String::as_str);
-    while let Some(word) = words.next() {
-        if form.texts.contains(&word) || form.values.contains(&word) {
-            words.next();
-        } else if form.files.contains(&word) {
-            paths.extend(words.next());
-        } else if has_text || word.starts_with('-') {
-            paths.push(word);
-        } else {
-            has_text = true;
-        }
+/// What a word, or the value of an option, is.
+#[derive(Clone, Copy)]
+enum Part<'a> {
+    Text,
+    /// A file with the text in it.
+    TextFile(&'a str),
+    Operand(&'a str),
+    /// An option that is not known here, which may have a file in it.
+    Unknown(&'a str),
+}
+
+impl Form {
+    fn paths<'a>(&self, arguments: &'a [String]) -> Vec<&'a str> {
+        let parts = self.parts(arguments);
+        let mut has_text = parts.iter().any(|part| matches!(part, Part::Text | Part::TextFile(_)));
+        let path = |part| match part {
+            Part::Text => None,
+            Part::Operand(_) if !std::mem::replace(&mut has_text, true) => None,
+            Part::TextFile(path) | Part::Operand(path) | Part::Unknown(path) => Some(path),
+        };
+        parts.into_iter().filter_map(path).collect()
     }
-    paths
+
+    fn parts<'a>(&self, arguments: &'a [String]) -> Vec<Part<'a>> {
+        let mut parts = Vec::new();
+        let mut words = arguments.iter().map(String::as_str);
+        while let Some(word) = words.next() {
+            if word == "--" {
+                parts.extend(words.by_ref().map(Part::Operand));
+            } else if let Some(long) = word.strip_prefix("--") {
+                let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+                let has = |options: &Options| options.names.iter().any(|known| known.starts_with(name));
+                if has(&self.texts) {
+                    parts.extend(value.or_else(|| words.next()).map(|_| Part::Text));
+                } else if has(&self.files) {
+                    parts.extend(value.or_else(|| words.next()).map(Part::TextFile));
+                } else if has(&self.values) {
+                    let _ = value.or_else(|| words.next());
+                } else {
+                    parts.push(Part::Unknown(word));
+                }
+            } else if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
+                let takes = |letter: &char| {
+                    let valued = [self.texts.letters, self.files.letters, self.values.letters, self.rest];
+                    valued.iter().any(|letters| letters.contains(*letter))
+                };
+                let Some((at, letter)) = letters.char_indices().find(|(_, letter)| takes(letter)) else { continue };
+                let rest = Some(&letters[at + letter.len_utf8()..]).filter(|rest| !rest.is_empty());
+                if self.rest.contains(letter) {
+                    continue;
+                }
+                let value = rest.or_else(|| words.next());
+                if self.texts.letters.contains(letter) {
+                    parts.extend(value.map(|_| Part::Text));
+                } else if self.files.letters.contains(letter) {
+                    parts.extend(value.map(Part::TextFile));
+                }
+            } else {
+                parts.push(Part::Operand(word));
+            }
+        }
+        parts
+    }
 }
 
 #[cfg(test)]
@@ -73,16 +136,29 @@ mod tests {
 
     #[test]
     fn patterns_and_programs_are_no_paths() {
-        let table: [(&str, &[&str]); 12] = [
+        let table: [(&str, &[&str]); 25] = [
             ("cat a b", &["a", "b"]),
-            ("grep -n p a b", &["-n", "a", "b"]),
+            ("grep -n p a b", &["a", "b"]),
             ("grep -m 1 p a", &["a"]),
             ("grep -e p a", &["a"]),
+            ("grep a -e p", &["a"]),
+            ("grep -hep a", &["a"]),
+            ("grep -he p a", &["a"]),
+            ("grep -ep -eq a", &["a"]),
             ("grep -f f a", &["f", "a"]),
-            ("grep --file=f a", &["--file=f", "a"]),
-            ("sed -i p a", &["-i", "a"]),
-            ("sed -n -e p -e q a", &["-n", "a"]),
+            ("grep -nff a", &["f", "a"]),
+            ("grep --file=f a", &["f", "a"]),
+            ("grep --fil f a", &["f", "a"]),
+            ("grep --regexp p a", &["a"]),
+            ("grep --exclude=x p a", &["--exclude=x", "a"]),
+            ("grep -rA3 p a", &["a"]),
+            ("grep -n -- -p a", &["a"]),
+            ("grep - -e p", &["-"]),
+            ("sed -i p a", &["a"]),
+            ("sed -ie p a", &["a"]),
+            ("sed -n -e p -e q a", &["a"]),
             ("awk -F , p a", &["a"]),
+            ("awk -F, -vx=1 -ff a", &["f", "a"]),
             ("find a -name p -newer b", &["a", "-name", "-newer", "b"]),
             ("echo a", &[]),
             ("tee a", &["a"]),

@@ -40,7 +40,8 @@ fn names_misplaced(path: &str, from: &str) -> bool {
             part => parts.push(part),
         }
     }
-    !matches!(parts[..], ["files", ..] | ["skills", _, _])
+    // In other letters it is not the skill's own.
+    !matches!(parts[..], ["files", ..] | ["skills", _, FILE])
 }
 
 #[cfg(test)]
@@ -52,7 +53,6 @@ mod tests {
         let top = "";
         for fine in [
             "skills/a/SKILL.md",
-            "./skills/a/skill.MD",
             "skills//a/./SKILL.md",
             "/workspace/skills/a/SKILL.md",
             "files/SKILL.md",
@@ -80,6 +80,7 @@ mod tests {
             "skills/SKILL.md",
             "skills/a/b/SKILL.md",
             "skills/a/b/Skill.MD",
+            "./skills/a/skill.MD",
             "/workspace/skills/a/b/SKILL.md",
             "skills/a/../SKILL.md",
             "a/SKILL.md",

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use tree_sitter::{Node, Tree};
 
-use super::word::{Word, source, unescape, value, word};
+use super::word::{Word, in_backquotes, is_word, source, value, word};
 use crate::reach::{asks_about_file, compares_files};
 
 /// Whose children are words that may name a file without being a command's arguments.
@@ -80,6 +80,8 @@ pub(crate) struct Survey {
     pub(crate) functions: Vec<String>,
     /// Texts that the shell runs and the grammar did not read.
     pub(crate) texts: Vec<String>,
+    /// How many commands stand before each of them.
+    pub(crate) before_texts: Vec<usize>,
     pub(crate) steps: Vec<Step>,
     pub(crate) redirects: Vec<Redirect>,
     /// Variables and the texts that are assigned to them.
@@ -222,9 +224,10 @@ impl Walk<'_> {
         let mut words: Vec<Node<'_>> =
             std::iter::once(name).chain(node.children_by_field_name("argument", &mut cursor)).collect();
         if let Some(next) = words.windows(2).position(|pair| self.ends_between(pair[0], pair[1])) {
-            // In some lists the grammar takes the next line for more of this command; to the shell it is one of its own.
-            let begin = words[next + 1].start_byte();
-            self.take_text(self.text.get(begin..node.end_byte()).unwrap_or_default().to_owned());
+            // In some lists the grammar takes the next line for more of this command; to the shell it is one of its own,
+            // behind this one, which is not in the list yet.
+            let rest = self.text.get(words[next + 1].start_byte()..node.end_byte()).unwrap_or_default();
+            self.take_text_after(self.survey.commands.len() + 1, rest.to_owned());
             words.truncate(next + 1);
         }
         let mut arguments = self.values(words.into_iter());
@@ -399,8 +402,13 @@ impl Walk<'_> {
     }
 
     fn take_text(&mut self, text: String) {
+        self.take_text_after(self.survey.commands.len(), text);
+    }
+
+    fn take_text_after(&mut self, commands: usize, text: String) {
         self.survey.steps.push(Step::Text(self.survey.texts.len()));
         self.survey.texts.push(text);
+        self.survey.before_texts.push(commands);
     }
 
     /// Arguments may stand behind a redirection; the grammar counts them to it.
@@ -472,16 +480,8 @@ fn substitution(frame: Frame<'_>) -> Frame<'_> {
     Frame { apart: true, expanded: false, back: Some(frame.part), pipe: None, fed: false, ..frame }
 }
 
-fn in_backquotes(written: &str) -> String {
-    unescape(written, |character| matches!(character, '$' | '`' | '\\'))
-}
-
 fn is_continued(between: &str) -> bool {
     !between.is_empty() && between.replace("\\\n", "").is_empty()
-}
-
-fn is_word(node: Node<'_>) -> bool {
-    matches!(node.kind(), "word" | "string" | "raw_string" | "ansi_c_string" | "concatenation" | "translated_string")
 }
 
 /// The command that a redirection at the end of a statement belongs to.

@@ -239,6 +239,15 @@ pub(crate) fn escaped(digits: &str, most: usize, radix: u32) -> (Option<char>, &
     (u32::from_str_radix(digits, radix).ok().and_then(char::from_u32), rest)
 }
 
+/// What a shell makes of a text between backquotes, before it reads it.
+pub(super) fn in_backquotes(written: &str) -> String {
+    unescape(written, |character| matches!(character, '$' | '`' | '\\'))
+}
+
+pub(super) fn is_word(node: Node<'_>) -> bool {
+    matches!(node.kind(), "word" | "string" | "raw_string" | "ansi_c_string" | "concatenation" | "translated_string")
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::grammar::{Budget, parse};

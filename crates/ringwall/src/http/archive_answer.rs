@@ -1,7 +1,7 @@
-//! A directory as an answer: a zip that is written while it is sent.
+//! An answer that is written while it is sent: a directory as a zip, or a long text in its envelope.
 //!
-//! The zip is written by a thread of its own, at most a few pieces ahead of whoever reads. When they go away it stops with
-//! its next piece; when the writing fails the answer breaks off, so that half a zip never looks whole.
+//! It is written by a thread of its own, at most a few pieces ahead of whoever reads. When they go away it stops with
+//! its next piece; when the writing fails the answer breaks off, so that half of it never looks whole.
 
 use std::io::{self, Write};
 
@@ -24,18 +24,22 @@ pub(crate) fn send_archive(archive: Archive, method: &Method, long: LongAnswer) 
     // A name for a browser: what a header cannot carry is left out of it.
     let is_plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '.' | '_' | '-');
     let name: String = archive.name().chars().filter(is_plain).collect();
-    let body = if method == Method::GET { Body::from_stream(pieces(archive)) } else { Body::empty() };
+    let body =
+        if method == Method::GET { Body::from_stream(pieces(move |to| archive.write(to))) } else { Body::empty() };
     let mut response = Response::new(body);
     set(&mut response, header::CONTENT_TYPE, "application/zip");
     set(&mut response, header::CONTENT_DISPOSITION, &format!("attachment; filename=\"{name}.zip\""));
     attend(response, long)
 }
 
-fn pieces(archive: Archive) -> impl stream::Stream<Item = io::Result<Bytes>> {
+/// What somebody writes, in pieces.
+pub(crate) fn pieces(
+    write: impl FnOnce(&mut Outlet) -> io::Result<()> + Send + 'static,
+) -> impl stream::Stream<Item = io::Result<Bytes>> {
     let (sender, receiver) = mpsc::channel(AHEAD);
     tokio::task::spawn_blocking(move || {
         let mut outlet = Outlet { sender, piece: Vec::with_capacity(PIECE), state: State::Open };
-        let written = archive.write(&mut outlet).and_then(|()| outlet.flush());
+        let written = write(&mut outlet).and_then(|()| outlet.flush());
         if let Err(error) = written {
             // Whoever went away does not read this either.
             let _ = outlet.sender.blocking_send(Err(error));
@@ -44,8 +48,8 @@ fn pieces(archive: Archive) -> impl stream::Stream<Item = io::Result<Bytes>> {
     stream::unfold(receiver, async |mut receiver| receiver.recv().await.map(|piece| (piece, receiver)))
 }
 
-/// Where a zip is written to.
-struct Outlet {
+/// Where it is written to.
+pub(crate) struct Outlet {
     sender: mpsc::Sender<io::Result<Bytes>>,
     piece: Vec<u8>,
     state: State,

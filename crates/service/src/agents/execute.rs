@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use policy::{ArgvCommand, CommandLine, CommandLists, Denial, Secret, profile};
+use policy::{ArgvCommand, CommandLine, CommandLists, Denial, profile};
 use record::{ExecId, Status};
 use workspace::{AgentPath, ProjectId, Stream};
 
@@ -30,11 +30,6 @@ pub(crate) const PROJECT: &str = "workspace";
 pub(crate) const WORKSPACE: &str = "/workspace";
 /// Of each stream, in an answer.
 pub(crate) const SHOWN: u64 = 10 * 1024 * 1024;
-/// A function of the shell's that stands in where a system has no `python` of its own.
-pub(crate) const PYTHON: (&str, &str) = (
-    "BASH_FUNC_python%%",
-    "() { if type -P python >/dev/null; then command python \"$@\"; else command python3 \"$@\"; fi; }",
-);
 
 /// What is to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,12 +113,7 @@ fn order(by: &Principal, agent: &Agent, what: Execution, settings: &Settings) ->
             let read = CommandLine::read(&line)?;
             let checked = read.check(lists);
             let words = vec!["bash".to_owned(), "-c".to_owned(), line];
-            let needs = needs(read.wants_network());
-            let mut order = plain(by, agent, words, checked, needs, WORKSPACE.into(), settings)?;
-            if read.names("python") {
-                order.env.insert(PYTHON.0.to_owned(), Secret::new(PYTHON.1));
-            }
-            Ok(order)
+            plain(by, agent, words, checked, needs(read.wants_network()), WORKSPACE.into(), settings)
         }
         Execution::Skill { skill, command, arguments } => {
             let directory = AgentPath::skill(&skill)?;
@@ -192,13 +182,16 @@ fn is_stopped(view: &ExecView) -> bool {
 
 /// In the words of the contract that the route belongs to.
 fn timed_out(view: &ExecView, is_line: bool) -> Error {
-    let seconds = view.policy_snapshot["limits"]["timeout_ms"].as_u64().unwrap_or(profile::FILES.timeout_ms) / 1000;
-    let message = match (is_line, seconds % 60) {
+    let limit = view.policy_snapshot["limits"]["timeout_ms"].as_u64().unwrap_or(profile::FILES.timeout_ms);
+    Error::agent(ProblemKind::Timeout, time_is_up(limit / 1000, is_line))
+}
+
+fn time_is_up(seconds: u64, is_line: bool) -> String {
+    match (is_line, seconds % 60) {
         (true, _) => format!("Execution Timeout: Process killed after {seconds} seconds."),
         (false, 0) => format!("Execution timed out after {} minutes.", seconds / 60),
         (false, _) => format!("Execution timed out after {seconds} seconds."),
-    };
-    Error::agent(ProblemKind::Timeout, message)
+    }
 }
 
 /// What is no UTF-8 is shown as such; a character that the limit cut through is not shown at all.
@@ -220,6 +213,16 @@ pub(crate) fn text(part: OutputPart) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_is_up_in_the_words_of_each_contract() {
+        let usual = profile::FILES.timeout_ms / 1000;
+        assert_eq!(time_is_up(usual, true), "Execution Timeout: Process killed after 300 seconds.");
+        assert_eq!(time_is_up(usual, false), "Execution timed out after 5 minutes.");
+        // As an operator may have set it.
+        assert_eq!(time_is_up(90, true), "Execution Timeout: Process killed after 90 seconds.");
+        assert_eq!(time_is_up(90, false), "Execution timed out after 90 seconds.");
+    }
 
     #[test]
     fn output_is_cut_between_characters() {

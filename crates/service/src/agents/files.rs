@@ -4,13 +4,15 @@
 //! is let in before the work is done. A deleted tree is taken apart after the lock is given back, because nobody can see
 //! it any more.
 
-use workspace::{AgentPath, Download, Lines, Listing, Refusal, SkillName, Text, Usage};
+use workspace::{AgentPath, Change, Download, Lines, Listing, Refusal, SkillName, Text};
 
 use crate::error::{Error, causes};
 use crate::principal::Principal;
 use crate::service::Service;
 
 use super::open::{Address, Agent};
+use super::quota::Disk;
+use super::room::Room;
 
 /// A replacement that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,14 +20,6 @@ pub struct Edit {
     pub old: String,
     pub new: String,
     pub expected: u64,
-}
-
-impl Edit {
-    /// By how much the file gets longer.
-    pub(crate) fn growth(&self) -> Usage {
-        let longer = self.new.len().saturating_sub(self.old.len()) as u64;
-        Usage { bytes: longer.saturating_mul(self.expected), files: 0 }
-    }
 }
 
 impl Service {
@@ -48,15 +42,14 @@ impl Service {
         path: &AgentPath,
         lines: Lines,
     ) -> Result<Text, Error> {
-        let (agent, reading) = self.read_agent(by, address).await?;
-        let missing = match Self::blocking(|| Ok(agent.tree.read(path, lines))).await? {
-            Err(missing @ workspace::Error::Refused(Refusal::Missing(_))) => missing,
-            read => return Ok(read?),
-        };
-        drop(reading);
-        let Some(Ok(skill)) = path.skill_file_of().map(str::parse::<SkillName>) else { return Err(missing.into()) };
-        let _writing = self.inner.agent_locks.write(&agent.user, &agent.agent).await?;
+        let (agent, _reading) = self.read_agent(by, address).await?;
         Self::blocking(|| {
+            let missing = match agent.tree.read(path, lines) {
+                Err(missing @ workspace::Error::Refused(Refusal::Missing(_))) => missing,
+                read => return Ok(read?),
+            };
+            let Some(Ok(skill)) = path.skill_file_of().map(str::parse::<SkillName>) else { return Err(missing.into()) };
+            // A single rename, which any number may try at once.
             agent.tree.heal_skill(&skill)?;
             Ok(agent.tree.read(path, lines)?)
         })
@@ -71,8 +64,8 @@ impl Service {
         content: &str,
     ) -> Result<(), Error> {
         let (agent, _writing) = self.change_agent(by, address).await?;
-        let (disk, more) = (self.disk_of(&agent), Usage::of_file(content.len() as u64));
-        Self::blocking(|| disk.adding(more, || Ok(agent.tree.write(path, content.as_bytes())?))).await
+        let disk = self.disk_of(&agent);
+        Self::blocking(|| make(agent.tree.replace_lines(path, None, content.as_bytes())?, &[&disk])).await
     }
 
     pub async fn edit_file(
@@ -83,13 +76,8 @@ impl Service {
         edit: &Edit,
     ) -> Result<(), Error> {
         let (agent, _writing) = self.change_agent(by, address).await?;
-        let (disk, growth) = (self.disk_of(&agent), edit.growth());
-        let work = || Ok(agent.tree.edit(path, &edit.old, &edit.new, edit.expected)?);
-        // What does not grow needs no room, also where there is none.
-        Self::blocking(
-            || if growth.bytes == 0 { work().inspect(|()| disk.shrink()) } else { disk.adding(growth, work) },
-        )
-        .await
+        let disk = self.disk_of(&agent);
+        Self::blocking(|| make(agent.tree.edit(path, &edit.old, &edit.new, edit.expected)?, &[&disk])).await
     }
 
     /// Replaces lines of a file, or all of it, which makes it if it is missing.
@@ -102,8 +90,8 @@ impl Service {
         body: &str,
     ) -> Result<(), Error> {
         let (agent, _writing) = self.change_agent(by, address).await?;
-        let (disk, more) = (self.disk_of(&agent), Usage::of_file(body.len() as u64));
-        Self::blocking(|| disk.adding(more, || Ok(agent.tree.replace_lines(path, lines, body.as_bytes())?))).await
+        let disk = self.disk_of(&agent);
+        Self::blocking(|| make(agent.tree.replace_lines(path, lines, body.as_bytes())?, &[&disk])).await
     }
 
     /// The same in a skill that is there; a file does not make one.
@@ -118,10 +106,10 @@ impl Service {
     ) -> Result<(), Error> {
         let directory = AgentPath::skill(skill)?;
         let (agent, _writing) = self.change_agent(by, address).await?;
-        let (disk, more) = (self.disk_of(&agent), Usage::of_file(body.len() as u64));
+        let disk = self.disk_of(&agent);
         Self::blocking(|| {
             require_skill(&agent, &directory)?;
-            disk.adding(more, || Ok(agent.tree.replace_lines(path, lines, body.as_bytes())?))
+            make(agent.tree.replace_lines(path, lines, body.as_bytes())?, &[&disk])
         })
         .await
     }
@@ -163,6 +151,15 @@ impl Service {
         })
         .await
     }
+}
+
+/// Makes a change, if there is room on these disks for what it adds.
+pub(crate) fn make(change: Change<'_>, disks: &[&Disk]) -> Result<(), Error> {
+    let growth = change.growth();
+    let rooms = disks.iter().map(|disk| disk.reserve(growth)).collect::<Result<Vec<Room>, _>>()?;
+    change.make()?;
+    rooms.into_iter().for_each(|room| room.settle(growth));
+    Ok(())
 }
 
 pub(super) fn require_skill(agent: &Agent, directory: &AgentPath) -> Result<(), Error> {

@@ -59,11 +59,14 @@ impl Locks {
     }
 
     pub(crate) async fn write(&self, user: &UserId, agent: &AgentId) -> Result<Writing, Error> {
+        self.write_within(WRITE_PATIENCE, user, agent).await.ok_or_else(|| busy("Update"))
+    }
+
+    /// If it is had soon.
+    pub(crate) async fn write_within(&self, patience: Duration, user: &UserId, agent: &AgentId) -> Option<Writing> {
         let (lock, share) = self.share(user, agent);
-        match timeout(WRITE_PATIENCE, lock.write_owned()).await {
-            Ok(guard) => Ok(Writing { _guard: guard, _share: share }),
-            Err(_) => Err(busy("Update")),
-        }
+        let guard = timeout(patience, lock.write_owned()).await.ok()?;
+        Some(Writing { _guard: guard, _share: share })
     }
 
     /// For as long as a box is there; whoever excludes boxes does so for moments.

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::principal::{DEFAULT, Principal};
 use crate::service::Service;
 
+use super::checkout::For;
 use super::locks::{Reading, Writing};
 
 /// Whose files a request is about, as its route names them.
@@ -30,6 +31,10 @@ pub(crate) struct Agent {
 impl Service {
     /// Opens the files of an agent, which need no making, with what all users of the agent share in them.
     pub(crate) async fn open_agent(&self, by: &Principal, address: &Address) -> Result<Agent, Error> {
+        self.open_in_step(by, address, For::Changing).await
+    }
+
+    async fn open_in_step(&self, by: &Principal, address: &Address, wanted: For) -> Result<Agent, Error> {
         let (user, agent) = by.address(address)?;
         let owner = self.owner_of(&user, &agent).await?;
         let workspaces = &self.inner.workspaces;
@@ -39,13 +44,13 @@ impl Service {
         })
         .await?;
         let agent = Agent { user, agent, tree };
-        self.sync_agent(&agent).await?;
+        self.sync_agent(&agent, wanted).await?;
         Ok(agent)
     }
 
     /// For reading: no writer is there meanwhile.
     pub(crate) async fn read_agent(&self, by: &Principal, address: &Address) -> Result<(Agent, Reading), Error> {
-        let agent = self.open_agent(by, address).await?;
+        let agent = self.open_in_step(by, address, For::Reading).await?;
         let reading = self.inner.agent_locks.read(&agent.user, &agent.agent).await?;
         Ok((agent, reading))
     }

@@ -52,6 +52,7 @@ impl From<Refusal> for Error {
             RefusalKind::Missing => ProblemKind::Missing,
             RefusalKind::Mismatch => ProblemKind::Mismatch,
             RefusalKind::TooLarge => ProblemKind::TooLarge,
+            RefusalKind::Busy => ProblemKind::Busy,
         };
         Error::agent(kind, refusal.to_string())
     }

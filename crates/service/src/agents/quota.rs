@@ -5,6 +5,7 @@
 //! and whatever else may have changed it has it measured again later. To let somebody go on, the figure is enough; nobody
 //! is refused because of one that is not fresh. When much has run since and the file system has lost more than the
 //! workspace had left, the figure is not believed either. Figures of workspaces that were not used for long are forgotten.
+//! What is on its way has its room kept (`room`), so that several who had room for themselves do not take more together.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,13 +25,24 @@ const KNOWN_MOST: usize = 4096;
 pub(super) const SHORTEST_REST: Duration = Duration::from_millis(250);
 /// Of the time that looking takes: so nobody spends more than a twentieth of a processor on it.
 const RESTS: u32 = 20;
+/// A box in a full workspace is let go so far: it has a directory of its own, and whoever makes room may note something.
+const LEEWAY: Usage = Usage { bytes: MIB, files: 64 };
+/// Times the share: full workspaces are not counted further than this.
+const NAMES_COUNTED: u64 = 10;
 
 type Key = (UserId, AgentId, Option<SessionId>);
 
 /// What is known of all workspaces. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Quotas {
-    figures: Arc<Mutex<HashMap<Key, Figure>>>,
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    figures: HashMap<Key, Figure>,
+    /// Room that is kept for what is on its way.
+    coming: HashMap<Key, Usage>,
 }
 
 /// What one workspace took when it was measured, and what has happened since.
@@ -45,6 +57,8 @@ pub(super) struct Figure {
     changes: u64,
     measured_changes: u64,
     next: Next,
+    /// What it took when a box was first let into it although it was full.
+    full_from: Option<Usage>,
 }
 
 /// Whether somebody is going to measure it again.
@@ -77,6 +91,8 @@ pub(crate) struct Disk {
     key: Key,
     pub(super) workspace: Workspace,
     pub(super) most: Usage,
+    /// What a box in it is ended for exceeding: the share, or what there was when it began.
+    pub(super) bearable: Usage,
 }
 
 impl Service {
@@ -84,7 +100,7 @@ impl Service {
         let settings = self.settings_now().workspace;
         let most = Usage { bytes: u64::from(settings.quota_mb.get()) * MIB, files: settings.quota_files.get().into() };
         let (key, workspace) = ((user.clone(), agent.clone(), None), workspace.clone());
-        Disk { quotas: self.inner.quotas.clone(), key, workspace, most }
+        Disk { quotas: self.inner.quotas.clone(), key, workspace, most, bearable: most }
     }
 
     /// The share of a session, beside that of its workspace.
@@ -92,7 +108,7 @@ impl Service {
         let bytes = u64::from(self.settings_now().sessions.max_mb.get()) * MIB;
         let (user, agent, _) = disk.key.clone();
         let (key, most) = ((user, agent, Some(session.clone())), Usage { bytes, files: disk.most.files });
-        Disk { key, most, ..disk.clone() }
+        Disk { key, most, bearable: most, ..disk.clone() }
     }
 
     pub(super) fn disk_of(&self, agent: &Agent) -> Disk {
@@ -101,37 +117,84 @@ impl Service {
 }
 
 impl Disk {
-    /// Does what adds so much, if there is room for it. Blocks as [`Self::require`] does.
-    pub(crate) fn adding<T>(&self, more: Usage, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-        self.require(more)?;
-        let done = work()?;
-        self.add(more);
-        Ok(done)
+    #[cfg(test)]
+    pub(super) fn for_test(quotas: Quotas, user: &UserId, agent: &AgentId, workspace: &Workspace, most: Usage) -> Self {
+        let key = (user.clone(), agent.clone(), None);
+        Self { quotas, key, workspace: workspace.clone(), most, bearable: most }
     }
 
-    /// Whether there is room for so much more. Blocks where that has to be looked at.
-    pub(crate) fn require(&self, more: Usage) -> Result<(), Error> {
-        if let Some(figure) = self.known() {
-            let wanted = figure.usage.plus(more);
-            if wanted.fits(self.most) && (figure.is_settled() || !self.is_doubtful(&figure)) {
+    /// Keeps so much room, if it is there. Blocks where that has to be looked at.
+    pub(super) fn keep(&self, more: Usage) -> Result<(), Error> {
+        if let Some(figure) = self.figure() {
+            if self.is_believed(&figure) && self.try_to_keep(figure.usage, more).is_ok() {
                 return Ok(());
             }
-            if figure.is_settled() && !wanted.fits(self.most) && figure.begun.elapsed() < figure.rest() {
-                return Err(self.refusal(figure.usage, more));
+            if figure.is_settled() && figure.begun.elapsed() < figure.rest() {
+                return self.try_to_keep(figure.usage, more);
             }
         }
-        let usage = self.measure()?.usage;
-        if usage.plus(more).fits(self.most) { Ok(()) } else { Err(self.refusal(usage, more)) }
+        let usage = self.measure(self.most.files)?.usage;
+        self.try_to_keep(usage, more)
     }
 
-    /// How much more there may be, if anything may. Blocks as [`Self::require`] does.
-    pub(crate) fn left(&self) -> Result<Usage, Error> {
-        self.require(Usage::default())?;
-        let usage = self.known().map(|figure| figure.usage).unwrap_or_default();
-        Ok(Usage {
-            bytes: self.most.bytes.saturating_sub(usage.bytes),
-            files: self.most.files.saturating_sub(usage.files),
-        })
+    /// Looking and keeping in one step, so that nobody else keeps the same room in between.
+    fn try_to_keep(&self, usage: Usage, more: Usage) -> Result<(), Error> {
+        let mut known = self.quotas.lock();
+        // It may have been added to since.
+        let usage = known.figures.get(&self.key).map_or(usage, |figure| figure.usage);
+        let coming = known.coming.get(&self.key).copied().unwrap_or_default();
+        let taken = usage.plus(coming);
+        if !taken.has_room(more, self.most) {
+            return Err(self.refusal(taken, more));
+        }
+        known.coming.insert(self.key.clone(), coming.plus(more));
+        Ok(())
+    }
+
+    /// Gives kept room back.
+    pub(super) fn release(&self, kept: Usage) {
+        let mut known = self.quotas.lock();
+        if let Some(coming) = known.coming.get_mut(&self.key) {
+            *coming = coming.minus(kept);
+            if *coming == Usage::default() {
+                known.coming.remove(&self.key);
+            }
+        }
+    }
+
+    /// The share of a box that begins now. Where there is too much already, it may take that much and make room; but only
+    /// so often, or each would leave some more than the one before.
+    pub(crate) fn for_box(&self) -> Result<Self, Error> {
+        if let Some(figure) = self.figure()
+            && self.is_believed(&figure)
+            && figure.usage.fits(self.most)
+        {
+            return Ok(self.clone());
+        }
+        let counted = self.most.files.saturating_mul(NAMES_COUNTED);
+        let figure = self.measure(counted)?;
+        if figure.usage.fits(self.most) {
+            return Ok(self.clone());
+        }
+        let from = figure.full_from.unwrap_or(figure.usage);
+        if figure.usage.files > counted || !figure.usage.fits(from.plus(self.most)) {
+            return Err(self.refusal(figure.usage, Usage::default()));
+        }
+        if let Some(known) = self.quotas.lock().figures.get_mut(&self.key) {
+            known.full_from = Some(from);
+        }
+        Ok(Self { bearable: self.most.or_more(figure.usage.plus(LEEWAY)), ..self.clone() })
+    }
+
+    /// Whether a box that has not been let in for this look may go on: as much as there was when one was let into a full
+    /// workspace is borne.
+    pub(super) fn bears(&self, figure: &Figure) -> bool {
+        let full = figure.full_from.map_or(self.most, |from| self.most.or_more(from.plus(LEEWAY)));
+        figure.usage.fits(full)
+    }
+
+    fn is_believed(&self, figure: &Figure) -> bool {
+        figure.is_settled() || !self.is_doubtful(figure)
     }
 
     /// So much was added.
@@ -144,20 +207,21 @@ impl Disk {
         self.change(|_| {});
     }
 
-    /// Looks at everything. Blocks.
-    pub(super) fn measure(&self) -> Result<Figure, Error> {
-        let (begun, changes) = (Instant::now(), self.known().map_or(0, |figure| figure.changes));
+    /// Looks at everything, but no further than so many names. Blocks.
+    pub(super) fn measure(&self, files_most: u64) -> Result<Figure, Error> {
+        let (begun, changes) = (Instant::now(), self.figure().map_or(0, |figure| figure.changes));
         let free_bytes = self.workspace.free_bytes()?;
         let usage = match &self.key.2 {
-            None => self.workspace.measure(self.most.files)?,
-            Some(session) => self.workspace.measure_session(session, self.most.files)?,
+            None => self.workspace.measure(files_most)?,
+            Some(session) => self.workspace.measure_session(session, files_most)?,
         };
-        let took = begun.elapsed();
-        let mut figure =
-            Figure { usage, free_bytes, begun, took, changes, measured_changes: changes, next: Next::Open };
-        let mut figures = self.quotas.lock();
+        let (took, next, full_from) = (begun.elapsed(), Next::Open, None);
+        let mut figure = Figure { usage, free_bytes, begun, took, changes, measured_changes: changes, next, full_from };
+        let mut known = self.quotas.lock();
+        let figures = &mut known.figures;
         if let Some(known) = figures.get(&self.key) {
             (figure.changes, figure.next) = (known.changes, known.next);
+            figure.full_from = known.full_from.filter(|_| !usage.fits(self.most));
         } else if figures.len() >= KNOWN_MOST {
             let oldest = figures.iter().min_by_key(|(_, figure)| figure.begun).map(|(key, _)| key.clone());
             oldest.and_then(|key| figures.remove(&key));
@@ -166,40 +230,35 @@ impl Disk {
         Ok(figure)
     }
 
-    pub(super) fn known(&self) -> Option<Figure> {
-        self.quotas.lock().get(&self.key).copied()
+    pub(super) fn figure(&self) -> Option<Figure> {
+        self.quotas.lock().figures.get(&self.key).copied()
     }
 
     pub(super) fn is_doubtful(&self, figure: &Figure) -> bool {
-        self.workspace.free_bytes().is_ok_and(|free| figure.is_doubtful(free, self.most))
+        self.workspace.free_bytes().is_ok_and(|free| figure.is_doubtful(free, self.bearable))
     }
 
     /// When to measure again, if that is not planned already; whoever asks has it planned.
     pub(super) fn plan(&self) -> Option<Duration> {
-        let mut figures = self.quotas.lock();
-        let figure = figures.get_mut(&self.key)?;
+        let mut known = self.quotas.lock();
+        let figure = known.figures.get_mut(&self.key)?;
         figure.changes += 1;
         let is_first = std::mem::replace(&mut figure.next, Next::Planned) == Next::Open;
         is_first.then(|| figure.rest())
     }
 
     pub(super) fn unplan(&self) {
-        if let Some(figure) = self.quotas.lock().get_mut(&self.key) {
+        if let Some(figure) = self.quotas.lock().figures.get_mut(&self.key) {
             figure.next = Next::Open;
         }
     }
 
     fn change(&self, change: impl FnOnce(&mut Figure)) {
         // Of what is not known there is nothing to correct: it is measured when it is asked for.
-        if let Some(figure) = self.quotas.lock().get_mut(&self.key) {
+        if let Some(figure) = self.quotas.lock().figures.get_mut(&self.key) {
             figure.changes += 1;
             change(figure);
         }
-    }
-
-    /// The words for whoever needs so much more than there is.
-    pub(crate) fn refuse(&self, more: Usage) -> String {
-        self.words(self.known().map(|figure| figure.usage).unwrap_or_default(), more)
     }
 
     pub(super) fn words(&self, usage: Usage, more: Usage) -> String {
@@ -215,11 +274,11 @@ impl Disk {
 impl Quotas {
     /// Something was taken away from whoever it may be.
     pub(crate) fn shrink_all(&self) {
-        self.lock().values_mut().for_each(|figure| figure.changes += 1);
+        self.lock().figures.values_mut().for_each(|figure| figure.changes += 1);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Figure>> {
-        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -238,7 +297,9 @@ pub(super) fn words(place: Place, usage: Usage, more: Usage, most: Usage) -> Str
     };
     let needs =
         |needed: String| if more == Usage::default() { String::new() } else { format!(" This needs {needed} more.") };
-    if usage.plus(more).files > most.files {
+    let wanted = usage.plus(more);
+    // Whoever needs bytes alone is not told of names.
+    if wanted.files > most.files && (more.files > 0 || more.bytes == 0) {
         let has = if usage.files > most.files { format!("more than {}", most.files) } else { usage.files.to_string() };
         let needs = needs(more.files.to_string());
         return format!(

@@ -5,11 +5,8 @@
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
-use std::time::Duration;
 
-use workspace::{
-    ArchiveLimits, ArchiveRefusal, LayeredSkill, Refusal, SkillName, SkillSummary, StagedSkills, Standing, Tree, Usage,
-};
+use workspace::{ArchiveLimits, LayeredSkill, SkillName, SkillSummary, Standing, Usage};
 
 use crate::error::Error;
 use crate::principal::Principal;
@@ -17,12 +14,11 @@ use crate::service::Service;
 
 use super::files::detached;
 use super::open::{Address, Agent};
-use super::quota::Disk;
+use super::room::Room;
+use super::upload::keep_for;
 
 const MIB: u64 = 1024 * 1024;
-/// How long boxes that follow each other without a gap may keep a new version of a skill away: twice the time of one command.
-const LONGEST_WAIT: Duration = Duration::from_secs(600);
-
+const TO_BASELINE: &str = "upload to the baseline";
 /// Where an uploaded skill goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SkillLayer {
@@ -38,11 +34,20 @@ pub enum SkillLayer {
 pub struct SkillUpload {
     agent: Agent,
     file: File,
+    written: u64,
+    /// In the workspace, for the archive and then for what is in it, whichever is more. What all share takes none there.
+    room: Option<Room>,
 }
 
 impl Write for SkillUpload {
+    /// What there is no room for is an error of the kind `QuotaExceeded`, in words for whoever sends it.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
+        if let Some(room) = &mut self.room {
+            keep_for(room, self.written.saturating_add(bytes.len() as u64))?;
+        }
+        let count = self.file.write(bytes)?;
+        self.written += count as u64;
+        Ok(count)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -56,10 +61,26 @@ impl Service {
         u64::from(self.settings_now().files.upload_max_mb.get()) * MIB
     }
 
-    pub async fn begin_skill_upload(&self, by: &Principal, address: &Address) -> Result<SkillUpload, Error> {
+    /// Begins an upload to a layer, as far as that is known already.
+    pub async fn begin_skill_upload(
+        &self,
+        by: &Principal,
+        address: &Address,
+        layer: SkillLayer,
+    ) -> Result<SkillUpload, Error> {
         let agent = self.open_agent(by, address).await?;
-        let file = Self::blocking(|| Ok(agent.tree.workspace().upload_file()?)).await?;
-        Ok(SkillUpload { agent, file })
+        let (disk, baselines) = (self.disk_of(&agent), &self.inner.baselines);
+        if layer == SkillLayer::Baseline {
+            by.require_operator(TO_BASELINE)?;
+        }
+        Self::blocking(|| {
+            let (file, room) = match layer {
+                SkillLayer::Overlay => (agent.tree.workspace().upload_file()?, Some(disk.reserve(Usage::default())?)),
+                SkillLayer::Baseline => (baselines.upload_file()?, None),
+            };
+            Ok(SkillUpload { agent, file, written: 0, room })
+        })
+        .await
     }
 
     /// Unpacks what was received and swaps it in: all skills of the upload, or none. Their names.
@@ -69,7 +90,7 @@ impl Service {
         upload: SkillUpload,
         layer: SkillLayer,
     ) -> Result<Vec<SkillName>, Error> {
-        let SkillUpload { agent, mut file } = upload;
+        let SkillUpload { agent, mut file, room, .. } = upload;
         let limits = self.archive_limits();
         let id = agent.agent.as_str().parse::<workspace::AgentId>()?;
         let baselines = self.inner.baselines.clone();
@@ -77,13 +98,19 @@ impl Service {
         rewound.map_err(|error| Error::runtime("read an upload", &error))?;
         match layer {
             SkillLayer::Baseline => {
-                by.require_operator("upload to the baseline")?;
+                by.require_operator(TO_BASELINE)?;
                 detached(move || Ok(baselines.upload(&id, file, limits)?)).await
             }
             SkillLayer::Overlay => {
                 let (tree, disk) = (agent.tree.clone(), self.disk_of(&agent));
-                let staged = detached(move || unpack(&tree, file, limits, &disk)).await?;
-                let disk = self.disk_of(&agent);
+                let (staged, room, usage) = detached(move || {
+                    let packed = tree.judge_skills(file, limits)?;
+                    let usage = packed.usage();
+                    let mut room = room.map_or_else(|| disk.reserve(usage), Ok)?;
+                    room.reach(usage)?;
+                    Ok((packed.unpack()?, room, usage))
+                })
+                .await?;
                 let writing = self.inner.agent_locks.write(&agent.user, &agent.agent).await?;
                 detached(move || {
                     baselines.install(&id, &staged)?;
@@ -91,7 +118,7 @@ impl Service {
                     let names = staged.names().cloned().collect();
                     // The old ones go with it.
                     drop(staged);
-                    disk.shrink();
+                    room.settle(usage);
                     Ok(names)
                 })
                 .await
@@ -147,50 +174,6 @@ impl Service {
         ArchiveLimits { bytes: u64::from(skills.unpacked_max_mb.get()) * MIB, entries: skills.entries_max.get().into() }
     }
 
-    /// Brings what an agent shares with others into a workspace, if there is something that it does not have yet. While
-    /// boxes run there, skills that it has stay as they are, though not for ever.
-    pub(crate) async fn sync_agent(&self, agent: &Agent) -> Result<(), Error> {
-        let id = agent.agent.as_str().parse::<workspace::AgentId>()?;
-        let standing = Self::blocking(|| Ok(self.inner.baselines.standing(&id, agent.tree.workspace())?)).await?;
-        let alone = || self.inner.agent_boxes.try_write(&agent.user, &agent.agent);
-        let is_due = match standing {
-            Standing::InStep => return Ok(()),
-            Standing::Waiting { since } if since.elapsed() < LONGEST_WAIT => {
-                if alone().is_none() {
-                    return Ok(());
-                }
-                false
-            }
-            Standing::Waiting { .. } => true,
-            Standing::Behind => false,
-        };
-        let writing = self.inner.agent_locks.write(&agent.user, &agent.agent).await?;
-        // Held until it is done: a box that comes meanwhile waits.
-        let alone = alone();
-        let (baselines, tree, disk) = (self.inner.baselines.clone(), agent.tree.clone(), self.disk_of(agent));
-        detached(move || {
-            let _writing = writing;
-            let more = baselines.growth(&id, tree.workspace())?;
-            let synced = if alone.is_some() || is_due {
-                disk.adding(more, || Ok(baselines.sync(&id, &tree)?))
-            } else {
-                let synced = disk.require(more).and_then(|()| Ok(baselines.sync_new(&id, &tree)?));
-                disk.measure_later();
-                synced
-            };
-            drop(alone);
-            match synced {
-                // Reading and deleting must go on, or nobody could make room.
-                Err(Error::DiskQuota { message }) => {
-                    tracing::warn!(agent = %id, message, "baselines wait for room in a workspace");
-                    Ok(())
-                }
-                outcome => outcome,
-            }
-        })
-        .await
-    }
-
     /// Says so where baselines wait for room.
     async fn require_sync(&self, agent: &Agent) -> Result<(), Error> {
         let id = agent.agent.as_str().parse::<workspace::AgentId>()?;
@@ -199,38 +182,11 @@ impl Service {
             let workspace = agent.tree.workspace();
             match baselines.standing(&id, workspace)? {
                 Standing::InStep => Ok(()),
-                Standing::Waiting { .. } | Standing::Behind => disk.require(baselines.growth(&id, workspace)?),
+                Standing::Waiting { .. } | Standing::Behind => {
+                    disk.reserve(baselines.growth(&id, workspace)?).map(drop)
+                }
             }
         })
         .await
-    }
-}
-
-/// Unpacks as much as there is room for. Several uploads may have room while they come and not all of them in the end, so
-/// each is counted when it is on the disk, and then judged before any of it takes its place.
-fn unpack(tree: &Tree, archive: File, limits: ArchiveLimits, disk: &Disk) -> Result<StagedSkills, Error> {
-    let left = disk.left()?;
-    let room = ArchiveLimits { bytes: limits.bytes.min(left.bytes), entries: limits.entries.min(left.files) };
-    let staged = match tree.unpack_skills(archive, room) {
-        Err(workspace::Error::Refused(Refusal::Archive(ArchiveRefusal::Bytes(_)))) if room.bytes < limits.bytes => {
-            let message = disk.refuse(Usage { bytes: room.bytes.saturating_add(1), files: 0 });
-            return Err(Error::DiskQuota { message });
-        }
-        Err(workspace::Error::Refused(Refusal::Archive(ArchiveRefusal::Entries(_))))
-            if room.entries < limits.entries =>
-        {
-            let message = disk.refuse(Usage { bytes: 0, files: room.entries.saturating_add(1) });
-            return Err(Error::DiskQuota { message });
-        }
-        outcome => outcome?,
-    };
-    disk.add(staged.usage());
-    match disk.require(Usage::default()) {
-        Ok(()) => Ok(staged),
-        Err(full) => {
-            drop(staged);
-            disk.shrink();
-            Err(full)
-        }
     }
 }

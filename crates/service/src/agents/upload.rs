@@ -12,16 +12,15 @@ use crate::service::Service;
 
 use super::open::{Address, Agent};
 use super::problem::ProblemKind;
-use super::quota::Disk;
+use super::room::Room;
 
 #[derive(Debug)]
 pub struct Upload {
     agent: Agent,
-    disk: Disk,
     staged: StagedFile,
     written: u64,
-    /// For how much there was room when it began.
-    room: u64,
+    /// Kept for what was written.
+    room: Room,
 }
 
 impl Service {
@@ -29,10 +28,9 @@ impl Service {
         let agent = self.open_agent(by, address).await?;
         let disk = self.disk_of(&agent);
         Self::blocking(|| {
-            disk.require(Usage::of_file(0))?;
-            let room = disk.left()?.bytes;
+            let room = disk.reserve(Usage::default())?;
             let staged = agent.tree.workspace().stage()?;
-            Ok(Upload { agent, disk: disk.clone(), staged, written: 0, room })
+            Ok(Upload { agent, staged, written: 0, room })
         })
         .await
     }
@@ -40,16 +38,15 @@ impl Service {
     /// Gives the file its name in `files/`, of which only the last part counts. Where it is then.
     pub async fn finish_upload(&self, upload: Upload, file_name: &str) -> Result<String, Error> {
         let path = place(file_name)?;
-        let Upload { agent, disk, staged, written, .. } = upload;
+        let Upload { agent, staged, written, mut room } = upload;
         let _writing = self.inner.agent_locks.write(&agent.user, &agent.agent).await?;
         Self::blocking(|| {
-            // It is on the disk already, and whoever looks there sees it: so it is added first and then judged.
-            disk.add(Usage::of_file(written));
-            let placed = disk.require(Usage::default()).and_then(|()| Ok(agent.tree.place(staged, &path)?));
-            if placed.is_err() {
-                disk.shrink();
-            }
-            placed
+            // Only now is it known whether the name is a new one.
+            let growth = agent.tree.growth(&path, written);
+            room.reach(growth)?;
+            agent.tree.place(staged, &path)?;
+            room.settle(growth);
+            Ok(())
         })
         .await?;
         Ok(path.plain())
@@ -59,10 +56,7 @@ impl Service {
 impl Write for Upload {
     /// What there is no room for is an error of the kind `QuotaExceeded`, in words for whoever sends it.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let more = self.written.saturating_add(bytes.len() as u64);
-        if more > self.room {
-            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, self.disk.refuse(Usage::of_file(more))));
-        }
+        keep_for(&mut self.room, self.written.saturating_add(bytes.len() as u64))?;
         let count = self.staged.write(bytes)?;
         self.written += count as u64;
         Ok(count)
@@ -71,6 +65,15 @@ impl Write for Upload {
     fn flush(&mut self) -> io::Result<()> {
         self.staged.flush()
     }
+}
+
+/// Keeps room for so many bytes of something on its way.
+pub(super) fn keep_for(room: &mut Room, length: u64) -> io::Result<()> {
+    let wanted = Usage { files: 0, ..Usage::of_file(length) };
+    room.reach(wanted).map_err(|error| match error {
+        Error::DiskQuota { message } => io::Error::new(io::ErrorKind::QuotaExceeded, message),
+        other => io::Error::other(other),
+    })
 }
 
 fn place(file_name: &str) -> Result<AgentPath, Error> {

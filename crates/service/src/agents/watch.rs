@@ -25,13 +25,13 @@ pub(crate) async fn watch_all(disks: &[Disk]) -> String {
 }
 
 impl Disk {
-    /// Comes back when the workspace takes more than it may, with words that say so.
+    /// Comes back when the workspace takes more than a box in it may, with words that say so.
     pub(crate) async fn watch(&self) -> String {
         let mut rest = SHORTEST_REST;
         loop {
             tokio::time::sleep(rest).await;
             match self.look().await {
-                Ok(figure) if !figure.usage.fits(self.most) => {
+                Ok(figure) if !figure.usage.fits(self.bearable) => {
                     return self.words(figure.usage, workspace::Usage::default());
                 }
                 Ok(figure) => rest = self.wait(&figure).await,
@@ -46,7 +46,7 @@ impl Disk {
     /// Looks once, for one who looks all the time while nothing is known to run: at what the file system has lost, and at
     /// everything only where that is much, or long ago. With words, if the workspace takes more than it may.
     pub(crate) async fn glance(&self) -> Option<String> {
-        let is_due = self.known().is_none_or(|figure| {
+        let is_due = self.figure().is_none_or(|figure| {
             let passed = figure.begun.elapsed();
             passed >= figure.rest().max(LONGEST_REST) || (passed >= figure.rest() && self.is_doubtful(&figure))
         });
@@ -54,9 +54,7 @@ impl Disk {
             return None;
         }
         match self.look_now().await {
-            Ok(figure) => {
-                (!figure.usage.fits(self.most)).then(|| self.words(figure.usage, workspace::Usage::default()))
-            }
+            Ok(figure) => (!self.bears(&figure)).then(|| self.words(figure.usage, workspace::Usage::default())),
             Err(error) => {
                 tracing::warn!(error = %causes(&error), "could not see what a workspace takes");
                 None
@@ -92,7 +90,7 @@ impl Disk {
 
     /// Somebody else's look will do, if it is fresh: several boxes may run in one workspace.
     async fn look(&self) -> Result<Figure, Error> {
-        match self.known().filter(|figure| figure.begun.elapsed() < SHORTEST_REST) {
+        match self.figure().filter(|figure| figure.begun.elapsed() < SHORTEST_REST) {
             Some(figure) => Ok(figure),
             None => self.look_now().await,
         }
@@ -100,6 +98,6 @@ impl Disk {
 
     async fn look_now(&self) -> Result<Figure, Error> {
         let disk = self.clone();
-        super::files::detached(move || disk.measure()).await
+        super::files::detached(move || disk.measure(disk.bearable.files)).await
     }
 }

@@ -17,7 +17,8 @@ use workspace::{ProjectId, Session, SessionId, Usage};
 use super::language::Language;
 use super::request::CodeRequest;
 use super::trail::Trail;
-use crate::agents::execute::{PROJECT, PYTHON, WORKSPACE};
+use crate::agents::execute::{PROJECT, WORKSPACE};
+use crate::backend::Backend;
 use crate::error::Error;
 use crate::order::{Ground, Order, lasting_layers, layers};
 use crate::origin::Origin;
@@ -28,6 +29,11 @@ use crate::sessions::{Place, Rules};
 /// A word has at most 128 KiB for the kernel.
 const LONGEST_WORD: usize = 120 * 1024;
 /// They read the code from their input, and then have none.
+/// A function of the shell's that stands in where a root that is not ours has no `python` of its own.
+const PYTHON: (&str, &str) = (
+    "BASH_FUNC_python%%",
+    "() { if type -P python >/dev/null; then command python \"$@\"; else command python3 \"$@\"; fi; }",
+);
 const LONG_PYTHON: &str = "exec(compile(__import__('sys').stdin.buffer.read(), '<string>', 'exec'))";
 const LONG_SHELL: &str = "eval \"$(cat)\"";
 const USUAL_MEMORY_MB: u64 = 512;
@@ -108,7 +114,8 @@ impl Service {
             layers,
             ground: Ground::Agent { needs: crate::order::Needs::Nothing },
         };
-        if request.language == Language::Shell && request.code.contains("python") {
+        let has_link = order.backend == Backend::Native && order.image.is_none();
+        if request.language == Language::Shell && request.code.contains("python") && !has_link {
             order.env.insert(PYTHON.0.to_owned(), Secret::new(PYTHON.1));
         }
         let judged = Code { assessment, mode: rules.mode, consent: Consent::NotAsked };

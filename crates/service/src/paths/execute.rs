@@ -5,13 +5,13 @@
 
 use std::path::PathBuf;
 
-use policy::{CommandLine, Field, HostPath, Layer, LayerName, PathStyle, Secret, normalise, profile};
+use policy::{CommandLine, Field, HostPath, Layer, LayerName, PathStyle, normalise, profile};
 use record::{ExecId, Reason, Status};
 use serde::Serialize;
 use utoipa::ToSchema;
 use workspace::{ProjectId, SessionId, Stream};
 
-use crate::agents::execute::{PROJECT, PYTHON, SHOWN, WORKSPACE, needs, text};
+use crate::agents::execute::{PROJECT, SHOWN, WORKSPACE, needs, text};
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::order::{Ground, Order, layers};
@@ -101,7 +101,7 @@ fn read(by: &Principal, command: SessionCommand, operator: Layer) -> Result<Orde
         narrowing.push(layer);
     }
     let words = vec!["bash".to_owned(), "-c".to_owned(), command.command];
-    let mut order = Order {
+    let order = Order {
         caller: by.caller().to_owned(),
         origin: by.origin.clone(),
         idempotency: None,
@@ -120,8 +120,5 @@ fn read(by: &Principal, command: SessionCommand, operator: Layer) -> Result<Orde
         layers: layers(profile::FILES, operator, narrowing),
         ground: Ground::Session { session, named, approved: Vec::new(), needs: needs(line.wants_network()) },
     };
-    if line.names("python") {
-        order.env.insert(PYTHON.0.to_owned(), Secret::new(PYTHON.1));
-    }
     Ok(order)
 }

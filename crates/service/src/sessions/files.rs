@@ -3,10 +3,10 @@
 //! Writing makes a session that is not there yet, as running something in it does; nothing else does. What is written
 //! counts against the session's share of the disk and its workspace's.
 
-use workspace::{AgentPath, Download, Lines, Text, Tree, Usage};
+use workspace::{AgentPath, Download, Lines, Text, Tree};
 
 use super::place::{Place, SessionAddress, no_session};
-use crate::agents::{Disk, Edit, detached};
+use crate::agents::{Edit, detached, make};
 use crate::error::{Error, causes};
 use crate::principal::Principal;
 use crate::service::Service;
@@ -58,14 +58,8 @@ impl Service {
         let (place, tree) = self.session_files(by, address).await?;
         let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
         let disk = self.disk(&place.name.user_id, &place.name.agent_id, tree.workspace());
-        let (own, growth) = (self.session_disk(&disk, &place.id), edit.growth());
-        let work = || Ok(tree.edit(path, &edit.old, &edit.new, edit.expected)?);
-        Self::blocking(|| match growth.bytes {
-            // What does not grow needs no room, also where there is none.
-            0 => work().inspect(|()| [&disk, &own].into_iter().for_each(Disk::shrink)),
-            _ => disk.adding(growth, || own.adding(growth, work)),
-        })
-        .await
+        let own = self.session_disk(&disk, &place.id);
+        Self::blocking(|| make(tree.edit(path, &edit.old, &edit.new, edit.expected)?, &[&disk, &own])).await
     }
 
     /// Opens a file, or finds what is in a directory, to be sent.
@@ -104,8 +98,7 @@ impl Service {
             let _writing = writing;
             let session = workspace.session(&place.id)?;
             session.furnish()?;
-            let more = Usage::of_file(content.as_ref().len() as u64);
-            disk.adding(more, || own.adding(more, || Ok(session.tree().write(&path, content.as_ref())?)))
+            make(session.tree().replace_lines(&path, None, content.as_ref())?, &[&disk, &own])
         })
         .await
     }

@@ -1,11 +1,12 @@
 //! A workspace's share of the disk: whoever takes more is stopped and told so, and gets on when there is room again.
 
 use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
-use service::{Address, AgentPath, Doing, Edit, ExecRequest, ExecView, Freed, Status, Stream};
+use service::{Address, AgentPath, Doing, Edit, ExecRequest, ExecView, Freed, Lines, SkillLayer, Status, Stream};
 
 use crate::lab::{Lab, in_lab, reason, shell, shell_of};
 
@@ -41,15 +42,17 @@ pub fn a_filler_is_stopped_and_told_so() {
         let view = lab.run_shell(&format!("echo begun; {FILLER}")).await;
         assert_stopped(&view, "workspace.quota_mb");
         assert_eq!(lab.text(&view, Stream::Stdout).await, "begun\n");
-        assert_not_started(&lab.run_shell("echo ran > ran").await);
-        assert!(!lab.project("default", "work").join("ran").exists());
         // Nobody else is meant by it.
         assert_eq!(lab.run(shell_of("other", "echo hi > hi")).await.summary.status, Status::Succeeded);
-        // More room, and it goes on.
-        limit(lab, 100_000, 1000).await;
-        assert_eq!(lab.run_shell("rm filler").await.summary.status, Status::Succeeded);
-        limit(lab, 8, 1000).await;
-        assert_eq!(lab.run_shell("true").await.summary.status, Status::Succeeded);
+        // Nothing comes in, and no more is taken; but room can be made.
+        let inputs = vec![("data".to_owned(), vec![b'x'; 10])];
+        assert_not_started(&lab.run(ExecRequest { inputs, ..shell("true") }).await);
+        assert_stopped(&lab.run_shell(&FILLER.replace("filler", "more")).await, "workspace.quota_mb");
+        std::fs::remove_file(lab.project("default", "work").join("more")).unwrap();
+        assert_eq!(lab.run_shell("rm filler && echo ran > ran").await.summary.status, Status::Succeeded);
+        assert_eq!(lab.run_shell("cat ran").await.summary.status, Status::Succeeded);
+        let inputs = vec![("data".to_owned(), vec![b'x'; 10])];
+        assert_eq!(lab.run(ExecRequest { inputs, ..shell("true") }).await.summary.status, Status::Succeeded);
     });
 }
 
@@ -58,7 +61,8 @@ pub fn a_filler_of_names_is_stopped_too() {
         limit(lab, 1000, 300).await;
         let view = lab.run_shell("i=0; while :; do : > f$i; mkdir d$i; i=$((i+1)); done").await;
         assert_stopped(&view, "workspace.quota_files");
-        assert_not_started(&lab.run_shell("true").await);
+        assert_eq!(lab.run_shell("rm -r *").await.summary.status, Status::Succeeded);
+        assert_eq!(std::fs::read_dir(lab.project("default", "work")).unwrap().count(), 0);
     });
 }
 
@@ -95,7 +99,8 @@ pub fn a_workspace_is_measured_after_its_execs() {
         std::fs::write(lab.project("default", "work").join("large"), vec![1; 20 * MIB]).unwrap();
         let refused = async {
             loop {
-                let view = lab.run_shell("true").await;
+                let inputs = vec![("data".to_owned(), vec![b'x'; 10])];
+                let view = lab.run(ExecRequest { inputs, ..shell("true") }).await;
                 if view.summary.status != Status::Succeeded {
                     return view;
                 }
@@ -134,18 +139,18 @@ pub fn the_files_of_an_agent_need_room() {
         assert_eq!(sent.kind(), std::io::ErrorKind::QuotaExceeded);
         assert!(sent.to_string().starts_with("The workspace is full"), "{sent}");
         drop(upload);
-        // Two that had room when they began, but not both.
-        let mut uploads = Vec::new();
-        for _ in 0..2 {
-            let mut upload = service.begin_upload(owner, here).await.unwrap();
-            upload.write_all(&vec![1; 700 * 1024]).unwrap();
-            uploads.push(upload);
-        }
-        let mut refusals = Vec::new();
-        for upload in uploads {
-            refusals.extend(service.finish_upload(upload, "uploaded").await.err().map(|error| error.code()));
-        }
-        assert_eq!(refusals, ["DISK_QUOTA"], "whichever of them");
+        // There is room for either of two, and not for both, whatever they are.
+        let part = vec![1; 700 * 1024];
+        let mut first = service.begin_upload(owner, here).await.unwrap();
+        first.write_all(&part).unwrap();
+        let mut second = service.begin_upload(owner, here).await.unwrap();
+        assert_eq!(second.write_all(&part).unwrap_err().kind(), std::io::ErrorKind::QuotaExceeded);
+        let mut skill = service.begin_skill_upload(owner, here, SkillLayer::Overlay).await.unwrap();
+        assert_eq!(skill.write_all(&part).unwrap_err().kind(), std::io::ErrorKind::QuotaExceeded);
+        drop((second, skill));
+        let mut shared = service.begin_skill_upload(owner, here, SkillLayer::Baseline).await.unwrap();
+        shared.write_all(&part).unwrap();
+        service.finish_upload(first, "uploaded").await.unwrap();
         let listed = service.list_files(owner, here, path("files")).await.unwrap().relative();
         assert_eq!(listed, ["a", "uploaded"]);
         service.delete_path(owner, here, &path("files/a")).await.unwrap();
@@ -157,6 +162,67 @@ pub fn the_files_of_an_agent_need_room() {
         service.edit_file(owner, here, &path("files/b"), &shrink).await.unwrap();
         write("files/d", "d").await.unwrap();
     });
+}
+
+/// What an edit takes is what the file takes afterwards, and not by how much the text got longer.
+pub fn edits_need_room_for_what_they_write() {
+    in_lab(async |lab| {
+        limit(lab, 16, 1000).await;
+        let (service, owner, here) = (&lab.service, &lab.owner, &address());
+        service.write_file(owner, here, &path("files/first"), "").await.unwrap();
+        let files = lab.directory.path().join("workspaces/default/a/files");
+        // As a box can make it: as long as a text may be, and nothing on the disk.
+        let sparse = std::fs::File::create(files.join("sparse")).unwrap();
+        sparse.write_all_at(b"x\n", 0).unwrap();
+        sparse.set_len(20 * MIB as u64).unwrap();
+        let blocks = || files.join("sparse").metadata().unwrap().blocks();
+        assert!(blocks() < 100);
+        let swap = Edit { old: "x".to_owned(), new: "y".to_owned(), expected: 1 };
+        let edited = service.edit_file(owner, here, &path("files/sparse"), &swap).await;
+        assert_eq!(edited.unwrap_err().code(), "DISK_QUOTA");
+        let first_line = Some(Lines::range(Some(1), Some(1)).unwrap());
+        let replaced = service.replace_lines(owner, here, &path("files/sparse"), first_line, "y").await;
+        assert_eq!(replaced.unwrap_err().code(), "DISK_QUOTA");
+        assert!(blocks() < 100, "nothing was written");
+        // Nobody counts before it is counted how often it is there.
+        let wrong = Edit { old: "x".to_owned(), new: "y".repeat(MIB), expected: 1000 };
+        let edited = service.edit_file(owner, here, &path("files/sparse"), &wrong).await;
+        assert_eq!(edited.unwrap_err().code(), "CONFLICT");
+        std::fs::remove_file(files.join("sparse")).unwrap();
+
+        // A file of more than half the share is edited in its place, and no box is ended for it.
+        let held = service.submit(owner, of_agent(shell(crate::lab::HELD))).await.unwrap().exec_id;
+        std::fs::write(files.join("large"), "line\n".repeat(2 * MIB)).unwrap();
+        let second_line = Some(Lines::range(Some(2), Some(2)).unwrap());
+        for number in 0..20 {
+            let path = path("files/large");
+            service.replace_lines(owner, here, &path, second_line, &number.to_string()).await.unwrap();
+            let swap = Edit { old: format!("\n{number}\n"), new: "\nsecond\n".to_owned(), expected: 1 };
+            service.edit_file(owner, here, &path, &swap).await.unwrap();
+        }
+        let work = lab.directory.path().join("workspaces/default/a/projects/p/work");
+        std::fs::write(work.join("go"), "").unwrap();
+        assert_eq!(service.finished(owner, &held).await.unwrap().summary.status, Status::Succeeded);
+
+        // In a full workspace, what gets no longer is still taken.
+        lab.set(json!({"workspace": {"quota_mb": 4, "quota_files": 1}})).await;
+        assert_eq!(service.write_file(owner, here, &path("files/new"), "").await.unwrap_err().code(), "DISK_QUOTA");
+        service.replace_lines(owner, here, &path("files/large"), second_line, "").await.unwrap();
+        let shrink = Edit { old: "line\n".repeat(1000), new: String::new(), expected: 2097 };
+        service.edit_file(owner, here, &path("files/large"), &shrink).await.unwrap();
+        service.write_file(owner, here, &path("files/large"), "short").await.unwrap();
+        service.write_file(owner, here, &path("files/large"), "a little longer").await.unwrap();
+        let mut upload = service.begin_upload(owner, here).await.unwrap();
+        upload.write_all(b"uploaded").unwrap();
+        service.finish_upload(upload, "large").await.unwrap();
+        assert_eq!(std::fs::read(files.join("large")).unwrap(), b"uploaded");
+        let upload = service.begin_upload(owner, here).await.unwrap();
+        assert_eq!(service.finish_upload(upload, "new").await.unwrap_err().code(), "DISK_QUOTA");
+    });
+}
+
+fn of_agent(request: ExecRequest) -> ExecRequest {
+    ExecRequest { agent_id: Some("a".to_owned()), ..request }
 }
 
 /// A directory that was last changed so long ago.

@@ -70,6 +70,7 @@ fn main() -> ExitCode {
         ("disk, inputs", disk::inputs_need_room),
         ("disk, afterwards", disk::a_workspace_is_measured_after_its_execs),
         ("disk, files of an agent", disk::the_files_of_an_agent_need_room),
+        ("disk, edits", disk::edits_need_room_for_what_they_write),
         ("disk, given back", disk::idle_sessions_and_strays_are_given_back),
         ("following", following::any_reconnects_give_the_exact_bytes),
         ("following live", following::a_follower_sees_output_before_the_end),

@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
-use crate::baselines::checkout::{Desk, complete};
+use crate::baselines::checkout::Desk;
 use crate::baselines::index::Index;
 use crate::baselines::rule::Act;
 use crate::baselines::snapshot::{Snapshot, Version};
@@ -17,10 +17,8 @@ use crate::baselines::sync::{Step, announce, settle};
 use crate::beneath;
 use crate::error::Error;
 use crate::name::AgentId;
-use crate::project::READABLE_DIRECTORY;
 use crate::skills::SkillName;
 use crate::tree::{Section, Tree};
-use crate::workspaces::Owner;
 
 impl Baselines {
     /// Brings new skills into a workspace. Nobody else may change it through the API meanwhile; boxes may.
@@ -58,8 +56,12 @@ fn bring_new(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result<(), 
     announce(&new.iter().flat_map(|(skill, version)| steps(skill, version)).collect::<Vec<_>>(), snapshot, index);
     index.save(tree.workspace())?;
     let mut desk = Desk::new(tree.workspace())?;
+    let mut made = Vec::new();
     for (skill, version) in new {
-        let made = make(&mut desk, version, tree.workspace().owner()).map_err(fail)?;
+        made.push((skill, version, desk.copy_skill(version).map_err(fail)?));
+    }
+    desk.force().map_err(fail)?;
+    for (skill, version, made) in made {
         match rustix::fs::renameat_with(&desk.place, made, skills, skill.as_str(), RenameFlags::NOREPLACE) {
             Ok(()) => {
                 settle(&steps(skill, version), snapshot, index);
@@ -75,17 +77,6 @@ fn bring_new(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result<(), 
 
 fn steps(skill: &SkillName, version: &Version) -> Vec<Step> {
     version.files.keys().map(|path| Step { skill: skill.clone(), path: path.clone(), act: Act::Add }).collect()
-}
-
-/// A whole skill on the desk, and its name there.
-fn make(desk: &mut Desk, version: &Version, owner: Owner) -> std::io::Result<String> {
-    let name = desk.free_name();
-    let directory = beneath::ensure_directory(&desk.place, name.as_str(), READABLE_DIRECTORY)?;
-    complete(version, &directory, owner)?;
-    if owner != Owner::server() {
-        beneath::give(&directory, owner.uid, owner.gid)?;
-    }
-    Ok(name)
 }
 
 #[cfg(test)]

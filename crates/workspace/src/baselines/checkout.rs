@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::baselines::snapshot::{BaselineFile, Version};
 use crate::beneath::{self, PRIVATE_DIRECTORY};
+use crate::durable::Batch;
 use crate::erase::erase;
 use crate::error::Error;
 use crate::exec_id::random_digits;
@@ -26,6 +27,7 @@ pub(crate) struct Desk {
     name: String,
     pub(crate) place: OwnedFd,
     count: u64,
+    batch: Batch,
 }
 
 impl Desk {
@@ -33,7 +35,7 @@ impl Desk {
         let name = format!("{UNFINISHED}{}", random_digits()?);
         let place = beneath::ensure_directory(workspace.staging(), &name, PRIVATE_DIRECTORY);
         let place = place.map_err(|errno| Error::Stage(errno.into()))?;
-        Ok(Self { workspace: workspace.clone(), name, place, count: 0 })
+        Ok(Self { workspace: workspace.clone(), name, place, count: 0, batch: Batch::default() })
     }
 
     /// A name on the desk that nothing has.
@@ -46,8 +48,25 @@ impl Desk {
     pub(crate) fn copy(&mut self, version: &Version, path: &RelativePath, file: &BaselineFile) -> io::Result<String> {
         let name = self.free_name();
         let target = beneath::create_file(&self.place, name.as_str())?;
-        copy(version, path, file, target, self.workspace.owner())?;
+        copy(version, path, file, &target, self.workspace.owner())?;
+        self.batch.add(&target)?;
         Ok(name)
+    }
+
+    /// A whole skill on the desk, and its name there.
+    pub(crate) fn copy_skill(&mut self, version: &Version) -> io::Result<String> {
+        let (name, owner) = (self.free_name(), self.workspace.owner());
+        let directory = beneath::ensure_directory(&self.place, name.as_str(), READABLE_DIRECTORY)?;
+        complete(version, &directory, owner, &mut self.batch)?;
+        if owner != Owner::server() {
+            beneath::give(&directory, owner.uid, owner.gid)?;
+        }
+        Ok(name)
+    }
+
+    /// Everything that was copied is on the disk when this returns.
+    pub(crate) fn force(&mut self) -> io::Result<()> {
+        self.batch.force(&self.place)
     }
 }
 
@@ -59,7 +78,7 @@ impl Drop for Desk {
 }
 
 /// Puts what a version has into a directory that nobody else can reach, as far as it is not there already.
-pub(crate) fn complete(version: &Version, into: &OwnedFd, owner: Owner) -> io::Result<()> {
+pub(crate) fn complete(version: &Version, into: &OwnedFd, owner: Owner, batch: &mut Batch) -> io::Result<()> {
     for (path, file) in &version.files {
         let (parent, name) = path.split();
         let parent = match parent {
@@ -71,7 +90,11 @@ pub(crate) fn complete(version: &Version, into: &OwnedFd, owner: Owner) -> io::R
         };
         match beneath::create_file(&parent, name) {
             Err(Errno::EXIST | Errno::ISDIR) => {}
-            outcome => copy(version, path, file, outcome?, owner)?,
+            outcome => {
+                let target = outcome?;
+                copy(version, path, file, &target, owner)?;
+                batch.add(&target)?;
+            }
         }
     }
     Ok(())
@@ -96,15 +119,21 @@ pub(crate) fn ensure_parents(top: &OwnedFd, path: &str, owner: Owner) -> rustix:
     handle.ok_or(Errno::INVAL)
 }
 
-fn copy(version: &Version, path: &RelativePath, file: &BaselineFile, mut target: File, owner: Owner) -> io::Result<()> {
+fn copy(
+    version: &Version,
+    path: &RelativePath,
+    file: &BaselineFile,
+    mut target: &File,
+    owner: Owner,
+) -> io::Result<()> {
     let (mut source, _) = beneath::open_regular(&version.directory, path.as_str())?.ok_or(Errno::INVAL)?;
     // Not every file system can, and those that can do not for every pair of files.
-    if rustix::fs::ioctl_ficlone(&target, &source).is_err() {
+    if rustix::fs::ioctl_ficlone(target, &source).is_err() {
         io::copy(&mut source, &mut target)?;
     }
-    rustix::fs::fchmod(&target, Mode::from_raw_mode(file.mode))?;
+    rustix::fs::fchmod(target, Mode::from_raw_mode(file.mode))?;
     if owner != Owner::server() {
-        beneath::give(&target, owner.uid, owner.gid)?;
+        beneath::give(target, owner.uid, owner.gid)?;
     }
     Ok(())
 }

@@ -4,23 +4,22 @@
 //! and again when it is done, so that a sync that was cut off is told from a user who deleted a file.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::ErrorKind;
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::baselines::blob::Blob;
 use crate::beneath::{self, PRIVATE_DIRECTORY};
+use crate::durable::{read_document, write_document};
 use crate::error::Error;
-use crate::exec_id::random_digits;
 use crate::relative_path::RelativePath;
-use crate::skills::{SkillName, UNFINISHED};
+use crate::skills::SkillName;
 use crate::workspaces::Workspace;
 
 const DIRECTORY: &str = ".baseline";
 const FILE: &str = "index.json";
-/// A million files of a baseline would not be more.
-const BYTES_MAX: u64 = 512 * 1024 * 1024;
+const UNREADABLE: &str = "unreadable.json";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Index {
@@ -71,36 +70,31 @@ impl Index {
         beneath::locate(workspace.directory(), format!("{DIRECTORY}/{FILE}").as_str()).is_ok()
     }
 
-    /// An empty one where there is none.
+    /// An empty one where there is none. One that cannot be read is put aside, and everything is looked at as if for the
+    /// first time: what is as the baselines have it is theirs again, the rest is the user's, and what they had deleted of it
+    /// comes back.
     pub(crate) fn load(workspace: &Workspace) -> Result<Self, Error> {
         let read = || -> std::io::Result<Self> {
             let directory = match beneath::open_directory(workspace.directory(), DIRECTORY) {
                 Err(Errno::NOENT) => return Ok(Self::default()),
                 outcome => outcome?,
             };
-            let file = match beneath::open_regular(&directory, FILE) {
-                Err(Errno::NOENT) => return Ok(Self::default()),
-                outcome => outcome?.map(|(file, _)| file).ok_or(Errno::INVAL)?,
-            };
-            let mut text = Vec::new();
-            file.take(BYTES_MAX).read_to_end(&mut text)?;
-            Ok(serde_json::from_slice(&text)?)
+            match read_document(&directory, FILE) {
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::default()),
+                Err(error) if error.kind() == ErrorKind::InvalidData => {
+                    rustix::fs::renameat(&directory, FILE, &directory, UNREADABLE)?;
+                    Ok(Self::default())
+                }
+                outcome => outcome,
+            }
         };
         read().map_err(|source| Error::Baseline { doing: "read the index of a workspace's", source })
     }
 
     pub(crate) fn save(&self, workspace: &Workspace) -> Result<(), Error> {
-        let staged = format!("{UNFINISHED}{}", random_digits()?);
-        let write = || -> std::io::Result<()> {
-            let directory = beneath::ensure_directory(workspace.directory(), DIRECTORY, PRIVATE_DIRECTORY)?;
-            let mut file = beneath::create_file(workspace.staging(), staged.as_str())?;
-            file.write_all(&serde_json::to_vec(self)?)?;
-            Ok(rustix::fs::renameat(workspace.staging(), staged.as_str(), &directory, FILE)?)
-        };
-        let written = write().map_err(|source| Error::Baseline { doing: "write the index of a workspace's", source });
-        if written.is_err() {
-            let _ = rustix::fs::unlinkat(workspace.staging(), staged.as_str(), rustix::fs::AtFlags::empty());
-        }
-        written
+        beneath::ensure_directory(workspace.directory(), DIRECTORY, PRIVATE_DIRECTORY)
+            .map_err(std::io::Error::from)
+            .and_then(|directory| write_document(workspace.staging(), &directory, FILE, self))
+            .map_err(|source| Error::Baseline { doing: "write the index of a workspace's", source })
     }
 }

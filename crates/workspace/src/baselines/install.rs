@@ -6,6 +6,7 @@ use crate::baselines::index::{Index, IndexedFile, IndexedSkill, Presence, State}
 use crate::baselines::snapshot::Version;
 use crate::baselines::store::Baselines;
 use crate::beneath;
+use crate::durable::Batch;
 use crate::error::Error;
 use crate::name::AgentId;
 use crate::skills::{DeletedSkill, SkillName, StagedSkills};
@@ -19,11 +20,13 @@ impl Baselines {
         let workspace = upload.tree().workspace();
         let covered: Vec<(&SkillName, &Version)> =
             upload.names().filter_map(|skill| Some((skill, snapshot.skills.get(skill)?.as_ref()))).collect();
+        let fail = |source| Error::Baseline { doing: "lay an upload over its", source };
+        let mut batch = Batch::default();
         for (skill, version) in &covered {
             let into = beneath::open_directory(&upload.staged.new, skill.as_str()).map_err(std::io::Error::from);
-            into.and_then(|into| complete(version, &into, workspace.owner()))
-                .map_err(|source| Error::Baseline { doing: "lay an upload over its", source })?;
+            into.and_then(|into| complete(version, &into, workspace.owner(), &mut batch)).map_err(fail)?;
         }
+        batch.force(&upload.staged.new).map_err(fail)?;
         upload.install()?;
         if covered.is_empty() {
             return Ok(());

@@ -10,7 +10,7 @@ use zip::write::SimpleFileOptions;
 
 use crate::baselines::{Baselines, Layer, Standing, Update};
 use crate::name::AgentId;
-use crate::skills::{ArchiveLimits, SkillName};
+use crate::skills::{ArchiveLimits, PackedSkills, SkillName};
 use crate::tree::Tree;
 use crate::workspaces::{Owner, Workspaces};
 
@@ -48,7 +48,8 @@ fn zipped(files: &[(&str, &str)]) -> Vec<u8> {
 
 impl Lab {
     pub(crate) fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        // In memory, if there is such a place: these tests would mostly wait for what is forced to a disk.
+        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let workspaces = Workspaces::open(&directory.path().join("workspaces")).unwrap();
         let baselines = Baselines::open(&directory.path().join("baselines")).unwrap();
         Self { directory, workspaces, baselines }
@@ -88,7 +89,9 @@ impl Lab {
         let mut upload = tree.workspace().upload_file().unwrap();
         upload.write_all(&zipped(files)).unwrap();
         upload.rewind().unwrap();
-        self.baselines.install(&agent(), &tree.unpack_skills(upload, LIMITS).unwrap()).unwrap();
+        self.baselines
+            .install(&agent(), &tree.judge_skills(upload, LIMITS).and_then(PackedSkills::unpack).unwrap())
+            .unwrap();
     }
 
     /// The numbers of a skill's versions on the disk.

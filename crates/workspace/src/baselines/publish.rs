@@ -3,24 +3,22 @@
 //! Each skill gets a directory of a number that was never used, beside the versions before it; nobody sees it there. Then
 //! one rename replaces the file that says which versions count.
 
-use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
 
 use rustix::fs::{FileType, RenameFlags};
-use serde::Serialize;
 
 use crate::baselines::blob::Blob;
 use crate::baselines::snapshot::{BaselineFile, Current, Files, Snapshot, Version};
 use crate::baselines::store::Baselines;
 use crate::beneath::{self, PRIVATE_DIRECTORY};
+use crate::durable::write_document;
 use crate::erase::erase;
 use crate::error::Error;
-use crate::exec_id::random_digits;
 use crate::listing::Walk;
 use crate::name::AgentId;
 use crate::relative_path::RelativePath;
-use crate::skills::{SkillName, Staged, UNFINISHED};
+use crate::skills::{SkillName, Staged};
 
 impl Baselines {
     pub(crate) fn publish(&self, agent: &AgentId, staged: &Staged) -> Result<(), Error> {
@@ -38,7 +36,7 @@ impl Baselines {
         }
         let skills = after.skills.iter().map(|(skill, version)| (skill.clone(), version.number)).collect();
         let current = Current { generation: after.generation, skills };
-        self.write(&self.current, &format!("{agent}.json"), &current).map_err(fail)?;
+        write_document(&self.staging, &self.current, &format!("{agent}.json"), &current).map_err(fail)?;
         *shared.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(after);
         drop(publishing);
         for skill in &staged.skills {
@@ -64,18 +62,10 @@ impl Baselines {
         let place = beneath::ensure_directory(&holder, skill.as_str(), PRIVATE_DIRECTORY)?;
         let name = number.to_string();
         erase(&place, &name)?;
-        self.write(&place, &format!("{name}.json"), &files)?;
+        write_document(&self.staging, &place, &format!("{name}.json"), &files)?;
         rustix::fs::renameat_with(new, skill.as_str(), &place, name.as_str(), RenameFlags::NOREPLACE)?;
         let directory = beneath::open_directory(&place, name.as_str())?;
         Ok(Version { number, directory, files })
-    }
-
-    fn write(&self, directory: &OwnedFd, name: &str, document: &impl Serialize) -> std::io::Result<()> {
-        let digits = random_digits().map_err(std::io::Error::other)?;
-        let staged = format!("{UNFINISHED}{digits}");
-        let mut file = beneath::create_file(&self.staging, staged.as_str())?;
-        file.write_all(&serde_json::to_vec(document)?)?;
-        Ok(rustix::fs::renameat(&self.staging, staged.as_str(), directory, name)?)
     }
 }
 

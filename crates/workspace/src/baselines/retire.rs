@@ -65,30 +65,36 @@ impl Baselines {
         }
     }
 
-    /// Removes everything that no agent's current file names. Meant for the server's start, when nobody holds anything.
-    pub(crate) fn sweep(&self) -> Result<(), Error> {
-        let sweep = || -> std::io::Result<()> {
+    /// Removes everything that no agent's current file names, and says of which agents that file cannot be read. Meant for
+    /// the server's start, when nobody holds anything.
+    pub(crate) fn sweep(&self) -> Result<Vec<Error>, Error> {
+        let mut unreadable = Vec::new();
+        let mut sweep = || -> std::io::Result<()> {
             for name in names(&self.staging)? {
                 erase(&self.staging, &name)?;
             }
             for agent in names(&self.root)? {
-                if agent != STAGING && agent != CURRENT {
-                    self.sweep_agent(&agent)?;
+                // What else has a name there is not ours, and left alone.
+                if agent == STAGING || agent == CURRENT {
+                    continue;
+                }
+                let Ok(agent) = agent.parse::<AgentId>() else { continue };
+                match self.read_current(&agent) {
+                    Ok(current) => self.sweep_agent(agent.as_str(), &current.unwrap_or_default())?,
+                    Err(source) => unreadable.push(Error::BaselinesUnreadable { agent, source }),
                 }
             }
             Ok(())
         };
-        sweep().map_err(|source| Error::Baseline { doing: "remove what a crash left of", source })
+        sweep().map_err(|source| Error::Baseline { doing: "remove what a crash left of", source })?;
+        Ok(unreadable)
     }
 
-    fn sweep_agent(&self, name: &str) -> std::io::Result<()> {
-        // Not ours, and left alone.
-        let Ok(agent) = name.parse::<AgentId>() else { return Ok(()) };
-        let current = self.read_current(&agent)?.unwrap_or_default();
+    fn sweep_agent(&self, name: &str, current: &Current) -> std::io::Result<()> {
         let holder = beneath::open_directory(&self.root, name)?;
         for folder in names(&holder)? {
             let place = beneath::open_directory(&holder, folder.as_str())?;
-            let kept = kept(&current, &folder);
+            let kept = kept(current, &folder);
             for stray in names(&place)?.iter().filter(|name| !kept.contains(name)) {
                 erase(&place, stray)?;
             }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fs::{DirBuilder, File};
-use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -11,19 +10,17 @@ use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use serde::de::DeserializeOwned;
 
 use crate::baselines::retire::Retired;
 use crate::baselines::snapshot::{Current, Snapshot, Version};
 use crate::beneath::{self, PRIVATE_DIRECTORY};
+use crate::durable::read_document;
 use crate::error::Error;
 use crate::name::AgentId;
-use crate::skills::{ArchiveLimits, SkillName, Staged, unnamed_file};
+use crate::skills::{Archive, ArchiveLimits, SkillName, Staged, unnamed_file};
 use crate::workspaces::{Owner, STAGING};
 
 pub(crate) const CURRENT: &str = ".current";
-/// A million files of a version would not be more.
-const DOCUMENT_MAX: u64 = 512 * 1024 * 1024;
 
 /// The baselines of all agents.
 #[derive(Debug)]
@@ -35,6 +32,7 @@ pub struct Baselines {
     /// How far workspaces have come, by their paths.
     synced: Mutex<HashMap<PathBuf, Caught>>,
     pub(crate) retired: Mutex<Vec<Retired>>,
+    unreadable: Vec<Error>,
 }
 
 /// What a workspace has caught up with.
@@ -64,16 +62,23 @@ impl Baselines {
         rustix::fs::fchmod(&handle, PRIVATE_DIRECTORY).map_err(fail)?;
         let staging = beneath::ensure_directory(&handle, STAGING, PRIVATE_DIRECTORY).map_err(fail)?;
         let current = beneath::ensure_directory(&handle, CURRENT, PRIVATE_DIRECTORY).map_err(fail)?;
-        let baselines = Self {
+        let mut baselines = Self {
             root: handle,
             staging,
             current,
             agents: Mutex::default(),
             synced: Mutex::default(),
             retired: Mutex::default(),
+            unreadable: Vec::new(),
         };
-        baselines.sweep()?;
+        baselines.unreadable = baselines.sweep()?;
         Ok(baselines)
+    }
+
+    /// What could not be read when this was opened, an error for each agent. Nothing of such an agent is removed, and nothing
+    /// of it can be used.
+    pub fn unreadable(&self) -> &[Error] {
+        &self.unreadable
     }
 
     /// An empty file for an upload to be written to, without a name.
@@ -83,7 +88,7 @@ impl Baselines {
 
     /// Judges an uploaded zip, unpacks it beside, and makes its skills the agent's baselines, all or none.
     pub fn upload(&self, agent: &AgentId, archive: File, limits: ArchiveLimits) -> Result<Vec<SkillName>, Error> {
-        let staged = Staged::unpack(&self.staging, archive, Owner::server(), limits)?;
+        let staged = Staged::unpack(&self.staging, Archive::read(archive, limits)?, Owner::server())?;
         self.publish(agent, &staged)?;
         Ok(staged.skills.iter().cloned().collect())
     }
@@ -121,7 +126,7 @@ impl Baselines {
             }
             Ok(snapshot)
         };
-        read().map_err(|source| Error::Baseline { doing: "read an agent's", source })
+        read().map_err(|source| Error::BaselinesUnreadable { agent: agent.clone(), source })
     }
 
     pub(crate) fn read_current(&self, agent: &AgentId) -> std::io::Result<Option<Current>> {
@@ -136,11 +141,4 @@ fn open_version(place: &OwnedFd, number: u64) -> std::io::Result<Version> {
     let directory = beneath::open_directory(place, number.to_string().as_str())?;
     let files = read_document(place, &format!("{number}.json"))?;
     Ok(Version { number, directory, files })
-}
-
-fn read_document<T: DeserializeOwned>(directory: &OwnedFd, name: &str) -> std::io::Result<T> {
-    let (file, _) = beneath::open_regular(directory, name)?.ok_or(Errno::INVAL)?;
-    let mut text = Vec::new();
-    file.take(DOCUMENT_MAX).read_to_end(&mut text)?;
-    Ok(serde_json::from_slice(&text)?)
 }

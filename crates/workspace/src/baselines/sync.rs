@@ -83,12 +83,12 @@ fn bring_in_step(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result<
     steps.sort_by_key(|step| step.act != Act::Add);
     announce(&steps, snapshot, index);
     index.save(tree.workspace())?;
-    let mut desk = Desk::new(tree.workspace())?;
-    let mut applying = Applying { tree, snapshot, desk: &mut desk };
-    for step in &steps {
+    let mut applying = Applying { tree, desk: Desk::new(tree.workspace())? };
+    let copies = applying.copy(&steps, snapshot).map_err(fail)?;
+    for (step, copy) in steps.iter().zip(&copies) {
         let Some(indexed) = index.skills.get(&step.skill) else { continue };
         let known = indexed.files.get(&step.path).map(|file| file.known.as_slice()).unwrap_or_default();
-        applying.apply(step, known).map_err(fail)?;
+        applying.apply(step, copy.as_deref(), known).map_err(fail)?;
     }
     settle(&steps, snapshot, index);
     for (skill, version) in &snapshot.skills {
@@ -226,26 +226,29 @@ pub(crate) fn settle(steps: &[Step], snapshot: &Snapshot, index: &mut Index) {
 
 struct Applying<'a> {
     tree: &'a Tree,
-    snapshot: &'a Snapshot,
-    desk: &'a mut Desk,
+    desk: Desk,
 }
 
 impl Applying<'_> {
+    /// Copies what the steps bring, and says the name of each copy. All are on the disk before the first is seen.
+    fn copy(&mut self, steps: &[Step], snapshot: &Snapshot) -> std::io::Result<Vec<Option<String>>> {
+        let mut copies = Vec::new();
+        for step in steps {
+            let version = snapshot.skills.get(&step.skill).filter(|_| matches!(step.act, Act::Add | Act::Replace));
+            let target = version.and_then(|version| Some((version, version.files.get(&step.path)?)));
+            copies.push(target.map(|(version, file)| self.desk.copy(version, &step.path, file)).transpose()?);
+        }
+        self.desk.force()?;
+        Ok(copies)
+    }
+
     /// Does one step, unless somebody was quicker: then what they did stays.
-    fn apply(&mut self, step: &Step, known: &[Blob]) -> std::io::Result<()> {
-        let version = self.snapshot.skills.get(&step.skill);
-        let target = version.and_then(|version| Some((version, version.files.get(&step.path)?)));
+    fn apply(&mut self, step: &Step, copy: Option<&str>, known: &[Blob]) -> std::io::Result<()> {
         let (parent, name) = step.path.split();
         let parent = parent.map_or_else(|| step.skill.to_string(), |parent| format!("{}/{parent}", step.skill));
-        let done = match (step.act, target) {
-            (Act::Add, Some((version, file))) => {
-                let copy = self.desk.copy(version, &step.path, file)?;
-                self.add(&parent, name, &copy)
-            }
-            (Act::Replace, Some((version, file))) => {
-                let copy = self.desk.copy(version, &step.path, file)?;
-                self.replace(&parent, name, &copy, known)
-            }
+        let done = match (step.act, copy) {
+            (Act::Add, Some(copy)) => self.add(&parent, name, copy),
+            (Act::Replace, Some(copy)) => self.replace(&parent, name, copy, known),
             (Act::Remove, _) => self.remove(&parent, name, known),
             (Act::Add | Act::Replace | Act::Remember | Act::Forget, _) => Ok(()),
         };

@@ -25,11 +25,11 @@ impl Lab {
         steps.sort_by_key(|step| step.act != Act::Add);
         announce(&steps, &snapshot, &mut index);
         index.save(tree.workspace()).unwrap();
-        let mut desk = Desk::new(tree.workspace()).unwrap();
-        let mut applying = Applying { tree, snapshot: &snapshot, desk: &mut desk };
-        for step in steps.iter().take(count) {
+        let mut applying = Applying { tree, desk: Desk::new(tree.workspace()).unwrap() };
+        let copies = applying.copy(&steps, &snapshot).unwrap();
+        for (step, copy) in steps.iter().zip(copies).take(count) {
             let known = index.skills[&step.skill].files.get(&step.path).map(|file| file.known.clone());
-            applying.apply(step, &known.unwrap_or_default()).unwrap();
+            applying.apply(step, copy.as_deref(), &known.unwrap_or_default()).unwrap();
         }
     }
 }
@@ -212,6 +212,41 @@ fn a_start_goes_on_where_the_last_server_was_killed() {
     lab.publish(&[("s/SKILL.md", "2")]);
     lab.sync(&tree);
     assert_eq!(contents(&lab.skills("one")), texts(&[("s/SKILL.md", "2")]));
+}
+
+/// As after a power cut on a server that did not force them, or by a disk that fails.
+#[test]
+fn a_document_that_cannot_be_read_is_one_agents_alone() {
+    let lab = Lab::new();
+    let (tree, other): (_, AgentId) = (lab.tree("one"), "other".parse().unwrap());
+    lab.publish(&[("s/SKILL.md", "1"), ("s/deleted", "1"), ("s/changed", "1")]);
+    lab.sync(&tree);
+    let (skill, root) = (lab.skills("one").join("s"), lab.directory.path().join("baselines"));
+    fs::remove_file(skill.join("deleted")).unwrap();
+    fs::write(skill.join("changed"), "mine").unwrap();
+    // What a workspace remembers is found out anew, and what is its user's own stays.
+    let index = lab.directory.path().join("workspaces/one/agent/.baseline");
+    fs::write(index.join("index.json"), "").unwrap();
+    lab.publish(&[("s/SKILL.md", "2"), ("s/deleted", "1"), ("s/changed", "1")]);
+    lab.sync(&tree);
+    let left = [("s/SKILL.md", "1"), ("s/deleted", "1"), ("s/changed", "mine")];
+    assert_eq!(contents(&lab.skills("one")), texts(&left), "nothing that differs is taken for a copy");
+    assert_eq!(list(&index), ["index.json", "unreadable.json"]);
+
+    // Which versions an agent has nobody can guess. Nothing of it is removed, and others go on.
+    fs::create_dir_all(root.join("other/t/1")).unwrap();
+    for cut_off in [".current/agent.json", "agent/s/2.json"] {
+        let whole = fs::read(root.join(cut_off)).unwrap();
+        fs::write(root.join(cut_off), "").unwrap();
+        let baselines = Baselines::open(&root).unwrap();
+        assert_eq!(lab.versions("s"), ["2", "2.json"]);
+        let refused = baselines.snapshot(&agent()).unwrap_err();
+        assert!(matches!(&refused, Error::BaselinesUnreadable { agent: of, .. } if *of == agent()), "{refused:?}");
+        assert_eq!(baselines.unreadable().len(), usize::from(cut_off.starts_with(".current")));
+        assert_eq!(baselines.snapshot(&other).unwrap().generation, 0);
+        fs::write(root.join(cut_off), whole).unwrap();
+        assert_eq!(baselines.snapshot(&agent()).unwrap().generation, 2, "restored, it is there again");
+    }
 }
 
 #[test]

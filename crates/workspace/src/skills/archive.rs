@@ -44,6 +44,7 @@ pub(crate) struct Archive {
     pub(crate) zip: ZipArchive<BufReader<File>>,
     /// The same file, to look at single places of.
     pub(crate) file: File,
+    pub(crate) limits: ArchiveLimits,
     pub(crate) skills: BTreeSet<SkillName>,
     /// All directories, also those that only the paths of files speak of; a directory comes before what is in it.
     pub(crate) directories: BTreeSet<RelativePath>,
@@ -93,7 +94,7 @@ impl Archive {
         if declared.is_none_or(|declared| declared > limits.bytes) {
             return Err(ArchiveRefusal::Bytes(limits.bytes).into());
         }
-        Ok(Self { zip, file, skills, directories, files })
+        Ok(Self { zip, file, limits, skills, directories, files })
     }
 
     /// What it takes on the disk when it is unpacked, about.

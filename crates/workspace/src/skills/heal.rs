@@ -8,12 +8,13 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::{Errno, Result};
+use rustix::path::Arg;
 
-use crate::beneath::{self, PRIVATE_DIRECTORY};
+use crate::beneath;
 use crate::error::Error;
 use crate::listing::{NAMES_MAX, Walk};
 use crate::skills::SkillName;
-use crate::tree::{SKILL_FILE, Section, Tree, is_reserved};
+use crate::tree::{SKILL_FILE, Section, Tree, is_reserved, restore};
 
 /// No skill is deeper, and a hostile one could be without end.
 const DEPTH_MAX: usize = 64;
@@ -43,7 +44,7 @@ impl Tree {
 
     /// Heals every skill there is, as after an exec. What cannot be read is left as it is.
     pub fn heal_skills(&self) -> std::result::Result<(), Error> {
-        for name in self.skill_folders()? {
+        for name in self.skill_folders()?.names {
             if let Ok(Some(directory)) = self.open_skill(&name) {
                 let _ = heal(&directory);
             }
@@ -67,14 +68,27 @@ impl Tree {
     }
 }
 
-fn reopen(skills: impl AsFd, name: &str) -> Result<OwnedFd> {
-    let located = beneath::look_up(&skills, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
-    let mode = Mode::from_raw_mode(rustix::fs::fstat(&located)?.st_mode);
-    beneath::set_mode(&located, mode | PRIVATE_DIRECTORY)?;
-    beneath::open_directory(&skills, name)
+/// The same for a directory that its owner closed, after its rights are given back.
+fn reopen(parent: impl AsFd, path: impl Arg + Copy) -> Result<OwnedFd> {
+    restore(beneath::look_up(&parent, path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?);
+    beneath::open_directory(&parent, path)
 }
 
 pub(crate) fn heal(skill: &OwnedFd) -> Result<Healing> {
+    match try_to_heal(skill) {
+        // Only an owner without privileges gets here, whose box took the rights from it.
+        Err(Errno::ACCESS) => {
+            restore(skill);
+            match try_to_heal(skill) {
+                Err(Errno::ACCESS) => Ok(Healing::Missing),
+                outcome => outcome,
+            }
+        }
+        outcome => outcome,
+    }
+}
+
+fn try_to_heal(skill: &OwnedFd) -> Result<Healing> {
     match rustix::fs::statat(skill, SKILL_FILE, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(status) if FileType::from_raw_mode(status.st_mode) == FileType::RegularFile => return Ok(Healing::Whole),
         // The place is taken by something that a script made; it is theirs to remove.
@@ -89,13 +103,15 @@ pub(crate) fn heal(skill: &OwnedFd) -> Result<Healing> {
     };
     let opened = parent.map(|parent| beneath::open_directory(skill, parent)).transpose();
     let moved = opened.and_then(|parent| {
-        rustix::fs::renameat_with(parent.as_ref().unwrap_or(skill), name, skill, SKILL_FILE, RenameFlags::NOREPLACE)
+        let from = parent.as_ref().unwrap_or(skill);
+        restore(from);
+        rustix::fs::renameat_with(from, name, skill, SKILL_FILE, RenameFlags::NOREPLACE)
     });
     match moved {
         Ok(()) => Ok(Healing::Healed),
         // Whoever was quicker has put something there, or taken it away.
         Err(Errno::EXIST) => Ok(Healing::Whole),
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => Ok(Healing::Missing),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(Healing::Missing),
         Err(errno) => Err(errno),
     }
 }
@@ -111,9 +127,12 @@ pub(crate) fn misplaced(skill: &OwnedFd, most: usize) -> Result<Vec<Vec<u8>>> {
         for path in level {
             let opened = match path.as_slice() {
                 [] => rustix::fs::openat(skill, c".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()),
-                path => beneath::open_directory(skill, path),
+                path => match beneath::open_directory(skill, path) {
+                    Err(Errno::ACCESS) => reopen(skill, path),
+                    outcome => outcome,
+                },
             };
-            // Swapped or closed since it was listed.
+            // Swapped since it was listed.
             let Ok(directory) = opened else { continue };
             let mut walk = Walk::new(room);
             if walk.enter(&directory, &path).is_err() {

@@ -4,9 +4,9 @@
 //! keep the others from being listed; what is odd about one is said as warnings.
 
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Dir, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -16,11 +16,13 @@ use crate::error::{Error, quote};
 use crate::skills::front_matter::{self, About};
 use crate::skills::heal::{Healing, NESTED_SHOWN, heal, misplaced};
 use crate::skills::rules;
-use crate::tree::{SKILL_FILE, Section, Tree};
+use crate::tree::{Refusal, SKILL_FILE, Section, Tree, is_reserved};
 
 const NO_DESCRIPTION: &str = "No description available.";
 /// Folders that are looked at; nobody reads a longer list, and a box could make them by the million.
 const SKILLS_MAX: usize = 10_000;
+/// Whoever plants more of them than this keeps the last.
+const PUT_ASIDE_MAX: u32 = 100;
 
 /// One skill of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -39,8 +41,12 @@ impl Tree {
     }
 
     pub(crate) fn list_skills_by_folder(&self) -> Result<Vec<(String, SkillSummary)>, Error> {
+        let folders = self.skill_folders()?;
+        if folders.are_too_many {
+            return Err(Refusal::TooManySkills { most: SKILLS_MAX }.into());
+        }
         let mut listed = Vec::new();
-        for folder in self.skill_folders()? {
+        for folder in folders.names {
             // What cannot be read is not listed: a folder may go, or be closed, at any moment.
             let skill = self.summarise(&folder).ok().flatten();
             listed.extend(skill.map(|skill| (folder, skill)));
@@ -78,24 +84,74 @@ impl Tree {
         Ok(Some(front_matter::read(&String::from_utf8_lossy(&bytes))))
     }
 
-    /// The names of the first-level folders, in order; what is no UTF-8 cannot be asked for.
-    pub(crate) fn skill_folders(&self) -> Result<Vec<String>, Error> {
-        let list = || -> rustix::io::Result<Vec<String>> {
+    /// The names of the first-level folders, in order. A file there that has the reserved name belongs to no skill: it
+    /// gets another name.
+    pub(crate) fn skill_folders(&self) -> Result<Folders, Error> {
+        let (skills, mut found) = (self.section(Section::Skills), Found::default());
+        let list = |found: &mut Found| -> rustix::io::Result<()> {
             let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-            let directory = rustix::fs::openat(self.section(Section::Skills), c".", flags, Mode::empty())?;
-            let mut names = Vec::new();
+            let directory = rustix::fs::openat(skills, c".", flags, Mode::empty())?;
             for entry in Dir::new(directory)? {
-                match entry?.file_name().to_str() {
-                    Ok("." | "..") | Err(_) => {}
-                    Ok(name) => names.push(name.to_owned()),
-                }
-                if names.len() == SKILLS_MAX {
-                    break;
+                let entry = entry?;
+                // What is no UTF-8 cannot be asked for.
+                if let Ok(name) = entry.file_name().to_str() {
+                    found.take(name, kind_of(skills, &entry));
                 }
             }
-            names.sort();
-            Ok(names)
+            Ok(())
         };
-        list().map_err(|errno| Error::ListSkills(errno.into()))
+        list(&mut found).map_err(|errno| Error::ListSkills(errno.into()))?;
+        for name in &found.strays {
+            put_aside(skills, name);
+        }
+        found.folders.names.sort();
+        Ok(found.folders)
+    }
+}
+
+/// The first-level folders.
+#[derive(Debug, Default)]
+pub(crate) struct Folders {
+    pub(crate) names: Vec<String>,
+    /// More than are looked at.
+    pub(crate) are_too_many: bool,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    folders: Folders,
+    strays: Vec<String>,
+}
+
+impl Found {
+    fn take(&mut self, name: &str, kind: FileType) {
+        match kind {
+            FileType::Directory if matches!(name, "." | "..") => {}
+            FileType::Directory if self.folders.names.len() == SKILLS_MAX => self.folders.are_too_many = true,
+            FileType::Directory => self.folders.names.push(name.to_owned()),
+            FileType::RegularFile if is_reserved(name) => self.strays.push(name.to_owned()),
+            _ => {}
+        }
+    }
+}
+
+fn kind_of(directory: impl AsFd, entry: &DirEntry) -> FileType {
+    match entry.file_type() {
+        // Some file systems do not say it in the listing.
+        FileType::Unknown => rustix::fs::statat(directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
+            .map_or(FileType::Unknown, |status| FileType::from_raw_mode(status.st_mode)),
+        kind => kind,
+    }
+}
+
+/// Gives a file a name that is not reserved. What cannot be done now is done when somebody looks again.
+fn put_aside(skills: impl AsFd, name: &str) {
+    for number in 1..=PUT_ASIDE_MAX {
+        let number = if number == 1 { String::new() } else { format!("-{number}") };
+        let aside = format!("{name}.misplaced{number}");
+        match rustix::fs::renameat_with(&skills, name, &skills, aside.as_str(), RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) => {}
+            _ => return,
+        }
     }
 }

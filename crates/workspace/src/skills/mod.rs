@@ -31,6 +31,7 @@ pub use heal::Healing;
 pub use list::SkillSummary;
 pub use name::SkillName;
 pub use refusal::ArchiveRefusal;
-pub use staged::StagedSkills;
+pub use staged::{PackedSkills, StagedSkills};
 
+pub(crate) use archive::Archive;
 pub(crate) use staged::{Staged, UNFINISHED, resume, unnamed_file};

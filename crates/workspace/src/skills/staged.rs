@@ -1,8 +1,9 @@
 //! Skills on their way in: unpacked beside, where no box can reach, and then swapped in, all of an upload or none.
 //!
 //! A swap that fails takes the ones before it back. A server that is killed between two swaps leaves a journal of what was
-//! to come, and the next start goes on with it: every skill is then new. Killed before, all are old. What is left over,
-//! the old skills first of all, is removed with the staged, or swept.
+//! to come, and the next start goes on with it: every skill is then new. Killed before, all are old. So it is after a power
+//! cut: the skills are on the disk before the journal is, and that before the first swap. What is left over, the old skills
+//! first of all, is removed with the staged, or swept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -39,7 +40,13 @@ pub(crate) struct Staged {
     place: OwnedFd,
     pub(crate) new: OwnedFd,
     pub(crate) skills: BTreeSet<SkillName>,
-    usage: Usage,
+}
+
+/// An uploaded zip that was judged by what it says of itself, and is not unpacked yet.
+#[derive(Debug)]
+pub struct PackedSkills {
+    archive: Archive,
+    tree: Tree,
 }
 
 /// The skills of one upload, ready to be swapped in. Dropping it removes what is left, which may take a while.
@@ -60,11 +67,23 @@ impl Workspace {
 }
 
 impl Tree {
-    /// Judges an uploaded zip and unpacks it beside. Nothing of the workspace is changed, and no lock is needed.
-    pub fn unpack_skills(&self, archive: File, limits: ArchiveLimits) -> Result<StagedSkills, Error> {
-        let workspace = self.workspace();
-        let staged = Staged::unpack(workspace.staging(), archive, workspace.owner(), limits)?;
-        Ok(StagedSkills { staged, tree: self.clone() })
+    /// Judges an uploaded zip. Nothing of the workspace is changed by this or by unpacking it, and no lock is needed.
+    pub fn judge_skills(&self, archive: File, limits: ArchiveLimits) -> Result<PackedSkills, Error> {
+        Ok(PackedSkills { archive: Archive::read(archive, limits)?, tree: self.clone() })
+    }
+}
+
+impl PackedSkills {
+    /// What they will take on the disk, about.
+    pub fn usage(&self) -> Usage {
+        self.archive.usage()
+    }
+
+    /// Unpacks them beside. What turns out to be more than was said is refused.
+    pub fn unpack(self) -> Result<StagedSkills, Error> {
+        let workspace = self.tree.workspace();
+        let staged = Staged::unpack(workspace.staging(), self.archive, workspace.owner())?;
+        Ok(StagedSkills { staged, tree: self.tree })
     }
 }
 
@@ -76,11 +95,6 @@ impl StagedSkills {
     /// In the order of their names.
     pub fn names(&self) -> impl Iterator<Item = &SkillName> {
         self.staged.skills.iter()
-    }
-
-    /// What they take on the disk, about.
-    pub fn usage(&self) -> Usage {
-        self.staged.usage
     }
 
     /// Swaps all of them in. After an error none is.
@@ -115,16 +129,15 @@ fn failed(skill: &SkillName, errno: Errno) -> Error {
 }
 
 impl Staged {
-    pub(crate) fn unpack(staging: &OwnedFd, archive: File, owner: Owner, limits: ArchiveLimits) -> Result<Self, Error> {
-        let mut archive = Archive::read(archive, limits)?;
+    pub(crate) fn unpack(staging: &OwnedFd, mut archive: Archive, owner: Owner) -> Result<Self, Error> {
         let name = format!("{UNFINISHED}{}", random_digits()?);
         let fail = |errno: Errno| Error::Stage(errno.into());
         rustix::fs::mkdirat(staging, name.as_str(), PRIVATE_DIRECTORY).map_err(fail)?;
         let place = beneath::open_directory(staging, name.as_str()).map_err(fail)?;
         let new = beneath::ensure_directory(&place, NEW, PRIVATE_DIRECTORY).map_err(fail)?;
         let staging = staging.try_clone().map_err(Error::Stage)?;
-        let staged = Self { staging, name, place, new, skills: archive.skills.clone(), usage: archive.usage() };
-        unpack(&mut archive, &staged.new, owner, limits)?;
+        let staged = Self { staging, name, place, new, skills: archive.skills.clone() };
+        unpack(&mut archive, &staged.new, owner)?;
         Ok(staged)
     }
 
@@ -136,7 +149,9 @@ impl Staged {
         let journal = self.skills.iter().map(inode).collect::<rustix::io::Result<Journal>>();
         let write = |journal: Journal| {
             let text = serde_json::to_vec(&journal)?;
-            beneath::create_file(&self.place, JOURNAL)?.write_all(&text)
+            let mut file = beneath::create_file(&self.place, JOURNAL)?;
+            file.write_all(&text)?;
+            file.sync_data()
         };
         journal.map_err(std::io::Error::from).and_then(write).map_err(Error::Stage)
     }

@@ -36,7 +36,10 @@ impl Lab {
         let mut upload = self.tree.workspace().upload_file().unwrap();
         upload.write_all(&writer.finish().unwrap().into_inner()).unwrap();
         upload.rewind().unwrap();
-        self.tree.unpack_skills(upload, ArchiveLimits { bytes: 1000, entries: 10 }).unwrap()
+        self.tree
+            .judge_skills(upload, ArchiveLimits { bytes: 1000, entries: 10 })
+            .and_then(PackedSkills::unpack)
+            .unwrap()
     }
 
     fn host(&self, place: &str) -> PathBuf {

@@ -12,6 +12,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use crate::beneath;
+use crate::durable::Batch;
 use crate::error::{Error, quote};
 use crate::project::READABLE_DIRECTORY;
 use crate::relative_path::RelativePath;
@@ -34,13 +35,15 @@ const PLAIN_FILE: Mode = Mode::from_raw_mode(0o644);
 const EXECUTABLE_FILE: Mode = Mode::from_raw_mode(0o755);
 
 /// Unpacks everything into an empty directory that nobody else can reach. The files are `owner`'s afterwards, and the
-/// directories that were made for them.
-pub(crate) fn unpack(archive: &mut Archive, into: &OwnedFd, owner: Owner, limits: ArchiveLimits) -> Result<(), Error> {
+/// directories that were made for them; and all of it is on the disk.
+pub(crate) fn unpack(archive: &mut Archive, into: &OwnedFd, owner: Owner) -> Result<(), Error> {
+    let limits = archive.limits;
     let length = archive.file.metadata().map_err(Error::ReadArchive)?.len();
     for directory in &archive.directories {
         make_directory(into, directory, owner).map_err(failed(directory))?;
     }
-    let mut writing = Writing { into, owner, limits, length, written: 0, buffer: vec![0; CHUNK] };
+    let buffer = vec![0; CHUNK];
+    let mut writing = Writing { into, owner, limits, length, written: 0, buffer, batch: Batch::default() };
     for entry in &archive.files {
         let mut content = archive.zip.by_index(entry.index).map_err(explain)?;
         writing.write(&mut content, entry)?;
@@ -51,7 +54,7 @@ pub(crate) fn unpack(archive: &mut Archive, into: &OwnedFd, owner: Owner, limits
             check_descriptor(&archive.file, entry, end, said)?;
         }
     }
-    Ok(())
+    writing.batch.force(into).map_err(Error::Stage)
 }
 
 struct Writing<'a> {
@@ -62,6 +65,7 @@ struct Writing<'a> {
     length: u64,
     written: u64,
     buffer: Vec<u8>,
+    batch: Batch,
 }
 
 impl Writing<'_> {
@@ -77,6 +81,10 @@ impl Writing<'_> {
                 Err(error) => return Err(damaged(entry, &error.to_string())),
             };
             size += count as u64;
+            // Room was asked for as much as it says.
+            if size > entry.size {
+                return Err(damaged(entry, "it is longer than it says"));
+            }
             self.count(count as u64)?;
             file.write_all(&self.buffer[..count]).map_err(|error| failed_io(&entry.path, error))?;
         }
@@ -87,7 +95,8 @@ impl Writing<'_> {
             Execution::Possible => EXECUTABLE_FILE,
             Execution::Impossible => PLAIN_FILE,
         };
-        rustix::fs::fchmod(&file, mode).and_then(|()| give(&file, self.owner)).map_err(failed(&entry.path))
+        rustix::fs::fchmod(&file, mode).and_then(|()| give(&file, self.owner)).map_err(failed(&entry.path))?;
+        self.batch.add(&file).map_err(|error| failed_io(&entry.path, error))
     }
 
     fn count(&mut self, count: u64) -> Result<(), ArchiveRefusal> {

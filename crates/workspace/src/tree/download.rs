@@ -1,6 +1,6 @@
 //! Taking files along: one as it is, a directory as a zip that is made while it is sent.
 //!
-//! Names in the zip are relative to the directory. Only regular files are in it, in the order of their names; what goes
+//! Names in the zip are relative to the directory. Only regular files and directories are in it, in the order of their names; what goes
 //! away or changes its kind meanwhile is left out. Nothing of it is ever on the disk or whole in memory, and no lock is
 //! held while somebody reads it slowly.
 
@@ -13,7 +13,7 @@ use zip::{CompressionMethod, result::ZipError};
 
 use crate::error::Error;
 
-use super::find::{Links, kind_of, size_of};
+use super::find::{Links, NameCounts, kind_of, size_of};
 use super::open::Tree;
 use super::path::AgentPath;
 use super::refusal::Refusal;
@@ -22,6 +22,9 @@ use super::refusal::Refusal;
 const FAST: i64 = 1;
 /// From here on a zip needs longer numbers.
 const LARGE: u64 = u32::MAX as u64;
+
+/// The mode of every directory: what others have taken from theirs would only be in the way elsewhere.
+const DIRECTORY: u32 = 0o755;
 
 /// What a path leads to.
 #[derive(Debug)]
@@ -47,7 +50,7 @@ impl Tree {
             let (file, status) = self.open_file(path, Links::Followed)?;
             return Ok(Download::File { file, size: size_of(&status) });
         }
-        let paths = self.list(path)?.relative();
+        let paths = self.list_with_directories(path)?.relative();
         let plain = path.plain();
         let name = plain.rsplit_once('/').map_or(plain.as_str(), |(_, name)| name).to_owned();
         Ok(Download::Directory(Archive { tree: self.clone(), directory: path.clone(), name, paths }))
@@ -63,9 +66,14 @@ impl Archive {
     /// Writes the zip, as far as somebody takes it.
     pub fn write(&self, to: impl Write) -> io::Result<()> {
         let mut zip = ZipWriter::new_stream(to);
+        let mut names = NameCounts::default();
         for path in &self.paths {
+            if path.ends_with('/') {
+                zip.add_directory(path, SimpleFileOptions::default().unix_permissions(DIRECTORY)).map_err(plain)?;
+                continue;
+            }
             let Ok(whole) = self.directory.join(path) else { continue };
-            let (file, status) = match self.tree.open_file(&whole, Links::Followed) {
+            let (file, status) = match self.tree.open_one(&whole, &mut names) {
                 Ok(opened) => opened,
                 Err(Error::Refused(refusal)) if is_gone(&refusal) => continue,
                 Err(error) => return Err(io::Error::other(error)),

@@ -1,11 +1,13 @@
 //! Replacing text in a file: exactly the matches that were expected, or nothing.
 
-use std::io::Read;
+use std::borrow::Cow;
+use std::io::{self, Read};
 
 use memchr::memmem;
 
 use crate::error::Error;
 
+use super::change::{Change, Content, growth_over};
 use super::find::{Links, size_of};
 use super::open::Tree;
 use super::path::AgentPath;
@@ -15,7 +17,7 @@ use super::write::check_target;
 
 impl Tree {
     /// Replaces every match of `old`, if there are as many as expected. Matches do not overlap.
-    pub fn edit(&self, path: &AgentPath, old: &str, new: &str, expected: u64) -> Result<(), Error> {
+    pub fn edit<'a>(&'a self, path: &'a AgentPath, old: &str, new: &str, expected: u64) -> Result<Change<'a>, Error> {
         check_target(path)?;
         if old.is_empty() {
             return Err(Refusal::EmptyOld.into());
@@ -25,20 +27,29 @@ impl Tree {
         if size_of(&status) > TEXT_MAX {
             return Err(too_large().into());
         }
-        let mut bytes = Vec::new();
-        file.take(TEXT_MAX).read_to_end(&mut bytes).map_err(unreadable)?;
+        let bytes = read_within(file, TEXT_MAX).map_err(unreadable)?.ok_or_else(too_large)?;
         let matches: Vec<usize> = memmem::find_iter(&bytes, old).collect();
         let found = matches.len() as u64;
         if found != expected {
             return Err(Refusal::Mismatch { old: old.to_owned(), found, expected }.into());
         }
         // Before any of it is made: many short matches can become more than there is memory.
-        let grown = (bytes.len() - matches.len() * old.len()) as u64;
-        if found.saturating_mul(new.len() as u64).saturating_add(grown) > TEXT_MAX {
+        let kept = (bytes.len() - matches.len() * old.len()) as u64;
+        let length = found.saturating_mul(new.len() as u64).saturating_add(kept);
+        if length > TEXT_MAX {
             return Err(too_large().into());
         }
-        self.write(path, &replace(&bytes, &matches, old.len(), new.as_bytes()))
+        let content = Content::Whole(Cow::Owned(replace(&bytes, &matches, old.len(), new.as_bytes())));
+        Ok(Change { tree: self, path, growth: growth_over(&status, length), content })
     }
+}
+
+/// Everything there is, or nothing if that is more than so much: what is written back must be whole, and a box may make the
+/// file longer after its size was looked at.
+fn read_within(from: impl Read, most: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    from.take(most + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= most).then_some(bytes))
 }
 
 fn replace(bytes: &[u8], matches: &[usize], length: usize, new: &[u8]) -> Vec<u8> {
@@ -51,4 +62,16 @@ fn replace(bytes: &[u8], matches: &[usize], length: usize, new: &[u8]) -> Vec<u8
     }
     replaced.extend_from_slice(&bytes[end..]);
     replaced
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_longer_than_it_may_be_is_not_read_in_part() {
+        let read = |length: usize| read_within(io::repeat(b'x').take(length as u64), 10).unwrap();
+        assert_eq!([0, 9, 10].map(|length| read(length).map(|bytes| bytes.len())), [Some(0), Some(9), Some(10)]);
+        assert_eq!([11, 100].map(read), [None, None]);
+    }
 }

@@ -5,10 +5,11 @@
 //! in a workspace is not the agent's to read. Nothing but a regular file is ever opened, and only if all of its names are
 //! here; a second name elsewhere would make it somebody else's file.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::beneath::{self, PRIVATE_DIRECTORY};
@@ -19,7 +20,10 @@ use crate::workspaces::Owner;
 use super::open::Tree;
 use super::path::AgentPath;
 use super::refusal::Refusal;
-use super::walk::{Step, walk};
+use super::walk::{Found, Step, walk};
+
+/// A file with a name that is not among so many counts as somebody else's.
+const NAMES_LOOKED_AT: u64 = 1_000_000;
 
 /// Whether a link on the way may be followed, if it stays with the agent's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,12 +32,49 @@ pub(super) enum Links {
     Refused,
 }
 
+/// How many names each file that has several has among the agent's files. Counted once, by whoever opens many.
+#[derive(Debug, Default)]
+pub(super) struct NameCounts {
+    counted: Option<HashMap<(u64, u64), u64>>,
+}
+
 impl Tree {
     /// Opens a regular file for reading.
     pub(super) fn open_file(&self, path: &AgentPath, links: Links) -> Result<(File, Stat), Error> {
+        self.open_if(path, links, |status| self.is_own(path, status))
+    }
+
+    /// The same for one of many: all names are counted when the first file with several comes.
+    pub(super) fn open_one(&self, path: &AgentPath, names: &mut NameCounts) -> Result<(File, Stat), Error> {
+        self.open_if(path, Links::Followed, |status| {
+            if !self.is_owners(status) || status.st_nlink <= 1 {
+                return Ok(self.is_owners(status));
+            }
+            let counted = match &mut names.counted {
+                Some(counted) => counted,
+                none => none.insert(self.count_names().map_err(|errno| explain(path, errno))?),
+            };
+            Ok(counted.get(&(status.st_dev, status.st_ino)).is_some_and(|count| *count >= status.st_nlink))
+        })
+    }
+
+    fn open_if(
+        &self,
+        path: &AgentPath,
+        links: Links,
+        is_own: impl FnOnce(&Stat) -> Result<bool, Error>,
+    ) -> Result<(File, Stat), Error> {
         path.file()?;
         let (located, status) = self.locate(path, links)?;
-        let file = self.open_if_own(path, &located, &status)?;
+        match kind_of(&status) {
+            FileType::RegularFile => {}
+            FileType::Directory => return Err(Refusal::IsDirectory(path.given().to_owned()).into()),
+            _ => return Err(Refusal::Irregular(path.given().to_owned()).into()),
+        }
+        if !is_own(&status)? {
+            return Err(Refusal::OutOfScope(path.given().to_owned()).into());
+        }
+        let file = beneath::open_located(&located).map_err(|errno| explain(path, errno))?;
         Ok((file, status))
     }
 
@@ -70,40 +111,48 @@ impl Tree {
         Err(Refusal::OutOfScope(path.given().to_owned()).into())
     }
 
-    fn open_if_own(&self, path: &AgentPath, located: &OwnedFd, status: &Stat) -> Result<File, Error> {
-        match kind_of(status) {
-            FileType::RegularFile => {}
-            FileType::Directory => return Err(Refusal::IsDirectory(path.given().to_owned()).into()),
-            _ => return Err(Refusal::Irregular(path.given().to_owned()).into()),
-        }
-        if !self.is_own(status).map_err(|errno| explain(path, errno))? {
-            return Err(Refusal::OutOfScope(path.given().to_owned()).into());
-        }
-        beneath::open_located(located).map_err(|errno| explain(path, errno))
+    fn is_owners(&self, status: &Stat) -> bool {
+        status.st_uid == self.workspace().owner().uid || status.st_uid == Owner::server().uid
     }
 
     /// Whether a file is the workspace's and all its names are among the agent's files.
-    fn is_own(&self, status: &Stat) -> rustix::io::Result<bool> {
-        if status.st_uid != self.workspace().owner().uid && status.st_uid != Owner::server().uid {
-            return Ok(false);
-        }
-        let mut missing = status.st_nlink;
-        if missing <= 1 {
-            return Ok(true);
+    fn is_own(&self, path: &AgentPath, status: &Stat) -> Result<bool, Error> {
+        let (mut missing, mut seen) = (status.st_nlink, 0);
+        if missing <= 1 || !self.is_owners(status) {
+            return Ok(self.is_owners(status));
         }
         for top in self.tops() {
             walk(top, |found| {
                 let is_name = found.inode == status.st_ino
-                    && rustix::fs::statat(found.directory, found.name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
+                    && identify(found)
                         .is_ok_and(|other| (other.st_dev, other.st_ino) == (status.st_dev, status.st_ino));
                 missing -= u64::from(is_name);
-                if missing == 0 { Step::End } else { Step::On }
-            })?;
+                seen += 1;
+                if missing == 0 || seen > NAMES_LOOKED_AT { Step::End } else { Step::On }
+            })
+            .map_err(|errno| explain(path, errno))?;
             if missing == 0 {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    fn count_names(&self) -> rustix::io::Result<HashMap<(u64, u64), u64>> {
+        let (mut counted, mut seen) = (HashMap::new(), 0);
+        for top in self.tops() {
+            walk(top, |found| {
+                if found.kind == FileType::RegularFile
+                    && let Ok(status) = identify(found)
+                    && status.st_nlink > 1
+                {
+                    *counted.entry((status.st_dev, status.st_ino)).or_default() += 1;
+                }
+                seen += 1;
+                if seen > NAMES_LOOKED_AT { Step::End } else { Step::On }
+            })?;
+        }
+        Ok(counted)
     }
 
     /// Whether a link is in the place of a directory on the way to a path. The kernel says no more than that something
@@ -134,6 +183,10 @@ impl Tree {
     }
 }
 
+fn identify(found: &Found<'_>) -> rustix::io::Result<Stat> {
+    rustix::fs::statat(found.directory, found.name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
 /// Lets the owner of a directory list, enter and change it. What cannot be done here fails where it is needed.
 pub(crate) fn restore(directory: impl AsFd) {
     if let Ok(status) = rustix::fs::fstat(&directory) {
@@ -162,5 +215,39 @@ pub(super) fn explain(path: &AgentPath, errno: Errno) -> Error {
         Errno::ISDIR => Refusal::IsDirectory(given()).into(),
         Errno::NXIO => Refusal::Irregular(given()).into(),
         errno => Error::UseTree(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::workspaces::Workspaces;
+
+    #[test]
+    fn names_are_counted_once_for_many_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let workspaces = Workspaces::open(&directory.path().join("w")).unwrap();
+        let workspace = workspaces.workspace(&"u".parse().unwrap(), &"a".parse().unwrap(), Owner::server()).unwrap();
+        let tree = workspace.tree().unwrap();
+        let place = |name: &str| directory.path().join("w/u/a").join(name);
+        let path = |name: &str| AgentPath::parse(name).unwrap();
+        for name in ["one", "two", "foreign"] {
+            fs::write(place("files").join(name), "x").unwrap();
+        }
+        fs::hard_link(place("files/one"), place("skills/one")).unwrap();
+        fs::hard_link(place("files/two"), place("files/again")).unwrap();
+        fs::hard_link(place("files/foreign"), directory.path().join("outside")).unwrap();
+        let mut names = NameCounts::default();
+        assert!(tree.open_one(&path("files/one"), &mut names).is_ok());
+        assert!(tree.open_one(&path("files/foreign"), &mut names).is_err());
+        // Nobody looks again, or this would be seen.
+        fs::rename(place("files/again"), directory.path().join("away")).unwrap();
+        assert!(tree.open_one(&path("files/two"), &mut names).is_ok());
+        assert!(tree.open_file(&path("files/two"), Links::Followed).is_err(), "the control");
+        // A name that came since is not one that was counted.
+        fs::hard_link(place("files/one"), directory.path().join("more")).unwrap();
+        assert!(tree.open_one(&path("files/one"), &mut names).is_err());
     }
 }

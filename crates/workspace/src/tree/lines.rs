@@ -5,7 +5,6 @@
 //! ended. Numbers are kept for as long as the file is the same by all that the kernel says of it; a few files at most.
 //! They are hints: what a page shows is always read from the file.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,8 +31,8 @@ type Identity = (u64, u64, i64, (i64, u64), (i64, u64));
 
 /// Finds lines in one open file.
 #[derive(Debug)]
-pub(super) struct LineFinder<'a> {
-    file: &'a File,
+pub(super) struct LineFinder<'a, F> {
+    file: &'a F,
     size: u64,
     /// The newlines in the first stride, the first two, and so on.
     counts: Arc<Vec<u64>>,
@@ -49,8 +48,8 @@ enum Keeping {
     TooFresh,
 }
 
-impl<'a> LineFinder<'a> {
-    pub(super) fn new(file: &'a File, status: &Stat, indexes: &'a LineIndexes) -> Self {
+impl<'a, F: FileExt> LineFinder<'a, F> {
+    pub(super) fn new(file: &'a F, status: &Stat, indexes: &'a LineIndexes) -> Self {
         let identity = (
             status.st_dev,
             status.st_ino,
@@ -119,7 +118,7 @@ impl<'a> LineFinder<'a> {
 struct Stale;
 
 /// Reads as much as there is room and rest for, and less only at the end of the file.
-pub(super) fn read_at<'b>(file: &File, buffer: &'b mut [u8], offset: u64, rest: u64) -> io::Result<&'b [u8]> {
+pub(super) fn read_at<'b>(file: &impl FileExt, buffer: &'b mut [u8], offset: u64, rest: u64) -> io::Result<&'b [u8]> {
     let room = usize::try_from(rest).map_or(buffer.len(), |rest| rest.min(buffer.len()));
     let mut filled = 0;
     while filled < room {
@@ -158,7 +157,44 @@ impl LineIndexes {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::fs::File;
+
     use super::*;
+
+    /// A file that counts what is read of it.
+    struct Counted(File, Cell<usize>);
+
+    impl FileExt for Counted {
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+            let count = self.0.read_at(buffer, offset)?;
+            self.1.set(self.1.get() + count);
+            Ok(count)
+        }
+
+        fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+
+    #[test]
+    fn a_second_page_is_not_looked_for_from_the_beginning() {
+        const STRIDES: usize = 12;
+        let indexes = LineIndexes::default();
+        let (file, status) = file("123", STRIDES * STRIDE / 4, 10);
+        let file = Counted(file, Cell::new(0));
+        let read = |line: usize| {
+            file.1.set(0);
+            let start = LineFinder::new(&file, &status, &indexes).start_of(line as u64).unwrap();
+            assert_eq!(start, Some(4 * line as u64));
+            file.1.get().div_ceil(STRIDE)
+        };
+        let lines = STRIDE / 4;
+        // Up to where it is once for the count, and its own stride once more.
+        assert_eq!(read(10 * lines + 5), 12);
+        // From then on its own stride alone, whichever way one goes, and what was never counted.
+        assert_eq!([read(10 * lines + 7), read(3 * lines + 1), read(1), read(11 * lines + 1)], [1, 1, 1, 2]);
+    }
 
     /// A file of these lines, and what the kernel would say of it if its last change had been so many seconds ago.
     fn file(line: &str, count: usize, seconds: i64) -> (File, Stat) {

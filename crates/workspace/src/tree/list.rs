@@ -10,7 +10,7 @@ use super::find::{Links, explain, kind_of};
 use super::open::Tree;
 use super::path::AgentPath;
 use super::refusal::Refusal;
-use super::walk::{Step, walk};
+use super::walk::{Found, Step, walk};
 
 /// More than any quota leaves room for by default; a list of them is about 100 MB of JSON.
 const LISTED_MAX: usize = 1_000_000;
@@ -19,6 +19,26 @@ impl Tree {
     /// Every regular file beneath a directory, relative to it, sorted. A file is the only one of itself, and what is not
     /// there has none.
     pub fn list(&self, path: &AgentPath) -> Result<Listing, Error> {
+        self.list_with(path, |found| match found.kind {
+            FileType::RegularFile => Some(found.path.to_owned()),
+            _ => None,
+        })
+    }
+
+    /// The same with directories, whose names end with a slash.
+    pub(super) fn list_with_directories(&self, path: &AgentPath) -> Result<Listing, Error> {
+        self.list_with(path, |found| match found.kind {
+            FileType::RegularFile => Some(found.path.to_owned()),
+            FileType::Directory => Some(format!("{}/", found.path)),
+            _ => None,
+        })
+    }
+
+    fn list_with(
+        &self,
+        path: &AgentPath,
+        mut name: impl FnMut(&Found<'_>) -> Option<String>,
+    ) -> Result<Listing, Error> {
         let nothing = |prefix: String| Listing { prefix, paths: Vec::new() };
         let (located, status) = match self.locate(path, Links::Followed) {
             Err(Error::Refused(Refusal::Missing(_))) => return Ok(nothing(path.plain())),
@@ -31,9 +51,7 @@ impl Tree {
         }
         let mut paths = Vec::new();
         walk(&located, |found| {
-            if found.kind == FileType::RegularFile {
-                paths.push(found.path.to_owned());
-            }
+            paths.extend(name(found));
             if paths.len() <= LISTED_MAX { Step::On } else { Step::End }
         })
         .map_err(|errno| explain(path, errno))?;

@@ -5,7 +5,8 @@
 //! and writes follow none. What is written lies ready among the staged before it gets its name.
 //!
 //! Reading order: what a caller may name (`path`, `refusal`), how it is found (`open`, `find`, `walk`), what can be read of
-//! it (`list`, `lines`, `read`, `download`), how it is changed (`write`, `edit`, `range_edit`, `delete`).
+//! it (`list`, `lines`, `memory`, `read`, `download`), how it is changed (`change`, `write`, `edit`,
+//! `range_edit`, `delete`).
 
 mod path;
 mod refusal;
@@ -17,18 +18,22 @@ mod walk;
 mod download;
 mod lines;
 mod list;
+mod memory;
 mod read;
 
+mod change;
 mod delete;
 mod edit;
 mod range_edit;
 mod write;
 
+pub use change::Change;
 pub use delete::Removed;
 pub use download::{Archive, Download};
 pub(crate) use find::restore;
 pub(crate) use lines::LineIndexes;
 pub use list::Listing;
+pub(crate) use memory::TextMemory;
 pub use open::Tree;
 pub use path::{AgentPath, Section};
 pub(crate) use path::{SKILL_FILE, is_reserved};

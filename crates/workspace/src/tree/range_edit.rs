@@ -4,6 +4,7 @@
 //! stays as it was: where the last lines are replaced, the new end follows the old. Lines that are added behind a last
 //! line without one get it in between.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
@@ -12,41 +13,34 @@ use rustix::fs::Stat;
 
 use crate::error::Error;
 
+use super::change::{Change, Content, growth_over};
 use super::find::{Links, size_of};
 use super::open::Tree;
 use super::path::AgentPath;
 use super::read::{Lines, find, unreadable};
 use super::refusal::Refusal;
-use super::write::check_target;
+use super::write::{StagedFile, check_target};
 
 impl Tree {
     /// Replaces the whole file, making it if it is missing, or some lines of one that is there.
-    pub fn replace_lines(&self, path: &AgentPath, lines: Option<Lines>, body: &[u8]) -> Result<(), Error> {
-        let Some(lines) = lines else { return self.write(path, body) };
+    pub fn replace_lines<'a>(
+        &'a self,
+        path: &'a AgentPath,
+        lines: Option<Lines>,
+        body: &'a [u8],
+    ) -> Result<Change<'a>, Error> {
         check_target(path)?;
-        let (mut file, status) = self.open_file(path, Links::Refused)?;
+        let Some(lines) = lines else {
+            let growth = self.growth(path, body.len() as u64);
+            return Ok(Change { tree: self, path, growth, content: Content::Whole(Cow::Borrowed(body)) });
+        };
+        let (file, status) = self.open_file(path, Links::Refused)?;
         let place = self.place_of(path, &file, &status, lines)?;
         let size = size_of(&status);
         let (before, after) = seam(body, place, size, last_byte(&file, size).map_err(unreadable)?);
-        let staged = self.workspace().stage()?;
-        let mut splice = || -> io::Result<()> {
-            let prefix = place.start - u64::from(before == Before::Shortened);
-            // The target as the file that it is: between two files the kernel copies by itself.
-            let mut target = staged.file();
-            io::copy(&mut (&file).take(prefix), &mut target)?;
-            if before == Before::Newline {
-                target.write_all(b"\n")?;
-            }
-            target.write_all(body.get(..body.len() - usize::from(after == After::Shortened)).unwrap_or_default())?;
-            if after == After::Newline {
-                target.write_all(b"\n")?;
-            }
-            file.seek(SeekFrom::Start(place.end))?;
-            io::copy(&mut (&file).take(size - place.end), &mut target)?;
-            Ok(())
-        };
-        splice().map_err(unreadable)?;
-        self.place(staged, path)
+        let splice = Splice { file, size, place, before, body, after };
+        let growth = growth_over(&status, splice.length());
+        Ok(Change { tree: self, path, growth, content: Content::Spliced(splice) })
     }
 
     /// Where these lines are, in bytes.
@@ -64,6 +58,56 @@ impl Tree {
             None => size,
         };
         Ok(Place { start, end: end.max(start) })
+    }
+}
+
+/// A file with other lines in the place of some.
+#[derive(Debug)]
+pub(super) struct Splice<'a> {
+    file: File,
+    size: u64,
+    place: Place,
+    before: Before,
+    body: &'a [u8],
+    after: After,
+}
+
+impl Splice<'_> {
+    /// Of the new file.
+    fn length(&self) -> u64 {
+        let newlines = u64::from(self.before == Before::Newline) + u64::from(self.after == After::Newline);
+        self.prefix() + self.body().len() as u64 + newlines + (self.size - self.place.end)
+    }
+
+    fn prefix(&self) -> u64 {
+        self.place.start - u64::from(self.before == Before::Shortened)
+    }
+
+    fn body(&self) -> &[u8] {
+        self.body.get(..self.body.len() - usize::from(self.after == After::Shortened)).unwrap_or_default()
+    }
+
+    /// Writes the new file, beside the old one.
+    pub(super) fn write(self, tree: &Tree) -> Result<StagedFile, Error> {
+        let staged = tree.workspace().stage()?;
+        let splice = || -> io::Result<()> {
+            // The target as the file that it is: between two files the kernel copies by itself.
+            let mut target = staged.file();
+            (&self.file).rewind()?;
+            io::copy(&mut (&self.file).take(self.prefix()), &mut target)?;
+            if self.before == Before::Newline {
+                target.write_all(b"\n")?;
+            }
+            target.write_all(self.body())?;
+            if self.after == After::Newline {
+                target.write_all(b"\n")?;
+            }
+            (&self.file).seek(SeekFrom::Start(self.place.end))?;
+            io::copy(&mut (&self.file).take(self.size - self.place.end), &mut target)?;
+            Ok(())
+        };
+        splice().map_err(unreadable)?;
+        Ok(staged)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::error::Error;
 
 use super::find::{Links, size_of};
 use super::lines::{LineFinder, LineIndexes, STRIDE, read_at};
+use super::memory::{SHORT, TextMemory, TextShare};
 use super::open::Tree;
 use super::path::AgentPath;
 use super::refusal::Refusal;
@@ -65,10 +66,12 @@ impl Lines {
 }
 
 /// Lines of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Text {
     content: String,
     count: usize,
+    /// Of the memory that long texts have.
+    _share: Option<TextShare>,
 }
 
 impl Text {
@@ -90,16 +93,18 @@ impl Tree {
     /// Reads lines of a file. Past its end there are none.
     pub fn read(&self, path: &AgentPath, lines: Lines) -> Result<Text, Error> {
         let (file, status) = self.open_file(path, Links::Followed)?;
-        let bytes = read_lines(path, &file, &status, lines, self.workspace().line_indexes())?;
-        let Part { bytes, count } = bytes;
+        let (indexes, memory) = (self.workspace().line_indexes(), self.workspace().text_memory());
+        let Part { bytes, count, share } = read_lines(path, &file, &status, lines, indexes, memory)?;
         let content = String::from_utf8(bytes).map_err(|_| Refusal::NotText(path.given().to_owned()))?;
-        Ok(Text { content, count })
+        Ok(Text { content, count, _share: share })
     }
 }
 
+#[derive(Default)]
 struct Part {
     bytes: Vec<u8>,
     count: usize,
+    share: Option<TextShare>,
 }
 
 fn read_lines(
@@ -108,16 +113,17 @@ fn read_lines(
     status: &Stat,
     lines: Lines,
     indexes: &LineIndexes,
+    memory: &TextMemory,
 ) -> Result<Part, Error> {
     let size = size_of(status);
     let too_large = || Error::from(Refusal::TooLarge { path: path.given().to_owned(), most: TEXT_MAX });
     let Some(start) = find(path, file, status, lines.first, indexes)?.filter(|start| *start < size) else {
-        return Ok(Part { bytes: Vec::new(), count: 0 });
+        return Ok(Part::default());
     };
     if lines.count.is_none() && size - start > TEXT_MAX {
         return Err(too_large());
     }
-    let mut bytes = Vec::new();
+    let (mut bytes, mut share) = (Vec::new(), None);
     let mut buffer = vec![0; first_look(lines, size - start)];
     let mut left = lines.count.unwrap_or(u64::MAX);
     let (mut offset, mut count) = (start, 0);
@@ -137,6 +143,12 @@ fn read_lines(
         if (bytes.len() + taken) as u64 > TEXT_MAX {
             return Err(too_large());
         }
+        if share.is_none() && (bytes.len() + taken) as u64 > SHORT {
+            let longest = (size - start).min(TEXT_MAX);
+            share = Some(memory.take(longest).ok_or_else(|| Refusal::Crowded(path.given().to_owned()))?);
+            // At once, or it would be copied to a place of twice its size again and again.
+            bytes.reserve_exact(usize::try_from(longest).unwrap_or_default());
+        }
         bytes.extend_from_slice(&piece[..taken]);
         offset += taken as u64;
         if left == 0 {
@@ -151,7 +163,7 @@ fn read_lines(
         // A last line without its newline.
         Some(_) => count += 1,
     }
-    Ok(Part { bytes, count })
+    Ok(Part { bytes, count, share })
 }
 
 /// A page of a few lines is mostly in the first few bytes.
@@ -176,4 +188,39 @@ pub(super) fn find(
 
 pub(super) fn unreadable(error: io::Error) -> Error {
     Error::UseTree(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspaces::{Owner, Workspaces};
+
+    #[test]
+    fn long_texts_share_what_memory_there_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let workspaces = Workspaces::open(&directory.path().join("w")).unwrap();
+        let open = |agent: &str| {
+            let workspace = workspaces.workspace(&"u".parse().unwrap(), &agent.parse().unwrap(), Owner::server());
+            workspace.unwrap().tree().unwrap()
+        };
+        let (tree, other) = (open("a"), open("b"));
+        let (long, short) = (AgentPath::parse("files/long").unwrap(), AgentPath::parse("files/short").unwrap());
+        for tree in [&tree, &other] {
+            tree.write(&long, &[b'x'; 3 << 20]).unwrap();
+            tree.write(&short, b"short\n").unwrap();
+        }
+        let rest = tree.workspace().text_memory().take((512 << 20) - (5 << 20)).unwrap();
+        let held = tree.read(&long, Lines::ALL).unwrap();
+        assert_eq!(held.content().len(), 3 << 20);
+        // For everybody, and only for long ones.
+        for tree in [&tree, &other] {
+            let refused = tree.read(&long, Lines::ALL).unwrap_err();
+            assert!(matches!(&refused, Error::Refused(Refusal::Crowded(path)) if path == "files/long"), "{refused:?}");
+            assert_eq!(tree.read(&short, Lines::ALL).unwrap().content(), "short\n");
+        }
+        drop(held);
+        drop(other.read(&long, Lines::ALL).unwrap());
+        drop(rest);
+        assert!(tree.workspace().text_memory().take(512 << 20).is_some(), "all of it was given back");
+    }
 }

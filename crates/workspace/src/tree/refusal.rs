@@ -38,8 +38,12 @@ pub enum Refusal {
     NotText(String),
     #[error("Too large: more than {most} bytes of {path}. Read it in pages, or download it.")]
     TooLarge { path: String, most: u64 },
+    #[error("Server busy: Too many long texts are being read. Read {0} in pages, download it, or try again.")]
+    Crowded(String),
     #[error("Too large: more than {most} files in {path}. List a directory in it instead.")]
     TooMany { path: String, most: usize },
+    #[error("Too many skills: more than {most} folders in skills. Delete some of them.")]
+    TooManySkills { most: usize },
     #[error(
         "Edit Mismatch: '{old}' found {found} times, but expected {expected} times. Please refine your search string."
     )]
@@ -62,6 +66,7 @@ pub enum RefusalKind {
     Missing,
     Mismatch,
     TooLarge,
+    Busy,
 }
 
 impl Refusal {
@@ -80,7 +85,8 @@ impl Refusal {
             | Refusal::Backwards
             | Refusal::PastEnd { .. } => RefusalKind::Invalid,
             Refusal::Mismatch { .. } => RefusalKind::Mismatch,
-            Refusal::TooLarge { .. } | Refusal::TooMany { .. } => RefusalKind::TooLarge,
+            Refusal::TooLarge { .. } | Refusal::TooMany { .. } | Refusal::TooManySkills { .. } => RefusalKind::TooLarge,
+            Refusal::Crowded(_) => RefusalKind::Busy,
             Refusal::Missing(_) | Refusal::SkillMissing(_) => RefusalKind::Missing,
             Refusal::Archive(refusal) => refusal.kind(),
         }

@@ -19,7 +19,7 @@ use super::find::restore;
 const BUFFER: usize = 64 * 1024;
 const OPENED: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
 
-/// One name that is not a directory.
+/// One name.
 pub(super) struct Found<'a> {
     pub(super) directory: BorrowedFd<'a>,
     pub(super) name: &'a CStr,
@@ -96,11 +96,8 @@ impl<V: FnMut(&Found<'_>) -> Step> Walk<V> {
                 },
                 kind => kind,
             };
-            if kind == FileType::Directory {
-                if self.depth + 1 < RelativePath::DEEPEST {
-                    inner.push(name.to_owned());
-                }
-                continue;
+            if kind == FileType::Directory && self.depth + 1 < RelativePath::DEEPEST {
+                inner.push(name.to_owned());
             }
             self.path.push_str(text);
             let found = Found { directory: directory.as_fd(), name, path: &self.path, kind, inode: entry.ino() };

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 
 use rustix::fs::{CWD, FileType, Mode};
-use workspace::{AgentPath, Download, Error, Lines, Refusal, Tree};
+use workspace::{AgentPath, Change, Download, Error, Lines, Refusal, Tree};
 
 use crate::lab::{CANARY, Lab, give, is_root, names, owner, surrender};
 
@@ -72,7 +72,7 @@ fn what_is_written_is_read_listed_and_deleted() {
     assert_eq!(refusal(tree.write(&at("skills/x"), b"")), Refusal::IsDirectory("skills/x".to_owned()));
     assert_eq!(refusal(tree.write(&at("files/new/"), b"")), Refusal::IsDirectory("files/new/".to_owned()));
     assert_eq!(refusal(tree.write(&at("skills/x/y/SKILL.md"), b"")), Refusal::Reserved);
-    assert_eq!(refusal(tree.edit(&at("skills/x/skill.md"), "s", "t", 1)), Refusal::Reserved);
+    assert_eq!(refusal(tree.edit(&at("skills/x/skill.md"), "s", "t", 1).and_then(Change::make)), Refusal::Reserved);
     assert!(lab.staged().is_empty(), "{:?}", lab.staged());
 }
 
@@ -83,8 +83,8 @@ fn a_file_that_is_replaced_leaves_its_rights() {
     tree.write(&at("files/run.sh"), b"one").unwrap();
     fs::set_permissions(lab.host("files/run.sh"), fs::Permissions::from_mode(0o4755)).unwrap();
     tree.write(&at("files/run.sh"), b"two").unwrap();
-    tree.edit(&at("files/run.sh"), "two", "three", 1).unwrap();
-    tree.replace_lines(&at("files/run.sh"), Some(Lines::ALL), b"four").unwrap();
+    tree.edit(&at("files/run.sh"), "two", "three", 1).and_then(Change::make).unwrap();
+    tree.replace_lines(&at("files/run.sh"), Some(Lines::ALL), b"four").and_then(Change::make).unwrap();
     assert_eq!(fs::metadata(lab.host("files/run.sh")).unwrap().mode() & 0o7777, 0o755);
     assert_eq!(read(&tree, "files/run.sh").unwrap(), "four");
 }
@@ -150,8 +150,12 @@ fn links_are_read_within_and_never_without() {
     assert_eq!(list(&tree, "files"), ["files/d/real"], "links are no files");
     // Nothing is edited through a link, however near it leads, and nothing is written below one.
     for path in ["files/final", "files/middle/real", "files/out", "files/out_directory/canary"] {
-        assert_eq!(refusal(tree.edit(&at(path), "i", "I", 1)), out_of_scope(path), "{path}");
-        assert_eq!(refusal(tree.replace_lines(&at(path), Some(Lines::ALL), b"")), out_of_scope(path), "{path}");
+        assert_eq!(refusal(tree.edit(&at(path), "i", "I", 1).and_then(Change::make)), out_of_scope(path), "{path}");
+        assert_eq!(
+            refusal(tree.replace_lines(&at(path), Some(Lines::ALL), b"").and_then(Change::make)),
+            out_of_scope(path),
+            "{path}"
+        );
     }
     for path in ["files/middle/new", "files/out_directory/new", "files/out_directory/canary", "files/whole/x/y"] {
         assert_eq!(refusal(tree.write(&at(path), b"written")), out_of_scope(path), "{path}");
@@ -178,7 +182,10 @@ fn a_file_with_a_name_elsewhere_is_nobodys() {
     fs::hard_link(lab.outside().join("canary"), lab.host("files/alias")).unwrap();
     give(&lab.host("files/alias"));
     assert_eq!(refusal(read(&tree, "files/alias")), out_of_scope("files/alias"));
-    assert_eq!(refusal(tree.edit(&at("files/alias"), CANARY, "", 1)), out_of_scope("files/alias"));
+    assert_eq!(
+        refusal(tree.edit(&at("files/alias"), CANARY, "", 1).and_then(Change::make)),
+        out_of_scope("files/alias")
+    );
     assert_eq!(refusal(tree.download(&at("files/alias"))), out_of_scope("files/alias"));
     tree.write(&at("files/alias"), b"mine").unwrap();
     assert_eq!(fs::read_to_string(lab.outside().join("canary")).unwrap(), CANARY);
@@ -205,7 +212,10 @@ fn pipes_sockets_and_devices_are_never_opened() {
     surrender(&lab.host("files"));
     for path in all {
         assert_eq!(refusal(read(&tree, path)), Refusal::Irregular(path.to_owned()));
-        assert_eq!(refusal(tree.edit(&at(path), "a", "b", 1)), Refusal::Irregular(path.to_owned()));
+        assert_eq!(
+            refusal(tree.edit(&at(path), "a", "b", 1).and_then(Change::make)),
+            Refusal::Irregular(path.to_owned())
+        );
         assert_eq!(refusal(tree.download(&at(path))), Refusal::Irregular(path.to_owned()));
         assert_eq!(list(&tree, path), Vec::<String>::new());
         delete(&tree, path).unwrap();
@@ -233,7 +243,7 @@ fn a_box_cannot_lock_the_api_out() {
     close("files");
     tree.write(&at("files/a/b/new"), b"y").unwrap();
     close("files/a/b");
-    tree.edit(&at("files/a/b/new"), "y", "z", 1).unwrap();
+    tree.edit(&at("files/a/b/new"), "y", "z", 1).and_then(Change::make).unwrap();
     close("files/a/b");
     close("files/a");
     delete(&tree, "files/a/b/new").unwrap();
@@ -272,6 +282,7 @@ fn a_directory_is_sent_as_a_zip_of_its_files() {
     {
         tree.write(&at(path), content.as_bytes()).unwrap();
     }
+    fs::create_dir_all(lab.host("skills/技能/data/none yet")).unwrap();
     fs::set_permissions(lab.host("skills/技能/a/b.py"), fs::Permissions::from_mode(0o755)).unwrap();
     symlink(lab.outside(), lab.host("skills/技能/link")).unwrap();
     surrender(&lab.host("skills"));
@@ -284,7 +295,7 @@ fn a_directory_is_sent_as_a_zip_of_its_files() {
     assert!(bytes.len() < 100_000, "it is compressed");
     let mut zip = zip::ZipArchive::new(std::io::Cursor::new(bytes)).unwrap();
     let entries: Vec<String> = zip.file_names().map(|name| name.unwrap().into_owned()).collect();
-    assert_eq!(entries, ["SKILL.md", "a/b.py"]);
+    assert_eq!(entries, ["SKILL.md", "a/", "a/b.py", "data/", "data/none yet/"]);
     let mut content = String::new();
     let mut file = zip.by_name("a/b.py").unwrap();
     assert_eq!(file.unix_mode().unwrap() & 0o777, 0o755);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use workspace::{AgentPath, Lines};
+use workspace::{AgentPath, Change, Lines};
 
 use crate::lab::{Lab, surrender};
 use crate::races::{plant, swapping};
@@ -46,7 +46,8 @@ fn writing_and_editing_never_leave_the_agents_files() {
         for _ in 0..5_000 {
             written += u64::from(tree.write(&at("files/d/canary"), b"written").is_ok());
             written += u64::from(tree.write(&at("files/d/new/deeper"), b"written").is_ok());
-            written += u64::from(tree.edit(&at("files/d/canary"), "written", "edited", 1).is_ok());
+            written +=
+                u64::from(tree.edit(&at("files/d/canary"), "written", "edited", 1).and_then(Change::make).is_ok());
         }
     });
     println!("15000 changes, {swaps} swaps, {written} inside, 0 canaries");

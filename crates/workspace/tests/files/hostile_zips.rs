@@ -1,7 +1,7 @@
 //! Zips that mean harm, or are broken: each is refused with a sentence, and nothing has changed anywhere.
 
 use proptest::prelude::*;
-use workspace::{ArchiveLimits, ArchiveRefusal, Error, Refusal, RefusalKind};
+use workspace::{ArchiveLimits, ArchiveRefusal, Error, PackedSkills, Refusal, RefusalKind};
 
 use crate::lab::{Lab, MIB, names};
 use crate::skills::{LIMITS, install, spool, tree};
@@ -12,7 +12,7 @@ use crate::zips::{DESCRIPTOR, ENCRYPTED, Part, UTF8, deflated, file, finish, fol
 fn refusal_within(limits: ArchiveLimits, bytes: &[u8]) -> Refusal {
     let lab = Lab::new();
     install(&lab, &zip(&skill("x", "kept"))).unwrap();
-    let refused = match tree(&lab).unpack_skills(spool(&lab, bytes), limits) {
+    let refused = match tree(&lab).judge_skills(spool(&lab, bytes), limits).and_then(PackedSkills::unpack) {
         Err(Error::Refused(refusal)) => refusal,
         other => panic!("{other:?}"),
     };

@@ -5,7 +5,7 @@ use std::io::{Seek, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use workspace::{ArchiveLimits, Error, Healing, Refusal, SkillName, SkillSummary, Tree};
+use workspace::{ArchiveLimits, Error, Healing, PackedSkills, Refusal, SkillName, SkillSummary, Tree};
 
 use crate::lab::{Lab, MIB, give, names, owner, surrender};
 use crate::zips::{deflated, file, folder, skill, zip};
@@ -24,7 +24,7 @@ pub fn tree(lab: &Lab) -> Tree {
 }
 
 pub fn install(lab: &Lab, bytes: &[u8]) -> Result<Vec<String>, Error> {
-    let staged = tree(lab).unpack_skills(spool(lab, bytes), LIMITS)?;
+    let staged = tree(lab).judge_skills(spool(lab, bytes), LIMITS).and_then(PackedSkills::unpack)?;
     staged.install()?;
     Ok(staged.names().map(SkillName::to_string).collect())
 }
@@ -127,7 +127,7 @@ fn a_box_that_swaps_the_name_meanwhile_reaches_nothing_outside() {
             }
         });
         for _ in 0..300 {
-            let staged = tree.unpack_skills(spool(&lab, &bytes), LIMITS).unwrap();
+            let staged = tree.judge_skills(spool(&lab, &bytes), LIMITS).and_then(PackedSkills::unpack).unwrap();
             // One that is beaten a hundred times says so, and nothing else is an error.
             if let Err(error) = staged.install() {
                 assert!(matches!(error, Error::InstallSkill { .. }), "{error:?}");
@@ -186,6 +186,65 @@ fn a_misplaced_file_is_moved_to_its_skills_root() {
     let listed: Vec<String> = tree.list_skills().unwrap().into_iter().map(|skill| skill.name).collect();
     assert_eq!(listed, ["deep", "letters", "whole"]);
     lab.check();
+}
+
+/// Where the server is the box's own user, modes are in its way, and are put right.
+#[test]
+fn no_mode_keeps_a_skill_from_being_healed() {
+    let lab = Lab::new();
+    let tree = tree(&lab);
+    let skills = lab.host("skills");
+    for (number, (own, inner)) in
+        [(0o555, 0o755), (0o600, 0o755), (0o000, 0o000), (0o755, 0o000), (0o755, 0o555), (0o311, 0o311)]
+            .into_iter()
+            .enumerate()
+    {
+        let place = skills.join(format!("s{number}"));
+        fs::create_dir_all(place.join("d/e")).unwrap();
+        fs::write(place.join("d/e/skill.md"), "x").unwrap();
+        surrender(&skills);
+        for (directory, mode) in [("d/e", inner), ("d", inner), ("", own)] {
+            fs::set_permissions(place.join(directory), Permissions::from_mode(mode)).unwrap();
+        }
+        assert_eq!(tree.heal_skill(&name(&format!("s{number}"))).unwrap(), Healing::Healed, "{own:o} {inner:o}");
+        assert_eq!(read(&lab, &format!("skills/s{number}/SKILL.md")), "x");
+    }
+    assert_eq!(tree.list_skills().unwrap().len(), 6);
+}
+
+#[test]
+fn a_reserved_file_beside_the_skills_gets_another_name() {
+    let lab = Lab::new();
+    let tree = tree(&lab);
+    install(&lab, &zip(&skill("s", "1"))).unwrap();
+    let plant = |name: &str, text: &str| fs::write(lab.host("skills").join(name), text).unwrap();
+    plant("SKILL.md", "first");
+    plant("skill.MD", "other letters");
+    plant("notes.md", "somebody's");
+    tree.heal_skills().unwrap();
+    plant("SKILL.md", "second");
+    assert_eq!(tree.list_skills().unwrap().len(), 1);
+    let expected =
+        ["SKILL.md.misplaced", "SKILL.md.misplaced-2", "notes.md", "s", "skill.MD.misplaced"].map(str::to_owned);
+    assert_eq!(names(&lab.host("skills")), expected);
+    assert_eq!(read(&lab, "skills/SKILL.md.misplaced"), "first");
+    assert_eq!(read(&lab, "skills/SKILL.md.misplaced-2"), "second");
+}
+
+#[test]
+fn only_folders_are_counted_and_too_many_are_said() {
+    let lab = Lab::new();
+    let tree = tree(&lab);
+    install(&lab, &zip(&skill("s", "1"))).unwrap();
+    for number in 0..10_000 {
+        fs::write(lab.host(&format!("skills/{number}")), "").unwrap();
+    }
+    assert_eq!(tree.list_skills().unwrap().len(), 1, "strays hide nothing");
+    for number in 0..10_000 {
+        fs::create_dir(lab.host(&format!("skills/d{number}"))).unwrap();
+    }
+    let refused = tree.list_skills().unwrap_err();
+    assert!(matches!(refused, Error::Refused(Refusal::TooManySkills { most: 10_000 })), "{refused:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Reading, editing and replacing lines, each held against a plain model of a text in memory.
 
 use proptest::prelude::*;
-use workspace::{AgentPath, Error, Lines, Refusal, Tree};
+use workspace::{AgentPath, Change, Error, Lines, Refusal, Tree};
 
 use crate::lab::Lab;
 
@@ -81,7 +81,7 @@ proptest! {
         let tree = lab.workspace.tree().unwrap();
         tree.write(&at("files/a"), text.as_bytes()).unwrap();
         let found = text.matches(old.as_str()).count() as u64;
-        let outcome = tree.edit(&at("files/a"), &old, &new, expected);
+        let outcome = tree.edit(&at("files/a"), &old, &new, expected).and_then(Change::make);
         if found == expected {
             prop_assert!(outcome.is_ok());
             prop_assert_eq!(whole(&tree, "files/a"), text.replace(old.as_str(), &new));
@@ -109,7 +109,7 @@ proptest! {
             Ok(lines) => {
                 let index = |line: u64| usize::try_from(line).unwrap();
                 let expected = replaced(&text, index(start.unwrap_or(1)) - 1, end.map_or(usize::MAX, index), &body);
-                let outcome = tree.replace_lines(&at("files/a"), Some(lines), body.as_bytes());
+                let outcome = tree.replace_lines(&at("files/a"), Some(lines), body.as_bytes()).and_then(Change::make);
                 match &expected {
                     Some(_) => prop_assert!(outcome.is_ok(), "{outcome:?}"),
                     None => prop_assert_eq!(refusal(outcome), Refusal::PastEnd { line: start.unwrap() }),
@@ -150,7 +150,7 @@ fn every_page_of_a_long_file_is_the_right_one_also_the_second_time() {
     }
     // Lines in the middle are replaced without the rest being touched.
     let lines = Lines::range(Some(20_001), Some(20_003)).unwrap();
-    tree.replace_lines(&at("files/long"), Some(lines), b"new").unwrap();
+    tree.replace_lines(&at("files/long"), Some(lines), b"new").and_then(Change::make).unwrap();
     assert_eq!(whole(&tree, "files/long"), replaced(&text, 20_000, 20_003, "new").unwrap());
 }
 
@@ -182,13 +182,16 @@ fn what_is_no_text_or_too_much_of_it_is_said() {
     for lines in [Lines::ALL, Lines::page(Some(1), Some(1)).unwrap()] {
         assert!(matches!(refusal(tree.read(&at("files/huge"), lines)), Refusal::TooLarge { .. }));
     }
-    assert!(matches!(refusal(tree.edit(&at("files/huge"), "a", "b", 1)), Refusal::TooLarge { .. }));
+    assert!(matches!(
+        refusal(tree.edit(&at("files/huge"), "a", "b", 1).and_then(Change::make)),
+        Refusal::TooLarge { .. }
+    ));
     sparse.set_len(1 << 40).unwrap();
     let far = Lines::page(Some(2), Some(1)).unwrap();
     assert!(matches!(refusal(tree.read(&at("files/huge"), far)), Refusal::TooLarge { .. }));
     // An edit that would make more than there is room for makes nothing.
     tree.write(&at("files/short"), &[b'a'; 4096]).unwrap();
-    let outcome = tree.edit(&at("files/short"), "a", &"b".repeat(1 << 20), 4096);
+    let outcome = tree.edit(&at("files/short"), "a", &"b".repeat(1 << 20), 4096).and_then(Change::make);
     assert!(matches!(refusal(outcome), Refusal::TooLarge { .. }));
     assert_eq!(whole(&tree, "files/short"), "a".repeat(4096));
 }
@@ -200,15 +203,18 @@ fn words_about_lines_and_edits_are_the_contracts() {
     tree.write(&at("files/a"), b"one two one").unwrap();
     let said = |outcome| refusal(outcome).to_string();
     assert_eq!(
-        said(tree.edit(&at("files/a"), "one", "1", 1)),
+        said(tree.edit(&at("files/a"), "one", "1", 1).and_then(Change::make)),
         "Edit Mismatch: 'one' found 2 times, but expected 1 times. Please refine your search string."
     );
     assert_eq!(
-        said(tree.edit(&at("files/a"), "", "1", 1)),
+        said(tree.edit(&at("files/a"), "", "1", 1).and_then(Change::make)),
         "Security Error: 'old_string' cannot be empty for replacement operation."
     );
-    assert_eq!(said(tree.edit(&at("files/b"), "x", "1", 1)), "Path not found: files/b");
-    assert_eq!(said(tree.replace_lines(&at("files/b"), Some(Lines::ALL), b"x")), "Path not found: files/b");
+    assert_eq!(said(tree.edit(&at("files/b"), "x", "1", 1).and_then(Change::make)), "Path not found: files/b");
+    assert_eq!(
+        said(tree.replace_lines(&at("files/b"), Some(Lines::ALL), b"x").and_then(Change::make)),
+        "Path not found: files/b"
+    );
     for (offset, limit) in [(Some(0), None), (None, Some(0))] {
         assert!(matches!(Lines::page(offset, limit), Err(Refusal::CountFromOne { .. })));
     }

@@ -2,14 +2,15 @@
 
 use std::collections::HashSet;
 use std::fs::{self, Permissions};
+use std::io::Write;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
-use workspace::{ExecId, Processes, Usage};
+use workspace::{AgentPath, Change, ExecId, Lines, Processes, Usage};
 
 use crate::lab::{Lab, give, input, surrender};
 
@@ -127,6 +128,64 @@ proptest! {
         prop_assert_eq!(stopped.files, all.files.min(most + 1));
         prop_assert!(stopped.bytes <= all.bytes);
     }
+}
+
+/// Whoever writes among the staged has kept room for it, and what replaces a file is not there twice.
+#[test]
+fn what_the_server_has_on_its_way_does_not_count() {
+    let lab = Lab::new();
+    let tree = lab.workspace.tree().unwrap();
+    let before = measured(&lab);
+    let mut staged = lab.workspace.stage().unwrap();
+    staged.write_all(&[1; 50_000]).unwrap();
+    fs::create_dir(lab.host(".staging/upload-0123")).unwrap();
+    fs::write(lab.host(".staging/upload-0123/file"), vec![1; 50_000]).unwrap();
+    assert_eq!(measured(&lab), before);
+    tree.place(staged, &AgentPath::parse("files/a").unwrap()).unwrap();
+    assert_eq!(measured(&lab).files, before.files + 1);
+    // A box cannot hide anything under such a name.
+    let files = lab.begin();
+    for place in [files.artifacts().path().to_owned(), lab.host("files")] {
+        fs::write(place.join("arriving-0123"), vec![1; 50_000]).unwrap();
+    }
+    assert!(measured(&lab).bytes >= before.bytes + 150_000);
+}
+
+/// What is asked for before a change is what a measure finds more afterwards.
+#[test]
+fn a_change_takes_what_it_says() {
+    let lab = Lab::new();
+    let tree = lab.workspace.tree().unwrap();
+    let at = |path| AgentPath::parse(path).unwrap();
+    let (plain, sparse, twice) = (at("files/plain"), at("files/sparse"), at("files/twice"));
+    tree.write(&plain, &[b'x'; 100_000]).unwrap();
+    tree.write(&twice, &[b'x'; 100_000]).unwrap();
+    fs::hard_link(lab.host("files/twice"), lab.host("files/other name")).unwrap();
+    let file = fs::File::create(lab.host("files/sparse")).unwrap();
+    file.write_all_at(b"x\n", 0).unwrap();
+    file.set_len(1 << 20).unwrap();
+    give(&lab.host("files/sparse"));
+    let body = vec![b'y'; 20_000];
+    let line = Some(Lines::range(Some(1), Some(1)).unwrap());
+    let mut grown = Vec::new();
+    let mut make = |change: Result<Change<'_>, workspace::Error>| {
+        let (before, change) = (measured(&lab), change.unwrap());
+        let said = change.growth();
+        change.make().unwrap();
+        let after = measured(&lab);
+        assert!(after.minus(before).fits(said), "{before:?} {after:?} {said:?}");
+        grown.push((said.bytes, said.files));
+    };
+    let deep = at("files/new/deep/file");
+    make(tree.replace_lines(&deep, None, &body));
+    make(tree.replace_lines(&deep, None, &body));
+    make(tree.edit(&plain, "x", "yy", 100_000));
+    make(tree.edit(&plain, "yy", "", 100_000));
+    make(tree.edit(&sparse, "x", "y", 1));
+    make(tree.replace_lines(&sparse, line, &body));
+    make(tree.replace_lines(&sparse, line, b""));
+    make(tree.edit(&twice, &"x".repeat(100_000), "y", 1));
+    assert_eq!(grown, [(28_672, 3), (0, 0), (98_304, 0), (0, 0), (1_044_480, 0), (20_480, 0), (0, 0), (4096, 0)]);
 }
 
 #[test]

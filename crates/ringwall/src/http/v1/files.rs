@@ -6,13 +6,13 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Method};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize, Serializer};
 use service::{Address, AgentPath, Download, Edit, Lines, Principal, Text};
 use utoipa::{IntoParams, ToSchema};
 
-use super::envelope::{Envelope, spacious, success};
+use super::envelope::{self, Envelope, success};
 use super::upload::{SETTING, receive};
 use crate::http::Door;
 use crate::http::archive_answer::send_archive;
@@ -152,7 +152,7 @@ pub(crate) async fn content(
 ) -> Result<Response, Problem> {
     let lines = Lines::page(offset, limit).map_err(service::Error::from)?;
     let text = door.service.read_file(&principal, &Address { user, agent }, &parse(&path)?, lines).await?;
-    Ok(spacious(text.content().len(), || success(Content(text)).into_response()))
+    Ok(envelope::text(text.content().len(), Content(text)))
 }
 
 #[utoipa::path(post, path = "/v1/{agent}/write", tag = "files", params(("agent" = String, Path), UserWord),

@@ -4,12 +4,12 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde::{Deserialize, Serialize, Serializer};
 use service::{Address, AgentPath, Lines, Principal, Text};
 use utoipa::{IntoParams, ToSchema};
 
-use super::envelope::{Envelope, spacious, success};
+use super::envelope::{self, Envelope, success};
 use super::files::largest;
 use super::upload::SETTING;
 use crate::http::Door;
@@ -72,7 +72,7 @@ impl Serialize for Part {
 pub(super) fn ranged(text: Text, lines: Option<Lines>) -> Response {
     let size = text.content().len();
     let content = if lines.is_some() { Part::Lines(text) } else { Part::Whole(text) };
-    spacious(size, || success(Ranged { content }).into_response())
+    envelope::text(size, Ranged { content })
 }
 
 /// Reads a file by range, wherever it is.

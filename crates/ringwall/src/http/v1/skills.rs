@@ -54,7 +54,7 @@ pub(crate) async fn upload_own(
     body: Body,
 ) -> Result<Json<Envelope<String>>, Problem> {
     let address = Address { user, agent };
-    let (upload, _) = take_in(&door, &principal, &address, &headers, body).await?;
+    let (upload, _) = take_in(&door, &principal, &address, SkillLayer::Overlay, &headers, body).await?;
     let skills = door.service.finish_skill_upload(&principal, upload, SkillLayer::Overlay).await?;
     let lines =
         skills.iter().map(|skill| format!("\n- Skill [{skill}] uploaded to [skills/{skill}], Status: [Success]"));
@@ -74,9 +74,9 @@ pub(crate) async fn upload(
     body: Body,
 ) -> Result<Json<Envelope<String>>, Problem> {
     // Said wrongly in the query, it is wrong whatever else is sent.
-    layer(scope.as_deref(), None)?;
+    let announced = layer(scope.as_deref(), None)?;
     let address = Address { user: Some(user.clone()), agent: agent.clone() };
-    let (upload, said) = take_in(&door, &principal, &address, &headers, body).await?;
+    let (upload, said) = take_in(&door, &principal, &address, announced, &headers, body).await?;
     let layer = layer(scope.as_deref(), said.as_deref())?;
     let skills = door.service.finish_skill_upload(&principal, upload, layer).await?;
     let place = match layer {
@@ -140,10 +140,11 @@ async fn take_in(
     door: &Door,
     principal: &Principal,
     address: &Address,
+    layer: SkillLayer,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<(SkillUpload, Option<String>), Problem> {
-    let mut upload = door.service.begin_skill_upload(principal, address).await?;
+    let mut upload = door.service.begin_skill_upload(principal, address, layer).await?;
     let received = receive(headers, body, door.service.upload_max_bytes(), &mut upload).await?;
     Ok((upload, received.scope))
 }

@@ -1,0 +1,122 @@
+//! A message with a text in it, made of the text as it is read: `{"file_path": …, "content": …}`. However long the text is, a
+//! piece of it is in memory.
+
+use std::io::{self, Read};
+
+use serde_json::json;
+
+const PIECE: usize = 64 * 1024;
+
+/// Gives the bytes of the message.
+pub(crate) struct JsonText<R> {
+    source: R,
+    /// What is ready to be given, and how much of it was.
+    ready: Vec<u8>,
+    given: usize,
+    /// The beginning of a character of which the rest is yet to come.
+    begun: Vec<u8>,
+    part: Part,
+    is_broken: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Content,
+    End,
+}
+
+impl<R: Read> JsonText<R> {
+    pub(crate) fn new(file_path: &str, source: R) -> Self {
+        let ready = format!("{{\"file_path\":{},\"content\":\"", json!(file_path)).into_bytes();
+        Self { source, ready, given: 0, begun: Vec::new(), part: Part::Content, is_broken: false }
+    }
+
+    /// How long the whole message is; everything is read for it.
+    pub(crate) fn measure(file_path: &str, source: R) -> io::Result<u64> {
+        io::copy(&mut Self::new(file_path, source), &mut io::sink())
+    }
+
+    /// Whether what came was no text.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    fn prepare(&mut self) -> io::Result<()> {
+        let mut piece = std::mem::take(&mut self.begun);
+        let before = piece.len() as u64;
+        let length = (&mut self.source).take(PIECE as u64).read_to_end(&mut piece)? as u64;
+        let text = match std::str::from_utf8(&piece) {
+            Ok(text) => text,
+            Err(error) if error.error_len().is_none() && length > 0 => {
+                let (whole, begun) = piece.split_at(error.valid_up_to());
+                self.begun = begun.to_vec();
+                std::str::from_utf8(whole).unwrap_or_default()
+            }
+            Err(_) => {
+                self.is_broken = true;
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "this is not UTF-8 text"));
+            }
+        };
+        let quoted = json!(text).to_string();
+        self.ready = quoted.get(1..quoted.len() - 1).unwrap_or_default().as_bytes().to_vec();
+        self.given = 0;
+        if length + before == 0 {
+            self.ready = b"\"}".to_vec();
+            self.part = Part::End;
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read> Read for JsonText<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.given == self.ready.len() && self.part == Part::Content {
+            self.prepare()?;
+        }
+        let count = (&self.ready[self.given..]).read(buffer)?;
+        self.given += count;
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives a few bytes at a time, as a pipe may.
+    struct Trickle<'a>(&'a [u8], usize);
+
+    impl Read for Trickle<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let most = self.1.min(buffer.len());
+            self.0.read(&mut buffer[..most])
+        }
+    }
+
+    #[test]
+    fn it_is_the_message_that_it_would_be_in_memory() {
+        let long = "é🦀\n\"\\\u{1}\t日本".repeat(20_000);
+        for text in ["", "a", "é", "line\r\n\"quoted\"\\\u{0}", long.as_str()] {
+            for step in [1, 7, PIECE, usize::MAX] {
+                if step < PIECE && text.len() > 1000 {
+                    continue;
+                }
+                let mut bytes = Vec::new();
+                JsonText::new("files/\"ü", Trickle(text.as_bytes(), step)).read_to_end(&mut bytes).unwrap();
+                let said: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+                assert_eq!(said, json!({ "file_path": "files/\"ü", "content": text }));
+                let measured = JsonText::measure("files/\"ü", Trickle(text.as_bytes(), step)).unwrap();
+                assert_eq!(measured, bytes.len() as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_said() {
+        for bytes in [&b"a\xff"[..], b"\xc3", b"ok\xf0\x9f\xa6", b"\xed\xa0\x80"] {
+            let mut message = JsonText::new("x", bytes);
+            let error = message.read_to_end(&mut Vec::new()).unwrap_err();
+            assert!(error.to_string().contains("not UTF-8") && message.is_broken(), "{bytes:?}");
+        }
+    }
+}

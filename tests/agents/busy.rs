@@ -1,0 +1,118 @@
+//! A workspace that somebody keeps busy for long: others are told so in time, in the contract's words, and other agents
+//! notice nothing.
+//!
+//! No route waits for its client while it has a lock, and the kernel is mostly quick. So it is made to wait: whoever lists a
+//! directory has it locked while the names are written to memory, and here that memory does not come before it is let. The
+//! server then cannot make a name there.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tests::support::actor::tester_is_root;
+
+use crate::site::Site;
+use crate::zips;
+
+/// System calls: userfaultfd, getdents64. Ends when its input does.
+const HOLDER: &str = r#"
+import ctypes, fcntl, os, struct, sys, threading
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+LENGTH = 4 * 4096
+faults = libc.syscall({"x86_64": 323, "aarch64": 282}[os.uname().machine], os.O_CLOEXEC)
+if faults < 0:
+    sys.exit("userfaultfd: " + os.strerror(ctypes.get_errno()))
+fcntl.ioctl(faults, 0xC018AA3F, bytearray(struct.pack("QQQ", 0xAA, 0, 0)))
+memory = libc.mmap(None, ctypes.c_size_t(LENGTH), 3, 0x22, -1, 0)
+fcntl.ioctl(faults, 0xC020AA00, bytearray(struct.pack("QQQQ", memory, LENGTH, 1, 0)))
+directory = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECTORY)
+number = {"x86_64": 217, "aarch64": 61}[os.uname().machine]
+reading = lambda: libc.syscall(number, directory, ctypes.c_void_p(memory), ctypes.c_size_t(LENGTH))
+threading.Thread(target=reading, daemon=True).start()
+os.read(faults, 32)
+print("held", flush=True)
+sys.stdin.read()
+os._exit(0)
+"#;
+
+/// Names cannot be made in a directory as long as this is there.
+struct Held {
+    holder: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Held {
+    fn new(directory: &Path) -> Self {
+        let mut command = Command::new("/usr/bin/python3");
+        command.args(["-c", HOLDER]).arg(directory).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = command.spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        assert_eq!(said, "held\n", "this needs userfaultfd");
+        Self { input: holder.stdin.take(), holder }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        let _ = self.holder.wait();
+    }
+}
+
+pub(crate) fn whoever_waits_too_long_is_told(site: &Site) {
+    if !tester_is_root() {
+        println!("not tried: a workspace that is busy, which only root can make");
+        return;
+    }
+    let (agent, other) = (site.workspace(), site.workspace());
+    agent.put("files/a", "a");
+    agent.push(&zips::skill("s", "1")).success();
+    other.put("files/a", "other");
+    let held = Held::new(&agent.on_disk("files"));
+    let told = |operation: &str| format!("Server busy: {operation} operation timed out. Please try again.");
+    std::thread::scope(|scope| {
+        let agent = &agent;
+        let first = scope.spawn(|| agent.write("files/new/x", "x"));
+        // It has the lock when what it writes is on its way.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while std::fs::read_dir(agent.on_disk(".staging")).unwrap().count() == 0 {
+            assert!(Instant::now() < deadline, "nothing is written");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let skill = zips::skill("s", "2");
+        let reads = [
+            scope.spawn(|| agent.content("files/a")),
+            scope.spawn(|| agent.list("files")),
+            scope.spawn(|| agent.caller.get(&format!("/v1/{}/download?path=files/a", agent.agent))),
+            scope.spawn(|| agent.caller.get(&format!("/v1/skills/{}/list", agent.agent))),
+            scope.spawn(|| agent.caller.get(&agent.sandbox_route("content?path=a"))),
+        ];
+        let updates = [
+            scope.spawn(|| agent.write("files/a", "b")),
+            scope.spawn(|| agent.edit("files/a", "a", "b", None)),
+            scope.spawn(|| agent.delete("files/a")),
+            scope.spawn(|| agent.upload("a", b"b")),
+            scope.spawn(move || agent.push(&skill)),
+            scope.spawn(|| agent.delete_skill("s")),
+            scope.spawn(|| agent.caller.put(&agent.sandbox_route("edit?path=a"), "b")),
+        ];
+        assert_eq!(other.text("files/a"), "other");
+        other.put("files/b", "b");
+        assert_eq!(other.run("cat files/b").stdout, "b");
+        for read in reads {
+            assert_eq!(read.join().unwrap().refused(503), told("Read"));
+        }
+        for update in updates {
+            assert_eq!(update.join().unwrap().refused(503), told("Update"));
+        }
+        assert!(!first.is_finished(), "it was busy all the time");
+        drop(held);
+        first.join().unwrap().success();
+    });
+    assert_eq!(agent.listed("files"), ["files/a", "files/new/x"]);
+    assert_eq!(agent.text("files/a"), "a", "who was refused changed nothing");
+    assert_eq!(agent.text("skills/s/main.py"), "1");
+}
