@@ -31,6 +31,14 @@ impl Places {
 
     /// The directory in which a path's last name lies, made where it is missing, and that name.
     pub(crate) fn parent<'a>(&mut self, at: &'a CStr) -> Result<(BorrowedFd<'_>, &'a [u8])> {
+        self.parent_by(at, Self::open_or_make)
+    }
+
+    fn parent_by<'a>(
+        &mut self,
+        at: &'a CStr,
+        open: impl FnOnce(&Self, &[u8]) -> Result<OwnedFd>,
+    ) -> Result<(BorrowedFd<'_>, &'a [u8])> {
         let (parent, name) = split(at)?;
         if parent.is_empty() {
             return Ok((self.root.as_fd(), name));
@@ -39,7 +47,7 @@ impl Places {
         let index = match known {
             Some(index) => index,
             None => {
-                let handle = self.open_or_make(parent)?;
+                let handle = open(self, parent)?;
                 self.parents.push((parent.to_vec(), handle));
                 self.parents.len() - 1
             }
@@ -73,19 +81,19 @@ impl Places {
         }
     }
 
+    /// Makes nothing: the place may lie on the host.
     pub(crate) fn exists(&mut self, at: &CStr) -> Result<bool> {
-        let (parent, name) = self.parent(at)?;
-        match kind_of(parent, name) {
+        match self.parent_by(at, Self::open).and_then(|(parent, name)| kind_of(parent, name)) {
             Ok(FileType::Symlink) => Err(Errno::LOOP),
             Ok(_) => Ok(true),
-            Err(Errno::NOENT) => Ok(false),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Mounts a tree at a place; the kernel does not follow a link there either.
+    /// Mounts a tree at a place that is there; the kernel does not follow a link there either.
     pub(crate) fn attach(&mut self, tree: &OwnedFd, at: &CStr) -> Result<()> {
-        let (parent, name) = self.parent(at)?;
+        let (parent, name) = self.parent_by(at, Self::open)?;
         mounts::attach(tree.as_fd(), parent, name)?;
         let covered = at.to_bytes().get(1..).unwrap_or_default();
         self.parents.retain(|(path, _)| !path.starts_with(covered));
@@ -157,6 +165,16 @@ mod tests {
         for crooked in [c"relative", c"/a/../b", c"/..", c"/a//b", c"/.", c"/"] {
             assert_eq!(places.make_directory(crooked, 0o755), Err(Errno::INVAL), "{crooked:?}");
         }
+    }
+
+    #[test]
+    fn looking_makes_nothing() {
+        let (mut places, path) = places();
+        std::fs::write(path.join("plain"), "").unwrap();
+        assert_eq!(places.exists(c"/gone/below/it"), Ok(false));
+        assert_eq!(places.exists(c"/plain/below"), Ok(false));
+        assert!(!path.join("gone").exists());
+        assert_eq!(places.exists(c"/plain"), Ok(true));
     }
 
     #[test]

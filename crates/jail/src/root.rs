@@ -188,11 +188,8 @@ fn write_file(places: &mut Places, at: &CStr, content: &[u8], mode: u32) -> Resu
 /// Hides a file under /dev/null, or a directory under an empty one. Looked for first: a copy of a mount that is then
 /// not attached costs a wait for every processor when it is closed.
 fn mask(places: &mut Places, at: &CStr, cover: &Cover) -> Result<()> {
-    match places.exists(at) {
-        Ok(true) => {}
-        // Where PID 1 cannot go with all its capabilities, the command cannot go without any.
-        Ok(false) | Err(Errno::ACCESS) => return Ok(()),
-        Err(errno) => return Err(errno),
+    if !is_there(places, at)? {
+        return Ok(());
     }
     let mut place = |at| places.parent(at).and_then(|(parent, name)| mounts::clone_place(parent, name));
     let cover = match cover {
@@ -208,7 +205,19 @@ fn mask(places: &mut Places, at: &CStr, cover: &Cover) -> Result<()> {
             empty
         }
     };
-    places.attach(&cover, at)
+    match places.attach(&cover, at) {
+        // Whoever it belongs to on the host may have removed it since.
+        Err(Errno::NOENT | Errno::NOTDIR) if !is_there(places, at)? => Ok(()),
+        done => done,
+    }
+}
+
+fn is_there(places: &mut Places, at: &CStr) -> Result<bool> {
+    match places.exists(at) {
+        // Where PID 1 cannot go with all its capabilities, the command cannot go without any.
+        Err(Errno::ACCESS) => Ok(false),
+        known => known,
+    }
 }
 
 fn layer(places: &mut Places, stage: &CStr, own: &CStr, at: &CStr) -> Result<()> {
