@@ -15,6 +15,7 @@ use proptest::sample::select;
 
 const HELD_OUT: &str = include_str!("risk/held_out.txt");
 const AFTERWARDS: &str = include_str!("risk/afterwards.txt");
+const AGENTS: &str = include_str!("risk/agents.txt");
 const OTHERS: [&str; 4] = [
     include_str!("risk/python.txt"),
     include_str!("risk/javascript.txt"),
@@ -132,6 +133,7 @@ fn the_collection_is_judged_as_labelled() {
 
     let (first, second) = (measure(&held_out), measure(&others));
     let third = measure(&snippets(AFTERWARDS));
+    let fourth = measure(&snippets(AGENTS));
     let mut by_content: BTreeMap<String, Figures> = BTreeMap::new();
     for snippet in held_out.iter().chain(&others) {
         let level = assess(snippet.content, snippet.code).level;
@@ -142,6 +144,7 @@ fn the_collection_is_judged_as_labelled() {
     println!("{}", first.row("written before rules"));
     println!("{}", second.row("written with rules"));
     println!("{}", third.row("written afterwards"));
+    println!("{}", fourth.row("as agents write"));
     by_content.iter().for_each(|(name, figures)| println!("{}", figures.row(name)));
 
     // What was measured, rounded down; what is missed is printed.

@@ -11,7 +11,8 @@ use super::grammar::{Budget, parse, set_apart};
 use super::lists::{CommandLists, plain_name};
 use super::operands::{Printed, paths};
 use super::reserved::is_misplaced;
-use super::survey::{Found, Step, survey};
+use super::found::{Found, Step};
+use super::survey::survey;
 use super::word::Word;
 use crate::error::Error;
 use crate::verdict::{Denial, DenialCode};
@@ -127,7 +128,7 @@ impl CommandLine {
         let text = &*close(text);
         let text = &*set_apart(text);
         let tree = parse(text, budget)?;
-        let found = survey(&tree, text);
+        let found = survey(&tree, text).ok_or(Error::CommandTooComplex)?;
         let known = self.commands.len();
         let placed = found.steps.into_iter().map(|step| match step {
             Step::Run(command) => Step::Run(known + command),

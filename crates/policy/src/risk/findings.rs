@@ -2,12 +2,15 @@
 //!
 //! The number of findings is bounded; the worst are kept.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use super::level::{Content, Level, Locale};
 use super::rule::{Index, Rule};
 
-const MOST: usize = 200;
+/// Of each level, so that a thousand harmless ones cannot push a grave one out.
+const MOST_OF_LEVEL: usize = 50;
+/// Texts within texts that are read.
+const MOST_TEXTS: usize = 256;
 
 /// One thing that deserves care, where it stands.
 #[derive(Debug, Clone, Copy)]
@@ -43,15 +46,19 @@ pub(crate) struct Nested {
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     list: Vec<Finding>,
+    kept: BTreeMap<Level, usize>,
     seen: HashSet<(&'static str, usize)>,
-    pub(crate) nested: Vec<Nested>,
+    nested: Vec<Nested>,
+    texts: usize,
+    /// The first text that is one too many.
+    unread: Option<(Content, usize)>,
 }
 
 impl Findings {
     pub(crate) fn add(&mut self, rule: &'static Rule, line: usize) {
-        // Of each level some are kept, so that a thousand harmless ones cannot push a grave one out.
-        let kept = self.list.iter().filter(|finding| finding.rule.level == rule.level).count();
-        if kept < MOST / 4 && self.seen.insert((rule.id, line)) {
+        let kept = self.kept.entry(rule.level).or_default();
+        if *kept < MOST_OF_LEVEL && self.seen.insert((rule.id, line)) {
+            *kept += 1;
             self.list.push(Finding { rule, line });
         }
     }
@@ -63,7 +70,20 @@ impl Findings {
     }
 
     pub(crate) fn nest(&mut self, content: Content, text: &str, line: usize) {
-        self.nested.push(Nested { content, text: text.to_owned(), line });
+        match self.texts < MOST_TEXTS {
+            true => self.nested.push(Nested { content, text: text.to_owned(), line }),
+            false => drop(self.unread.get_or_insert((content, line))),
+        }
+        self.texts += 1;
+    }
+
+    /// The texts that were found since they were asked for.
+    pub(crate) fn nested(&mut self) -> Vec<Nested> {
+        std::mem::take(&mut self.nested)
+    }
+
+    pub(crate) fn unread(&self) -> Option<(Content, usize)> {
+        self.unread
     }
 
     /// By line, the gravest of a line first.

@@ -5,11 +5,12 @@ use std::rc::Rc;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
-use super::resolve::Value;
+use super::value::Value;
 use crate::command::escaped;
 
 /// No text that is put together is longer; nor is a list of them.
 pub(crate) const LONGEST: usize = 16 * 1024;
+const LONGEST_GAP: usize = 64;
 
 pub(crate) fn character(number: i64) -> Option<String> {
     u32::try_from(number).ok().and_then(char::from_u32).map(String::from)
@@ -25,7 +26,7 @@ pub(crate) fn text_at(arguments: &[Vec<Value>], at: usize) -> Option<&str> {
 
 pub(crate) fn path_at(arguments: &[Vec<Value>], at: usize) -> Option<&str> {
     arguments.get(at)?.iter().find_map(|value| match value {
-        Value::Path(path) => Some(path.as_str()),
+        Value::Path(path) => Some(&**path),
         _ => None,
     })
 }
@@ -34,7 +35,7 @@ pub(crate) fn path_at(arguments: &[Vec<Value>], at: usize) -> Option<&str> {
 pub(crate) fn texts_of(arguments: &[Vec<Value>]) -> Option<Rc<Vec<String>>> {
     match arguments.first()?.as_slice() {
         [Value::Texts(texts)] => Some(Rc::clone(texts)),
-        [Value::Text(text)] => Some(Rc::new(text.chars().map(String::from).collect())),
+        [Value::Text(text)] if text.len() <= MOST_TURNED => Some(Rc::new(text.chars().map(String::from).collect())),
         _ => None,
     }
 }
@@ -65,9 +66,10 @@ pub(crate) fn fill(template: &str, parts: &[String]) -> Option<String> {
                 rest = &gap[2..];
                 continue;
             }
-            [b'{', ..] => match gap.find('}') {
+            // Where it ends is looked for nearby: the next gap would look over the same text once more.
+            [b'{', ..] => match gap.bytes().take(LONGEST_GAP).position(|byte| byte == b'}') {
                 Some(end) => (end + 1, gap[1..end].parse().ok()),
-                None => (1, None),
+                None => return None,
             },
             _ => {
                 whole.push_str(&gap[..1]);

@@ -1,6 +1,6 @@
 //! What a language says of its nodes: the few shapes that matter for what a name can be.
 
-use super::resolve::Value;
+use super::value::Value;
 use super::scopes::Scopes;
 use super::syntax::{Id, Opens, Syntax};
 use crate::risk::findings::Findings;
@@ -78,4 +78,7 @@ pub(crate) trait Grammar {
     /// The ids of the rules for what is not of the language, and for what is too much.
     const SYNTAX: &'static str;
     const TOO_COMPLEX: &'static str;
+
+    /// The path of a function that is written out.
+    const FUNCTION: &'static str;
 }

@@ -4,7 +4,7 @@ use super::INDEX;
 use super::grammar::{JavaScript, module};
 use crate::risk::code::fold::{self, path_at, text_at};
 use crate::risk::code::grammar::{Call, Grammar};
-use crate::risk::code::resolve::Value;
+use crate::risk::code::value::Value;
 use crate::risk::findings::Findings;
 use crate::risk::level::Content;
 use crate::risk::rule::Use;
@@ -15,10 +15,10 @@ const REQUIRES: [&str; 4] = ["require", "import", "module.createRequire()", "pro
 pub(super) fn result(path: &str, arguments: &[Vec<Value>]) -> Option<Value> {
     let text_value = |text: String| Some(Value::Text(text.into()));
     if REQUIRES.contains(&path) {
-        return Some(Value::Path(module(text_at(arguments, 0)?)));
+        return Some(Value::path(&module(text_at(arguments, 0)?)));
     }
     match path {
-        "Reflect.get" => Some(Value::Path(JavaScript::member(path_at(arguments, 0)?, text_at(arguments, 1)?))),
+        "Reflect.get" => Some(Value::path(&JavaScript::member(path_at(arguments, 0)?, text_at(arguments, 1)?))),
         "String.fromCharCode" | "String.fromCodePoint" => text_value(fold::characters_of(arguments)?),
         "atob" => text_value(fold::base64(text_at(arguments, 0)?)?),
         "decodeURIComponent" | "String" | "util.promisify" => arguments.first()?.first().cloned(),
@@ -29,7 +29,7 @@ pub(super) fn result(path: &str, arguments: &[Vec<Value>]) -> Option<Value> {
         },
         _ => {
             let base = path.strip_suffix(".bind")?;
-            Some(Value::Path(base.to_owned()))
+            Some(Value::path(base))
         }
     }
 }

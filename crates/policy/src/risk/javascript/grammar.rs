@@ -3,7 +3,7 @@
 use super::{bindings, calls};
 use crate::risk::code::fold;
 use crate::risk::code::grammar::{Call, Grammar, Shape};
-use crate::risk::code::resolve::Value;
+use crate::risk::code::value::Value;
 use crate::risk::code::scopes::Scopes;
 use crate::risk::code::syntax::{Id, Opens, Syntax};
 use crate::risk::findings::Findings;
@@ -19,6 +19,7 @@ pub(crate) struct JavaScript;
 impl Grammar for JavaScript {
     const SYNTAX: &'static str = "js.syntax";
     const TOO_COMPLEX: &'static str = "js.too_complex";
+    const FUNCTION: &'static str = "function";
 
     fn index() -> &'static Index {
         &super::INDEX
@@ -71,6 +72,7 @@ impl Grammar for JavaScript {
             ("process.mainModule" | "module" | "require.main", "require") => "require".to_owned(),
             ("function" | "?.constructor", "constructor") => "Function".to_owned(),
             (base, "constructor") if base.ends_with(".constructor") => "Function".to_owned(),
+            (base, "constructor") if base.ends_with(".prototype") => base.trim_end_matches(".prototype").to_owned(),
             _ => format!("{base}.{name}"),
         }
     }
@@ -147,17 +149,17 @@ fn shape(syntax: &Syntax<'_>, id: Id) -> Option<Shape> {
         "sequence_expression" => Shape::Same(*parts().last()?),
         "assignment_expression" => Shape::Same(syntax.field(id, "right")?),
         "array" => {
-            Shape::Items(syntax.children(id).filter(|part| syntax.kind(*part) != "comment").take(MOST_ITEMS).collect())
+            Shape::Items(syntax.children(id).take(MOST_ITEMS).filter(|part| syntax.kind(*part) != "comment").collect())
         }
         "object" => Shape::Items(
             syntax
                 .children(id)
+                .take(MOST_ITEMS)
                 .filter_map(|part| match syntax.kind(part) {
                     "pair" => syntax.field(part, "value"),
                     "shorthand_property_identifier" => Some(part),
                     _ => None,
                 })
-                .take(MOST_ITEMS)
                 .collect(),
         ),
         "number" => Shape::Number(number(syntax.text(id))?),

@@ -4,7 +4,7 @@ use super::INDEX;
 use super::grammar::{NAMESPACE, Python};
 use crate::risk::code::fold::{self, path_at, text_at};
 use crate::risk::code::grammar::{Call, Grammar};
-use crate::risk::code::resolve::{UNKNOWN, Value};
+use crate::risk::code::value::{UNKNOWN, Value};
 use crate::risk::code::syntax::{Id, Syntax};
 use crate::risk::findings::Findings;
 use crate::risk::level::Content;
@@ -15,7 +15,7 @@ pub(super) const GRAVE: [&str; 9] =
     ["os", "subprocess", "builtins", "__builtins__", "shutil", "ctypes", "pty", "posix", "importlib"];
 
 pub(super) fn result(path: &str, arguments: &[Vec<Value>]) -> Option<Value> {
-    let path_value = |path: String| Some(Value::Path(path));
+    let path_value = |path: String| Some(Value::path(&path));
     let text_value = |text: String| Some(Value::Text(text.into()));
     match path {
         "getattr" | "inspect.getattr_static" => {

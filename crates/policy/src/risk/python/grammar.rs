@@ -5,7 +5,7 @@ use unicode_normalization::UnicodeNormalization;
 use super::{bindings, calls};
 use crate::risk::code::fold;
 use crate::risk::code::grammar::{Call, Grammar, Shape};
-use crate::risk::code::resolve::Value;
+use crate::risk::code::value::{UNKNOWN, Value};
 use crate::risk::code::scopes::Scopes;
 use crate::risk::code::syntax::{Id, Opens, Syntax};
 use crate::risk::findings::Findings;
@@ -21,6 +21,7 @@ pub(crate) struct Python;
 impl Grammar for Python {
     const SYNTAX: &'static str = "py.syntax";
     const TOO_COMPLEX: &'static str = "py.too_complex";
+    const FUNCTION: &'static str = UNKNOWN;
 
     fn index() -> &'static Index {
         &super::INDEX
@@ -157,10 +158,10 @@ fn shape(syntax: &Syntax<'_>, id: Id) -> Option<Shape> {
         }
         "boolean_operator" => Shape::Either(vec![syntax.field(id, "left")?, syntax.field(id, "right")?]),
         "list" | "tuple" | "set" | "expression_list" => {
-            Shape::Items(syntax.children(id).filter(|part| syntax.kind(*part) != "comment").take(MOST_ITEMS).collect())
+            Shape::Items(syntax.children(id).take(MOST_ITEMS).filter(|part| syntax.kind(*part) != "comment").collect())
         }
         "dictionary" => {
-            Shape::Items(syntax.children(id).filter_map(|pair| syntax.field(pair, "value")).take(MOST_ITEMS).collect())
+            Shape::Items(syntax.children(id).take(MOST_ITEMS).filter_map(|pair| syntax.field(pair, "value")).collect())
         }
         "integer" => Shape::Number(number(syntax.text(id))?),
         "lambda" => Shape::Function,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::command::Found;
+use crate::risk::work::Work;
 
 #[derive(Debug)]
 pub(super) struct Command {
@@ -15,11 +16,13 @@ pub(super) struct Command {
 }
 
 impl Command {
-    pub(super) fn new(found: &Found, variables: &Variables, first: usize) -> Self {
-        let words = std::iter::once(&found.name).chain(&found.arguments);
+    /// With as many of its words as there is work left for.
+    pub(super) fn new(found: &Found, variables: &Variables, first: usize, work: &Work) -> Self {
+        let words = std::iter::once(&found.name).chain(&found.arguments).take_while(|_| !work.is_spent());
         let mut words = words.flat_map(|word| {
             let word = &word.plain;
             let expanded = variables.expand(word);
+            work.spend_text(expanded.len());
             // What a variable brings is parted at blanks.
             if expanded != *word && !expanded.contains(['$', '`']) {
                 expanded.split_whitespace().map(str::to_owned).collect()
@@ -31,6 +34,12 @@ impl Command {
         let arguments = words.collect();
         let setting = &found.setting;
         Command { name, arguments, line: first + setting.row, fed: setting.fed, input: setting.input.clone() }
+    }
+
+    /// All its letters, which are looked over many times.
+    pub(super) fn length(&self) -> usize {
+        let words = std::iter::once(&self.name).chain(&self.arguments).map(|word| word.len() * 16);
+        words.sum::<usize>() + self.input.as_ref().map_or(0, String::len)
     }
 
     /// The command that this one runs.

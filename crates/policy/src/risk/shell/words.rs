@@ -88,7 +88,8 @@ pub(super) fn is_system(path: &str) -> bool {
 
 /// Whether something written there is the system's, or is run later.
 pub(super) fn is_delicate(path: &str) -> bool {
-    is_system(path) || STARTED.iter().any(|place| format!("/{path}").contains(place))
+    let rooted = format!("/{path}");
+    is_system(path) || STARTED.iter().any(|place| rooted.contains(place))
 }
 
 pub(super) fn is_secret(path: &str) -> bool {
