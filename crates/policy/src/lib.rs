@@ -39,6 +39,9 @@ mod code;
 mod decide;
 mod verdict;
 
+#[cfg(test)]
+mod shapes;
+
 pub use code::{Code, Consent, Isolation, SecurityMode, choose_isolation, demands_isolation};
 pub use command::{ArgvCommand, CommandLine, CommandLists, CommandName};
 pub use cwd::check_cwd;

@@ -56,6 +56,8 @@ pub(crate) struct Survey {
     pub(crate) functions: Vec<String>,
     /// Texts that the shell runs and the grammar did not read.
     pub(crate) texts: Vec<String>,
+    /// The row in which each of them stands, from 0.
+    pub(crate) text_rows: Vec<usize>,
     pub(crate) steps: Vec<Step>,
     pub(crate) redirects: Vec<Redirect>,
     /// Variables and the texts that are assigned to them.

@@ -7,11 +7,11 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 
 use super::follow::{Next, follow};
+use super::found::{Found, Step};
 use super::grammar::{Budget, parse, set_apart};
 use super::lists::{CommandLists, plain_name};
 use super::operands::{Printed, paths};
 use super::reserved::is_misplaced;
-use super::found::{Found, Step};
 use super::survey::survey;
 use super::word::Word;
 use crate::error::Error;

@@ -23,10 +23,10 @@ mod survey;
 mod word;
 
 pub(crate) use follow::{Next, follow};
+pub(crate) use found::Found;
 pub(crate) use grammar::{find_fault, set_apart};
 pub(crate) use lists::{is_builtin, plain_name};
 pub(crate) use operands::{Printed, paths};
-pub(crate) use found::Found;
 pub(crate) use survey::survey;
 pub(crate) use word::escaped;
 

@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 
 use super::expand::{End, Reading, Variables, expand, whole};
+use super::found::Step;
 use super::grammar::Budget;
 use super::line::{Command, CommandLine, Place};
-use super::found::Step;
 use crate::error::Error;
 use crate::reach::{HostPath, Operand, Sureness, is_windows, looks_like_path, normalise, read_operands};
 

@@ -205,7 +205,8 @@ impl Walk<'_> {
         if let Some(next) = words.windows(2).position(|pair| self.ends_between(pair[0], pair[1])) {
             // In some lists the grammar takes the next line for more of this command; to the shell it is one of its own.
             let begin = words[next + 1].start_byte();
-            self.take_text(self.text.get(begin..node.end_byte()).unwrap_or_default().to_owned());
+            let row = words[next + 1].start_position().row;
+            self.take_text(self.text.get(begin..node.end_byte()).unwrap_or_default().to_owned(), row);
             words.truncate(next + 1);
         }
         let mut words: VecDeque<Word> = self.values(words.into_iter()).into();
@@ -383,8 +384,9 @@ impl Walk<'_> {
         self.survey.steps.extend(opened);
     }
 
-    fn take_text(&mut self, text: String) {
+    fn take_text(&mut self, text: String, row: usize) {
         self.count(text.len());
+        self.survey.text_rows.push(row);
         self.survey.steps.push(Step::Text(self.survey.texts.len()));
         self.survey.texts.push(text);
     }
@@ -417,12 +419,12 @@ impl Walk<'_> {
         if let Some(inner) = written.strip_prefix('`') {
             // What is quoted once more in backquotes is a text of its own when one layer is off.
             let inner = inner.strip_suffix('`').unwrap_or(inner);
-            self.take_text(in_backquotes(inner));
+            self.take_text(in_backquotes(inner), node.start_position().row);
             return None;
         }
         if frame.expanded && written.starts_with("$((") {
             // In here-documents the grammar takes a sum for a command.
-            self.take_text(format!(": {written}"));
+            self.take_text(format!(": {written}"), node.start_position().row);
             return None;
         }
         Some(substitution(frame))
@@ -434,14 +436,16 @@ impl Walk<'_> {
             return;
         }
         let mut inside: Option<String> = None;
+        let (mut row, mut begin) = (node.start_position().row, 0);
         let mut characters = written.chars();
         while let Some(character) = characters.next() {
+            row += usize::from(character == '\n');
             match (character, &mut inside) {
                 ('`', Some(text)) => {
-                    self.take_text(in_backquotes(text));
+                    self.take_text(in_backquotes(text), begin);
                     inside = None;
                 }
-                ('`', None) => inside = Some(String::new()),
+                ('`', None) => (inside, begin) = (Some(String::new()), row),
                 ('\\', Some(text)) => text.extend(std::iter::once('\\').chain(characters.next())),
                 ('\\', None) => drop(characters.next()),
                 (character, Some(text)) => text.push(character),
@@ -449,7 +453,7 @@ impl Walk<'_> {
             }
         }
         if let Some(text) = inside {
-            self.take_text(in_backquotes(&text));
+            self.take_text(in_backquotes(&text), begin);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::findings::{Finding, Findings, Nested};
+use super::findings::{Finding, Findings, Lines, Nested};
 use super::level::{Content, Level, Locale};
 use super::rule::{Index, Refusal, Rule};
 use super::work::Work;
@@ -78,21 +78,21 @@ pub fn assess(content: Content, text: &str) -> Assessment {
 
 /// What is done is counted against what may be.
 pub(super) fn assess_within(work: &Work, content: Content, text: &str) -> Assessment {
-    let mut findings = Findings::default();
-    let first = Nested { content, text: text.to_owned(), line: 1 };
+    let mut findings = Findings::of(text);
+    let first = Nested { content, text: text.to_owned(), lines: Lines::From(1) };
     let mut waiting = VecDeque::from([(first, 0)]);
     while let Some((task, depth)) = waiting.pop_front() {
         if depth > DEEPEST || task.text.len() > LONGEST_CONTENT || !work.spend_text(8 * task.text.len()) {
             let (index, id) = too_complex(task.content);
-            findings.add_by_id(index, id, task.line);
+            findings.add_by_id(index, id, task.lines.of(0));
             continue;
         }
         // To the parsers it is the end of a text.
         let text = task.text.replace('\0', "\u{fffd}");
         match task.content {
-            Content::Python => python::inspect(&text, task.line, work, &mut findings),
-            Content::Javascript => javascript::inspect(&text, task.line, work, &mut findings),
-            Content::Shell => shell::inspect(&text, task.line, work, &mut findings),
+            Content::Python => python::inspect(&text, task.lines, work, &mut findings),
+            Content::Javascript => javascript::inspect(&text, task.lines, work, &mut findings),
+            Content::Shell => shell::inspect(&text, task.lines, work, &mut findings),
             Content::Browser => browser::inspect(&text, &mut findings),
         }
         waiting.extend(findings.nested().into_iter().map(|nested| (nested, depth + 1)));

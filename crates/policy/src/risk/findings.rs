@@ -35,16 +35,45 @@ impl Finding {
     }
 }
 
+/// On which lines of the content the rows of a text within it are told, from 1.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Lines {
+    /// Its first row is that line, and the others follow.
+    From(usize),
+    /// It is put together elsewhere, and all of it is told there.
+    All(usize),
+}
+
+impl Lines {
+    /// The line of a row, from 0.
+    pub(crate) fn of(self, row: usize) -> usize {
+        match self {
+            Lines::From(first) => first + row,
+            Lines::All(line) => line,
+        }
+    }
+
+    /// For a text that begins in that row of this one.
+    pub(crate) fn within(self, row: usize) -> Self {
+        match self {
+            Lines::From(first) => Lines::From(first + row),
+            Lines::All(line) => Lines::All(line),
+        }
+    }
+}
+
 /// A text that stands in another one and is run by it.
 #[derive(Debug)]
 pub(crate) struct Nested {
     pub(crate) content: Content,
     pub(crate) text: String,
-    pub(crate) line: usize,
+    pub(crate) lines: Lines,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Findings {
+    /// The number of the content's last line.
+    last: usize,
     list: Vec<Finding>,
     kept: BTreeMap<Level, usize>,
     seen: HashSet<(&'static str, usize)>,
@@ -55,7 +84,14 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
+    pub(crate) fn of(text: &str) -> Self {
+        let last = text.lines().count().max(1);
+        let (list, kept, seen, nested) = (Vec::new(), BTreeMap::new(), HashSet::new(), Vec::new());
+        Findings { last, list, kept, seen, nested, texts: 0, unread: None }
+    }
+
     pub(crate) fn add(&mut self, rule: &'static Rule, line: usize) {
+        let line = line.min(self.last);
         let kept = self.kept.entry(rule.level).or_default();
         if *kept < MOST_OF_LEVEL && self.seen.insert((rule.id, line)) {
             *kept += 1;
@@ -69,10 +105,10 @@ impl Findings {
         }
     }
 
-    pub(crate) fn nest(&mut self, content: Content, text: &str, line: usize) {
+    pub(crate) fn nest(&mut self, content: Content, text: &str, lines: Lines) {
         match self.texts < MOST_TEXTS {
-            true => self.nested.push(Nested { content, text: text.to_owned(), line }),
-            false => drop(self.unread.get_or_insert((content, line))),
+            true => self.nested.push(Nested { content, text: text.to_owned(), lines }),
+            false => drop(self.unread.get_or_insert((content, lines.of(0)))),
         }
         self.texts += 1;
     }

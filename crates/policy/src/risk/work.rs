@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 /// What any content may take, and what each byte of it adds. A unit is about what it takes to look at one node of a tree.
 /// Ordinary code takes a tenth of it: `what_people_write_is_far_below_the_bound`.
-const ANY: usize = 2_000_000;
+const ANY: usize = 1_000_000;
 const PER_BYTE: usize = 160;
 
 /// Reports of a parser times the length of its text, where a step may copy all that was read so far: a pipe of a hundred thousand
@@ -70,3 +70,7 @@ impl Work {
         self.left.get()
     }
 }
+
+#[cfg(test)]
+#[path = "work_tests.rs"]
+mod tests;

@@ -8,29 +8,22 @@ use super::resolve::Resolver;
 use super::scopes::Scopes;
 use super::syntax::Syntax;
 use super::value::{UNKNOWN, Value};
-use crate::risk::findings::Findings;
+use crate::risk::findings::{Findings, Lines};
 use crate::risk::rule::Use;
 use crate::risk::work::Work;
 
 /// What it takes to hold a path against the rules.
 const PER_PATH: usize = 10;
 
-/// `first` is the number of the text's first line.
-pub(crate) fn inspect<G: Grammar>(
-    language: &Language,
-    text: &str,
-    first: usize,
-    work: &Work,
-    findings: &mut Findings,
-) {
+pub(crate) fn inspect<G: Grammar>(language: &Language, text: &str, lines: Lines, work: &Work, findings: &mut Findings) {
     let index = G::index();
     let Some(tree) = parse(language, text, Steps::Short, work) else {
-        findings.add_by_id(index, G::TOO_COMPLEX, first);
+        findings.add_by_id(index, G::TOO_COMPLEX, lines.of(0));
         return;
     };
     let syntax = Syntax::new(&tree, text, work, G::opens);
     if let Some(row) = syntax.fault {
-        findings.add_by_id(index, G::SYNTAX, first + row);
+        findings.add_by_id(index, G::SYNTAX, lines.of(row));
     }
     let mut scopes = Scopes::default();
     for id in syntax.ids().take_while(|_| !work.is_spent()) {
@@ -38,7 +31,7 @@ pub(crate) fn inspect<G: Grammar>(
     }
     let resolver = Resolver::<G>::new(&syntax, &scopes);
     for id in syntax.order.iter().copied().take_while(|_| !work.is_spent()) {
-        let line = first + syntax.node(id).row;
+        let line = lines.of(syntax.row_of_name(id));
         for module in G::imports(&syntax, id) {
             index.find(&module, Use::Imported).into_iter().for_each(|rule| findings.add(rule, line));
         }
@@ -63,10 +56,10 @@ pub(crate) fn inspect<G: Grammar>(
                 break;
             }
             index.find(path, Use::Called).into_iter().for_each(|rule| findings.add(rule, line));
-            G::inspect_call(&syntax, &Call { path, arguments: &arguments, nodes: &nodes, line }, findings);
+            G::inspect_call(&syntax, &Call { path, arguments: &arguments, nodes: &nodes, line, lines }, findings);
         }
     }
     if resolver.overflow.get() || work.is_spent() {
-        findings.add_by_id(index, G::TOO_COMPLEX, first);
+        findings.add_by_id(index, G::TOO_COMPLEX, lines.of(0));
     }
 }

@@ -4,6 +4,7 @@
 //! is (`grammar`) and which names are bound where (`scopes`); from that follows what an expression can be (`value`,
 //! `resolve`), and from that what the rules say of it (`inspect`).
 
+pub(crate) mod arguments;
 pub(crate) mod fold;
 pub(crate) mod grammar;
 pub(crate) mod inspect;

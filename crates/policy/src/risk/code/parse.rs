@@ -42,7 +42,11 @@ pub(crate) fn parse(language: &Language, text: &str, steps: Steps, work: &Work) 
     let mut count = |_: &ParseState| {
         reports = reports.saturating_sub(1);
         let copied = if steps == Steps::Copying { bytes.len() } else { 0 };
-        if reports == 0 || left.get() == 0 || !work.spend(PER_REPORT) || !work.spend_copying(copied) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if reports == 0 || left.get() == 0 || !work.spend(PER_REPORT) || !work.spend_copying(copied) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     };
     let mut serve = |at: usize, _: Point| {
         let Some(after) = left.get().checked_sub(1).filter(|_| work.spend_text(PIECE)) else { return &bytes[..0] };

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
+use super::arguments::{Arguments, length};
 use super::fold;
 use super::grammar::{Grammar, Shape};
 use super::scopes::{Bound, Scopes, Step};
@@ -325,21 +326,22 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
     fn call(&self, callee: Id, arguments: &[Id], depth: usize) -> Values {
         let arguments = self.arguments(arguments, depth);
         let work = self.syntax.work;
-        let size: usize = arguments.iter().flatten().map(size_of).sum();
         if let Shape::Member(base, method) = G::shape(self.syntax, callee) {
             let own = self.gather(|values| {
                 for value in self.resolve_at(base, depth).iter() {
-                    if !work.spend_text(size + size_of(value)) {
-                        return;
-                    }
-                    let made = match value {
-                        Value::Text(text) => G::text_method(text, &method, &arguments),
-                        Value::Texts(texts) => fold::texts_method(texts, &method, &arguments),
-                        Value::Items(list) => self
-                            .list(*list, depth)
-                            .filter(|texts| work.spend_text(size_of_all(texts)))
-                            .and_then(|texts| fold::texts_method(&texts, &method, &arguments)),
-                        Value::Path(_) | Value::Number(_) | Value::Function(_) => None,
+                    let texts = match value {
+                        Value::Texts(texts) => Some(Rc::clone(texts)),
+                        Value::Items(list) => self.list(*list, depth),
+                        _ => None,
+                    };
+                    let made = match (value, texts) {
+                        (Value::Text(text), _) if text.len() <= fold::LONGEST_CALLED && work.spend_text(text.len()) => {
+                            G::text_method(text, &method, &arguments)
+                        }
+                        (_, Some(texts)) if work.spend_text(length(&texts)) => {
+                            fold::texts_method(&texts, &method, &arguments)
+                        }
+                        _ => None,
                     };
                     made.into_iter().for_each(|made| values.add(self.counted(made)));
                 }
@@ -352,7 +354,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
         self.gather(|values| {
             for value in called.iter() {
                 match value {
-                    _ if !work.spend_text(8 * PER_LOOK + size) => return,
+                    _ if !work.spend(PER_LOOK) => return,
                     Value::Path(path) => match G::result(path, &arguments) {
                         Some(value) => values.add(self.counted(value)),
                         None => values.add(Value::path(&suffixed(path, "()"))),
@@ -376,7 +378,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
     }
 
     /// What arguments can be, by their place; a list of texts is taken as such.
-    pub(crate) fn arguments(&self, ids: &[Id], depth: usize) -> Vec<Vec<Value>> {
+    pub(crate) fn arguments(&self, ids: &[Id], depth: usize) -> Arguments<'a> {
         let spread = |value: &Value| match value {
             Value::Items(list) => self.list(*list, depth).map_or_else(|| value.clone(), Value::Texts),
             other => other.clone(),
@@ -386,7 +388,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
             self.syntax.work.spend(PER_LOOK + values.len());
             values.iter().map(spread).collect()
         };
-        ids.iter().take(MOST_ARGUMENTS).map(argument).collect()
+        Arguments { values: ids.iter().take(MOST_ARGUMENTS).map(argument).collect(), work: self.syntax.work }
     }
 
     fn list(&self, list: Id, depth: usize) -> Option<Rc<Vec<String>>> {
@@ -409,19 +411,6 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
             _ => None,
         }
     }
-}
-
-/// How much there is to go over in a value.
-fn size_of(value: &Value) -> usize {
-    match value {
-        Value::Text(text) => text.len(),
-        Value::Texts(texts) => size_of_all(texts),
-        Value::Path(_) | Value::Number(_) | Value::Items(_) | Value::Function(_) => 8,
-    }
-}
-
-fn size_of_all(texts: &[String]) -> usize {
-    texts.iter().map(|text| text.len() + 16).sum()
 }
 
 fn member_of<G: Grammar>(path: &str, name: &str) -> String {

@@ -217,6 +217,20 @@ impl<'a> Syntax<'a> {
         self.children(id).find(|child| self.node(*child).field == Some(name))
     }
 
+    /// The row in which the name of a node stands: a chain of members may begin long before.
+    pub(crate) fn row_of_name(&self, id: Id) -> usize {
+        let named = match self.kind(id) {
+            "call" | "call_expression" => self.field(id, "function"),
+            _ => Some(id),
+        };
+        let name = named.and_then(|id| match self.kind(id) {
+            "attribute" => self.field(id, "attribute"),
+            "member_expression" => self.field(id, "property"),
+            _ => None,
+        });
+        self.node(name.unwrap_or(id)).row
+    }
+
     pub(crate) fn scope_opens(&self, scope: ScopeId) -> Opens {
         self.scopes[scope.0 as usize].opens
     }

@@ -110,7 +110,9 @@ fn bind_target(syntax: &Syntax<'_>, target: Id, scope: ScopeId, value: Source, s
             return;
         }
         let stepped = |step: Step| match &value {
-            Some((id, steps)) if steps.len() < 8 && !matches!(&step, Step::Member(name) if name.len() > LONGEST_PATH) => {
+            Some((id, steps))
+                if steps.len() < 8 && !matches!(&step, Step::Member(name) if name.len() > LONGEST_PATH) =>
+            {
                 let mut steps = steps.clone();
                 steps.push(step);
                 Some((*id, steps))
@@ -138,6 +140,8 @@ fn bind_target(syntax: &Syntax<'_>, target: Id, scope: ScopeId, value: Source, s
             }
             "pair_pattern" => {
                 let key = syntax.field(target, "key").map(|key| syntax.text(key)).unwrap_or_default();
+                // A key may be computed by an expression that has patterns of its own.
+                let key = if key.len() > LONGEST_PATH { "" } else { key };
                 let key = plain(key.trim_matches(['\'', '"', '[', ']']));
                 waiting.extend(syntax.field(target, "value").map(|inner| (inner, stepped(Step::Member(key)))));
             }

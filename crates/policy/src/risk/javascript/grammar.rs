@@ -1,11 +1,12 @@
 //! The shapes of JavaScript's nodes, and which spellings of a path are one.
 
 use super::{bindings, calls};
+use crate::risk::code::arguments::Arguments;
 use crate::risk::code::fold;
 use crate::risk::code::grammar::{Call, Grammar, Shape};
-use crate::risk::code::value::Value;
 use crate::risk::code::scopes::Scopes;
 use crate::risk::code::syntax::{Id, Opens, Syntax};
+use crate::risk::code::value::Value;
 use crate::risk::findings::Findings;
 use crate::risk::rule::Index;
 
@@ -81,16 +82,16 @@ impl Grammar for JavaScript {
         Some(Self::member(base, name))
     }
 
-    fn result(path: &str, arguments: &[Vec<Value>]) -> Option<Value> {
+    fn result(path: &str, arguments: &Arguments<'_>) -> Option<Value> {
         calls::result(path, arguments)
     }
 
-    fn text_method(text: &str, method: &str, arguments: &[Vec<Value>]) -> Option<Value> {
+    fn text_method(text: &str, method: &str, arguments: &Arguments<'_>) -> Option<Value> {
         fold::text_method(text, method, arguments)
     }
 
-    fn inspect_call(_: &Syntax<'_>, call: &Call<'_>, findings: &mut Findings) {
-        calls::inspect(call, findings);
+    fn inspect_call(syntax: &Syntax<'_>, call: &Call<'_>, findings: &mut Findings) {
+        calls::inspect(syntax, call, findings);
     }
 }
 

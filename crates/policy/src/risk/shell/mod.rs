@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use super::code::parse::{Steps, parse};
-use super::findings::Findings;
+use super::findings::{Findings, Lines};
 use super::level::Content;
 use super::rule::{Index, Rule};
 use super::work::Work;
@@ -28,7 +28,7 @@ pub(crate) static INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(RULES));
 const PER_COMMAND: usize = 600;
 const PER_WORD: usize = 60;
 
-pub(crate) fn inspect(text: &str, first: usize, work: &Work, findings: &mut Findings) {
+pub(crate) fn inspect(text: &str, lines: Lines, work: &Work, findings: &mut Findings) {
     let text = &*set_apart(text);
     let tree = parse(&tree_sitter_bash::LANGUAGE.into(), text, Steps::Copying, work);
     let found = tree.and_then(|tree| {
@@ -37,24 +37,24 @@ pub(crate) fn inspect(text: &str, first: usize, work: &Work, findings: &mut Find
         work.spend_text(found.copied).then_some((found, fault))
     });
     let Some((found, fault)) = found else {
-        findings.add_by_id(&INDEX, "sh.too_complex", first);
+        findings.add_by_id(&INDEX, "sh.too_complex", lines.of(0));
         return;
     };
     if let Some(row) = fault {
-        findings.add_by_id(&INDEX, "sh.syntax", first + row);
+        findings.add_by_id(&INDEX, "sh.syntax", lines.of(row));
     }
     let variables = Variables::new(&found.assignments);
     let functions: HashSet<&str> = found.functions.iter().map(String::as_str).collect();
     for redirect in &found.redirects {
         let target = variables.expand(&redirect.target);
         if !work.spend(PER_WORD) || !work.spend_text(16 * target.len()) {
-            findings.add_by_id(&INDEX, "sh.too_complex", first + redirect.row);
+            findings.add_by_id(&INDEX, "sh.too_complex", lines.of(redirect.row));
             return;
         }
-        judge::redirect(&target, redirect.writes, first + redirect.row, findings);
+        judge::redirect(&target, redirect.writes, lines.of(redirect.row), findings);
     }
-    for text in &found.texts {
-        findings.nest(Content::Shell, text, first);
+    for (text, row) in found.texts.iter().zip(&found.text_rows) {
+        findings.nest(Content::Shell, text, lines.within(*row));
     }
     let mut calls_itself = std::collections::HashMap::new();
     for command in &found.commands {
@@ -62,15 +62,15 @@ pub(crate) fn inspect(text: &str, first: usize, work: &Work, findings: &mut Find
             let times = calls_itself.entry(command.name.plain.as_str()).or_insert(0);
             *times += if command.setting.piped { 2 } else { 1 };
             if *times == 2 {
-                findings.add_by_id(&INDEX, "sh.bomb", first + command.setting.row);
+                findings.add_by_id(&INDEX, "sh.bomb", lines.of(command.setting.row));
             }
         }
     }
     for command in &found.commands {
-        let mut waiting = vec![Command::new(command, &variables, first, work)];
+        let mut waiting = vec![Command::new(command, &variables, lines, work)];
         while let Some(command) = waiting.pop() {
             if !work.spend(PER_COMMAND + PER_WORD * command.arguments.len()) || !work.spend_text(command.length()) {
-                findings.add_by_id(&INDEX, "sh.too_complex", command.line);
+                findings.add_by_id(&INDEX, "sh.too_complex", command.line());
                 return;
             }
             if functions.contains(command.name.as_str()) {
@@ -82,7 +82,7 @@ pub(crate) fn inspect(text: &str, first: usize, work: &Work, findings: &mut Find
             for next in next.chain(tools::follow(name, &command.arguments)) {
                 match next {
                     Next::Words { words, .. } => waiting.extend(command.led_to(words)),
-                    Next::Text(text) | Next::OtherShell(text) => findings.nest(Content::Shell, &text, command.line),
+                    Next::Text(text) | Next::OtherShell(text) => findings.nest(Content::Shell, &text, command.lines),
                 }
             }
         }
