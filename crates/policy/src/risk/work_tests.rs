@@ -9,11 +9,12 @@ use super::{PER_BYTE, Work};
 use crate::shapes::Shape;
 
 /// Lengths that are compared.
-const SMALL: usize = if option_env!("RINGWALL_SOAK").is_some() { LONGEST_CONTENT / 8 } else { 4 * 1024 };
+const SMALL: usize = if option_env!("RINGWALL_SOAK").is_some() { LONGEST_CONTENT / 8 } else { 2 * 1024 };
 const LARGE: usize = 8 * SMALL;
 
+/// What is done where much more may be: the bound would hide how it grows.
 fn work(content: Content, text: &str) -> (usize, Assessment) {
-    let work = Work::for_length(text.len());
+    let work = Work::for_length(64 * text.len());
     let before = work.left();
     let assessment = assess_within(&work, content, text);
     (before - work.left(), assessment)
@@ -29,7 +30,6 @@ fn out_of_proportion(content: Content) -> Vec<String> {
     for shape in Shape::all().iter().filter(|shape| shape.language == content.key()) {
         let (small, _) = work(content, &shape.text(SMALL));
         let (large, _) = work(content, &shape.text(LARGE));
-        assert!(small > 0 && large <= Work::most(LARGE), "{shape:?}");
         if large > 10 * small {
             wrong.push(format!("{shape:?}: {small}, {large}"));
         }
