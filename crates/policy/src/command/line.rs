@@ -72,12 +72,15 @@ enum What {
 
 impl CommandLine {
     pub fn read(text: &str) -> Result<Self, Error> {
+        Self::read_within(text, &mut Budget::default())
+    }
+
+    pub(super) fn read_within(text: &str, budget: &mut Budget) -> Result<Self, Error> {
         if text.trim().is_empty() {
             return Err(Error::CommandEmpty);
         }
         let mut line =
             Self { commands: Vec::new(), words: Vec::new(), functions: BTreeSet::new(), scripts: Vec::new() };
-        let mut budget = Budget::default();
         let mut shells = 0;
         let first = Task { what: What::Text(text.to_owned()), shell: 0, depth: 0 };
         let mut tasks = VecDeque::from([first]);
@@ -91,7 +94,7 @@ impl CommandLine {
             let first_free = line.scripts.len() + 1 + tasks.len();
             match task.what {
                 What::Text(text) => {
-                    let texts = line.take(&text, task.shell, first_free, &mut budget)?;
+                    let texts = line.take(&text, task.shell, first_free, budget)?;
                     tasks.extend(texts.into_iter().map(|text| below(What::Text(text), task.shell)));
                 }
                 What::Words { plain, spelled } => {
@@ -129,6 +132,7 @@ impl CommandLine {
         let text = &*set_apart(text);
         let tree = parse(text, budget)?;
         let found = survey(&tree, text).ok_or(Error::CommandTooComplex)?;
+        budget.copy(found.copied)?;
         let known = self.commands.len();
         let placed = found.steps.into_iter().map(|step| match step {
             Step::Run(command) => Step::Run(known + command),

@@ -12,6 +12,8 @@ use super::{browser, javascript, python, shell};
 pub const LONGEST_CONTENT: usize = 1024 * 1024;
 /// How deep texts may lie in texts.
 const DEEPEST: u8 = 6;
+/// How much of texts in texts is read, beside twice the length of the content: one of them can be run in many places.
+const ANY_NESTED: usize = 16 * 1024;
 
 #[derive(Debug)]
 pub struct Assessment {
@@ -81,8 +83,11 @@ pub(super) fn assess_within(work: &Work, content: Content, text: &str) -> Assess
     let mut findings = Findings::of(text);
     let first = Nested { content, text: text.to_owned(), lines: Lines::From(1) };
     let mut waiting = VecDeque::from([(first, 0)]);
+    let mut room = ANY_NESTED + 3 * text.len();
     while let Some((task, depth)) = waiting.pop_front() {
-        if depth > DEEPEST || task.text.len() > LONGEST_CONTENT || !work.spend_text(8 * task.text.len()) {
+        let fits = task.text.len() <= room.min(LONGEST_CONTENT);
+        room = room.saturating_sub(task.text.len());
+        if depth > DEEPEST || !fits || !work.spend_text(8 * task.text.len()) {
             let (index, id) = too_complex(task.content);
             findings.add_by_id(index, id, task.lines.of(0));
             continue;

@@ -27,6 +27,8 @@ pub(crate) static INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(RULES));
 /// What it takes to judge a command, and what each of its words adds: they are held against many tables.
 const PER_COMMAND: usize = 600;
 const PER_WORD: usize = 60;
+/// How many commands may each run the next: `sudo nice env …`.
+const DEEPEST: u8 = 16;
 
 pub(crate) fn inspect(text: &str, lines: Lines, work: &Work, findings: &mut Findings) {
     let text = &*set_apart(text);
@@ -67,9 +69,11 @@ pub(crate) fn inspect(text: &str, lines: Lines, work: &Work, findings: &mut Find
         }
     }
     for command in &found.commands {
-        let mut waiting = vec![Command::new(command, &variables, lines, work)];
-        while let Some(command) = waiting.pop() {
-            if !work.spend(PER_COMMAND + PER_WORD * command.arguments.len()) || !work.spend_text(command.length()) {
+        let mut waiting = vec![(Command::new(command, &variables, lines, work), 0)];
+        while let Some((command, depth)) = waiting.pop() {
+            let has_work =
+                work.spend(PER_COMMAND + PER_WORD * command.arguments.len()) && work.spend_text(command.length());
+            if depth > DEEPEST || !has_work {
                 findings.add_by_id(&INDEX, "sh.too_complex", command.line());
                 return;
             }
@@ -81,7 +85,7 @@ pub(crate) fn inspect(text: &str, lines: Lines, work: &Work, findings: &mut Find
             let next = follow(words::shell_alias(name), &command.arguments).into_iter();
             for next in next.chain(tools::follow(name, &command.arguments)) {
                 match next {
-                    Next::Words { words, .. } => waiting.extend(command.led_to(words)),
+                    Next::Words { words, .. } => waiting.extend(command.led_to(words).map(|next| (next, depth + 1))),
                     Next::Text(text) | Next::OtherShell(text) => findings.nest(Content::Shell, &text, command.lines),
                 }
             }
