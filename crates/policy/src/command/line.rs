@@ -185,7 +185,7 @@ fn close(text: &str) -> Cow<'_, str> {
 impl Command {
     fn found(found: Found, shell: Shell) -> Self {
         let (arguments, spelled) = found.arguments.into_iter().map(|word| (word.plain, word.spelled)).unzip();
-        let Word { plain: name, spelled: spelled_name } = found.name;
+        let Word { plain: name, spelled: spelled_name, .. } = found.name;
         Self { name, arguments, shell, spelled_name, spelled, leads: Vec::new() }
     }
 

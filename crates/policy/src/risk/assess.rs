@@ -15,6 +15,12 @@ const DEEPEST: u8 = 6;
 /// How much of texts in texts is read, beside twice the length of the content: one of them can be run in many places.
 const ANY_NESTED: usize = 16 * 1024;
 
+/// How large a stack has to be to judge a text of this length. Our own walks are loops, but the parser's code calls itself once for
+/// each of certain brackets within brackets: it took up to 48 bytes of stack for each byte of text.
+pub const fn stack_needed(length: usize) -> usize {
+    1024 * 1024 + 128 * length
+}
+
 #[derive(Debug)]
 pub struct Assessment {
     pub content: Content,

@@ -6,10 +6,12 @@
 
 use std::cell::Cell;
 
-/// What any content may take, and what each byte of it adds. A unit is about what it takes to look at one node of a tree.
-/// Ordinary code takes a tenth of it: `what_people_write_is_far_below_the_bound`.
+/// What any content may take, and what each byte of it adds, up to so many bytes: four contents are judged at a time, and others
+/// wait. A unit is about ten nanoseconds, what it takes to look at one node of a tree. Ordinary code takes an eighth of it:
+/// `what_people_write_is_far_below_the_bound`.
 const ANY: usize = 1_000_000;
 const PER_BYTE: usize = 160;
+const MOST_BYTES: usize = 256 * 1024;
 
 /// Reports of a parser times the length of its text, where a step may copy all that was read so far: a pipe of a hundred thousand
 /// commands takes gigabytes otherwise. All texts within a content together may take twice as much as one.
@@ -31,7 +33,7 @@ impl Work {
 
     /// All that a content of this length may take.
     pub(crate) fn most(length: usize) -> usize {
-        ANY + PER_BYTE * length
+        ANY + PER_BYTE * length.min(MOST_BYTES)
     }
 
     /// Counts something that is about to be done. Once there was not enough left, there is nothing left.
@@ -62,6 +64,11 @@ impl Work {
 
     pub(crate) fn is_spent(&self) -> bool {
         self.is_spent.get()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn without_bound() -> Self {
+        Work { left: Cell::new(usize::MAX), copying: Cell::new(2 * MOST_COPIED), is_spent: Cell::new(false) }
     }
 
     /// What is left.

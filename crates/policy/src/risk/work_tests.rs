@@ -8,13 +8,14 @@ use super::super::level::Content;
 use super::{PER_BYTE, Work};
 use crate::shapes::Shape;
 
+const IS_SOAK: bool = option_env!("RINGWALL_SOAK").is_some();
 /// Lengths that are compared.
-const SMALL: usize = if option_env!("RINGWALL_SOAK").is_some() { LONGEST_CONTENT / 8 } else { 2 * 1024 };
+const SMALL: usize = if IS_SOAK { LONGEST_CONTENT / 8 } else { 2 * 1024 };
 const LARGE: usize = 8 * SMALL;
 
 /// What is done where much more may be: the bound would hide how it grows.
 fn work(content: Content, text: &str) -> (usize, Assessment) {
-    let work = Work::for_length(64 * text.len());
+    let work = Work::without_bound();
     let before = work.left();
     let assessment = assess_within(&work, content, text);
     (before - work.left(), assessment)
@@ -28,6 +29,10 @@ fn is_too_complex(assessment: &Assessment) -> bool {
 fn out_of_proportion(content: Content) -> Vec<String> {
     let mut wrong = Vec::new();
     for shape in Shape::all().iter().filter(|shape| shape.language == content.key()) {
+        if IS_SOAK && shape.text(SMALL).starts_with("{a:") {
+            // It takes more of the parser's stack than a test has; `tests/risk.rs` gives it one.
+            continue;
+        }
         let (small, _) = work(content, &shape.text(SMALL));
         let (large, _) = work(content, &shape.text(LARGE));
         if large > 10 * small {

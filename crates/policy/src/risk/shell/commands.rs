@@ -22,11 +22,10 @@ impl Command {
     pub(super) fn new(found: &Found, variables: &Variables, lines: Lines, work: &Work) -> Self {
         let words = std::iter::once(&found.name).chain(&found.arguments).take_while(|_| !work.is_spent());
         let mut words = words.flat_map(|word| {
-            let word = &word.plain;
-            let expanded = variables.expand(word);
+            let expanded = variables.expand(&word.plain);
             work.spend_text(expanded.len());
             // What a variable brings is parted at blanks.
-            if expanded != *word && !expanded.contains(['$', '`']) {
+            if !word.is_quoted && expanded != word.plain && !expanded.contains(['$', '`']) {
                 expanded.split_whitespace().map(str::to_owned).collect()
             } else {
                 vec![expanded]

@@ -21,6 +21,7 @@ pub(super) static RULES: &[Rule] = &[
             "bash -c 'rm -rf /'",
             "find / -delete",
             "a=rm; $a -rf /",
+            "x='rm -rf /'; sh -c \"$x\"",
             "ls\n\n\\rm -rf /",
         ],
         &["rm -rf ./build", "echo rm -rf /", "rm -rf ~/tmp/x", "rm /tmp/x", "find / -name x"],
