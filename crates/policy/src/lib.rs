@@ -39,6 +39,9 @@ mod code;
 mod decide;
 mod verdict;
 
+#[cfg(test)]
+mod shapes;
+
 pub use code::{Code, Consent, Isolation, SecurityMode, choose_isolation, demands_isolation};
 pub use command::{ArgvCommand, CommandLine, CommandLists, CommandName};
 pub use cwd::check_cwd;
@@ -59,7 +62,7 @@ pub use reach::{HostPath, PathStyle, blocked, is_always_there, normalise};
 pub use request::{AgentMounts, ImageName, Owner, ProjectMounts, Request, Root, Secret, Workspace};
 pub use risk::{
     Assessment, Content, Finding, LONGEST_CONTENT, Level, Locale, PASSWORD_FIELDS, PAYMENT_FIELDS, Refusal, Rule,
-    assess, rules,
+    assess, rules, stack_needed,
 };
 pub use session::{AllowedPath, Control, Named, Reach, Rights, SessionMounts, is_never_shown};
 pub use settings::{

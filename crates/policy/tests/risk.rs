@@ -2,19 +2,22 @@
 //! for what is right, and laws on arbitrary texts.
 //!
 //! `held_out.txt` was written before the rules, and its author had it in view while writing them; `afterwards.txt` was written
-//! when they were done, and no rule was changed for it. Both are reported by themselves. Whoever changes a rule because of
-//! the last should write a new one.
+//! when they were done; `agents.txt`, of the kind that agents write, was labelled by somebody else who had read the rules, before
+//! anything judged it. What was wrong in the last two was mended where the contract says so, so the figures of today are
+//! higher than those of the first time, which docs/promises.md keeps. Whoever changes a rule because of them should write a
+//! new one.
 
 #![expect(clippy::panic, clippy::print_stdout, reason = "a failed assumption is a failed test, and figures are told")]
 
 use std::collections::BTreeMap;
 
-use policy::{Content, LONGEST_CONTENT, Level, Locale, Refusal, assess, rules};
+use policy::{Content, LONGEST_CONTENT, Level, Locale, Refusal, assess, rules, stack_needed};
 use proptest::prelude::*;
 use proptest::sample::select;
 
 const HELD_OUT: &str = include_str!("risk/held_out.txt");
 const AFTERWARDS: &str = include_str!("risk/afterwards.txt");
+const AGENTS: &str = include_str!("risk/agents.txt");
 const OTHERS: [&str; 4] = [
     include_str!("risk/python.txt"),
     include_str!("risk/javascript.txt"),
@@ -132,6 +135,7 @@ fn the_collection_is_judged_as_labelled() {
 
     let (first, second) = (measure(&held_out), measure(&others));
     let third = measure(&snippets(AFTERWARDS));
+    let fourth = measure(&snippets(AGENTS));
     let mut by_content: BTreeMap<String, Figures> = BTreeMap::new();
     for snippet in held_out.iter().chain(&others) {
         let level = assess(snippet.content, snippet.code).level;
@@ -142,13 +146,15 @@ fn the_collection_is_judged_as_labelled() {
     println!("{}", first.row("written before rules"));
     println!("{}", second.row("written with rules"));
     println!("{}", third.row("written afterwards"));
+    println!("{}", fourth.row("as agents write"));
     by_content.iter().for_each(|(name, figures)| println!("{}", figures.row(name)));
 
     // What was measured, rounded down; what is missed is printed.
     let floors = [
         ("written before", &first, 1.0, 1.0, 1.0),
-        ("written with", &second, 1.0, 0.99, 0.99),
-        ("written afterwards", &third, 1.0, 0.95, 0.93),
+        ("written with", &second, 1.0, 1.0, 1.0),
+        ("written afterwards", &third, 1.0, 1.0, 0.97),
+        ("as agents write", &fourth, 1.0, 1.0, 0.99),
     ];
     for (name, figures, precision, recall, accuracy) in floors {
         assert!(figures.precision() >= precision, "{name}: {figures:?}");
@@ -190,66 +196,53 @@ fn a_finding_has_its_line_and_its_sentence() {
 }
 
 #[test]
-fn shapes_that_grow_are_judged_soon() {
-    const LENGTH: usize = LONGEST_CONTENT / 8;
-    let shapes = [
-        (
-            Content::Python,
-            &[
-                "(",
-                "[",
-                "f(",
-                "a.",
-                "lambda:",
-                "lambda:x+(",
-                "'",
-                "\"\"\"",
-                "x=",
-                "if x:\n ",
-                "'a'+",
-                "f'{",
-                "a[0]",
-                "@a\n",
-                "x\n",
-            ][..],
-        ),
-        (
-            Content::Javascript,
-            &["(", "[", "{", "f(", "a.", "a=>", "`${", "/*", "/", "'", "function f(){", "'a'+", "x?", "<a>", "x;"][..],
-        ),
-        (
-            Content::Shell,
-            &[
-                "(",
-                "$(",
-                "`",
-                "<<A\n",
-                "ls|",
-                "ls;",
-                "eval ",
-                "find . -exec ",
-                "\\\r",
-                "{ ",
-                "f() { ",
-                "a=b ",
-                "$a",
-                "bash -c '",
-            ][..],
-        ),
-        (Content::Browser, &["[", "{\"a\":", "x ", "\n"][..]),
+fn a_finding_is_told_on_its_own_line() {
+    // The lines of the findings that say that something is deleted, or handed to a shell.
+    let lines = |content, code: &str| {
+        let found = assess(content, code).findings;
+        let told = |id: &str| id.contains(".delete") || id.ends_with(".shell") || id == "js.process.spawn";
+        found.iter().filter(|one| told(one.rule.id)).map(|one| one.line).collect::<Vec<_>>()
+    };
+    let table: [(Content, &str, &[usize]); 9] = [
+        // A text that is written out, one that is put together, one that comes from elsewhere.
+        (Content::Python, "import os\nos.system(\n  \"\"\"cd x\n  rm y\n  \"\"\")", &[2, 4]),
+        (Content::Python, "import os\nos.system('cd x\\nrm y')\nz", &[2, 2]),
+        (Content::Python, "import os\nx = \"\"\"\ncd y\nrm z\n\"\"\"\nos.system(x)", &[6, 6]),
+        // A chain of members that begins before.
+        (Content::Python, "import os\n(os\n .system('ls'))", &[3]),
+        (Content::Javascript, "require('child_process')\n  .execSync(`cd x\nrm y`)", &[2, 3]),
+        (Content::Shell, "ls\nx=`rm a`\ncat <<E\n\n`rm b`\nE\necho \"${x:-`rm c`}\"", &[2, 5, 7]),
+        (Content::Shell, "ls\nbash -c '\nrm a\n'\nbash <<'E'\nls\nrm b\nE", &[3, 7]),
+        (Content::Shell, "python3 - <<'E'\nimport os\n\nos.system('rm a')\nE", &[4, 4]),
+        (Content::Shell, "x='ls\nls\nrm a'; bash -c \"$x\"", &[3]),
     ];
-    for (content, shapes) in shapes {
-        for shape in shapes {
-            // Without the bounds some of these take minutes.
-            let _ = assess(content, &shape.repeat(LENGTH / shape.len()));
-        }
+    for (content, code, expected) in table {
+        assert_eq!(lines(content, code), expected, "{code}");
     }
-    let much = "x = 'a' * 3\nprint(x)\n".repeat(LENGTH / 22);
-    assert_eq!(assess(Content::Python, &much).level, Level::Safe, "a long program is no alarm by itself");
+}
+
+#[test]
+fn what_comes_out_of_a_call_is_not_the_call() {
+    let code = "import pandas as pd\ndf = pd.read_csv('x')\nprint(df.head())\nimport os\np = os.popen('ls')\np.read()";
+    let found = assess(Content::Python, code).findings;
+    let lines: Vec<(usize, &str)> = found.iter().map(|one| (one.line, one.rule.id)).collect();
+    assert_eq!(lines, [(2, "py.file.read"), (4, "py.import.system"), (5, "py.process.shell")]);
+}
+
+#[test]
+fn large_texts_are_judged_and_are_no_alarm_by_themselves() {
+    let much = "x = 'a' * 3\nprint(x)\n".repeat(LONGEST_CONTENT / 8 / 22);
+    assert_eq!(assess(Content::Python, &much).level, Level::Safe);
     let long = "x".repeat(LONGEST_CONTENT + 1);
     for content in [Content::Python, Content::Javascript, Content::Shell, Content::Browser] {
         assert_eq!(assess(content, &long).level, Level::High);
     }
+    // The parser calls itself once for each of these.
+    let deep = "{a:".repeat(LONGEST_CONTENT / 8 / 3);
+    let stack = stack_needed(deep.len());
+    let judge = move || assess(Content::Javascript, &deep).level;
+    let judged = std::thread::Builder::new().stack_size(stack).spawn(judge).expect("a thread").join();
+    assert!(judged.is_ok_and(|level| level > Level::Safe));
 }
 
 fn any_content() -> impl Strategy<Value = Content> {

@@ -36,7 +36,7 @@ const SUDO: Options = Options {
 pub(crate) fn follow(name: &str, arguments: &[String]) -> Vec<Next> {
     let after = |options: &Options| words(arguments, operand(arguments, options), arguments.len());
     match plain_name(name) {
-        "bash" | "sh" | "dash" | "ash" | "ksh" | "zsh" => shell(arguments),
+        name if is_shell(name) => shell(arguments),
         "xargs" => xargs(arguments),
         "find" => find(arguments),
         "eval" => text(arguments.strip_prefix(&["--".to_owned()]).unwrap_or(arguments).join(" ")),
@@ -124,13 +124,29 @@ fn xargs(arguments: &[String]) -> Vec<Next> {
     let mark = replaced(&arguments[..at]).filter(|mark| !mark.is_empty());
     let mut found = words(arguments, at, arguments.len());
     if let Some(Next::Words { words, .. }) = found.first_mut()
-        && let Some(name) = words.first_mut()
-        && mark.is_some_and(|mark| name.contains(&mark))
+        && let Some(mark) = mark
     {
-        // What is put in its place comes by the pipe.
-        "{}".clone_into(name);
+        fill_in(words, &mark);
+        if let Some(name) = words.first_mut().filter(|name| name.contains(&mark)) {
+            // What is put in its place comes by the pipe.
+            "{}".clone_into(name);
+        }
     }
     found
+}
+
+/// In a text for a shell, what is put in the place of a mark is as unknown as a variable of nobody's.
+fn fill_in(words: &mut [String], mark: &str) {
+    let Some(shell) = words.iter().position(|word| is_shell(plain_name(word))) else { return };
+    for word in &mut words[shell + 1..] {
+        if word.contains(mark) {
+            *word = word.replace(mark, "${_}");
+        }
+    }
+}
+
+fn is_shell(name: &str) -> bool {
+    matches!(name, "bash" | "sh" | "dash" | "ash" | "ksh" | "zsh")
 }
 
 /// What `xargs` replaces in the words, where it replaces anything.
@@ -158,7 +174,11 @@ fn find(arguments: &[String]) -> Vec<Next> {
         // Whatever stands before the end is the command's, also where it looks like another one.
         let length = arguments[at..].iter().position(|word| word == ";" || word == "+");
         let end = length.map_or(arguments.len(), |length| at + length);
-        found.extend(words(arguments, at, end));
+        let mut next = words(arguments, at, end);
+        if let Some(Next::Words { words, .. }) = next.first_mut() {
+            fill_in(words, "{}");
+        }
+        found.extend(next);
         at = end;
     }
     found
@@ -207,7 +227,7 @@ mod tests {
 
     #[test]
     fn commands_lead_where_their_words_say() {
-        let table: [(&str, &[&str]); 39] = [
+        let table: [(&str, &[&str]); 43] = [
             ("ls nc", &[]),
             ("bash -c nc_x", &["shell nc x"]),
             ("/bin/sh -ec nc", &["shell nc"]),
@@ -232,6 +252,10 @@ mod tests {
             ("xargs --max-a 2 nc", &["nc"]),
             ("xargs -d , -- nc", &["nc"]),
             ("xargs sh -c nc", &["sh -c nc"]),
+            ("xargs -I{} sh -c {}", &["sh -c ${_}"]),
+            ("xargs -IX sudo sh -c X_x", &["sudo sh -c ${_} x"]),
+            ("xargs -I{} cp sh {}", &["cp sh ${_}"]),
+            ("find . -exec sh -c {}_x ;", &["sh -c ${_} x"]),
             ("find . -name x -exec nc {} ; -o -execdir cat {} +", &["nc {}", "cat {}"]),
             ("find . -ok nc", &["nc"]),
             ("find . -exec find x -exec nc ; -ok cat ;", &["find x -exec nc", "cat"]),

@@ -18,6 +18,8 @@ pub(super) const LONGEST: usize = 128 * 1024 - 1;
 const MOST_WORK: usize = 1_000_000;
 /// How much may be read for one line, with everything in it that is read once more as a line of its own.
 const MOST_BYTES: usize = 1024 * 1024;
+/// How much may be copied out of all of that.
+const MOST_COPIED: usize = 16 * 1024 * 1024;
 
 const MOST_ESCAPED_RETURNS: usize = 64;
 
@@ -26,11 +28,12 @@ const MOST_ESCAPED_RETURNS: usize = 64;
 pub(super) struct Budget {
     work: usize,
     bytes: usize,
+    copies: usize,
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { work: MOST_WORK, bytes: MOST_BYTES }
+        Self { work: MOST_WORK, bytes: MOST_BYTES, copies: MOST_COPIED }
     }
 }
 
@@ -41,10 +44,23 @@ impl Budget {
         Ok(())
     }
 
+    /// Counts something that was copied.
+    pub(super) fn copy(&mut self, length: usize) -> Result<(), Error> {
+        self.copies = self.copies.checked_sub(length).ok_or(Error::CommandTooComplex)?;
+        Ok(())
+    }
+
     /// What was read so far.
     #[cfg(test)]
     pub(super) fn bytes_read(&self) -> usize {
         MOST_BYTES - self.bytes
+    }
+
+    /// What was read and copied so far, and the steps of the parser: each counts as much as the text is long.
+    #[cfg(test)]
+    pub(super) fn done(&self, length: usize) -> usize {
+        let reports = (MOST_WORK - self.work) / length;
+        self.bytes_read() + (MOST_COPIED - self.copies) + 100 * reports
     }
 }
 
@@ -179,8 +195,12 @@ mod tests {
             "\\\r",
         ];
         for shape in shapes {
-            // Whatever is said of it is said soon: without the bound this test takes minutes.
-            let _ = parse(&shape.repeat(LONGEST / shape.len()), &mut Budget::default());
+            // Whatever is said of it is said soon, by the bound where not before: without it this test takes minutes.
+            let mut budget = Budget::default();
+            let found = parse(&shape.repeat(LONGEST / shape.len()), &mut budget).map(drop);
+            let is_early = shape == "\\\r";
+            let is_used_up = budget.work < LONGEST;
+            assert_eq!(found == Err(Error::CommandTooComplex), is_early || is_used_up, "{shape}: {found:?}");
         }
         let deep = format!("{}ls{}", "(".repeat(1000), ")".repeat(1000));
         assert!(parse(&deep, &mut Budget::default()).is_ok());

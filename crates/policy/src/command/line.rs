@@ -7,11 +7,12 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 
 use super::follow::{Next, follow};
+use super::found::{Found, Step};
 use super::grammar::{Budget, parse, set_apart};
 use super::lists::{CommandLists, plain_name};
 use super::operands::{Printed, paths};
 use super::reserved::is_misplaced;
-use super::survey::{Found, Step, survey};
+use super::survey::survey;
 use super::word::Word;
 use crate::error::Error;
 use crate::verdict::{Denial, DenialCode};
@@ -81,6 +82,10 @@ enum What {
 
 impl CommandLine {
     pub fn read(text: &str) -> Result<Self, Error> {
+        Self::read_within(text, &mut Budget::default())
+    }
+
+    pub(super) fn read_within(text: &str, budget: &mut Budget) -> Result<Self, Error> {
         if text.trim().is_empty() {
             return Err(Error::CommandEmpty);
         }
@@ -91,7 +96,6 @@ impl CommandLine {
             scripts: Vec::new(),
             beginnings: Vec::new(),
         };
-        let mut budget = Budget::default();
         let mut shells = 0;
         let first = Task { what: What::Text(text.to_owned()), shell: 0, depth: 0 };
         let mut tasks = VecDeque::from([first]);
@@ -105,7 +109,7 @@ impl CommandLine {
             let first_free = line.scripts.len() + 1 + tasks.len();
             match task.what {
                 What::Text(text) => {
-                    let texts = line.take(&text, task.shell, first_free, &mut budget)?;
+                    let texts = line.take(&text, task.shell, first_free, budget)?;
                     tasks.extend(texts.into_iter().map(|text| below(What::Text(text), task.shell)));
                 }
                 What::Words { plain, spelled } => {
@@ -143,7 +147,8 @@ impl CommandLine {
         let text = &*close(text);
         let text = &*set_apart(text);
         let tree = parse(text, budget)?;
-        let found = survey(&tree, text);
+        let found = survey(&tree, text).ok_or(Error::CommandTooComplex)?;
+        budget.copy(found.copied)?;
         let known = self.commands.len();
         let placed = found.steps.into_iter().map(|step| match step {
             Step::Run(command) => Step::Run(known + command),
@@ -214,7 +219,7 @@ fn close(text: &str) -> Cow<'_, str> {
 impl Command {
     fn found(found: Found, shell: Shell) -> Self {
         let (arguments, spelled) = found.arguments.into_iter().map(|word| (word.plain, word.spelled)).unzip();
-        let Word { plain: name, spelled: spelled_name } = found.name;
+        let Word { plain: name, spelled: spelled_name, .. } = found.name;
         Self { name, arguments, shell, spelled_name, spelled, leads: Vec::new() }
     }
 

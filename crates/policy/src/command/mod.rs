@@ -5,13 +5,14 @@
 //! say which names may stand there. It advises: whoever writes a script can run what they like in it, and what the box
 //! does not have it does not get.
 //!
-//! Reading order: text becomes a tree (`grammar`), the tree commands (`survey`, with their words by `word`), commands
+//! Reading order: text becomes a tree (`grammar`), the tree commands (`found` by `survey`, with their words by `word`), commands
 //! lead to further ones (`follow`), and all of them are held against the rules (`line`, `reserved`, `lists`). Which paths of
 //! the host they name is found by going through the line's steps (`named`) with each word expanded (`expand`).
 
 mod argv;
 mod expand;
 mod follow;
+mod found;
 mod grammar;
 mod line;
 mod lists;
@@ -22,10 +23,11 @@ mod survey;
 mod word;
 
 pub(crate) use follow::{Next, follow};
+pub(crate) use found::Found;
 pub(crate) use grammar::{find_fault, set_apart};
 pub(crate) use lists::{is_builtin, plain_name};
 pub(crate) use operands::{Printed, paths};
-pub(crate) use survey::{Found, survey};
+pub(crate) use survey::survey;
 pub(crate) use word::escaped;
 
 pub use argv::ArgvCommand;

@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 
 use super::expand::{End, Reading, Variables, expand, whole};
+use super::found::Step;
 use super::grammar::Budget;
 use super::line::{Command, CommandLine, Place};
-use super::survey::Step;
 use crate::error::Error;
 use crate::reach::{HostPath, Operand, Sureness, is_windows, looks_like_path, normalise, read_operands};
 
@@ -227,6 +227,39 @@ fn is_root(directory: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shapes::Shape;
+
+    /// What is done to read a line, and to find the paths that it names.
+    fn work(text: &str) -> (usize, Result<(), Error>) {
+        let mut budget = Budget::default();
+        let line = CommandLine::read_within(text, &mut budget);
+        let read = budget.done(text.len());
+        match line {
+            Err(error) => (read, Err(error)),
+            Ok(line) => {
+                let mut walk = Walk::new(&line, "/workspace", "/home/sandbox");
+                let found = walk.go();
+                (read + walk.budget.bytes_read(), found)
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_lines_take_work_in_proportion() {
+        let mut wrong = Vec::new();
+        for shape in Shape::all().iter().filter(|shape| shape.language == "shell") {
+            let text = shape.text(1024);
+            let (once, first) = work(&text);
+            let (twice, second) = work(&shape.text(2048));
+            // A path that grows with the line can do so up to the longest that there is.
+            let most = if text.starts_with("a=b/") { 4 } else { 2 };
+            // A few steps more or less are a hundred.
+            if twice > most * once + once / 4 + 400 {
+                wrong.push(format!("{shape:?}: {once} {first:?}, {twice} {second:?}"));
+            }
+        }
+        assert_eq!(wrong, [""; 0]);
+    }
 
     #[test]
     fn twice_the_words_are_twice_the_work() {

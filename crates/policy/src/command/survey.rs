@@ -6,11 +6,13 @@
 //! Beside the commands stands what happens in which order, as far as it matters to where paths lead: a redirection is
 //! opened before its command moves the shell, and what a subshell does to itself ends with it.
 
-use std::collections::HashMap;
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
 
 use tree_sitter::{Node, Tree};
 
-use super::word::{Word, in_backquotes, is_word, source, value, word};
+use super::found::{Found, Redirect, Setting, Step, Survey};
+use super::word::{self, Word, in_backquotes, is_word, source};
 use crate::reach::{asks_about_file, compares_files};
 
 /// Whose children are words that may name a file without being a command's arguments.
@@ -25,68 +27,6 @@ const HOLDERS: [&str; 9] = [
     "unary_expression",
     "variable_assignment",
 ];
-
-#[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) name: Word,
-    pub(crate) arguments: Vec<Word>,
-    pub(crate) setting: Setting,
-}
-
-/// Where a command stands, and what it reads.
-#[derive(Debug)]
-pub(crate) struct Setting {
-    /// Its line, from 0.
-    pub(crate) row: usize,
-    /// Whether it stands in a pipe, and whether there is something before it there.
-    pub(crate) piped: bool,
-    pub(crate) fed: bool,
-    /// What a here-document or a here-string gives it to read.
-    pub(crate) input: Option<String>,
-    /// The function that it is a part of.
-    pub(crate) within: Option<String>,
-}
-
-/// A file that is opened for a command.
-#[derive(Debug)]
-pub(crate) struct Redirect {
-    pub(crate) target: String,
-    pub(crate) writes: bool,
-    /// From 0.
-    pub(crate) row: usize,
-}
-
-/// What happens, in the shell's order. Numbers are places in the lists of the survey.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// A command runs.
-    Run(usize),
-    /// A file is opened, or asked about.
-    Open(String),
-    /// A variable takes one of these values; where there is none, one that nobody knows.
-    Assign { name: String, values: Vec<String> },
-    /// A text is run in a shell of its own.
-    Text(usize),
-    /// Whatever changed since that step is as it was before.
-    Back(usize),
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Survey {
-    pub(crate) commands: Vec<Found>,
-    /// Words beside commands: targets of redirections, values, what is tested.
-    pub(crate) words: Vec<String>,
-    /// Names that are functions afterwards, in this shell.
-    pub(crate) functions: Vec<String>,
-    /// Texts that the shell runs and the grammar did not read.
-    pub(crate) texts: Vec<String>,
-    /// How many commands stand before each of them.
-    pub(crate) before_texts: Vec<usize>,
-    pub(crate) steps: Vec<Step>,
-    pub(crate) redirects: Vec<Redirect>,
-    /// Variables and the texts that are assigned to them.
-    pub(crate) assignments: Vec<(String, String)>,
-}
 
 /// What holds for everything below a node.
 #[derive(Debug, Clone, Copy, Default)]
@@ -114,9 +54,16 @@ struct Frame<'t> {
     function: Option<Node<'t>>,
 }
 
+/// How often a text may be copied on the whole, beside some copying that any text may take. A word in quotes has all that
+/// stands in it, and what stands in it may have words in quotes.
+const COPIES: usize = 32;
+const ANY_COPIED: usize = 64 * 1024;
+
 struct Walk<'a> {
     text: &'a str,
     survey: Survey,
+    /// What was copied so far.
+    copied: Cell<usize>,
     /// Arguments that stand behind a redirection, by the command that they belong to.
     late: HashMap<usize, Vec<Word>>,
     /// Files that a command's redirections open, by the command.
@@ -125,12 +72,22 @@ struct Walk<'a> {
     inputs: HashMap<usize, String>,
 }
 
-pub(crate) fn survey(tree: &Tree, text: &str) -> Survey {
-    let mut walk =
-        Walk { text, survey: Survey::default(), late: HashMap::new(), opened: HashMap::new(), inputs: HashMap::new() };
+/// None where the text would have to be copied more often than it may be.
+pub(crate) fn survey(tree: &Tree, text: &str) -> Option<Survey> {
+    let mut walk = Walk {
+        text,
+        survey: Survey::default(),
+        copied: Cell::new(0),
+        late: HashMap::new(),
+        opened: HashMap::new(),
+        inputs: HashMap::new(),
+    };
     let mut cursor = tree.walk();
     let mut frames = vec![Frame::default()];
     loop {
+        if walk.is_too_much() {
+            return None;
+        }
         let node = cursor.node();
         let began = walk.survey.steps.len();
         if let Some(frame) = frames.last_mut() {
@@ -152,7 +109,8 @@ pub(crate) fn survey(tree: &Tree, text: &str) -> Survey {
         }
         while !cursor.goto_next_sibling() {
             if !cursor.goto_parent() {
-                return walk.survey;
+                walk.survey.copied = walk.copied.get();
+                return (!walk.is_too_much()).then_some(walk.survey);
             }
             frames.pop().into_iter().for_each(|frame| walk.leave(frame));
         }
@@ -160,11 +118,31 @@ pub(crate) fn survey(tree: &Tree, text: &str) -> Survey {
 }
 
 impl Walk<'_> {
+    fn is_too_much(&self) -> bool {
+        self.copied.get() > ANY_COPIED + COPIES * self.text.len()
+    }
+
+    /// Counts what is about to be copied.
+    fn count(&self, length: usize) {
+        self.copied.set(self.copied.get() + length);
+    }
+
+    fn word(&self, node: Node<'_>) -> Word {
+        self.count(2 * node.byte_range().len());
+        word::word(node, self.text)
+    }
+
+    fn value(&self, node: Node<'_>) -> String {
+        self.count(node.byte_range().len());
+        word::value(node, self.text)
+    }
+
     /// Takes what a node says, and gives what holds below it; nothing where nothing below is to be looked at.
     fn visit<'t>(&mut self, node: Node<'t>, mut frame: Frame<'t>) -> Option<Frame<'t>> {
         frame.fed |= frame.parent == "pipeline" && node.is_named() && frame.pipe != Some(node.start_byte());
         if HOLDERS.contains(&frame.parent) && is_word(node) {
-            self.survey.words.push(value(node, self.text));
+            let word = self.value(node);
+            self.survey.words.push(word);
         }
         match node.kind() {
             "command" => return Some(Frame { run: self.take_command(node, frame), ..frame }),
@@ -177,7 +155,8 @@ impl Walk<'_> {
             }
             "function_definition" => {
                 let name = node.child_by_field_name("name").filter(|_| !frame.apart);
-                self.survey.functions.extend(name.map(|name| value(name, self.text)));
+                let name = name.map(|name| self.value(name));
+                self.survey.functions.extend(name);
                 self.take_redirections(node);
                 let function = node.child_by_field_name("name");
                 return Some(Frame { back: Some(frame.part), function, ..frame });
@@ -226,20 +205,25 @@ impl Walk<'_> {
         if let Some(next) = words.windows(2).position(|pair| self.ends_between(pair[0], pair[1])) {
             // In some lists the grammar takes the next line for more of this command; to the shell it is one of its own,
             // behind this one, which is not in the list yet.
-            let rest = self.text.get(words[next + 1].start_byte()..node.end_byte()).unwrap_or_default();
-            self.take_text_after(self.survey.commands.len() + 1, rest.to_owned());
+            let begin = words[next + 1].start_byte();
+            let row = words[next + 1].start_position().row;
+            let rest = self.text.get(begin..node.end_byte()).unwrap_or_default();
+            self.take_text_after(self.survey.commands.len() + 1, rest.to_owned(), row);
             words.truncate(next + 1);
         }
-        let mut arguments = self.values(words.into_iter());
-        let mut name = arguments.remove(0);
-        arguments.extend(self.late.remove(&node.id()).unwrap_or_default());
+        let mut words: VecDeque<Word> = self.values(words.into_iter()).into();
+        words.extend(self.late.remove(&node.id()).unwrap_or_default());
+        let mut name = words.pop_front()?;
         // A word of the shell's own, which the grammar takes for a command.
-        while name.plain == "time" && !arguments.is_empty() {
-            name = arguments.remove(0);
+        while name.plain == "time"
+            && let Some(next) = words.pop_front()
+        {
+            name = next;
             if name.plain == "-p" {
                 "time".clone_into(&mut name.plain);
             }
         }
+        let arguments = words.into();
         let setting = self.setting(node, frame);
         self.survey.commands.push(Found { name, arguments, setting });
         Some(self.survey.commands.len() - 1)
@@ -258,7 +242,7 @@ impl Walk<'_> {
         let mut end = 0;
         for node in nodes {
             let between = self.text.get(end..node.start_byte()).unwrap_or_default();
-            let word = word(node, self.text);
+            let word = self.word(node);
             match words.last_mut() {
                 Some(last) if is_continued(between) => {
                     last.plain.push_str(&word.plain);
@@ -273,7 +257,7 @@ impl Walk<'_> {
 
     fn take_declaration(&mut self, node: Node<'_>, frame: Frame<'_>) {
         let mut cursor = node.walk();
-        let mut words = node.children(&mut cursor).map(|node| word(node, self.text));
+        let mut words = node.children(&mut cursor).map(|node| self.word(node));
         let name = words.next().unwrap_or_default();
         let arguments = words.collect();
         let setting = self.setting(node, frame);
@@ -284,7 +268,7 @@ impl Walk<'_> {
         let mut cursor = node.walk();
         let given = node.children(&mut cursor).find_map(|child| self.given(child));
         let input = self.inputs.remove(&node.id()).or(given);
-        let within = frame.function.map(|function| value(function, self.text));
+        let within = frame.function.map(|function| self.value(function));
         Setting { row: node.start_position().row, piped: frame.pipe.is_some(), fed: frame.fed, input, within }
     }
 
@@ -302,16 +286,17 @@ impl Walk<'_> {
         match redirect.kind() {
             "heredoc_redirect" => {
                 let body = redirect.children(&mut cursor).find(|child| child.kind() == "heredoc_body")?;
+                self.count(body.byte_range().len());
                 Some(source(body, self.text).to_owned())
             }
-            "herestring_redirect" => redirect.named_child(0).map(|given| value(given, self.text)),
+            "herestring_redirect" => redirect.named_child(0).map(|given| self.value(given)),
             _ => None,
         }
     }
 
     fn take_redirect(&mut self, node: Node<'_>) {
         let Some(target) = node.child_by_field_name("destination") else { return };
-        let target = value(target, self.text);
+        let target = self.value(target);
         let mut cursor = node.walk();
         let writes = node.children(&mut cursor).any(|child| !child.is_named() && child.kind().contains('>'));
         self.survey.redirects.push(Redirect { target, writes, row: node.start_position().row });
@@ -360,7 +345,7 @@ impl Walk<'_> {
         let values = match value.kind() {
             _ if changes => Vec::new(),
             "array" => self.values(value.named_children(&mut cursor)),
-            _ => vec![word(value, self.text)],
+            _ => vec![self.word(value)],
         };
         if let [only] = values.as_slice() {
             let name = source(name, self.text).to_owned();
@@ -397,15 +382,17 @@ impl Walk<'_> {
         } else if compares_files(operator) {
             files.extend([node.child_by_field_name("left"), node.child_by_field_name("right")].into_iter().flatten());
         }
-        let opened = files.into_iter().map(|file| Step::Open(word(file, self.text).spelled));
+        let opened: Vec<Step> = files.into_iter().map(|file| Step::Open(self.word(file).spelled)).collect();
         self.survey.steps.extend(opened);
     }
 
-    fn take_text(&mut self, text: String) {
-        self.take_text_after(self.survey.commands.len(), text);
+    fn take_text(&mut self, text: String, row: usize) {
+        self.take_text_after(self.survey.commands.len(), text, row);
     }
 
-    fn take_text_after(&mut self, commands: usize, text: String) {
+    fn take_text_after(&mut self, commands: usize, text: String, row: usize) {
+        self.count(text.len());
+        self.survey.text_rows.push(row);
         self.survey.steps.push(Step::Text(self.survey.texts.len()));
         self.survey.texts.push(text);
         self.survey.before_texts.push(commands);
@@ -439,12 +426,12 @@ impl Walk<'_> {
         if let Some(inner) = written.strip_prefix('`') {
             // What is quoted once more in backquotes is a text of its own when one layer is off.
             let inner = inner.strip_suffix('`').unwrap_or(inner);
-            self.take_text(in_backquotes(inner));
+            self.take_text(in_backquotes(inner), node.start_position().row);
             return None;
         }
         if frame.expanded && written.starts_with("$((") {
             // In here-documents the grammar takes a sum for a command.
-            self.take_text(format!(": {written}"));
+            self.take_text(format!(": {written}"), node.start_position().row);
             return None;
         }
         Some(substitution(frame))
@@ -456,14 +443,16 @@ impl Walk<'_> {
             return;
         }
         let mut inside: Option<String> = None;
+        let (mut row, mut begin) = (node.start_position().row, 0);
         let mut characters = written.chars();
         while let Some(character) = characters.next() {
+            row += usize::from(character == '\n');
             match (character, &mut inside) {
                 ('`', Some(text)) => {
-                    self.take_text(in_backquotes(text));
+                    self.take_text(in_backquotes(text), begin);
                     inside = None;
                 }
-                ('`', None) => inside = Some(String::new()),
+                ('`', None) => (inside, begin) = (Some(String::new()), row),
                 ('\\', Some(text)) => text.extend(std::iter::once('\\').chain(characters.next())),
                 ('\\', None) => drop(characters.next()),
                 (character, Some(text)) => text.push(character),
@@ -471,7 +460,7 @@ impl Walk<'_> {
             }
         }
         if let Some(text) = inside {
-            self.take_text(in_backquotes(&text));
+            self.take_text(in_backquotes(&text), begin);
         }
     }
 }

@@ -15,6 +15,8 @@ pub(crate) struct Word {
     /// Ready to be expanded: a character that the shell would expand, and that is only itself here, has a backslash before
     /// it; a variable is `${NAME}`, and what nobody can know before it runs is `$()`.
     pub(crate) spelled: String,
+    /// Whether what a variable brings stays one word.
+    pub(crate) is_quoted: bool,
 }
 
 /// What expansion looks at.
@@ -22,7 +24,12 @@ const ACTIVE: [char; 11] = ['\\', '*', '?', '[', ']', '{', '}', '~', '$', '`', '
 const UNKNOWN: &str = "$()";
 
 pub(super) fn word(node: Node<'_>, text: &str) -> Word {
-    Word { plain: value(node, text), spelled: spell(node, text) }
+    Word { plain: value(node, text), spelled: spell(node, text), is_quoted: is_quoted(node) }
+}
+
+fn is_quoted(node: Node<'_>) -> bool {
+    let is_one = |node: Node<'_>| matches!(node.kind(), "string" | "translated_string");
+    is_one(node) || node.kind() == "concatenation" && node.children(&mut node.walk()).any(is_one)
 }
 
 /// The words that follow are arguments, names or targets of redirections; anything else is given as it stands.

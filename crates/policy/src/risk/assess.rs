@@ -2,16 +2,24 @@
 
 use std::collections::VecDeque;
 
-use super::findings::{Finding, Findings, Nested};
+use super::findings::{Finding, Findings, Lines, Nested};
 use super::level::{Content, Level, Locale};
 use super::rule::{Index, Refusal, Rule};
+use super::work::Work;
 use super::{browser, javascript, python, shell};
 
 /// The most that is judged; whatever takes requests refuses more.
 pub const LONGEST_CONTENT: usize = 1024 * 1024;
-/// How deep texts may lie in texts, and how many of them are read.
+/// How deep texts may lie in texts.
 const DEEPEST: u8 = 6;
-const MOST_TEXTS: usize = 256;
+/// How much of texts in texts is read, beside twice the length of the content: one of them can be run in many places.
+const ANY_NESTED: usize = 16 * 1024;
+
+/// How large a stack has to be to judge a text of this length. Our own walks are loops, but the parser's code calls itself once for
+/// each of certain brackets within brackets: it took up to 48 bytes of stack for each byte of text.
+pub const fn stack_needed(length: usize) -> usize {
+    1024 * 1024 + 128 * length
+}
 
 #[derive(Debug)]
 pub struct Assessment {
@@ -73,26 +81,36 @@ pub fn rules() -> impl Iterator<Item = &'static Rule> {
 }
 
 pub fn assess(content: Content, text: &str) -> Assessment {
-    let mut findings = Findings::default();
-    let first = Nested { content, text: text.to_owned(), line: 1 };
+    assess_within(&Work::for_length(text.len()), content, text)
+}
+
+/// What is done is counted against what may be.
+pub(super) fn assess_within(work: &Work, content: Content, text: &str) -> Assessment {
+    let mut findings = Findings::of(text);
+    let first = Nested { content, text: text.to_owned(), lines: Lines::From(1) };
     let mut waiting = VecDeque::from([(first, 0)]);
-    let (mut read, mut bytes) = (0, 0);
+    let mut room = ANY_NESTED + 3 * text.len();
     while let Some((task, depth)) = waiting.pop_front() {
-        (read, bytes) = (read + 1, bytes + task.text.len());
-        if depth > DEEPEST || read > MOST_TEXTS || bytes > 4 * LONGEST_CONTENT || task.text.len() > LONGEST_CONTENT {
+        let fits = task.text.len() <= room.min(LONGEST_CONTENT);
+        room = room.saturating_sub(task.text.len());
+        if depth > DEEPEST || !fits || !work.spend_text(8 * task.text.len()) {
             let (index, id) = too_complex(task.content);
-            findings.add_by_id(index, id, task.line);
+            findings.add_by_id(index, id, task.lines.of(0));
             continue;
         }
         // To the parsers it is the end of a text.
         let text = task.text.replace('\0', "\u{fffd}");
         match task.content {
-            Content::Python => python::inspect(&text, task.line, &mut findings),
-            Content::Javascript => javascript::inspect(&text, task.line, &mut findings),
-            Content::Shell => shell::inspect(&text, task.line, &mut findings),
+            Content::Python => python::inspect(&text, task.lines, work, &mut findings),
+            Content::Javascript => javascript::inspect(&text, task.lines, work, &mut findings),
+            Content::Shell => shell::inspect(&text, task.lines, work, &mut findings),
             Content::Browser => browser::inspect(&text, &mut findings),
         }
-        waiting.extend(findings.nested.drain(..).map(|nested| (nested, depth + 1)));
+        waiting.extend(findings.nested().into_iter().map(|nested| (nested, depth + 1)));
+    }
+    if let Some((content, line)) = findings.unread() {
+        let (index, id) = too_complex(content);
+        findings.add_by_id(index, id, line);
     }
     Assessment { content, level: findings.level(), findings: findings.sorted() }
 }

@@ -2,12 +2,15 @@
 //!
 //! The number of findings is bounded; the worst are kept.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use super::level::{Content, Level, Locale};
 use super::rule::{Index, Rule};
 
-const MOST: usize = 200;
+/// Of each level, so that a thousand harmless ones cannot push a grave one out.
+const MOST_OF_LEVEL: usize = 50;
+/// Texts within texts that are read.
+const MOST_TEXTS: usize = 256;
 
 /// One thing that deserves care, where it stands.
 #[derive(Debug, Clone, Copy)]
@@ -32,26 +35,66 @@ impl Finding {
     }
 }
 
+/// On which lines of the content the rows of a text within it are told, from 1.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Lines {
+    /// Its first row is that line, and the others follow.
+    From(usize),
+    /// It is put together elsewhere, and all of it is told there.
+    All(usize),
+}
+
+impl Lines {
+    /// The line of a row, from 0.
+    pub(crate) fn of(self, row: usize) -> usize {
+        match self {
+            Lines::From(first) => first + row,
+            Lines::All(line) => line,
+        }
+    }
+
+    /// For a text that begins in that row of this one.
+    pub(crate) fn within(self, row: usize) -> Self {
+        match self {
+            Lines::From(first) => Lines::From(first + row),
+            Lines::All(line) => Lines::All(line),
+        }
+    }
+}
+
 /// A text that stands in another one and is run by it.
 #[derive(Debug)]
 pub(crate) struct Nested {
     pub(crate) content: Content,
     pub(crate) text: String,
-    pub(crate) line: usize,
+    pub(crate) lines: Lines,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Findings {
+    /// The number of the content's last line.
+    last: usize,
     list: Vec<Finding>,
+    kept: BTreeMap<Level, usize>,
     seen: HashSet<(&'static str, usize)>,
-    pub(crate) nested: Vec<Nested>,
+    nested: Vec<Nested>,
+    texts: usize,
+    /// The first text that is one too many.
+    unread: Option<(Content, usize)>,
 }
 
 impl Findings {
+    pub(crate) fn of(text: &str) -> Self {
+        let last = text.lines().count().max(1);
+        let (list, kept, seen, nested) = (Vec::new(), BTreeMap::new(), HashSet::new(), Vec::new());
+        Findings { last, list, kept, seen, nested, texts: 0, unread: None }
+    }
+
     pub(crate) fn add(&mut self, rule: &'static Rule, line: usize) {
-        // Of each level some are kept, so that a thousand harmless ones cannot push a grave one out.
-        let kept = self.list.iter().filter(|finding| finding.rule.level == rule.level).count();
-        if kept < MOST / 4 && self.seen.insert((rule.id, line)) {
+        let line = line.min(self.last);
+        let kept = self.kept.entry(rule.level).or_default();
+        if *kept < MOST_OF_LEVEL && self.seen.insert((rule.id, line)) {
+            *kept += 1;
             self.list.push(Finding { rule, line });
         }
     }
@@ -62,8 +105,21 @@ impl Findings {
         }
     }
 
-    pub(crate) fn nest(&mut self, content: Content, text: &str, line: usize) {
-        self.nested.push(Nested { content, text: text.to_owned(), line });
+    pub(crate) fn nest(&mut self, content: Content, text: &str, lines: Lines) {
+        match self.texts < MOST_TEXTS {
+            true => self.nested.push(Nested { content, text: text.to_owned(), lines }),
+            false => drop(self.unread.get_or_insert((content, lines.of(0)))),
+        }
+        self.texts += 1;
+    }
+
+    /// The texts that were found since they were asked for.
+    pub(crate) fn nested(&mut self) -> Vec<Nested> {
+        std::mem::take(&mut self.nested)
+    }
+
+    pub(crate) fn unread(&self) -> Option<(Content, usize)> {
+        self.unread
     }
 
     /// By line, the gravest of a line first.

@@ -2,8 +2,9 @@
 //!
 //! It is advice: it decides whether a person is asked, and with what words; the box decides what can happen. Everything is
 //! judged on syntax trees, so a word in a string or a comment is no alarm. Nothing here fails: what cannot be read is a
-//! finding of its own. Every walk is a loop over a list, and every text is read within bounds, so that no content can
-//! take our stack or our time.
+//! finding of its own. Every walk is a loop over a list, and everything that is done is counted against what a content of
+//! its length may take (`work`), so that no content can take our stack or our time. The parser's stack is the caller's to
+//! provide (`stack_needed`).
 //!
 //! Reading order: a `level` and a `rule` (data), the trees of code (`code`), what each language adds (`python`,
 //! `javascript`, `shell`, `browser`), and all of it together (`assess`).
@@ -17,8 +18,9 @@ mod level;
 mod python;
 mod rule;
 mod shell;
+mod work;
 
-pub use assess::{Assessment, LONGEST_CONTENT, assess, rules};
+pub use assess::{Assessment, LONGEST_CONTENT, assess, rules, stack_needed};
 pub use browser::{PASSWORD_FIELDS, PAYMENT_FIELDS};
 pub use findings::Finding;
 pub use level::{Content, Level, Locale};

@@ -2,7 +2,8 @@
 //!
 //! Most rules are nothing but the names that they look for. A name is a path through modules and members, with `()` for the
 //! result of a call and `[]` for a part that is not known: `requests.Session().get`. Patterns are such a path, or
-//! `a.*` (anything in a), `a.b*` (whatever begins so), `a..z` (a member z of anything that came from a), `..z` (of anything).
+//! `a.*` (anything in a), `a.b*` (members of a that begin so, and nothing that comes from them), `a..z` (a member z of anything
+//! that came from a), `..z` (of anything).
 
 use std::collections::HashMap;
 
@@ -76,14 +77,17 @@ impl Rule {
 }
 
 enum Pattern {
-    Exact(&'static str),
-    Prefix(&'static str),
+    /// Anything in it.
+    Within(&'static str),
+    /// A name that begins so.
+    Begins(&'static str),
     /// A member of this name of anything that begins with the path.
     Member(&'static str, &'static str),
 }
 
 /// The rules of one language, to be found by a path.
 pub(crate) struct Index {
+    exact: HashMap<&'static str, Vec<&'static Rule>>,
     by_root: HashMap<&'static str, Vec<(Pattern, &'static Rule)>>,
     by_member: HashMap<&'static str, Vec<&'static Rule>>,
     by_id: HashMap<&'static str, &'static Rule>,
@@ -91,7 +95,8 @@ pub(crate) struct Index {
 
 impl Index {
     pub(crate) fn new(rules: &'static [Rule]) -> Self {
-        let mut index = Index { by_root: HashMap::new(), by_member: HashMap::new(), by_id: HashMap::new() };
+        let (exact, by_root) = (HashMap::new(), HashMap::new());
+        let mut index = Index { exact, by_root, by_member: HashMap::new(), by_id: HashMap::new() };
         for rule in rules {
             index.by_id.insert(rule.id, rule);
             for name in rule.names.split_ascii_whitespace() {
@@ -99,12 +104,13 @@ impl Index {
                     index.by_member.entry(member).or_default().push(rule);
                     continue;
                 }
-                let pattern = match (name.split_once(".."), name.strip_suffix('*')) {
-                    (Some((path, member)), _) => Pattern::Member(path, member),
-                    (None, Some(prefix)) => Pattern::Prefix(prefix),
-                    (None, None) => Pattern::Exact(name),
-                };
-                index.by_root.entry(root(name)).or_default().push((pattern, rule));
+                let patterns = index.by_root.entry(root(name)).or_default();
+                match (name.split_once(".."), name.strip_suffix('*')) {
+                    (Some((path, member)), _) => patterns.push((Pattern::Member(path, member), rule)),
+                    (None, Some(prefix)) if prefix.ends_with('.') => patterns.push((Pattern::Within(prefix), rule)),
+                    (None, Some(prefix)) => patterns.push((Pattern::Begins(prefix), rule)),
+                    (None, None) => index.exact.entry(name).or_default().push(rule),
+                }
             }
         }
         index
@@ -123,8 +129,8 @@ impl Index {
     pub(crate) fn find(&self, path: &str, when: Use) -> Vec<&'static Rule> {
         let last = last_member(path);
         let fits = |pattern: &Pattern| match pattern {
-            Pattern::Exact(exact) => path == *exact,
-            Pattern::Prefix(prefix) => path.starts_with(prefix),
+            Pattern::Within(prefix) => path.starts_with(prefix),
+            Pattern::Begins(prefix) => path.strip_prefix(prefix).is_some_and(|rest| !rest.contains(['.', '(', '['])),
             Pattern::Member(from, member) => {
                 let rest = path.strip_prefix(from).filter(|rest| rest.starts_with(['.', '(', '[']));
                 rest.is_some() && last == Some(member)
@@ -132,8 +138,9 @@ impl Index {
         };
         let rooted = self.by_root.get(root(path)).into_iter().flatten();
         let rooted = rooted.filter(|(pattern, _)| fits(pattern)).map(|(_, rule)| *rule);
+        let exact = self.exact.get(path).into_iter().flatten().copied();
         let members = last.and_then(|last| self.by_member.get(last)).into_iter().flatten().copied();
-        rooted.chain(members).filter(|rule| rule.when == when).collect()
+        exact.chain(rooted).chain(members).filter(|rule| rule.when == when).collect()
     }
 }
 
@@ -163,11 +170,13 @@ mod tests {
     fn patterns_find_their_paths_and_no_others() {
         let index = Index::new(&RULES);
         let found = |path| index.find(path, Use::Mentioned).iter().map(|rule| rule.id).collect::<Vec<_>>();
-        let table: [(&str, &[&str]); 12] = [
+        let table: [(&str, &[&str]); 14] = [
             ("os.kill", &["exact"]),
             ("os.killer", &[]),
             ("os.kill()", &[]),
             ("os.execv", &["prefix"]),
+            ("os.execv()", &[]),
+            ("os.execv().x", &[]),
             ("net.x.y", &["prefix"]),
             ("net", &[]),
             ("network.x", &[]),

@@ -5,49 +5,18 @@ use std::rc::Rc;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
-use super::resolve::Value;
+use super::arguments::Arguments;
+use super::value::Value;
 use crate::command::escaped;
 
 /// No text that is put together is longer; nor is a list of them.
 pub(crate) const LONGEST: usize = 16 * 1024;
+/// Texts of which methods are called, which can be as often as there is room for calls.
+pub(crate) const LONGEST_CALLED: usize = 2 * 1024;
+const LONGEST_GAP: usize = 64;
 
 pub(crate) fn character(number: i64) -> Option<String> {
     u32::try_from(number).ok().and_then(char::from_u32).map(String::from)
-}
-
-/// The text that an argument is, if it is one.
-pub(crate) fn text_at(arguments: &[Vec<Value>], at: usize) -> Option<&str> {
-    match arguments.get(at)?.as_slice() {
-        [Value::Text(text)] => Some(text),
-        _ => None,
-    }
-}
-
-pub(crate) fn path_at(arguments: &[Vec<Value>], at: usize) -> Option<&str> {
-    arguments.get(at)?.iter().find_map(|value| match value {
-        Value::Path(path) => Some(path.as_str()),
-        _ => None,
-    })
-}
-
-/// The texts of a list that is the first argument.
-pub(crate) fn texts_of(arguments: &[Vec<Value>]) -> Option<Rc<Vec<String>>> {
-    match arguments.first()?.as_slice() {
-        [Value::Texts(texts)] => Some(Rc::clone(texts)),
-        [Value::Text(text)] => Some(Rc::new(text.chars().map(String::from).collect())),
-        _ => None,
-    }
-}
-
-/// Characters by their numbers, each an argument.
-pub(crate) fn characters_of(arguments: &[Vec<Value>]) -> Option<String> {
-    arguments
-        .iter()
-        .map(|argument| match argument.as_slice() {
-            [Value::Number(number)] => character(*number),
-            _ => None,
-        })
-        .collect()
 }
 
 /// `%s`, `%d`, `{}`, `{0}` and so on, one after the other.
@@ -65,9 +34,10 @@ pub(crate) fn fill(template: &str, parts: &[String]) -> Option<String> {
                 rest = &gap[2..];
                 continue;
             }
-            [b'{', ..] => match gap.find('}') {
+            // Where it ends is looked for nearby: the next gap would look over the same text once more.
+            [b'{', ..] => match gap.bytes().take(LONGEST_GAP).position(|byte| byte == b'}') {
                 Some(end) => (end + 1, gap[1..end].parse().ok()),
-                None => (1, None),
+                None => return None,
             },
             _ => {
                 whole.push_str(&gap[..1]);
@@ -149,38 +119,37 @@ pub(crate) fn unescape(written: &str) -> String {
 }
 
 /// Lists that are worth turning round.
-const MOST_TURNED: usize = 256;
+pub(crate) const MOST_TURNED: usize = 256;
 
 /// Methods of lists of texts.
-pub(crate) fn texts_method(texts: &[String], method: &str, arguments: &[Vec<Value>]) -> Option<Value> {
+pub(crate) fn texts_method(texts: &[String], method: &str, arguments: &Arguments<'_>) -> Option<Value> {
     match method {
         "reverse" if texts.len() <= MOST_TURNED => Some(Value::Texts(Rc::new(texts.iter().rev().cloned().collect()))),
-        "join" => Some(Value::Text(join(texts, text_at(arguments, 0).unwrap_or(","))?.into())),
+        "join" => Some(Value::Text(join(texts, arguments.text(0).unwrap_or(","))?.into())),
         _ => None,
     }
 }
 
 /// Methods of texts that both languages have, under whichever name.
-pub(crate) fn text_method(text: &str, method: &str, arguments: &[Vec<Value>]) -> Option<Value> {
-    let first = text_at(arguments, 0);
+pub(crate) fn text_method(text: &str, method: &str, arguments: &Arguments<'_>) -> Option<Value> {
+    let first = || arguments.text(0);
     let done = match method {
         "lower" | "toLowerCase" | "casefold" => text.to_lowercase(),
         "upper" | "toUpperCase" => text.to_uppercase(),
-        "strip" | "trim" if arguments.is_empty() => text.trim().to_owned(),
+        "strip" | "trim" if arguments.count() == 0 => text.trim().to_owned(),
         "decode" | "encode" | "toString" => text.to_owned(),
         "replace" | "replaceAll" => {
-            let (from, to) = (first?, text_at(arguments, 1)?);
+            let (from, to) = (first()?, arguments.text(1)?);
             if text.len().saturating_mul(to.len() + 1) > LONGEST {
                 return None;
             }
             text.replace(from, to)
         }
         "concat" => {
-            let parts: Option<String> = (0..arguments.len()).map(|at| text_at(arguments, at)).collect();
-            format!("{text}{}", parts?)
+            format!("{text}{}", arguments.all_texts()?.concat())
         }
         "split" => {
-            let texts: Vec<String> = match first? {
+            let texts: Vec<String> = match first()? {
                 "" => text.chars().take(MOST_TURNED).map(String::from).collect(),
                 mark => text.split(mark).take(MOST_TURNED).map(str::to_owned).collect(),
             };

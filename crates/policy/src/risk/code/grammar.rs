@@ -1,9 +1,10 @@
 //! What a language says of its nodes: the few shapes that matter for what a name can be.
 
-use super::resolve::Value;
+use super::arguments::Arguments;
 use super::scopes::Scopes;
 use super::syntax::{Id, Opens, Syntax};
-use crate::risk::findings::Findings;
+use super::value::Value;
+use crate::risk::findings::{Findings, Lines};
 use crate::risk::rule::Index;
 
 /// A node, as far as it matters.
@@ -34,11 +35,25 @@ pub(crate) enum Shape {
 pub(crate) struct Call<'c> {
     /// What the called thing can be.
     pub(crate) path: &'c str,
-    /// What stands in the brackets, by place.
-    pub(crate) arguments: &'c [Vec<Value>],
+    pub(crate) arguments: &'c Arguments<'c>,
     /// The nodes of the arguments, named ones too.
     pub(crate) nodes: &'c [Id],
     pub(crate) line: usize,
+    /// Those of the text in which it stands.
+    pub(crate) lines: Lines,
+}
+
+impl Call<'_> {
+    /// Where the rows of a text are that is handed over first. Where it is not written there as it is, it was put together.
+    pub(crate) fn lines_of(&self, syntax: &Syntax<'_>, text: &str) -> Lines {
+        let Some(node) = self.nodes.first() else { return Lines::All(self.line) };
+        let (row, written) = (syntax.node(*node).row, syntax.text(*node));
+        let breaks = |text: &str| text.bytes().filter(|byte| *byte == b'\n').count();
+        match syntax.work.spend_text(written.len()) && breaks(written) == breaks(text) {
+            true => self.lines.within(row),
+            false => Lines::All(self.lines.of(row)),
+        }
+    }
 }
 
 pub(crate) trait Grammar {
@@ -62,10 +77,10 @@ pub(crate) trait Grammar {
     fn part(base: &str, name: &str) -> Option<String>;
 
     /// What a call gives, where that is known.
-    fn result(path: &str, arguments: &[Vec<Value>]) -> Option<Value>;
+    fn result(path: &str, arguments: &Arguments<'_>) -> Option<Value>;
 
     /// What a method of a text gives.
-    fn text_method(text: &str, method: &str, arguments: &[Vec<Value>]) -> Option<Value>;
+    fn text_method(text: &str, method: &str, arguments: &Arguments<'_>) -> Option<Value>;
 
     /// What no name alone tells: rules about arguments, and texts that are run.
     fn inspect_call(syntax: &Syntax<'_>, call: &Call<'_>, findings: &mut Findings);
@@ -78,4 +93,7 @@ pub(crate) trait Grammar {
     /// The ids of the rules for what is not of the language, and for what is too much.
     const SYNTAX: &'static str;
     const TOO_COMPLEX: &'static str;
+
+    /// The path of a function that is written out.
+    const FUNCTION: &'static str;
 }

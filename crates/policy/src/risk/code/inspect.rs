@@ -4,31 +4,34 @@ use tree_sitter::Language;
 
 use super::grammar::{Call, Grammar, Shape};
 use super::parse::{Steps, parse};
-use super::resolve::{Resolver, UNKNOWN, Value};
+use super::resolve::Resolver;
 use super::scopes::Scopes;
 use super::syntax::Syntax;
-use crate::risk::findings::Findings;
+use super::value::{UNKNOWN, Value};
+use crate::risk::findings::{Findings, Lines};
 use crate::risk::rule::Use;
+use crate::risk::work::Work;
 
-/// `first` is the number of the text's first line.
-pub(crate) fn inspect<G: Grammar>(language: &Language, text: &str, first: usize, findings: &mut Findings) {
+/// What it takes to hold a path against the rules.
+const PER_PATH: usize = 10;
+
+pub(crate) fn inspect<G: Grammar>(language: &Language, text: &str, lines: Lines, work: &Work, findings: &mut Findings) {
     let index = G::index();
-    let Some(tree) = parse(language, text, Steps::Short) else {
-        findings.add_by_id(index, G::TOO_COMPLEX, first);
+    let Some(tree) = parse(language, text, Steps::Short, work) else {
+        findings.add_by_id(index, G::TOO_COMPLEX, lines.of(0));
         return;
     };
-    let syntax = Syntax::new(&tree, text, G::opens);
+    let syntax = Syntax::new(&tree, text, work, G::opens);
     if let Some(row) = syntax.fault {
-        findings.add_by_id(index, G::SYNTAX, first + row);
+        findings.add_by_id(index, G::SYNTAX, lines.of(row));
     }
     let mut scopes = Scopes::default();
-    for at in 0..syntax.len() {
-        let Ok(at) = u32::try_from(at) else { break };
-        G::bind(&syntax, super::syntax::Id(at), &mut scopes);
+    for id in syntax.ids().take_while(|_| !work.is_spent()) {
+        G::bind(&syntax, id, &mut scopes);
     }
     let resolver = Resolver::<G>::new(&syntax, &scopes);
-    for id in syntax.order.iter().copied() {
-        let line = first + syntax.node(id).row;
+    for id in syntax.order.iter().copied().take_while(|_| !work.is_spent()) {
+        let line = lines.of(syntax.row_of_name(id));
         for module in G::imports(&syntax, id) {
             index.find(&module, Use::Imported).into_iter().for_each(|rule| findings.add(rule, line));
         }
@@ -39,20 +42,24 @@ pub(crate) fn inspect<G: Grammar>(language: &Language, text: &str, first: usize,
         let shape = G::shape(&syntax, id);
         for value in resolver.resolve(id).iter() {
             if let Value::Path(path) = value
-                && path != UNKNOWN
+                && &**path != UNKNOWN
+                && work.spend(PER_PATH)
             {
                 index.find(path, Use::Mentioned).into_iter().for_each(|rule| findings.add(rule, line));
             }
         }
         let Shape::Call(callee, nodes) = shape else { continue };
-        let arguments: Vec<Vec<Value>> = nodes.iter().take(64).map(|node| resolver.argument(*node, 0)).collect();
+        let arguments = resolver.arguments(&nodes, 0);
         for value in resolver.resolve(callee).iter() {
             let Value::Path(path) = value else { continue };
+            if !work.spend(PER_PATH + nodes.len()) {
+                break;
+            }
             index.find(path, Use::Called).into_iter().for_each(|rule| findings.add(rule, line));
-            G::inspect_call(&syntax, &Call { path, arguments: &arguments, nodes: &nodes, line }, findings);
+            G::inspect_call(&syntax, &Call { path, arguments: &arguments, nodes: &nodes, line, lines }, findings);
         }
     }
-    if resolver.overflow.get() {
-        findings.add_by_id(index, G::TOO_COMPLEX, first);
+    if resolver.overflow.get() || work.is_spent() {
+        findings.add_by_id(index, G::TOO_COMPLEX, lines.of(0));
     }
 }

@@ -1,72 +1,61 @@
-//! What an expression can be: paths through modules and members, texts, numbers, lists.
+//! What an expression can be: paths through modules and members, texts, numbers, lists, functions.
 //!
-//! Answers are kept for every node, and nodes are asked in an order that has parts first; so each question is short. Where
-//! a chain is longer than that nevertheless (names bound to names, backwards), it ends in `?`, which is nothing known.
+//! Every answer is kept: for a node, for a name in a scope, for a member of an object's own, for the elements of a list, for
+//! what a function returns. Nodes are asked in an order that has parts first; so each question is short. Where a chain is
+//! longer than that nevertheless (names bound to names, backwards), it ends in `?`, which is nothing known. What is done is
+//! counted, and when the content's share of work is used up everything is unknown.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
+use super::arguments::{Arguments, length};
 use super::fold;
 use super::grammar::{Grammar, Shape};
 use super::scopes::{Bound, Scopes, Step};
 use super::syntax::{Id, Opens, ScopeId, Syntax, WHOLE};
+use super::value::{Gathered, UNKNOWN, Value, Values};
 
-pub(crate) const UNKNOWN: &str = "?";
-/// How many things one expression can be, and how long their texts and paths are.
-const MOST_VALUES: usize = 24;
-const SHORT: usize = 256;
-/// All texts that are put together while one content is read.
-const MOST_MADE: usize = 8 * 1024 * 1024;
-const LONGEST_PATH: usize = 160;
 const DEEPEST: usize = 100;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Value {
-    Path(String),
-    Text(Rc<str>),
-    Texts(Rc<Vec<String>>),
-    Number(i64),
-    /// A list or a table that is written out.
-    Items(Id),
-}
-
-impl Value {
-    pub(crate) fn unknown() -> Self {
-        Value::Path(UNKNOWN.to_owned())
-    }
-
-    /// Long texts are not compared letter by letter.
-    fn is_same(&self, other: &Value) -> bool {
-        match (self, other) {
-            (Value::Text(one), Value::Text(two)) if one.len() > SHORT => Rc::ptr_eq(one, two),
-            (Value::Texts(one), Value::Texts(two)) => Rc::ptr_eq(one, two),
-            _ => self == other,
-        }
-    }
-}
-
-type Values = Rc<Vec<Value>>;
+/// Arguments of a call that are looked at.
+pub(super) const MOST_ARGUMENTS: usize = 64;
+/// What it takes to answer for a node the first time, and for anything that is known.
+const PER_ANSWER: usize = 20;
+const PER_LOOK: usize = 4;
 
 pub(crate) struct Resolver<'s, 'a, G> {
     syntax: &'s Syntax<'a>,
     scopes: &'s Scopes,
     known: RefCell<Vec<Option<Values>>>,
     named: RefCell<HashMap<(ScopeId, String), Values>>,
+    own: RefCell<HashMap<String, Values>>,
+    items: RefCell<HashMap<Id, Rc<[Id]>>>,
+    elements: RefCell<HashMap<Id, Values>>,
+    returned: RefCell<HashMap<Id, Values>>,
     /// Lists of texts, once they were asked for.
     lists: RefCell<HashMap<Id, Option<Rc<Vec<String>>>>>,
-    made: Cell<usize>,
+    unknown: Values,
     pub(crate) overflow: Cell<bool>,
     grammar: PhantomData<G>,
 }
 
 impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
     pub(crate) fn new(syntax: &'s Syntax<'a>, scopes: &'s Scopes) -> Self {
-        let known = RefCell::new(vec![None; syntax.len()]);
-        let (named, lists) = (RefCell::default(), RefCell::default());
-        let (made, overflow) = (Cell::new(0), Cell::new(scopes.overflow));
-        Resolver { syntax, scopes, known, named, lists, made, overflow, grammar: PhantomData }
+        Resolver {
+            syntax,
+            scopes,
+            known: RefCell::new(vec![None; syntax.len()]),
+            named: RefCell::default(),
+            own: RefCell::default(),
+            items: RefCell::default(),
+            elements: RefCell::default(),
+            returned: RefCell::default(),
+            lists: RefCell::default(),
+            unknown: Rc::new(vec![Value::unknown()]),
+            overflow: Cell::new(scopes.overflow),
+            grammar: PhantomData,
+        }
     }
 
     pub(crate) fn resolve(&self, id: Id) -> Values {
@@ -78,95 +67,92 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
         if let Some(values) = &self.known.borrow()[at] {
             return Rc::clone(values);
         }
-        let unknown = Rc::new(vec![Value::unknown()]);
-        if depth > DEEPEST {
-            return unknown;
+        if depth > DEEPEST || !self.syntax.work.spend(PER_ANSWER) {
+            return self.unknown();
         }
         // Whatever asks for itself on the way gets this.
-        self.known.borrow_mut()[at] = Some(unknown);
-        let values = Rc::new(self.bounded(self.find(id, depth + 1)));
+        self.known.borrow_mut()[at] = Some(self.unknown());
+        let values = self.find(id, depth + 1);
         self.known.borrow_mut()[at] = Some(Rc::clone(&values));
         values
     }
 
-    /// Each once, and not too many or too long.
-    fn bounded(&self, values: Vec<Value>) -> Vec<Value> {
-        let mut kept: Vec<Value> = Vec::new();
-        let mut has_more = false;
-        for value in values {
-            let is_long = matches!(&value, Value::Path(path) if path.len() > LONGEST_PATH);
-            let value = if is_long { Value::unknown() } else { value };
-            if kept.iter().any(|known| known.is_same(&value)) {
-                continue;
-            }
-            // Of what no rule is about, some is enough.
-            let is_known = matches!(&value, Value::Path(path) if G::index().knows(path));
-            if kept.len() >= MOST_VALUES && !is_known {
-                has_more = true;
-                continue;
-            }
-            if kept.len() >= 2 * MOST_VALUES {
-                self.overflow.set(true);
-                break;
-            }
-            kept.push(value);
-        }
-        if has_more && !kept.contains(&Value::unknown()) {
-            kept.push(Value::unknown());
-        }
-        kept
+    fn unknown(&self) -> Values {
+        Rc::clone(&self.unknown)
     }
 
-    fn find(&self, id: Id, depth: usize) -> Vec<Value> {
+    /// All that a body of work adds, each once, and not too many.
+    fn gather(&self, fill: impl FnOnce(&mut Gathered<'_>)) -> Values {
+        let mut gathered = Gathered::new(self.syntax.work, G::index());
+        fill(&mut gathered);
+        let (values, overflow) = gathered.finish();
+        if overflow {
+            self.overflow.set(true);
+        }
+        values
+    }
+
+    /// An answer that is found once. Whoever asks for it while it is being looked for gets what is unknown.
+    fn once<K: Clone + Eq + std::hash::Hash>(
+        &self,
+        kept: &RefCell<HashMap<K, Values>>,
+        key: K,
+        depth: usize,
+        fill: impl FnOnce(&mut Gathered<'_>),
+    ) -> Values {
+        if let Some(values) = kept.borrow().get(&key) {
+            return Rc::clone(values);
+        }
+        if depth > DEEPEST || !self.syntax.work.spend(PER_ANSWER) {
+            return self.unknown();
+        }
+        kept.borrow_mut().insert(key.clone(), self.unknown());
+        let values = self.gather(fill);
+        kept.borrow_mut().insert(key, Rc::clone(&values));
+        values
+    }
+
+    fn find(&self, id: Id, depth: usize) -> Values {
+        let one = |value: Value| Rc::new(vec![value]);
         match G::shape(self.syntax, id) {
             Shape::Name(name) => self.look_up(&name, id, depth),
             Shape::Member(base, name) => self.member(base, &name, depth),
             Shape::Part(base, key) => self.part(base, key, depth),
             Shape::Call(callee, arguments) => self.call(callee, &arguments, depth),
-            Shape::Text(text) => vec![self.make(Some(text))],
-            Shape::Number(number) => vec![Value::Number(number)],
-            Shape::Joined(parts) => vec![self.make(self.join(&parts, depth))],
+            Shape::Text(text) => one(self.make(Some(text))),
+            Shape::Number(number) => one(Value::Number(number)),
+            Shape::Joined(parts) => one(self.make(self.join(&parts, depth))),
             Shape::Filled(template, parts) => {
                 let parts: Option<Vec<String>> = parts.iter().map(|part| self.one_text(*part, depth)).collect();
                 let filled = self.one_text(template, depth).zip(parts);
-                vec![self.make(filled.and_then(|(text, parts)| fold::fill(&text, &parts)))]
+                one(self.make(filled.and_then(|(text, parts)| fold::fill(&text, &parts))))
             }
             Shape::Reversed(base) => {
                 let text = self.one_text(base, depth).map(|text| text.chars().rev().collect());
-                vec![self.make(text)]
+                one(self.make(text))
             }
-            Shape::Items(_) => vec![Value::Items(id)],
-            Shape::Either(ids) => ids.iter().flat_map(|id| self.resolve_at(*id, depth).to_vec()).collect(),
-            Shape::Same(inner) => self.resolve_at(inner, depth).to_vec(),
-            Shape::Function => vec![Value::Path("function".to_owned())],
-            Shape::Other => vec![Value::unknown()],
+            Shape::Items(_) => one(Value::Items(id)),
+            Shape::Either(ids) => self.gather(|values| {
+                ids.iter().for_each(|id| values.extend(&*self.resolve_at(*id, depth)));
+            }),
+            Shape::Same(inner) => self.resolve_at(inner, depth),
+            Shape::Function => Rc::new(vec![Value::path("function"), Value::Function(id)]),
+            Shape::Other => self.unknown(),
         }
     }
 
-    /// A text that is not too long, as long as not too much was made already.
+    /// A text that is not too long, as long as there is work left for it.
     fn make(&self, text: Option<String>) -> Value {
-        let Some(text) = text.filter(|text| text.len() <= fold::LONGEST) else { return Value::unknown() };
-        match self.made.get().checked_add(text.len()).filter(|made| *made <= MOST_MADE) {
-            Some(made) => self.made.set(made),
-            None => {
-                self.overflow.set(true);
-                return Value::unknown();
-            }
-        }
-        Value::Text(text.into())
-    }
-
-    fn count(&self, value: Value) -> Value {
-        match value {
-            Value::Text(text) => self.make(Some(text.to_string())),
-            other => other,
+        match text.filter(|text| text.len() <= fold::LONGEST) {
+            Some(text) if self.syntax.work.spend_text(text.len()) => Value::Text(text.into()),
+            _ => Value::unknown(),
         }
     }
 
     /// The text that an expression is, if it is one text.
     fn one_text(&self, id: Id, depth: usize) -> Option<String> {
         match self.resolve_at(id, depth).as_slice() {
-            [Value::Text(text)] => Some(text.to_string()),
+            [Value::Text(text)] => self.syntax.work.spend_text(text.len()).then(|| text.to_string()),
             [Value::Number(number)] => Some(number.to_string()),
             _ => None,
         }
@@ -183,169 +169,235 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
         Some(whole)
     }
 
-    fn look_up(&self, name: &str, id: Id, depth: usize) -> Vec<Value> {
+    fn look_up(&self, name: &str, id: Id, depth: usize) -> Values {
         let here = self.syntax.node(id).scope;
         let mut scope = Some(here);
         let mut climbed = 0;
         while let Some(at) = scope {
             climbed += 1;
+            if !self.syntax.work.spend_text(8 * PER_LOOK + name.len()) {
+                return self.unknown();
+            }
             // From very deep within, the whole text is seen and not all that is around.
             scope = self.syntax.outer(at).map(|outer| if climbed > DEEPEST { WHOLE } else { outer });
             if at != here && self.syntax.scope_opens(at) == Opens::Class {
                 continue;
             }
             let Some(bindings) = self.scopes.names(at, name) else { continue };
-            let mut values = self.named(at, name, depth).to_vec();
-            let hides = |binding: &super::scopes::Binding| binding.sure && (at != here || binding.at < id);
-            if self.scopes.is_unbound(name) || !bindings.iter().any(hides) {
-                values.push(Value::Path(name.to_owned()));
-            }
-            return values;
-        }
-        let starred = self.scopes.stars.iter().take(MOST_VALUES / 2).map(|module| Value::Path(G::member(module, name)));
-        std::iter::once(Value::Path(name.to_owned())).chain(starred).collect()
-    }
-
-    /// Everything that a name is bound to in a scope.
-    fn named(&self, scope: ScopeId, name: &str, depth: usize) -> Values {
-        let key = (scope, name.to_owned());
-        if let Some(values) = self.named.borrow().get(&key) {
-            return Rc::clone(values);
-        }
-        if depth > DEEPEST {
-            return Rc::new(vec![Value::unknown()]);
-        }
-        self.named.borrow_mut().insert(key.clone(), Rc::new(vec![Value::unknown()]));
-        let bindings = self.scopes.names(scope, name).unwrap_or_default();
-        let values = bindings.iter().flat_map(|binding| self.bound(&binding.bound, depth)).collect();
-        let values = Rc::new(self.bounded(values));
-        self.named.borrow_mut().insert(key, Rc::clone(&values));
-        values
-    }
-
-    fn bound(&self, bound: &Bound, depth: usize) -> Vec<Value> {
-        match bound {
-            Bound::Path(path) => vec![Value::Path(path.clone())],
-            Bound::Unknown => vec![Value::unknown()],
-            Bound::Value(id, steps) => {
-                let mut values = self.resolve_at(*id, depth + 1).to_vec();
-                for step in steps {
-                    values = values.into_iter().flat_map(|value| self.take(value, step, depth + 1)).collect();
+            let named = self.once(&self.named, (at, name.to_owned()), depth, |values| {
+                for bound in &bindings.all {
+                    if values.is_full() {
+                        break;
+                    }
+                    self.bound(bound, depth, values);
                 }
-                values
+            });
+            let is_hidden = bindings.sure.is_some_and(|sure| at != here || sure < id);
+            if is_hidden && !self.scopes.is_unbound(name) {
+                return named;
             }
-        }
-    }
-
-    fn take(&self, value: Value, step: &Step, depth: usize) -> Vec<Value> {
-        match (value, step) {
-            (Value::Path(path), Step::Member(name)) => vec![Value::Path(member_of::<G>(&path, name))],
-            (Value::Path(path), Step::Element) => vec![Value::Path(suffixed(&path, "[]"))],
-            (Value::Path(path), Step::Made) => vec![Value::Path(suffixed(&path, "()"))],
-            (Value::Items(list), Step::Element | Step::Member(_)) => self.elements(list, depth),
-            _ => vec![Value::unknown()],
-        }
-    }
-
-    fn elements(&self, list: Id, depth: usize) -> Vec<Value> {
-        match G::shape(self.syntax, list) {
-            Shape::Items(items) => items.iter().flat_map(|item| self.resolve_at(*item, depth).to_vec()).collect(),
-            _ => vec![Value::unknown()],
-        }
-    }
-
-    fn member(&self, base: Id, name: &str, depth: usize) -> Vec<Value> {
-        let mut values = Vec::new();
-        for value in self.resolve_at(base, depth).iter() {
-            values.push(match value {
-                Value::Path(path) => Value::Path(member_of::<G>(path, name)),
-                _ => Value::Path(format!("{UNKNOWN}.{name}")),
+            return self.gather(|values| {
+                values.extend(&*named);
+                values.add(Value::path(name));
             });
         }
-        if let Shape::Name(object) = G::shape(self.syntax, base)
-            && matches!(object.as_str(), "self" | "cls" | "this")
-        {
-            values.extend(self.scopes.own(name).iter().flat_map(|bound| self.bound(bound, depth)));
-        }
-        values
+        self.gather(|values| {
+            values.add(Value::path(name));
+            self.scopes.stars().iter().for_each(|module| values.add(Value::path(&G::member(module, name))));
+        })
     }
 
-    fn part(&self, base: Id, key: Id, depth: usize) -> Vec<Value> {
-        let mut values = Vec::new();
-        let keys = self.resolve_at(key, depth);
-        for value in self.resolve_at(base, depth).iter() {
-            for key in keys.iter() {
-                match (value, key) {
-                    (Value::Path(path), Value::Text(name)) => values.push(match G::part(path, name) {
-                        Some(path) => Value::Path(path),
-                        None => Value::Path(suffixed(path, "[]")),
-                    }),
-                    (Value::Path(path), _) => values.push(Value::Path(suffixed(path, "[]"))),
-                    (Value::Items(list), Value::Number(at)) => {
-                        let Shape::Items(items) = G::shape(self.syntax, *list) else { continue };
-                        let item = usize::try_from(*at).ok().and_then(|at| items.get(at));
-                        values.extend(item.map(|item| self.resolve_at(*item, depth).to_vec()).unwrap_or_default());
-                    }
-                    (Value::Items(list), Value::Text(name)) => {
-                        values.extend(self.elements(*list, depth));
-                        values.extend(G::part(UNKNOWN, name).map(Value::Path));
-                    }
-                    (Value::Items(list), _) => values.extend(self.elements(*list, depth)),
-                    (_, Value::Text(name)) => {
-                        values.push(G::part(UNKNOWN, name).map_or_else(Value::unknown, Value::Path));
-                    }
-                    _ => values.push(Value::unknown()),
+    fn bound(&self, bound: &Bound, depth: usize, values: &mut Gathered<'_>) {
+        match bound {
+            Bound::Path(path) => values.add(Value::path(path)),
+            Bound::Unknown => values.add(Value::unknown()),
+            Bound::Function(id) => values.extend([&Value::path(G::FUNCTION), &Value::Function(*id)]),
+            Bound::Value(id, steps) => {
+                let mut reached = self.resolve_at(*id, depth + 1);
+                for step in steps {
+                    reached = self.gather(|values| {
+                        reached.iter().for_each(|value| self.take(value, step, depth + 1, values));
+                    });
                 }
+                values.extend(&*reached);
             }
         }
-        values
     }
 
-    fn call(&self, callee: Id, arguments: &[Id], depth: usize) -> Vec<Value> {
-        let arguments: Vec<Vec<Value>> =
-            arguments.iter().take(64).map(|argument| self.argument(*argument, depth)).collect();
+    fn take(&self, value: &Value, step: &Step, depth: usize, values: &mut Gathered<'_>) {
+        match (value, step) {
+            (Value::Path(path), Step::Member(name)) => values.add(Value::path(&member_of::<G>(path, name))),
+            (Value::Path(path), Step::Element) => values.add(Value::path(&suffixed(path, "[]"))),
+            (Value::Path(path), Step::Made) => values.add(Value::path(&suffixed(path, "()"))),
+            (Value::Items(list), Step::Element | Step::Member(_)) => values.extend(&*self.elements(*list, depth)),
+            (Value::Function(id), Step::Made) => values.extend(&*self.returned(*id, depth)),
+            _ => values.add(Value::unknown()),
+        }
+    }
+
+    fn items(&self, list: Id) -> Rc<[Id]> {
+        let find = || match G::shape(self.syntax, list) {
+            Shape::Items(items) => items.into(),
+            _ => Rc::default(),
+        };
+        Rc::clone(self.items.borrow_mut().entry(list).or_insert_with(find))
+    }
+
+    fn elements(&self, list: Id, depth: usize) -> Values {
+        self.once(&self.elements, list, depth, |values| {
+            self.items(list).iter().for_each(|item| values.extend(&*self.resolve_at(*item, depth)));
+        })
+    }
+
+    fn returned(&self, function: Id, depth: usize) -> Values {
+        self.once(&self.returned, function, depth, |values| {
+            for value in self.scopes.returned(function) {
+                values.extend(&*self.resolve_at(*value, depth));
+            }
+        })
+    }
+
+    fn member(&self, base: Id, name: &str, depth: usize) -> Values {
+        let of = self.resolve_at(base, depth);
+        let is_own = matches!(G::shape(self.syntax, base), Shape::Name(object)
+            if matches!(object.as_str(), "self" | "cls" | "this"));
+        self.gather(|values| {
+            for value in of.iter() {
+                match value {
+                    Value::Path(path) if self.syntax.work.spend_text(name.len()) => {
+                        values.add(Value::path(&member_of::<G>(path, name)));
+                    }
+                    Value::Function(_) => {}
+                    _ => values.add(Value::path(&format!("{UNKNOWN}.{name}"))),
+                }
+            }
+            if is_own {
+                let own = self.once(&self.own, name.to_owned(), depth, |values| {
+                    for bound in self.scopes.own(name) {
+                        if values.is_full() {
+                            break;
+                        }
+                        self.bound(bound, depth, values);
+                    }
+                });
+                values.extend(&*own);
+            }
+        })
+    }
+
+    fn part(&self, base: Id, key: Id, depth: usize) -> Values {
+        let (of, keys) = (self.resolve_at(base, depth), self.resolve_at(key, depth));
+        self.gather(|values| {
+            for value in of.iter() {
+                for key in keys.iter() {
+                    if values.is_full() {
+                        return;
+                    }
+                    self.part_of(value, key, depth, values);
+                }
+            }
+        })
+    }
+
+    fn part_of(&self, value: &Value, key: &Value, depth: usize, values: &mut Gathered<'_>) {
+        match (value, key) {
+            (Value::Path(path), Value::Text(name)) => {
+                let part = G::part(path, name);
+                values.add(Value::path(&part.unwrap_or_else(|| suffixed(path, "[]"))));
+            }
+            (Value::Path(path), _) => values.add(Value::path(&suffixed(path, "[]"))),
+            (Value::Items(list), Value::Number(at)) => {
+                let item = usize::try_from(*at).ok().and_then(|at| self.items(*list).get(at).copied());
+                item.into_iter().for_each(|item| values.extend(&*self.resolve_at(item, depth)));
+            }
+            (Value::Items(list), Value::Text(name)) => {
+                values.extend(&*self.elements(*list, depth));
+                G::part(UNKNOWN, name).into_iter().for_each(|path| values.add(Value::path(&path)));
+            }
+            (Value::Items(list), _) => values.extend(&*self.elements(*list, depth)),
+            (_, Value::Text(name)) => {
+                let path = G::part(UNKNOWN, name);
+                values.add(path.map_or_else(Value::unknown, |path| Value::path(&path)));
+            }
+            _ => values.add(Value::unknown()),
+        }
+    }
+
+    fn call(&self, callee: Id, arguments: &[Id], depth: usize) -> Values {
+        let arguments = self.arguments(arguments, depth);
+        let work = self.syntax.work;
         if let Shape::Member(base, method) = G::shape(self.syntax, callee) {
-            let own: Vec<Value> = self
-                .resolve_at(base, depth)
-                .iter()
-                .filter_map(|value| match value {
-                    Value::Text(text) => G::text_method(text, &method, &arguments).map(|made| self.count(made)),
-                    Value::Texts(texts) => fold::texts_method(texts, &method, &arguments),
-                    Value::Items(list) => fold::texts_method(&self.list(*list, depth)?, &method, &arguments),
-                    Value::Path(_) | Value::Number(_) => None,
-                })
-                .collect();
+            let own = self.gather(|values| {
+                for value in self.resolve_at(base, depth).iter() {
+                    let texts = match value {
+                        Value::Texts(texts) => Some(Rc::clone(texts)),
+                        Value::Items(list) => self.list(*list, depth),
+                        _ => None,
+                    };
+                    let made = match (value, texts) {
+                        (Value::Text(text), _) if text.len() <= fold::LONGEST_CALLED && work.spend_text(text.len()) => {
+                            G::text_method(text, &method, &arguments)
+                        }
+                        (_, Some(texts)) if work.spend_text(length(&texts)) => {
+                            fold::texts_method(&texts, &method, &arguments)
+                        }
+                        _ => None,
+                    };
+                    made.into_iter().for_each(|made| values.add(self.counted(made)));
+                }
+            });
             if !own.is_empty() {
                 return own;
             }
         }
         let called = self.resolve_at(callee, depth);
-        let results = called.iter().map(|value| match value {
-            Value::Path(path) => match G::result(path, &arguments) {
-                Some(value) => self.count(value),
-                None => Value::Path(suffixed(path, "()")),
-            },
-            _ => Value::unknown(),
-        });
-        results.collect()
+        self.gather(|values| {
+            for value in called.iter() {
+                match value {
+                    _ if !work.spend(PER_LOOK) => return,
+                    Value::Path(path) => match G::result(path, &arguments) {
+                        Some(value) => values.add(self.counted(value)),
+                        None => values.add(Value::path(&suffixed(path, "()"))),
+                    },
+                    Value::Function(id) => values.extend(&*self.returned(*id, depth)),
+                    _ => values.add(Value::unknown()),
+                }
+            }
+        })
     }
 
-    /// What an argument can be; a list of texts is taken as such.
-    pub(crate) fn argument(&self, id: Id, depth: usize) -> Vec<Value> {
-        let values = self.resolve_at(id, depth);
+    /// A text that was just made.
+    fn counted(&self, value: Value) -> Value {
+        match value {
+            Value::Text(text) if text.len() > fold::LONGEST || !self.syntax.work.spend_text(text.len()) => {
+                Value::unknown()
+            }
+            Value::Path(path) => Value::path(&path),
+            other => other,
+        }
+    }
+
+    /// What arguments can be, by their place; a list of texts is taken as such.
+    pub(crate) fn arguments(&self, ids: &[Id], depth: usize) -> Arguments<'a> {
         let spread = |value: &Value| match value {
             Value::Items(list) => self.list(*list, depth).map_or_else(|| value.clone(), Value::Texts),
             other => other.clone(),
         };
-        values.iter().map(spread).collect()
+        let argument = |id: &Id| {
+            let values = self.resolve_at(*id, depth);
+            self.syntax.work.spend(PER_LOOK + values.len());
+            values.iter().map(spread).collect()
+        };
+        Arguments { values: ids.iter().take(MOST_ARGUMENTS).map(argument).collect(), work: self.syntax.work }
     }
 
     fn list(&self, list: Id, depth: usize) -> Option<Rc<Vec<String>>> {
         if let Some(known) = self.lists.borrow().get(&list) {
             return known.clone();
         }
-        let Shape::Items(items) = G::shape(self.syntax, list) else { return None };
-        let texts: Option<Vec<String>> = items.iter().map(|item| self.piece(*item, depth)).collect();
+        // A list that asks for itself on the way is none of texts.
+        self.lists.borrow_mut().insert(list, None);
+        let texts: Option<Vec<String>> = self.items(list).iter().map(|item| self.piece(*item, depth)).collect();
         let texts = texts.map(Rc::new);
         self.lists.borrow_mut().insert(list, texts.clone());
         texts
@@ -354,7 +406,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
     /// A text in a list, or the character of a number in it.
     fn piece(&self, id: Id, depth: usize) -> Option<String> {
         match self.resolve_at(id, depth).as_slice() {
-            [Value::Text(text)] => Some(text.to_string()),
+            [Value::Text(text)] => self.syntax.work.spend_text(text.len()).then(|| text.to_string()),
             [Value::Number(number)] => fold::character(*number),
             _ => None,
         }

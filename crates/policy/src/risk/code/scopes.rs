@@ -21,53 +21,61 @@ pub(crate) enum Step {
 pub(crate) enum Bound {
     Path(String),
     Value(Id, Vec<Step>),
+    /// A function that is written out here.
+    Function(Id),
     Unknown,
 }
 
-#[derive(Debug)]
-pub(crate) struct Binding {
-    pub(crate) bound: Bound,
-    /// The node that binds.
-    pub(crate) at: Id,
-    pub(crate) sure: bool,
+/// Everything that a name is bound to in one scope.
+#[derive(Debug, Default)]
+pub(crate) struct Bindings {
+    pub(crate) all: Vec<Bound>,
+    /// The first node that surely binds it.
+    pub(crate) sure: Option<Id>,
 }
 
-/// Many bindings of one name are only looked at up to this many.
-pub(crate) const MOST_BINDINGS: usize = 16 * 1024;
+/// Modules that are imported with all their names, and of which some rule knows.
+const MOST_STARS: usize = 12;
 
 #[derive(Debug, Default)]
 pub(crate) struct Scopes {
-    names: HashMap<ScopeId, HashMap<String, Vec<Binding>>>,
+    /// By the number of the scope.
+    names: Vec<HashMap<String, Bindings>>,
     /// Members of the object that a method belongs to, whatever object that is.
     own: HashMap<String, Vec<Bound>>,
+    /// What each function returns.
+    returned: HashMap<Id, Vec<Id>>,
     /// Names that are those of the whole text, where a scope says so.
     shared: HashSet<(ScopeId, String)>,
     unbound: HashSet<String>,
     /// Nodes that are no expressions of their own.
     marked: HashSet<Id>,
-    /// Modules whose names are all imported.
-    pub(crate) stars: Vec<String>,
+    stars: Vec<String>,
+    /// Whether there was more than is looked at.
     pub(crate) overflow: bool,
 }
 
 impl Scopes {
     pub(crate) fn bind(&mut self, syntax: &Syntax<'_>, scope: ScopeId, name: &str, bound: Bound, at: Id) {
         let key = (scope, name.to_owned());
-        let scope = if self.shared.contains(&key) { WHOLE } else { scope };
-        let sure = !syntax.node(at).conditional;
-        let known = self.names.entry(scope).or_default().entry(key.1).or_default();
-        if known.len() < MOST_BINDINGS {
-            known.push(Binding { bound, at, sure });
-        } else if !matches!(bound, Bound::Unknown) {
-            self.overflow = true;
+        let ScopeId(place) = if self.shared.contains(&key) { WHOLE } else { scope };
+        let place = place as usize;
+        if self.names.len() <= place {
+            self.names.resize_with(place + 1, HashMap::new);
+        }
+        let known = self.names[place].entry(key.1).or_default();
+        known.all.push(bound);
+        if !syntax.node(at).conditional {
+            known.sure = Some(known.sure.map_or(at, |sure| sure.min(at)));
         }
     }
 
     pub(crate) fn bind_own(&mut self, name: &str, bound: Bound) {
-        let known = self.own.entry(name.to_owned()).or_default();
-        if known.len() < MOST_BINDINGS {
-            known.push(bound);
-        }
+        self.own.entry(name.to_owned()).or_default().push(bound);
+    }
+
+    pub(crate) fn returns(&mut self, function: Id, value: Id) {
+        self.returned.entry(function).or_default().push(value);
     }
 
     pub(crate) fn share(&mut self, scope: ScopeId, name: &str) {
@@ -82,6 +90,21 @@ impl Scopes {
         self.marked.insert(id);
     }
 
+    /// All names of a module are imported. `is_known` says whether there is any rule about it.
+    pub(crate) fn star(&mut self, module: &str, is_known: bool) {
+        if !is_known || self.stars.iter().any(|known| known == module) {
+            return;
+        }
+        match self.stars.len() < MOST_STARS {
+            true => self.stars.push(module.to_owned()),
+            false => self.overflow = true,
+        }
+    }
+
+    pub(crate) fn stars(&self) -> &[String] {
+        &self.stars
+    }
+
     pub(crate) fn is_marked(&self, id: Id) -> bool {
         self.marked.contains(&id)
     }
@@ -90,8 +113,12 @@ impl Scopes {
         self.own.get(name).map(Vec::as_slice).unwrap_or_default()
     }
 
-    pub(crate) fn names(&self, scope: ScopeId, name: &str) -> Option<&[Binding]> {
-        self.names.get(&scope)?.get(name).map(Vec::as_slice)
+    pub(crate) fn returned(&self, function: Id) -> &[Id] {
+        self.returned.get(&function).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    pub(crate) fn names(&self, scope: ScopeId, name: &str) -> Option<&Bindings> {
+        self.names.get(scope.0 as usize)?.get(name)
     }
 
     pub(crate) fn is_unbound(&self, name: &str) -> bool {

@@ -7,6 +7,8 @@ use std::ops::Range;
 
 use tree_sitter::{Node as Parsed, Tree};
 
+use crate::risk::work::Work;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Id(pub(crate) u32);
 
@@ -16,6 +18,8 @@ pub(crate) struct ScopeId(pub(crate) u32);
 
 /// How many blocks are climbed from within.
 const DEEPEST: usize = 100;
+/// What it takes to enter a node here, and to ask each of the questions that are asked of every node.
+const PER_NODE: usize = 10;
 
 pub(crate) const WHOLE: ScopeId = ScopeId(0);
 
@@ -50,13 +54,17 @@ pub(crate) struct Node<'a> {
 pub(crate) struct Scope {
     pub(crate) outer: Option<ScopeId>,
     pub(crate) opens: Opens,
+    /// The node that opens it.
+    node: Option<Id>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Syntax<'a> {
     text: &'a str,
+    /// Whatever goes over nodes counts them.
+    pub(crate) work: &'a Work,
     nodes: Vec<Node<'a>>,
-    pub(crate) scopes: Vec<Scope>,
+    scopes: Vec<Scope>,
     /// Children before their parents.
     pub(crate) order: Vec<Id>,
     /// The line of the first thing that is not of the language, from 0.
@@ -71,12 +79,16 @@ struct Open {
 }
 
 impl<'a> Syntax<'a> {
-    pub(crate) fn new(tree: &'a Tree, text: &'a str, opens: impl Fn(&str) -> Opens) -> Self {
-        let whole = Scope { outer: None, opens: Opens::Function };
-        let mut syntax = Syntax { text, nodes: Vec::new(), scopes: vec![whole], order: Vec::new(), fault: None };
+    /// Where there is not work enough for all of the tree, it ends in the middle.
+    pub(crate) fn new(tree: &'a Tree, text: &'a str, work: &'a Work, opens: impl Fn(&str) -> Opens) -> Self {
+        let scopes = vec![Scope { outer: None, opens: Opens::Function, node: None }];
+        let mut syntax = Syntax { text, work, nodes: Vec::new(), scopes, order: Vec::new(), fault: None };
         let mut cursor = tree.walk();
         let mut path: Vec<Open> = Vec::new();
         loop {
+            if !work.spend(PER_NODE) {
+                return syntax;
+            }
             let parsed = cursor.node();
             let entered = syntax.enter(parsed, cursor.field_name(), &mut path, &opens);
             if entered && cursor.goto_first_child() {
@@ -139,7 +151,7 @@ impl<'a> Syntax<'a> {
             Opens::Condition => (scope, true),
             opens @ (Opens::Function | Opens::Class | Opens::Block) => {
                 let inner = ScopeId(u32::try_from(self.scopes.len()).unwrap_or(0));
-                self.scopes.push(Scope { outer: Some(scope), opens });
+                self.scopes.push(Scope { outer: Some(scope), opens, node: Some(id) });
                 (inner, opens == Opens::Block && conditional)
             }
         };
@@ -155,6 +167,11 @@ impl<'a> Syntax<'a> {
         self.nodes.len()
     }
 
+    /// All nodes in the order of the text.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = Id> + use<> {
+        (0..u32::try_from(self.nodes.len()).unwrap_or(u32::MAX)).map(Id)
+    }
+
     pub(crate) fn kind(&self, id: Id) -> &'a str {
         self.node(id).kind
     }
@@ -163,8 +180,10 @@ impl<'a> Syntax<'a> {
         self.text.get(self.node(id).range.clone()).unwrap_or_default()
     }
 
+    /// As many of them as there is work left for.
     pub(crate) fn children(&self, id: Id) -> impl Iterator<Item = Id> + '_ {
-        std::iter::successors(self.node(id).first, |child| self.node(*child).next)
+        let counted = |child: Option<Id>| child.filter(|_| self.work.spend(1));
+        std::iter::successors(counted(self.node(id).first), move |child| counted(self.node(*child).next))
     }
 
     /// Without comments, which may stand anywhere.
@@ -176,6 +195,7 @@ impl<'a> Syntax<'a> {
     pub(crate) fn summands(&self, id: Id, operation: &str) -> Vec<Id> {
         let mut summands = Vec::new();
         let mut at = id;
+        // The parts of each are looked at, which is counted; without work left there are none.
         loop {
             let is_sum =
                 self.kind(at) == operation && self.field(at, "operator").is_some_and(|sign| self.text(sign) == "+");
@@ -197,6 +217,20 @@ impl<'a> Syntax<'a> {
         self.children(id).find(|child| self.node(*child).field == Some(name))
     }
 
+    /// The row in which the name of a node stands: a chain of members may begin long before.
+    pub(crate) fn row_of_name(&self, id: Id) -> usize {
+        let named = match self.kind(id) {
+            "call" | "call_expression" => self.field(id, "function"),
+            _ => Some(id),
+        };
+        let name = named.and_then(|id| match self.kind(id) {
+            "attribute" => self.field(id, "attribute"),
+            "member_expression" => self.field(id, "property"),
+            _ => None,
+        });
+        self.node(name.unwrap_or(id)).row
+    }
+
     pub(crate) fn scope_opens(&self, scope: ScopeId) -> Opens {
         self.scopes[scope.0 as usize].opens
     }
@@ -214,5 +248,11 @@ impl<'a> Syntax<'a> {
             }
         }
         WHOLE
+    }
+
+    /// The function that a node stands in.
+    pub(crate) fn function_around(&self, id: Id) -> Option<Id> {
+        let scope = self.function_of(self.node(id).scope);
+        self.scopes[scope.0 as usize].node
     }
 }

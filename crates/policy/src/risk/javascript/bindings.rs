@@ -3,8 +3,9 @@
 use super::grammar::{module, plain};
 use crate::risk::code::scopes::{Bound, Scopes, Step};
 use crate::risk::code::syntax::{Id, ScopeId, Syntax};
+use crate::risk::code::value::LONGEST_PATH;
 
-/// Members of patterns that are looked at, so that no pattern is looked at for ever.
+/// Members of patterns that are looked at.
 const MOST_TARGETS: usize = 256;
 
 type Source = Option<(Id, Vec<Step>)>;
@@ -33,11 +34,18 @@ fn bind_some(syntax: &Syntax<'_>, id: Id, scopes: &mut Scopes) -> Option<()> {
             let value = Some((syntax.field(id, "right")?, vec![Step::Element]));
             bind_target(syntax, left, syntax.node(left).scope, value, scopes);
         }
-        "function_declaration" | "generator_function_declaration" | "class_declaration" => {
+        "function_declaration" | "generator_function_declaration" => {
+            let name = syntax.field(id, "name")?;
+            scopes.mark(name);
+            scopes.bind(syntax, scope, &plain(syntax.text(name)), Bound::Function(id), id);
+        }
+        "class_declaration" => {
             let name = syntax.field(id, "name")?;
             scopes.mark(name);
             scopes.bind(syntax, scope, &plain(syntax.text(name)), Bound::Unknown, id);
         }
+        "method_definition" => scopes.bind_own(&plain(syntax.text(syntax.field(id, "name")?)), Bound::Function(id)),
+        "return_statement" => scopes.returns(syntax.function_around(id)?, *syntax.parts(id).first()?),
         "function_expression" | "class" => scopes.mark(syntax.field(id, "name")?),
         "formal_parameters" => {
             for (at, parameter) in syntax.children(id).enumerate() {
@@ -46,6 +54,8 @@ fn bind_some(syntax: &Syntax<'_>, id: Id, scopes: &mut Scopes) -> Option<()> {
             }
         }
         "arrow_function" => {
+            let body = syntax.field(id, "body").filter(|body| syntax.kind(*body) != "statement_block");
+            body.into_iter().for_each(|body| scopes.returns(id, body));
             let parameter = syntax.field(id, "parameter")?;
             bind_target(syntax, parameter, syntax.node(parameter).scope, handed_on(syntax, Some(id)), scopes);
         }
@@ -80,7 +90,7 @@ fn home_of(syntax: &Syntax<'_>, target: Id, scope: ScopeId, scopes: &Scopes) -> 
     let name = plain(syntax.text(target).get(..64).unwrap_or_else(|| syntax.text(target)));
     let mut at = Some(scope);
     for _ in 0..64 {
-        let Some(here) = at else { break };
+        let Some(here) = at.filter(|_| syntax.work.spend(4)) else { break };
         if scopes.names(here, &name).is_some() {
             return here;
         }
@@ -96,10 +106,13 @@ fn bind_target(syntax: &Syntax<'_>, target: Id, scope: ScopeId, value: Source, s
     while let Some((target, value)) = waiting.pop() {
         seen += 1;
         if seen > MOST_TARGETS {
+            scopes.overflow = true;
             return;
         }
         let stepped = |step: Step| match &value {
-            Some((id, steps)) if steps.len() < 8 => {
+            Some((id, steps))
+                if steps.len() < 8 && !matches!(&step, Step::Member(name) if name.len() > LONGEST_PATH) =>
+            {
                 let mut steps = steps.clone();
                 steps.push(step);
                 Some((*id, steps))
@@ -123,10 +136,12 @@ fn bind_target(syntax: &Syntax<'_>, target: Id, scope: ScopeId, value: Source, s
                 }
             }
             "object_pattern" => {
-                waiting.extend(syntax.children(target).take(MOST_TARGETS).map(|part| (part, value.clone())))
+                waiting.extend(syntax.children(target).take(1 + MOST_TARGETS).map(|part| (part, value.clone())))
             }
             "pair_pattern" => {
                 let key = syntax.field(target, "key").map(|key| syntax.text(key)).unwrap_or_default();
+                // A key may be computed by an expression that has patterns of its own.
+                let key = if key.len() > LONGEST_PATH { "" } else { key };
                 let key = plain(key.trim_matches(['\'', '"', '[', ']']));
                 waiting.extend(syntax.field(target, "value").map(|inner| (inner, stepped(Step::Member(key)))));
             }
@@ -141,7 +156,7 @@ fn bind_target(syntax: &Syntax<'_>, target: Id, scope: ScopeId, value: Source, s
                 );
             }
             "array_pattern" => {
-                let parts = syntax.children(target).take(MOST_TARGETS);
+                let parts = syntax.children(target).take(1 + MOST_TARGETS);
                 waiting.extend(parts.map(|part| (part, stepped(Step::Element))));
             }
             "rest_pattern" => waiting.extend(syntax.children(target).take(1).map(|inner| (inner, value.clone()))),
@@ -152,8 +167,9 @@ fn bind_target(syntax: &Syntax<'_>, target: Id, scope: ScopeId, value: Source, s
 
 fn source_of(syntax: &Syntax<'_>, id: Id) -> Option<String> {
     let source = syntax.field(id, "source")?;
-    let name = syntax.text(source).trim_matches(['"', '\'']);
-    Some(module(&plain(name)))
+    let name = plain(syntax.text(source).trim_matches(['"', '\'']));
+    // It stands before every name that comes from it.
+    Some(module(&name).chars().take(1 + LONGEST_PATH).collect())
 }
 
 fn bind_import(syntax: &Syntax<'_>, id: Id, scopes: &mut Scopes) -> Option<()> {

@@ -2,9 +2,11 @@
 
 use super::INDEX;
 use super::grammar::{JavaScript, module};
-use crate::risk::code::fold::{self, path_at, text_at};
+use crate::risk::code::arguments::Arguments;
+use crate::risk::code::fold;
 use crate::risk::code::grammar::{Call, Grammar};
-use crate::risk::code::resolve::Value;
+use crate::risk::code::syntax::Syntax;
+use crate::risk::code::value::Value;
 use crate::risk::findings::Findings;
 use crate::risk::level::Content;
 use crate::risk::rule::Use;
@@ -12,32 +14,32 @@ use crate::risk::shell::names_everything;
 
 const REQUIRES: [&str; 4] = ["require", "import", "module.createRequire()", "process.getBuiltinModule"];
 
-pub(super) fn result(path: &str, arguments: &[Vec<Value>]) -> Option<Value> {
+pub(super) fn result(path: &str, arguments: &Arguments<'_>) -> Option<Value> {
     let text_value = |text: String| Some(Value::Text(text.into()));
     if REQUIRES.contains(&path) {
-        return Some(Value::Path(module(text_at(arguments, 0)?)));
+        return Some(Value::path(&module(arguments.text(0)?)));
     }
     match path {
-        "Reflect.get" => Some(Value::Path(JavaScript::member(path_at(arguments, 0)?, text_at(arguments, 1)?))),
-        "String.fromCharCode" | "String.fromCodePoint" => text_value(fold::characters_of(arguments)?),
-        "atob" => text_value(fold::base64(text_at(arguments, 0)?)?),
-        "decodeURIComponent" | "String" | "util.promisify" => arguments.first()?.first().cloned(),
-        "Buffer.from" => match text_at(arguments, 1) {
-            Some("base64") => text_value(fold::base64(text_at(arguments, 0)?)?),
-            Some("hex") => text_value(fold::hex(text_at(arguments, 0)?)?),
+        "Reflect.get" => Some(Value::path(&JavaScript::member(arguments.path(0)?, arguments.text(1)?))),
+        "String.fromCharCode" | "String.fromCodePoint" => text_value(arguments.characters()?),
+        "atob" => text_value(fold::base64(arguments.text(0)?)?),
+        "decodeURIComponent" | "String" | "util.promisify" => arguments.at(0).first().cloned(),
+        "Buffer.from" => match arguments.text(1) {
+            Some("base64") => text_value(fold::base64(arguments.text(0)?)?),
+            Some("hex") => text_value(fold::hex(arguments.text(0)?)?),
             _ => None,
         },
         _ => {
             let base = path.strip_suffix(".bind")?;
-            Some(Value::Path(base.to_owned()))
+            Some(Value::path(base))
         }
     }
 }
 
-pub(super) fn inspect(call: &Call<'_>, findings: &mut Findings) {
-    let first = text_at(call.arguments, 0);
+pub(super) fn inspect(syntax: &Syntax<'_>, call: &Call<'_>, findings: &mut Findings) {
+    let first = || call.arguments.text(0);
     if REQUIRES.contains(&call.path) {
-        match first {
+        match call.arguments.short_text(0) {
             Some(name) => {
                 let rules = INDEX.find(&module(name), Use::Imported);
                 rules.into_iter().for_each(|rule| findings.add(rule, call.line));
@@ -47,17 +49,24 @@ pub(super) fn inspect(call: &Call<'_>, findings: &mut Findings) {
         return;
     }
     let member = call.path.rsplit_once('.').map_or(call.path, |(_, member)| member);
-    match (call.path, first) {
-        ("setTimeout" | "setInterval" | "setImmediate", Some(_)) => {
+    let run = match call.path {
+        "setTimeout" | "setInterval" | "setImmediate" if call.arguments.is_text(0) => {
             findings.add_by_id(&INDEX, "js.exec.timer", call.line);
+            Some(Content::Javascript)
         }
-        ("eval" | "Function", Some(text)) => findings.nest(Content::Javascript, text, call.line),
-        (path, Some(text)) if path.starts_with("fs") && member.starts_with("rm") && names_everything(text) => {
-            findings.add_by_id(&INDEX, "js.delete.everything", call.line);
+        "eval" | "Function" => Some(Content::Javascript),
+        "child_process.exec" | "child_process.execSync" => Some(Content::Shell),
+        path if path.starts_with("fs") && member.starts_with("rm") => {
+            if call.arguments.short_text(0).is_some_and(names_everything) {
+                findings.add_by_id(&INDEX, "js.delete.everything", call.line);
+            }
+            None
         }
-        ("child_process.exec" | "child_process.execSync", Some(text)) => {
-            findings.nest(Content::Shell, text, call.line);
-        }
-        _ => {}
+        _ => None,
+    };
+    if let Some(content) = run
+        && let Some(text) = first()
+    {
+        findings.nest(content, text, call.lines_of(syntax, text));
     }
 }

@@ -1,11 +1,12 @@
 //! The shapes of JavaScript's nodes, and which spellings of a path are one.
 
 use super::{bindings, calls};
+use crate::risk::code::arguments::Arguments;
 use crate::risk::code::fold;
 use crate::risk::code::grammar::{Call, Grammar, Shape};
-use crate::risk::code::resolve::Value;
 use crate::risk::code::scopes::Scopes;
 use crate::risk::code::syntax::{Id, Opens, Syntax};
+use crate::risk::code::value::Value;
 use crate::risk::findings::Findings;
 use crate::risk::rule::Index;
 
@@ -19,6 +20,7 @@ pub(crate) struct JavaScript;
 impl Grammar for JavaScript {
     const SYNTAX: &'static str = "js.syntax";
     const TOO_COMPLEX: &'static str = "js.too_complex";
+    const FUNCTION: &'static str = "function";
 
     fn index() -> &'static Index {
         &super::INDEX
@@ -71,6 +73,7 @@ impl Grammar for JavaScript {
             ("process.mainModule" | "module" | "require.main", "require") => "require".to_owned(),
             ("function" | "?.constructor", "constructor") => "Function".to_owned(),
             (base, "constructor") if base.ends_with(".constructor") => "Function".to_owned(),
+            (base, "constructor") if base.ends_with(".prototype") => base.trim_end_matches(".prototype").to_owned(),
             _ => format!("{base}.{name}"),
         }
     }
@@ -79,16 +82,16 @@ impl Grammar for JavaScript {
         Some(Self::member(base, name))
     }
 
-    fn result(path: &str, arguments: &[Vec<Value>]) -> Option<Value> {
+    fn result(path: &str, arguments: &Arguments<'_>) -> Option<Value> {
         calls::result(path, arguments)
     }
 
-    fn text_method(text: &str, method: &str, arguments: &[Vec<Value>]) -> Option<Value> {
+    fn text_method(text: &str, method: &str, arguments: &Arguments<'_>) -> Option<Value> {
         fold::text_method(text, method, arguments)
     }
 
-    fn inspect_call(_: &Syntax<'_>, call: &Call<'_>, findings: &mut Findings) {
-        calls::inspect(call, findings);
+    fn inspect_call(syntax: &Syntax<'_>, call: &Call<'_>, findings: &mut Findings) {
+        calls::inspect(syntax, call, findings);
     }
 }
 
@@ -147,17 +150,17 @@ fn shape(syntax: &Syntax<'_>, id: Id) -> Option<Shape> {
         "sequence_expression" => Shape::Same(*parts().last()?),
         "assignment_expression" => Shape::Same(syntax.field(id, "right")?),
         "array" => {
-            Shape::Items(syntax.children(id).filter(|part| syntax.kind(*part) != "comment").take(MOST_ITEMS).collect())
+            Shape::Items(syntax.children(id).take(MOST_ITEMS).filter(|part| syntax.kind(*part) != "comment").collect())
         }
         "object" => Shape::Items(
             syntax
                 .children(id)
+                .take(MOST_ITEMS)
                 .filter_map(|part| match syntax.kind(part) {
                     "pair" => syntax.field(part, "value"),
                     "shorthand_property_identifier" => Some(part),
                     _ => None,
                 })
-                .take(MOST_ITEMS)
                 .collect(),
         ),
         "number" => Shape::Number(number(syntax.text(id))?),

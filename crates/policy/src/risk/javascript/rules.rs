@@ -19,7 +19,7 @@ pub(super) static RULES: &[Rule] = &[
         "js.exec.function",
         Critical,
         "Makes a function out of text.",
-        "由文本构造函数。",
+        "用文本动态创建函数。",
         "Function AsyncFunction GeneratorFunction Object.getPrototypeOf().constructor",
     )
     .called()
@@ -29,8 +29,15 @@ pub(super) static RULES: &[Rule] = &[
             "Function('x')()",
             "[].map.constructor.constructor('x')()",
             "(() => {}).constructor('x')",
+            "const f = Function.prototype.constructor; f('x')",
+            "function g() {}\ng.constructor('x')",
         ],
-        &["x instanceof Function", "class A { constructor() {} }", "new Functional()"],
+        &[
+            "x instanceof Function",
+            "class A { constructor() {} }",
+            "new Functional()",
+            "function A() {}\nnew A.prototype.constructor()",
+        ],
     ),
     Rule::new(
         "js.exec.vm",
@@ -78,6 +85,8 @@ pub(super) static RULES: &[Rule] = &[
             "require('child_process').exec('ls')",
             "const { execSync: e } = require('node:child_process'); e('ls')",
             "import('child_process').then(c => c.spawn('ls'))",
+            "function f() { return require('child_process'); }\nf().exec('ls')",
+            "const f = () => require('child_process'); f().exec('ls')",
         ],
         &["/x/.exec('y')", "require('child_process')", "regex.exec(text)", "pool.spawn()"],
     ),
@@ -147,7 +156,7 @@ pub(super) static RULES: &[Rule] = &[
         "js.native",
         High,
         "Loads native code.",
-        "加载本地代码。",
+        "加载原生代码。",
         "process.dlopen ffi-napi.* ref-napi.* koffi.load Deno.dlopen Bun.FFI.*",
     )
     .called()
@@ -208,7 +217,7 @@ pub(super) static RULES: &[Rule] = &[
         "fs..writeFile fs..writeFileSync fs..appendFile fs..appendFileSync fs..createWriteStream \
          fs..mkdir fs..mkdirSync fs..copyFile fs..copyFileSync fs..rename fs..renameSync fs..cp \
          fs..cpSync fs..symlink fs..symlinkSync fs..write fs..writeSync fs-extra..outputFile \
-         fs-extra..copy Deno.write* Bun.write localStorage.setItem",
+         fs-extra..copy better-sqlite3 sqlite3.Database Deno.write* Bun.write localStorage.setItem",
     )
     .shown_by(
         &["require('fs').writeFileSync('x', 'y')", "import { writeFile as w } from 'fs/promises'; w('x', 'y')"],

@@ -1,10 +1,12 @@
 //! Which names Python's statements bind, and to what.
 
+use super::INDEX;
 use super::grammar::plain;
 use crate::risk::code::scopes::{Bound, Scopes, Step};
-use crate::risk::code::syntax::{Id, Syntax};
+use crate::risk::code::syntax::{Id, Opens, Syntax};
+use crate::risk::code::value::LONGEST_PATH;
 
-/// Members of patterns that are looked at, so that no pattern is looked at for ever.
+/// Members of patterns that are looked at.
 const MOST_TARGETS: usize = 256;
 
 pub(super) fn bind(syntax: &Syntax<'_>, id: Id, scopes: &mut Scopes) {
@@ -41,11 +43,21 @@ fn bind_some(syntax: &Syntax<'_>, id: Id, scopes: &mut Scopes) -> Option<()> {
             }
         }
         "except_clause" => bind_target(syntax, syntax.field(id, "alias")?, None, scopes),
-        "function_definition" | "class_definition" => {
+        "function_definition" => {
+            let name = syntax.field(id, "name")?;
+            scopes.mark(name);
+            scopes.bind(syntax, scope, &name_of(name), Bound::Function(id), id);
+            if syntax.scope_opens(scope) == Opens::Class {
+                scopes.bind_own(&name_of(name), Bound::Function(id));
+            }
+        }
+        "class_definition" => {
             let name = syntax.field(id, "name")?;
             scopes.mark(name);
             scopes.bind(syntax, scope, &name_of(name), Bound::Unknown, id);
         }
+        "return_statement" => scopes.returns(syntax.function_around(id)?, *syntax.parts(id).first()?),
+        "lambda" => scopes.returns(id, syntax.field(id, "body")?),
         "parameters" | "lambda_parameters" => {
             for parameter in syntax.children(id) {
                 bind_parameter(syntax, parameter, scopes);
@@ -100,6 +112,7 @@ fn bind_target(syntax: &Syntax<'_>, target: Id, value: Option<(Id, Vec<Step>)>, 
     while let Some((target, value)) = waiting.pop() {
         seen += 1;
         if seen > MOST_TARGETS {
+            scopes.overflow = true;
             return;
         }
         let bound = |value: Option<(Id, Vec<Step>)>| match value {
@@ -120,7 +133,7 @@ fn bind_target(syntax: &Syntax<'_>, target: Id, value: Option<(Id, Vec<Step>)>, 
                 }
             }
             "pattern_list" | "tuple_pattern" | "list_pattern" | "tuple" | "list" | "expression_list" => {
-                let targets: Vec<Id> = syntax.children(target).take(MOST_TARGETS).collect();
+                let targets: Vec<Id> = syntax.children(target).take(1 + MOST_TARGETS).collect();
                 let values: Option<Vec<Id>> = match &value {
                     Some((id, steps)) if steps.is_empty() && is_written_out(syntax, *id) => {
                         Some(syntax.children(*id).take(MOST_TARGETS).collect())
@@ -169,7 +182,8 @@ fn imported(syntax: &Syntax<'_>, id: Id) -> Vec<(String, Option<String>)> {
 
 fn module_of(syntax: &Syntax<'_>, id: Id) -> Option<String> {
     let module = syntax.field(id, "module_name")?;
-    Some(syntax.text(module).split_whitespace().collect())
+    // It stands before every name that comes from it.
+    Some(syntax.text(module).split_whitespace().flat_map(str::chars).take(1 + LONGEST_PATH).collect())
 }
 
 fn bind_import(syntax: &Syntax<'_>, id: Id, scopes: &mut Scopes) {
@@ -190,7 +204,9 @@ fn bind_import(syntax: &Syntax<'_>, id: Id, scopes: &mut Scopes) {
     }
     for child in syntax.children(id) {
         match syntax.kind(child) {
-            "wildcard_import" => scopes.stars.extend(module.clone()),
+            "wildcard_import" => {
+                module.iter().for_each(|module| scopes.star(module, INDEX.knows(module)));
+            }
             "aliased_import" => syntax.children(child).for_each(|part| scopes.mark(part)),
             _ => {}
         }

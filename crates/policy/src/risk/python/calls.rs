@@ -2,11 +2,12 @@
 
 use super::INDEX;
 use super::grammar::{NAMESPACE, Python};
-use crate::risk::code::fold::{self, path_at, text_at};
+use crate::risk::code::arguments::Arguments;
+use crate::risk::code::fold;
 use crate::risk::code::grammar::{Call, Grammar};
-use crate::risk::code::resolve::{UNKNOWN, Value};
 use crate::risk::code::syntax::{Id, Syntax};
-use crate::risk::findings::Findings;
+use crate::risk::code::value::{UNKNOWN, Value};
+use crate::risk::findings::{Findings, Lines};
 use crate::risk::level::Content;
 use crate::risk::shell::{names_everything, quoted};
 
@@ -14,13 +15,16 @@ use crate::risk::shell::{names_everything, quoted};
 pub(super) const GRAVE: [&str; 9] =
     ["os", "subprocess", "builtins", "__builtins__", "shutil", "ctypes", "pty", "posix", "importlib"];
 
-pub(super) fn result(path: &str, arguments: &[Vec<Value>]) -> Option<Value> {
-    let path_value = |path: String| Some(Value::Path(path));
+/// How much of a named argument is looked at.
+const LONGEST_WORD: usize = 64;
+
+pub(super) fn result(path: &str, arguments: &Arguments<'_>) -> Option<Value> {
+    let path_value = |path: String| Some(Value::path(&path));
     let text_value = |text: String| Some(Value::Text(text.into()));
     match path {
         "getattr" | "inspect.getattr_static" => {
-            let base = path_at(arguments, 0)?;
-            match text_at(arguments, 1) {
+            let base = arguments.path(0)?;
+            match arguments.text(1) {
                 Some(name) => path_value(Python::member(base, name)),
                 None if base == UNKNOWN => None,
                 None => path_value(format!("{base}[]")),
@@ -30,72 +34,73 @@ pub(super) fn result(path: &str, arguments: &[Vec<Value>]) -> Option<Value> {
         | "importlib.import_module"
         | "importlib.__import__"
         | "imp.load_module"
-        | "pkgutil.resolve_name" => path_value(text_at(arguments, 0)?.replace(':', ".")),
-        "vars" if !arguments.is_empty() => path_value(path_at(arguments, 0)?.to_owned()),
+        | "pkgutil.resolve_name" => path_value(arguments.text(0)?.replace(':', ".")),
+        "vars" if arguments.count() > 0 => path_value(arguments.path(0)?.to_owned()),
         "vars" | "globals" | "locals" => path_value(NAMESPACE.to_owned()),
-        "operator.attrgetter" => path_value(format!("operator.attrgetter:{}", text_at(arguments, 0)?)),
-        "functools.partial" | "staticmethod" | "functools.wraps" => path_value(path_at(arguments, 0)?.to_owned()),
-        "os.path.expanduser" | "os.path.expandvars" => text_value(text_at(arguments, 0)?.to_owned()),
-        "chr" => text_value(fold::characters_of(arguments)?),
-        "str" | "bytes" | "bytearray" => match arguments.first()?.as_slice() {
+        "operator.attrgetter" => path_value(format!("operator.attrgetter:{}", arguments.text(0)?)),
+        "functools.partial" | "staticmethod" | "functools.wraps" => path_value(arguments.path(0)?.to_owned()),
+        "os.path.expanduser" | "os.path.expandvars" => text_value(arguments.text(0)?.to_owned()),
+        "chr" => text_value(arguments.characters()?),
+        "str" | "bytes" | "bytearray" => match arguments.at(0) {
             [Value::Text(text)] => Some(Value::Text(text.clone())),
-            [Value::Texts(texts)] if path != "str" => text_value(fold::join(texts, "")?),
+            [Value::Texts(_)] if path != "str" => text_value(fold::join(&arguments.texts(0)?, "")?),
             _ => None,
         },
-        "bytes.fromhex" | "bytearray.fromhex" | "binascii.unhexlify" => text_value(fold::hex(text_at(arguments, 0)?)?),
+        "bytes.fromhex" | "bytearray.fromhex" | "binascii.unhexlify" => text_value(fold::hex(arguments.text(0)?)?),
         "base64.b64decode" | "base64.standard_b64decode" | "base64.decodebytes" | "binascii.a2b_base64" => {
-            text_value(fold::base64(text_at(arguments, 0)?)?)
+            text_value(fold::base64(arguments.text(0)?)?)
         }
-        "codecs.decode" => match text_at(arguments, 1)? {
-            "rot13" | "rot_13" => text_value(fold::rot13(text_at(arguments, 0)?)),
-            "hex" => text_value(fold::hex(text_at(arguments, 0)?)?),
+        "codecs.decode" => match arguments.text(1)? {
+            "rot13" | "rot_13" => text_value(fold::rot13(arguments.text(0)?)),
+            "hex" => text_value(fold::hex(arguments.text(0)?)?),
             _ => None,
         },
         _ => {
             if let Some(name) = path.strip_prefix("operator.attrgetter:") {
-                return path_value(Python::member(path_at(arguments, 0)?, name));
+                return path_value(Python::member(arguments.path(0)?, name));
             }
             let (base, method) = path.rsplit_once('.')?;
             match method {
-                "__getattribute__" | "__getattr__" => path_value(Python::member(base, text_at(arguments, 0)?)),
-                "get" | "__getitem__" | "pop" => path_value(Python::part(base, text_at(arguments, 0)?)?),
+                "__getattribute__" | "__getattr__" => path_value(Python::member(base, arguments.text(0)?)),
+                "get" | "__getitem__" | "pop" => path_value(Python::part(base, arguments.text(0)?)?),
                 _ => None,
             }
         }
     }
 }
 
-/// The text of a named argument.
+/// How a named argument is written, as far as it matters: another call may stand in it, with such arguments of its own.
 fn named<'a>(syntax: &Syntax<'a>, nodes: &[Id], name: &str) -> Option<&'a str> {
     let argument = nodes.iter().find(|node| {
         syntax.kind(**node) == "keyword_argument"
             && syntax.field(**node, "name").map(|id| syntax.text(id)) == Some(name)
     })?;
-    syntax.field(*argument, "value").map(|value| syntax.text(value))
+    let written = syntax.text(syntax.field(*argument, "value")?);
+    Some(written.get(..LONGEST_WORD.min(written.len())).unwrap_or_default())
 }
 
 pub(super) fn inspect(syntax: &Syntax<'_>, call: &Call<'_>, findings: &mut Findings) {
     let mut add = |id: &str| findings.add_by_id(&INDEX, id, call.line);
-    let first = text_at(call.arguments, 0);
+    let first = || call.arguments.text(0);
+    let name = || call.arguments.short_text(0);
     match call.path {
         "open" | "io.open" | "codecs.open" | "gzip.open" | "bz2.open" | "lzma.open" => {
-            let mode = text_at(call.arguments, 1).or_else(|| named(syntax, call.nodes, "mode"));
+            let mode = call.arguments.short_text(1).or_else(|| named(syntax, call.nodes, "mode"));
             let writes = mode.is_some_and(|mode| mode.contains(['w', 'a', 'x', '+']));
             add(if writes { "py.file.write" } else { "py.file.read" });
         }
         "getattr" => {
-            let base = path_at(call.arguments, 0).unwrap_or(UNKNOWN);
-            if GRAVE.contains(&base) && text_at(call.arguments, 1).is_none() {
+            let base = call.arguments.path(0).unwrap_or(UNKNOWN);
+            if GRAVE.contains(&base) && !call.arguments.is_text(1) {
                 add("py.exec.computed");
             }
         }
-        "__import__" | "importlib.import_module" | "importlib.__import__" => match first {
-            Some(_) => add("py.import.dynamic"),
-            None => add("py.import.computed"),
-        },
+        "__import__" | "importlib.import_module" | "importlib.__import__" => {
+            add(if call.arguments.is_text(0) { "py.import.dynamic" } else { "py.import.computed" });
+        }
+        "logging.basicConfig" if named(syntax, call.nodes, "filename").is_some() => add("py.file.write"),
         "yaml.load" | "yaml.load_all" => {
-            let loader = named(syntax, call.nodes, "Loader").map(str::to_owned);
-            let loader = loader.or_else(|| path_at(call.arguments, 1).map(str::to_owned)).unwrap_or_default();
+            let loader = named(syntax, call.nodes, "Loader").or_else(|| call.arguments.path(1)).unwrap_or_default();
             if !loader.contains("SafeLoader") && !loader.contains("BaseLoader") {
                 add("py.unpickle");
             }
@@ -108,22 +113,26 @@ pub(super) fn inspect(syntax: &Syntax<'_>, call: &Call<'_>, findings: &mut Findi
             Some("True") => add("py.file.read"),
             _ => add("py.unpickle"),
         },
-        "shutil.rmtree" | "os.removedirs" if first.is_some_and(names_everything) => add("py.delete.everything"),
+        "shutil.rmtree" | "os.removedirs" if name().is_some_and(names_everything) => add("py.delete.everything"),
         "shutil.rmtree" if is_home(call) => add("py.delete.everything"),
+        path if reads_addresses(path) && name().is_some_and(is_address) => add("py.network.client"),
         _ => inspect_output(call, findings),
     }
-    if let Some(text) = first
-        && runs_shell(syntax, call)
+    if runs_shell(syntax, call)
+        && let Some(text) = first()
     {
-        findings.nest(Content::Shell, text, call.line);
+        findings.nest(Content::Shell, text, call.lines_of(syntax, text));
     }
-    if let Some([Value::Texts(words)]) = call.arguments.first().map(Vec::as_slice)
+    if let [Value::Texts(_)] = call.arguments.at(0)
         && call.path.starts_with("subprocess.")
+        && let Some(words) = call.arguments.texts(0)
     {
-        findings.nest(Content::Shell, &quoted(words), call.line);
+        findings.nest(Content::Shell, &quoted(&words), Lines::All(call.line));
     }
-    if let (Some(text), "exec" | "eval" | "compile") = (first, call.path) {
-        findings.nest(Content::Python, text, call.line);
+    if let "exec" | "eval" | "compile" = call.path
+        && let Some(text) = first()
+    {
+        findings.nest(Content::Python, text, call.lines_of(syntax, text));
     }
 }
 
@@ -137,8 +146,21 @@ fn inspect_output(call: &Call<'_>, findings: &mut Findings) {
     }
 }
 
+/// Functions that read a file, or whatever an address leads to.
+fn reads_addresses(path: &str) -> bool {
+    let is_table = ["pandas.read_", "polars.read_", "polars.scan_"].iter().any(|begin| path.starts_with(begin));
+    is_table || matches!(path, "numpy.loadtxt" | "numpy.genfromtxt")
+}
+
+fn is_address(text: &str) -> bool {
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    scheme.is_some_and(|scheme| {
+        matches!(scheme.as_str(), "http" | "https" | "ftp" | "s3" | "gs" | "az" | "abfs" | "hdfs")
+    })
+}
+
 fn is_home(call: &Call<'_>) -> bool {
-    path_at(call.arguments, 0) == Some("pathlib.Path.home()")
+    call.arguments.path(0) == Some("pathlib.Path.home()")
 }
 
 fn runs_shell(syntax: &Syntax<'_>, call: &Call<'_>) -> bool {

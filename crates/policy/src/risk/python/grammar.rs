@@ -3,11 +3,12 @@
 use unicode_normalization::UnicodeNormalization;
 
 use super::{bindings, calls};
+use crate::risk::code::arguments::Arguments;
 use crate::risk::code::fold;
 use crate::risk::code::grammar::{Call, Grammar, Shape};
-use crate::risk::code::resolve::Value;
 use crate::risk::code::scopes::Scopes;
 use crate::risk::code::syntax::{Id, Opens, Syntax};
+use crate::risk::code::value::{UNKNOWN, Value};
 use crate::risk::findings::Findings;
 use crate::risk::rule::Index;
 
@@ -21,6 +22,7 @@ pub(crate) struct Python;
 impl Grammar for Python {
     const SYNTAX: &'static str = "py.syntax";
     const TOO_COMPLEX: &'static str = "py.too_complex";
+    const FUNCTION: &'static str = UNKNOWN;
 
     fn index() -> &'static Index {
         &super::INDEX
@@ -80,18 +82,14 @@ impl Grammar for Python {
         (is_plain && calls::GRAVE.contains(&base)).then(|| Self::member(base, name))
     }
 
-    fn result(path: &str, arguments: &[Vec<Value>]) -> Option<Value> {
+    fn result(path: &str, arguments: &Arguments<'_>) -> Option<Value> {
         calls::result(path, arguments)
     }
 
-    fn text_method(text: &str, method: &str, arguments: &[Vec<Value>]) -> Option<Value> {
+    fn text_method(text: &str, method: &str, arguments: &Arguments<'_>) -> Option<Value> {
         match method {
-            "join" => Some(Value::Text(fold::join(&fold::texts_of(arguments)?, text)?.into())),
-            "format" => {
-                let parts: Option<Vec<String>> =
-                    (0..arguments.len()).map(|at| fold::text_at(arguments, at).map(str::to_owned)).collect();
-                Some(Value::Text(fold::fill(text, &parts?)?.into()))
-            }
+            "join" => Some(Value::Text(fold::join(&*arguments.texts(0)?, text)?.into())),
+            "format" => Some(Value::Text(fold::fill(text, &arguments.all_texts()?)?.into())),
             _ => fold::text_method(text, method, arguments),
         }
     }
@@ -157,10 +155,10 @@ fn shape(syntax: &Syntax<'_>, id: Id) -> Option<Shape> {
         }
         "boolean_operator" => Shape::Either(vec![syntax.field(id, "left")?, syntax.field(id, "right")?]),
         "list" | "tuple" | "set" | "expression_list" => {
-            Shape::Items(syntax.children(id).filter(|part| syntax.kind(*part) != "comment").take(MOST_ITEMS).collect())
+            Shape::Items(syntax.children(id).take(MOST_ITEMS).filter(|part| syntax.kind(*part) != "comment").collect())
         }
         "dictionary" => {
-            Shape::Items(syntax.children(id).filter_map(|pair| syntax.field(pair, "value")).take(MOST_ITEMS).collect())
+            Shape::Items(syntax.children(id).take(MOST_ITEMS).filter_map(|pair| syntax.field(pair, "value")).collect())
         }
         "integer" => Shape::Number(number(syntax.text(id))?),
         "lambda" => Shape::Function,

@@ -7,13 +7,14 @@ mod rules;
 
 use std::sync::LazyLock;
 
-use super::findings::Findings;
+use super::findings::{Findings, Lines};
 use super::rule::{Index, Rule};
+use super::work::Work;
 
 pub(crate) static RULES: &[Rule] = rules::RULES;
 pub(crate) static INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(RULES));
 
-pub(crate) fn inspect(text: &str, first: usize, findings: &mut Findings) {
+pub(crate) fn inspect(text: &str, lines: Lines, work: &Work, findings: &mut Findings) {
     let language = tree_sitter_python::LANGUAGE.into();
-    super::code::inspect::inspect::<grammar::Python>(&language, text, first, findings);
+    super::code::inspect::inspect::<grammar::Python>(&language, text, lines, work, findings);
 }

@@ -68,8 +68,15 @@ pub(super) static RULES: &[Rule] = &[
             "import os\nos.system('ls')",
             "from os import system as s\ns('ls')",
             "import os\ngetattr(os,'sys'+'tem')('x')",
+            "def f():\n  import os\n  return os\nf().system('x')",
+            "class A:\n  def m(self):\n    import os\n    return os\n  def go(self): self.m().system('x')",
         ],
-        &["host.system('x')", "import platform\nplatform.system()", "s = 'os.system(1)'"],
+        &[
+            "host.system('x')",
+            "import platform\nplatform.system()",
+            "s = 'os.system(1)'",
+            "def f():\n  return a\nf().system('x')",
+        ],
     ),
     Rule::new(
         "py.process.spawn",
@@ -138,8 +145,10 @@ pub(super) static RULES: &[Rule] = &[
             "import requests\nrequests.get('x')",
             "from urllib import request as r\nr.urlopen('x')",
             "import requests\ns = requests.Session()\ns.post('x')",
+            "import pandas as pd\nu = 'https://x/y.csv'\npd.read_csv(u)",
         ],
         &[
+            "import pandas as pd\npd.read_csv('x.csv')",
             "from urllib.parse import quote\nquote('x')",
             "import requests\nrequests.exceptions.Timeout",
             "client.get('x')",
@@ -164,7 +173,7 @@ pub(super) static RULES: &[Rule] = &[
         "py.native",
         High,
         "Calls native code beside Python.",
-        "绕过 Python 调用本地代码。",
+        "绕过 Python 调用原生代码。",
         "ctypes.* cffi.* _ctypes.* os.dlopen mmap.mmap",
     )
     .called()
@@ -278,8 +287,15 @@ pub(super) static RULES: &[Rule] = &[
             "open('x', mode='a')",
             "df.to_csv('x.csv')",
             "from pathlib import Path\nPath('x').write_text('y')",
+            "import logging\nlogging.basicConfig(filename='x.log')",
         ],
-        &["open('x')", "df.to_csv()", "sys.stdout.write('x')", "page.write_text('x')"],
+        &[
+            "open('x')",
+            "df.to_csv()",
+            "sys.stdout.write('x')",
+            "page.write_text('x')",
+            "import logging\nlogging.basicConfig(level=1)",
+        ],
     ),
     Rule::new(
         "py.file.read",

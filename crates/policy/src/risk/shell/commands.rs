@@ -3,25 +3,29 @@
 use std::collections::HashMap;
 
 use crate::command::Found;
+use crate::risk::findings::Lines;
+use crate::risk::work::Work;
 
 #[derive(Debug)]
 pub(super) struct Command {
     pub(super) name: String,
     pub(super) arguments: Vec<String>,
-    pub(super) line: usize,
+    /// From the line that it begins on.
+    pub(super) lines: Lines,
     /// Whether something before it in a pipe is what it reads.
     pub(super) fed: bool,
     pub(super) input: Option<String>,
 }
 
 impl Command {
-    pub(super) fn new(found: &Found, variables: &Variables, first: usize) -> Self {
-        let words = std::iter::once(&found.name).chain(&found.arguments);
+    /// With as many of its words as there is work left for.
+    pub(super) fn new(found: &Found, variables: &Variables, lines: Lines, work: &Work) -> Self {
+        let words = std::iter::once(&found.name).chain(&found.arguments).take_while(|_| !work.is_spent());
         let mut words = words.flat_map(|word| {
-            let word = &word.plain;
-            let expanded = variables.expand(word);
+            let expanded = variables.expand(&word.plain);
+            work.spend_text(expanded.len());
             // What a variable brings is parted at blanks.
-            if expanded != *word && !expanded.contains(['$', '`']) {
+            if !word.is_quoted && expanded != word.plain && !expanded.contains(['$', '`']) {
                 expanded.split_whitespace().map(str::to_owned).collect()
             } else {
                 vec![expanded]
@@ -30,14 +34,24 @@ impl Command {
         let name = words.next().unwrap_or_default();
         let arguments = words.collect();
         let setting = &found.setting;
-        Command { name, arguments, line: first + setting.row, fed: setting.fed, input: setting.input.clone() }
+        Command { name, arguments, lines: lines.within(setting.row), fed: setting.fed, input: setting.input.clone() }
+    }
+
+    /// All its letters, which are looked over many times.
+    pub(super) fn length(&self) -> usize {
+        let words = std::iter::once(&self.name).chain(&self.arguments).map(|word| word.len() * 16);
+        words.sum::<usize>() + self.input.as_ref().map_or(0, String::len)
+    }
+
+    pub(super) fn line(&self) -> usize {
+        self.lines.of(0)
     }
 
     /// The command that this one runs.
     pub(super) fn led_to(&self, words: Vec<String>) -> Option<Command> {
         let mut words = words.into_iter();
         let name = words.next()?;
-        Some(Command { name, arguments: words.collect(), line: self.line, fed: self.fed, input: self.input.clone() })
+        Some(Command { name, arguments: words.collect(), lines: self.lines, fed: self.fed, input: self.input.clone() })
     }
 
     pub(super) fn has(&self, options: &[&str]) -> bool {

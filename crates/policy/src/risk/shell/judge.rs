@@ -62,11 +62,11 @@ pub(super) fn command(command: &Command, findings: &mut Findings) {
         name => by_deed(name, command),
     };
     for id in found {
-        findings.add_by_id(&INDEX, id, command.line);
+        findings.add_by_id(&INDEX, id, command.line());
     }
     let named = paths(name, &command.arguments, Printed::AreTexts);
     if named.into_iter().any(is_secret) {
-        findings.add_by_id(&INDEX, "sh.read.secret", command.line);
+        findings.add_by_id(&INDEX, "sh.read.secret", command.line());
     }
 }
 
@@ -161,7 +161,7 @@ fn reads_code(command: &Command, content: Content, findings: &mut Findings) -> V
         (Some(word), _) if word.contains("<(") || word.starts_with("/dev/fd") => vec!["sh.exec.pipe"],
         (Some(_), _) if !command.has(&["-", "-s"]) => vec!["sh.script"],
         (_, Some(text)) => {
-            findings.nest(content, text, command.line + 1);
+            findings.nest(content, text, command.lines.within(1));
             Vec::new()
         }
         (_, None) if command.fed => vec!["sh.exec.pipe"],
@@ -176,7 +176,7 @@ fn option_value<'a>(command: &'a Command, options: &[&str]) -> Option<&'a str> {
 
 fn interpreter(command: &Command, content: Content, findings: &mut Findings) -> Vec<&'static str> {
     if let Some(code) = option_value(command, &["-e", "--eval", "-p", "--print", "-pe", "eval"]) {
-        findings.nest(content, code, command.line);
+        findings.nest(content, code, command.lines);
         return Vec::new();
     }
     if is_question(command) {
@@ -190,7 +190,7 @@ fn python(command: &Command, findings: &mut Findings) -> Vec<&'static str> {
     let takes_code = |word: &String| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
     let first = command.arguments.iter().take_while(|word| word.starts_with('-')).position(takes_code);
     if let Some(code) = first.and_then(|at| command.arguments.get(at + 1)) {
-        findings.nest(Content::Python, code, command.line);
+        findings.nest(Content::Python, code, command.lines);
         return Vec::new();
     }
     match option_value(command, &["-m"]) {
@@ -207,7 +207,12 @@ fn one_liner(command: &Command) -> Vec<&'static str> {
     let Some(code) =
         option_value(command, &["-e", "-r", "-pe", "-ne", "-i", "-pie", "-lne", "-lpe", "-nle", "-ple", "-E"])
     else {
-        return if is_question(command) { Vec::new() } else { vec!["sh.script"] };
+        return match command.operands().next() {
+            _ if is_question(command) => Vec::new(),
+            // Without a script it runs what it is given to read.
+            None if command.fed => vec!["sh.exec.pipe"],
+            _ => vec!["sh.script"],
+        };
     };
     let runs = ["system", "exec", "`", "popen", "fork", "socket", "Socket", "eval", "unlink", "qx"];
     if runs.iter().any(|word| code.contains(word)) { vec!["sh.exec.interpreter"] } else { vec!["sh.script"] }

@@ -12,9 +12,10 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use super::code::parse::{Steps, parse};
-use super::findings::Findings;
+use super::findings::{Findings, Lines};
 use super::level::Content;
 use super::rule::{Index, Rule};
+use super::work::Work;
 use crate::command::{Next, find_fault, follow, plain_name, set_apart, survey};
 use commands::{Command, Variables};
 
@@ -23,29 +24,39 @@ pub(crate) use words::{names_everything, quoted};
 pub(crate) static RULES: &[Rule] = rules::RULES;
 pub(crate) static INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(RULES));
 
-/// Commands of one text, with those that they run.
-const MOST_COMMANDS: usize = 20_000;
-/// Letters of them all: words are copied from a command to the one that it runs.
-const MOST_LETTERS: usize = 8 * 1024 * 1024;
+/// What it takes to judge a command, and what each of its words adds: they are held against many tables.
+const PER_COMMAND: usize = 600;
+const PER_WORD: usize = 60;
+/// How many commands may each run the next: `sudo nice env …`.
+const DEEPEST: u8 = 16;
 
-pub(crate) fn inspect(text: &str, first: usize, findings: &mut Findings) {
+pub(crate) fn inspect(text: &str, lines: Lines, work: &Work, findings: &mut Findings) {
     let text = &*set_apart(text);
-    let Some(tree) = parse(&tree_sitter_bash::LANGUAGE.into(), text, Steps::Copying) else {
-        findings.add_by_id(&INDEX, "sh.too_complex", first);
+    let tree = parse(&tree_sitter_bash::LANGUAGE.into(), text, Steps::Copying, work);
+    let found = tree.and_then(|tree| {
+        let fault = find_fault(&tree).map(|fault| fault.start_position().row);
+        let found = survey(&tree, text)?;
+        work.spend_text(found.copied).then_some((found, fault))
+    });
+    let Some((found, fault)) = found else {
+        findings.add_by_id(&INDEX, "sh.too_complex", lines.of(0));
         return;
     };
-    if let Some(fault) = find_fault(&tree) {
-        findings.add_by_id(&INDEX, "sh.syntax", first + fault.start_position().row);
+    if let Some(row) = fault {
+        findings.add_by_id(&INDEX, "sh.syntax", lines.of(row));
     }
-    let found = survey(&tree, text);
     let variables = Variables::new(&found.assignments);
     let functions: HashSet<&str> = found.functions.iter().map(String::as_str).collect();
     for redirect in &found.redirects {
         let target = variables.expand(&redirect.target);
-        judge::redirect(&target, redirect.writes, first + redirect.row, findings);
+        if !work.spend(PER_WORD) || !work.spend_text(16 * target.len()) {
+            findings.add_by_id(&INDEX, "sh.too_complex", lines.of(redirect.row));
+            return;
+        }
+        judge::redirect(&target, redirect.writes, lines.of(redirect.row), findings);
     }
-    for text in &found.texts {
-        findings.nest(Content::Shell, text, first);
+    for (text, row) in found.texts.iter().zip(&found.text_rows) {
+        findings.nest(Content::Shell, text, lines.within(*row));
     }
     let mut calls_itself = std::collections::HashMap::new();
     for command in &found.commands {
@@ -53,30 +64,30 @@ pub(crate) fn inspect(text: &str, first: usize, findings: &mut Findings) {
             let times = calls_itself.entry(command.name.plain.as_str()).or_insert(0);
             *times += if command.setting.piped { 2 } else { 1 };
             if *times == 2 {
-                findings.add_by_id(&INDEX, "sh.bomb", first + command.setting.row);
+                findings.add_by_id(&INDEX, "sh.bomb", lines.of(command.setting.row));
             }
         }
     }
-    let mut waiting: Vec<Command> =
-        found.commands.iter().rev().map(|command| Command::new(command, &variables, first)).collect();
-    let (mut seen, mut letters) = (0, 0);
-    while let Some(command) = waiting.pop() {
-        seen += 1;
-        letters += command.arguments.iter().map(String::len).sum::<usize>();
-        if seen > MOST_COMMANDS || letters > MOST_LETTERS {
-            findings.add_by_id(&INDEX, "sh.too_complex", command.line);
-            return;
-        }
-        if functions.contains(command.name.as_str()) {
-            continue;
-        }
-        judge::command(&command, findings);
-        let name = plain_name(&command.name);
-        let next = follow(words::shell_alias(name), &command.arguments).into_iter();
-        for next in next.chain(tools::follow(name, &command.arguments)) {
-            match next {
-                Next::Words { words, .. } => waiting.extend(command.led_to(words)),
-                Next::Text(text) | Next::OtherShell(text) => findings.nest(Content::Shell, &text, command.line),
+    for command in &found.commands {
+        let mut waiting = vec![(Command::new(command, &variables, lines, work), 0)];
+        while let Some((command, depth)) = waiting.pop() {
+            let has_work =
+                work.spend(PER_COMMAND + PER_WORD * command.arguments.len()) && work.spend_text(command.length());
+            if depth > DEEPEST || !has_work {
+                findings.add_by_id(&INDEX, "sh.too_complex", command.line());
+                return;
+            }
+            if functions.contains(command.name.as_str()) {
+                continue;
+            }
+            judge::command(&command, findings);
+            let name = plain_name(&command.name);
+            let next = follow(words::shell_alias(name), &command.arguments).into_iter();
+            for next in next.chain(tools::follow(name, &command.arguments)) {
+                match next {
+                    Next::Words { words, .. } => waiting.extend(command.led_to(words).map(|next| (next, depth + 1))),
+                    Next::Text(text) | Next::OtherShell(text) => findings.nest(Content::Shell, &text, command.lines),
+                }
             }
         }
     }

@@ -21,6 +21,7 @@ pub(super) static RULES: &[Rule] = &[
             "bash -c 'rm -rf /'",
             "find / -delete",
             "a=rm; $a -rf /",
+            "x='rm -rf /'; sh -c \"$x\"",
             "ls\n\n\\rm -rf /",
         ],
         &["rm -rf ./build", "echo rm -rf /", "rm -rf ~/tmp/x", "rm /tmp/x", "find / -name x"],
@@ -72,8 +73,15 @@ pub(super) static RULES: &[Rule] = &[
             "bash <(curl x)",
             "source <(curl x)",
             "cat x | python3",
+            "curl x | perl",
         ],
-        &["curl x | jq .", "cat x | python3 parse.py", "echo 'curl x | bash'", "cat x | python3 -c 'print(1)'"],
+        &[
+            "curl x | perl -pe 's/a/b/'",
+            "curl x | jq .",
+            "cat x | python3 parse.py",
+            "echo 'curl x | bash'",
+            "cat x | python3 -c 'print(1)'",
+        ],
     ),
     Rule::new("sh.exec.eval", Critical, "Evaluates text as commands (eval).", "将文本作为命令求值（eval）。", "")
         .shown_by(&["eval \"$x\"", "eval ls"], &["echo eval x", "grep eval x"]),
@@ -85,8 +93,16 @@ pub(super) static RULES: &[Rule] = &[
         "",
     )
     .shown_by(
-        &["$(echo ls) x", "`cat x`", "$cmd x", "bash -c \"$(curl x)\""],
-        &["echo $(ls)", "a=ls; $a x", "ls \"$x\""],
+        &[
+            "$(echo ls) x",
+            "`cat x`",
+            "$cmd x",
+            "bash -c \"$(curl x)\"",
+            "ls | xargs -I{} sh -c '{}'",
+            "ls | xargs -I CMD sudo bash -c 'CMD x'",
+            "find . -exec sh -c '{}' \\;",
+        ],
+        &["echo $(ls)", "a=ls; $a x", "ls \"$x\"", "ls | xargs -I{} sh -c 'wc {}'", "find . -exec sh -c 'wc {}' \\;"],
     ),
     Rule::new(
         "sh.exec.interpreter",
@@ -126,7 +142,7 @@ pub(super) static RULES: &[Rule] = &[
         .shown_by(&["chmod +x a", "chown a b"], &["ls -l", "stat x"]),
     Rule::new("sh.signal", High, "Sends signals to processes.", "向进程发送信号。", "")
         .shown_by(&["kill 1", "pkill x", "ps | xargs kill"], &["ps aux", "pgrep x"]),
-    Rule::new("sh.system", High, "Acts on the machine itself.", "操作系统本身。", "")
+    Rule::new("sh.system", High, "Acts on the machine itself.", "对系统本身进行操作。", "")
         .shown_by(&["systemctl stop x", "mount a b", "crontab x"], &["systemctl status x", "crontab -l", "uname -a"]),
     Rule::new("sh.container", High, "Starts or changes containers.", "启动或更改容器。", "")
         .shown_by(&["docker run x", "podman exec a b"], &["docker ps", "docker logs x"]),

@@ -47,6 +47,9 @@ const HARMLESS: [&str; 10] = [
     "/dev/fd",
 ];
 
+/// No path is longer.
+const LONGEST: usize = 4096;
+
 /// The path without detours, and without what stands for all that is in it.
 fn settled(path: &str) -> String {
     let path = path.trim().trim_matches(['"', '\'']);
@@ -69,6 +72,9 @@ fn settled(path: &str) -> String {
 
 /// Whether a path is the whole machine, or a whole home directory.
 pub(crate) fn names_everything(path: &str) -> bool {
+    if path.len() > LONGEST {
+        return false;
+    }
     let settled = settled(path);
     let parts: Vec<&str> = settled.split('/').collect();
     match parts.as_slice() {
@@ -88,7 +94,8 @@ pub(super) fn is_system(path: &str) -> bool {
 
 /// Whether something written there is the system's, or is run later.
 pub(super) fn is_delicate(path: &str) -> bool {
-    is_system(path) || STARTED.iter().any(|place| format!("/{path}").contains(place))
+    let rooted = format!("/{path}");
+    is_system(path) || STARTED.iter().any(|place| rooted.contains(place))
 }
 
 pub(super) fn is_secret(path: &str) -> bool {

@@ -1,0 +1,81 @@
+//! What stands in the brackets of a call, by place. A text in it may be long: whoever takes it out has it counted.
+
+use std::rc::Rc;
+
+use super::fold::{MOST_TURNED, character};
+use super::value::Value;
+use crate::risk::work::Work;
+
+/// No path is longer, and no name of a module.
+const LONGEST_NAME: usize = 4096;
+
+pub(crate) struct Arguments<'w> {
+    pub(super) values: Vec<Vec<Value>>,
+    pub(super) work: &'w Work,
+}
+
+impl Arguments<'_> {
+    pub(crate) fn count(&self) -> usize {
+        self.values.len()
+    }
+
+    /// What an argument can be.
+    pub(crate) fn at(&self, at: usize) -> &[Value] {
+        self.values.get(at).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The text that an argument is, if it is one.
+    pub(crate) fn text(&self, at: usize) -> Option<&str> {
+        match self.at(at) {
+            [Value::Text(text)] if self.work.spend_text(text.len()) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// A text that can be the name of something.
+    pub(crate) fn short_text(&self, at: usize) -> Option<&str> {
+        match self.at(at) {
+            [Value::Text(text)] if text.len() <= LONGEST_NAME && self.work.spend_text(text.len()) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_text(&self, at: usize) -> bool {
+        matches!(self.at(at), [Value::Text(_)])
+    }
+
+    pub(crate) fn path(&self, at: usize) -> Option<&str> {
+        self.at(at).iter().find_map(|value| match value {
+            Value::Path(path) => Some(&**path),
+            _ => None,
+        })
+    }
+
+    /// The texts of a list that is an argument, or the characters of a short text.
+    pub(crate) fn texts(&self, at: usize) -> Option<Rc<Vec<String>>> {
+        match self.at(at) {
+            [Value::Texts(texts)] if self.work.spend_text(length(texts)) => Some(Rc::clone(texts)),
+            [Value::Text(text)] if text.len() <= MOST_TURNED => Some(Rc::new(text.chars().map(String::from).collect())),
+            _ => None,
+        }
+    }
+
+    /// All of them, where each is a text.
+    pub(crate) fn all_texts(&self) -> Option<Vec<String>> {
+        (0..self.count()).map(|at| self.text(at).map(str::to_owned)).collect()
+    }
+
+    /// Characters by their numbers, each an argument.
+    pub(crate) fn characters(&self) -> Option<String> {
+        let one = |argument: &Vec<Value>| match argument.as_slice() {
+            [Value::Number(number)] => character(*number),
+            _ => None,
+        };
+        self.values.iter().map(one).collect()
+    }
+}
+
+/// How much there is to go over in a list of texts.
+pub(super) fn length(texts: &[String]) -> usize {
+    texts.iter().map(|text| text.len() + 16).sum()
+}

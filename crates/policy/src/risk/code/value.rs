@@ -1,0 +1,100 @@
+//! What an expression can be, and how many of such things are kept.
+
+use std::rc::Rc;
+
+use super::syntax::Id;
+use crate::risk::rule::Index;
+use crate::risk::work::Work;
+
+pub(crate) const UNKNOWN: &str = "?";
+/// How many things one expression can be, and how long their paths are.
+const MOST_VALUES: usize = 24;
+pub(crate) const LONGEST_PATH: usize = 160;
+/// Texts that are compared letter by letter.
+const SHORT: usize = 256;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    Path(Rc<str>),
+    Text(Rc<str>),
+    Texts(Rc<Vec<String>>),
+    Number(i64),
+    /// A list or a table that is written out.
+    Items(Id),
+    /// A function that is.
+    Function(Id),
+}
+
+pub(crate) type Values = Rc<Vec<Value>>;
+
+impl Value {
+    pub(crate) fn unknown() -> Self {
+        Value::path(UNKNOWN)
+    }
+
+    /// What is longer than any name that a rule knows is unknown.
+    pub(crate) fn path(path: &str) -> Self {
+        Value::Path(if path.len() > LONGEST_PATH { UNKNOWN.into() } else { path.into() })
+    }
+
+    /// Long texts are not compared letter by letter.
+    fn is_same(&self, other: &Value) -> bool {
+        match (self, other) {
+            (Value::Text(one), Value::Text(two)) if one.len() > SHORT => Rc::ptr_eq(one, two),
+            (Value::Texts(one), Value::Texts(two)) => Rc::ptr_eq(one, two),
+            _ => self == other,
+        }
+    }
+}
+
+/// Values, each once and not too many.
+pub(crate) struct Gathered<'w> {
+    work: &'w Work,
+    index: &'static Index,
+    kept: Vec<Value>,
+    has_more: bool,
+    overflow: bool,
+}
+
+impl<'w> Gathered<'w> {
+    pub(crate) fn new(work: &'w Work, index: &'static Index) -> Self {
+        Gathered { work, index, kept: Vec::new(), has_more: false, overflow: false }
+    }
+
+    pub(crate) fn extend<'v>(&mut self, values: impl IntoIterator<Item = &'v Value>) {
+        values.into_iter().for_each(|value| self.add(value.clone()));
+    }
+
+    pub(crate) fn add(&mut self, value: Value) {
+        if self.overflow || !self.work.spend(4 + self.kept.len() / 4) {
+            self.has_more = true;
+            return;
+        }
+        if self.kept.iter().any(|known| known.is_same(&value)) {
+            return;
+        }
+        // Of what no rule is about, some is enough.
+        let is_known = matches!(&value, Value::Path(path) if self.index.knows(path));
+        if self.kept.len() >= MOST_VALUES && !is_known {
+            self.has_more = true;
+        } else if self.kept.len() >= 2 * MOST_VALUES {
+            self.overflow = true;
+        } else {
+            self.kept.push(value);
+        }
+    }
+
+    /// Whether nothing that is still to come would be kept.
+    pub(crate) fn is_full(&self) -> bool {
+        self.overflow || self.work.is_spent()
+    }
+
+    /// The values, and whether there were too many that matter.
+    pub(crate) fn finish(mut self) -> (Values, bool) {
+        let unknown = Value::unknown();
+        if self.has_more && !self.kept.contains(&unknown) {
+            self.kept.push(unknown);
+        }
+        (Rc::new(self.kept), self.overflow)
+    }
+}
