@@ -84,6 +84,8 @@ mod s05_output_floods;
 mod s06_cancel_race;
 mod s07_residue;
 mod s08_spawner_faults;
+mod s09_allowed_path_swap;
+mod s10_whole_host_allowed;
 mod summary;
 
 use std::path::PathBuf;
@@ -181,6 +183,8 @@ const PROBES: &[Probe] = &[
     s06_cancel_race::PROBE,
     s07_residue::PROBE,
     s08_spawner_faults::PROBE,
+    s09_allowed_path_swap::PROBE,
+    s10_whole_host_allowed::PROBE,
 ];
 
 /// What all trials share.

@@ -57,6 +57,7 @@ pub use maker::Executor;
 pub use outcome::{Ending, Outcome, Usage};
 pub use prepare::{Early, Prepared};
 pub use real::{PlaceKind, RealPlace, find_place, resolve};
+pub use whole_host::keys_near;
 pub use running::{Handle, Running, Streams};
 pub use sources::real_path;
 pub use start::{Hold, Options};

@@ -35,6 +35,7 @@ mod private_file;
 mod tickets;
 mod token;
 
+mod line;
 mod order;
 mod submit;
 
@@ -73,7 +74,7 @@ pub use agents::{
     Address, AgentProblem, Edit, Executed, Execution, Freed, ProblemKind, SkillLayer, SkillUpload, Upload,
 };
 pub use approvals::{
-    Announcement, Answer, ApprovalView, Considered, Following, Gone, Origin, Preview, PreviewedPath, Verdict, Watched,
+    Announcement, Answer, ApprovalView, Considered, Following, Gone, Preview, PreviewedPath, Verdict, Watched,
 };
 pub use artifacts::{Artifacts, Observation, OutputPart};
 pub use change_settings::SettingsView;
@@ -92,7 +93,7 @@ pub use logins::{BegunLogin, HeldLogin, LOGIN_LASTS};
 pub use metrics::{Histogram, Metrics};
 pub use open::{Auth, Config};
 pub use paths::{AllowedPaths, NewSandboxPath, PathChange, SandboxPath, SessionCommand, SessionExecuted};
-pub use principal::Principal;
+pub use principal::{Origin, Principal};
 pub use prune::Pruned;
 pub use record::{
     AgentId, ApprovalId, ApprovalStatus, AuditFilter, Confirmation, Cursor, Database, Digest, Entry, ExecId, Finding,

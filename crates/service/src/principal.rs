@@ -4,7 +4,10 @@
 //! has its own workspace alone. What somebody may not see does not exist for them; what they may see and not do is
 //! forbidden.
 
-use record::{AgentId, Holder, Scope, UserId};
+use std::net::SocketAddr;
+
+use record::{AgentId, Author, Holder, Scope, UserId};
+use serde_json::{Value, json};
 
 use crate::error::Error;
 
@@ -15,9 +18,36 @@ pub(crate) const DEFAULT: &str = "default";
 pub struct Principal {
     pub(crate) caller: String,
     pub(crate) holder: Holder,
+    pub(crate) from: Option<Origin>,
+}
+
+/// Where a request came in, for the audit chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// The kind of door.
+    pub door: &'static str,
+    pub remote: Option<SocketAddr>,
 }
 
 impl Principal {
+    pub(crate) fn new(caller: impl Into<String>, holder: Holder) -> Self {
+        Self { caller: caller.into(), holder, from: None }
+    }
+
+    /// The same, as the door knows where they came in.
+    pub fn coming_from(self, from: Origin) -> Self {
+        Self { from: Some(from), ..self }
+    }
+
+    /// For the record: who, and from where.
+    pub(crate) fn author(&self) -> Author {
+        let from = self.from.map_or(Value::Null, |Origin { door, remote }| {
+            let remote = remote.map(|remote| remote.to_string());
+            json!({ "door": door, "remote": remote, "role": self.holder.role() })
+        });
+        Author { by: self.caller.clone(), from }
+    }
+
     /// The id of the token, for the record.
     pub fn caller(&self) -> &str {
         &self.caller
@@ -92,7 +122,7 @@ mod tests {
     use super::*;
 
     fn principal(holder: Holder) -> Principal {
-        Principal { caller: "t".to_owned(), holder }
+        Principal::new("t", holder)
     }
 
     #[test]

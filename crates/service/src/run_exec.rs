@@ -18,9 +18,11 @@ use crate::agents::{Disk, watch_all};
 use crate::backend::{Backend, Ends, Reins, Started};
 use crate::capture::{capture, feed};
 use crate::error::{Error, causes};
+use crate::line;
 use crate::live::{Cancellation, Live, Registration, Stage};
-use crate::order::{Ground, Needs, Order, Places};
+use crate::order::{Ground, Needs, Order, Places, control};
 use crate::outcome::{RUNTIME_ERROR, Told};
+use crate::paths::{host_mounts, unseen};
 use crate::queue::{Admission, Slot};
 use crate::service::{Service, now};
 use crate::submit::Submitted;
@@ -38,6 +40,8 @@ pub(crate) struct Exec {
     pub(crate) registration: Registration,
     pub(crate) limits: Limits,
     pub(crate) net: NetMode,
+    /// How often a person was asked.
+    pub(crate) questions: u32,
 }
 
 /// How an exec comes in.
@@ -153,21 +157,33 @@ impl Exec {
         };
         // Nobody may be listening any more; the exec runs all the same.
         let _ = answer.send(Ok(Submitted { exec_id, status, known: false }));
-        let admission = match (entrance, asked) {
+        let mut admission = match (entrance, asked) {
             (Entrance::Admitted(admission), _) => Ok(admission),
             (Entrance::Asking(ask), Some(asked)) => self.await_approval(ask, asked).await,
             (Entrance::Asking(_), None) => Err(Told::failed(RUNTIME_ERROR, "nobody was asked")),
         };
-        let turn = match admission {
-            Ok(admission) => self.take_turn(admission).await,
-            Err(told) => Err(told),
-        };
-        match turn {
-            Ok(slot) => {
-                let (ran, remains) = self.run(early).await;
-                self.conclude(ran, remains, Some(slot)).await;
+        let mut early = early;
+        loop {
+            let turn = match admission {
+                Ok(admission) => self.take_turn(admission).await,
+                Err(told) => Err(told),
+            };
+            let slot = match turn {
+                Ok(slot) => slot,
+                Err(told) => {
+                    discard(early).await;
+                    return self.conclude(Ran::never(told), None, None).await;
+                }
+            };
+            match self.run(early).await {
+                Turn::Over(ran, remains) => return self.conclude(*ran, remains, Some(slot)).await,
+                // Whoever waits for a person holds up nobody.
+                Turn::Asks(ask, ready) => {
+                    drop(slot);
+                    early = Some(Ok(*ready));
+                    admission = self.ask_again(ask).await;
+                }
             }
-            Err(told) => self.conclude(Ran::never(told), None, None).await,
         }
     }
 
@@ -214,7 +230,7 @@ impl Exec {
     }
 
     /// What is left to be put away comes along where that cannot change how it ended.
-    async fn run(&mut self, early: Early) -> (Ran, Option<Remains>) {
+    async fn run(&mut self, early: Early) -> Turn {
         // What its user shares with others does not change beneath it.
         let _staying = match self.order.ground {
             Ground::Agent { .. } => {
@@ -232,10 +248,17 @@ impl Exec {
         };
         let ready = match prepared {
             Ok(ready) => ready,
-            Err(told) => return (Ran::never(told), None),
+            Err(told) => return Turn::over(Ran::never(told), None),
         };
+        let mut mounts = Vec::new();
         let mut ran = match self.grant(&ready).await {
-            Ok(grant) => self.run_box(grant, &ready.files, &ready.disks).await,
+            Ok(Granted::Now(grant)) => {
+                mounts = host_mounts(&grant);
+                let unseen = unseen(&grant);
+                let ran = self.run_box(*grant, &ready.files, &ready.disks).await;
+                Ran { told: ran.told.with_unseen(unseen), ..ran }
+            }
+            Ok(Granted::Asks(ask)) => return Turn::Asks(ask, Box::new(ready)),
             Err(told) => Ran::never(told),
         };
         if let Ground::Agent { needs: Needs::Network } | Ground::Session { needs: Needs::Network, .. } =
@@ -244,11 +267,11 @@ impl Exec {
         {
             ran.told = ran.told.without_network();
         }
-        let meta = self.meta(&ran);
+        let meta = self.meta(&ran, mounts);
         // Its box had no directory for artifacts, so there is nothing to be found that could be too large.
         if let Ground::Code(_) = self.order.ground {
             let told = ran.told.clone();
-            return (ran, Some(Remains { ready, told, meta }));
+            return Turn::over(ran, Some(Remains { ready, told, meta }));
         }
         let ran = match self.collect(ready.files, ran.told.clone(), meta) {
             Ok(told) => Ran { told, ..ran },
@@ -258,7 +281,7 @@ impl Exec {
             self.heal(tree).await;
         }
         ready.disks.iter().for_each(Disk::measure_later);
-        (ran, None)
+        Turn::over(ran, None)
     }
 
     /// Whatever a script did, a skill's own file is where it belongs when the exec is over.
@@ -319,8 +342,9 @@ impl Exec {
         Ok(ready)
     }
 
-    /// Asked again, now with the directories that were opened and with the list of paths as it is now.
-    async fn grant(&self, ready: &Ready) -> Result<Grant, Told> {
+    /// Asked again, now with the directories that were opened and with the list of paths as it is now. What it runs under is
+    /// on record then.
+    async fn grant(&mut self, ready: &Ready) -> Result<Granted, Told> {
         let hidden;
         let places = match (&self.order.ground, &ready.ground) {
             (Ground::Project { access, .. }, _) => Places::Project {
@@ -345,13 +369,36 @@ impl Exec {
             }
         };
         match self.order.decide(&places, self.owner) {
-            Ok(Verdict::Allow(grant)) => Ok(grant),
-            Ok(Verdict::Ask(_)) => Err(Told::paths_changed()),
+            Ok(Verdict::Allow(grant)) => {
+                self.note_policy(&grant).await?;
+                Ok(Granted::Now(Box::new(grant)))
+            }
+            Ok(Verdict::Ask(ask)) => Ok(Granted::Asks(ask)),
             Ok(Verdict::Deny(_)) | Err(_) => {
                 tracing::error!(exec_id = %self.intent.exec_id, "the directories of an exec are not allowed in a box");
                 Err(Told::failed(RUNTIME_ERROR, "its directories cannot be shown to a box"))
             }
         }
+    }
+
+    /// An intent says what was in force when it came. Where that is another by now, because a person allowed something or a
+    /// list changed, that is on record before the box is made.
+    async fn note_policy(&mut self, grant: &Grant) -> Result<(), Told> {
+        // Nothing of it can have changed.
+        if self.questions == 0 && !matches!(self.order.ground, Ground::Session { .. }) {
+            return Ok(());
+        }
+        let snapshot = self.order.snapshot(grant.effective(), control(grant));
+        if snapshot == self.intent.policy_snapshot {
+            return Ok(());
+        }
+        let recorded = self.service.inner.store.record_policy(&self.intent, &snapshot, now()).await;
+        recorded.map_err(|error| {
+            tracing::error!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not record a policy");
+            Told::failed(RUNTIME_ERROR, "its policy could not be recorded, so it was not run")
+        })?;
+        self.intent.policy_snapshot = snapshot;
+        Ok(())
     }
 
     async fn run_box(&self, grant: Grant, files: &ExecFiles, disks: &[Disk]) -> Ran {
@@ -395,7 +442,8 @@ impl Exec {
         // An empty input, or what long code is read from; never one that does not end.
         let input = match &self.order.ground {
             Ground::Code(code) => code.input(),
-            Ground::Project { .. } | Ground::Agent { .. } | Ground::Session { .. } => &[],
+            Ground::Agent { .. } | Ground::Session { .. } => line::input(&self.order.words),
+            Ground::Project { .. } => &[],
         };
         let ((outcome, full), gate, (), stdout, stderr) = tokio::join!(
             wait,
@@ -463,6 +511,24 @@ impl Exec {
         }
         told
     }
+}
+
+/// What became of a turn.
+enum Turn {
+    Over(Box<Ran>, Option<Remains>),
+    /// Something that it needs is not allowed any more. Its files are kept for the next turn.
+    Asks(Ask, Box<Ready>),
+}
+
+impl Turn {
+    fn over(ran: Ran, remains: Option<Remains>) -> Self {
+        Turn::Over(Box::new(ran), remains)
+    }
+}
+
+enum Granted {
+    Now(Box<Grant>),
+    Asks(Ask),
 }
 
 /// Takes back what was made for an exec that is not to be.

@@ -24,7 +24,7 @@ impl Service {
     /// Who this is.
     pub async fn authenticate(&self, token: Option<&str>) -> Result<Principal, Error> {
         match self.inner.auth {
-            Auth::Nobody => return Ok(Principal { caller: "nobody".to_owned(), holder: Holder::Owner }),
+            Auth::Nobody => return Ok(Principal::new("nobody", Holder::Owner)),
             Auth::Tokens => {}
         }
         let text = token.ok_or(Error::Unauthenticated)?;
@@ -35,7 +35,7 @@ impl Service {
     pub(crate) async fn holder_of(&self, hash: &Digest) -> Result<Principal, Error> {
         match self.inner.store.token_by_hash(hash).await? {
             Some(token) if token.is_valid(now()) => {
-                Ok(Principal { caller: token.id.as_str().to_owned(), holder: token.holder })
+                Ok(Principal::new(token.id.as_str(), token.holder))
             }
             Some(_) | None => Err(Error::Unauthenticated),
         }

@@ -5,8 +5,9 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use service::{HeldLogin, Holder, Principal};
+use service::{HeldLogin, Holder, Origin, Principal};
 
+use super::connections::Caller;
 use super::problem::Problem;
 use super::{Door, cookie, tickets};
 
@@ -65,7 +66,8 @@ pub(crate) async fn admit(
             format!("this needs a token of the role {}; yours is {}", access.word(), principal.holder().role());
         return Err(Problem::new(StatusCode::FORBIDDEN, "FORBIDDEN", message));
     }
-    request.extensions_mut().insert(principal);
+    let remote = request.extensions().get::<Caller>().map(|caller| caller.remote);
+    request.extensions_mut().insert(principal.coming_from(Origin { door: "http", remote }));
     login.map(|login| request.extensions_mut().insert(login));
     Ok(next.run(request).await)
 }

@@ -4,12 +4,11 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use serde::{Deserialize, Serialize};
-use service::{Answer, ApprovalStatus, ApprovalView, Limit, Origin, Preview, Principal, Verdict};
+use service::{Answer, ApprovalStatus, ApprovalView, Limit, Preview, Principal, Verdict};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Door;
 use super::body::{Named, Words, read_json, shape};
-use super::connections::Caller;
 use super::execs::parse;
 use super::problem::Problem;
 
@@ -82,16 +81,14 @@ pub(crate) async fn show(
 pub(crate) async fn answer(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
-    caller: Option<Extension<Caller>>,
     Named(id): Named<String>,
     body: Body,
 ) -> Result<Json<ApprovalView>, Problem> {
     // Whoever names nothing learns that first, whatever they send.
     door.service.approval(&principal, &id).await?;
     let body: AnswerBody = shape(read_json(body, door.largest_body).await?)?;
-    let from = Origin { door: "http", remote: caller.map(|Extension(caller)| caller.remote) };
     let verdict = verdict(body.approved, body.remember);
-    let answer = Answer { verdict, reason: body.reason, modified_code: body.modified_code, from };
+    let answer = Answer { verdict, reason: body.reason, modified_code: body.modified_code };
     Ok(Json(door.service.answer_approval(&principal, &id, answer).await?))
 }
 

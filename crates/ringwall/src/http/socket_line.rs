@@ -46,7 +46,7 @@ pub(crate) fn upgrade(asked: Asked, otherwise: &str) -> Result<WebSocketUpgrade,
 pub(crate) struct Place {
     _long: LongAnswer,
     _busy: Option<Busy>,
-    pub(crate) caller: Option<Caller>,
+    _caller: Option<Caller>,
     /// Of whoever came by cookie: the socket ends with it.
     login: Option<HeldLogin>,
 }
@@ -61,7 +61,7 @@ impl Place {
         Ok(Place {
             _long: door.sockets.begin(principal)?,
             _busy: caller.as_ref().and_then(|Extension(caller)| caller.seat.begin()),
-            caller: caller.map(|Extension(caller)| caller),
+            _caller: caller.map(|Extension(caller)| caller),
             login: login.map(|Extension(login)| login),
         })
     }
@@ -92,7 +92,7 @@ impl End {
 pub(crate) struct Line {
     pub(crate) service: Service,
     pub(crate) principal: Principal,
-    pub(crate) place: Place,
+    _place: Place,
     pub(crate) socket: WebSocket,
     pub(crate) watch: Watch,
 }
@@ -135,7 +135,7 @@ impl Line {
                 None => std::future::pending().await,
             }
         });
-        Line { service, principal, place, socket, watch: Watch { pulse, logged_out, is_heard: true } }
+        Line { service, principal, _place: place, socket, watch: Watch { pulse, logged_out, is_heard: true } }
     }
 
     pub(crate) async fn attend(&mut self, moment: Moment) -> Result<(), End> {

@@ -63,6 +63,8 @@ fn open(
     asked: Asked,
 ) -> Result<Response, Problem> {
     let upgrade = upgrade(asked, "GET /api/approvals?status=pending lists the same")?;
+    let remote = caller.as_ref().map(|Extension(caller)| caller.remote);
+    let principal = principal.coming_from(Origin { door: "websocket", remote });
     let place = Place::take(door, &principal, caller, login)?;
     let mut following = door.service.follow_approvals(&principal, watched.clone())?;
     let service = door.service.clone();
@@ -125,8 +127,7 @@ impl Talk {
         {
             return Err(Told::foreign(&id));
         }
-        let remote = self.line.place.caller.as_ref().map(|caller| caller.remote);
-        let answer = service::Answer { verdict, reason, modified_code, from: Origin { door: "websocket", remote } };
+        let answer = service::Answer { verdict, reason, modified_code };
         self.line.service.answer_approval(&self.line.principal, &id, answer).await.map(drop).map_err(of_request)
     }
 

@@ -60,7 +60,7 @@ pub(super) enum Said {
     Nothing,
 }
 
-fn said(who: &Who, result: &ElicitResult) -> Said {
+fn said(result: &ElicitResult) -> Said {
     let content = result.content.as_ref();
     let text = |name: &str| content.and_then(|content| content.get(name)).and_then(Value::as_str);
     let verdict = match (&result.action, text("answer")) {
@@ -71,7 +71,7 @@ fn said(who: &Who, result: &ElicitResult) -> Said {
         _ => return Said::Nothing,
     };
     let reason = text("reason").filter(|reason| !reason.trim().is_empty()).map(str::to_owned);
-    Said::Answer(Answer { verdict, reason, modified_code: None, from: who.origin() })
+    Said::Answer(Answer { verdict, reason, modified_code: None })
 }
 
 fn question(view: &ApprovalView) -> ElicitRequestParams {
@@ -107,7 +107,7 @@ fn question(view: &ApprovalView) -> ElicitRequestParams {
 }
 
 /// Asks while the request waits. Nothing where the client cannot be asked after all.
-pub(super) async fn ask(who: &Who, context: &RequestContext<RoleServer>, view: &ApprovalView) -> Said {
+pub(super) async fn ask(context: &RequestContext<RoleServer>, view: &ApprovalView) -> Said {
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(question(view)));
     let sent = context.peer.send_request_with_option(request, PeerRequestOptions::with_timeout(PATIENCE)).await;
     let answered = match sent {
@@ -115,7 +115,7 @@ pub(super) async fn ask(who: &Who, context: &RequestContext<RoleServer>, view: &
         Err(error) => Err(error),
     };
     match answered {
-        Ok(ClientResult::ElicitResult(result)) => said(who, &result),
+        Ok(ClientResult::ElicitResult(result)) => said(&result),
         Ok(_) => Said::Nothing,
         Err(error) => {
             tracing::debug!(approval = %view.id, %error, "an MCP client did not ask its person");
@@ -132,15 +132,11 @@ pub(super) fn result(view: &ApprovalView) -> InputRequiredResult {
 }
 
 /// What a repeated request brings: which exec it goes on with, which question, and what was said to it.
-pub(super) fn resumed(
-    who: &Who,
-    state: &str,
-    responses: Option<&BTreeMap<String, Value>>,
-) -> Option<(ExecId, String, Said)> {
+pub(super) fn resumed(state: &str, responses: Option<&BTreeMap<String, Value>>) -> Option<(ExecId, String, Said)> {
     let (exec_id, approval_id) = state.split_once('/')?;
     let response = responses.and_then(|responses| responses.get(QUESTION)).cloned();
     let result = response.and_then(|response| serde_json::from_value::<ElicitResult>(response).ok());
-    let said = result.map_or(Said::Nothing, |result| said(who, &result));
+    let said = result.map_or(Said::Nothing, |result| said(&result));
     Some((exec_id.parse().ok()?, approval_id.to_owned(), said))
 }
 

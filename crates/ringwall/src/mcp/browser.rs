@@ -90,7 +90,7 @@ impl Call<'_> {
                     return Ok(refused(TAKEN_BACK).into());
                 }
                 answer = self.service.finish_browser(&begun) => return Ok(tell(answer?).into()),
-                said = approval::ask(self.who, self.context, &view) => said,
+                said = approval::ask(self.context, &view) => said,
             };
             let given = match said {
                 Said::Nothing => return Ok(self.browser_pending(begun, &view, None).into()),

@@ -129,7 +129,7 @@ impl Call<'_> {
         responses: Option<&BTreeMap<String, Value>>,
     ) -> Result<CallToolResponse, Error> {
         let unknown = || Error::InvalidArgument { message: "that is no requestState of this tool's".to_owned() };
-        let (exec_id, approval_id, said) = approval::resumed(self.who, state, responses).ok_or_else(unknown)?;
+        let (exec_id, approval_id, said) = approval::resumed(state, responses).ok_or_else(unknown)?;
         let view = self.service.approval(&self.who.principal, &approval_id).await?;
         if view.exec_id != exec_id {
             return Err(unknown());
@@ -188,7 +188,7 @@ impl Call<'_> {
                     return Ok(refused(TAKEN_BACK).into());
                 }
                 () = follower.settled(&view.id) => continue,
-                said = approval::ask(self.who, self.context, &view) => said,
+                said = approval::ask(self.context, &view) => said,
             };
             let given = match said {
                 Said::Nothing => return Ok(self.pending(begun, &view, None).into()),

@@ -30,12 +30,11 @@ pub(crate) struct Scope {
 pub(crate) struct Who {
     pub(crate) principal: Principal,
     pub(crate) scope: Scope,
-    remote: Option<SocketAddr>,
 }
 
 impl Who {
     pub(crate) fn local(principal: Principal, scope: Scope) -> Self {
-        Self { principal, scope, remote: None }
+        Self { principal: principal.coming_from(origin(None)), scope }
     }
 
     /// Whoever sent the request over HTTP.
@@ -44,7 +43,7 @@ impl Who {
             let principal = parts.extensions.get::<Principal>()?.clone();
             let scope = parts.extensions.get::<Scope>()?.clone();
             let remote = parts.extensions.get::<Caller>().map(|caller| caller.remote);
-            Some(Self { principal, scope, remote })
+            Some(Self { principal: principal.coming_from(origin(remote)), scope })
         });
         found.ok_or_else(|| ErrorData::internal_error("nobody knows who sent this request", None))
     }
@@ -81,8 +80,8 @@ impl Who {
             Holder::Agent(..) => false,
         }
     }
+}
 
-    pub(super) fn origin(&self) -> Origin {
-        Origin { door: "mcp", remote: self.remote }
-    }
+fn origin(remote: Option<SocketAddr>) -> Origin {
+    Origin { door: "mcp", remote }
 }

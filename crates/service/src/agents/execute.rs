@@ -4,6 +4,7 @@
 //! and to be asked about. Whoever asked waits for its ending and is told in the contract's words. No lock is held
 //! meanwhile.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use policy::{ArgvCommand, CommandLine, CommandLists, Denial, Secret, profile};
@@ -106,9 +107,10 @@ fn order(by: &Principal, agent: &Agent, what: Execution, settings: &Settings) ->
         Execution::Line(line) => {
             let read = CommandLine::read(&line)?;
             let checked = read.check(lists);
-            let words = vec!["bash".to_owned(), "-c".to_owned(), line];
             let needs = needs(read.wants_network());
-            let mut order = plain(by, agent, words, checked, needs, WORKSPACE.into(), settings)?;
+            let argv = checked.map(|()| crate::line::argv(&line));
+            let words = crate::line::words(line);
+            let mut order = plain(by, agent, words, argv, needs, WORKSPACE.into(), settings)?;
             if read.names("python") {
                 order.env.insert(PYTHON.0.to_owned(), Secret::new(PYTHON.1));
             }
@@ -135,23 +137,24 @@ fn run(
     lists: &CommandLists,
     settings: &Settings,
 ) -> Result<Order, Error> {
-    let words = std::iter::once(command.to_owned()).chain(arguments.iter().cloned()).collect();
+    let words: Vec<String> = std::iter::once(command.to_owned()).chain(arguments.iter().cloned()).collect();
     let read = ArgvCommand::read(command, arguments)?;
     let cwd = PathBuf::from(WORKSPACE).join(directory);
-    plain(by, agent, words, read.check(directory, lists), needs(read.wants_network()), cwd, settings)
+    let argv = read.check(directory, lists).map(|()| words.iter().map(OsString::from).collect());
+    plain(by, agent, words, argv, needs(read.wants_network()), cwd, settings)
 }
 
 fn plain(
     by: &Principal,
     agent: &Agent,
     words: Vec<String>,
-    checked: Result<(), Denial>,
+    argv: Result<Vec<OsString>, Denial>,
     needs: Needs,
     cwd: PathBuf,
     settings: &Settings,
 ) -> Result<Order, Error> {
     Ok(Order {
-        caller: by.caller().to_owned(),
+        author: by.author(),
         idempotency: None,
         user_id: agent.user.clone(),
         agent_id: agent.agent.clone(),
@@ -161,7 +164,7 @@ fn plain(
         skill_id: None,
         backend: Backend::Native,
         image: None,
-        argv: checked.map(|()| words.iter().map(Into::into).collect()),
+        argv,
         words,
         cwd,
         env: Default::default(),

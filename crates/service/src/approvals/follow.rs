@@ -100,7 +100,7 @@ impl Following {
 impl Service {
     /// Everybody's, for a part of the server itself and no caller.
     pub fn announcements(&self) -> Following {
-        let everything = Principal { caller: OWN.to_owned(), holder: Holder::Owner };
+        let everything = Principal::new(OWN, Holder::Owner);
         self.inner.desk.follow(&everything, Watched::All)
     }
 

@@ -14,7 +14,7 @@ mod preview;
 mod question;
 mod view;
 
-pub use answer::{Answer, Origin, Verdict};
+pub use answer::{Answer, Verdict};
 pub use follow::{Announcement, Following, Gone, Watched};
 pub use preview::{Considered, Preview, PreviewedPath};
 pub use view::ApprovalView;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use policy::Rights;
-use record::{AgentId, ApprovalId, ApprovalKind, Digest, ExecId, RiskLevel, SettledAs, UserId};
+use record::{AgentId, ApprovalId, ApprovalKind, Author, Digest, ExecId, RiskLevel, SettledAs, UserId};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -32,8 +32,7 @@ pub(crate) struct Question {
     pub(crate) patterns: Vec<String>,
     /// Of the exact action: its words, its directory, the names of its variables, the paths, the policy.
     pub(crate) digest: Digest,
-    /// The id of the token.
-    pub(crate) asked_by: String,
+    pub(crate) asked_by: Author,
     pub(crate) still_stands: StillStands,
 }
 

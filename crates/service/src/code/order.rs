@@ -10,7 +10,7 @@ use std::sync::Arc;
 use executor::aio_service::{ServiceFile, ServiceWork};
 use executor::pool::OnBusy;
 use policy::{Code, Consent, Content, Field, Isolation, Layer, LayerName, Layers, Secret, merge, profile};
-use record::{Confirmation, Digest};
+use record::{Author, Confirmation, Digest};
 use serde_json::{Value, json};
 use workspace::{ProjectId, Session, SessionId, Usage};
 
@@ -62,7 +62,7 @@ impl Service {
     /// Reads and judges a request from the start, whoever wrote its code.
     pub(super) async fn read_code(
         &self,
-        caller: &str,
+        author: Author,
         place: Place,
         request: CodeRequest,
         trail: Arc<Trail>,
@@ -76,7 +76,7 @@ impl Service {
         let layers = request.layers(self.settings_now().operator.clone())?;
         let words = request.words();
         let mut order = Order {
-            caller: caller.to_owned(),
+            author,
             idempotency: None,
             user_id: place.name.user_id.clone(),
             agent_id: place.name.agent_id.clone(),
@@ -137,7 +137,7 @@ impl CodeRequest {
     }
 
     /// What is not asked for is as usual, or as little as everybody gets.
-    fn layers(&self, operator: Layer) -> Result<Layers, Error> {
+    pub(super) fn layers(&self, operator: Layer) -> Result<Layers, Error> {
         let mut layers = layers(profile::FILES, operator, Vec::new());
         let all = merge(&layers).map_err(|denial| Error::invalid(denial.message))?.limits;
         let mut layer = Layer::new(LayerName::Request);

@@ -86,7 +86,7 @@ impl Service {
         };
         let place = Place::read(by, &address)?;
         let trail = Arc::<Trail>::default();
-        let order = self.read_code(by.caller(), place, request, trail.clone()).await?;
+        let order = self.read_code(by.author(), place, request, trail.clone()).await?;
         Ok((order, trail))
     }
 

@@ -79,7 +79,7 @@ impl ExecGate {
             risk_level: RiskLevel::High,
             patterns: Vec::new(),
             digest: Digest::of(action.to_string().as_bytes()),
-            asked_by: exec.caller.clone(),
+            asked_by: exec.author.clone(),
             // The box runs under the policy that it was started with, and that asks.
             still_stands: Arc::new(|| Box::pin(std::future::ready(true))),
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use executor::egress::{Connection, Fate, Gate, Ruling};
 use futures::future::BoxFuture;
 use policy::{NetHost, NetList, Unknown, special_use};
-use record::{AgentId, ExecId, ExecNetwork, UserId};
+use record::{AgentId, Author, ExecId, ExecNetwork, UserId};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
@@ -43,7 +43,7 @@ pub(crate) struct Asking {
     pub(crate) agent_id: AgentId,
     pub(crate) session_id: String,
     pub(crate) command: String,
-    pub(crate) caller: String,
+    pub(crate) author: Author,
     pub(crate) policy_version: String,
 }
 
