@@ -62,7 +62,10 @@ fn the_chains_end_is_as_long_as_it_was_asked_for() {
     let tail = |count: &str| {
         let output = site.server.command().args(["audit", "tail", "-n", count]).output().unwrap();
         let lines = String::from_utf8(output.stdout).unwrap();
-        lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["seq"].as_i64().unwrap()).collect::<Vec<_>>()
+        lines
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["seq"].as_i64().unwrap())
+            .collect::<Vec<_>>()
     };
     let all = tail("5000");
     assert!(all.len() > 1 && all[0] == 1, "{all:?}");

@@ -17,12 +17,13 @@ fn run(context: &Context) -> Verdict {
     let link = context.scratch.join("link");
     symlink(data, &link)?;
     let beside = context.scratch.file("beside", b"not the server's", 0o644)?;
+    let name = data.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let (data, link) = (data.display(), link.display());
     // Spelt so that no rule reads it: the box alone answers.
     let seek = format!(
         "for d in $(echo {data}) $(echo {link}) /proc/self/root$(echo {data}) /proc/1/root$(echo {data}); do \
          ls -A $d; cat $d/owner.token $d/db.sqlite; done 2>/dev/null; \
-         find /tmp /var /srv /root -maxdepth 3 -name owner.token -size +0 2>/dev/null; \
+         find /tmp /var /srv /root -maxdepth 3 -path '*{name}/*' 2>/dev/null; \
          cat $(echo {}); true",
         beside.display()
     );

@@ -313,7 +313,10 @@ pub(crate) fn what_changes_after_the_answer_is_asked_anew(site: &Site) {
     let question = lab.next_question(&exec, &json!({}));
     lab.answer(&lab.server.token, &question, &json!({ "approved": false, "remember": false })).expect(200);
     let ended = lab.ended(&exec);
-    assert_eq!((&ended["status"], &ended["error_reason"]["code"]), (&json!("POLICY_DENIED"), &json!("DENIED_BY_PERSON")));
+    assert_eq!(
+        (&ended["status"], &ended["error_reason"]["code"]),
+        (&json!("POLICY_DENIED"), &json!("DENIED_BY_PERSON"))
+    );
 }
 
 /// Who allows what a link leads to has allowed it by that name too, for as long as it leads there.
@@ -382,7 +385,13 @@ pub(crate) fn keys_are_an_operators_to_give(site: &Site) {
     let (lab, home) = Lab::at_home(site, &files);
     lab.switch(true);
     let ann = lab.server.make_token(&["--role", "user", "--user", "ann"]);
-    for refused in [home.clone(), lab.host.path().to_owned(), home.join(".ssh"), home.join(".config/gh/hosts.yml"), home.join(".config")] {
+    for refused in [
+        home.clone(),
+        lab.host.path().to_owned(),
+        home.join(".ssh"),
+        home.join(".config/gh/hosts.yml"),
+        home.join(".config"),
+    ] {
         for remember in [true, false] {
             let (exec, question) = lab.ask_as(&ann, "s", &format!("ls {}", refused.display()));
             let answer = json!({ "approved": true, "remember": remember });

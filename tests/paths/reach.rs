@@ -34,7 +34,9 @@ pub(crate) fn allowed_paths_are_there_and_no_others(site: &Site) {
     let exec = lab.server.exec(told["exec_id"].as_str().unwrap());
     let paths = json!([{ "path": mine.to_string(), "acts_as": "owner", "by": "list" }]);
     assert_eq!((&exec["policy_snapshot"]["path_control"], &exec["policy_snapshot"]["paths"]), (&json!("on"), &paths));
-    assert!(mounts(&lab, &exec).contains(&json!({ "source": mine.to_string(), "target": mine.to_string(), "mode": "rw" })));
+    assert!(
+        mounts(&lab, &exec).contains(&json!({ "source": mine.to_string(), "target": mine.to_string(), "mode": "rw" }))
+    );
 }
 
 /// What an exec's own account of itself says that its box was shown.
@@ -66,7 +68,8 @@ pub(crate) fn nobody_who_listens_below_an_allowed_path_is_reached(site: &Site) {
         assert!(told["stderr"].as_str().unwrap().contains("PermissionError"), "{told}");
     }
     assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
-    let own = "import socket, asyncio, multiprocessing as m; a, b = socket.socketpair(); a.send(b'x'); print(b.recv(1))";
+    let own =
+        "import socket, asyncio, multiprocessing as m; a, b = socket.socketpair(); a.send(b'x'); print(b.recv(1))";
     assert_eq!(lab.output(&format!("python3 -c \"{own}; asyncio.run(asyncio.sleep(0)); m.Pipe()\"")), "b'x'\n");
 }
 
@@ -239,7 +242,8 @@ pub(crate) fn limits_and_malformed_words(site: &Site) {
     assert_eq!((&failed["stdout"], &failed["stderr"]), (&json!("out\n"), &json!("err\n")));
     // More than the kernel takes in one word; it is on record whole, and asked about as it is.
     let padding = "x".repeat(200_000);
-    let long = ask(json!({ "session_id": "s", "command": format!("echo begun; cat; : {padding}; exit 5") })).expect(200);
+    let long =
+        ask(json!({ "session_id": "s", "command": format!("echo begun; cat; : {padding}; exit 5") })).expect(200);
     assert_eq!((&long["stdout"], &long["exit_code"]), (&json!("begun\n"), &json!(5)), "{}", long["status"]);
     let recorded = lab.server.exec(long["exec_id"].as_str().unwrap());
     assert!(recorded["args"][1].as_str().unwrap().ends_with("exit 5"));

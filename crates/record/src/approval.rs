@@ -151,7 +151,10 @@ pub enum Remembering {
     Nothing,
     Paths(Vec<RememberedPath>),
     /// For the boxes of a user.
-    Hosts { user: UserId, entries: Vec<String> },
+    Hosts {
+        user: UserId,
+        entries: Vec<String>,
+    },
 }
 
 /// What became of an answer.

@@ -287,7 +287,11 @@ mod tests {
                 let mut stream = stream.unwrap();
                 read(&stream);
                 let _ = count.send(());
-                write!(stream, "HTTP/1.1 {status} x\r\nlocation: /hook\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+                write!(
+                    stream,
+                    "HTTP/1.1 {status} x\r\nlocation: /hook\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+                )
+                .unwrap();
             }
         });
         (webhook, counted)

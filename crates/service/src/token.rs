@@ -34,9 +34,7 @@ impl Service {
     /// Whose token this is, while it opens anything.
     pub(crate) async fn holder_of(&self, hash: &Digest) -> Result<Principal, Error> {
         match self.inner.store.token_by_hash(hash).await? {
-            Some(token) if token.is_valid(now()) => {
-                Ok(Principal::new(token.id.as_str(), token.holder))
-            }
+            Some(token) if token.is_valid(now()) => Ok(Principal::new(token.id.as_str(), token.holder)),
             Some(_) | None => Err(Error::Unauthenticated),
         }
     }

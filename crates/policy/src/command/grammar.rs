@@ -146,7 +146,7 @@ mod tests {
         }
         let long = "a".repeat(LONGEST);
         assert_eq!(fault(&long), Ok(()));
-        assert!(fault(&format!("{long}a")).expect_err("one byte more").contains("131071"));
+        assert!(fault(&format!("{long}a")).expect_err("one byte more").contains("262144"));
     }
 
     #[test]

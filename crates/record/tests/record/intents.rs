@@ -2,7 +2,8 @@
 
 use futures::future::join_all;
 use record::{
-    AuditFilter, Digest, EndedAs, Error, Filter, Finish, Idempotency, Intent, Kept, Limit, NewExec, Scope, Start, Status,
+    AuditFilter, Digest, EndedAs, Error, Filter, Finish, Idempotency, Intent, Kept, Limit, NewExec, Scope, Start,
+    Status,
 };
 use serde_json::json;
 

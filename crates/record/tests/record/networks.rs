@@ -1,8 +1,8 @@
 //! What boxes asked of the network, and hosts that people have allowed.
 
 use record::{
-    Answer, ApprovalKind, AuditFilter, EndedAs, ExecNetwork, Limit, NewApproval, Remembering, Scope, Settled, SettledAs,
-    UserId,
+    Answer, ApprovalKind, AuditFilter, EndedAs, ExecNetwork, Limit, NewApproval, Remembering, Scope, Settled,
+    SettledAs, UserId,
 };
 use serde_json::{Value, json};
 

@@ -26,7 +26,8 @@ impl Exec {
             return Told::failed(RUNTIME_ERROR, "only code can be changed by a person");
         };
         let request = CodeRequest { code: modified, ..code.request.clone() };
-        let read = self.service.read_code(self.order.author.clone(), code.place.clone(), request, code.trail.clone()).await;
+        let read =
+            self.service.read_code(self.order.author.clone(), code.place.clone(), request, code.trail.clone()).await;
         let mut order = match read {
             Ok(order) => order,
             Err(error) => return failed(error),

@@ -151,7 +151,9 @@ pub(super) fn require_room(there: usize, more: usize) -> Result<(), Error> {
     if more == 0 || there + more <= MOST {
         return Ok(());
     }
-    Err(Error::invalid(format!("there are {there} paths already, and at most {MOST}; remove some, or allow a directory above")))
+    Err(Error::invalid(format!(
+        "there are {there} paths already, and at most {MOST}; remove some, or allow a directory above"
+    )))
 }
 
 fn no_path() -> Error {

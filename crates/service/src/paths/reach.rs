@@ -110,13 +110,9 @@ pub(crate) fn note(control: &Control, snapshot: &mut Value) {
 
 /// The same as mounts, for whoever looks at one exec.
 pub(crate) fn host_mounts(grant: &Grant) -> Vec<Value> {
-    let mount = |source: &Path, target: &Path, mode: &str| {
-        json!({ "source": source.to_string_lossy(), "target": target.to_string_lossy(), "mode": mode })
-    };
+    let mount = |source: &Path, target: &Path, mode: &str| json!({ "source": source.to_string_lossy(), "target": target.to_string_lossy(), "mode": mode });
     match control(grant) {
-        Some(Control::On(reach)) => {
-            reach.places.iter().map(|place| mount(&place.real, &place.at, "rw")).collect()
-        }
+        Some(Control::On(reach)) => reach.places.iter().map(|place| mount(&place.real, &place.at, "rw")).collect(),
         // Everything but what is hidden, as an unprivileged user: rootless, that is only seen.
         Some(Control::Off) => {
             let mode = if rustix::process::geteuid().is_root() { "rw" } else { "ro" };

@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use record::ApprovalStatus;
 use serde_json::json;
 use service::{
-    AgentPath, Answer, CodeRequest, ExecId, ExecView, Limit, NetworkView, Origin, SessionAddress, Status, Stream,
-    Verdict,
+    AgentPath, Answer, CodeRequest, ExecId, ExecView, Limit, NetworkView, SessionAddress, Status, Stream, Verdict,
 };
 
 use crate::lab::{Lab, in_lab, limited, reason, shell};
@@ -177,8 +176,7 @@ pub fn a_person_is_asked_about_other_hosts() {
                 (preview.entries[0].path.as_str(), preview.entries[0].scope.as_str()),
                 (&*entry, "user:default")
             );
-            let from = Origin { door: "test", remote: None };
-            let answer = Answer { verdict, reason: None, from, modified_code: None };
+            let answer = Answer { verdict, reason: None, modified_code: None };
             lab.service.answer_approval(&lab.owner, approval.id.as_str(), answer).await.unwrap();
             let view = lab.service.finished(&lab.owner, &asking.exec_id).await.unwrap();
             assert_eq!((said(lab, &view).await.trim(), other.accepted()), (code, count));
