@@ -6,7 +6,7 @@
 //! and its one ending is on record before anybody is told of it.
 //!
 //! Reading order: the nouns (`principal`, `request`, `view`), the state of a server (`service`, `live`, `queue`,
-//! `settings`, `fixed`, `aio`), then an exec from its order to its ending (`order`, `submit`, `run_exec`, `backend`, `capture`,
+//! `settings`, `fixed`, `aio`), then an exec from its order to its ending (`order`, `submit`, `run_exec`, `grant`, `backend`, `capture`,
 //! `collect`, `outcome`, `end`), then the questions about it.
 
 pub mod skills;
@@ -42,6 +42,7 @@ mod submit;
 mod backend;
 mod capture;
 mod collect;
+mod grant;
 mod outcome;
 mod pool;
 mod run_exec;

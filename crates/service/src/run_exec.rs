@@ -8,19 +8,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use executor::Outcome;
-use policy::{Ask, Grant, Limits, NetMode, Verdict};
+use policy::{Ask, Grant, Limits, NetMode};
 use record::{Intent, Kept, NewExec, Start, Status};
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
-use workspace::{ExecFiles, Input, Owner, Project, Section, Session, Stream, Tree, Usage};
+use workspace::{ExecFiles, Input, Owner, Project, Session, Stream, Tree, Usage};
 
 use crate::agents::{Disk, watch_all};
 use crate::backend::{Backend, Ends, Reins, Started};
 use crate::capture::{capture, feed};
 use crate::error::{Error, causes};
+use crate::grant::Granted;
 use crate::line;
 use crate::live::{Cancellation, Live, Registration, Stage};
-use crate::order::{Ground, Needs, Order, Places, control};
+use crate::order::{Ground, Needs, Order};
 use crate::outcome::{RUNTIME_ERROR, Told};
 use crate::paths::{host_mounts, unseen};
 use crate::queue::{Admission, Slot};
@@ -55,7 +56,7 @@ pub(crate) enum Entrance {
 /// What an exec has on the disk before its box is made.
 #[derive(Debug)]
 pub(crate) struct Ready {
-    project: Project,
+    pub(crate) project: Project,
     pub(crate) ground: OpenGround,
     pub(crate) files: ExecFiles,
     /// The shares of the disk that it counts against.
@@ -176,7 +177,10 @@ impl Exec {
                 }
             };
             match self.run(early).await {
-                Turn::Over(ran, remains) => return self.conclude(*ran, remains, Some(slot)).await,
+                Turn::Over(over) => {
+                    let (ran, remains) = *over;
+                    return self.conclude(ran, remains, Some(slot)).await;
+                }
                 // Whoever waits for a person holds up nobody.
                 Turn::Asks(ask, ready) => {
                     drop(slot);
@@ -342,65 +346,6 @@ impl Exec {
         Ok(ready)
     }
 
-    /// Asked again, now with the directories that were opened and with the list of paths as it is now. What it runs under is
-    /// on record then.
-    async fn grant(&mut self, ready: &Ready) -> Result<Granted, Told> {
-        let hidden;
-        let places = match (&self.order.ground, &ready.ground) {
-            (Ground::Project { access, .. }, _) => Places::Project {
-                inputs: ready.project.inputs().path(),
-                work: ready.project.work().path(),
-                artifacts: ready.files.artifacts().path(),
-                access: *access,
-            },
-            (Ground::Agent { .. }, OpenGround::Agent(tree)) => Places::Agent {
-                files: tree.section(Section::Files).path(),
-                skills: tree.section(Section::Skills).path(),
-            },
-            (Ground::Session { named, approved, .. }, OpenGround::Session(session)) => {
-                let reach = self.service.reach(&self.order.user_id, named, approved).await;
-                let control = reach.map_err(|error| Told::failed(error.code(), error.to_string()))?;
-                hidden = self.service.hidden_now();
-                Places::Session { work: session.work().path(), control, hidden: &hidden }
-            }
-            (Ground::Code(_), OpenGround::Session(session)) => Places::code(session.work().path()),
-            (Ground::Agent { .. } | Ground::Session { .. } | Ground::Code(_), _) => {
-                return Err(Told::failed(RUNTIME_ERROR, "the files that it works on are not open"));
-            }
-        };
-        match self.order.decide(&places, self.owner) {
-            Ok(Verdict::Allow(grant)) => {
-                self.note_policy(&grant).await?;
-                Ok(Granted::Now(Box::new(grant)))
-            }
-            Ok(Verdict::Ask(ask)) => Ok(Granted::Asks(ask)),
-            Ok(Verdict::Deny(_)) | Err(_) => {
-                tracing::error!(exec_id = %self.intent.exec_id, "the directories of an exec are not allowed in a box");
-                Err(Told::failed(RUNTIME_ERROR, "its directories cannot be shown to a box"))
-            }
-        }
-    }
-
-    /// An intent says what was in force when it came. Where that is another by now, because a person allowed something or a
-    /// list changed, that is on record before the box is made.
-    async fn note_policy(&mut self, grant: &Grant) -> Result<(), Told> {
-        // Nothing of it can have changed.
-        if self.questions == 0 && !matches!(self.order.ground, Ground::Session { .. }) {
-            return Ok(());
-        }
-        let snapshot = self.order.snapshot(grant.effective(), control(grant));
-        if snapshot == self.intent.policy_snapshot {
-            return Ok(());
-        }
-        let recorded = self.service.inner.store.record_policy(&self.intent, &snapshot, now()).await;
-        recorded.map_err(|error| {
-            tracing::error!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not record a policy");
-            Told::failed(RUNTIME_ERROR, "its policy could not be recorded, so it was not run")
-        })?;
-        self.intent.policy_snapshot = snapshot;
-        Ok(())
-    }
-
     async fn run_box(&self, grant: Grant, files: &ExecFiles, disks: &[Disk]) -> Ran {
         let began = Instant::now();
         let net = grant.effective().net.clone();
@@ -515,20 +460,15 @@ impl Exec {
 
 /// What became of a turn.
 enum Turn {
-    Over(Box<Ran>, Option<Remains>),
+    Over(Box<(Ran, Option<Remains>)>),
     /// Something that it needs is not allowed any more. Its files are kept for the next turn.
     Asks(Ask, Box<Ready>),
 }
 
 impl Turn {
     fn over(ran: Ran, remains: Option<Remains>) -> Self {
-        Turn::Over(Box::new(ran), remains)
+        Turn::Over(Box::new((ran, remains)))
     }
-}
-
-enum Granted {
-    Now(Box<Grant>),
-    Asks(Ask),
 }
 
 /// Takes back what was made for an exec that is not to be.
