@@ -67,6 +67,8 @@ pub(crate) enum Decision {
     Void,
 }
 
+const NOBODY_WAITS: &str = "the exec that asked does not wait any more";
+
 /// The right to the answer. Dropped before there is one, the question is cancelled.
 pub(crate) struct Waiting {
     pub(super) service: Service,
@@ -96,6 +98,14 @@ impl Waiting {
     }
 }
 
+impl Waiting {
+    /// Takes the question back; when this returns, nobody can answer it any more. Where an answer is being recorded in this
+    /// moment, that stands.
+    pub(crate) async fn take_back(self) {
+        self.service.settle_unanswered(&self.id, SettledAs::Cancelled, NOBODY_WAITS, Decision::Cancelled).await;
+    }
+}
+
 impl Drop for Waiting {
     fn drop(&mut self) {
         // Where nothing runs any more, the next start ends what is left.
@@ -105,8 +115,7 @@ impl Drop for Waiting {
         }
         let (service, id) = (self.service.clone(), self.id.clone());
         runtime.spawn(async move {
-            let reason = "the exec that asked does not wait any more";
-            service.settle_unanswered(&id, SettledAs::Cancelled, reason, Decision::Cancelled).await;
+            service.settle_unanswered(&id, SettledAs::Cancelled, NOBODY_WAITS, Decision::Cancelled).await;
         });
     }
 }

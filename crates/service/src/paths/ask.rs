@@ -59,7 +59,11 @@ impl Exec {
             let mut waiting = asked?;
             let decision = tokio::select! {
                 biased;
-                by = self.live.cancelled() => return Err(Told::cancelled(by)),
+                by = self.live.cancelled() => {
+                    // Whoever learns that the exec has ended finds no question of it.
+                    waiting.take_back().await;
+                    return Err(Told::cancelled(by));
+                }
                 decision = waiting.decision() => decision,
             };
             match decision {
