@@ -1,5 +1,6 @@
 //! The three answers, what each leaves behind, and every way in which an answer counts for nothing.
 
+use std::io::Write as _;
 use std::sync::Barrier;
 
 use serde_json::json;
@@ -111,6 +112,45 @@ fn without_an_answer_in_time_it_is_no() {
     assert_eq!(site.approval(&asked["requestId"])["status"], "expired");
     let late = site.answer(&site.server.token, &asked["requestId"], &allow()).expect(410);
     assert_eq!(late["error"]["code"], "APPROVAL_EXPIRED");
+}
+
+/// A wall clock that somebody set ahead says that it is over; the time that a person has is told by another.
+#[test]
+fn a_clock_that_was_set_makes_nobody_late() {
+    let site = Site::start();
+    let (run, asked) = site.asked("s");
+    let set = "import sqlite3, sys\nbase = sqlite3.connect(sys.argv[1], timeout=30)\n\
+               base.execute('UPDATE approvals SET expires_at = expires_at - 3600000')\nbase.commit()";
+    let database = site.server.data().join("db.sqlite");
+    let done = std::process::Command::new("python3").arg("-c").arg(set).arg(&database).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    site.answer(&site.server.token, &asked["requestId"], &allow()).expect(200);
+    assert_eq!(run.join().unwrap()["stdout"], TEXT);
+}
+
+/// Whoever asked may be gone when the answer comes: it runs, and once.
+#[test]
+fn whoever_hangs_up_has_it_run_exactly_once() {
+    let site = Site::start();
+    let mut socket = site.follow("s");
+    let token = &site.server.token;
+    let command = format!("cat {}/file; echo ran >> marks", site.directory());
+    let body = json!({ "session_id": "s", "command": command }).to_string();
+    let mut caller = site.server.connect();
+    let head = format!("POST /api/sandbox/execute HTTP/1.1\r\nhost: {}\r\n", site.server.address);
+    let rest = format!("authorization: Bearer {token}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    write!(caller, "{head}{rest}").unwrap();
+    let asked = socket.next();
+    site.answer(token, &asked["requestId"], &allow()).expect(200);
+    drop(caller);
+    assert_eq!(site.ended(&asked["exec_id"])["status"], "SUCCEEDED");
+    let marks = site.run(token, "s", "cat marks").join().unwrap();
+    assert_eq!(marks["stdout"], "ran\n", "{marks}");
+    let asked_by = site.server.ask("GET", "/api/audit?action=approval.opened", None).expect(200);
+    let from = &asked_by["entries"][0]["details"]["from"];
+    assert!(from["door"] == "http" && from["remote"].as_str().unwrap().starts_with("127.0.0.1:"), "{asked_by}");
+    let switched = site.server.ask("GET", "/api/audit?action=sandbox.enabled", None).expect(200);
+    assert_eq!(switched["entries"][0]["details"]["from"]["door"], "http", "{switched}");
 }
 
 #[test]

@@ -3,9 +3,11 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::server::Server;
 use crate::site::{Site, TEXT, allow};
 use crate::socket::Socket;
 
@@ -19,6 +21,7 @@ const OF_ONE: usize = 250;
 fn a_thousand_sockets_and_two_hundred_questions_keep_nobody_waiting() {
     let site = Site::start();
     let server = &site.server;
+    let alone = usual_wait(server);
     let sockets: Vec<Socket> = (0..SOCKETS).map(|number| site.follow(&format!("idle-{number}"))).collect();
     let mut all = Socket::open(server, "/ws/approvals", &server.token);
     let execs: Vec<String> = (0..OPEN)
@@ -33,6 +36,8 @@ fn a_thousand_sockets_and_two_hundred_questions_keep_nobody_waiting() {
     (0..FOLLOWERS / OF_ONE).for_each(|_| drop(all.next()));
     // Boxes run, and the newest question is answered, while all of that is there.
     assert_eq!(server.shell("echo served")["status"], "SUCCEEDED");
+    let among = usual_wait(server);
+    assert!(among < alone * 5 + Duration::from_millis(200), "{alone:?} became {among:?}");
     let run = site.run(&server.token, "one", &site.command());
     let asked = all.next();
     site.answer(&server.token, &asked["requestId"], &allow()).expect(200);
@@ -54,6 +59,19 @@ fn a_thousand_sockets_and_two_hundred_questions_keep_nobody_waiting() {
     for mut follower in followers {
         read_until(&mut follower, "event: end");
     }
+}
+
+/// The middle one of some waits for a box.
+fn usual_wait(server: &Server) -> Duration {
+    let mut waits: Vec<Duration> = (0..15)
+        .map(|_| {
+            let begun = Instant::now();
+            assert_eq!(server.shell("true")["status"], "SUCCEEDED");
+            begun.elapsed()
+        })
+        .collect();
+    waits.sort();
+    waits[waits.len() / 2]
 }
 
 /// Execs that wait for a person, each followed by as many as its user may be.

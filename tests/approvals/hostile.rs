@@ -7,6 +7,7 @@ use serde_json::json;
 use tungstenite::Message;
 
 use crate::site::{Site, deny};
+use crate::socket::Socket;
 
 /// Of the server's process, in KiB.
 fn memory(site: &Site) -> u64 {
@@ -43,6 +44,7 @@ fn whoever_does_not_read_is_left_behind_and_holds_nobody_up() {
     let site = Site::start();
     let before = memory(&site);
     let slow = site.follow("s");
+    assert!(is_held(&slow), "the control");
     let mut reader = site.follow("s");
     // Each question carries its command, so that the slow one's connection is full long before the last.
     let padding = "x".repeat(100_000);
@@ -54,7 +56,21 @@ fn whoever_does_not_read_is_left_behind_and_holds_nobody_up() {
         assert_eq!(reader.next()["type"], "permission_resolved");
     }
     assert!(memory(&site) < before + (256 << 10), "{before} KiB became {} KiB", memory(&site));
-    drop(slow);
+    // The server has hung up on it, which only the kernel can say: behind all that it never read, nothing comes through.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while is_held(&slow) {
+        assert!(Instant::now() < deadline, "it is still connected");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Whether the other end of a connection is still open, by the kernel's own table.
+fn is_held(socket: &Socket) -> bool {
+    const ESTABLISHED: &str = "01";
+    let port = format!(":{:04X}", socket.0.get_ref().local_addr().unwrap().port());
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    rows.into_iter().any(|row| row[2].ends_with(&port) && row[3] == ESTABLISHED)
 }
 
 #[test]

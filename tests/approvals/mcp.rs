@@ -47,7 +47,12 @@ fn served(transport: &str, mode: &str) {
     assert_eq!((&intent["actor"], &own["role"]), (&own["token_id"], &json!("agent")), "{intent}");
     assert_eq!((&intent["user_id"], &intent["agent_id"]), (&json!("default"), &json!("default")), "{intent}");
     let client = json!({ "name": "whole-task", "version": "1.2" });
-    assert_eq!(intent["details"]["from"], json!({ "door": "mcp", "client_says": client }), "{intent}");
+    let from = &intent["details"]["from"];
+    assert_eq!(
+        (&from["door"], &from["role"], &from["client_says"]),
+        (&json!("mcp"), &json!("agent"), &client),
+        "{intent}"
+    );
     // Whoever looked away has answered nothing: somebody else still can.
     site.answer(&server.token, &told["left_open"], &deny("too late")).expect(200);
     let audit = server.ask("GET", "/api/audit?limit=500", None).expect(200).to_string();

@@ -22,6 +22,10 @@ fn a_preview_says_what_would_be_stored_and_what_it_would_have_allowed() {
     ask(&format!("cat {}/file {other}/file", site.directory()));
     let last = ask(&format!("cat {}/file", site.directory()));
     site.run(&site.server.token, "s", "echo free").join().unwrap();
+    // Neither code nor what runs on an agent's own files is a command of a session.
+    let code = json!({ "session_id": "s", "language": "python", "code": "print(1)" });
+    site.server.ask("POST", "/api/run", Some(&code)).expect(200);
+    site.server.ask("POST", "/v1/default/execute", Some(&json!({ "command": "ls" }))).expect(200);
     let path = format!("/api/approvals/{}/preview", last["requestId"].as_str().unwrap());
     let preview = site.server.ask("GET", &path, None).expect(200);
     assert_eq!(preview["entries"].as_array().unwrap().len(), 1, "{preview}");

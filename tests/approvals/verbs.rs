@@ -49,6 +49,29 @@ fn questions_are_listed_shown_and_answered() {
     assert!(code == Some(2) && told.contains("CONFLICT"), "{told}");
     let page: Value = serde_json::from_str(&say(&site, &["list", "--json"]).1).unwrap();
     assert_eq!(page["approvals"][0]["id"], id);
+    let (run, asked) = site.asked("s");
+    let stored = say(&site, &["answer", asked["requestId"].as_str().unwrap(), "--remember"]).1;
+    let [first, .., last] = stored.lines().collect::<Vec<_>>()[..] else { panic!("{stored}") };
+    assert!(first == format!("stores     {} (global)", site.directory()) && last.ends_with(" remembered"), "{stored}");
+    assert_eq!(run.join().unwrap()["stdout"], TEXT);
+}
+
+#[test]
+fn the_chains_end_is_as_long_as_it_was_asked_for() {
+    let site = Site::start();
+    let tail = |count: &str| {
+        let output = site.server.command().args(["audit", "tail", "-n", count]).output().unwrap();
+        let lines = String::from_utf8(output.stdout).unwrap();
+        lines
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["seq"].as_i64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    let all = tail("5000");
+    assert!(all.len() > 1 && all[0] == 1, "{all:?}");
+    assert_eq!(tail("2"), all[all.len() - 2..]);
+    assert!(tail("0").is_empty());
+    assert_eq!(site.server.ask("GET", "/api/audit?limit=0", None).status, 400);
 }
 
 #[test]
@@ -61,6 +84,9 @@ fn a_watcher_is_asked_and_answers() {
     let mut lines = BufReader::new(questions).lines().map(Result::unwrap);
     let run = site.run(&site.server.token, "s", &site.command());
     assert!(lines.by_ref().any(|line| line.starts_with("command") && line.ends_with(&site.command())));
+    // What would be stored is seen before anybody says so.
+    assert!(lines.by_ref().any(|line| line == format!("stores     {} (global)", site.directory())));
+    assert!(lines.by_ref().any(|line| line.contains("of the last 1 commands 1 would not have asked")));
     // What is no clear word is asked again.
     writeln!(answers, "\nperhaps\nr it is mine").unwrap();
     assert!(lines.by_ref().any(|line| line.ends_with(" remembered")));

@@ -1,13 +1,15 @@
 //! The webhook: told of each, signed, and never waited for.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit, Mac};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
+use crate::server::Server;
 use crate::site::{Site, TEXT, allow, deny};
 
 const SECRET: &str = "hunter2 and more";
@@ -86,6 +88,34 @@ fn without_a_receiver_everything_goes_on() {
     assert_eq!(run.join().unwrap()["error_reason"]["code"], "DENIED_BY_PERSON");
     let by_settings = json!({ "approvals": { "webhook_secret": "x" } });
     assert_eq!(site.server.ask("PUT", "/settings", Some(&by_settings)).status, 409, "it was fixed at the start");
+}
+
+/// A message that nobody can check is worse than none. And what was said last is told before a server is gone.
+#[test]
+fn nothing_is_said_unsigned_and_the_last_word_is_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    let site = Site::start_under(&[("RINGWALL_APPROVALS_WEBHOOK_URL", &url)]);
+    site.begin(&site.server.token, "s", &site.command());
+    site.server.signal(Signal::TERM);
+    let mut server = Arc::into_inner(site.server).unwrap();
+    assert_eq!(server.ended().code(), Some(0));
+    listener.set_nonblocking(true).unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+    listener.set_nonblocking(false).unwrap();
+    let hook = [("RINGWALL_APPROVALS_WEBHOOK_URL", url.as_str()), ("RINGWALL_APPROVALS_WEBHOOK_SECRET", SECRET)];
+    let site = Site::of(Server::start_under(server.leave(), &[], &hook));
+    site.begin(&site.server.token, "s", &site.command());
+    // It is final, and not asked again.
+    receive(&listener, 404);
+    site.server.signal(Signal::TERM);
+    let (headers, body) = receive(&listener, 200);
+    assert_signed(&headers, &body);
+    assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["status"], "expired");
+    let mut server = Arc::into_inner(site.server).unwrap();
+    assert_eq!(server.ended().code(), Some(0));
+    listener.set_nonblocking(true).unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "nothing was told twice");
 }
 
 /// The machine's trusted authorities decide, and the operator can name others.

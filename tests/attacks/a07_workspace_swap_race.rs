@@ -17,7 +17,7 @@ use crate::probe::{Context, Probe, Verdict, control, held, untouched};
 pub(crate) const PROBE: Probe = Probe { id: "a07", title: "swap the workspace with a symlink while a box starts", run };
 
 /// What a naive tool does: look, then open by the same name. It must lose this race, or the race is not one.
-const NAIVE: &str = r"
+pub(crate) const NAIVE: &str = r"
 lost = 0
 for turn in range(200000):
     if not os.path.islink(DATA['path']):
@@ -54,7 +54,7 @@ fn run(context: &Context) -> Verdict {
     })
 }
 
-fn swap(one: &Path, two: &Path, stop: &AtomicBool, swaps: &AtomicU64) {
+pub(crate) fn swap(one: &Path, two: &Path, stop: &AtomicBool, swaps: &AtomicU64) {
     while !stop.load(Ordering::Relaxed) {
         if renameat_with(CWD, one, CWD, two, RenameFlags::EXCHANGE).is_ok() {
             swaps.fetch_add(1, Ordering::Relaxed);

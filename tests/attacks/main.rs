@@ -85,6 +85,8 @@ mod s06_cancel_race;
 mod s07_residue;
 mod s08_spawner_faults;
 mod s09_other_commands;
+mod s10_allowed_path_swap;
+mod s11_whole_host_allowed;
 mod summary;
 
 use std::path::PathBuf;
@@ -183,6 +185,8 @@ const PROBES: &[Probe] = &[
     s07_residue::PROBE,
     s08_spawner_faults::PROBE,
     s09_other_commands::PROBE,
+    s10_allowed_path_swap::PROBE,
+    s11_whole_host_allowed::PROBE,
 ];
 
 /// What all trials share.

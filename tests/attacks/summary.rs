@@ -27,8 +27,17 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
         "tests/paths/uncontrolled.rs",
         "nobody_who_listens_is_reached",
     ),
+    (
+        "H9",
+        "whoever listens in a file below an allowed path",
+        "tests/paths/reach.rs",
+        "nobody_who_listens_below_an_allowed_path_is_reached",
+    ),
+    ("H10", "keys and passwords by a user's own word", "tests/paths/asking.rs", "keys_are_an_operators_to_give"),
     ("J11", "a socket that never answers a ping", "tests/approvals/sockets.rs", "silence_ends_a_socket"),
     ("J16", "an approval used for another command", "tests/paths/asking.rs", "an_answer_is_for_nothing_else"),
+    ("J16", "an approval under another policy", "tests/paths/asking.rs", "a_changed_policy_makes_an_answer_void"),
+    ("J18", "a caller who hangs up", "tests/approvals/answers.rs", "whoever_hangs_up_has_it_run_exactly_once"),
     (
         "J21",
         "a thousand idle sockets and a thousand streams",

@@ -30,6 +30,16 @@ fn a_person_is_shown_all_of_it_and_their_word_counts_once() {
     let told = run.join().unwrap();
     assert_eq!((&told["success"], &told["exit_code"], &told["stdout"]), (&json!(false), &json!(-1), &json!("")));
     assert_eq!(told["error"], "Execution refused: a person has denied it: not today");
+    // It is about one policy: where an operator tightens that meanwhile, it is asked anew.
+    let (run, question) = site.asked(risky());
+    site.set(&json!({ "sandbox": { "limits": { "memory_mb": 300 } } }));
+    assert_eq!(site.answer(&question, &json!({ "approved": true })).status, 409);
+    let next = site.next_question(&[question["id"].clone()]);
+    assert_eq!((&next["exec_id"], &next["code"]), (&question["exec_id"], &json!(RISKY)));
+    site.answer(&next, &json!({ "approved": true })).expect(200);
+    assert_eq!(run.join().unwrap()["stdout"], "ran\n");
+    let ran = site.server.exec(next["exec_id"].as_str().unwrap());
+    assert_eq!(ran["policy_snapshot"]["limits"]["memory_mb"], 300, "what it ran under is what is on record");
 }
 
 #[test]

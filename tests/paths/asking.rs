@@ -1,8 +1,10 @@
 //! What a command that names another path waits for, and what becomes of it.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
-use crate::lab::{Lab, Site, encode};
+use crate::lab::{Lab, Site, encode, link, open_to_all};
 
 pub(crate) fn once_is_for_one_exec_and_its_paths(site: &Site) {
     let lab = Lab::new(site);
@@ -19,7 +21,12 @@ pub(crate) fn once_is_for_one_exec_and_its_paths(site: &Site) {
     assert_eq!(lab.server.exec(&exec)["status"], "AWAITING_APPROVAL");
     lab.approve(&question, false);
     let ended = lab.ended(&exec);
-    assert!(ended["stdout"].as_str().unwrap().starts_with('A'), "{ended}");
+    assert_eq!(ended["stdout"], "A", "{ended}");
+    // What it ran under is on record, and told apart from what the list gives.
+    let once = json!([{ "path": format!("{docs}/a"), "acts_as": "owner", "by": "approval" }]);
+    assert_eq!((&ended["policy_snapshot"]["path_control"], &ended["policy_snapshot"]["paths"]), (&json!("on"), &once));
+    let noted = lab.server.ask("GET", &format!("/api/audit?action=exec.policy&exec_id={exec}"), None).expect(200);
+    assert_eq!(noted["entries"][0]["details"]["paths"], once, "{noted}");
     assert!(lab.listed().is_empty());
     let (_, again) = lab.ask(&format!("cat {docs}/a"));
     assert_ne!(again["id"], question["id"], "the next one asks again");
@@ -79,13 +86,7 @@ pub(crate) fn a_changed_list_makes_an_answer_void(site: &Site) {
     let refused = lab.answer(&lab.server.token, &question, &approval);
     assert_eq!(refused.status, 409, "{refused:?}");
     // It asks anew, with a question of its own, for what is still missing.
-    let next = loop {
-        let found = lab.pending().into_iter().find(|next| next["exec_id"] == exec && next["id"] != question["id"]);
-        match found {
-            Some(next) => break next,
-            None => std::thread::yield_now(),
-        }
-    };
+    let next = lab.next_question(&exec, &question);
     assert_eq!(next["blocked_paths"], json!([two]));
     lab.approve(&next, false);
     assert_eq!(lab.ended(&exec)["status"], "SUCCEEDED");
@@ -228,4 +229,180 @@ pub(crate) fn several_paths_are_one_question(site: &Site) {
     lab.answer(&lab.server.token, &question, &json!({ "approved": false, "remember": false })).expect(200);
     lab.ended(&exec);
     assert_eq!(lab.pending().len(), 0);
+}
+
+/// An entry that is there and off is no dead end: whoever may switch it on does so by remembering.
+pub(crate) fn what_was_off_is_on_when_it_is_remembered(site: &Site) {
+    let lab = Lab::new(site);
+    let docs = lab.directory("docs");
+    lab.file("docs/a", "A");
+    let command = format!("cat {}/a", docs.display());
+    let (off, remember) = (json!({ "enabled": false }), json!({ "approved": true, "remember": true }));
+    let switch_off = |key: &str| lab.server.ask("PATCH", &format!("/api/sandbox/paths/{key}"), Some(&off)).expect(200);
+    let entries = || {
+        let shown = lab.server.ask("GET", "/api/sandbox", None).expect(200);
+        let paths = shown["paths"].as_array().unwrap().clone();
+        paths.iter().map(|one| (one["scope"].clone(), one["enabled"].clone())).collect::<Vec<_>>()
+    };
+    let ann = lab.server.make_token(&["--role", "user", "--user", "ann"]);
+    lab.allow(&docs);
+    switch_off(&encode(docs.to_str().unwrap()));
+    let mut own = String::new();
+    for _ in 0..2 {
+        let (exec, question) = lab.ask_as(&ann, "s", &command);
+        lab.answer(&ann, &question, &remember).expect(200);
+        assert_eq!(lab.ended(&exec)["stdout"], "A");
+        let on = [(json!("global"), json!(false)), (json!("user:ann"), json!(true))];
+        assert_eq!(entries(), on, "what an operator switched off stays off");
+        let shown = lab.server.ask("GET", "/api/sandbox", None).expect(200);
+        own = shown["paths"][1]["id"].to_string();
+        switch_off(&own);
+    }
+    let (exec, question) = lab.ask(&command);
+    lab.approve(&question, true);
+    assert_eq!(lab.ended(&exec)["stdout"], "A");
+    assert_eq!(entries(), [(json!("global"), json!(true)), (json!("user:ann"), json!(false))]);
+    assert_eq!(lab.output(&command), "A", "it is not asked about again: {own}");
+}
+
+/// An approval is for one policy: where an operator tightens that meanwhile, the answer is to another question.
+pub(crate) fn a_changed_policy_makes_an_answer_void(site: &Site) {
+    let lab = Lab::new(site);
+    let file = lab.file("a", "A");
+    let (exec, question) = lab.ask(&format!("cat {}", file.display()));
+    let tighter = json!({ "sandbox": { "limits": { "timeout_ms": 12_345 } } });
+    lab.server.ask("PUT", "/settings", Some(&tighter)).expect(200);
+    let approval = json!({ "approved": true, "remember": false });
+    assert_eq!(lab.answer(&lab.server.token, &question, &approval).status, 409);
+    let next = lab.next_question(&exec, &question);
+    assert_eq!(next["blocked_paths"], question["blocked_paths"]);
+    // What changes nothing for it leaves the question as it is.
+    lab.server.ask("PUT", "/settings", Some(&json!({ "approvals": { "timeout_s": 50 } }))).expect(200);
+    lab.approve(&next, false);
+    let ended = lab.ended(&exec);
+    assert_eq!((&ended["status"], &ended["stdout"]), (&json!("SUCCEEDED"), &json!("A")));
+    assert_eq!(ended["policy_snapshot"]["limits"]["timeout_ms"], 12_345, "the new policy is what it ran under");
+}
+
+/// Between the answer and the box there may be a queue, and in it a while.
+pub(crate) fn what_changes_after_the_answer_is_asked_anew(site: &Site) {
+    let lab = Lab::new(site);
+    let docs = lab.directory("docs");
+    lab.file("docs/a", "A");
+    let blocker = lab.block();
+    let command = format!("cat {}/a", docs.display());
+    let (exec, question) = lab.ask(&command);
+    let body = json!({ "session_id": "s", "command": "echo unasked", "wait": false });
+    let other = lab.execute(&lab.server.token, &body).expect(202)["exec_id"].as_str().unwrap().to_owned();
+    lab.approve(&question, true);
+    lab.server.ask("DELETE", &format!("/api/sandbox/paths/{}", encode(docs.to_str().unwrap())), None).expect(200);
+    lab.cancel(&blocker);
+    let next = lab.next_question(&exec, &question);
+    assert_eq!(lab.server.exec(&exec)["status"], "AWAITING_APPROVAL");
+    assert_eq!(lab.ended(&other)["status"], "SUCCEEDED", "whoever waits again holds no place");
+    lab.approve(&next, false);
+    let ended = lab.ended(&exec);
+    assert_eq!((&ended["status"], &ended["stdout"]), (&json!("SUCCEEDED"), &json!("A")));
+    // And one who then says no is heard too.
+    let blocker = lab.block();
+    lab.allow(&docs);
+    let body = json!({ "session_id": "s", "command": command, "wait": false });
+    let exec = lab.execute(&lab.server.token, &body).expect(202)["exec_id"].as_str().unwrap().to_owned();
+    lab.server.ask("DELETE", &format!("/api/sandbox/paths/{}", encode(docs.to_str().unwrap())), None).expect(200);
+    lab.cancel(&blocker);
+    let question = lab.next_question(&exec, &json!({}));
+    lab.answer(&lab.server.token, &question, &json!({ "approved": false, "remember": false })).expect(200);
+    let ended = lab.ended(&exec);
+    assert_eq!(
+        (&ended["status"], &ended["error_reason"]["code"]),
+        (&json!("POLICY_DENIED"), &json!("DENIED_BY_PERSON"))
+    );
+}
+
+/// Who allows what a link leads to has allowed it by that name too, for as long as it leads there.
+pub(crate) fn a_link_is_gone_by_its_name(site: &Site) {
+    let lab = Lab::new(site);
+    let (docs, secret, name) = (lab.directory("docs"), lab.directory("secret"), lab.host.join("name"));
+    lab.file("docs/a", "A");
+    lab.file("secret/a", "not for anybody");
+    open_to_all(&docs);
+    link(&docs, &name);
+    let command = format!("cat {}/a", name.display());
+    for remember in [false, true] {
+        let (exec, question) = lab.ask(&command);
+        assert_eq!(question["blocked_paths"], json!([name.join("a"), docs.join("a")]), "both names are shown");
+        assert_eq!(question["requested_paths"], json!([docs]));
+        lab.approve(&question, remember);
+        let ended = lab.ended(&exec);
+        assert_eq!((&ended["status"], &ended["stdout"]), (&json!("SUCCEEDED"), &json!("A")), "{ended}");
+    }
+    assert_eq!(lab.listed(), [docs.to_str().unwrap()]);
+    assert_eq!(lab.output(&command), "A");
+    assert_eq!(lab.output(&format!("echo new > {0}/b; ls {0}", name.display())), "a\nb\n");
+    assert_eq!(fs::read_to_string(docs.join("b")).unwrap(), "new\n");
+    let within = json!({ "session_id": "s", "command": "pwd; cat a", "cwd": name });
+    let told = lab.execute(&lab.server.token, &within).expect(200);
+    assert_eq!(told["stdout"], format!("{}\nA", name.display()), "{told}");
+    // A link that leads elsewhere by then gives nothing, and so does a directory in its place.
+    fs::remove_file(&name).unwrap();
+    link(&secret, &name);
+    let hidden = lab.run(&format!("d=$(echo {}); cat $d/$(echo a)", name.display()));
+    assert!(!hidden.to_string().contains("not for anybody"), "{hidden}");
+    let (exec, question) = lab.ask(&command);
+    assert!(question["blocked_paths"].as_array().unwrap().contains(&json!(secret.join("a"))), "{question}");
+    fs::remove_file(&name).unwrap();
+    fs::rename(&secret, &name).unwrap();
+    let answer = lab.answer(&lab.server.token, &question, &json!({ "approved": true, "remember": false }));
+    assert_eq!(answer.status, 409, "{answer:?}");
+    lab.cancel(&exec);
+}
+
+/// A box has what is there. For something to be made, the directory has to be allowed; everybody is told so.
+pub(crate) fn what_is_not_there_is_not_made_by_its_name(site: &Site) {
+    let lab = Lab::new(site);
+    let place = lab.directory("place");
+    open_to_all(&place);
+    let new = place.join("new");
+    let commands = ["touch NEW", "mkdir NEW", "echo x > NEW"].map(|text| text.replace("NEW", new.to_str().unwrap()));
+    for command in &commands {
+        let (exec, question) = lab.ask(command);
+        let told = question["patterns"][0].as_str().unwrap_or_default();
+        assert!(told.contains(&format!("{} has to be allowed", place.display())), "{question}");
+        lab.approve(&question, false);
+        let ended = lab.ended(&exec);
+        assert_eq!((&ended["status"], &ended["error_reason"]["code"]), (&json!("FAILED"), &json!("PATH_MISSING")));
+        assert!(!new.exists());
+    }
+    lab.allow(&place);
+    for command in &commands {
+        lab.output(&format!("{command}; ls -d {0}; rm -r {0}", new.display()));
+    }
+}
+
+/// What a user may allow for themselves is nobody's keys, neither at the path nor below it.
+pub(crate) fn keys_are_an_operators_to_give(site: &Site) {
+    let files = [".ssh/id_ed25519", ".config/gh/hosts.yml", "project/a"];
+    let (lab, home) = Lab::at_home(site, &files);
+    lab.switch(true);
+    let ann = lab.server.make_token(&["--role", "user", "--user", "ann"]);
+    for refused in [
+        home.clone(),
+        lab.host.path().to_owned(),
+        home.join(".ssh"),
+        home.join(".config/gh/hosts.yml"),
+        home.join(".config"),
+    ] {
+        for remember in [true, false] {
+            let (exec, question) = lab.ask_as(&ann, "s", &format!("ls {}", refused.display()));
+            let answer = json!({ "approved": true, "remember": remember });
+            lab.answer(&ann, &question, &answer).expect(403);
+            lab.cancel(&exec);
+        }
+    }
+    let (exec, question) = lab.ask_as(&ann, "s", &format!("cat {}/project/a", home.display()));
+    lab.answer(&ann, &question, &json!({ "approved": true, "remember": true })).expect(200);
+    assert_eq!(lab.ended(&exec)["stdout"], "of the home");
+    let (exec, question) = lab.ask_as(&ann, "s", &format!("ls {}", home.display()));
+    lab.approve(&question, false);
+    assert_eq!(lab.ended(&exec)["status"], "SUCCEEDED", "an operator may");
 }

@@ -72,6 +72,7 @@ pub(crate) fn what_is_not_read_is_not_there(site: &Site) {
     let secret = lab.host.join("secret/file");
     let half = secret.to_str().unwrap().split_at(6);
     let script = format!("open('{}' + '{}').read()", half.0, half.1);
+    let mut ran = 0;
     for command in [
         format!("python3 -c \"print({script})\""),
         format!("printf '%s' \"print({script})\" > a.py; python3 a.py"),
@@ -93,7 +94,9 @@ pub(crate) fn what_is_not_read_is_not_there(site: &Site) {
         }
         let ended = lab.ended(begun["exec_id"].as_str().unwrap());
         assert!(!ended["stdout"].as_str().unwrap().contains(SECRET), "{command}: {ended}");
+        ran += 1;
     }
+    assert!(ran >= 3, "only {ran} came so far that the box had to hold them");
     // The control: the same script finds what is allowed.
     lab.file("mine/file", "allowed");
     let found =
@@ -177,10 +180,10 @@ pub(crate) fn the_data_cannot_be_moved_from_under_its_cover(site: &Site) {
 }
 
 /// A mount that shows the data a second time, whole or in part.
-struct Bound(PathBuf);
+pub(crate) struct Bound(pub(crate) PathBuf);
 
 impl Bound {
-    fn mount(from: &Path, at: PathBuf) -> Self {
+    pub(crate) fn mount(from: &Path, at: PathBuf) -> Self {
         fs::create_dir_all(&at).unwrap();
         let done = Command::new("mount").arg("--bind").args([from, &at]).status().unwrap();
         assert!(done.success(), "mount --bind {} {}", from.display(), at.display());
@@ -191,6 +194,7 @@ impl Bound {
 impl Drop for Bound {
     fn drop(&mut self) {
         Command::new("umount").arg("-l").arg(&self.0).status().unwrap();
+        let _ = fs::remove_dir(&self.0);
     }
 }
 

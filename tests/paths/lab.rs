@@ -3,12 +3,16 @@
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::support::actor::{Identity, Mode, tester_is_root};
 use tests::support::scratch::{Scratch, give};
 use tests::support::server::{Answer, Server, Starter};
+
+/// For what happens soon, on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One way in which the product is run.
 #[derive(Debug)]
@@ -40,8 +44,32 @@ impl Lab {
     }
 
     pub(crate) fn start_in(site: &Site, data: TempDir, host: Scratch) -> Self {
+        Self::start_under(site, data, host, &[])
+    }
+
+    /// With a home of the server's own beside it, which has files of these names in it; everybody may read them.
+    pub(crate) fn at_home(site: &Site, files: &[&str]) -> (Self, PathBuf) {
+        let host = scratch(site);
+        let home = host.directory("home").unwrap();
+        for file in files {
+            let mut place = "home".to_owned();
+            let (directories, name) = file.rsplit_once('/').unwrap();
+            for directory in directories.split('/') {
+                place = format!("{place}/{directory}");
+                if !host.join(&place).exists() {
+                    host.directory(&place).unwrap();
+                }
+            }
+            host.file(&format!("{place}/{name}"), b"of the home", 0o644).unwrap();
+        }
+        let data = TempDir::with_prefix("rw-paths-").unwrap();
+        let lab = Self::start_under(site, data, host, &[("HOME", home.to_str().unwrap())]);
+        (lab, home)
+    }
+
+    fn start_under(site: &Site, data: TempDir, host: Scratch, environment: &[(&str, &str)]) -> Self {
         let starter = Starter { identity: site.mode.identity(), binary: site.binary.clone() };
-        Self { server: Server::start_as(&starter, data, &[]), host }
+        Self { server: Server::start_as_under(&starter, data, &[], environment), host }
     }
 
     pub(crate) fn switch(&self, enabled: bool) {
@@ -103,6 +131,31 @@ impl Lab {
     pub(crate) fn pending(&self) -> Vec<Value> {
         let listed = self.server.ask("GET", "/api/approvals?status=pending", None).expect(200);
         listed["approvals"].as_array().unwrap().clone()
+    }
+
+    /// The question that an exec asks after another one.
+    pub(crate) fn next_question(&self, exec: &str, before: &Value) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let found = self.pending().into_iter().find(|next| next["exec_id"] == exec && next["id"] != before["id"]);
+            if let Some(next) = found {
+                return next;
+            }
+            assert!(Instant::now() < deadline, "{exec} does not ask anew: {}", self.server.exec(exec));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Something that takes the only place in which execs run, until it is cancelled.
+    pub(crate) fn block(&self) -> String {
+        self.server.ask("PUT", "/settings", Some(&json!({ "sandbox": { "max_concurrent_execs": 1 } }))).expect(200);
+        let exec = self.server.begin("echo begun; sleep 600");
+        self.server.wait_for_output(&exec);
+        exec
+    }
+
+    pub(crate) fn cancel(&self, exec: &str) {
+        self.server.ask("DELETE", &format!("/sandbox/execs/{exec}"), None).expect(202);
     }
 
     pub(crate) fn answer(&self, token: &str, question: &Value, body: &Value) -> Answer {

@@ -46,12 +46,15 @@ const TRIALS: &[(&str, Try)] = trials! {
         a_session_keeps_its_files, a_command_starts_where_it_may, entries_in_tmp_are_the_hosts,
         entries_in_the_system_work, windows_into_the_machine_stay_the_boxs_own, the_parent_of_our_data_shows_none_of_it,
         an_owner_is_acted_for_by_the_operators_word_alone, limits_and_malformed_words,
+        nobody_who_listens_below_an_allowed_path_is_reached,
     }
     asking::{
         once_is_for_one_exec_and_its_paths, remembering_adds_what_was_shown, a_refusal_is_told_with_its_reason,
         nobody_answers, a_changed_list_makes_an_answer_void, what_becomes_allowed_is_not_waited_for,
         an_answer_is_for_nothing_else, whoever_cancels_takes_the_question_back,
-        a_users_word_is_their_own, several_paths_are_one_question,
+        a_users_word_is_their_own, several_paths_are_one_question, what_was_off_is_on_when_it_is_remembered,
+        a_changed_policy_makes_an_answer_void, what_changes_after_the_answer_is_asked_anew, a_link_is_gone_by_its_name,
+        what_is_not_there_is_not_made_by_its_name, keys_are_an_operators_to_give,
     }
     hostile::{
         links_out_of_an_allowed_directory, the_data_cannot_be_moved_from_under_its_cover,

@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
 
 use rustix::fs::{AtFlags, CWD, Gid, Uid};
 use serde_json::json;
 use tests::support::actor::Mode;
+use tests::support::scratch::give;
 
 use crate::lab::{Lab, Site, encode, link, open_to_all, scratch};
 
@@ -27,6 +29,48 @@ pub(crate) fn allowed_paths_are_there_and_no_others(site: &Site) {
     assert_eq!(around, format!("mine\n{host}\n"));
     let (_, question) = lab.ask(&format!("cat {}/b", other.display()));
     assert_eq!(question["blocked_paths"], json!([format!("{}/b", other.display())]));
+    // Whoever asks later what it could reach is told: in the record, and beside what it printed.
+    let told = lab.run(&format!("cat {mine}/below/a"));
+    let exec = lab.server.exec(told["exec_id"].as_str().unwrap());
+    let paths = json!([{ "path": mine.to_string(), "acts_as": "owner", "by": "list" }]);
+    assert_eq!((&exec["policy_snapshot"]["path_control"], &exec["policy_snapshot"]["paths"]), (&json!("on"), &paths));
+    assert!(
+        mounts(&lab, &exec).contains(&json!({ "source": mine.to_string(), "target": mine.to_string(), "mode": "rw" }))
+    );
+}
+
+/// What an exec's own account of itself says that its box was shown.
+pub(crate) fn mounts(lab: &Lab, exec: &serde_json::Value) -> Vec<serde_json::Value> {
+    let place = lab.server.data().join("workspaces/default/default").join(exec["artifacts_path"].as_str().unwrap());
+    let meta: serde_json::Value = serde_json::from_slice(&fs::read(place.join("meta.json")).unwrap()).unwrap();
+    meta["docker_mounts"].as_array().unwrap().clone()
+}
+
+/// In a directory of the host's somebody may listen: an agent for keys, a daemon. To connect would be to act as they do.
+pub(crate) fn nobody_who_listens_below_an_allowed_path_is_reached(site: &Site) {
+    let lab = Lab::new(site);
+    let place = lab.directory("place");
+    let socket = place.join("agent.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    give(&socket, site.mode.identity()).unwrap();
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
+    // The controls: outside it is there, and in a box with nothing of the host's sockets are its own matter.
+    UnixStream::connect(&socket).unwrap();
+    listener.accept().unwrap();
+    let among = "a = socket.socket(1); a.bind('/tmp/x'); a.listen(); socket.socket(1).connect('/tmp/x'); print(1)";
+    assert_eq!(lab.output(&format!("python3 -c \"import socket; {among}\"")), "1\n");
+    lab.allow(&place);
+    for (directory, name) in [("/", socket.display().to_string()), (place.to_str().unwrap(), "agent.sock".to_owned())] {
+        let connect = format!("python3 -c \"import socket; socket.socket(1).connect('{name}')\"");
+        let told = lab.run(&format!("ls {}; cd {directory}; {connect}", place.display()).replace("cd /;", "cd /tmp;"));
+        assert!(told["stdout"] == "agent.sock\n" && told["status"] != "SUCCEEDED", "{told}");
+        assert!(told["stderr"].as_str().unwrap().contains("PermissionError"), "{told}");
+    }
+    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    let own =
+        "import socket, asyncio, multiprocessing as m; a, b = socket.socketpair(); a.send(b'x'); print(b.recv(1))";
+    assert_eq!(lab.output(&format!("python3 -c \"{own}; asyncio.run(asyncio.sleep(0)); m.Pipe()\"")), "b'x'\n");
 }
 
 pub(crate) fn an_entry_that_is_off_counts_for_nothing(site: &Site) {
@@ -196,6 +240,18 @@ pub(crate) fn limits_and_malformed_words(site: &Site) {
     let failed = ask(json!({ "session_id": "s", "command": "echo out; echo err >&2; exit 3" })).expect(200);
     assert_eq!((&failed["status"], &failed["exit_code"]), (&json!("FAILED"), &json!(3)));
     assert_eq!((&failed["stdout"], &failed["stderr"]), (&json!("out\n"), &json!("err\n")));
+    // More than the kernel takes in one word; it is on record whole, and asked about as it is.
+    let padding = "x".repeat(200_000);
+    let long =
+        ask(json!({ "session_id": "s", "command": format!("echo begun; cat; : {padding}; exit 5") })).expect(200);
+    assert_eq!((&long["stdout"], &long["exit_code"]), (&json!("begun\n"), &json!(5)), "{}", long["status"]);
+    let recorded = lab.server.exec(long["exec_id"].as_str().unwrap());
+    assert!(recorded["args"][1].as_str().unwrap().ends_with("exit 5"));
+    let asking = format!("cat {}/file # {padding}", lab.host.path().display());
+    let (exec, question) = lab.ask(&asking);
+    assert_eq!(question["command"], asking);
+    lab.cancel(&exec);
+    assert_eq!(ask(json!({ "session_id": "s", "command": format!(": {}", "x".repeat(300_000)) })).status, 400);
     for (body, status) in [
         (json!({ "session_id": "s" }), 400),
         (json!({ "command": "ls" }), 400),

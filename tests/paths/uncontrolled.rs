@@ -4,16 +4,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use serde_json::json;
+use tests::support::actor::tester_is_root;
 use tests::support::scratch::give;
 
-use crate::lab::{Lab, Site, scratch};
+use crate::hostile::Bound;
+use crate::lab::{Lab, Site};
+use crate::reach::mounts;
 
 pub(crate) fn the_hosts_files_are_seen_and_its_secrets_are_not(site: &Site) {
-    let host = scratch(site);
-    let data = tempfile::Builder::new().prefix("data-").tempdir_in(host.path()).unwrap();
-    let lab = Lab::start_in(site, data, host);
+    let secret_files = [".ssh/id_ed25519", ".aws/credentials", ".config/gh/hosts.yml"];
+    let (lab, home) = Lab::at_home(site, &[&secret_files[..], &["notes/plain"]].concat());
     lab.file("plain", "the host's");
-    let home = lab.directory("home");
     lab.directory("sockets");
     let socket = lab.host.join("sockets/listening");
     let _listener = UnixListener::bind(&socket).unwrap();
@@ -27,11 +28,21 @@ pub(crate) fn the_hosts_files_are_seen_and_its_secrets_are_not(site: &Site) {
     assert_eq!(lab.output("echo own > /tmp/x; ls -A /tmp; id -u; echo $HOME"), "x\n1000\n/tmp\n");
     lab.output("cat /usr/bin/env > /dev/null; echo kept > note; ls /proc/1 > /dev/null");
     assert_eq!(lab.output("cat note"), "kept\n");
+    // Everybody may read these, and only the one whose name says nothing is there.
+    let read = |file: &str| lab.run(&format!("cat {}/{file}", home.display()))["stdout"].clone();
+    assert_eq!(read("notes/plain"), "of the home");
+    for secret in secret_files {
+        assert_eq!(std::fs::read_to_string(home.join(secret)).unwrap(), "of the home", "the control");
+        assert_eq!(read(secret), "", "{secret}");
+    }
     let secrets = lab.output("for f in /root/.ssh /home/*/.ssh /etc/ssh; do ls -A $f 2>/dev/null; done; true");
     assert_eq!(secrets, "");
     let written = lab.run("echo x > /etc/ringwall-test");
     assert_ne!(written["status"], "SUCCEEDED");
-    drop(home);
+    // That it was not controlled is on record.
+    let exec = lab.server.exec(written["exec_id"].as_str().unwrap());
+    assert_eq!(exec["policy_snapshot"]["path_control"], "off");
+    assert!(mounts(&lab, &exec).iter().any(|mount| mount["source"] == "/"), "{exec}");
 }
 
 /// A box of an ordinary user is that user to the host: it must not change what that user owns.
@@ -76,10 +87,21 @@ pub(crate) fn nobody_who_listens_is_reached(site: &Site) {
     // The control: outside it is there.
     UnixStream::connect(&renamed).unwrap();
     listener.accept().unwrap();
-    let connect = format!("socket.socket(socket.AF_UNIX).connect('{}')", renamed.display());
-    let told = lab.run(&format!("python3 -c \"import socket; {connect}\""));
-    assert_ne!(told["status"], "SUCCEEDED", "{told}");
-    assert!(told["stderr"].as_str().unwrap().contains("PermissionError"), "{told}");
+    let (full, top) = (renamed.display(), lab.host.path().display());
+    let link = lab.host.join("link");
+    crate::lab::link(&renamed, &link);
+    let mut ways = vec![("/tmp".to_owned(), full.to_string()), (top.to_string(), "renamed".to_owned())];
+    ways.push((top.to_string(), "/proc/self/cwd/renamed".to_owned()));
+    ways.push(("/tmp".to_owned(), link.display().to_string()));
+    // A directory that is mounted a second time has other names, which nobody's list has.
+    let bound = tester_is_root().then(|| Bound::mount(lab.host.path(), lab.host.path().with_extension("again")));
+    ways.extend(bound.as_ref().map(|bound| ("/tmp".to_owned(), format!("{}/renamed", bound.0.display()))));
+    for (directory, name) in ways {
+        let connect = format!("socket.socket(socket.AF_UNIX).connect('{name}')");
+        let told = lab.run(&format!("cd {directory} && python3 -c \"import socket; {connect}\""));
+        assert_ne!(told["status"], "SUCCEEDED", "{told}");
+        assert!(told["stderr"].as_str().unwrap().contains("PermissionError"), "{name}: {told}");
+    }
     assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
     // What programs need for themselves works.
     let own =

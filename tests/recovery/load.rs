@@ -50,6 +50,16 @@ impl Client {
         read(request.send(body.to_string()))
     }
 
+    /// Nothing where no answer came.
+    pub(crate) fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Option<Reply> {
+        let request = ureq::http::Request::builder().method(method).uri(format!("http://{}{path}", self.address));
+        let request = request.header("authorization", format!("Bearer {}", self.token));
+        read(match body {
+            Some(body) => self.agent.run(request.body(body.to_string()).unwrap()),
+            None => self.agent.run(request.body(()).unwrap()),
+        })
+    }
+
     fn cancel(&self, id: &str) -> Option<Reply> {
         let request = self.agent.delete(format!("http://{}/sandbox/execs/{id}", self.address));
         read(request.header("authorization", format!("Bearer {}", self.token)).call())

@@ -1,7 +1,8 @@
 //! A server under load is killed at moments that nobody chose, again and again, and the next one finds everything.
 //!
 //! Whatever was acknowledged has exactly one ending; nothing ran twice; nothing of the dead server is left on the host;
-//! the record is sound; a key gives the same exec after the kill as before. The moments come from a seed, which is
+//! the record is sound; a key gives the same exec after the kill as before; an answer and what it
+//! remembers are both there or neither. The moments come from a seed, which is
 //! printed: RINGWALL_SEED=n takes the same ones again, as far as the machine lets them be the same. Short, unless
 //! RINGWALL_SOAK=1. The trials take turns, because each looks at all that this process started.
 
@@ -13,6 +14,7 @@ mod database;
 mod host;
 mod ledger;
 mod load;
+mod questions;
 mod round;
 
 use std::process::ExitCode;

@@ -14,6 +14,7 @@ use crate::database::{check_chain, check_endings, check_file};
 use crate::host::Host;
 use crate::ledger::Ledger;
 use crate::load::{CLIENTS, Client, ask_until_nobody_answers};
+use crate::questions::{self, Answered, answer_until_nobody_asks, control_paths};
 
 /// The contract's own figure.
 const READY_WITHIN: Duration = Duration::from_secs(5);
@@ -27,6 +28,9 @@ pub(crate) struct Lives {
     chance: Chance,
     host: Host,
     ledger: Ledger,
+    /// Of the last life.
+    answered: Vec<Answered>,
+    remembered: usize,
     dead: Vec<u32>,
     lives: u32,
     slowest_start: Duration,
@@ -36,13 +40,23 @@ impl Lives {
     pub(crate) fn new(seed: u64, daemon: Option<Daemon>) -> Self {
         adopt_orphans().unwrap();
         let (host, ledger) = (Host::new(daemon), Ledger::default());
-        Self { chance: Chance::new(seed), host, ledger, dead: Vec::new(), lives: 0, slowest_start: Duration::ZERO }
+        Self {
+            chance: Chance::new(seed),
+            host,
+            ledger,
+            answered: Vec::new(),
+            remembered: 0,
+            dead: Vec::new(),
+            lives: 0,
+            slowest_start: Duration::ZERO,
+        }
     }
 
     /// So many kills, and then a quiet end.
     pub(crate) fn survive(mut self, kills: usize) {
         let mut server = self.start(TempDir::with_prefix("rw-serve-").unwrap());
         self.see_a_box(&server);
+        control_paths(&server);
         while self.dead.len() < kills {
             let data = self.live_and_die(server);
             while self.chance.one_in(4) {
@@ -78,7 +92,8 @@ impl Lives {
         let backend = self.host.daemon().map(|_| "docker");
         let client = Client::of(&server);
         let life = self.dead.len();
-        let entries = std::thread::scope(|scope| {
+        let (entries, answered) = std::thread::scope(|scope| {
+            let person = scope.spawn(|| answer_until_nobody_asks(&client, life));
             let clients: Vec<_> = (0..CLIENTS)
                 .map(|number| {
                     let (client, chance) = (client.clone(), Chance::new(self.chance.next()));
@@ -89,9 +104,11 @@ impl Lives {
             self.chance.pause(LONGEST_LIFE);
             server.signal(Signal::KILL);
             server.ended();
-            clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+            let entries = clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
+            (entries, person.join().unwrap())
         });
         self.ledger.add(entries);
+        self.answered = answered;
         self.dead.push(server.id());
         server.leave()
     }
@@ -110,6 +127,7 @@ impl Lives {
         let what = format!("after {} kills", self.dead.len());
         self.host.assert_clean(&self.dead, server.id(), &what);
         self.ledger.check_new(server);
+        self.remembered += questions::check(server, &std::mem::take(&mut self.answered));
         check_file(server);
         self.lives += 1;
         if self.lives.is_multiple_of(WHOLE_CHAIN_EVERY) {
@@ -132,7 +150,9 @@ impl Lives {
         self.ledger.check_marks(&server);
         self.host.assert_clean(&self.dead, server.id(), "at the end");
         let (kills, slowest) = (self.dead.len(), self.slowest_start);
-        println!("{kills} kills, {execs} execs; {}; slowest start {slowest:?}", self.ledger.summary());
+        assert!(self.remembered > 0, "nobody ever came so far as to remember anything");
+        let (summary, remembered) = (self.ledger.summary(), self.remembered);
+        println!("{kills} kills, {execs} execs; {summary}; {remembered} answers remembered; slowest start {slowest:?}");
     }
 }
 

@@ -99,8 +99,13 @@ impl Server {
 
     /// As somebody, who is made the owner of the data directory.
     pub fn start_as(starter: &Starter, data: TempDir, flags: &[&str]) -> Self {
+        Self::start_as_under(starter, data, flags, &[])
+    }
+
+    /// The same, with these variables in its environment.
+    pub fn start_as_under(starter: &Starter, data: TempDir, flags: &[&str], environment: &[(&str, &str)]) -> Self {
         give(data.path(), starter.identity).unwrap();
-        Self::launch(starter.clone(), data, flags, &[])
+        Self::launch(starter.clone(), data, flags, environment)
     }
 
     fn launch(starter: Starter, data: TempDir, flags: &[&str], environment: &[(&str, &str)]) -> Self {

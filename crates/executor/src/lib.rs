@@ -61,3 +61,4 @@ pub use running::{Handle, Running, Streams};
 pub use sources::real_path;
 pub use start::{Hold, Options};
 pub use trust::{trust, trusting_client};
+pub use whole_host::keys_near;

@@ -128,11 +128,10 @@ impl Sources {
                 (Vec::new(), Vec::new())
             }
         };
-        // Whoever allows a path allows what listens there too. Without control nobody has said so.
-        let unix_sockets = match grant.workspace() {
-            Workspace::Session(mounts) if mounts.control == Control::Off => UnixSockets::Refused,
-            _ => UnixSockets::Allowed,
-        };
+        // In a directory of the host's there may be a socket of somebody who listens, an agent for keys or a daemon, and to
+        // connect is to act as them; no mount and no right of a file tells that from opening one.
+        let sees_host = allowed.iter().any(|allowed| allowed.kind == FileKind::Directory);
+        let unix_sockets = if sees_host { UnixSockets::Refused } else { UnixSockets::Allowed };
         let image = match grant.root() {
             Root::Host => None,
             Root::Image(_) if matches!(grant.workspace(), Workspace::Agent(_) | Workspace::Session(_)) => {

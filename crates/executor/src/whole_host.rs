@@ -124,6 +124,13 @@ pub(crate) fn covered() -> Vec<Covered> {
     found.map(|place| Covered { path: place.path, kind: place.kind.mounted_as() }).collect()
 }
 
+/// Where people keep keys or passwords in, at or above this path, if that is there.
+pub fn keys_near(path: &Path) -> Option<PathBuf> {
+    let of_people = homes().into_iter().flat_map(|home| SECRETS.map(|secret| home.join(secret)));
+    let mut known = SYSTEM_SECRETS.iter().map(PathBuf::from).chain(of_people);
+    known.find(|keys| (keys.starts_with(path) || path.starts_with(keys)) && keys.symlink_metadata().is_ok())
+}
+
 /// The homes of all accounts that have one.
 fn homes() -> BTreeSet<PathBuf> {
     let accounts = std::fs::read_to_string("/etc/passwd").unwrap_or_default();

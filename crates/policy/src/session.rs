@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::paths::{FORBIDDEN_TREES, WORKSPACE, check_workspace, plain, show};
-use crate::reach::{HostPath, is_always_there, normalise};
+use crate::reach::{HostPath, PathStyle, is_always_there, normalise};
 use crate::request::Owner;
 use crate::verdict::{Denial, DenialCode};
 
@@ -43,7 +43,7 @@ pub struct Reach {
     pub approved: Vec<HostPath>,
     /// What the command names.
     pub named: Vec<Named>,
-    /// What of the entries and the approved is there.
+    /// What of the entries and the approved is there, also under the names by which the command reaches it.
     pub places: Vec<AllowedPath>,
 }
 
@@ -77,6 +77,20 @@ impl Reach {
     /// Whether the command names this very path.
     pub(crate) fn names(&self, path: &Path) -> bool {
         self.named.iter().any(|named| Path::new(named.path.as_str()) == path)
+    }
+
+    /// Whether the command, on its way to something else, names this path: a link, or what lies behind one.
+    fn leads_through(&self, path: &Path) -> bool {
+        let leads = |named: &&Named| named.path != named.real && !is_always_there(&named.path);
+        self.named.iter().filter(leads).any(|named| Path::new(named.path.as_str()).starts_with(path))
+    }
+
+    /// What is named and allowed, and yet not in the box: it is not there, or nothing that can be shown.
+    pub fn unseen(&self) -> Option<&HostPath> {
+        let is_free = |named: &Named| is_always_there(&named.path) || is_always_there(&named.real);
+        let is_shown = |real: &Path| self.places.iter().any(|place| real.starts_with(&place.real));
+        let mut named = self.named.iter().filter(|named| named.real.style() == PathStyle::Linux && !is_free(named));
+        named.find(|named| !is_shown(Path::new(named.real.as_str()))).map(|named| &named.path)
     }
 
     fn allows(&self, path: &HostPath) -> bool {
@@ -139,11 +153,16 @@ fn check_places(reach: &Reach, hidden: &[PathBuf]) -> Result<Vec<AllowedPath>, D
         if hidden.iter().any(|hidden| real.starts_with(hidden)) {
             return Err(refused(&real, OWN));
         }
-        for path in [&at, &real] {
+        let is_allowed = |path: &Path| {
             let text = path.to_str().and_then(|text| normalise(text, "/", None).ok());
-            if !text.is_some_and(|path| reach.allows(&path)) {
-                return Err(refused(path, "is on no list"));
-            }
+            text.is_some_and(|path| reach.allows(&path))
+        };
+        // What is shown has to be allowed by its real name. Where it is shown says no more than the command does.
+        if !is_allowed(&real) {
+            return Err(refused(&real, "is on no list"));
+        }
+        if !is_allowed(&at) && !reach.leads_through(&at) {
+            return Err(refused(&at, "is on no list"));
         }
         // Where two speak of one place, what the operator's entry gives stays given.
         let rights = match places.get(&at) {
@@ -268,9 +287,47 @@ mod tests {
         assert_eq!(granted(&["/"], &[place("/"), place("/home")]), texts(&["/", "/home"]), "a parent is covered later");
         let link = AllowedPath { at: "/home/link".into(), real: "/srv/a".into(), rights: Rights::Boxes };
         assert_eq!(granted(&["/home/link"], std::slice::from_ref(&link)), Err(DenialCode::PathForbidden));
-        assert_eq!(granted(&["/home/link", "/srv"], &[link]), texts(&["/home/link"]));
+        assert_eq!(granted(&["/home/link", "/srv"], std::slice::from_ref(&link)), texts(&["/home/link"]));
+        assert_eq!(granted(&["/srv"], std::slice::from_ref(&link)), Err(DenialCode::PathForbidden));
         for never in ["/proc", "/sys/fs", "/dev/shm", "/run/docker.sock", "/workspace/x"] {
             assert_eq!(granted(&["/"], &[place(never)]), texts(&[]), "{never}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_the_command_goes_by_shows_what_is_allowed_and_nothing_else() {
+        let check = |named: Named, entries: &[&str]| {
+            let link = AllowedPath { at: "/home/link".into(), real: "/srv/a".into(), rights: Rights::Boxes };
+            let reach = Reach { entries: paths(entries), named: vec![named], places: vec![link], ..Reach::default() };
+            check_places(&reach, &[]).map(|places| places.len()).map_err(|denial| denial.code)
+        };
+        assert_eq!(check(named("/home/link/x", "/srv/a/x"), &["/srv"]), Ok(1));
+        assert_eq!(check(named("/home/link", "/srv/a"), &["/srv"]), Ok(1));
+        for (named, entries) in [
+            (named("/home/link/x", "/srv/a/x"), &["/srv/b"]),
+            (named("/home/other", "/srv/a"), &["/srv"]),
+            (named("/home/link", "/home/link"), &["/srv"]),
+            (named("/home/linked/x", "/srv/a/x"), &["/srv"]),
+        ] {
+            assert_eq!(check(named.clone(), entries), Err(DenialCode::PathForbidden), "{named:?}");
+        }
+        let own = AllowedPath { at: "/tmp".into(), real: "/srv/a".into(), rights: Rights::Boxes };
+        let named = vec![named("/tmp/x", "/srv/a/x")];
+        let reach = Reach { entries: paths(&["/srv"]), named, places: vec![own], ..Reach::default() };
+        assert!(check_places(&reach, &[]).is_err(), "what a box has of its own stays that");
+    }
+
+    #[test]
+    fn what_is_allowed_and_not_shown_is_told() {
+        let unseen = |path: &str, places: &[AllowedPath]| {
+            let reach = Reach { named: vec![named(path, path)], places: places.to_vec(), ..Reach::default() };
+            reach.unseen().map(ToString::to_string)
+        };
+        assert_eq!(unseen("/srv/new", &[]), Some("/srv/new".to_owned()));
+        assert_eq!(unseen("/srv/new", &[place("/srv/newer")]), Some("/srv/new".to_owned()));
+        assert_eq!(unseen("/srv/new", &[place("/srv")]), None);
+        for own in ["/workspace/new", "/tmp/new", "/usr/bin/none", r"C:\new"] {
+            assert_eq!(unseen(own, &[]), None, "{own}");
         }
     }
 

@@ -6,12 +6,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde_json::Value as Json;
-
+use crate::audit::Author;
 use crate::digest::Digest;
 use crate::error::Error;
 use crate::id::{AgentId, ApprovalId, ExecId, UserId};
 use crate::page::Scope;
+use crate::paths::RememberedPath;
 use crate::timestamp::Timestamp;
 
 macro_rules! words {
@@ -139,11 +139,22 @@ pub struct Approval {
 pub struct Answer {
     pub as_what: SettledAs,
     pub at: Timestamp,
-    /// The id of a token, or a part of the program.
-    pub by: String,
+    pub author: Author,
     pub reason: Option<String>,
-    /// Where it came from, for the audit chain alone.
-    pub from: Json,
+    pub remembered: Remembering,
+}
+
+/// What an answer puts into a list, in the same step in which it is recorded: either both are, or neither.
+#[derive(Debug, Clone, Default)]
+pub enum Remembering {
+    #[default]
+    Nothing,
+    Paths(Vec<RememberedPath>),
+    /// For the boxes of a user.
+    Hosts {
+        user: UserId,
+        entries: Vec<String>,
+    },
 }
 
 /// What became of an answer.

@@ -6,14 +6,16 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::approval::{Answer, Approval, ApprovalFilter, ApprovalStatus, NewApproval, Settled, SettledAs};
-use crate::audit::{Draft, Event, read_digest};
+use crate::approval::{Answer, Approval, ApprovalFilter, ApprovalStatus, NewApproval, Remembering, Settled, SettledAs};
+use crate::audit::{Author, Draft, Event, read_digest};
 use crate::columns::{self, name};
 use crate::driver::{BadColumn, Row};
 use crate::error::Error;
 use crate::id::ApprovalId;
 use crate::ledger::Ledger;
+use crate::networks::allow_host;
 use crate::page::{Cursor, Limit, Page, Scope, where_all};
+use crate::paths::{Hand, check_new, remember};
 use crate::statement::{Statement, check_indexed, check_text};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
@@ -28,18 +30,27 @@ const AT_ONCE: i64 = 256;
 const SHOWN: usize = 1000;
 
 impl Store {
-    /// Opens one. Its id is random; that it was used before is an error of the database's.
-    pub async fn open_approval(&self, new: NewApproval) -> Result<(), Error> {
+    /// Opens one. Its id is random; that it was used before is an error of the database's. `from` is where it was asked from,
+    /// for the audit chain alone.
+    pub async fn open_approval(&self, new: NewApproval, from: Json) -> Result<(), Error> {
         check_indexed("session_id", &new.session_id)?;
         check_text("command", &new.command)?;
         check_text("asked_by", &new.asked_by)?;
         new.code.as_ref().map_or(Ok(()), |code| check_text("code", code))?;
-        self.submit(Open(new)).await
+        self.submit(Open { new, from }).await
     }
 
+    /// Settles one, unless that has happened, and stores what is remembered with it: both or neither.
     pub async fn settle_approval(&self, id: &ApprovalId, answer: Answer) -> Result<Settled, Error> {
-        check_text("answered_by", &answer.by)?;
+        check_text("answered_by", &answer.author.by)?;
         answer.reason.as_ref().map_or(Ok(()), |reason| check_text("reason", reason))?;
+        match &answer.remembered {
+            Remembering::Nothing => {}
+            Remembering::Paths(paths) => paths.iter().try_for_each(|path| check_new(&path.new))?,
+            Remembering::Hosts { entries, .. } => {
+                entries.iter().try_for_each(|entry| check_indexed("entry", entry))?;
+            }
+        }
         self.submit(Settle { id: id.clone(), answer }).await
     }
 
@@ -50,9 +61,9 @@ impl Store {
             let answer = Answer {
                 as_what: SettledAs::Expired,
                 at,
-                by: by.to_owned(),
+                author: Author::new(by),
                 reason: Some(reason.to_owned()),
-                from: Json::Null,
+                remembered: Remembering::Nothing,
             };
             match self.submit(ExpireSome(answer)).await? {
                 0 => return Ok(expired),
@@ -106,13 +117,16 @@ fn question(filter: &ApprovalFilter, limit: Limit, cursor: Option<Cursor>) -> St
     question
 }
 
-struct Open(NewApproval);
+struct Open {
+    new: NewApproval,
+    from: Json,
+}
 
 impl Operation for Open {
     type Answer = ();
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
-        let new = &self.0;
+        let new = &self.new;
         let text = "INSERT INTO approvals (seq, id, kind, status, exec_id, user_id, agent_id, session_id, command, code, \
                     requested_paths, blocked_paths, risk_level, patterns, digest, asked_by, created_at, expires_at) \
                     VALUES ($1, $2, $3, 'pending', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
@@ -144,6 +158,7 @@ impl Operation for Open {
             "requested_paths": new.requested_paths,
             "risk_level": new.risk_level,
             "expires_at": new.expires_at,
+            "from": self.from,
         });
         append(ledger, new, "opened", new.created_at, &new.asked_by, detail);
         Ok(())
@@ -160,12 +175,33 @@ impl Operation for Settle {
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Settled, Error> {
         if let Some(approval) = settle(ledger, &self.id, &self.answer).await? {
+            self.remember(ledger).await?;
             return Ok(Settled::Recorded(Box::new(approval)));
         }
         let text = format!("SELECT {COLUMNS} FROM approvals WHERE id = $1");
         let row = ledger.row(Statement::new("look at an approval", text).bind(self.id.as_str())).await?;
         let found = row.map(|row| read(&row)).transpose()?;
         Ok(found.map_or(Settled::Unknown, |(_, approval)| Settled::Before(Box::new(approval))))
+    }
+}
+
+impl Settle {
+    async fn remember(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
+        let hand = Hand { at: self.answer.at, author: &self.answer.author, answer_to: Some(&self.id) };
+        match &self.answer.remembered {
+            Remembering::Nothing => {}
+            Remembering::Paths(paths) => {
+                for path in paths {
+                    remember(ledger, path, hand).await?;
+                }
+            }
+            Remembering::Hosts { user, entries } => {
+                for entry in entries {
+                    allow_host(ledger, user, entry, hand).await?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -195,7 +231,7 @@ async fn settle(ledger: &mut Ledger<'_>, id: &ApprovalId, answer: &Answer) -> Re
     let update = Statement::new("settle an approval", text)
         .bind(status.as_str())
         .bind(answer.at)
-        .bind(answer.by.as_str())
+        .bind(answer.author.by.as_str())
         .bind(answer.reason.as_deref())
         .bind(id.as_str());
     let Some(row) = ledger.row(update).await? else { return Ok(None) };
@@ -205,9 +241,9 @@ async fn settle(ledger: &mut Ledger<'_>, id: &ApprovalId, answer: &Answer) -> Re
         "session_id": approval.asked.session_id,
         "asked_by": approval.asked.asked_by,
         "reason": answer.reason,
-        "from": answer.from,
+        "from": answer.author.from,
     });
-    append(ledger, &approval.asked, status.as_str(), answer.at, &answer.by, detail);
+    append(ledger, &approval.asked, status.as_str(), answer.at, &answer.author.by, detail);
     Ok(Some(approval))
 }
 

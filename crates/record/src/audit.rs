@@ -31,6 +31,21 @@ pub struct Event {
     pub detail: Json,
 }
 
+/// Who does something, and where they came in.
+#[derive(Debug, Clone)]
+pub struct Author {
+    /// The id of a token, or a part of the program.
+    pub by: String,
+    /// The door and the address, for the audit chain alone; null where there is nothing to say.
+    pub from: Json,
+}
+
+impl Author {
+    pub fn new(by: impl Into<String>) -> Self {
+        Self { by: by.into(), from: Json::Null }
+    }
+}
+
 impl Event {
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_indexed("actor", &self.actor)?;

@@ -70,8 +70,11 @@ const SUMMARY: &str = "exec_id, user_id, agent_id, project_id, task_id, conversa
 pub(crate) static SELECT_SUMMARY: LazyLock<String> =
     LazyLock::new(|| format!("SELECT seq, {SUMMARY} FROM sandbox_execs"));
 
+/// With the policy that it ran under, where that is another than the one of its intent.
 pub(crate) static SELECT_EXEC: LazyLock<String> = LazyLock::new(|| {
-    format!("SELECT seq, started_at, {}, {} FROM sandbox_execs", names(&INTENT).join(", "), names(&ENDING).join(", "))
+    let applied = "(SELECT snapshot FROM exec_policies WHERE exec_policies.exec_id = sandbox_execs.exec_id)";
+    let (intent, ending) = (names(&INTENT).join(", "), names(&ENDING).join(", "));
+    format!("SELECT seq, started_at, {intent}, {ending}, {applied} AS applied_policy FROM sandbox_execs")
 });
 
 /// Both groups under names of their own, for a join with the audit chain.
@@ -243,7 +246,10 @@ pub(crate) fn read_exec(row: &Row) -> Result<Exec, Error> {
             args: json(row, "args")?,
             cwd: row.get("cwd")?,
             env_keys: json(row, "env_keys")?,
-            policy_snapshot: json(row, "policy_snapshot")?,
+            policy_snapshot: match optional_json(row, "applied_policy")? {
+                Some(applied) => applied,
+                None => json(row, "policy_snapshot")?,
+            },
             protections: optional_json(row, "protections")?,
             error_reason: optional_json(row, "error_reason")?,
             stdout: kept(row, "stdout_truncated")?,

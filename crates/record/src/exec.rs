@@ -143,6 +143,8 @@ pub struct Command {
     pub user_id: UserId,
     pub args: Vec<String>,
     pub cwd: String,
+    /// Whether it is a piece of code, and no line for a shell.
+    pub is_code: bool,
 }
 
 /// Everything that is known of one exec.

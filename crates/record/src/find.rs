@@ -3,6 +3,8 @@
 //! Every question carries a scope, and what lies outside of it is not there: another tenant's exec and one that never
 //! was are the same answer. Filters are bound values in a text made of fixed parts.
 
+use serde_json::Value as Json;
+
 use crate::columns;
 use crate::error::Error;
 use crate::exec::{Command, Exec, Summary};
@@ -38,7 +40,7 @@ impl Store {
         for some in execs.chunks(AT_ONCE) {
             let mut question = Statement::new("read commands", "");
             let places: Vec<String> = some.iter().map(|exec_id| question.place(exec_id.as_str())).collect();
-            let text = "SELECT seq, exec_id, user_id, args, cwd FROM sandbox_execs WHERE exec_id IN";
+            let text = "SELECT seq, exec_id, user_id, args, cwd, policy_snapshot FROM sandbox_execs WHERE exec_id IN";
             question.text = format!("{text} ({}) ORDER BY seq DESC", places.join(", ")).into();
             for row in self.readers().rows(question).await? {
                 found.push(row.read("sandbox_execs", "exec_id", |row| {
@@ -46,6 +48,7 @@ impl Store {
                         user_id: columns::name(row, "user_id")?,
                         args: columns::json(row, "args")?,
                         cwd: row.get("cwd")?,
+                        is_code: columns::json::<Json>(row, "policy_snapshot")?.get("code").is_some(),
                     })
                 })?);
             }

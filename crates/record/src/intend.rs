@@ -45,6 +45,15 @@ impl Store {
             Begun::Unknown => Err(Error::UnknownExec(exec_id.clone())),
         }
     }
+
+    /// One that has begun waits for a person again, because it turned out before its box was made that somebody has to be
+    /// asked. An error means that it must not.
+    pub async fn wait_again(&self, exec_id: &ExecId) -> Result<(), Error> {
+        match self.submit(WaitAgain(exec_id.clone())).await? {
+            true => Ok(()),
+            false => Err(Error::UnknownExec(exec_id.clone())),
+        }
+    }
 }
 
 struct Intend {
@@ -160,6 +169,20 @@ impl Operation for Begin {
             Some(status) => Begun::NotWaiting(status),
             None => Begun::Unknown,
         })
+    }
+}
+
+struct WaitAgain(ExecId);
+
+impl Operation for WaitAgain {
+    /// Whether there is one that has begun and not ended.
+    type Answer = bool;
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<bool, Error> {
+        let text = "UPDATE sandbox_execs SET status = 'AWAITING_APPROVAL', started_at = NULL \
+                    WHERE exec_id = $1 AND status = 'RUNNING'";
+        let update = Statement::new("let an exec wait again", text).bind(self.0.as_str());
+        Ok(ledger.execute(update).await? == 1)
     }
 }
 

@@ -48,15 +48,17 @@ mod browser;
 mod identities;
 mod networks;
 mod paths;
+mod policies;
 mod remembered;
 mod sessions;
 mod settings;
 mod tokens;
 
 pub use approval::{
-    Answer, Approval, ApprovalFilter, ApprovalKind, ApprovalStatus, NewApproval, RiskLevel, Settled, SettledAs,
+    Answer, Approval, ApprovalFilter, ApprovalKind, ApprovalStatus, NewApproval, Remembering, RiskLevel, Settled,
+    SettledAs,
 };
-pub use audit::{Entry, Event, Link};
+pub use audit::{Author, Entry, Event, Link};
 pub use browser::{BrowserAction, BrowserEnding, BrowserStatus, NewBrowserAction};
 pub use database::Database;
 pub use digest::Digest;
@@ -66,7 +68,7 @@ pub use exec::{Command, Ending, Exec, Finish, Idempotency, Intent, Kept, NewExec
 pub use id::{AgentId, ApprovalId, ExecId, TokenId, UserId};
 pub use networks::{ExecNetwork, NetHostEntry};
 pub use page::{Cursor, Filter, Limit, Page, Scope};
-pub use paths::{Added, NewPath, PathChange, PathControl, PathEntry, PathScope, Switch};
+pub use paths::{Added, NewPath, PathChange, PathEntry, PathScope, RememberedPath, Switch};
 pub use prune::Keep;
 pub use sessions::{Confirmation, SessionName, SessionRules};
 pub use settings::{Saved, Settings};

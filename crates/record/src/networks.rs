@@ -13,7 +13,8 @@ use crate::error::Error;
 use crate::id::{AgentId, ExecId, UserId};
 use crate::ledger::Ledger;
 use crate::page::Scope;
-use crate::statement::{Statement, check_indexed, check_number, check_text};
+use crate::paths::Hand;
+use crate::statement::{Statement, check_number, check_text};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::Operation;
@@ -59,13 +60,6 @@ impl Store {
         let question = Statement::new("read what an exec asked of the network", text).bind(exec_id.as_str());
         let row = self.readers().row(question).await?;
         row.map(|row| row.read("exec_networks", "exec_id", read_network)).transpose()
-    }
-
-    /// Allows a host, or leaves it as it is where it is allowed; gives its number.
-    pub async fn allow_host(&self, user: &UserId, entry: &str, at: Timestamp, by: &str) -> Result<i64, Error> {
-        check_indexed("entry", entry)?;
-        check_text("created_by", by)?;
-        self.submit(Allow { user: user.clone(), entry: entry.to_owned(), at, by: by.to_owned() }).await
     }
 
     /// Those in this scope, the oldest first.
@@ -146,34 +140,28 @@ impl ExecNetwork {
     }
 }
 
-struct Allow {
-    user: UserId,
-    entry: String,
-    at: Timestamp,
-    by: String,
-}
-
-impl Operation for Allow {
-    type Answer = i64;
-
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<i64, Error> {
-        let text = "INSERT INTO net_hosts (user_id, entry, created_at, created_by) VALUES ($1, $2, $3, $4) \
-                    ON CONFLICT (user_id, entry) DO NOTHING";
-        let insertion = Statement::new("allow a host", text)
-            .bind(self.user.as_str())
-            .bind(self.entry.as_str())
-            .bind(self.at)
-            .bind(self.by.as_str());
-        let is_new = ledger.execute(insertion).await? > 0;
-        let text = format!("{SELECT} WHERE user_id = $1 AND entry = $2");
-        let question = Statement::new("look for an allowed host", text);
-        let row = ledger.row(question.bind(self.user.as_str()).bind(self.entry.as_str())).await?;
-        let id = row.as_ref().map(read).transpose()?.map_or(0, |found| found.id);
-        if is_new {
-            ledger.append(draft("net.host.allowed", id, &self.user, &self.entry, self.at, &self.by));
-        }
-        Ok(id)
+/// A host that a person allowed for good: it is left as it is where it is allowed already.
+pub(crate) async fn allow_host(
+    ledger: &mut Ledger<'_>,
+    user: &UserId,
+    entry: &str,
+    hand: Hand<'_>,
+) -> Result<(), Error> {
+    let text = "INSERT INTO net_hosts (user_id, entry, created_at, created_by) VALUES ($1, $2, $3, $4) \
+                ON CONFLICT (user_id, entry) DO NOTHING RETURNING id";
+    let insertion = Statement::new("allow a host", text)
+        .bind(user.as_str())
+        .bind(entry)
+        .bind(hand.at)
+        .bind(hand.author.by.as_str());
+    if let Some(row) = ledger.row(insertion).await? {
+        let id = row.read("net_hosts", "id", |row| row.get("id"))?;
+        let mut draft = draft("net.host.allowed", id, user, entry, hand.at, &hand.author.by);
+        draft.event.detail["from"] = hand.author.from.clone();
+        draft.event.detail["request_id"] = json!(hand.answer_to);
+        ledger.append(draft);
     }
+    Ok(())
 }
 
 struct Forget {

@@ -6,10 +6,10 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::audit::{Draft, Event};
+use crate::audit::{Author, Draft, Event};
 use crate::driver::{BadColumn, Row};
 use crate::error::Error;
-use crate::id::UserId;
+use crate::id::{ApprovalId, UserId};
 use crate::ledger::Ledger;
 use crate::statement::{Statement, check_indexed, check_text};
 use crate::store::Store;
@@ -91,18 +91,20 @@ pub struct PathEntry {
     pub created_by: String,
 }
 
-/// The switch and all entries, of everybody, the oldest first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PathControl {
-    pub switch: Switch,
-    pub entries: Vec<PathEntry>,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewPath {
     pub path: String,
     pub description: String,
     pub scope: PathScope,
+}
+
+/// A path that a person allowed for good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RememberedPath {
+    pub new: NewPath,
+    /// Entries that mean the same, however they are spelt: they are switched on, and a new one is made only where they are
+    /// gone by then.
+    pub known: Vec<i64>,
 }
 
 /// What is absent stays as it is.
@@ -128,26 +130,37 @@ const SELECT: &str = "SELECT id, path, description, enabled, scope, created_at, 
 const SWITCH: &str = "SELECT enabled FROM sandbox_configs ORDER BY id DESC LIMIT 1";
 
 impl Store {
-    pub async fn path_control(&self) -> Result<PathControl, Error> {
+    pub async fn path_switch(&self) -> Result<Switch, Error> {
         let row = self.readers().row(Statement::new("read whether paths are controlled", SWITCH)).await?;
-        let question = Statement::new("list the allowed paths", format!("{SELECT} ORDER BY id"));
-        let rows = self.readers().rows(question).await?;
-        Ok(PathControl {
-            switch: read_switch(row.as_ref())?,
-            entries: rows.iter().map(read).collect::<Result<_, _>>()?,
-        })
+        read_switch(row.as_ref())
     }
 
-    pub async fn switch_path_control(&self, switch: Switch, at: Timestamp, by: &str) -> Result<(), Error> {
-        check_text("actor", by)?;
-        self.submit(Turn { switch, at, by: by.to_owned() }).await
+    /// Everybody's entries, the oldest first.
+    pub async fn paths(&self) -> Result<Vec<PathEntry>, Error> {
+        self.list_paths(Statement::new("list the allowed paths", format!("{SELECT} ORDER BY id"))).await
     }
 
-    pub async fn add_path(&self, path: NewPath, at: Timestamp, by: &str) -> Result<Added, Error> {
-        check_text("path", &path.path)?;
-        check_indexed("description", &path.description)?;
-        check_text("created_by", by)?;
-        self.submit(Add { path, at, by: by.to_owned() }).await
+    /// Those that count for one user: the global ones and their own, the oldest first.
+    pub async fn paths_for(&self, user: &UserId) -> Result<Vec<PathEntry>, Error> {
+        let text = format!("{SELECT} WHERE scope IN ($1, $2) ORDER BY id");
+        let question = Statement::new("list a user's allowed paths", text);
+        let own = PathScope::User(user.clone()).text();
+        self.list_paths(question.bind(PathScope::Global.text()).bind(own)).await
+    }
+
+    async fn list_paths(&self, question: Statement) -> Result<Vec<PathEntry>, Error> {
+        self.readers().rows(question).await?.iter().map(read).collect()
+    }
+
+    pub async fn switch_path_control(&self, switch: Switch, at: Timestamp, author: Author) -> Result<(), Error> {
+        check_text("actor", &author.by)?;
+        self.submit(Turn { switch, at, author }).await
+    }
+
+    pub async fn add_path(&self, path: NewPath, at: Timestamp, author: Author) -> Result<Added, Error> {
+        check_new(&path)?;
+        check_text("created_by", &author.by)?;
+        self.submit(Add { path, at, author }).await
     }
 
     /// Changes an entry, and gives it as it is then; nothing when there is none.
@@ -156,24 +169,29 @@ impl Store {
         id: i64,
         change: PathChange,
         at: Timestamp,
-        by: &str,
+        author: Author,
     ) -> Result<Option<PathEntry>, Error> {
         change.description.as_ref().map_or(Ok(()), |text| check_indexed("description", text))?;
-        check_text("actor", by)?;
-        self.submit(Change { id, change, at, by: by.to_owned() }).await
+        check_text("actor", &author.by)?;
+        self.submit(Change { id, change, at, author }).await
     }
 
     /// Removes these entries, and says how many of them there were.
-    pub async fn remove_paths(&self, ids: &[i64], at: Timestamp, by: &str) -> Result<usize, Error> {
-        check_text("actor", by)?;
-        self.submit(Remove { ids: ids.to_vec(), at, by: by.to_owned() }).await
+    pub async fn remove_paths(&self, ids: &[i64], at: Timestamp, author: Author) -> Result<usize, Error> {
+        check_text("actor", &author.by)?;
+        self.submit(Remove { ids: ids.to_vec(), at, author }).await
     }
+}
+
+pub(crate) fn check_new(path: &NewPath) -> Result<(), Error> {
+    check_text("path", &path.path)?;
+    check_indexed("description", &path.description)
 }
 
 struct Turn {
     switch: Switch,
     at: Timestamp,
-    by: String,
+    author: Author,
 }
 
 impl Operation for Turn {
@@ -192,12 +210,12 @@ impl Operation for Turn {
         let action = if self.switch.is_on() { "sandbox.enabled" } else { "sandbox.disabled" };
         let event = Event {
             at: self.at,
-            actor: self.by.clone(),
+            actor: self.author.by.clone(),
             action: action.to_owned(),
             subject: "sandbox".to_owned(),
             user_id: None,
             agent_id: None,
-            detail: json!({ "enabled": self.switch.is_on() }),
+            detail: json!({ "enabled": self.switch.is_on(), "from": self.author.from }),
         };
         ledger.append(Draft { event, digest: None });
         Ok(())
@@ -207,33 +225,19 @@ impl Operation for Turn {
 struct Add {
     path: NewPath,
     at: Timestamp,
-    by: String,
+    author: Author,
 }
 
 impl Operation for Add {
     type Answer = Added;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Added, Error> {
-        let NewPath { path, description, scope } = &self.path;
-        let text = format!("{SELECT} WHERE path = $1 AND scope = $2 ORDER BY id LIMIT 1");
-        let question = Statement::new("look for an allowed path", text).bind(path.as_str()).bind(scope.text());
-        if let Some(row) = ledger.row(question).await? {
-            return Ok(Added::Known { id: read(&row)?.id });
+        match find_same(ledger, &self.path).await? {
+            Some(known) => Ok(Added::Known { id: known.id }),
+            None => insert(ledger, &self.path, Hand { at: self.at, author: &self.author, answer_to: None })
+                .await
+                .map(|id| Added::Recorded { id }),
         }
-        let text = "INSERT INTO sandbox_paths (path, description, enabled, scope, created_at, created_by) \
-                    VALUES ($1, $2, $3, $4, $5, $6) RETURNING id";
-        let insertion = Statement::new("add an allowed path", text)
-            .bind(path.as_str())
-            .bind(description.as_str())
-            .bind(Switch::On.number())
-            .bind(scope.text())
-            .bind(self.at)
-            .bind(self.by.as_str());
-        let row = ledger.row(insertion).await?;
-        let id = row.map_or(Ok(0), |row| row.read("sandbox_paths", "id", |row| row.get("id")))?;
-        let detail = json!({ "path": path, "description": description, "scope": scope.text() });
-        ledger.append(draft("sandbox.path.added", id, scope, detail, self.at, &self.by));
-        Ok(Added::Recorded { id })
     }
 }
 
@@ -241,36 +245,95 @@ struct Change {
     id: i64,
     change: PathChange,
     at: Timestamp,
-    by: String,
+    author: Author,
 }
 
 impl Operation for Change {
     type Answer = Option<PathEntry>;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Option<PathEntry>, Error> {
-        let Some(before) = find(ledger, self.id).await? else { return Ok(None) };
-        let mut after = before.clone();
-        after.enabled = self.change.enabled.unwrap_or(before.enabled);
-        after.description = self.change.description.clone().unwrap_or(before.description.clone());
-        if after == before {
-            return Ok(Some(after));
+        match find(ledger, self.id).await? {
+            Some(before) => {
+                let hand = Hand { at: self.at, author: &self.author, answer_to: None };
+                change(ledger, before, &self.change, hand).await.map(Some)
+            }
+            None => Ok(None),
         }
-        let text = "UPDATE sandbox_paths SET enabled = $1, description = $2 WHERE id = $3";
-        let update = Statement::new("change an allowed path", text)
-            .bind(after.enabled.number())
-            .bind(after.description.as_str())
-            .bind(self.id);
-        ledger.execute(update).await?;
-        let detail = json!({ "path": after.path, "enabled": after.enabled.is_on(), "description": after.description });
-        ledger.append(draft("sandbox.path.changed", self.id, &after.scope, detail, self.at, &self.by));
-        Ok(Some(after))
     }
+}
+
+/// Who changes the list, when, and by an answer to which question, if it was one.
+#[derive(Clone, Copy)]
+pub(crate) struct Hand<'a> {
+    pub(crate) at: Timestamp,
+    pub(crate) author: &'a Author,
+    pub(crate) answer_to: Option<&'a ApprovalId>,
+}
+
+/// What a person allowed for good is in the list afterwards, and on.
+pub(crate) async fn remember(ledger: &mut Ledger<'_>, path: &RememberedPath, hand: Hand<'_>) -> Result<(), Error> {
+    let mut known = Vec::new();
+    for id in &path.known {
+        known.extend(find(ledger, *id).await?.filter(|entry| entry.scope == path.new.scope));
+    }
+    if known.is_empty() {
+        known.extend(find_same(ledger, &path.new).await?);
+    }
+    if known.is_empty() {
+        return insert(ledger, &path.new, hand).await.map(drop);
+    }
+    for entry in known {
+        change(ledger, entry, &PathChange { enabled: Some(Switch::On), description: None }, hand).await?;
+    }
+    Ok(())
+}
+
+async fn insert(ledger: &mut Ledger<'_>, new: &NewPath, hand: Hand<'_>) -> Result<i64, Error> {
+    let NewPath { path, description, scope } = new;
+    let text = "INSERT INTO sandbox_paths (path, description, enabled, scope, created_at, created_by) \
+                VALUES ($1, $2, $3, $4, $5, $6) RETURNING id";
+    let insertion = Statement::new("add an allowed path", text)
+        .bind(path.as_str())
+        .bind(description.as_str())
+        .bind(Switch::On.number())
+        .bind(scope.text())
+        .bind(hand.at)
+        .bind(hand.author.by.as_str());
+    let row = ledger.row(insertion).await?;
+    let id = row.map_or(Ok(0), |row| row.read("sandbox_paths", "id", |row| row.get("id")))?;
+    let detail = json!({ "path": path, "description": description, "scope": scope.text() });
+    ledger.append(draft("sandbox.path.added", id, scope, detail, hand));
+    Ok(id)
+}
+
+/// Changes an entry, unless it is so already, and gives it as it is then.
+async fn change(
+    ledger: &mut Ledger<'_>,
+    before: PathEntry,
+    change: &PathChange,
+    hand: Hand<'_>,
+) -> Result<PathEntry, Error> {
+    let mut after = before.clone();
+    after.enabled = change.enabled.unwrap_or(before.enabled);
+    after.description = change.description.clone().unwrap_or(before.description.clone());
+    if after == before {
+        return Ok(after);
+    }
+    let text = "UPDATE sandbox_paths SET enabled = $1, description = $2 WHERE id = $3";
+    let update = Statement::new("change an allowed path", text)
+        .bind(after.enabled.number())
+        .bind(after.description.as_str())
+        .bind(after.id);
+    ledger.execute(update).await?;
+    let detail = json!({ "path": after.path, "enabled": after.enabled.is_on(), "description": after.description });
+    ledger.append(draft("sandbox.path.changed", after.id, &after.scope, detail, hand));
+    Ok(after)
 }
 
 struct Remove {
     ids: Vec<i64>,
     at: Timestamp,
-    by: String,
+    author: Author,
 }
 
 impl Operation for Remove {
@@ -283,7 +346,8 @@ impl Operation for Remove {
             let deletion = Statement::new("remove an allowed path", "DELETE FROM sandbox_paths WHERE id = $1");
             ledger.execute(deletion.bind(*id)).await?;
             let detail = json!({ "path": entry.path, "scope": entry.scope.text() });
-            ledger.append(draft("sandbox.path.removed", *id, &entry.scope, detail, self.at, &self.by));
+            let hand = Hand { at: self.at, author: &self.author, answer_to: None };
+            ledger.append(draft("sandbox.path.removed", *id, &entry.scope, detail, hand));
             removed += 1;
         }
         Ok(removed)
@@ -295,10 +359,21 @@ async fn find(ledger: &mut Ledger<'_>, id: i64) -> Result<Option<PathEntry>, Err
     ledger.row(question).await?.as_ref().map(read).transpose()
 }
 
-fn draft(action: &str, id: i64, scope: &PathScope, detail: Json, at: Timestamp, by: &str) -> Draft {
+/// The entry of the same scope that has this very path.
+async fn find_same(ledger: &mut Ledger<'_>, path: &NewPath) -> Result<Option<PathEntry>, Error> {
+    let text = format!("{SELECT} WHERE path = $1 AND scope = $2 ORDER BY id LIMIT 1");
+    let question = Statement::new("look for an allowed path", text).bind(path.path.as_str()).bind(path.scope.text());
+    ledger.row(question).await?.as_ref().map(read).transpose()
+}
+
+fn draft(action: &str, id: i64, scope: &PathScope, mut detail: Json, hand: Hand<'_>) -> Draft {
+    detail["from"] = hand.author.from.clone();
+    if let Some(answer_to) = hand.answer_to {
+        detail["request_id"] = json!(answer_to);
+    }
     let event = Event {
-        at,
-        actor: by.to_owned(),
+        at: hand.at,
+        actor: hand.author.by.clone(),
         action: action.to_owned(),
         subject: id.to_string(),
         user_id: scope.user().cloned(),

@@ -162,6 +162,9 @@ impl Operation for RemoveExecs {
                 let text = "DELETE FROM exec_networks WHERE exec_id = $1";
                 let removal = Statement::new("remove what an exec asked of the network", text).bind(exec_id.as_str());
                 ledger.execute(removal).await?;
+                let text = "DELETE FROM exec_policies WHERE exec_id = $1";
+                let removal = Statement::new("remove the policy of an exec", text).bind(exec_id.as_str());
+                ledger.execute(removal).await?;
             }
             removed += count;
         }

@@ -85,12 +85,7 @@ pub(crate) fn run(command: &ApprovalsCommand, data: &Path) -> ExitCode {
         }
         ApprovalsCommand::Show { server, id, json } => (show(server, data, id, *json), *json),
         ApprovalsCommand::Answer { server, id, choice, reason, json } => {
-            let body = json!({
-                "approved": choice.allow || choice.remember,
-                "remember": choice.remember,
-                "reason": reason,
-            });
-            (answer(server, data, id, &body, *json), *json)
+            (answer(server, data, id, choice, reason.as_deref(), *json), *json)
         }
         ApprovalsCommand::Watch { server, json } => {
             (Client::new(server, data).and_then(|client| watch(&client, *json)), *json)
@@ -127,13 +122,62 @@ fn list(server: &ServerArguments, data: &Path, status: Option<&str>, limit: u64,
 }
 
 fn show(server: &ServerArguments, data: &Path, id: &str, is_json: bool) -> Result<(), Message> {
-    let approval = Client::new(server, data)?.json("GET", &place(id), &[], None)?;
-    print(&if is_json { format!("{approval}\n") } else { words(&approval) })
+    let client = Client::new(server, data)?;
+    let approval = client.json("GET", &place(id), &[], None)?;
+    if is_json {
+        return print(&format!("{approval}\n"));
+    }
+    print(&format!("{}{}", words(&approval), preview(&client, id, &approval)))
 }
 
-fn answer(server: &ServerArguments, data: &Path, id: &str, body: &Value, is_json: bool) -> Result<(), Message> {
-    let approval = Client::new(server, data)?.json("POST", &place(id), &[], Some(body))?;
+fn answer(
+    server: &ServerArguments,
+    data: &Path,
+    id: &str,
+    choice: &Choice,
+    reason: Option<&str>,
+    is_json: bool,
+) -> Result<(), Message> {
+    let client = Client::new(server, data)?;
+    if choice.remember && !is_json {
+        // What is about to be stored stands above the word that it was.
+        let approval = client.json("GET", &place(id), &[], None)?;
+        print(&preview(&client, id, &approval))?;
+    }
+    let body = json!({ "approved": choice.allow || choice.remember, "remember": choice.remember, "reason": reason });
+    let approval = client.json("POST", &place(id), &[], Some(&body))?;
     print(&if is_json { format!("{approval}\n") } else { settled(&approval) })
+}
+
+/// What remembering would store, and what that would have changed; nothing where nothing can be remembered or is to be decided.
+pub(crate) fn preview(client: &Client, id: &str, approval: &Value) -> String {
+    let is_open = approval["status"] == "pending" && approval["kind"] != "risk";
+    // Somebody else may have answered meanwhile: then there is nothing to show.
+    let found = is_open.then(|| client.json("GET", &format!("{}/preview", place(id)), &[], None));
+    found.and_then(Result::ok).map(|found| previewed(&found)).unwrap_or_default()
+}
+
+fn previewed(preview: &Value) -> String {
+    let mut text = String::new();
+    for entry in preview["entries"].as_array().into_iter().flatten() {
+        let word = |name: &str| inert(entry[name].as_str().unwrap_or_default());
+        let _ = writeln!(text, "{:<10} {} ({})", "stores", word("path"), word("scope"));
+        if entry["warning"].is_string() {
+            let _ = writeln!(text, "{:<10} {}", "warning", word("warning"));
+        }
+    }
+    let count = |name: &str| preview["execs"][name].as_u64().unwrap_or_default();
+    if count("looked_at") > 0 {
+        let _ = writeln!(
+            text,
+            "{:<10} of the last {} commands {} would not have asked, and {} still would",
+            "then",
+            count("looked_at"),
+            count("would_allow"),
+            count("would_still_ask")
+        );
+    }
+    text
 }
 
 /// Where one is on the server.
@@ -209,6 +253,18 @@ mod tests {
             text.contains("\ncode       a\n           answered   owner\\u{1b}\nfound      x (line 1): y\n"),
             "{text:?}"
         );
+    }
+
+    #[test]
+    fn what_would_be_stored_is_shown_inert() {
+        let preview = json!({
+            "entries": [{ "path": "/etc\u{1b}", "scope": "global", "warning": "Think." },
+                { "path": "/srv", "scope": "user:u", "warning": null }],
+            "execs": { "looked_at": 9, "would_allow": 2, "would_still_ask": 1 },
+        });
+        let expected = "stores     /etc\\u{1b} (global)\nwarning    Think.\nstores     /srv (user:u)\n\
+                        then       of the last 9 commands 2 would not have asked, and 1 still would\n";
+        assert_eq!(previewed(&preview), expected);
     }
 
     #[test]

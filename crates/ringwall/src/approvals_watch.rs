@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::approvals::{place, settled, words};
+use crate::approvals::{place, preview, settled, words};
 use crate::audit::print;
 use crate::client::Client;
 use crate::message::Message;
@@ -86,7 +86,7 @@ fn pending(client: &Client) -> Result<BTreeMap<String, Value>, Message> {
 
 /// False when nobody is there to answer any more.
 fn ask(client: &Client, id: &str, approval: &Value) -> Result<bool, Message> {
-    print(&format!("\n{}", words(approval)))?;
+    print(&format!("\n{}{}", words(approval), preview(client, id, approval)))?;
     loop {
         prompt("[a]llow once, allow and [r]emember, [d]eny (a reason may follow), [s]kip: ")?;
         let mut line = String::new();

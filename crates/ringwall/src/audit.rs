@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use futures::StreamExt;
 use indicatif::{ProgressBar, ProgressStyle};
-use record::{AuditFilter, Digest, Limit, Scope, Store, Verification};
+use record::{Digest, Store, Verification};
 use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
@@ -50,19 +50,24 @@ pub(crate) fn run(command: AuditCommand, data: &Path) -> Result<ExitCode, Messag
     match command {
         AuditCommand::Verify { database, json } => with_store(data, &database, async |store| verify(store, json).await),
         AuditCommand::Tail { database, lines } => with_store(data, &database, async |store| {
-            let filter = AuditFilter::everything(Scope::All);
-            let page = store.audit(&filter, Limit::nearest(lines), None).await?;
-            page.items.iter().rev().try_for_each(|entry| print(&entry.to_json_line()))?;
-            Ok(ExitCode::SUCCESS)
+            // Entries are numbered without a gap.
+            let head = store.audit_head().await?.seq;
+            let first = head.saturating_sub(i64::try_from(lines).unwrap_or(i64::MAX)).saturating_add(1);
+            export(store, first.max(0), lines).await
         }),
-        AuditCommand::Export { database, from } => with_store(data, &database, async |store| {
-            let mut lines = std::pin::pin!(store.export(from));
-            while let Some(line) = lines.next().await {
-                print(&line?)?;
-            }
-            Ok(ExitCode::SUCCESS)
-        }),
+        AuditCommand::Export { database, from } => {
+            with_store(data, &database, async |store| export(store, from, u64::MAX).await)
+        }
     }
+}
+
+/// Those from this number on, and so many at most: others may be written meanwhile.
+async fn export(store: &Store, from: i64, most: u64) -> Result<ExitCode, Message> {
+    let mut lines = std::pin::pin!(store.export(from).take(usize::try_from(most).unwrap_or(usize::MAX)));
+    while let Some(line) = lines.next().await {
+        print(&line?)?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// A copy of the whole record in a file that is not there yet.

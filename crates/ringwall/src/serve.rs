@@ -71,7 +71,7 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
     let door = Door::new(service.clone(), &config.allowed_hosts, listening, config.max_body_bytes, places);
     let app = http::app(door);
     // It ends when the service drains.
-    tokio::spawn(webhook::run(service.clone()));
+    let telling = tokio::spawn(webhook::run(service.clone()));
     let _windows = mcp::serve_windows(&service, &config.data);
     greet(&config, listening, service.make_login_code()?.as_deref());
     tracing::info!(%listening, "serving");
@@ -83,6 +83,8 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
         tracing::info!("stopping");
     };
     http::serve(listener, app, places, stop, service.drain(DRAIN)).await;
+    // The last answers are told as well; it gives up by itself.
+    let _ = telling.await;
     tracing::info!("stopped");
     Ok(())
 }

@@ -1,10 +1,12 @@
 //! The webhook: each question that is opened or resolved, told to one address of the operator's, and to the one that an
 //! operator named for its session, signed.
 //!
-//! Nothing waits for it and nothing depends on it: what cannot be delivered is tried a few times and then logged. Few
-//! deliveries run at once. The signature is HMAC-SHA256 over the moment, a dot and the body, so that a receiver can tell
-//! an old message from a new one; the secret is in no message, log or record.
+//! Nothing waits for it and nothing depends on it: what cannot be delivered is tried a few times and then logged. Each address
+//! has a queue and places of its own, so that one which does not answer holds up nobody but itself, and the addresses of
+//! sessions have no part in the operator's. The signature is HMAC-SHA256 over the moment, a dot and the body, so that a
+//! receiver can tell an old message from a new one; the secret is in no message, log or record.
 
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,16 +14,24 @@ use hmac::{Hmac, KeyInit, Mac};
 use service::{Announcement, Gone, Service, Webhook};
 use sha2::Sha256;
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use ureq::Agent;
 
 use crate::http::tell_announcement;
 
-const AT_ONCE: usize = 8;
+/// Deliveries to one address that wait or run. What comes then is logged and left.
+const QUEUE: usize = 512;
+/// Of those, at once.
+const AT_ONCE: usize = 4;
+/// At once to all addresses of sessions together: each takes a thread while it waits for an answer.
+const TO_SESSIONS: usize = 16;
 const CONNECTING: Duration = Duration::from_secs(5);
 const WHOLE: Duration = Duration::from_secs(10);
 /// The waits before the second try and those after it.
 const PAUSES: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(8)];
+/// How long what is on its way may take when the server stops.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Why one try failed.
 #[derive(Debug)]
@@ -31,9 +41,9 @@ enum Failure {
     Final(String),
 }
 
-/// Tells for as long as the server runs.
+/// Tells for as long as the server runs, and a moment longer what is left to tell.
 pub(crate) async fn run(service: Service) {
-    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let mut deliveries = Deliveries::default();
     loop {
         let mut following = service.announcements();
         let gone = loop {
@@ -42,44 +52,106 @@ pub(crate) async fn run(service: Service) {
                 Err(gone) => break gone,
             };
             let (Announcement::Opened(view) | Announcement::Resolved(view)) = &announcement;
-            let told = [service.webhook(), service.callback(view).await];
-            for webhook in told.into_iter().flatten() {
-                let Ok(place) = places.clone().acquire_owned().await else { return };
-                let announcement = announcement.clone();
-                tokio::spawn(async move {
-                    deliver(&webhook, &announcement).await;
-                    drop(place);
-                });
+            if let Some(webhook) = service.webhook() {
+                deliveries.begin(Kind::Operators, webhook, announcement.clone());
+            }
+            if let Some(webhook) = service.callback(view).await {
+                deliveries.begin(Kind::Sessions, webhook, announcement);
             }
         };
         match gone {
-            Gone::Stopping => return,
+            Gone::Stopping => break,
             Gone::Behind => tracing::warn!("the webhook is so slow that some approvals were not told to it"),
         }
     }
+    // What is not there by then is broken off with whoever drops it.
+    let _ = tokio::time::timeout(FAREWELL, deliveries.finish()).await;
 }
 
-async fn deliver(webhook: &Webhook, announcement: &Announcement) {
+/// Whose address it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Operators,
+    Sessions,
+}
+
+/// All that is on its way.
+#[derive(Debug)]
+struct Deliveries {
+    receivers: HashMap<(Kind, String), Receiver>,
+    to_sessions: Arc<Semaphore>,
+    tasks: JoinSet<()>,
+}
+
+/// One address, while something is on its way there.
+#[derive(Debug, Clone)]
+struct Receiver {
+    queue: Arc<Semaphore>,
+    places: Arc<Semaphore>,
+}
+
+impl Default for Deliveries {
+    fn default() -> Self {
+        let to_sessions = Arc::new(Semaphore::new(TO_SESSIONS));
+        Self { receivers: HashMap::new(), to_sessions, tasks: JoinSet::new() }
+    }
+}
+
+impl Deliveries {
+    /// Comes back at once, whatever the receiver does.
+    fn begin(&mut self, kind: Kind, webhook: Webhook, announcement: Announcement) {
+        while self.tasks.try_join_next().is_some() {}
+        self.receivers.retain(|_, receiver| receiver.queue.available_permits() < QUEUE);
+        let receiver = self.receivers.entry((kind, webhook.url.clone())).or_insert_with(|| Receiver {
+            queue: Arc::new(Semaphore::new(QUEUE)),
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+        });
+        let Ok(queued) = receiver.queue.clone().try_acquire_owned() else {
+            log(&announcement, "so many wait for this address that no more is kept");
+            return;
+        };
+        let mut places = vec![receiver.places.clone()];
+        if kind == Kind::Sessions {
+            places.push(self.to_sessions.clone());
+        }
+        self.tasks.spawn(async move {
+            if let Err(why) = deliver(&webhook, &announcement, &places).await {
+                log(&announcement, &why);
+            }
+            drop(queued);
+        });
+    }
+
+    async fn finish(mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+fn log(announcement: &Announcement, why: &str) {
     let (Announcement::Opened(view) | Announcement::Resolved(view)) = announcement;
-    let body = tell_announcement(announcement).to_string();
+    tracing::warn!(approval = %view.id, status = %view.status, why, "the webhook was not told of an approval");
+}
+
+/// Holds the places while it tries, and not in between.
+async fn deliver(webhook: &Webhook, announcement: &Announcement, places: &[Arc<Semaphore>]) -> Result<(), String> {
     let mut pauses = PAUSES.into_iter();
     loop {
-        let (url, body, signature) = (webhook.url.clone(), body.clone(), sign(webhook, &body));
+        let mut held = Vec::new();
+        for places in places {
+            held.push(places.acquire().await.map_err(|error| error.to_string())?);
+        }
+        let (url, body) = (webhook.url.clone(), tell_announcement(announcement).to_string());
+        let signature = sign(webhook, &body);
         let tried = tokio::task::spawn_blocking(move || post(&url, body, &signature)).await;
+        drop(held);
         let why = match tried {
-            Ok(Ok(())) => return,
-            Ok(Err(Failure::Passing(why))) => match pauses.next() {
-                Some(pause) => {
-                    tokio::time::sleep(pause).await;
-                    continue;
-                }
-                None => why,
-            },
-            Ok(Err(Failure::Final(why))) => why,
-            Err(_) => "the delivery was broken off".to_owned(),
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(Failure::Passing(why))) => why,
+            Ok(Err(Failure::Final(why))) => return Err(why),
+            Err(_) => return Err("the delivery was broken off".to_owned()),
         };
-        tracing::warn!(approval = %view.id, status = %view.status, why, "the webhook was not told of an approval");
-        return;
+        let Some(pause) = pauses.next() else { return Err(why) };
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -141,6 +213,12 @@ static AGENT: LazyLock<Agent> = LazyLock::new(|| {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::mpsc;
+
+    use service::{ApprovalStatus, ApprovalView, Timestamp};
+
     use super::*;
 
     /// Computed elsewhere: `printf '1700000000.{}' | openssl dgst -sha256 -hmac secret`.
@@ -151,5 +229,103 @@ mod tests {
         assert_eq!(signature.digits, "b8569b78799ff9e3cbff0fc2d63a33a2b57f3282abd07c37ae5e8e7d79a5f163");
         assert_ne!(signed(b"secret", 1_700_000_001, "{}").digits, signature.digits);
         assert_ne!(signed(b"Secret", 1_700_000_000, "{}").digits, signature.digits);
+    }
+
+    fn announcement() -> Announcement {
+        let at = Timestamp::from_milliseconds(0);
+        Announcement::Opened(Arc::new(ApprovalView {
+            id: "a_0123456789abcdef".parse().unwrap(),
+            kind: record::ApprovalKind::Path,
+            status: ApprovalStatus::Pending,
+            session_id: "s".to_owned(),
+            exec_id: "e_0123456789abcdef".parse().unwrap(),
+            user: "u".parse().unwrap(),
+            agent: "a".parse().unwrap(),
+            description: String::new(),
+            command: "ls".to_owned(),
+            code: None,
+            requested_paths: Vec::new(),
+            blocked_paths: Vec::new(),
+            risk_level: record::RiskLevel::Low,
+            patterns: Vec::new(),
+            created_at: at,
+            expires_at: at,
+            answered_at: None,
+            answered_by: None,
+            reason: None,
+        }))
+    }
+
+    fn webhook(listener: &TcpListener) -> Webhook {
+        let url = format!("http://{}/hook", listener.local_addr().unwrap());
+        Webhook { url, secret: policy::Secret::new("secret") }
+    }
+
+    /// Reads one request whole.
+    fn read(stream: &TcpStream) {
+        let (mut reader, mut length) = (BufReader::new(stream), 0);
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            match line.trim().split_once(": ") {
+                Some((name, value)) if name.eq_ignore_ascii_case("content-length") => length = value.parse().unwrap(),
+                Some(_) => {}
+                None if line.starts_with("POST") => {}
+                None => break,
+            }
+        }
+        std::io::Read::read_exact(&mut reader, &mut vec![0; length]).unwrap();
+    }
+
+    /// Answers each delivery with this status, and counts them.
+    fn answering(status: u16) -> (Webhook, mpsc::Receiver<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let webhook = webhook(&listener);
+        let (count, counted) = mpsc::channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                read(&stream);
+                let _ = count.send(());
+                write!(
+                    stream,
+                    "HTTP/1.1 {status} x\r\nlocation: /hook\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+                )
+                .unwrap();
+            }
+        });
+        (webhook, counted)
+    }
+
+    /// The pauses pass at once: the clock of this test stands still, and jumps when nobody does anything.
+    #[tokio::test(start_paused = true)]
+    async fn what_may_pass_is_tried_five_times_and_what_will_not_once() {
+        for (status, tries, is_told) in
+            [(204, 1, true), (503, 5, false), (429, 5, false), (302, 1, false), (400, 1, false), (410, 1, false)]
+        {
+            let (webhook, counted) = answering(status);
+            let delivered = deliver(&webhook, &announcement(), &[]).await;
+            assert_eq!((counted.try_iter().count(), delivered.is_ok()), (tries, is_told), "{status}: {delivered:?}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_does_not_answer_holds_up_nobody_else() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut deliveries = Deliveries::default();
+        for _ in 0..QUEUE + 8 {
+            deliveries.begin(Kind::Sessions, webhook(&silent), announcement());
+        }
+        assert_eq!(deliveries.receivers.len(), 1);
+        let held: Vec<_> = (0..AT_ONCE).map(|_| silent.accept().unwrap()).collect();
+        assert_eq!(deliveries.to_sessions.available_permits(), TO_SESSIONS - AT_ONCE, "one of many takes a part");
+        for kind in [Kind::Operators, Kind::Sessions] {
+            let (webhook, counted) = answering(200);
+            deliveries.begin(kind, webhook, announcement());
+            let told = tokio::task::spawn_blocking(move || counted.recv_timeout(Duration::from_secs(30))).await;
+            assert!(told.unwrap().is_ok(), "{kind:?}");
+        }
+        // Whoever hangs up ends the wait of the threads that this test began.
+        drop((silent, held));
     }
 }

@@ -67,8 +67,8 @@ impl Exec {
         disks.iter().for_each(Disk::measure_later);
     }
 
-    /// What is known before the artifacts are looked at. Of the environment its keys alone.
-    pub(crate) fn meta(&self, ran: &Ran) -> Value {
+    /// What is known before the artifacts are looked at, with what the box had of the host's paths. Of the environment its keys alone.
+    pub(crate) fn meta(&self, ran: &Ran, of_host: Vec<Value>) -> Value {
         let mode = |access| match access {
             Access::Empty => "empty",
             Access::ReadOnly => "ro",
@@ -93,6 +93,7 @@ impl Exec {
                 vec![json!({ "source": source, "target": "/workspace", "mode": mode(Access::ReadWrite) })]
             }
         };
+        mounts.extend(of_host);
         mounts.extend(self.own_mounts());
         json!({
             "exec_id": self.intent.exec_id,

@@ -6,7 +6,8 @@
 //! and its one ending is on record before anybody is told of it.
 //!
 //! Reading order: the nouns (`origin`, `principal`, `request`, `view`), the state of a server (`service`, `live`, `queue`,
-//! `settings`, `fixed`, `aio`), then an exec from its order to its ending (`order`, `submit`, `run_exec`, `backend`, `capture`,
+//! `settings`, `fixed`, `aio`), then an exec from its order to its ending (`order`, `submit`, `run_exec`, `grant`, `backend`,
+//! `run_box`, `capture`,
 //! `collect`, `outcome`, `end`), then the questions about it.
 
 pub mod skills;
@@ -36,12 +37,14 @@ mod private_file;
 mod tickets;
 mod token;
 
+mod line;
 mod order;
 mod submit;
 
 mod backend;
 mod capture;
 mod collect;
+mod grant;
 mod outcome;
 mod pool;
 mod run_box;

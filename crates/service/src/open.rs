@@ -168,7 +168,7 @@ impl Service {
             TrialError::Box(error) => Error::start("run a box")(error.into()),
             other => Error::start("run a box")(other.into()),
         })?;
-        let switch = service.inner.store.path_control().await?.switch;
+        let switch = service.inner.store.path_switch().await?;
         service.tell_path_control(switch);
         service.sweep_containers();
         service.expire_approvals();

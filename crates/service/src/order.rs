@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use policy::{
-    AgentMounts, Ceilings, Control, Denial, DockerImage, HostPath, Isolation, Kind, Layer, LayerName, Layers, Limits,
-    Mounts, ProjectMounts, Reach, Request, Root, Secret, SessionMounts, Verdict, Workspace, check_cwd, check_kind,
-    decide, decide_code, profile,
+    AgentMounts, Ceilings, Control, Denial, DockerImage, Effective, Grant, HostPath, Isolation, Kind, Layer, LayerName,
+    Layers, Limits, Mounts, ProjectMounts, Reach, Request, Root, Secret, SessionMounts, Verdict, Workspace, check_cwd,
+    check_kind, decide, decide_code, profile,
 };
-use record::{AgentId, UserId};
+use record::{AgentId, Author, UserId};
 use serde::Deserialize;
+use serde_json::{Value, json};
 use workspace::{Input, Owner, ProjectId, RelativePath, SessionId};
 
 use crate::backend::{Backend, GvisorHome};
 use crate::code::CodeOrder;
 use crate::error::Error;
 use crate::live::Company;
-use crate::origin::Origin;
-use crate::paths::Approved;
+use crate::paths::{Approved, note};
 use crate::principal::Principal;
 use crate::request::{ExecRequest, Idempotency};
 use crate::settings::Settings;
@@ -30,8 +30,7 @@ use crate::skills::{RuntimeKind, Skill};
 
 #[derive(Debug)]
 pub(crate) struct Order {
-    pub(crate) caller: String,
-    pub(crate) origin: Origin,
+    pub(crate) author: Author,
     pub(crate) idempotency: Option<Idempotency>,
     pub(crate) user_id: UserId,
     pub(crate) agent_id: AgentId,
@@ -113,8 +112,7 @@ impl Order {
         let mut words = vec![request.command];
         words.extend(request.args);
         Ok(Self {
-            caller: by.caller().to_owned(),
-            origin: by.origin.clone(),
+            author: by.author(),
             idempotency: request.idempotency,
             user_id,
             agent_id,
@@ -208,6 +206,30 @@ impl Order {
             Ground::Code(code) => decide_code(&request, &self.layers, &code.judged),
             Ground::Project { .. } | Ground::Agent { .. } | Ground::Session { .. } => decide(&request, &self.layers),
         })
+    }
+}
+
+impl Order {
+    /// The policy as it goes on record: the limits with whose word each is, what of the host its box has, and what is known of
+    /// its code. Before it is known what a person says, what it has of the host is not told.
+    pub(crate) fn snapshot(&self, effective: &Effective, control: Option<&Control>) -> Value {
+        let mut snapshot = json!(effective);
+        match (&self.ground, control) {
+            (Ground::Session { .. }, Some(control)) => note(control, &mut snapshot),
+            // Only who is controlled is asked.
+            (Ground::Session { .. }, None) => snapshot["path_control"] = json!("on"),
+            (Ground::Code(code), _) => snapshot["code"] = code.note(),
+            (Ground::Project { .. } | Ground::Agent { .. }, _) => {}
+        }
+        snapshot
+    }
+}
+
+/// What of the host's paths a grant gives, where it is about them.
+pub(crate) fn control(grant: &Grant) -> Option<&Control> {
+    match grant.workspace() {
+        Workspace::Session(mounts) => Some(&mounts.control),
+        Workspace::Private | Workspace::Directory(_) | Workspace::Project(_) | Workspace::Agent(_) => None,
     }
 }
 

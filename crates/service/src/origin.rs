@@ -35,9 +35,12 @@ impl Origin {
     /// Nobody's but the server's own.
     pub(crate) const INSIDE: Self = Self { door: "inside", remote: None, client: None };
 
-    /// For the intent of what it asks for.
+    /// For the record of what it asks for.
     pub(crate) fn note(&self) -> Value {
         let mut note = json!({ "door": self.door });
+        if let Some(remote) = self.remote {
+            note["remote"] = remote.to_string().into();
+        }
         if let Some(client) = &self.client {
             note["client_says"] = json!({ "name": client.name, "version": client.version });
         }

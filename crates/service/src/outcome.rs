@@ -5,6 +5,7 @@
 
 use executor::aio_service::AioError;
 use executor::{Ending, Outcome, Step};
+use policy::HostPath;
 use record::{EndedAs, Reason};
 use workspace::Extent;
 
@@ -50,11 +51,6 @@ impl Told {
     /// Nothing ran, because nobody allowed it.
     pub(crate) fn denied(code: &str, message: impl Into<String>) -> Self {
         Self { status: EndedAs::PolicyDenied, exit_code: None, reason: Some(reason(code, message)) }
-    }
-
-    /// Nothing ran, because what was allowed is so no more.
-    pub(crate) fn paths_changed() -> Self {
-        Self::denied("PATHS_CHANGED", "the allowed paths changed before it could begin; send it again")
     }
 
     pub(crate) fn of_outcome(outcome: &Outcome, timeout_ms: u64, memory_mb: u64) -> Self {
@@ -144,6 +140,20 @@ impl Told {
                      why, and an operator allows hosts with the setting net.allow"
                 );
                 Self { reason: Some(reason("NET_REFUSED", message)), ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// A failure of what names a path that is allowed and not there says so: nothing can be made by its name alone.
+    pub(crate) fn with_unseen(self, path: Option<HostPath>) -> Self {
+        match (self.status, &self.reason, path) {
+            (EndedAs::Failed, None, Some(path)) => {
+                let message = format!(
+                    "it failed, and it names {path}, which is allowed and not there; for something to be made, the \
+                     directory in which it is to be has to be allowed"
+                );
+                Self { reason: Some(reason("PATH_MISSING", message)), ..self }
             }
             _ => self,
         }

@@ -4,7 +4,7 @@
 //! has its own workspace alone. What somebody may not see does not exist for them; what they may see and not do is
 //! forbidden.
 
-use record::{AgentId, Holder, Scope, UserId};
+use record::{AgentId, Author, Holder, Scope, UserId};
 
 use crate::error::Error;
 use crate::origin::Origin;
@@ -20,14 +20,21 @@ pub struct Principal {
 }
 
 impl Principal {
-    pub(crate) const fn new(caller: String, holder: Holder) -> Self {
-        Self { caller, holder, origin: Origin::INSIDE }
+    pub(crate) fn new(caller: impl Into<String>, holder: Holder) -> Self {
+        Self { caller: caller.into(), holder, origin: Origin::INSIDE }
     }
 
     /// The same, come in there.
     #[must_use]
     pub fn through(self, origin: Origin) -> Self {
         Self { origin, ..self }
+    }
+
+    /// For the record: who, and from where.
+    pub(crate) fn author(&self) -> Author {
+        let mut from = self.origin.note();
+        from["role"] = self.holder.role().into();
+        Author { by: self.caller.clone(), from }
     }
 
     /// The id of the token, for the record.
@@ -104,7 +111,7 @@ mod tests {
     use super::*;
 
     fn principal(holder: Holder) -> Principal {
-        Principal::new("t".to_owned(), holder)
+        Principal::new("t", holder)
     }
 
     #[test]

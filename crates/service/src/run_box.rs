@@ -15,6 +15,7 @@ use crate::backend::{Ends, Reins, Started};
 use crate::capture::{capture, feed};
 use crate::contexts::SessionBox;
 use crate::error::causes;
+use crate::line;
 use crate::live::{Cancellation, Company};
 use crate::order::Ground;
 use crate::outcome::{RUNTIME_ERROR, Told};
@@ -77,7 +78,8 @@ impl Exec {
         // An empty input, or what long code is read from; never one that does not end.
         let input = match &self.order.ground {
             Ground::Code(code) => code.input(),
-            Ground::Project { .. } | Ground::Agent { .. } | Ground::Session { .. } => &[],
+            Ground::Agent { .. } | Ground::Session { .. } => line::input(&self.order.words),
+            Ground::Project { .. } => &[],
         };
         let ((outcome, full), gate, (), stdout, stderr) = tokio::join!(
             wait,

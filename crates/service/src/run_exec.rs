@@ -9,18 +9,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use policy::{Ask, Grant, Limits, NetMode, Verdict};
+use policy::{Ask, Limits, NetMode};
 use record::{Ending, Intent, Kept, NewExec, Start, Status};
 use serde_json::Value;
 use tokio::sync::oneshot;
-use workspace::{ExecFiles, Input, Owner, Project, Section, Session, Stream, Tree, Usage};
+use workspace::{ExecFiles, Input, Owner, Project, Session, Stream, Tree, Usage};
 
 use crate::agents::{Disk, Room};
 use crate::backend::Backend;
 use crate::error::{Error, causes};
+use crate::grant::Granted;
 use crate::live::{Live, Registration, Stage};
-use crate::order::{Ground, Needs, Order, Places};
+use crate::order::{Ground, Needs, Order};
 use crate::outcome::{RUNTIME_ERROR, Told};
+use crate::paths::{host_mounts, unseen};
 use crate::queue::{Admission, Slot};
 use crate::service::{Service, milliseconds, now};
 use crate::submit::Submitted;
@@ -38,6 +40,8 @@ pub(crate) struct Exec {
     pub(crate) registration: Registration,
     pub(crate) limits: Limits,
     pub(crate) net: NetMode,
+    /// How often a person was asked.
+    pub(crate) questions: u32,
 }
 
 /// How an exec comes in.
@@ -51,7 +55,7 @@ pub(crate) enum Entrance {
 /// What an exec has on the disk before its box is made.
 #[derive(Debug)]
 pub(crate) struct Ready {
-    project: Project,
+    pub(crate) project: Project,
     pub(crate) ground: OpenGround,
     pub(crate) files: ExecFiles,
     /// The shares of the disk that it counts against.
@@ -186,22 +190,37 @@ impl Exec {
         };
         // Nobody may be listening any more; the exec runs all the same.
         let _ = answer.send(Ok(Submitted { exec_id, status, known: false }));
-        let admission = match (entrance, asked) {
+        let mut admission = match (entrance, asked) {
             (Entrance::Admitted(admission), _) => Ok(admission),
             (Entrance::Asking(ask), Some(asked)) => self.await_approval(ask, asked).await,
             (Entrance::Asking(_), None) => Err(Told::failed(RUNTIME_ERROR, "nobody was asked")),
         };
-        let turn = match admission {
-            Ok(admission) => self.take_turn(admission).await,
-            Err(told) => Err(told),
-        };
-        match turn {
-            Ok(slot) => {
-                let mut slot = Some(slot);
-                let (ran, remains) = self.run(early, &mut slot).await;
-                self.conclude(ran, remains, slot).await;
+        let mut early = early;
+        loop {
+            let turn = match admission {
+                Ok(admission) => self.take_turn(admission).await,
+                Err(told) => Err(told),
+            };
+            let slot = match turn {
+                Ok(slot) => slot,
+                Err(told) => {
+                    discard(early).await;
+                    return self.conclude(Ran::never(told), None, None).await;
+                }
+            };
+            let mut slot = Some(slot);
+            match self.run(early, &mut slot).await {
+                Turn::Over(over) => {
+                    let (ran, remains) = *over;
+                    return self.conclude(ran, remains, slot).await;
+                }
+                // Whoever waits for a person holds up nobody.
+                Turn::Asks(ask, ready) => {
+                    drop(slot);
+                    early = Some(Ok(*ready));
+                    admission = self.ask_again(ask).await;
+                }
             }
-            Err(told) => self.conclude(Ran::never(told), None, None).await,
         }
     }
 
@@ -248,7 +267,7 @@ impl Exec {
     }
 
     /// What is left to be put away comes along where that cannot change how it ended.
-    async fn run(&mut self, early: Early, slot: &mut Option<Slot>) -> (Ran, Option<Remains>) {
+    async fn run(&mut self, early: Early, slot: &mut Option<Slot>) -> Turn {
         // What its user shares with others does not change beneath it.
         let _staying = match self.order.ground {
             Ground::Agent { .. } => {
@@ -266,10 +285,17 @@ impl Exec {
         };
         let ready = match prepared {
             Ok(ready) => ready,
-            Err(told) => return (Ran::never(told), None),
+            Err(told) => return Turn::over(Ran::never(told), None),
         };
+        let mut mounts = Vec::new();
         let mut ran = match self.grant(&ready).await {
-            Ok(grant) => self.run_box(grant, &ready.files, &ready.disks, slot).await,
+            Ok(Granted::Now(grant)) => {
+                mounts = host_mounts(&grant);
+                let unseen = unseen(&grant);
+                let ran = self.run_box(*grant, &ready.files, &ready.disks, slot).await;
+                Ran { told: ran.told.with_unseen(unseen), ..ran }
+            }
+            Ok(Granted::Asks(ask)) => return Turn::Asks(ask, Box::new(ready)),
             Err(told) => Ran::never(told),
         };
         if let Ground::Agent { needs: Needs::Network } | Ground::Session { needs: Needs::Network, .. } =
@@ -278,11 +304,11 @@ impl Exec {
         {
             ran.told = ran.told.without_network();
         }
-        let meta = self.meta(&ran);
+        let meta = self.meta(&ran, mounts);
         // Its box had no directory for artifacts, so there is nothing to be found that could be too large.
         if let Ground::Code(_) = self.order.ground {
             let told = ran.told.clone();
-            return (ran, Some(Remains { ready, told, meta }));
+            return Turn::over(ran, Some(Remains { ready, told, meta }));
         }
         let ran = match self.collect(ready.files, ran.told.clone(), meta) {
             Ok(told) => Ran { told, ..ran },
@@ -292,7 +318,7 @@ impl Exec {
             self.heal(tree).await;
         }
         ready.disks.iter().for_each(Disk::measure_later);
-        (ran, None)
+        Turn::over(ran, None)
     }
 
     /// Whatever a script did, a skill's own file is where it belongs when the exec is over.
@@ -352,40 +378,18 @@ impl Exec {
         self.live.set_output(stdout, stderr);
         Ok(ready)
     }
+}
 
-    /// Asked again, now with the directories that were opened and with the list of paths as it is now.
-    async fn grant(&self, ready: &Ready) -> Result<Grant, Told> {
-        let hidden;
-        let places = match (&self.order.ground, &ready.ground) {
-            (Ground::Project { access, .. }, _) => Places::Project {
-                inputs: ready.project.inputs().path(),
-                work: ready.project.work().path(),
-                artifacts: ready.files.artifacts().path(),
-                access: *access,
-            },
-            (Ground::Agent { .. }, OpenGround::Agent(tree)) => Places::Agent {
-                files: tree.section(Section::Files).path(),
-                skills: tree.section(Section::Skills).path(),
-            },
-            (Ground::Session { named, approved, .. }, OpenGround::Session(session)) => {
-                let reach = self.service.reach(&self.order.user_id, named, approved).await;
-                let control = reach.map_err(|error| Told::failed(error.code(), error.to_string()))?;
-                hidden = self.service.hidden_now();
-                Places::Session { work: session.work().path(), control, hidden: &hidden }
-            }
-            (Ground::Code(_), OpenGround::Session(session)) => Places::code(session.work().path()),
-            (Ground::Agent { .. } | Ground::Session { .. } | Ground::Code(_), _) => {
-                return Err(Told::failed(RUNTIME_ERROR, "the files that it works on are not open"));
-            }
-        };
-        match self.order.decide(&places, self.owner) {
-            Ok(Verdict::Allow(grant)) => Ok(grant),
-            Ok(Verdict::Ask(_)) => Err(Told::paths_changed()),
-            Ok(Verdict::Deny(_)) | Err(_) => {
-                tracing::error!(exec_id = %self.intent.exec_id, "the directories of an exec are not allowed in a box");
-                Err(Told::failed(RUNTIME_ERROR, "its directories cannot be shown to a box"))
-            }
-        }
+/// What became of a turn.
+enum Turn {
+    Over(Box<(Ran, Option<Remains>)>),
+    /// Something that it needs is not allowed any more. Its files are kept for the next turn.
+    Asks(Ask, Box<Ready>),
+}
+
+impl Turn {
+    fn over(ran: Ran, remains: Option<Remains>) -> Self {
+        Turn::Over(Box::new((ran, remains)))
     }
 }
 

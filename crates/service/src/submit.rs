@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::error::Error;
 use crate::live::Live;
-use crate::order::{Ground, Order, Places};
+use crate::order::{Ground, Order, Places, control};
 use crate::principal::Principal;
 use crate::queue::Admission;
 use crate::request::ExecRequest;
@@ -69,12 +69,18 @@ impl Service {
             }
             Ground::Code(code) => order.decide(&Places::code(&self.session_work(&code.place)), owner)?,
         };
-        let (effective, ask) = match verdict {
-            Verdict::Allow(grant) => (grant.effective().clone(), None),
+        let (effective, snapshot, ask) = match verdict {
+            Verdict::Allow(grant) => {
+                let snapshot = order.snapshot(grant.effective(), control(&grant));
+                (grant.effective().clone(), snapshot, None)
+            }
             Verdict::Deny(denial) => return self.deny(&order, exec_id, denial).await,
             // Asked last of all, so that the layers merge.
             Verdict::Ask(ask) => match policy::merge(&order.layers) {
-                Ok(effective) => (effective, Some(ask)),
+                Ok(effective) => {
+                    let snapshot = order.snapshot(&effective, None);
+                    (effective, snapshot, Some(ask))
+                }
                 Err(denial) => return self.deny(&order, exec_id, denial).await,
             },
         };
@@ -84,7 +90,7 @@ impl Service {
             return self.deny(&order, exec_id, denial).await;
         }
         self.check_company(&order)?;
-        let key = order.idempotency.as_ref().map(|known| (order.caller.clone(), known.key.clone()));
+        let key = order.idempotency.as_ref().map(|known| (order.author.by.clone(), known.key.clone()));
         let session = order.session().map(ToString::to_string);
         let (user_id, agent_id) = (order.user_id.clone(), order.agent_id.clone());
         let live = Arc::new(Live::new(exec_id.clone(), user_id, agent_id, key, session, order.company()));
@@ -106,7 +112,7 @@ impl Service {
             Entrance::Admitted(Admission::Later(_)) => Start::Queued,
             Entrance::Asking(_) => Start::AwaitingApproval,
         };
-        let intent = order.intent(exec_id, json!(effective), start);
+        let intent = order.intent(exec_id, snapshot, start);
         let (answer, answered) = oneshot::channel();
         let exec = Exec {
             service: self.clone(),
@@ -117,6 +123,7 @@ impl Service {
             registration,
             limits: effective.limits,
             net: effective.net.mode(),
+            questions: 0,
         };
         tokio::spawn(exec.live_to_the_end(entrance, answer));
         match answered.await {
@@ -151,10 +158,10 @@ impl Service {
     async fn repeated(&self, order: &Order) -> Result<Option<Submitted>, Error> {
         let Some(idempotency) = &order.idempotency else { return Ok(None) };
         // Of several, one may be recorded while the others are being refused as this one is: none is overlooked.
-        while let Some(live) = self.inner.registry.find_intending(&order.caller, &idempotency.key) {
+        while let Some(live) = self.inner.registry.find_intending(&order.author.by, &idempotency.key) {
             live.intended().await;
         }
-        match self.inner.store.known(&order.caller, &idempotency.key).await? {
+        match self.inner.store.known(&order.author.by, &idempotency.key).await? {
             Some((exec_id, digest)) => self.known(order, exec_id, digest).await.map(Some),
             None => Ok(None),
         }
@@ -169,18 +176,15 @@ impl Service {
 }
 
 impl Order {
-    fn intent(&self, exec_id: ExecId, mut policy_snapshot: Value, start: Start) -> NewExec {
-        if let Ground::Code(code) = &self.ground {
-            policy_snapshot["code"] = code.note();
-        }
+    fn intent(&self, exec_id: ExecId, policy_snapshot: Value, start: Start) -> NewExec {
         let artifacts_path = format!("projects/{}/artifacts/{exec_id}", self.project_id);
         let (cmd, args) = self.words.split_first().map(|(cmd, args)| (cmd.clone(), args.to_vec())).unwrap_or_default();
         NewExec {
             exec_id,
             user_id: self.user_id.clone(),
             agent_id: self.agent_id.clone(),
-            caller: self.caller.clone(),
-            from: self.origin.note(),
+            caller: self.author.by.clone(),
+            from: self.author.from.clone(),
             idempotency: self.idempotency.as_ref().map(|idempotency| record::Idempotency {
                 key: idempotency.key.clone(),
                 body_digest: Digest::from_bytes(idempotency.body_digest),
@@ -216,6 +220,9 @@ impl Order {
 fn denied_policy(order: &Order, denial: &Denial) -> Value {
     let show = |value: Option<u64>| denial.field.zip(value).map(|(field, value)| field.quantity(value));
     let mut snapshot = policy::merge(&order.layers).map_or_else(|_| json!({}), |effective| json!(effective));
+    if let Ground::Code(code) = &order.ground {
+        snapshot["code"] = code.note();
+    }
     snapshot["denied"] = json!({
         "code": denial.code,
         "field": denial.field,

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     fn principal() -> Principal {
-        Principal::new("t_0123456789abcdef".to_owned(), Holder::Operator)
+        Principal::new("t_0123456789abcdef", Holder::Operator)
     }
 
     #[tokio::test(start_paused = true)]

@@ -24,7 +24,7 @@ impl Service {
     /// Who this is.
     pub async fn authenticate(&self, token: Option<&str>) -> Result<Principal, Error> {
         match self.inner.auth {
-            Auth::Nobody => return Ok(Principal::new("nobody".to_owned(), Holder::Owner)),
+            Auth::Nobody => return Ok(Principal::new("nobody", Holder::Owner)),
             Auth::Tokens => {}
         }
         let text = token.ok_or(Error::Unauthenticated)?;
@@ -34,7 +34,7 @@ impl Service {
     /// Whose token this is, while it opens anything.
     pub(crate) async fn holder_of(&self, hash: &Digest) -> Result<Principal, Error> {
         match self.inner.store.token_by_hash(hash).await? {
-            Some(token) if token.is_valid(now()) => Ok(Principal::new(token.id.as_str().to_owned(), token.holder)),
+            Some(token) if token.is_valid(now()) => Ok(Principal::new(token.id.as_str(), token.holder)),
             Some(_) | None => Err(Error::Unauthenticated),
         }
     }

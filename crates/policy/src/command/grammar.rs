@@ -11,7 +11,7 @@ use tree_sitter::{Node, ParseOptions, ParseState, Parser, Point, Tree};
 use crate::error::{Error, quote};
 
 /// What the kernel takes as one argument, which a line for `bash -c` is.
-pub(super) const LONGEST: usize = 128 * 1024 - 1;
+pub(super) const LONGEST: usize = 256 * 1024;
 /// How much the parser may do. It reports every hundred steps, and in the worst case each of them looks at the whole text:
 /// so a report costs the text's length. Sixteen kilobytes may take 6,000 steps, hundreds of commands; the longest text,
 /// which is one large word among few, 700. Without the bound there are lines that need minutes.
@@ -162,7 +162,7 @@ mod tests {
         }
         let long = "a".repeat(LONGEST);
         assert_eq!(fault(&long), Ok(()));
-        assert!(fault(&format!("{long}a")).expect_err("one byte more").contains("131071"));
+        assert!(fault(&format!("{long}a")).expect_err("one byte more").contains("262144"));
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use futures::future::join_all;
 use record::{
-    Answer, Approval, ApprovalFilter, ApprovalId, ApprovalKind, ApprovalStatus, AuditFilter, Digest, EndedAs, Limit,
-    NewApproval, RiskLevel, Scope, Settled, SettledAs, Store,
+    Added, Answer, Approval, ApprovalFilter, ApprovalId, ApprovalKind, ApprovalStatus, AuditFilter, Author, Database,
+    Digest, EndedAs, Limit, NewApproval, NewPath, PathChange, PathScope, RememberedPath, Remembering, RiskLevel, Scope,
+    Settled, SettledAs, Store, Switch,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::place::{Place, assert_intact};
 use crate::samples::{at, ended, exec_id, running};
@@ -14,7 +15,7 @@ fn approval_id(number: u64) -> ApprovalId {
     format!("a_{number:016x}").parse().unwrap()
 }
 
-fn question(number: u64) -> NewApproval {
+pub(crate) fn question(number: u64) -> NewApproval {
     NewApproval {
         id: approval_id(number),
         kind: ApprovalKind::Path,
@@ -35,9 +36,13 @@ fn question(number: u64) -> NewApproval {
     }
 }
 
-fn answer(as_what: SettledAs, by: &str) -> Answer {
-    let from = json!({ "door": "http", "remote": "127.0.0.1:1" });
-    Answer { as_what, at: at(50), by: by.to_owned(), reason: Some("so it is".to_owned()), from }
+pub(crate) fn answer(as_what: SettledAs, by: &str) -> Answer {
+    let author = Author { by: by.to_owned(), from: from() };
+    Answer { as_what, at: at(50), author, reason: Some("so it is".to_owned()), remembered: Remembering::Nothing }
+}
+
+fn from() -> Value {
+    json!({ "door": "http", "remote": "127.0.0.1:1" })
 }
 
 async fn find(store: &Store, number: u64) -> Approval {
@@ -46,7 +51,7 @@ async fn find(store: &Store, number: u64) -> Approval {
 
 pub async fn one_answer_stands(place: Place) {
     let store = place.open().await;
-    store.open_approval(question(1)).await.unwrap();
+    store.open_approval(question(1), from()).await.unwrap();
     let answers = join_all((0..16).map(|number| {
         let as_what = if number % 2 == 0 { SettledAs::Approved } else { SettledAs::Denied };
         let (store, by) = (store.clone(), format!("person {number}"));
@@ -65,14 +70,15 @@ pub async fn one_answer_stands(place: Place) {
     let actions: Vec<&str> = entries.iter().map(|entry| entry.action.as_str()).collect();
     assert_eq!(actions, [&format!("approval.{}", stands.status), "approval.opened"]);
     assert_eq!(Some(&entries[0].actor), stands.answered_by.as_ref());
-    assert!(entries[0].detail.contains("127.0.0.1:1") && entries[1].detail.contains("/home/é/a"), "{entries:?}");
+    assert!(entries.iter().all(|entry| entry.detail.contains("127.0.0.1:1")), "from where: {entries:?}");
+    assert!(entries[1].detail.contains("/home/é/a"), "{entries:?}");
     assert_intact(&store).await;
 }
 
 pub async fn everything_asked_is_read_back(place: Place) {
     let store = place.open().await;
     let asked = NewApproval { code: Some("print(1)".to_owned()), patterns: vec!["rm".to_owned()], ..question(1) };
-    store.open_approval(asked.clone()).await.unwrap();
+    store.open_approval(asked.clone(), from()).await.unwrap();
     let pending =
         Approval { asked, status: ApprovalStatus::Pending, answered_at: None, answered_by: None, reason: None };
     assert_eq!(find(&store, 1).await, pending);
@@ -91,7 +97,7 @@ pub async fn everything_asked_is_read_back(place: Place) {
 pub async fn what_nobody_waits_for_expires(place: Place) {
     let store = place.open().await;
     for number in 0..300 {
-        store.open_approval(question(number)).await.unwrap();
+        store.open_approval(question(number), from()).await.unwrap();
     }
     store.settle_approval(&approval_id(7), answer(SettledAs::Approved, "bob")).await.unwrap();
     assert_eq!(store.expire_pending_approvals(at(9), "ringwall", "stopped").await.unwrap(), 299);
@@ -109,7 +115,7 @@ pub async fn lists_hold_what_is_asked_for(place: Place) {
     for number in 0..12 {
         let (user, agent) = (["ann", "bob"][usize::from(number % 2 == 1)], ["x", "y"][usize::from(number % 4 > 1)]);
         let new = NewApproval { user_id: user.parse().unwrap(), agent_id: agent.parse().unwrap(), ..question(number) };
-        store.open_approval(new).await.unwrap();
+        store.open_approval(new, from()).await.unwrap();
         if number % 3 == 0 {
             store.settle_approval(&approval_id(number), answer(SettledAs::Denied, "z")).await.unwrap();
         }
@@ -159,7 +165,7 @@ pub async fn approvals_go_with_their_exec(place: Place) {
     let store = place.open().await;
     for number in 1..=2 {
         store.intend(running(number)).await.unwrap();
-        store.open_approval(question(number)).await.unwrap();
+        store.open_approval(question(number), from()).await.unwrap();
         store.settle_approval(&approval_id(number), answer(SettledAs::Denied, "bob")).await.unwrap();
     }
     store.finish(&running(1), ended(EndedAs::Succeeded)).await.unwrap();
@@ -172,17 +178,80 @@ pub async fn approvals_go_with_their_exec(place: Place) {
 
 pub async fn half_an_answer_cannot_be_written(place: Place) {
     let store = place.open().await;
-    store.open_approval(question(1)).await.unwrap();
+    store.open_approval(question(1), from()).await.unwrap();
     for change in ["status = 'approved'", "answered_at = 1", "status = 'allowed', answered_at = 1, answered_by = 'x'"] {
         assert!(place.execute(&format!("UPDATE approvals SET {change}")).await.is_err(), "{change}");
     }
-    let taken = store.open_approval(question(1)).await;
+    let taken = store.open_approval(question(1), from()).await;
     assert!(taken.is_err(), "an id is used once");
     for bad in [
         NewApproval { command: "a\0".to_owned(), ..question(2) },
         NewApproval { session_id: "x".repeat(600), ..question(3) },
     ] {
-        assert!(store.open_approval(bad).await.is_err());
+        assert!(store.open_approval(bad, from()).await.is_err());
     }
+    assert_intact(&store).await;
+}
+
+fn remembered(paths: &[(&str, &[i64])], by: &str) -> Answer {
+    let paths = paths.iter().map(|(path, known)| RememberedPath {
+        new: NewPath { path: (*path).to_owned(), description: String::new(), scope: PathScope::Global },
+        known: known.to_vec(),
+    });
+    Answer { remembered: Remembering::Paths(paths.collect()), ..answer(SettledAs::Remembered, by) }
+}
+
+async fn listed(store: &Store) -> Vec<(String, Switch)> {
+    store.paths().await.unwrap().into_iter().map(|entry| (entry.path, entry.enabled)).collect()
+}
+
+/// An answer and what it puts into the list are one step: whichever of them fails takes the other along.
+pub async fn an_answer_and_what_it_remembers_are_one(place: Place) {
+    let store = place.open().await;
+    store.open_approval(question(1), from()).await.unwrap();
+    let refuse = match place.database {
+        Database::Sqlite(_) => {
+            "CREATE TRIGGER full BEFORE INSERT ON sandbox_paths WHEN NEW.path = '/second' \
+             BEGIN SELECT RAISE(ABORT, 'no room'); END"
+        }
+        Database::Postgres(_) => "ALTER TABLE sandbox_paths ADD CONSTRAINT fully CHECK (path <> '/second')",
+    };
+    place.execute(refuse).await.unwrap();
+    let failed = store.settle_approval(&approval_id(1), remembered(&[("/first", &[]), ("/second", &[])], "bob")).await;
+    assert!(failed.is_err(), "{failed:?}");
+    assert_eq!((find(&store, 1).await.status, listed(&store).await), (ApprovalStatus::Pending, vec![]));
+    let told = store.settle_approval(&approval_id(1), remembered(&[("/first", &[]), ("/third", &[])], "bob")).await;
+    assert!(matches!(told.unwrap(), Settled::Recorded(_)));
+    let both = vec![("/first".to_owned(), Switch::On), ("/third".to_owned(), Switch::On)];
+    assert_eq!(listed(&store).await, both);
+    // Whoever comes second puts nothing there.
+    let second = store.settle_approval(&approval_id(1), remembered(&[("/fourth", &[])], "eve")).await.unwrap();
+    assert!(matches!(second, Settled::Before(_)));
+    assert_eq!(listed(&store).await, both);
+    let filter = AuditFilter { action: Some("sandbox.path.added".to_owned()), ..AuditFilter::everything(Scope::All) };
+    let entries = store.audit(&filter, Limit::nearest(9), None).await.unwrap().items;
+    assert_eq!(entries.len(), 2);
+    assert!(entries.iter().all(|entry| entry.detail.contains(approval_id(1).as_str()) && entry.actor == "bob"));
+    assert_intact(&store).await;
+}
+
+/// What is known and switched off is switched on, however it is spelt; and nobody else's is.
+pub async fn what_is_remembered_is_on(place: Place) {
+    let store = place.open().await;
+    let add = async |path: &str, scope| {
+        let new = NewPath { path: path.to_owned(), description: String::new(), scope };
+        let Added::Recorded { id } = store.add_path(new, at(1), Author::new("owner")).await.unwrap() else { panic!() };
+        let off = PathChange { enabled: Some(Switch::Off), description: None };
+        store.change_path(id, off, at(2), Author::new("owner")).await.unwrap();
+        id
+    };
+    let spelt = add("/a/", PathScope::Global).await;
+    add("/b", PathScope::Global).await;
+    let of_ann = add("/c", PathScope::User("ann".parse().unwrap())).await;
+    store.open_approval(question(1), from()).await.unwrap();
+    let paths = [("/a", &[spelt, 999][..]), ("/b", &[]), ("/c", &[of_ann])];
+    store.settle_approval(&approval_id(1), remembered(&paths, "bob")).await.unwrap();
+    let expected = [("/a/", Switch::On), ("/b", Switch::On), ("/c", Switch::Off), ("/c", Switch::On)];
+    assert_eq!(listed(&store).await, expected.map(|(path, switch)| (path.to_owned(), switch)));
     assert_intact(&store).await;
 }

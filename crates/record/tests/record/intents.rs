@@ -1,7 +1,11 @@
 //! What is recorded before anything runs.
 
 use futures::future::join_all;
-use record::{Digest, EndedAs, Error, Filter, Finish, Idempotency, Intent, Kept, Limit, NewExec, Scope, Start, Status};
+use record::{
+    AuditFilter, Digest, EndedAs, Error, Filter, Finish, Idempotency, Intent, Kept, Limit, NewExec, Scope, Start,
+    Status,
+};
+use serde_json::json;
 
 use crate::place::{Place, assert_intact};
 use crate::samples::{at, denied, ended, exec_id, queued, reason, running};
@@ -114,7 +118,35 @@ pub async fn only_what_waits_begins(place: Place) {
         assert!(matches!(refused, Err(Error::NotWaiting { status: found, .. }) if found == status), "{number}");
     }
     assert!(matches!(store.begin(&exec_id(9), at(0)).await, Err(Error::UnknownExec(_))));
+    // What has begun may have to wait for a person once more, and what is over may not.
+    store.wait_again(&exec_id(2)).await.unwrap();
+    let waits = store.exec(&exec_id(2), &Scope::All).await.unwrap().unwrap();
+    assert_eq!((waits.summary.status, waits.summary.started_at), (Status::AwaitingApproval, None));
+    for number in [2, 3, 9] {
+        assert!(store.wait_again(&exec_id(number)).await.is_err(), "{number}");
+    }
+    store.begin(&exec_id(2), at(7_000)).await.unwrap();
     assert_intact(&store).await;
+}
+
+/// An intent stays what it was, and whoever asks is told what the exec ran under.
+pub async fn the_policy_that_was_applied_is_told(place: Place) {
+    let store = place.open().await;
+    store.intend(running(1)).await.unwrap();
+    let applied = json!({ "version": "2", "path_control": "on", "paths": [{ "path": "/srv" }] });
+    let of = async || store.exec(&exec_id(1), &Scope::All).await.unwrap().map(|exec| exec.policy_snapshot);
+    assert_eq!(of().await, Some(running(1).policy_snapshot));
+    store.record_policy(&running(1), &json!({ "version": "1" }), at(1)).await.unwrap();
+    store.record_policy(&running(1), &applied, at(2)).await.unwrap();
+    assert_eq!(of().await, Some(applied));
+    let filter = AuditFilter { action: Some("exec.policy".to_owned()), ..AuditFilter::everything(Scope::All) };
+    let entries = store.audit(&filter, Limit::nearest(9), None).await.unwrap().items;
+    assert!(entries.len() == 2 && entries[0].detail.contains("/srv"), "{entries:?}");
+    assert_intact(&store).await;
+    store.finish(&running(1), ended(EndedAs::Succeeded)).await.unwrap();
+    store.prune_execs(vec![exec_id(1)], at(99_999), at(99_999), "owner").await.unwrap();
+    store.intend(running(1)).await.unwrap();
+    assert_eq!(of().await, Some(running(1).policy_snapshot), "it went with its exec");
 }
 
 pub async fn what_cannot_be_stored_is_refused(place: Place) {

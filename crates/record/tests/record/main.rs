@@ -51,6 +51,7 @@ const ON_BOTH: &[(&str, Run)] = trials! {
     intents::{
         everything_intended_is_read_back, a_denied_intent_is_ended, one_key_is_one_exec, a_key_outlives_the_store,
         a_taken_id_is_refused, only_what_waits_begins, what_cannot_be_stored_is_refused,
+        the_policy_that_was_applied_is_told,
     }
     endings::{ one_ending_stands, everything_ended_is_read_back, what_a_crash_left_is_lost, an_unknown_exec_has_no_ending,
         two_who_take_turns_share_one_chain, what_cannot_be_written_at_once_is_told }
@@ -77,6 +78,7 @@ const ON_BOTH: &[(&str, Run)] = trials! {
     approvals::{
         one_answer_stands, everything_asked_is_read_back, what_nobody_waits_for_expires,
         lists_hold_what_is_asked_for, approvals_go_with_their_exec, half_an_answer_cannot_be_written,
+        an_answer_and_what_it_remembers_are_one, what_is_remembered_is_on,
     }
     faults::{ a_lock_held_too_long_is_busy, a_newer_schema_is_refused, an_altered_schema_is_refused,
         an_old_schema_is_brought_up_to_date, a_corrupt_row_is_named, two_open_a_new_database_at_once }

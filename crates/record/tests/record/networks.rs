@@ -1,8 +1,12 @@
 //! What boxes asked of the network, and hosts that people have allowed.
 
-use record::{AuditFilter, EndedAs, ExecNetwork, Limit, Scope};
-use serde_json::json;
+use record::{
+    Answer, ApprovalKind, AuditFilter, EndedAs, ExecNetwork, Limit, NewApproval, Remembering, Scope, Settled,
+    SettledAs, UserId,
+};
+use serde_json::{Value, json};
 
+use crate::approvals::{answer, question};
 use crate::place::{Place, assert_intact};
 use crate::samples::{at, ended, exec_id, running};
 
@@ -36,20 +40,27 @@ pub async fn what_comes_later_is_added_and_goes_with_its_exec(place: Place) {
 
 pub async fn hosts_are_allowed_once_and_taken_back(place: Place) {
     let store = place.open().await;
-    let (ann, bob) = ("ann".parse().unwrap(), "bob".parse().unwrap());
-    let id = store.allow_host(&ann, "a.com:443", at(1), "t_1").await.unwrap();
-    assert_eq!(store.allow_host(&ann, "a.com:443", at(2), "t_2").await.unwrap(), id);
-    let other = store.allow_host(&bob, "a.com:443", at(3), "t_1").await.unwrap();
-    assert_ne!(id, other);
+    let [ann, bob] = ["ann", "bob"].map(|user| user.parse::<UserId>().unwrap());
+    for (number, user, by) in [(1, &ann, "t_1"), (2, &ann, "t_2"), (3, &bob, "t_1")] {
+        let asked = NewApproval { kind: ApprovalKind::Network, ..question(number) };
+        store.open_approval(asked.clone(), Value::Null).await.unwrap();
+        let remembered = Remembering::Hosts { user: user.clone(), entries: vec!["a.com:443".to_owned()] };
+        let answer = Answer { remembered, ..answer(SettledAs::Remembered, by) };
+        assert!(matches!(store.settle_approval(&asked.id, answer).await.unwrap(), Settled::Recorded(_)));
+    }
     let of_ann = store.allowed_hosts(&Scope::User(ann)).await.unwrap();
     let [found] = of_ann.as_slice() else { panic!("{of_ann:?}") };
-    assert_eq!((found.id, found.entry.as_str(), found.created_by.as_str()), (id, "a.com:443", "t_1"));
-    assert_eq!(store.allowed_hosts(&Scope::All).await.unwrap().len(), 2);
+    let id = found.id;
+    assert_eq!((found.entry.as_str(), found.created_by.as_str()), ("a.com:443", "t_1"));
+    let all = store.allowed_hosts(&Scope::All).await.unwrap();
+    let [_, other] = all.as_slice() else { panic!("{all:?}") };
+    let other = other.id;
     assert_eq!(store.forget_host(id, at(4), "owner").await.unwrap().as_ref(), Some(found));
     assert_eq!(store.forget_host(id, at(5), "owner").await.unwrap(), None);
     let left = store.allowed_hosts(&Scope::All).await.unwrap();
     assert_eq!(left.iter().map(|host| host.id).collect::<Vec<_>>(), [other]);
-    let entries = store.audit(&AuditFilter::everything(Scope::All), Limit::nearest(10), None).await.unwrap().items;
-    assert_eq!(entries.len(), 3, "two allowed, one forgotten");
+    let entries = store.audit(&AuditFilter::everything(Scope::All), Limit::nearest(20), None).await.unwrap().items;
+    let of_hosts = entries.iter().filter(|entry| entry.action.starts_with("net.host."));
+    assert_eq!(of_hosts.count(), 3, "two allowed, one forgotten");
     assert_intact(&store).await;
 }

@@ -1,7 +1,8 @@
 //! The list of allowed paths, the switch, and what people write there by hand.
 
 use futures::future::join_all;
-use record::{Added, AuditFilter, Limit, NewPath, PathChange, PathControl, PathEntry, PathScope, Scope, Store, Switch};
+use record::{Added, AuditFilter, Author, Limit, NewPath, PathChange, PathEntry, PathScope, Scope, Store, Switch};
+use serde_json::json;
 
 use crate::place::{Place, assert_intact};
 use crate::samples::at;
@@ -14,57 +15,61 @@ fn of_ann() -> PathScope {
     PathScope::User("ann".parse().unwrap())
 }
 
+fn by(who: &str) -> Author {
+    Author { by: who.to_owned(), from: json!({ "door": "http", "remote": "127.0.0.1:1" }) }
+}
+
 async fn entries(store: &Store) -> Vec<PathEntry> {
-    store.path_control().await.unwrap().entries
+    store.paths().await.unwrap()
 }
 
 pub async fn a_fresh_record_controls_nothing(place: Place) {
     let store = place.open().await;
-    assert_eq!(store.path_control().await.unwrap(), PathControl { switch: Switch::Off, entries: Vec::new() });
+    assert_eq!((store.path_switch().await.unwrap(), entries(&store).await), (Switch::Off, Vec::new()));
     for switch in [Switch::On, Switch::On, Switch::Off, Switch::On] {
-        store.switch_path_control(switch, at(1), "owner").await.unwrap();
-        assert_eq!(store.path_control().await.unwrap().switch, switch);
+        store.switch_path_control(switch, at(1), by("owner")).await.unwrap();
+        assert_eq!(store.path_switch().await.unwrap(), switch);
     }
     store.close().await;
-    assert_eq!(place.open().await.path_control().await.unwrap().switch, Switch::On, "after a restart too");
+    assert_eq!(place.open().await.path_switch().await.unwrap(), Switch::On, "after a restart too");
 }
 
 pub async fn paths_are_added_once(place: Place) {
     let store = place.open().await;
-    let both = join_all((0..8).map(|_| store.add_path(new("/home/u", PathScope::Global), at(5), "owner"))).await;
+    let both = join_all((0..8).map(|_| store.add_path(new("/home/u", PathScope::Global), at(5), by("owner")))).await;
     let recorded = both.iter().filter(|answer| matches!(answer, Ok(Added::Recorded { .. }))).count();
     assert_eq!(recorded, 1, "{both:?}");
     // Another's entry of the same path is another entry.
-    let own = store.add_path(new("/home/u", of_ann()), at(6), "t_1").await.unwrap();
+    let own = store.add_path(new("/home/u", of_ann()), at(6), by("t_1")).await.unwrap();
     let Added::Recorded { id } = own else { panic!("{own:?}") };
-    assert_eq!(store.add_path(new("/home/u", of_ann()), at(7), "t_1").await.unwrap(), Added::Known { id });
+    assert_eq!(store.add_path(new("/home/u", of_ann()), at(7), by("t_1")).await.unwrap(), Added::Known { id });
     let found = entries(&store).await;
     let seen: Vec<_> = found.iter().map(|one| (one.path.as_str(), one.scope.text(), one.enabled)).collect();
     assert_eq!(seen, [("/home/u", "global".to_owned(), Switch::On), ("/home/u", "user:ann".to_owned(), Switch::On)]);
     assert_eq!((found[1].created_at, found[1].created_by.as_str()), (at(6), "t_1"));
     let long = NewPath { description: "x".repeat(513), ..new("/a", PathScope::Global) };
-    assert!(store.add_path(long, at(8), "owner").await.is_err());
-    assert!(store.add_path(new("/a\0b", PathScope::Global), at(8), "owner").await.is_err());
+    assert!(store.add_path(long, at(8), by("owner")).await.is_err());
+    assert!(store.add_path(new("/a\0b", PathScope::Global), at(8), by("owner")).await.is_err());
     assert_intact(&store).await;
 }
 
 pub async fn paths_are_changed_and_removed(place: Place) {
     let store = place.open().await;
-    let Added::Recorded { id } = store.add_path(new("/a", PathScope::Global), at(1), "owner").await.unwrap() else {
+    let Added::Recorded { id } = store.add_path(new("/a", PathScope::Global), at(1), by("owner")).await.unwrap() else {
         panic!("it is new")
     };
     let off = PathChange { enabled: Some(Switch::Off), description: None };
-    let changed = store.change_path(id, off, at(2), "owner").await.unwrap().unwrap();
+    let changed = store.change_path(id, off, at(2), by("owner")).await.unwrap().unwrap();
     assert_eq!((changed.enabled, changed.description.as_str()), (Switch::Off, "work"));
     let words = PathChange { enabled: None, description: Some("other".to_owned()) };
-    let changed = store.change_path(id, words.clone(), at(3), "owner").await.unwrap().unwrap();
+    let changed = store.change_path(id, words.clone(), at(3), by("owner")).await.unwrap().unwrap();
     assert_eq!((changed.enabled, changed.description.as_str()), (Switch::Off, "other"));
     assert_eq!(entries(&store).await, [changed]);
-    assert_eq!(store.change_path(id + 1, words, at(4), "owner").await.unwrap(), None);
+    assert_eq!(store.change_path(id + 1, words, at(4), by("owner")).await.unwrap(), None);
 
-    assert_eq!(store.remove_paths(&[id, id + 1], at(5), "owner").await.unwrap(), 1);
-    assert_eq!(store.remove_paths(&[id], at(5), "owner").await.unwrap(), 0);
-    let Added::Recorded { id: next } = store.add_path(new("/a", PathScope::Global), at(6), "owner").await.unwrap()
+    assert_eq!(store.remove_paths(&[id, id + 1], at(5), by("owner")).await.unwrap(), 1);
+    assert_eq!(store.remove_paths(&[id], at(5), by("owner")).await.unwrap(), 0);
+    let Added::Recorded { id: next } = store.add_path(new("/a", PathScope::Global), at(6), by("owner")).await.unwrap()
     else {
         panic!("it was gone")
     };
@@ -92,30 +97,32 @@ pub async fn rows_by_hand_are_seen(place: Place) {
     assert!(found.iter().all(|one| one.scope == PathScope::Global));
     assert!(place.execute("INSERT INTO sandbox_paths (path, scope) VALUES ('/x', 'all')").await.is_err());
     place.execute("INSERT INTO sandbox_configs (enabled) VALUES (1)").await.unwrap();
-    assert_eq!(store.path_control().await.unwrap().switch, Switch::On);
-    store.switch_path_control(Switch::Off, at(1), "owner").await.unwrap();
-    assert_eq!(store.path_control().await.unwrap().switch, Switch::Off);
+    assert_eq!(store.path_switch().await.unwrap(), Switch::On);
+    store.switch_path_control(Switch::Off, at(1), by("owner")).await.unwrap();
+    assert_eq!(store.path_switch().await.unwrap(), Switch::Off);
     let ids: Vec<i64> = found.iter().map(|one| one.id).collect();
-    assert_eq!(store.remove_paths(&ids, at(2), "owner").await.unwrap(), 4);
+    assert_eq!(store.remove_paths(&ids, at(2), by("owner")).await.unwrap(), 4);
 }
 
 pub async fn every_change_of_paths_is_an_entry(place: Place) {
     let store = place.open().await;
-    store.switch_path_control(Switch::On, at(1), "owner").await.unwrap();
-    store.switch_path_control(Switch::On, at(2), "owner").await.unwrap();
-    let Added::Recorded { id } = store.add_path(new("/a", of_ann()), at(3), "t_1").await.unwrap() else {
+    store.switch_path_control(Switch::On, at(1), by("owner")).await.unwrap();
+    store.switch_path_control(Switch::On, at(2), by("owner")).await.unwrap();
+    let Added::Recorded { id } = store.add_path(new("/a", of_ann()), at(3), by("t_1")).await.unwrap() else {
         panic!("it is new")
     };
-    store.add_path(new("/a", of_ann()), at(3), "t_1").await.unwrap();
+    store.add_path(new("/a", of_ann()), at(3), by("t_1")).await.unwrap();
     let off = PathChange { enabled: Some(Switch::Off), description: None };
-    store.change_path(id, off.clone(), at(4), "t_1").await.unwrap();
-    store.change_path(id, off, at(5), "t_1").await.unwrap();
-    store.remove_paths(&[id], at(6), "t_1").await.unwrap();
-    store.switch_path_control(Switch::Off, at(7), "owner").await.unwrap();
+    store.change_path(id, off.clone(), at(4), by("t_1")).await.unwrap();
+    store.change_path(id, off, at(5), by("t_1")).await.unwrap();
+    store.remove_paths(&[id], at(6), by("t_1")).await.unwrap();
+    store.switch_path_control(Switch::Off, at(7), by("owner")).await.unwrap();
     let actions = async |scope| {
         let page = store.audit(&AuditFilter::everything(scope), Limit::nearest(20), None).await.unwrap();
         page.items.into_iter().map(|entry| entry.action).rev().collect::<Vec<_>>()
     };
+    let page = store.audit(&AuditFilter::everything(Scope::All), Limit::nearest(20), None).await.unwrap();
+    assert!(page.items.iter().all(|entry| entry.detail.contains("127.0.0.1:1")), "from where: {:?}", page.items);
     let own = ["sandbox.path.added", "sandbox.path.changed", "sandbox.path.removed"];
     let all = [&["sandbox.enabled"], &own[..], &["sandbox.disabled"]].concat();
     assert_eq!(actions(Scope::All).await, all, "what changes nothing is no entry");

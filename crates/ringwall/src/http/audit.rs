@@ -101,6 +101,9 @@ pub(crate) async fn list(
         (Some(subject), Some(request)) if subject != request => return Ok(Json(AuditPage::default())),
         (subject, request) => subject.or(request),
     };
+    if words.limit == Some(0) {
+        return Err(Problem::invalid("limit: at least 1"));
+    }
     // Everything, of what the asker may see.
     let filter =
         AuditFilter { scope: Scope::All, actor: words.actor, action: words.action, subject, exec_id: words.exec_id };

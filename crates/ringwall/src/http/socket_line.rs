@@ -46,7 +46,7 @@ pub(crate) fn upgrade(asked: Asked, otherwise: &str) -> Result<WebSocketUpgrade,
 pub(crate) struct Place {
     _long: LongAnswer,
     _busy: Option<Busy>,
-    pub(crate) caller: Option<Caller>,
+    _caller: Option<Caller>,
     /// Of whoever came by cookie: the socket ends with it.
     login: Option<HeldLogin>,
 }
@@ -61,7 +61,7 @@ impl Place {
         Ok(Place {
             _long: door.sockets.begin(principal)?,
             _busy: caller.as_ref().and_then(|Extension(caller)| caller.seat.begin()),
-            caller: caller.map(|Extension(caller)| caller),
+            _caller: caller.map(|Extension(caller)| caller),
             login: login.map(|Extension(login)| login),
         })
     }

@@ -75,9 +75,9 @@ fn open(
     asked: Asked,
 ) -> Result<Response, Problem> {
     let upgrade = upgrade(asked, "GET /api/approvals?status=pending lists the same")?;
-    let place = Place::take(door, &principal, caller, login)?;
-    let remote = place.caller.as_ref().map(|caller| caller.remote);
+    let remote = caller.as_ref().map(|Extension(caller)| caller.remote);
     let principal = principal.through(Origin { door: "websocket", remote, client: None });
+    let place = Place::take(door, &principal, caller, login)?;
     let mut following = door.service.follow_approvals(&principal, watched.clone())?;
     let service = door.service.clone();
     Ok(upgrade.on_upgrade(async move |socket| {

@@ -4,6 +4,7 @@
 //! and to be asked about. Whoever asked waits for its ending and is told in the contract's words. No lock is held
 //! meanwhile.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use policy::{ArgvCommand, CommandLine, CommandLists, Denial, profile};
@@ -112,8 +113,9 @@ fn order(by: &Principal, agent: &Agent, what: Execution, settings: &Settings) ->
         Execution::Line(line) => {
             let read = CommandLine::read(&line)?;
             let checked = read.check(lists);
-            let words = vec!["bash".to_owned(), "-c".to_owned(), line];
-            plain(by, agent, words, checked, needs(read.wants_network()), WORKSPACE.into(), settings)
+            let needs = needs(read.wants_network());
+            let argv = checked.map(|()| crate::line::argv(&line));
+            plain(by, agent, crate::line::words(line), argv, needs, WORKSPACE.into(), settings)
         }
         Execution::Skill { skill, command, arguments } => {
             let directory = AgentPath::skill(&skill)?;
@@ -136,24 +138,24 @@ fn run(
     lists: &CommandLists,
     settings: &Settings,
 ) -> Result<Order, Error> {
-    let words = std::iter::once(command.to_owned()).chain(arguments.iter().cloned()).collect();
+    let words: Vec<String> = std::iter::once(command.to_owned()).chain(arguments.iter().cloned()).collect();
     let read = ArgvCommand::read(command, arguments)?;
     let cwd = PathBuf::from(WORKSPACE).join(directory);
-    plain(by, agent, words, read.check(directory, lists), needs(read.wants_network()), cwd, settings)
+    let argv = read.check(directory, lists).map(|()| words.iter().map(OsString::from).collect());
+    plain(by, agent, words, argv, needs(read.wants_network()), cwd, settings)
 }
 
 fn plain(
     by: &Principal,
     agent: &Agent,
     words: Vec<String>,
-    checked: Result<(), Denial>,
+    argv: Result<Vec<OsString>, Denial>,
     needs: Needs,
     cwd: PathBuf,
     settings: &Settings,
 ) -> Result<Order, Error> {
     Ok(Order {
-        caller: by.caller().to_owned(),
-        origin: by.origin.clone(),
+        author: by.author(),
         idempotency: None,
         user_id: agent.user.clone(),
         agent_id: agent.agent.clone(),
@@ -163,7 +165,7 @@ fn plain(
         skill_id: None,
         backend: Backend::Native,
         image: None,
-        argv: checked.map(|()| words.iter().map(Into::into).collect()),
+        argv,
         words,
         cwd,
         env: Default::default(),

@@ -91,7 +91,7 @@ mod tests {
     fn an_address_is_ones_own_or_not_there() {
         let (user, agent): (UserId, AgentId) = ("u".parse().unwrap(), "a".parse().unwrap());
         let found = |holder: &Holder, user: Option<&str>, agent: &str| {
-            let principal = Principal::new("t".to_owned(), holder.clone());
+            let principal = Principal::new("t", holder.clone());
             let address = Address { user: user.map(str::to_owned), agent: agent.to_owned() };
             let found = principal.address(&address);
             found.map(|(user, agent)| format!("{user}/{agent}")).map_err(|error| error.code())

@@ -1,11 +1,12 @@
 //! A person's answer: whether they may give it, whether it still means something, and then exactly one on record.
 //!
-//! What is to be remembered joins the list before the answer is recorded: where that is refused, the question stays open
-//! and the answerer is told. All of it happens under the question's own lock, so that of two answers one finds the other.
+//! What is to be remembered joins the list in the same step in which the answer is recorded; where that is refused, the
+//! question stays open and the answerer is told. All of it happens under the question's own lock, so that of two answers one
+//! finds the other.
 
 use policy::{LONGEST_CONTENT, Rights};
-use record::{Answer as Recorded, ApprovalKind, ApprovalStatus, Digest, Holder, Settled, SettledAs};
-use serde_json::Value;
+use record::{Answer as Recorded, ApprovalKind, ApprovalStatus, Digest, Holder, Remembering, Settled, SettledAs};
+use tokio::time::Instant;
 
 use super::expire::unanswered;
 use super::question::Decision;
@@ -58,17 +59,17 @@ impl Service {
         if self.inner.desk.find(&found.id).is_none() {
             return Err(settled(self.approval(by, id).await?.status));
         }
-        if now() >= found.expires_at {
+        if Instant::now() >= open.deadline {
             let late = unanswered(SettledAs::Expired, "nobody answered in time");
             return Err(self
                 .settle(&found, late, Decision::Expired)
                 .await
                 .map_or_else(|error| error, |_| Error::ApprovalExpired));
         }
-        let (as_what, decision) = match answer.verdict {
+        let (as_what, decision, remembered) = match answer.verdict {
             Verdict::Deny => {
                 let decision = Decision::Denied { by: by.caller().to_owned(), reason: answer.reason.clone() };
-                (SettledAs::Denied, decision)
+                (SettledAs::Denied, decision, Remembering::Nothing)
             }
             Verdict::Once | Verdict::Remember => {
                 if !(open.still_stands)().await {
@@ -82,24 +83,27 @@ impl Service {
                     self.check_grantable(by, &found.requested_paths).await?;
                     self.check_grantable(by, &found.blocked_paths).await?;
                 }
-                let remembered = answer.verdict == Verdict::Remember;
-                if remembered {
-                    self.remember(by, &found).await?;
-                }
-                let as_what = if remembered { SettledAs::Remembered } else { SettledAs::Approved };
+                let (as_what, remembering) = match answer.verdict {
+                    Verdict::Remember => (SettledAs::Remembered, self.remembering(by, &found).await?),
+                    Verdict::Once | Verdict::Deny => (SettledAs::Approved, Remembering::Nothing),
+                };
+                let remembered = as_what == SettledAs::Remembered;
                 let (reason, modified) = (answer.reason.clone(), answer.modified_code.clone());
                 let (by, rights) = (by.caller().to_owned(), rights(by));
-                (as_what, Decision::Approved { by, rights, reason, remembered, modified })
+                (as_what, Decision::Approved { by, rights, reason, remembered, modified }, remembering)
             }
         };
-        let recorded = Recorded {
-            as_what,
-            at: now(),
-            by: by.caller().to_owned(),
-            reason: answer.reason,
-            from: from(by, answer.modified_code.as_deref()),
-        };
-        self.settle(&found, recorded, decision).await
+        let mut author = by.author();
+        if let Some(code) = &answer.modified_code {
+            author.from["modified_code_sha256"] = Digest::of(code.as_bytes()).to_string().into();
+        }
+        let recorded = Recorded { as_what, at: now(), author, reason: answer.reason, remembered };
+        let settled = self.settle(&found, recorded, decision).await?;
+        if as_what == SettledAs::Remembered {
+            // Others may wait for the same.
+            self.review_approvals();
+        }
+        Ok(settled)
     }
 
     /// Records, and then tells. The question's lock is held by the caller.
@@ -115,11 +119,11 @@ impl Service {
         }
     }
 
-    /// Puts what the dialog showed into the list.
-    async fn remember(&self, by: &Principal, asked: &ApprovalView) -> Result<(), Error> {
+    /// What the dialog showed, as it joins the list.
+    async fn remembering(&self, by: &Principal, asked: &ApprovalView) -> Result<Remembering, Error> {
         match asked.kind {
-            ApprovalKind::Path => self.remember_paths(by, &asked.user, &asked.requested_paths).await.map(drop),
-            ApprovalKind::Network => self.remember_hosts(by, &asked.user, &asked.requested_paths).await,
+            ApprovalKind::Path => self.remembering_paths(by, &asked.user, &asked.requested_paths).await,
+            ApprovalKind::Network => Self::remembering_hosts(&asked.user, &asked.requested_paths),
             ApprovalKind::Risk => {
                 Err(Error::invalid(format!("remember: nothing of kind {} can be remembered", asked.kind)))
             }
@@ -163,14 +167,4 @@ fn check_modified(asked: &ApprovalView, verdict: Verdict, code: &str) -> Result<
         return Err(Error::invalid(format!("modified_code: at most {LONGEST_CONTENT} bytes, without NUL")));
     }
     Ok(())
-}
-
-fn from(by: &Principal, modified: Option<&str>) -> Value {
-    let mut from = by.origin.note();
-    from["remote"] = by.origin.remote.map(|remote| remote.to_string()).into();
-    from["role"] = by.holder().role().into();
-    if let Some(code) = modified {
-        from["modified_code_sha256"] = Digest::of(code.as_bytes()).to_string().into();
-    }
-    from
 }

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use policy::Rights;
-use record::{Answer, Approval, ApprovalStatus, NewApproval, SettledAs, Timestamp};
-use serde_json::Value;
+use record::{Answer, Approval, ApprovalStatus, Author, NewApproval, Remembering, SettledAs, Timestamp};
 use tokio::time::Instant;
 
 use super::desk::Open;
@@ -19,7 +18,7 @@ impl Service {
     /// When this returns, the question is on record and announced.
     pub(crate) async fn ask(&self, question: Question) -> Result<Waiting, Error> {
         let patience = self.settings_now().approvals.timeout();
-        let still_stands = question.still_stands.clone();
+        let (still_stands, from) = (question.still_stands.clone(), question.asked_by.from.clone());
         let new = question.opened(patience)?;
         let id = new.id.clone();
         let view = shared(Approval {
@@ -29,13 +28,14 @@ impl Service {
             answered_by: None,
             reason: None,
         });
-        let open = Arc::new(Open { view, still_stands, settling: tokio::sync::Mutex::default() });
+        let deadline = Instant::now() + patience;
+        let open = Arc::new(Open { view, still_stands, deadline, settling: tokio::sync::Mutex::default() });
         // Whoever finds it on record before it is announced waits for the rest of this.
         let _settling = open.settling.lock().await;
-        let told = self.inner.desk.take(open.clone(), Instant::now() + patience)?;
+        let told = self.inner.desk.take(open.clone())?;
         // From here on it is taken back in whatever way this ends.
         let waiting = Waiting { service: self.clone(), id: id.clone(), told, decision: None };
-        match self.inner.store.open_approval(new).await {
+        match self.inner.store.open_approval(new, from).await {
             Ok(()) => {
                 self.inner.desk.announce(&id);
                 Ok(waiting)
@@ -52,12 +52,13 @@ impl Service {
 impl Service {
     /// A question that nobody is to be asked: it is on record with its answer, and nobody sees it before.
     pub(crate) async fn ask_nobody(&self, question: Question, answer: SettledAs, by: &str) -> Result<Waiting, Error> {
+        let from = question.asked_by.from.clone();
         let new = question.opened(self.settings_now().approvals.timeout())?;
         let id = new.id.clone();
-        self.inner.store.open_approval(new).await?;
+        self.inner.store.open_approval(new, from).await?;
         let reason = Some("so its session or the settings say".to_owned());
-        let settled =
-            Answer { as_what: answer, at: now(), by: by.to_owned(), reason: reason.clone(), from: Value::Null };
+        let (author, remembered) = (Author::new(by), Remembering::Nothing);
+        let settled = Answer { as_what: answer, at: now(), author, reason: reason.clone(), remembered };
         self.inner.store.settle_approval(&id, settled).await?;
         let (by, rights) = (by.to_owned(), Rights::Boxes);
         let decision = match answer {
@@ -89,7 +90,7 @@ impl Question {
             risk_level: self.risk_level,
             patterns: self.patterns,
             digest: self.digest,
-            asked_by: self.asked_by,
+            asked_by: self.asked_by.by,
             created_at,
             expires_at: after(created_at, patience),
         })

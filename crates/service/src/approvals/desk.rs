@@ -41,7 +41,6 @@ struct Held {
 
 struct Entry {
     open: Arc<Open>,
-    deadline: Instant,
     told: Option<oneshot::Sender<Decision>>,
     /// Whether it is on record, and so may be seen.
     is_announced: bool,
@@ -57,6 +56,8 @@ impl std::fmt::Debug for Entry {
 pub(super) struct Open {
     pub(super) view: Arc<ApprovalView>,
     pub(super) still_stands: StillStands,
+    /// On a clock that does not jump: nobody is late because somebody set the other one.
+    pub(super) deadline: Instant,
     /// Held by whoever settles it, from the first look to the commit.
     pub(super) settling: tokio::sync::Mutex<()>,
 }
@@ -69,7 +70,7 @@ impl Default for Desk {
 
 impl Desk {
     /// Takes a question in. It is not announced yet.
-    pub(super) fn take(&self, open: Arc<Open>, deadline: Instant) -> Result<oneshot::Receiver<Decision>, Error> {
+    pub(super) fn take(&self, open: Arc<Open>) -> Result<oneshot::Receiver<Decision>, Error> {
         let (told, decision) = oneshot::channel();
         let mut held = self.lock();
         if held.is_closed {
@@ -82,8 +83,8 @@ impl Desk {
             return Err(Error::TooManyApprovals);
         }
         held.bytes = bytes;
-        held.deadlines.insert((deadline, view.id.clone()));
-        let entry = Entry { deadline, told: Some(told), is_announced: false, open: open.clone() };
+        held.deadlines.insert((open.deadline, view.id.clone()));
+        let entry = Entry { told: Some(told), is_announced: false, open: open.clone() };
         held.open.insert(open.view.id.clone(), entry);
         drop(held);
         self.deadlines_changed.notify_one();
@@ -108,7 +109,7 @@ impl Desk {
     pub(super) fn close_one(&self, id: &ApprovalId, resolved: Option<Arc<ApprovalView>>, decision: Decision) {
         let mut held = self.lock();
         let Some(mut entry) = held.open.remove(id) else { return };
-        held.deadlines.remove(&(entry.deadline, id.clone()));
+        held.deadlines.remove(&(entry.open.deadline, id.clone()));
         held.bytes = held.bytes.saturating_sub(entry.open.view.size());
         if let Some(view) = resolved.filter(|_| entry.is_announced) {
             let _ = self.news.send(Some(Announcement::Resolved(view)));
@@ -184,6 +185,10 @@ mod tests {
     use super::*;
 
     fn open(number: u32, user: &str, command: &str) -> Arc<Open> {
+        due(number, user, command, Instant::now() + Duration::from_secs(60))
+    }
+
+    fn due(number: u32, user: &str, command: &str, deadline: Instant) -> Arc<Open> {
         let asked = NewApproval {
             id: format!("a_{number:016x}").parse().unwrap(),
             kind: ApprovalKind::Path,
@@ -205,11 +210,11 @@ mod tests {
         let status = ApprovalStatus::Pending;
         let view = shared(Approval { asked, status, answered_at: None, answered_by: None, reason: None });
         let still_stands: StillStands = Arc::new(|| Box::pin(std::future::ready(true)));
-        Arc::new(Open { view, still_stands, settling: tokio::sync::Mutex::default() })
+        Arc::new(Open { view, still_stands, deadline, settling: tokio::sync::Mutex::default() })
     }
 
     fn owner() -> Principal {
-        Principal::new("t".to_owned(), Holder::Owner)
+        Principal::new("t", Holder::Owner)
     }
 
     /// The numbers of what a follower is told next, negative for what was resolved.
@@ -226,10 +231,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_follower_misses_none_and_sees_none_twice() {
-        let (desk, later) = (Desk::default(), Instant::now() + Duration::from_secs(60));
+        let desk = Desk::default();
         let [one, two, three] = [1, 2, 3].map(|number| open(number, "u", ""));
-        let decision = desk.take(one.clone(), later).unwrap();
-        desk.take(two.clone(), later).unwrap();
+        let decision = desk.take(one.clone()).unwrap();
+        desk.take(two.clone()).unwrap();
         desk.announce(&one.view.id);
         // The second is not on record yet, so nobody sees it.
         let mut following = desk.follow(&owner(), Watched::All);
@@ -238,20 +243,20 @@ mod tests {
         assert_eq!(told(&mut following, 3).await, [1, 2, -1]);
         assert_eq!(decision.await, Ok(Decision::Expired));
         // What was never announced is not resolved for anybody.
-        desk.take(three.clone(), later).unwrap();
+        desk.take(three.clone()).unwrap();
         desk.close_one(&three.view.id, Some(three.view.clone()), Decision::Cancelled);
         assert_eq!(told(&mut desk.follow(&owner(), Watched::All), 1).await, [2]);
         desk.close(ApprovalView::clone);
         assert_eq!(told(&mut following, 1).await, [-2]);
         assert_eq!(following.next().await.unwrap_err(), Gone::Stopping);
-        assert!(matches!(desk.take(three, later), Err(Error::Stopping)));
+        assert!(matches!(desk.take(three), Err(Error::Stopping)));
     }
 
     #[tokio::test]
     async fn whoever_is_too_far_behind_is_told_so() {
         let desk = Desk::default();
         let one = open(1, "u", "");
-        desk.take(one.clone(), Instant::now()).unwrap();
+        desk.take(one.clone()).unwrap();
         let mut following = desk.follow(&owner(), Watched::All);
         (0..=BEHIND).for_each(|_| desk.announce(&one.view.id));
         assert_eq!(following.next().await.unwrap_err(), Gone::Behind);
@@ -261,7 +266,7 @@ mod tests {
     async fn deadlines_come_due_in_their_order() {
         let (desk, now) = (Desk::default(), Instant::now());
         for (number, seconds) in [(1, 30), (2, 10), (3, 20)] {
-            desk.take(open(number, "u", ""), now + Duration::from_secs(seconds)).unwrap();
+            desk.take(due(number, "u", "", now + Duration::from_secs(seconds))).unwrap();
         }
         let ids = |due: Vec<ApprovalId>| due.iter().map(|id| id.as_str().ends_with('2')).collect::<Vec<_>>();
         assert_eq!(desk.due(now), (vec![], Some(now + Duration::from_secs(10))));
@@ -272,16 +277,16 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_asks_without_end() {
-        let (desk, later) = (Desk::default(), Instant::now() + Duration::from_secs(60));
+        let desk = Desk::default();
         let many = u32::try_from(MOST_OPEN_OF_ONE).unwrap();
         for number in 0..many {
-            desk.take(open(number, "u", ""), later).unwrap();
+            desk.take(open(number, "u", "")).unwrap();
         }
-        assert!(matches!(desk.take(open(many, "u", ""), later), Err(Error::TooManyApprovals)));
-        desk.take(open(many, "v", ""), later).unwrap();
+        assert!(matches!(desk.take(open(many, "u", "")), Err(Error::TooManyApprovals)));
+        desk.take(open(many, "v", "")).unwrap();
         let long = "x".repeat(MOST_BYTES);
-        assert!(matches!(desk.take(open(many + 1, "w", &long), later), Err(Error::TooManyApprovals)));
+        assert!(matches!(desk.take(open(many + 1, "w", &long)), Err(Error::TooManyApprovals)));
         desk.close_one(&open(0, "u", "").view.id, None, Decision::Cancelled);
-        desk.take(open(many + 2, "u", ""), later).unwrap();
+        desk.take(open(many + 2, "u", "")).unwrap();
     }
 }

@@ -4,8 +4,7 @@
 
 use std::sync::Arc;
 
-use record::{Answer, ApprovalId, ApprovalStatus, Settled, SettledAs};
-use serde_json::Value;
+use record::{Answer, ApprovalId, ApprovalStatus, Author, Remembering, Settled, SettledAs};
 use tokio::time::Instant;
 
 use super::question::Decision;
@@ -97,7 +96,7 @@ impl Service {
         }
     }
 
-    /// The list of paths has changed: what would not be asked any more, or not so, is void. Those who asked decide again,
+    /// The list of paths or the settings have changed: what would not be asked any more, or not so, is void. Those who asked decide again,
     /// and go on or ask anew. In tasks of their own, because whoever changed the list may be answering one of them.
     pub(crate) fn review_approvals(&self) {
         for open in self.inner.desk.all() {
@@ -108,7 +107,7 @@ impl Service {
                 if service.inner.desk.find(id).is_none() || (open.still_stands)().await {
                     return;
                 }
-                let reason = "the list of paths changed after this was asked";
+                let reason = "the policy or the list of paths changed after this was asked";
                 service.settle_held(id, SettledAs::Cancelled, reason, Decision::Void).await;
             });
         }
@@ -116,5 +115,6 @@ impl Service {
 }
 
 pub(super) fn unanswered(as_what: SettledAs, reason: &str) -> Answer {
-    Answer { as_what, at: now(), by: BY.to_owned(), reason: Some(reason.to_owned()), from: Value::Null }
+    let (author, remembered) = (Author::new(BY), Remembering::Nothing);
+    Answer { as_what, at: now(), author, reason: Some(reason.to_owned()), remembered }
 }

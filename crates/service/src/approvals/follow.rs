@@ -102,7 +102,7 @@ impl Following {
 impl Service {
     /// Everybody's, for a part of the server itself and no caller.
     pub fn announcements(&self) -> Following {
-        let everything = Principal::new(OWN.to_owned(), Holder::Owner);
+        let everything = Principal::new(OWN, Holder::Owner);
         self.inner.desk.follow(&everything, Watched::All)
     }
 

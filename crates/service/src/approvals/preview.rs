@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use policy::{CommandLine, HostPath, Locale, blocked, normalise};
-use record::{ApprovalKind, Command, ExecId, Filter, Holder, Limit, PathScope, UserId};
+use record::{ApprovalKind, Command, ExecId, Filter, Limit, PathScope, UserId};
 use serde::Serialize;
 
 use crate::agents::execute::PROJECT;
@@ -18,6 +18,8 @@ use crate::service::Service;
 
 /// Commands that are looked at.
 const LOOKED_AT: u64 = 1000;
+/// Of so many execs at most, each page as long as that.
+const PAGES: usize = 10;
 /// A person waits for this.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -57,13 +59,14 @@ impl Service {
             let entries = entries.map(|path| PreviewedPath { path, scope: scope.clone(), warning: None }).collect();
             return Ok(Preview { entries, execs: Considered::default() });
         }
-        let scope = match by.holder() {
-            Holder::Owner | Holder::Operator => PathScope::Global,
-            Holder::User(_) | Holder::Agent(..) => PathScope::User(asked.user.clone()),
-        };
+        // An agent, who may look and not answer, sees what their user would store.
+        let scope = by.remembers_for(&asked.user).unwrap_or(PathScope::User(asked.user.clone()));
         let paths = asked.requested_paths.iter().map(|path| read_path(path)).collect::<Result<Vec<_>, _>>()?;
         let commands = self.last_commands(&scope).await?;
-        let (_, mut listed) = self.listed_paths().await?;
+        let mut listed = match &scope {
+            PathScope::Global => self.listed_paths().await?,
+            PathScope::User(user) => self.listed_for(user).await?,
+        };
         listed.retain(|listed| listed.entry.enabled.is_on());
         let execs = Self::blocking(|| Ok(consider(&commands, &listed, &paths, &scope))).await?;
         let entries = paths.iter().map(|path| PreviewedPath {
@@ -81,11 +84,21 @@ impl Service {
             PathScope::User(user) => record::Scope::User(user.clone()),
         };
         let filter = Filter { project_id: Some(PROJECT.to_owned()), ..Filter::everything(scope) };
-        let page = self.inner.store.list(&filter, Limit::nearest(LOOKED_AT), None).await?;
-        // A session's commands are those that have one; the others of this project are of an agent's files.
-        let of_sessions = page.items.into_iter().filter(|exec| exec.conversation_id.is_some());
-        let ids: Vec<ExecId> = of_sessions.map(|exec| exec.exec_id).collect();
-        Ok(self.inner.store.commands(&ids).await?)
+        let (mut commands, mut cursor) = (Vec::new(), None);
+        for _ in 0..PAGES {
+            let page = self.inner.store.list(&filter, Limit::nearest(LOOKED_AT), cursor).await?;
+            // Others of this project are of an agent's files, and of those with a session some are code.
+            let of_sessions = page.items.into_iter().filter(|exec| exec.conversation_id.is_some());
+            let ids: Vec<ExecId> = of_sessions.map(|exec| exec.exec_id).collect();
+            let found = self.inner.store.commands(&ids).await?;
+            commands.extend(found.into_iter().filter(|command| !command.is_code));
+            cursor = page.next;
+            if cursor.is_none() || commands.len() as u64 >= LOOKED_AT {
+                break;
+            }
+        }
+        commands.truncate(LOOKED_AT as usize);
+        Ok(commands)
     }
 }
 
@@ -141,6 +154,7 @@ mod tests {
             user_id: user.parse().unwrap(),
             args: vec!["-c".to_owned(), line.to_owned()],
             cwd: "/workspace".to_owned(),
+            is_code: false,
         }
     }
 

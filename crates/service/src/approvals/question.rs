@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use policy::Rights;
-use record::{AgentId, ApprovalId, ApprovalKind, Digest, ExecId, RiskLevel, SettledAs, UserId};
+use record::{AgentId, ApprovalId, ApprovalKind, Author, Digest, ExecId, RiskLevel, SettledAs, UserId};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -32,8 +32,7 @@ pub(crate) struct Question {
     pub(crate) patterns: Vec<String>,
     /// Of the exact action: its words, its directory, the names of its variables, the paths, the policy.
     pub(crate) digest: Digest,
-    /// The id of the token.
-    pub(crate) asked_by: String,
+    pub(crate) asked_by: Author,
     pub(crate) still_stands: StillStands,
 }
 
@@ -68,6 +67,8 @@ pub(crate) enum Decision {
     Void,
 }
 
+const NOBODY_WAITS: &str = "the exec that asked does not wait any more";
+
 /// The right to the answer. Dropped before there is one, the question is cancelled.
 pub(crate) struct Waiting {
     pub(super) service: Service,
@@ -97,6 +98,14 @@ impl Waiting {
     }
 }
 
+impl Waiting {
+    /// Takes the question back; when this returns, nobody can answer it any more. Where an answer is being recorded in this
+    /// moment, that stands.
+    pub(crate) async fn take_back(self) {
+        self.service.settle_unanswered(&self.id, SettledAs::Cancelled, NOBODY_WAITS, Decision::Cancelled).await;
+    }
+}
+
 impl Drop for Waiting {
     fn drop(&mut self) {
         // Where nothing runs any more, the next start ends what is left.
@@ -106,8 +115,7 @@ impl Drop for Waiting {
         }
         let (service, id) = (self.service.clone(), self.id.clone());
         runtime.spawn(async move {
-            let reason = "the exec that asked does not wait any more";
-            service.settle_unanswered(&id, SettledAs::Cancelled, reason, Decision::Cancelled).await;
+            service.settle_unanswered(&id, SettledAs::Cancelled, NOBODY_WAITS, Decision::Cancelled).await;
         });
     }
 }

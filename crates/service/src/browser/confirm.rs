@@ -100,7 +100,7 @@ impl Deed {
             // Who is shown a script instead of the command has to see the page here.
             patterns: vec![format!("It would {doing} at {page}.")],
             digest: Digest::of(action.to_string().as_bytes()),
-            asked_by: self.by.caller().to_owned(),
+            asked_by: self.by.author(),
             still_stands: self.rules_stand(rules),
         }
     }

@@ -241,7 +241,7 @@ impl Deed {
             agent_id: self.place.name.agent_id.clone(),
             session_id: self.place.id.to_string(),
             command: words.to_owned(),
-            caller: self.by.caller().to_owned(),
+            author: self.by.author(),
             policy_version: self.service.settings_now().version.to_string(),
         }
     }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use policy::{Ask, Consent, Locale, Verdict};
+use policy::{Ask, Consent, Locale};
 use record::{ApprovalKind, Confirmation, Digest, RiskLevel, SettledAs};
 use serde_json::json;
 
@@ -50,9 +50,10 @@ impl Exec {
         let patterns = findings.iter().map(|finding| {
             format!("{} (line {}): {}", finding.rule.id, finding.line, finding.message(Locale::English))
         });
+        let version = policy::merge(&self.order.layers).ok().map(|effective| effective.version());
         let action = json!({
             "words": self.order.words, "cwd": self.order.cwd, "env_keys": self.intent.env_keys,
-            "code": code.note(), "backend": self.intent.backend, "policy": self.intent.policy_snapshot["version"],
+            "code": code.note(), "backend": self.intent.backend, "policy": version,
         });
         let language = code.request.language;
         Question {
@@ -68,20 +69,24 @@ impl Exec {
             risk_level: risk_level(level),
             patterns: patterns.collect(),
             digest: Digest::of(action.to_string().as_bytes()),
-            asked_by: self.order.caller.clone(),
-            still_stands: self.rules_stand(code),
+            asked_by: self.order.author.clone(),
+            still_stands: self.rules_stand(code, version),
         }
     }
 
-    /// Whether the session is still treated as it was when this was asked.
-    fn rules_stand(&self, code: &CodeOrder) -> StillStands {
-        let parts = Arc::new((self.service.clone(), code.place.clone(), code.rules.clone()));
+    /// Whether the session is still treated as it was when this was asked, and under the same policy.
+    fn rules_stand(&self, code: &CodeOrder, version: Option<String>) -> StillStands {
+        let (request, rules, is_waited_for) = (code.request.clone(), code.rules.clone(), code.stdin.ends());
+        let parts = Arc::new((self.service.clone(), code.place.clone(), rules, request, version));
         Arc::new(move || {
             let parts = parts.clone();
             Box::pin(async move {
-                let (service, place, rules) = parts.as_ref();
+                let (service, place, rules, request, version) = parts.as_ref();
                 // What cannot be read now may have changed.
-                service.session_rules(place).await.is_ok_and(|now| now == *rules)
+                let is_treated_so = service.session_rules(place).await.is_ok_and(|now| now == *rules);
+                let layers = request.layers(service.settings_now().operator.clone(), is_waited_for);
+                let now = layers.ok().and_then(|layers| policy::merge(&layers).ok());
+                is_treated_so && now.map(|effective| effective.version()) == *version
             })
         })
     }
@@ -96,6 +101,8 @@ impl Exec {
         let choice = service.choose_box(&code.place, asked.as_deref(), rules.mode, level).await.map_err(failed)?;
         code.judged.mode = rules.mode;
         code.rules = rules;
+        let layers = code.request.layers(service.settings_now().operator.clone(), code.stdin.ends());
+        let layers = layers.map_err(|error| Told::denied("POLICY_DENIED", error.to_string()))?;
         let work = service.session_work(&code.place);
         let Choice { backend, image, home, denial } = choice;
         let is_as_before = (backend, &image, home) == (self.order.backend, &self.order.image, code.home);
@@ -104,11 +111,9 @@ impl Exec {
             let message = "what its session demands changed before it could begin; send it again";
             return Err(Told::denied("POLICY_CHANGED", message));
         }
-        match self.order.decide(&Places::code(&work), owner).map_err(failed)? {
-            Verdict::Allow(_) => Ok(None),
-            Verdict::Ask(ask) => Ok(Some(ask)),
-            Verdict::Deny(denial) => Err(Told::denied("POLICY_DENIED", denial.message)),
-        }
+        self.order.layers = layers;
+        let verdict = self.order.decide(&Places::code(&work), owner).map_err(failed)?;
+        self.heed(verdict)
     }
 }
 

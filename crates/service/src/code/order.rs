@@ -10,7 +10,7 @@ use std::sync::Arc;
 use executor::aio_service::{ServiceFile, ServiceWork};
 use executor::pool::OnBusy;
 use policy::{Code, Consent, Field, Isolation, Layer, LayerName, Layers, Secret, UNLIMITED, merge, profile};
-use record::{Confirmation, Digest};
+use record::{Author, Confirmation, Digest};
 use serde_json::{Value, json};
 use workspace::{ProjectId, Session, SessionId, Usage};
 
@@ -21,7 +21,6 @@ use crate::agents::execute::{PROJECT, WORKSPACE};
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::order::{Ground, Order, lasting_layers, layers};
-use crate::origin::Origin;
 use crate::residents::Seat;
 use crate::service::Service;
 use crate::sessions::{Place, Rules};
@@ -81,7 +80,7 @@ impl Service {
     /// Reads and judges a request from the start, whoever wrote its code.
     pub(super) async fn read_code(
         &self,
-        (caller, origin): (&str, &Origin),
+        author: Author,
         place: Place,
         request: CodeRequest,
         trail: Arc<Trail>,
@@ -93,11 +92,10 @@ impl Service {
         trail.assessed(assessment.clone());
         let rules = self.session_rules(&place).await?;
         let choice = self.choose_box(&place, request.asked_backend(), rules.mode, assessment.level).await?;
-        let layers = request.layers(self.settings_now().operator.clone(), &stdin)?;
+        let layers = request.layers(self.settings_now().operator.clone(), stdin.ends())?;
         let words = request.words();
         let mut order = Order {
-            caller: caller.to_owned(),
-            origin: origin.clone(),
+            author,
             idempotency: None,
             user_id: place.name.user_id.clone(),
             agent_id: place.name.agent_id.clone(),
@@ -153,8 +151,8 @@ impl CodeRequest {
 
     /// What is not asked for is as usual, or as little as everybody gets. What nobody waits for has no time limit but one that
     /// somebody sets.
-    fn layers(&self, operator: Layer, input: &Input) -> Result<Layers, Error> {
-        let (mut layers, usual_timeout) = match input.ends() {
+    pub(super) fn layers(&self, operator: Layer, is_waited_for: bool) -> Result<Layers, Error> {
+        let (mut layers, usual_timeout) = match is_waited_for {
             true => (layers(profile::FILES, operator, Vec::new()), Self::usual_timeout_ms()),
             false => (lasting_layers(operator), UNLIMITED),
         };

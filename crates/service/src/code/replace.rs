@@ -34,8 +34,8 @@ impl Exec {
             Input::Open => Input::Open,
             Input::Ends | Input::Terminal(_) => Input::Ends,
         };
-        let asker = (self.order.caller.as_str(), &self.order.origin);
-        let read = self.service.read_code(asker, code.place.clone(), request, code.trail.clone(), input).await;
+        let author = self.order.author.clone();
+        let read = self.service.read_code(author, code.place.clone(), request, code.trail.clone(), input).await;
         let mut order = match read {
             Ok(order) => order,
             Err(error) => return failed(error),

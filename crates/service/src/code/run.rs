@@ -88,7 +88,7 @@ impl Service {
         };
         let place = Place::read(by, &address)?;
         let trail = Arc::<Trail>::default();
-        let order = self.read_code((by.caller(), &by.origin), place, request, trail.clone(), input).await?;
+        let order = self.read_code(by.author(), place, request, trail.clone(), input).await?;
         Ok((order, trail))
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use executor::egress::Ruling;
 use policy::{NetEntry, NetHost};
-use record::{AgentId, ApprovalKind, Digest, ExecId, RiskLevel, UserId};
+use record::{AgentId, ApprovalKind, Author, Digest, ExecId, RiskLevel, UserId};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
@@ -28,7 +28,7 @@ pub(crate) struct Asking {
     pub(crate) agent_id: AgentId,
     pub(crate) session_id: String,
     pub(crate) command: String,
-    pub(crate) caller: String,
+    pub(crate) author: Author,
     pub(crate) policy_version: String,
 }
 
@@ -127,7 +127,7 @@ impl Asking {
             risk_level: RiskLevel::High,
             patterns: Vec::new(),
             digest: Digest::of(action.to_string().as_bytes()),
-            asked_by: self.caller.clone(),
+            asked_by: self.author.clone(),
             // The box runs under the policy that it was started with, and that asks.
             still_stands: Arc::new(|| Box::pin(std::future::ready(true))),
         }

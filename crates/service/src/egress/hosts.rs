@@ -4,7 +4,7 @@
 //! are in no list.
 
 use policy::{NetEntry, NetList};
-use record::{Holder, NetHostEntry, Scope, Timestamp, UserId};
+use record::{Holder, NetHostEntry, Remembering, Scope, Timestamp, UserId};
 use serde::Serialize;
 
 use crate::error::Error;
@@ -49,14 +49,11 @@ impl Service {
         forgotten.map(AllowedHost::from).ok_or_else(missing)
     }
 
-    /// Stores what the dialog showed, for the user whose box asked.
-    pub(crate) async fn remember_hosts(&self, by: &Principal, user: &UserId, entries: &[String]) -> Result<(), Error> {
-        for entry in entries {
-            // What was shown is one host and one port; nothing wider is ever remembered.
-            NetEntry::read(entry)?;
-            self.inner.store.allow_host(user, entry, now(), by.caller()).await?;
-        }
-        Ok(())
+    /// What the dialog showed, for the user whose box asked.
+    pub(crate) fn remembering_hosts(user: &UserId, entries: &[String]) -> Result<Remembering, Error> {
+        // What was shown is one host and one port; nothing wider is ever remembered.
+        entries.iter().try_for_each(|entry| NetEntry::read(entry).map(drop))?;
+        Ok(Remembering::Hosts { user: user.clone(), entries: entries.to_vec() })
     }
 
     pub(super) async fn remembered_hosts(&self, user: &UserId) -> Result<NetList, Error> {

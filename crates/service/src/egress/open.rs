@@ -61,7 +61,7 @@ impl Exec {
             agent_id: self.order.agent_id.clone(),
             session_id: session.unwrap_or_default(),
             command: self.order.words.last().cloned().unwrap_or_default(),
-            caller: self.order.caller.clone(),
+            author: self.order.author.clone(),
             policy_version: self.intent.policy_snapshot["version"].as_str().unwrap_or_default().to_owned(),
         };
         let rule = NetRule::new(net.clone(), lifted);

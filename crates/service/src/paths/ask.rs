@@ -2,31 +2,41 @@
 //! (`code/confirm`). The answer goes back into the decision.
 //!
 //! It waits without a slot and without a lock; whoever cancels it takes the question back. What a person allowed counts for
-//! this exec and for exactly the paths that were blocked. Then it is decided again with the list as it is by then: that may
+//! this exec and for exactly the paths that were blocked, under the policy that they were asked under: the digest of all that
+//! is compared before an answer counts. Then it is decided again with the settings and the list as they are by then: that may
 //! allow, deny, or ask anew.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use policy::{Ask, HostPath, Named, Rights, Verdict};
-use record::{ApprovalKind, Digest, RiskLevel};
+use policy::{Ask, Grant, HostPath, Layers, Named, Net, Rights, Verdict};
+use record::{ApprovalKind, Digest, RiskLevel, Start, Status};
 use serde_json::json;
 
 use crate::approvals::{Decision, Question, StillStands, Waiting};
 use crate::error::causes;
-use crate::live::Cancellation;
+use crate::live::{Cancellation, Stage};
 use crate::order::{Ground, Places};
 use crate::outcome::{RUNTIME_ERROR, Told};
 use crate::queue::Admission;
 use crate::run_exec::Exec;
 
-use super::reach::{Approved, requested};
+use super::reach::{Approved, missing_from, requested};
 
 pub(crate) const DENIED_BY_PERSON: &str = "DENIED_BY_PERSON";
 pub(crate) const APPROVAL_EXPIRED: &str = "APPROVAL_EXPIRED";
+/// Questions of one exec. Each but the first follows from a change that somebody made meanwhile, so that a person who is asked
+/// once more knows why; without an end nobody is asked.
+const MOST_QUESTIONS: u32 = 16;
 
 impl Exec {
     /// Asks a person. When this returns, they can answer.
-    pub(crate) async fn put_question(&self, ask: &Ask) -> Result<Waiting, Told> {
+    pub(crate) async fn put_question(&mut self, ask: &Ask) -> Result<Waiting, Told> {
+        self.questions += 1;
+        if self.questions > MOST_QUESTIONS {
+            let message = "what it may do kept changing while it waited for a person; send it again";
+            return Err(Told::denied("POLICY_CHANGED", message));
+        }
         if let Ground::Code(code) = &self.order.ground {
             return self.put_code_question(code, ask).await;
         }
@@ -49,7 +59,11 @@ impl Exec {
             let mut waiting = asked?;
             let decision = tokio::select! {
                 biased;
-                by = self.live.cancelled() => return Err(Told::cancelled(by)),
+                by = self.live.cancelled() => {
+                    // Whoever learns that the exec has ended finds no question of it.
+                    waiting.take_back().await;
+                    return Err(Told::cancelled(by));
+                }
                 decision = waiting.decision() => decision,
             };
             match decision {
@@ -80,22 +94,51 @@ impl Exec {
         admission.ok_or_else(|| Told::failed("QUEUE_FULL", "too many execs are waiting"))
     }
 
-    /// What is still to be asked, with the list as it is now.
+    /// The same for one that had begun, when it turned out before its box was made that something is not allowed any more.
+    pub(crate) async fn ask_again(&mut self, ask: Ask) -> Result<Admission, Told> {
+        if let Err(error) = self.service.inner.store.wait_again(&self.intent.exec_id).await {
+            tracing::error!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not record that an exec waits");
+            return Err(Told::failed(RUNTIME_ERROR, "that it waits could not be recorded, so it was not run"));
+        }
+        self.intent.start = Start::AwaitingApproval;
+        self.live.set_stage(Stage::At(Status::AwaitingApproval));
+        let asked = self.put_question(&ask).await;
+        self.await_approval(ask, asked).await
+    }
+
+    /// What is still to be asked, with the settings and the list as they are now.
     async fn judge(&mut self) -> Result<Option<Ask>, Told> {
         if matches!(self.order.ground, Ground::Code(_)) {
             return self.judge_code().await;
         }
         let failed = |error: crate::error::Error| Told::failed(error.code(), error.to_string());
+        self.order.layers.operator = self.service.settings_now().operator.clone();
         let Ground::Session { session, named, approved, .. } = &self.order.ground else { return Ok(None) };
         let workspace = self.service.inner.workspaces_path.join(self.order.user_id.as_str());
         let work = workspace.join(self.order.agent_id.as_str()).join("sessions").join(session.as_str()).join("work");
         let control = self.service.reach(&self.order.user_id, named, approved).await.map_err(failed)?;
         let places = Places::Session { work: &work, control, hidden: &self.service.hidden_now() };
-        match self.order.decide(&places, self.owner).map_err(failed)? {
-            Verdict::Allow(_) => Ok(None),
+        let verdict = self.order.decide(&places, self.owner).map_err(failed)?;
+        self.heed(verdict)
+    }
+
+    /// A verdict on what has waited: the policy that it was judged by is the one that it runs under.
+    pub(crate) fn heed(&mut self, verdict: Verdict) -> Result<Option<Ask>, Told> {
+        match verdict {
+            Verdict::Allow(grant) => self.adopt(&grant).map(|()| None),
             Verdict::Ask(ask) => Ok(Some(ask)),
             Verdict::Deny(denial) => Err(Told::denied("POLICY_DENIED", denial.message)),
         }
+    }
+
+    fn adopt(&mut self, grant: &Grant) -> Result<(), Told> {
+        let effective = grant.effective();
+        if effective.net != Net::None && !self.order.can_reach_hosts() {
+            let denial = policy::Denial::no_network(self.order.backend.key());
+            return Err(Told::denied("POLICY_DENIED", denial.message));
+        }
+        (self.limits, self.net) = (effective.limits, effective.net.mode());
+        Ok(())
     }
 
     fn approve(&mut self, blocked: &[Named], rights: Rights) {
@@ -109,7 +152,7 @@ impl Exec {
     }
 
     fn question(&self, ask: &Ask) -> Result<Question, Told> {
-        let Ground::Session { session, named, approved, .. } = &self.order.ground else {
+        let Ground::Session { session, .. } = &self.order.ground else {
             return Err(Told::failed(RUNTIME_ERROR, "only a session's command asks for paths"));
         };
         let mut requested_paths: Vec<HostPath> = Vec::new();
@@ -120,10 +163,12 @@ impl Exec {
             push_new(&mut blocked_paths, real.clone());
         }
         let is_sensitive = requested_paths.iter().chain(&blocked_paths).any(|path| path.warning().is_some());
-        let action = json!({
-            "words": self.order.words, "cwd": self.order.cwd, "env_keys": self.intent.env_keys,
-            "paths": blocked_paths, "policy": self.intent.policy_snapshot["version"],
+        let missing = ask.blocked.iter().filter_map(|named| Some((named, missing_from(&named.real)?)));
+        let patterns = missing.map(|(Named { path, .. }, parent)| {
+            format!("{path} is not there, and allowing it makes nothing: for it to be made, {parent} has to be allowed")
         });
+        let action = Action::of(self);
+        let digest = action.digest(&self.order.layers, &ask.blocked).unwrap_or(Digest::ZERO);
         Ok(Question {
             kind: ApprovalKind::Path,
             exec_id: self.intent.exec_id.clone(),
@@ -135,26 +180,55 @@ impl Exec {
             requested_paths: requested_paths.iter().map(HostPath::to_string).collect(),
             blocked_paths: blocked_paths.iter().map(HostPath::to_string).collect(),
             risk_level: if is_sensitive { RiskLevel::High } else { RiskLevel::Medium },
-            patterns: Vec::new(),
-            digest: Digest::of(action.to_string().as_bytes()),
-            asked_by: self.order.caller.clone(),
-            still_stands: self.still_stands(named, approved, ask),
+            patterns: patterns.collect(),
+            digest,
+            asked_by: self.order.author.clone(),
+            still_stands: self.still_stands(action, digest),
         })
     }
 
-    /// Whether the same would be asked with the list as it is then.
-    fn still_stands(&self, named: &[HostPath], approved: &[Approved], ask: &Ask) -> StillStands {
-        let (service, user) = (self.service.clone(), self.order.user_id.clone());
-        let parts = Arc::new((named.to_vec(), approved.to_vec(), ask.blocked.clone()));
+    /// Whether exactly the same would be asked with the settings and the list as they are then.
+    fn still_stands(&self, action: Action, digest: Digest) -> StillStands {
+        let Ground::Session { named, approved, .. } = &self.order.ground else {
+            return Arc::new(|| Box::pin(std::future::ready(false)));
+        };
+        let (service, user, layers) = (self.service.clone(), self.order.user_id.clone(), self.order.layers.clone());
+        let parts = Arc::new((named.clone(), approved.clone(), action, layers));
         Arc::new(move || {
             let (service, user, parts) = (service.clone(), user.clone(), parts.clone());
             Box::pin(async move {
-                let (named, approved, blocked) = parts.as_ref();
+                let (named, approved, action, layers) = parts.as_ref();
+                let layers = Layers { operator: service.settings_now().operator.clone(), ..layers.clone() };
                 let control = service.reach(&user, named, approved).await;
                 // What cannot be read now may have changed.
-                control.is_ok_and(|control| control.blocked() == *blocked)
+                control.is_ok_and(|control| action.digest(&layers, &control.blocked()) == Some(digest))
             })
         })
+    }
+}
+
+/// What of a command a person's word is about, beside the paths and the policy.
+#[derive(Debug)]
+struct Action {
+    words: Vec<String>,
+    cwd: PathBuf,
+    env_keys: Vec<String>,
+}
+
+impl Action {
+    fn of(exec: &Exec) -> Self {
+        let (words, cwd) = (exec.order.words.clone(), exec.order.cwd.clone());
+        Self { words, cwd, env_keys: exec.intent.env_keys.clone() }
+    }
+
+    /// Nothing where the layers contradict each other, and so no policy can be told.
+    fn digest(&self, layers: &Layers, blocked: &[Named]) -> Option<Digest> {
+        let paths: Vec<_> = blocked.iter().map(|named| (&named.path, &named.real)).collect();
+        let action = json!({
+            "words": self.words, "cwd": self.cwd.to_string_lossy(), "env_keys": self.env_keys,
+            "paths": paths, "policy": policy::merge(layers).ok()?.version(),
+        });
+        Some(Digest::of(action.to_string().as_bytes()))
     }
 }
 

@@ -3,7 +3,7 @@
 //! What Ringwall keeps for itself can never be added, whatever link leads there. What is unwise can: the answer says so.
 
 use policy::{HostPath, Locale, PathStyle};
-use record::{Added, Holder, NewPath, PathChange, PathScope, Switch};
+use record::{Holder, NewPath, PathChange, PathScope, Switch};
 use serde::Serialize;
 use std::path::Path;
 use utoipa::ToSchema;
@@ -29,7 +29,7 @@ pub struct NewSandboxPath {
 impl Service {
     pub async fn switch_path_control(&self, by: &Principal, switch: Switch) -> Result<bool, Error> {
         by.require_operator("switch path control")?;
-        self.inner.store.switch_path_control(switch, now(), by.caller()).await?;
+        self.inner.store.switch_path_control(switch, now(), by.author()).await?;
         self.tell_path_control(switch);
         self.review_approvals();
         Ok(switch.is_on())
@@ -55,9 +55,17 @@ impl Service {
         by.require_operator("allow paths")?;
         let path = read_path(text)?;
         self.require_foreign(&path).await?;
-        let (_, listed) = self.listed_paths().await?;
-        self.store_path(&listed, &path, description, PathScope::Global, by).await?;
-        let warnings = self.warnings(&path, locale).await?;
+        let mut listed = self.listed_paths().await?;
+        let warnings = Self::warnings(&path, &listed, locale).await?;
+        listed.retain(|listed| listed.entry.scope == PathScope::Global);
+        // A duplicate is no error and changes nothing, also where it is spelt otherwise or switched off.
+        if !listed.iter().any(|listed| listed.path == path) {
+            require_room(listed.len(), 1)?;
+            let description = description.to_owned();
+            let new = NewPath { path: path.to_string(), description, scope: PathScope::Global };
+            self.inner.store.add_path(new, now(), by.author()).await?;
+            self.review_approvals();
+        }
         Ok(NewSandboxPath { paths: self.allowed_paths(by, locale).await?.paths, warnings })
     }
 
@@ -72,7 +80,7 @@ impl Service {
         let mut answer = None;
         // What stands there twice is one.
         for listed in found {
-            let changed = self.inner.store.change_path(listed.entry.id, change.clone(), now(), by.caller()).await?;
+            let changed = self.inner.store.change_path(listed.entry.id, change.clone(), now(), by.author()).await?;
             answer = answer.or(changed.map(|entry| Listed { path: listed.path, entry }.view(locale)));
         }
         self.review_approvals();
@@ -82,7 +90,7 @@ impl Service {
     pub async fn remove_path(&self, by: &Principal, key: &str) -> Result<(), Error> {
         let found = self.find_path(by, key).await?;
         let ids: Vec<i64> = found.iter().map(|listed| listed.entry.id).collect();
-        match self.inner.store.remove_paths(&ids, now(), by.caller()).await? {
+        match self.inner.store.remove_paths(&ids, now(), by.author()).await? {
             0 => Err(no_path()),
             _ => {
                 self.review_approvals();
@@ -99,7 +107,7 @@ impl Service {
             (Holder::User(user), PathScope::User(own)) => own == user,
             (Holder::User(_), PathScope::Global) | (Holder::Agent(..), _) => false,
         };
-        let control = self.listed_paths().await?.1;
+        let control = self.listed_paths().await?;
         let is_meant = |listed: &Listed| match key.parse::<i64>() {
             Ok(id) => listed.entry.id == id,
             Err(_) => read_path(key).is_ok_and(|path| listed.path == path),
@@ -111,32 +119,6 @@ impl Service {
             return Err(no_path());
         };
         Ok(control.into_iter().filter(|listed| listed.is_same(&first)).collect())
-    }
-
-    /// Stores a path that was checked, unless it is there already.
-    pub(crate) async fn store_path(
-        &self,
-        listed: &[Listed],
-        path: &HostPath,
-        description: &str,
-        scope: PathScope,
-        by: &Principal,
-    ) -> Result<i64, Error> {
-        let mut of_scope = listed.iter().filter(|listed| listed.entry.scope == scope);
-        if let Some(known) = of_scope.clone().find(|listed| listed.path == *path) {
-            return Ok(known.entry.id);
-        }
-        if of_scope.by_ref().count() >= MOST {
-            return Err(Error::invalid(format!(
-                "there are {MOST} paths already; remove one, or allow a directory above"
-            )));
-        }
-        let new = NewPath { path: path.to_string(), description: description.to_owned(), scope };
-        let added = self.inner.store.add_path(new, now(), by.caller()).await?;
-        self.review_approvals();
-        match added {
-            Added::Recorded { id } | Added::Known { id } => Ok(id),
-        }
     }
 
     /// Refuses what is Ringwall's own, by whatever name.
@@ -154,7 +136,8 @@ impl Service {
         }
     }
 
-    async fn warnings(&self, path: &HostPath, locale: Locale) -> Result<Vec<String>, Error> {
+    /// With the list as it was before.
+    async fn warnings(path: &HostPath, listed: &[Listed], locale: Locale) -> Result<Vec<String>, Error> {
         let mut warnings: Vec<String> = path.warning_in(locale).map(str::to_owned).into_iter().collect();
         if path.style() == PathStyle::Windows {
             return Ok(warnings);
@@ -168,7 +151,6 @@ impl Service {
             return Ok(warnings);
         }
         let real = Self::blocking(|| Ok(executor::resolve(spelt))).await?;
-        let (_, listed) = self.listed_paths().await?;
         if let Some(text) = real.to_str().filter(|_| real != spelt)
             && let Ok(real) = policy::normalise(text, "/", None)
             && !listed.iter().any(|listed| listed.path.covers(&real))
@@ -180,6 +162,16 @@ impl Service {
         }
         Ok(warnings)
     }
+}
+
+/// Whether so many more fit into a list that has so many entries.
+pub(super) fn require_room(there: usize, more: usize) -> Result<(), Error> {
+    if more == 0 || there + more <= MOST {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "there are {there} paths already, and at most {MOST}; remove some, or allow a directory above"
+    )))
 }
 
 fn no_path() -> Error {

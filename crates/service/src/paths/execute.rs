@@ -100,10 +100,9 @@ fn read(by: &Principal, command: SessionCommand, operator: Layer) -> Result<Orde
         layer.limits.insert(Field::TimeoutMs, Field::TimeoutMs.check(timeout_ms)?);
         narrowing.push(layer);
     }
-    let words = vec!["bash".to_owned(), "-c".to_owned(), command.command];
-    let order = Order {
-        caller: by.caller().to_owned(),
-        origin: by.origin.clone(),
+    let argv = Ok(crate::line::argv(&command.command));
+    Ok(Order {
+        author: by.author(),
         idempotency: None,
         user_id,
         agent_id,
@@ -113,12 +112,11 @@ fn read(by: &Principal, command: SessionCommand, operator: Layer) -> Result<Orde
         skill_id: None,
         backend: Backend::Native,
         image: None,
-        argv: Ok(words.iter().map(Into::into).collect()),
-        words,
+        argv,
+        words: crate::line::words(command.command),
         cwd: PathBuf::from(HostPath::as_str(&cwd)),
         env: Default::default(),
         layers: layers(profile::FILES, operator, narrowing),
         ground: Ground::Session { session, named, approved: Vec::new(), needs: needs(line.wants_network()) },
-    };
-    Ok(order)
+    })
 }

@@ -3,8 +3,10 @@
 //! Rows are read anew for every question, because people write them by hand. One that names no path at all is shown to
 //! nobody and allows nothing.
 
+use std::sync::LazyLock;
+
 use policy::{HostPath, Locale, normalise};
-use record::{Holder, PathEntry, PathScope, Switch, UserId};
+use record::{Holder, PathEntry, PathScope, UserId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -66,43 +68,42 @@ impl Listed {
 impl Service {
     /// What is allowed, as far as it concerns the asker.
     pub async fn allowed_paths(&self, by: &Principal, locale: Locale) -> Result<AllowedPaths, Error> {
-        let (switch, listed) = self.listed_paths().await?;
+        let enabled = self.is_path_control_on().await?;
+        let listed = match by.holder() {
+            Holder::Owner | Holder::Operator => self.listed_paths().await?,
+            Holder::User(user) | Holder::Agent(user, _) => self.listed_for(user).await?,
+        };
         let mut shown: Vec<&Listed> = Vec::new();
-        for listed in listed.iter().filter(|listed| by.sees_path(listed)) {
+        for listed in &listed {
             if !shown.iter().any(|other| other.is_same(listed)) {
                 shown.push(listed);
             }
         }
-        Ok(AllowedPaths {
-            enabled: switch.is_on(),
-            paths: shown.into_iter().map(|listed| listed.view(locale)).collect(),
-        })
+        Ok(AllowedPaths { enabled, paths: shown.into_iter().map(|listed| listed.view(locale)).collect() })
     }
 
     /// Whether paths are controlled.
     pub async fn is_path_control_on(&self) -> Result<bool, Error> {
-        Ok(self.inner.store.path_control().await?.switch.is_on())
+        Ok(self.inner.store.path_switch().await?.is_on())
     }
 
     /// Everybody's, with those that stand there twice.
-    pub(crate) async fn listed_paths(&self) -> Result<(Switch, Vec<Listed>), Error> {
-        let control = self.inner.store.path_control().await?;
-        let listed = control.entries.into_iter().filter_map(|entry| match read_path(&entry.path) {
-            Ok(path) => Some(Listed { path, entry }),
-            Err(error) => {
-                tracing::warn!(id = entry.id, %error, "a row of sandbox_paths names no path, and allows nothing");
-                None
-            }
-        });
-        Ok((control.switch, listed.collect()))
+    pub(crate) async fn listed_paths(&self) -> Result<Vec<Listed>, Error> {
+        Ok(self.inner.store.paths().await?.into_iter().filter_map(normal).collect())
+    }
+
+    /// What counts for one user: the global ones and their own, with those that stand there twice.
+    pub(crate) async fn listed_for(&self, user: &UserId) -> Result<Vec<Listed>, Error> {
+        Ok(self.inner.store.paths_for(user).await?.into_iter().filter_map(normal).collect())
     }
 }
 
-impl Principal {
-    pub(crate) fn sees_path(&self, listed: &Listed) -> bool {
-        match self.holder() {
-            Holder::Owner | Holder::Operator => true,
-            Holder::User(user) | Holder::Agent(user, _) => listed.is_for(user),
+fn normal(entry: PathEntry) -> Option<Listed> {
+    match read_path(&entry.path) {
+        Ok(path) => Some(Listed { path, entry }),
+        Err(error) => {
+            tracing::warn!(id = entry.id, %error, "a row of sandbox_paths names no path, and allows nothing");
+            None
         }
     }
 }
@@ -110,9 +111,22 @@ impl Principal {
 /// A path as people write one: `~` is the home of whoever runs the server, and what is relative is so to where it was
 /// started.
 pub(crate) fn read_path(text: &str) -> Result<HostPath, policy::Error> {
-    let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/')).or_else(home_of_account);
+    normalise(text, &HERE, home().map(HostPath::as_str))
+}
+
+/// Neither changes while a server runs, and a list is read for every command.
+static HERE: LazyLock<String> = LazyLock::new(|| {
     let here = std::env::current_dir().ok().and_then(|here| here.into_os_string().into_string().ok());
-    normalise(text, here.as_deref().unwrap_or("/"), home.as_deref())
+    here.unwrap_or_else(|| "/".to_owned())
+});
+static HOME: LazyLock<Option<HostPath>> = LazyLock::new(|| {
+    let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/')).or_else(home_of_account);
+    home.and_then(|home| normalise(&home, "/", None).ok())
+});
+
+/// The home of whoever runs the server.
+pub(super) fn home() -> Option<&'static HostPath> {
+    HOME.as_ref()
 }
 
 /// As the list of accounts has it, where the environment does not say.

@@ -20,4 +20,4 @@ pub use record::PathChange;
 pub(crate) use ask::{APPROVAL_EXPIRED, DENIED_BY_PERSON};
 pub(crate) use execute::HOME;
 pub(crate) use list::{Listed, read_path};
-pub(crate) use reach::Approved;
+pub(crate) use reach::{Approved, host_mounts, note, unseen};

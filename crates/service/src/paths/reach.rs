@@ -2,16 +2,19 @@
 //! really lead, and what of the allowed is there.
 //!
 //! An entry means the path that it spells. Where that leads elsewhere, through links that anybody may have made since, the
-//! real path has to be allowed itself. All of it can be stale a moment later: what is mounted is opened and compared again
-//! where the box is made.
+//! real path has to be allowed itself. A command that goes by such a link finds what it leads to under that name too: the box
+//! has the real place there, and whoever changes the link later changes nothing of that. All of it can be stale a moment
+//! later: what is mounted is opened and compared again where the box is made.
 
 use std::path::{Path, PathBuf};
 
-use executor::{PlaceKind, find_place, resolve};
-use policy::{AllowedPath, Control, HostPath, Named, PathStyle, Reach, Rights, normalise};
-use record::{PathScope, Switch, UserId};
+use executor::{PlaceKind, RealPlace, find_place, resolve};
+use policy::{AllowedPath, Control, Grant, HostPath, Named, PathStyle, Reach, Rights, is_always_there, normalise};
+use record::{PathScope, UserId};
+use serde_json::{Value, json};
 
 use crate::error::Error;
+use crate::order::control;
 use crate::service::Service;
 
 use super::list::Listed;
@@ -31,12 +34,11 @@ impl Service {
         named: &[HostPath],
         approved: &[Approved],
     ) -> Result<Control, Error> {
-        let (switch, mut listed) = self.listed_paths().await?;
-        match switch {
-            Switch::Off => return Ok(Control::Off),
-            Switch::On => {}
+        if !self.is_path_control_on().await? {
+            return Ok(Control::Off);
         }
-        listed.retain(|listed| listed.entry.enabled.is_on() && listed.is_for(user));
+        let mut listed = self.listed_for(user).await?;
+        listed.retain(|listed| listed.entry.enabled.is_on());
         Self::blocking(|| Ok(Control::On(look(&listed, named, approved, &self.hidden_now())))).await
     }
 
@@ -60,6 +62,9 @@ fn look(listed: &[Listed], named: &[HostPath], approved: &[Approved], hidden: &[
         let global = listed.iter().filter(|listed| listed.entry.scope == PathScope::Global).map(|listed| &listed.path);
         global.chain(approved.iter().filter(|one| one.rights == Rights::Owners).map(|one| &one.path))
     };
+    let rights = |path: &HostPath| {
+        if operators().any(|allowed| allowed.covers(path)) { Rights::Owners } else { Rights::Boxes }
+    };
     let mut places = Vec::new();
     for path in entries.iter().chain(&once).filter(|path| path.style() == PathStyle::Linux) {
         let at = Path::new(path.as_str());
@@ -70,12 +75,75 @@ fn look(listed: &[Listed], named: &[HostPath], approved: &[Approved], hidden: &[
             tracing::debug!(%path, "an allowed path leads to one that is not allowed, and is not shown");
             continue;
         }
-        let is_operators = operators().any(|allowed| allowed.covers(path));
-        let rights = if is_operators { Rights::Owners } else { Rights::Boxes };
-        places.push(AllowedPath { at: at.to_owned(), real: found.path, rights });
+        places.push(AllowedPath { at: at.to_owned(), real: found.path, rights: rights(path) });
     }
-    let named = named.iter().map(|path| Named { path: path.clone(), real: real_path(path) });
-    Reach { named: named.collect(), approved: once, places, entries: entries.clone() }
+    let named: Vec<Named> = named.iter().map(|path| Named { path: path.clone(), real: real_path(path) }).collect();
+    for named in named.iter().filter(|named| named.path != named.real && !is_always_there(&named.path)) {
+        let Some((at, found, real)) = way(named, is_allowed) else { continue };
+        // What is shown under its own name has the links in it.
+        if found.path != at && found.kind != PlaceKind::Other && !is_own(&found.path) {
+            places.push(AllowedPath { at, real: found.path, rights: rights(&real) });
+        }
+    }
+    Reach { named, approved: once, places, entries: entries.clone() }
+}
+
+/// The first name, on the way that a command goes through links, from which on everything is allowed; and what is there.
+fn way(named: &Named, is_allowed: impl Fn(&HostPath) -> bool) -> Option<(PathBuf, RealPlace, HostPath)> {
+    let names = Path::new(named.path.as_str()).ancestors();
+    let real = names.map(|name| (name, host_path(&resolve(name)).filter(|real| is_allowed(real))));
+    let allowed = real.take_while(|(_, real)| real.is_some());
+    let there = allowed.filter_map(|(name, real)| Some((name.to_owned(), find_place(name)?, real?)));
+    there.last()
+}
+
+/// What of the host a box has, for the record: which places, as whom, and by whose word.
+pub(crate) fn note(control: &Control, snapshot: &mut Value) {
+    match control {
+        Control::Off => snapshot["path_control"] = json!("off"),
+        Control::On(reach) => {
+            snapshot["path_control"] = json!("on");
+            snapshot["paths"] = reach.places.iter().map(|place| note_place(place, reach)).collect();
+        }
+    }
+}
+
+/// The same as mounts, for whoever looks at one exec.
+pub(crate) fn host_mounts(grant: &Grant) -> Vec<Value> {
+    let mount = |source: &Path, target: &Path, mode: &str| json!({ "source": source.to_string_lossy(), "target": target.to_string_lossy(), "mode": mode });
+    match control(grant) {
+        Some(Control::On(reach)) => reach.places.iter().map(|place| mount(&place.real, &place.at, "rw")).collect(),
+        // Everything but what is hidden, as an unprivileged user: rootless, that is only seen.
+        Some(Control::Off) => {
+            let mode = if rustix::process::geteuid().is_root() { "rw" } else { "ro" };
+            vec![mount(Path::new("/"), Path::new("/"), mode)]
+        }
+        None => Vec::new(),
+    }
+}
+
+/// What the command names and is allowed, and is not in its box.
+pub(crate) fn unseen(grant: &Grant) -> Option<HostPath> {
+    match control(grant) {
+        Some(Control::On(reach)) => reach.unseen().cloned(),
+        Some(Control::Off) | None => None,
+    }
+}
+
+fn note_place(place: &AllowedPath, reach: &Reach) -> Value {
+    let is_listed = host_path(&place.real).is_some_and(|real| reach.entries.iter().any(|entry| entry.covers(&real)));
+    let mut note = json!({
+        "path": place.at.to_string_lossy(),
+        "acts_as": match place.rights {
+            Rights::Owners => "owner",
+            Rights::Boxes => "box",
+        },
+        "by": if is_listed { "list" } else { "approval" },
+    });
+    if place.at != place.real {
+        note["real"] = json!(place.real.to_string_lossy());
+    }
+    note
 }
 
 /// Where a path that a command names really leads.
@@ -88,6 +156,15 @@ fn real_path(path: &HostPath) -> HostPath {
 
 fn host_path(path: &Path) -> Option<HostPath> {
     path.to_str().and_then(|text| normalise(text, "/", None).ok())
+}
+
+/// Where something would have to be allowed for a path that is not there to be made, if it is not there.
+pub(crate) fn missing_from(path: &HostPath) -> Option<HostPath> {
+    let place = Path::new(path.as_str());
+    if path.style() == PathStyle::Windows || place.symlink_metadata().is_ok() {
+        return None;
+    }
+    place.ancestors().skip(1).find(|parent| parent.is_dir()).and_then(host_path)
 }
 
 /// What remembering would store for a path that is asked for: itself if it is a directory or not there yet, else the

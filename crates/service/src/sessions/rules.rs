@@ -170,7 +170,7 @@ mod tests {
             [Holder::Owner, Holder::Operator, Holder::User(user()), Holder::Agent(user(), "a".parse().unwrap())];
         let may = |change: &SessionChange| {
             holders.each_ref().map(|holder| {
-                let principal = Principal::new("t".to_owned(), holder.clone());
+                let principal = Principal::new("t", holder.clone());
                 change.check_role(&principal).is_ok()
             })
         };

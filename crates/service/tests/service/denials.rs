@@ -38,7 +38,7 @@ pub fn an_intent_says_where_it_came_in() {
         lab.service.finished(&by, &submitted.exec_id).await.unwrap();
         let refused = lab.service.submit(&by, ExecRequest { kind: "perl".to_owned(), ..shell("true") }).await;
         let Err(Error::Denied { exec_id, .. }) = refused else { panic!("{refused:?}") };
-        let said = json!({ "door": "mcp", "client_says": { "name": "claude", "version": "1.0" } });
+        let said = json!({ "door": "mcp", "role": "owner", "client_says": { "name": "claude", "version": "1.0" } });
         let entries =
             lab.service.audit(&lab.owner, AuditFilter::everything(Scope::All), Limit::nearest(10), None).await.unwrap();
         for (action, subject) in [("exec.intent", submitted.exec_id), ("exec.denied", exec_id)] {

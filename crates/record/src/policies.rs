@@ -1,0 +1,64 @@
+//! The policy under which an exec runs, where that is not the one of its intent: a person has allowed something for it, or
+//! what is allowed has changed while it waited.
+//!
+//! An intent never changes. So this is on record beside it before the box is made, with an entry in the chain, and whoever
+//! asks for the exec's policy is given this one.
+
+use serde_json::{Value as Json, json};
+
+use crate::audit::{Draft, Event};
+use crate::digest::Digest;
+use crate::error::Error;
+use crate::exec::NewExec;
+use crate::id::{AgentId, ExecId, UserId};
+use crate::ledger::Ledger;
+use crate::statement::{Statement, check_text};
+use crate::store::Store;
+use crate::timestamp::Timestamp;
+use crate::writer::Operation;
+
+impl Store {
+    /// An error means that it must not run.
+    pub async fn record_policy(&self, exec: &NewExec, snapshot: &Json, at: Timestamp) -> Result<(), Error> {
+        let text = snapshot.to_string();
+        check_text("policy_snapshot", &text)?;
+        let detail = json!({
+            "policy": snapshot["version"],
+            "path_control": snapshot["path_control"],
+            "paths": snapshot["paths"],
+            "digest": Digest::of(text.as_bytes()).to_string(),
+        });
+        let owner = (exec.user_id.clone(), exec.agent_id.clone());
+        self.submit(Keep { exec_id: exec.exec_id.clone(), owner, text, detail, at }).await
+    }
+}
+
+struct Keep {
+    exec_id: ExecId,
+    owner: (UserId, AgentId),
+    text: String,
+    detail: Json,
+    at: Timestamp,
+}
+
+impl Operation for Keep {
+    type Answer = ();
+
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
+        let text = "INSERT INTO exec_policies (exec_id, snapshot) VALUES ($1, $2) \
+                    ON CONFLICT (exec_id) DO UPDATE SET snapshot = excluded.snapshot";
+        let insertion = Statement::new("record the policy of an exec", text);
+        ledger.execute(insertion.bind(self.exec_id.as_str()).bind(self.text.as_str())).await?;
+        let event = Event {
+            at: self.at,
+            actor: "ringwall".to_owned(),
+            action: "exec.policy".to_owned(),
+            subject: self.exec_id.to_string(),
+            user_id: Some(self.owner.0.clone()),
+            agent_id: Some(self.owner.1.clone()),
+            detail: self.detail.clone(),
+        };
+        ledger.append(Draft { event, digest: None });
+        Ok(())
+    }
+}

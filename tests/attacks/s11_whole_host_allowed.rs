@@ -1,0 +1,52 @@
+//! Somebody has allowed a session the whole host, or nothing is controlled at all: the server's own data stays hidden all the
+//! same, by its path, by links, and by whatever a search finds.
+
+use std::os::unix::fs::symlink;
+
+use serde_json::{Value, json};
+
+use crate::probe::{Context, Probe, Verdict, control, held};
+
+pub(crate) const PROBE: Probe = Probe { id: "s11", title: "the server's data from a box that has the whole host", run };
+
+fn run(context: &Context) -> Verdict {
+    let server = context.server()?;
+    let data = server.data();
+    let token = std::fs::read_to_string(data.join("owner.token"))?;
+    control(token.trim() == server.token, || "no token outside".into())?;
+    let link = context.scratch.join("link");
+    symlink(data, &link)?;
+    let beside = context.scratch.file("beside", b"not the server's", 0o644)?;
+    let name = data.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let (data, link) = (data.display(), link.display());
+    // Spelt so that no rule reads it: the box alone answers.
+    let seek = format!(
+        "for d in $(echo {data}) $(echo {link}) /proc/self/root$(echo {data}) /proc/1/root$(echo {data}); do \
+         ls -A $d; cat $d/owner.token $d/db.sqlite; done 2>/dev/null; \
+         find /tmp /var /srv /root -maxdepth 3 -path '*{name}/*' 2>/dev/null; \
+         cat $(echo {}); true",
+        beside.display()
+    );
+    let run = || {
+        let body = json!({ "session_id": "whole", "command": seek });
+        server.ask("POST", "/api/sandbox/execute", Some(&body)).expect(200)
+    };
+    let uncontrolled = run();
+    // What lies in /tmp is every box's own unless it is named: the server's data is there.
+    let everything = ["/", "/tmp"];
+    for path in everything {
+        server.ask("POST", "/api/sandbox/paths", Some(&json!({ "path": path }))).expect(200);
+    }
+    server.ask("PUT", "/api/sandbox", Some(&json!({ "enabled": true }))).expect(200);
+    let allowed = run();
+    server.ask("PUT", "/api/sandbox", Some(&json!({ "enabled": false }))).expect(200);
+    for path in everything {
+        server.ask("DELETE", &format!("/api/sandbox/paths?path={path}"), None).expect(200);
+    }
+    let text = |told: &Value| told["stdout"].as_str().unwrap_or_default().to_owned();
+    // Without control a box has a /tmp of its own, and so not even what lies beside.
+    held(text(&uncontrolled).is_empty(), || format!("without control: {uncontrolled}"))?;
+    control(text(&allowed).ends_with("not the server's"), || format!("the box saw nothing of the host: {allowed}"))?;
+    held(text(&allowed) == "not the server's", || format!("with everything allowed: {allowed}"))?;
+    Ok("nothing of it by its path, by a link, by /proc or by a search".to_owned())
+}
