@@ -153,12 +153,16 @@ fn a_full_session_is_told_so() {
     let ended =
         site.python("import time\nf = open('data/x', 'wb')\nf.write(bytes(8 << 20)); f.flush(); time.sleep(30)");
     assert!(ended["success"] == false && ended["error"].as_str().unwrap().contains("sessions.max_mb"), "{ended}");
-    assert_eq!(code_of(site.run(&json!({ "session_id": "s", "code": "1", "language": "python" })), 413), "DISK_QUOTA");
+    // Nothing more is put in; code can still make room.
+    let with_file =
+        json!({ "session_id": "s", "code": "1", "language": "python", "files": [{ "path": "a", "content": "a" }] });
+    assert_eq!(code_of(site.run(&with_file), 413), "DISK_QUOTA");
     assert_eq!(code_of(site.put("/api/sessions/s/files/a", b"a"), 413), "DISK_QUOTA");
+    assert_eq!(site.python("import os; print(os.path.getsize('data/x'))")["stdout"], "8388608\n");
     let other = json!({ "session_id": "t", "code": "print(1)", "language": "python" });
     assert_eq!(site.run(&other).expect(200)["success"], true);
-    site.server.ask("DELETE", "/api/sessions/s/files/data/x", None).expect(200);
-    assert_eq!(site.python("print(1)")["stdout"], "1\n");
+    assert_eq!(site.python("open('data/x', 'wb').close()")["success"], true);
+    assert_eq!(site.run(&with_file).expect(200)["success"], true);
 }
 
 #[test]

@@ -41,6 +41,8 @@ impl Starter {
     }
 }
 
+const LOG_SHOWN: usize = 20;
+
 /// A server that is ready.
 #[derive(Debug)]
 pub struct Server {
@@ -271,6 +273,14 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        // Whoever reads of a failure has nothing else of this server.
+        if std::thread::panicking()
+            && let Some(log) = self.data.as_ref().and_then(|data| fs::read_to_string(data.path().join("log")).ok())
+        {
+            let last = log.lines().rev().take(LOG_SHOWN).collect::<Vec<_>>();
+            eprintln!("the log of the server ends with:");
+            last.iter().rev().for_each(|line| eprintln!("    {line}"));
+        }
     }
 }
 

@@ -393,7 +393,9 @@ fn cover(hidden: &Path, kind: FileKind, sources: &Sources) -> Vec<Operation> {
     };
     let places = workspace.chain(read_only).chain(allowed).filter_map(|(directory, at)| {
         let below = hidden.strip_prefix(directory.place()).ok()?;
-        CString::new(at.join(below).into_os_string().into_encoded_bytes()).ok()
+        // Nothing joined to a path would still put a slash behind it.
+        let place = if below.as_os_str().is_empty() { at.to_owned() } else { at.join(below) };
+        CString::new(place.into_os_string().into_encoded_bytes()).ok()
     });
     // Where mounts lie in each other, one cover on the last of them covers it in all.
     let places: std::collections::BTreeSet<CString> = places.collect();

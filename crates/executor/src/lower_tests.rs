@@ -344,6 +344,8 @@ fn a_sessions_paths() {
             Covered { path: "/srv/workspaces".into(), kind: FileKind::Directory },
             Covered { path: "/home/u/.netrc".into(), kind: FileKind::File },
             Covered { path: "/elsewhere".into(), kind: FileKind::Directory },
+            // What is shown is itself what nobody is to see: a server's data may lie in the root of the host.
+            Covered { path: "/etc/app.conf".into(), kind: FileKind::File },
         ]
     };
     let mut work = Opened::pretend(c"/data/w/sessions/s/work", 2001);

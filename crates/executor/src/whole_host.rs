@@ -141,10 +141,12 @@ fn homes() -> BTreeSet<PathBuf> {
 }
 
 /// Where somebody listens, by the kernel's own list: the directory of a socket, so that one that comes later is covered
-/// too, unless people have their files there.
+/// too, unless people have their files there. One that was made by way of an open directory (`/proc/self/fd/7/x`) has a name that
+/// leads elsewhere in every process: who listens there is kept from boxes by their filter alone.
 fn sockets(table: &str) -> BTreeSet<PathBuf> {
     let paths = table.lines().skip(1).filter_map(|line| line.split_once(" /"));
     let paths = paths.map(|(_, rest)| PathBuf::from(format!("/{rest}")));
+    let paths = paths.filter(|path| !path.starts_with("/proc"));
     let is_theirs =
         |directory: &Path| !directory.starts_with("/home") && !BROAD.iter().any(|broad| directory == Path::new(broad));
     let covered = paths.map(|path| match path.parent() {
@@ -166,6 +168,7 @@ mod tests {
                      0000000000000000: 00000002 00000000 00010000 0001 01 19 @abstract/x\n\
                      0000000000000000: 00000002 00000000 00010000 0001 01 20 /home/u/.x.sock\n\
                      0000000000000000: 00000002 00000000 00010000 0001 01 20 /srv/y.sock\n\
+                     0000000000000000: 00000002 00000000 00010000 0001 01 20 /proc/self/fd/7/x.sock\n\
                      0000000000000000: 00000002 00000000 00010000 0001 01 20 /home/u/with space/z.sock\n";
         let expected = ["/home/u/.x.sock", "/home/u/with space/z.sock", "/run/a", "/srv/y.sock"];
         assert_eq!(sockets(table).into_iter().collect::<Vec<_>>(), expected.map(PathBuf::from));
