@@ -78,7 +78,8 @@ fn an_agent_that_is_killed_takes_its_box_along_and_nothing_else() {
 #[test]
 fn an_agent_that_is_stopped_holds_nobody() {
     let site = start();
-    let shell = "kill -STOP $PPID; sleep 1000";
+    // Not before it sleeps: then it has said that the command runs.
+    let shell = "until grep -q '^State:.S' /proc/$PPID/status; do :; done; kill -STOP $PPID; sleep 1000";
     let python = "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)\nwhile True: pass";
     let mut bodies = [in_session("exec", shell), in_context("cell", python), in_context("cancelled", python)];
     bodies[0]["language"] = json!("shell");
