@@ -138,7 +138,7 @@ impl CodeRequest {
         self.code.len() > LONGEST_WORD
     }
 
-    fn words(&self) -> Vec<String> {
+    pub(super) fn words(&self) -> Vec<String> {
         let words: &[&str] = match (self.language, self.is_long()) {
             (Language::Python, false) => &["python3", "-c"],
             (Language::Python, true) => &["python3", "-c", LONG_PYTHON],
@@ -153,7 +153,7 @@ impl CodeRequest {
 
     /// What is not asked for is as usual, or as little as everybody gets. What nobody waits for has no time limit but one that
     /// somebody sets.
-    fn layers(&self, operator: Layer, input: &Input) -> Result<Layers, Error> {
+    pub(super) fn layers(&self, operator: Layer, input: &Input) -> Result<Layers, Error> {
         let (mut layers, usual_timeout) = match input.ends() {
             true => (layers(profile::FILES, operator, Vec::new()), Self::usual_timeout_ms()),
             false => (lasting_layers(operator), UNLIMITED),
