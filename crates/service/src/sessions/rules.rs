@@ -12,7 +12,7 @@ use crate::approvals::ApprovalView;
 use crate::error::Error;
 use crate::principal::Principal;
 use crate::service::{Service, now};
-use crate::settings::{Webhook, is_address};
+use crate::settings::{SessionsPart, Webhook, is_address};
 
 const LONGEST_URL: usize = 2048;
 /// Who forgets, in the record.
@@ -32,6 +32,21 @@ pub struct SessionChange {
     pub confirmation: Option<Confirmation>,
     pub callback_url: Option<String>,
     pub security_mode: Option<SecurityMode>,
+}
+
+impl Rules {
+    /// What was said about a session, over what all have.
+    pub(super) fn over(said: SessionRules, usual: SessionsPart) -> Self {
+        Self {
+            confirmation: said.confirmation.unwrap_or(usual.confirmation),
+            callback_url: said.callback_url,
+            mode: match said.security_mode.as_deref() {
+                None => usual.security_mode,
+                Some("permissive") => SecurityMode::Permissive,
+                Some(_) => SecurityMode::Strict,
+            },
+        }
+    }
 }
 
 impl SessionChange {
@@ -86,17 +101,8 @@ impl SessionChange {
 
 impl Service {
     pub(crate) async fn session_rules(&self, place: &Place) -> Result<Rules, Error> {
-        let usual = self.settings_now().sessions;
         let said = self.said_of(place).await?.unwrap_or_default();
-        Ok(Rules {
-            confirmation: said.confirmation.unwrap_or(usual.confirmation),
-            callback_url: said.callback_url,
-            mode: match said.security_mode.as_deref() {
-                None => usual.security_mode,
-                Some("permissive") => SecurityMode::Permissive,
-                Some(_) => SecurityMode::Strict,
-            },
-        })
+        Ok(Rules::over(said, self.settings_now().sessions))
     }
 
     async fn said_of(&self, place: &Place) -> Result<Option<SessionRules>, Error> {

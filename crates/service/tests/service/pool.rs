@@ -1,5 +1,7 @@
 //! The settings of the pool, seen by whoever runs code: what is warm, what stays, and what is made anew.
 
+use std::time::Duration;
+
 use policy::Locale;
 use serde_json::json;
 use service::{CodeRan, CodeRequest, Language, OnBusy};
@@ -64,20 +66,18 @@ const MARK: &str = "from pathlib import Path\nmark = Path('/tmp/mark')\nprint(ma
 
 pub fn a_sessions_box_is_replaced_after_its_last_use_and_when_it_was_idle() {
     in_lab(async |lab| {
-        let none_ahead = json!({ "pool": { "min_instances": 0, "max_use_count": 2 } });
         lab.set(json!({ "sessions": { "confirmation": "auto-approve" } })).await;
-        lab.set(none_ahead).await;
+        lab.set(json!({ "pool": { "min_instances": 0, "max_use_count": 2 } })).await;
         let mut found = Vec::new();
         for _ in 0..5 {
             found.push(run(lab, python("s", MARK, Some("aio"))).await.stdout);
         }
         assert_eq!(found, ["False\n", "True\n", "False\n", "True\n", "False\n"]);
-        let gone = async |figure: &str| {
-            seen(figure, async || (lab.service.pool().total == 0).then_some(())).await;
-        };
         assert_eq!(lab.service.pool().total, 1);
         lab.set(json!({ "pool": { "idle_timeout_s": 1 } })).await;
-        gone("the end of a box that nobody uses").await;
+        let is_gone = async || (lab.service.pool().total == 0).then_some(());
+        seen("the end of a box that nobody uses", is_gone).await;
         assert_eq!(run(lab, python("s", MARK, Some("aio"))).await.stdout, "False\n");
+        lab.service.drain(Duration::ZERO).await;
     });
 }
