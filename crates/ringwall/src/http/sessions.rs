@@ -34,9 +34,9 @@ pub(crate) struct NewSession {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SessionRulesBody {
-    /// `websocket`, `auto-approve`, `auto-reject` or `callback`; the second and the last are an operator's to set
+    /// `websocket`, `auto-approve`, `auto-reject` or `callback`; the second is an operator's to set
     confirmation: Option<Confirmation>,
-    /// With `callback`: where each question is told, signed; an operator's to set
+    /// With `callback`: where each question is told, signed, if not at `approvals.webhook_url`; an operator's to set
     callback_url: Option<String>,
     /// `strict`, or `permissive`, which is an operator's to set
     #[schema(value_type = Option<String>)]
