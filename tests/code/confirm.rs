@@ -216,8 +216,8 @@ fn a_callback_is_told_and_signed() {
         assert_eq!(run.join().unwrap()["success"], false);
         Delivery::next(&listener);
     }
-    let shown = site.server.ask_as(&user, "GET", "/api/sessions/usual", None).expect(200);
-    assert_eq!(shown["confirmation"], "callback");
+    let made = site.server.ask_as(&user, "POST", "/api/sessions", Some(&json!({ "session_id": "usual" }))).expect(201);
+    assert_eq!(made["confirmation"], "callback");
 }
 
 #[test]
