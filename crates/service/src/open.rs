@@ -168,7 +168,6 @@ impl Service {
             TrialError::Box(error) => Error::start("run a box")(error.into()),
             other => Error::start("run a box")(other.into()),
         })?;
-        service.inner.boxes.keep(service.usual_sort(&service.settings_now()));
         let switch = service.inner.store.path_control().await?.switch;
         service.tell_path_control(switch);
         service.sweep_containers();
@@ -176,6 +175,7 @@ impl Service {
         service.prune_on_schedule();
         service.observe();
         service.measure_boxes_on_schedule();
+        service.inner.boxes.keep(service.usual_sort(&service.settings_now()));
         Ok(service)
     }
 
