@@ -93,7 +93,7 @@ impl Service {
         trail.assessed(assessment.clone());
         let rules = self.session_rules(&place).await?;
         let choice = self.choose_box(&place, request.asked_backend(), rules.mode, assessment.level).await?;
-        let layers = request.layers(self.settings_now().operator.clone(), &stdin)?;
+        let layers = request.layers(self.settings_now().operator.clone(), stdin.ends())?;
         let words = request.words();
         let mut order = Order {
             caller: caller.to_owned(),
@@ -153,8 +153,8 @@ impl CodeRequest {
 
     /// What is not asked for is as usual, or as little as everybody gets. What nobody waits for has no time limit but one that
     /// somebody sets.
-    pub(super) fn layers(&self, operator: Layer, input: &Input) -> Result<Layers, Error> {
-        let (mut layers, usual_timeout) = match input.ends() {
+    pub(super) fn layers(&self, operator: Layer, is_waited_for: bool) -> Result<Layers, Error> {
+        let (mut layers, usual_timeout) = match is_waited_for {
             true => (layers(profile::FILES, operator, Vec::new()), Self::usual_timeout_ms()),
             false => (lasting_layers(operator), UNLIMITED),
         };

@@ -7,7 +7,6 @@ use executor::warm::SpareSort;
 use policy::{Control, Owner, Reach, Request, Root, SessionMounts, Verdict, Workspace, decide};
 
 use super::language::Language;
-use super::order::Input;
 use super::request::CodeRequest;
 use crate::agents::execute::WORKSPACE;
 use crate::error::{Error, causes};
@@ -40,7 +39,7 @@ impl Service {
             workspace: Workspace::Session(Box::new(mounts)),
             read_only: Vec::new(),
         };
-        let layers = run.layers(settings.operator.clone(), &Input::Ends)?;
+        let layers = run.layers(settings.operator.clone(), true)?;
         Ok(match decide(&request, &layers) {
             Verdict::Allow(grant) => self.inner.executor.sort_for(&grant),
             Verdict::Ask(_) | Verdict::Deny(_) => None,
