@@ -189,6 +189,7 @@ fn a_callback_is_told_and_signed() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
     let site = Site::start_under(&[("RINGWALL_APPROVALS_WEBHOOK_SECRET", SECRET)]);
+    let user = site.user("ann");
     for wrong in
         [json!(null), json!("file:///etc/passwd"), json!("gopher://x"), json!("http://"), json!("http://a\r\nb")]
     {
@@ -209,6 +210,24 @@ fn a_callback_is_told_and_signed() {
     assert_eq!((&told["code"], &told["kind"]), (&json!(RISKY), &json!("risk")));
     site.answer(&json!({ "id": told["request_id"] }), &json!({ "approved": true })).expect(200);
     assert_eq!(run.join().unwrap()["stdout"], "ran\n");
+    assert_eq!(Delivery::next(&listener).header("x-ringwall-signature").len(), 7 + 64, "its answer is told too");
+    // Without an address of its own a session's questions are told where all are, if the operator has said where.
+    let callback = json!({ "session_id": "t", "confirmation": "callback" });
+    let make = || site.server.ask_as(&user, "POST", "/api/sessions", Some(&callback));
+    assert_eq!(make().status, 400);
+    site.set(&json!({ "approvals": { "webhook_url": url }, "sessions": { "confirmation": "callback" } }));
+    assert_eq!(make().expect(201)["callback_url"], Value::Null);
+    for session in ["t", "usual"] {
+        let body = json!({ "session_id": session, "user_id": "ann", "code": RISKY, "language": "python" });
+        let run = site.begin(body);
+        let told: Value = serde_json::from_slice(&Delivery::next(&listener).bytes).unwrap();
+        assert_eq!((&told["session_id"], &told["kind"]), (&json!(session), &json!("risk")), "{told}");
+        site.answer(&json!({ "id": told["request_id"] }), &json!({ "approved": false })).expect(200);
+        assert_eq!(run.join().unwrap()["success"], false);
+        Delivery::next(&listener);
+    }
+    let made = site.server.ask_as(&user, "POST", "/api/sessions", Some(&json!({ "session_id": "usual" }))).expect(201);
+    assert_eq!(made["confirmation"], "callback");
 }
 
 #[test]

@@ -18,6 +18,17 @@ fn a_session_is_made_seen_and_removed() {
     let listed = ask("GET", "/api/sessions", None).expect(200);
     let ids: Vec<_> = listed["sessions"].as_array().unwrap().iter().map(|one| one["session_id"].clone()).collect();
     assert!(ids.len() == 3 && ids.contains(&json!("s")), "a run makes one too: {ids:?}");
+    let (mut paged, mut cursor) = (Vec::new(), String::new());
+    for _ in 0..3 {
+        let page = ask("GET", &format!("/api/sessions?limit=1{cursor}"), None).expect(200);
+        assert_eq!(page["sessions"].as_array().unwrap().len(), 1);
+        paged.push(page["sessions"][0]["session_id"].clone());
+        cursor = page["next_cursor"].as_str().map_or_else(String::new, |next| format!("&cursor={next}"));
+    }
+    assert_eq!((paged, cursor.as_str()), (ids, ""), "page by page as in one");
+    for words in ["limit=0", "cursor=1~a"] {
+        assert_eq!(ask("GET", &format!("/api/sessions?{words}"), None).status, 400, "{words}");
+    }
     ask("PUT", "/api/sessions/s/files/data/x", None);
     assert_eq!(site.session("s").expect(200)["security_mode"], "strict");
     assert_eq!(ask("DELETE", "/api/sessions/s", None).expect(200), json!({ "session_id": "s", "deleted": true }));

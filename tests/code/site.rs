@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -12,6 +13,9 @@ use tests::support::wait::wait_for;
 
 /// Deserves a person's word, and leaves a trace where it runs.
 pub const RISKY: &str = "import os\nos.system('echo ran')";
+
+/// For what is brought in pieces.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Site {
     pub server: Arc<Server>,
@@ -122,11 +126,15 @@ pub struct Delivery {
 
 impl Delivery {
     pub fn next(listener: &TcpListener) -> Self {
-        let mut reader = BufReader::new(listener.accept().unwrap().0);
+        listener.set_nonblocking(true).unwrap();
+        let (connection, _) = wait_for("a delivery", || listener.accept().ok());
+        connection.set_nonblocking(false).unwrap();
+        connection.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut reader = BufReader::new(connection);
         let mut delivery = Self { headers: Vec::new(), bytes: Vec::new() };
         loop {
             let mut line = String::new();
-            reader.read_line(&mut line).unwrap();
+            assert_ne!(reader.read_line(&mut line).unwrap(), 0, "it ends in its headers: {:?}", delivery.headers);
             match line.trim() {
                 "" => break,
                 line => delivery.headers.push(line.to_ascii_lowercase()),

@@ -12,6 +12,7 @@ use tests::support::docker_daemon::{Daemon, wait_until};
 use tests::support::docker_image::{LITTLE, launch};
 use tests::support::pool_watch::{PoolWatch, pool};
 use tests::support::server::{Answer, Server, command};
+use tests::support::wait::wait_for;
 
 use crate::site::start_on;
 
@@ -146,7 +147,9 @@ pub(crate) fn a_daemon_that_is_stopped() {
 pub(crate) fn a_daemon_that_is_killed_under_a_session() {
     let daemon = launch(&[], LITTLE);
     let server = start_on(&daemon, TempDir::with_prefix("rw-serve-").unwrap(), "docker");
-    let settings = json!({ "strict": { "backends": ["docker"] }, "sessions": { "confirmation": "auto-approve" } });
+    // Without boxes made ahead, which would be counted too.
+    let settings = json!({ "strict": { "backends": ["docker"] }, "sessions": { "confirmation": "auto-approve" },
+        "pool": { "min_instances": 0 } });
     server.ask("PUT", "/settings", Some(&settings)).expect(200);
     let exec = |session: &str, command: &str| {
         let path = format!("/api/sessions/{session}/exec");
@@ -201,12 +204,10 @@ fn told_clearly(answer: Answer) {
 fn during_an_exec(server: &Server, act: impl FnOnce() -> Instant) -> Instant {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| (submit(server, "echo begun; sleep 600"), Instant::now()));
-        let id = loop {
+        let id = wait_for("an exec that runs", || {
             let running = server.ask("GET", "/sandbox/execs?status=RUNNING", None).expect(200);
-            if let Some(id) = running[0]["exec_id"].as_str() {
-                break id.to_owned();
-            }
-        };
+            running[0]["exec_id"].as_str().map(str::to_owned)
+        });
         server.wait_for_output(&id);
         let acted = act();
         let (answer, answered) = waiting.join().unwrap();

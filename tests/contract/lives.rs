@@ -10,6 +10,7 @@ use tests::support::docker_daemon::wait_until;
 use tests::support::host::marked;
 use tests::support::server::Server;
 use tests::support::traces::cgroups_of;
+use tests::support::wait::wait_for;
 
 use crate::site::{Backend, Site, runs_gvisor};
 
@@ -49,9 +50,7 @@ pub(crate) fn a_stopped_server_waits(site: &Site) {
     let mut server = site.start();
     let waiting = ask_and_wait(&server, "touch go; echo begun; until [ -s go ]; do sleep 0.01; done; echo ended");
     server.signal(Signal::TERM);
-    while !server.log().contains("stopping") {
-        thread::yield_now();
-    }
+    wait_until("the server is stopping", || server.log().contains("stopping"));
     // The exec waits for a line that only this test can write, so it ends after the server began to stop. (In a file, because
     // a pipe that is made behind gVisor is there alone.)
     fs::write(find(server.data(), "go").unwrap(), "on\n").unwrap();
@@ -81,12 +80,10 @@ fn ask_and_wait(server: &Server, script: &str) -> thread::JoinHandle<Value> {
         let mut answer = agent.post(url).header("authorization", format!("Bearer {token}")).send(body).unwrap();
         serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap()
     });
-    let id = loop {
+    let id = wait_for("an exec that runs", || {
         let running = server.ask("GET", "/sandbox/execs?status=RUNNING", None).expect(200);
-        if let Some(id) = running[0]["exec_id"].as_str() {
-            break id.to_owned();
-        }
-    };
+        running[0]["exec_id"].as_str().map(str::to_owned)
+    });
     server.wait_for_output(&id);
     waiting
 }

@@ -144,7 +144,8 @@ count! {
 }
 
 count! {
-    /// How many boxes of each sort that is asked for wait at least, made ahead. Where it is 0, none is ever made ahead.
+    /// How many boxes wait at least, made ahead: for an ordinary run of Python from the start, and of each sort that is asked
+    /// for. Where it is 0, none is ever made ahead.
     PoolMin, "pool.min_instances", default 2, at least 0, at most 1000
 }
 

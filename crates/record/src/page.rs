@@ -65,7 +65,7 @@ impl Limit {
         i64::from(self.0) + 1
     }
 
-    pub(crate) fn get(self) -> usize {
+    pub fn get(self) -> usize {
         usize::from(self.0)
     }
 }

@@ -4,6 +4,8 @@
 //! session forgets what was said first, so that a later session of the same name never inherits a lenient word. Every change
 //! is an audit entry in the same transaction.
 
+use std::collections::HashMap;
+
 use serde_json::json;
 
 use crate::audit::{Draft, Event};
@@ -95,20 +97,35 @@ impl Store {
         Ok(rules)
     }
 
+    /// The same of many, in one question; those about which nothing was said are missing.
+    pub async fn rules_of_sessions(
+        &self,
+        sessions: &[SessionName],
+    ) -> Result<HashMap<SessionName, SessionRules>, Error> {
+        if sessions.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let mut question = Statement::new("read what was said about sessions", "");
+        let mut places = Vec::with_capacity(sessions.len());
+        for SessionName { user_id, agent_id, session_id } in sessions {
+            let words = [user_id.as_str(), agent_id.as_str(), session_id.as_str()];
+            places.push(format!("({})", words.map(|word| question.place(word)).join(", ")));
+        }
+        question.text = format!(
+            "SELECT user_id, agent_id, session_id, confirmation, callback_url, security_mode FROM sessions \
+             WHERE (user_id, agent_id, session_id) IN (VALUES {})",
+            places.join(", ")
+        )
+        .into();
+        let rows = self.readers().rows(question).await?;
+        rows.iter().map(|row| row.read("sessions", "session_id", |row| Ok((whose(row)?, read(row)?)))).collect()
+    }
+
     /// Every session about which something was said.
     pub async fn ruled_sessions(&self) -> Result<Vec<SessionName>, Error> {
         let text = "SELECT user_id, agent_id, session_id FROM sessions";
         let rows = self.readers().rows(Statement::new("list what was said about sessions", text)).await?;
-        let read = |row: &Row| {
-            row.read("sessions", "session_id", |row| {
-                Ok(SessionName {
-                    user_id: name(row, "user_id")?,
-                    agent_id: name(row, "agent_id")?,
-                    session_id: row.get("session_id")?,
-                })
-            })
-        };
-        rows.iter().map(read).collect()
+        rows.iter().map(|row| row.read("sessions", "session_id", whose)).collect()
     }
 
     /// Says something about a session, in place of what was said before.
@@ -150,6 +167,14 @@ impl SessionName {
         };
         Draft { event, digest: None }
     }
+}
+
+fn whose(row: &Row) -> Result<SessionName, BadColumn> {
+    Ok(SessionName {
+        user_id: name(row, "user_id")?,
+        agent_id: name(row, "agent_id")?,
+        session_id: row.get("session_id")?,
+    })
 }
 
 fn read(row: &Row) -> Result<SessionRules, BadColumn> {

@@ -326,11 +326,13 @@ impl Service {
 
     /// The newest version stays, in whatever order two changes get here.
     fn apply(&self, changed: Settings) -> Arc<Settings> {
+        let usual = self.usual_sort(&changed);
         let mut settings = self.inner.settings.write().unwrap_or_else(PoisonError::into_inner);
         if changed.version > settings.version {
             *settings = Arc::new(changed);
             self.inner.turns.set_bounds(settings.bounds());
             self.inner.boxes.set_bounds(settings.pool.bounds());
+            self.inner.boxes.keep(usual);
         }
         settings.clone()
     }

@@ -110,7 +110,7 @@ pub use record::{
 pub use request::{ExecRequest, Idempotency};
 pub use residents::{AfterInput, OpenedTerminal, ProcessOutput, Terminal, TerminalEnd, TerminalEvent};
 pub use service::Service;
-pub use sessions::{SessionAddress, SessionChange, SessionFilter, SessionView};
+pub use sessions::{SessionAddress, SessionChange, SessionFilter, SessionList, SessionView};
 pub use settings::{Webhook, aio_service, docker_settings};
 pub use skill_names::SkillNames;
 pub use submit::Submitted;
@@ -118,6 +118,6 @@ pub use tickets::NewTicket;
 pub use token::{NewToken, create_token_offline};
 pub use view::{ExecView, Usage};
 pub use workspace::{
-    AgentPath, Archive, ArtifactFile, Doing, Download, LayeredSkill, Lines, Listing, SkillName, SkillSummary, Stream,
-    Text,
+    AgentPath, Archive, ArtifactFile, Doing, Download, LayeredSkill, Lines, Listing, SessionMark, SkillName,
+    SkillSummary, Stream, Text,
 };

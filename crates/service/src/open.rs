@@ -175,6 +175,7 @@ impl Service {
         service.prune_on_schedule();
         service.observe();
         service.measure_boxes_on_schedule();
+        service.inner.boxes.keep(service.usual_sort(&service.settings_now()));
         Ok(service)
     }
 

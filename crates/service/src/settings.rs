@@ -141,12 +141,12 @@ impl SessionsPart {
         HOUR * self.retention_hours.get()
     }
 
-    fn check(self) -> Result<(), Error> {
-        match self.confirmation {
-            Confirmation::Callback => Err(Error::invalid(
-                "sessions.confirmation: a callback is a session's own; to be told of all of them, set approvals.webhook_url",
+    fn check(self, approvals: &ApprovalsPart) -> Result<(), Error> {
+        match (self.confirmation, &approvals.webhook_url) {
+            (Confirmation::Callback, None) => Err(Error::invalid(
+                "sessions.confirmation: a callback of all sessions goes to approvals.webhook_url; set that too",
             )),
-            Confirmation::Websocket | Confirmation::AutoApprove | Confirmation::AutoReject => Ok(()),
+            _ => Ok(()),
         }
     }
 }
@@ -301,7 +301,7 @@ impl Settings {
         let operator = check_settings(limits).map_err(|denial| Error::invalid(denial.message))?;
         read.approvals.check()?;
         read.aio.check()?;
-        read.sessions.check()?;
+        read.sessions.check(&read.approvals)?;
         read.strict.check()?;
         // A root that no server could start with is not saved.
         read.sandbox.root(UNKNOWN).map_err(|error| Error::invalid(error.to_string()))?;

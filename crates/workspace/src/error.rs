@@ -20,6 +20,8 @@ pub enum Error {
          the first a letter or a digit, and no '..'"
     )]
     NameMalformed { kind: &'static str, given: String },
+    #[error("that is not a cursor that a list of sessions has given")]
+    MarkMalformed,
     #[error("{given} cannot be an agent id, because it is the name of a route")]
     NameReserved { given: String },
     #[error("{given} is not an exec id: it is 'e_' and 16 to 64 of the digits 0-9 and a-f")]

@@ -168,7 +168,7 @@ fn touched(status: &Stat) -> i64 {
     status.st_mtime.max(status.st_ctime)
 }
 
-fn seconds(moment: SystemTime) -> i64 {
+pub(crate) fn seconds(moment: SystemTime) -> i64 {
     let since = moment.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }

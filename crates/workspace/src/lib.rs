@@ -75,7 +75,7 @@ pub use output::{OutputFile, Stream};
 pub use project::{Directory, Project};
 pub use relative_path::{PathProblem, RelativePath};
 pub use session::{SESSION_DIRECTORIES, Session};
-pub use session_list::{FoundSession, SessionTimes};
+pub use session_list::{FoundSession, SessionMark, SessionPage, SessionTimes};
 pub use skills::{
     ArchiveLimits, ArchiveRefusal, DeletedSkill, Healing, PackedSkills, SkillName, SkillSummary, StagedSkills,
 };

@@ -1,13 +1,21 @@
 //! Which sessions there are, and when each was made and last used. Only directories of the server's are looked at.
+//!
+//! A list is told in pages, each made anew: a session that is used between two of them moves to the front, and is then on none
+//! that follows; none is on two.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::os::fd::OwnedFd;
+use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
 use crate::beneath;
 use crate::error::Error;
-use crate::garbage::last_used;
+use crate::garbage::{USED, last_used, seconds};
 use crate::name::{AgentId, SessionId, UserId};
 use crate::sweep::Swept;
 use crate::usage::SESSIONS;
@@ -39,11 +47,34 @@ impl Workspace {
     }
 }
 
+/// A place in the list of sessions: behind this one. Its text is for handing back, not for reading.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SessionMark {
+    used: Reverse<i64>,
+    user: UserId,
+    agent: AgentId,
+    session: SessionId,
+}
+
+/// A part of the list.
+#[derive(Debug, Clone, Default)]
+pub struct SessionPage {
+    pub sessions: Vec<FoundSession>,
+    /// There is more when this is there.
+    pub next: Option<SessionMark>,
+}
+
 impl Workspaces {
-    /// All of a user, of one of their agents, or of everybody; those that were used last come first. Takes long where there
-    /// are many.
-    pub fn sessions(&self, of: Option<&UserId>, by: Option<&AgentId>, most: usize) -> Vec<FoundSession> {
-        let mut found = Vec::new();
+    /// So many of a user, of one of their agents, or of everybody; those that were used last come first. Every session is
+    /// looked at for that, but none is opened, and only those of the page are held to the end.
+    pub fn sessions(
+        &self,
+        of: Option<&UserId>,
+        by: Option<&AgentId>,
+        after: Option<&SessionMark>,
+        most: usize,
+    ) -> SessionPage {
+        let mut found = BTreeMap::new();
         let mut names = Swept::default();
         names.each_name(&self.root, |names, user| {
             let Some(user) = user.parse::<UserId>().ok().filter(|user| of.is_none_or(|of| of == user)) else { return };
@@ -53,25 +84,76 @@ impl Workspaces {
                 let Some(agent) = agent else { return };
                 let Some(directory) = names.open(&holder, agent.as_str()) else { return };
                 let Some(sessions) = names.open(&directory, SESSIONS) else { return };
-                names.each_name(&sessions, |names, session| {
+                names.each_name(&sessions, |_, session| {
                     let Ok(session) = session.parse::<SessionId>() else { return };
                     // One that goes meanwhile is not there.
-                    let Some(handle) = names.open(&sessions, session.as_str()) else { return };
-                    if let Ok(times) = times(&handle) {
-                        found.push(FoundSession { user: user.clone(), agent: agent.clone(), session, times });
+                    let Ok(times) = times_at(&sessions, &session) else { return };
+                    let used = Reverse(seconds(times.used));
+                    let mark = SessionMark { used, user: user.clone(), agent: agent.clone(), session };
+                    if after.is_none_or(|after| mark > *after) {
+                        found.insert(mark, times);
+                        // One more than fits shows that there is a next page.
+                        if found.len() > most + 1 {
+                            found.pop_last();
+                        }
                     }
                 });
             });
         });
-        found.sort_by(|one, other| other.times.used.cmp(&one.times.used).then_with(|| one.session.cmp(&other.session)));
-        found.truncate(most);
-        found
+        let has_more = found.len() > most;
+        if has_more {
+            found.pop_last();
+        }
+        let next = found.last_key_value().filter(|_| has_more).map(|(mark, _)| mark.clone());
+        let sessions = found.into_iter().map(|(mark, times)| {
+            let SessionMark { user, agent, session, .. } = mark;
+            FoundSession { user, agent, session, times }
+        });
+        SessionPage { sessions: sessions.collect(), next }
     }
 }
 
+impl fmt::Display for SessionMark {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { used: Reverse(used), user, agent, session } = self;
+        write!(formatter, "{used:x}~{user}~{agent}~{session}")
+    }
+}
+
+impl FromStr for SessionMark {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let parts: Vec<&str> = text.split('~').collect();
+        let [used, user, agent, session] = parts[..] else { return Err(Error::MarkMalformed) };
+        let used = i64::from_str_radix(used, 16).map_err(|_| Error::MarkMalformed)?;
+        let named = (user.parse(), agent.parse(), session.parse());
+        let (Ok(user), Ok(agent), Ok(session)) = named else { return Err(Error::MarkMalformed) };
+        Ok(Self { used: Reverse(used), user, agent, session })
+    }
+}
+
+/// Of a session that is not opened for it. What is no directory is no session.
+fn times_at(sessions: &OwnedFd, id: &SessionId) -> rustix::io::Result<SessionTimes> {
+    let look = |name: &str| rustix::fs::statat(sessions, name, AtFlags::SYMLINK_NOFOLLOW);
+    let directory = look(id.as_str())?;
+    if FileType::from_raw_mode(directory.st_mode) != FileType::Directory {
+        return Err(Errno::NOTDIR);
+    }
+    let used = match look(&format!("{id}/{USED}")) {
+        Ok(note) => directory.st_mtime.max(note.st_mtime),
+        Err(Errno::NOENT) => directory.st_mtime,
+        Err(errno) => return Err(errno),
+    };
+    Ok(SessionTimes { made: moment(directory.st_mtime), used: moment(used) })
+}
+
 fn times(session: &OwnedFd) -> rustix::io::Result<SessionTimes> {
-    let moment = |seconds: i64| UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
     // Nothing is ever added to it after it was made.
     let made = rustix::fs::fstat(session)?.st_mtime;
     Ok(SessionTimes { made: moment(made), used: moment(last_used(session)?) })
+}
+
+fn moment(seconds: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }

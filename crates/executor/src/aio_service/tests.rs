@@ -189,9 +189,12 @@ async fn nobody_who_lets_go_leaves_a_command() {
     let stand_in = StandIn::start();
     let service = stand_in.service();
     drop(start(&service, bash("sleep 600")).await);
-    while stand_in.asked("/v1/bash/sessions/ringwall-e_1/close").is_empty() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let closed = async {
+        while stand_in.asked("/v1/bash/sessions/ringwall-e_1/close").is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), closed).await.expect("the session of the command is closed");
     assert_eq!(stand_in.asked("/v1/bash/kill")[0]["signal"], "SIGKILL");
 }
 

@@ -125,8 +125,13 @@ async fn run(
         }
     };
     let mut complaint = Vec::new();
-    let mut stderr = stderr.take(LONGEST_COMPLAINT);
-    let (_, _) = tokio::join!(read_lines, stderr.read_to_end(&mut complaint));
+    let mut beginning = stderr.take(LONGEST_COMPLAINT);
+    let read_complaint = async {
+        let _ = beginning.read_to_end(&mut complaint).await;
+        // The rest is read and let go: whoever complains at length would wait for ever at a full pipe.
+        tokio::io::copy(beginning.get_mut(), &mut tokio::io::sink()).await
+    };
+    let (_, _) = tokio::join!(read_lines, read_complaint);
     let status = process.wait().await.map_err(|error| fail(error.to_string()))?;
     if status.success() {
         return Ok(last);
@@ -204,6 +209,14 @@ mod tests {
             let error = run(shell, "try", &mut |_| {}).await.unwrap_err().to_string();
             assert!(error.starts_with("could not try") && error.ends_with("no mirror"), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_program_that_complains_at_length_comes_to_its_end() {
+        let mut shell = command(Path::new("/bin/sh"));
+        shell.args(["-c", "head -c 1000000 /dev/zero >&2; echo done"]);
+        let ended = tokio::time::timeout(Duration::from_secs(30), run(shell, "try", &mut |_| {})).await;
+        assert_eq!(ended.expect("its complaints are read").unwrap(), "done");
     }
 
     #[test]

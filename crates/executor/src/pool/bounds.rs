@@ -6,9 +6,10 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     pub max_instances: u32,
-    /// How many spares of each sort that is asked for wait at least. Where it is 0, none is made.
+    /// How many spares wait at least, of the sort that is kept and of each that is asked for. Where it is 0, none is made.
     pub min_instances: u32,
-    /// A session's box ends that nobody has used for so long, and so do spares that nobody has asked for.
+    /// A session's box ends that nobody has used for so long, and so do spares that nobody has asked for and that
+    /// are not kept.
     pub idle_timeout: Duration,
     /// After how many uses a session's box is replaced by a fresh one.
     pub max_use_count: u32,

@@ -1,7 +1,7 @@
 //! How many spares of each sort are wanted: of a sort that somebody asks for the least number, more after somebody found
 //! none, fewer after some have waited for long, and for a while none at all of one that could not be made. A sort that
 //! nobody has asked for in a long time is forgotten, and before that the one that was not asked for longest, when there
-//! are too many. No clock: the time is said.
+//! are too many. One sort can be *kept*: it is wanted before anybody asks, and not forgotten. No clock: the time is said.
 
 use std::time::Duration;
 
@@ -12,12 +12,16 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// More than most servers have settings for.
 const MOST_SORTS: usize = 8;
+/// After so many failures on end, some two minutes, a sort that was kept is one like any other: it would be tried for ever.
+const HOPELESS: u32 = 10;
 
 #[derive(Debug, Clone)]
 pub(super) struct Demand<Kind> {
     /// Not fewer than these of a sort that is wanted; where it is none, nothing is.
     least: u32,
     wishes: Vec<Wish<Kind>>,
+    /// Wanted whether or not somebody asks.
+    kept: Option<Kind>,
     /// When somebody last asked for any of them.
     asked: Option<Moment>,
 }
@@ -35,17 +39,39 @@ pub(super) struct Wish<Kind> {
 
 impl<Kind: Clone + PartialEq> Demand<Kind> {
     pub(super) fn new(least: u32) -> Self {
-        Self { least, wishes: Vec::new(), asked: None }
+        Self { least, wishes: Vec::new(), kept: None, asked: None }
     }
 
-    pub(super) fn set_least(&mut self, least: u32) {
+    pub(super) fn set_least(&mut self, least: u32, now: Moment) {
         for wish in &mut self.wishes {
             wish.wanted = if wish.wanted > self.least { wish.wanted.max(least) } else { least };
         }
         self.least = least;
-        if least == 0 {
-            self.wishes.clear();
+        match (least, self.kept.clone()) {
+            (0, _) => self.wishes.clear(),
+            (_, Some(kept)) => drop(self.wish_for(&kept, now)),
+            (_, None) => {}
         }
+    }
+
+    /// This sort is wanted from now on, and no other without being asked for.
+    pub(super) fn keep(&mut self, kind: Option<Kind>, now: Moment) {
+        if self.kept == kind {
+            return;
+        }
+        // The one that was kept goes when nobody asks for it, like any other.
+        let before = std::mem::replace(&mut self.kept, kind.clone());
+        if let Some(wish) = before.and_then(|kind| self.find(&kind)) {
+            wish.asked = now;
+        }
+        if let Some(kind) = kind.filter(|_| self.least > 0) {
+            self.wish_for(&kind, now);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> Option<&Kind> {
+        self.kept.as_ref()
     }
 
     pub(super) fn wishes(&self) -> &[Wish<Kind>] {
@@ -62,18 +88,24 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
             return None;
         }
         self.asked = Some(now);
+        Some(self.wish_for(kind, now))
+    }
+
+    /// Gives the sort as it is known here, from now on.
+    fn wish_for(&mut self, kind: &Kind, now: Moment) -> Kind {
         if let Some(wish) = self.find(kind) {
             wish.asked = now;
-            return Some(wish.kind.clone());
+            return wish.kind.clone();
         }
-        if self.wishes.len() >= MOST_SORTS
-            && let Some(oldest) = (0..self.wishes.len()).min_by_key(|index| self.wishes[*index].asked)
-        {
-            self.wishes.swap_remove(oldest);
+        if self.wishes.len() >= MOST_SORTS {
+            let others = (0..self.wishes.len()).filter(|index| !self.is_kept(&self.wishes[*index]));
+            if let Some(oldest) = others.min_by_key(|index| self.wishes[*index].asked) {
+                self.wishes.swap_remove(oldest);
+            }
         }
         let wanted = self.least;
         self.wishes.push(Wish { kind: kind.clone(), wanted, asked: now, failures: 0, not_before: Moment::ZERO });
-        Some(kind.clone())
+        kind.clone()
     }
 
     /// And there was none.
@@ -101,8 +133,22 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
         }
     }
 
+    /// Nobody has asked since: what is kept is wanted as at first, and nothing else is.
     pub(super) fn forget_before(&mut self, moment: Moment) {
-        self.wishes.retain(|wish| wish.asked > moment);
+        let (kept, least) = (&self.kept, self.least);
+        self.wishes.retain_mut(|wish| {
+            let is_kept = kept.as_ref() == Some(&wish.kind);
+            if is_kept && wish.asked <= moment {
+                wish.wanted = least;
+            }
+            is_kept || wish.asked > moment
+        });
+    }
+
+    /// Since when nobody has asked for something that [`Self::forget_before`] would change.
+    pub(super) fn oldest(&self) -> Option<Moment> {
+        let changes = |wish: &&Wish<Kind>| !self.is_kept(wish) || wish.wanted > self.least;
+        self.wishes.iter().filter(changes).map(|wish| wish.asked).min()
     }
 
     pub(super) fn made(&mut self, kind: &Kind) {
@@ -116,7 +162,14 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
             let pause = FIRST_PAUSE.saturating_mul(1 << wish.failures.min(16)).min(LONGEST_PAUSE);
             wish.failures = wish.failures.saturating_add(1);
             wish.not_before = now + pause;
+            if wish.failures >= HOPELESS && self.kept.as_ref() == Some(kind) {
+                self.keep(None, now);
+            }
         }
+    }
+
+    fn is_kept(&self, wish: &Wish<Kind>) -> bool {
+        self.kept.as_ref() == Some(&wish.kind)
     }
 
     fn find(&mut self, kind: &Kind) -> Option<&mut Wish<Kind>> {
@@ -136,13 +189,13 @@ mod tests {
         assert_eq!((demand.ask(&'a', SECOND), demand.wanted(&'a'), demand.wanted(&'b')), (Some('a'), 2, 0));
         (0..9).for_each(|_| demand.missed(&'a', 5));
         assert!(demand.wanted(&'a') == 5 && demand.is_above_least(&'a'));
-        demand.set_least(3);
+        demand.set_least(3, SECOND);
         assert_eq!(demand.wanted(&'a'), 5);
         (0..9).for_each(|_| demand.unused(&'a'));
         assert!(demand.wanted(&'a') == 3 && !demand.is_above_least(&'a'));
-        demand.set_least(1);
+        demand.set_least(1, SECOND);
         assert_eq!(demand.wanted(&'a'), 1);
-        demand.set_least(0);
+        demand.set_least(0, SECOND);
         assert_eq!((demand.wanted(&'a'), demand.ask(&'a', SECOND), demand.wishes().len()), (0, None, 0));
     }
 
@@ -155,6 +208,45 @@ mod tests {
         assert_eq!((demand.wishes().len(), demand.wanted(&'a'), demand.wanted(&'i')), (MOST_SORTS, 0, 1));
         demand.forget_before(SECOND * 8);
         assert_eq!((demand.wishes().len(), demand.wanted(&'i')), (1, 1));
+    }
+
+    #[test]
+    fn what_is_kept_is_wanted_before_anybody_asks_and_never_forgotten() {
+        let mut demand = Demand::new(2);
+        demand.keep(Some('k'), SECOND);
+        assert_eq!((demand.wanted(&'k'), demand.oldest()), (2, None));
+        for (kind, second) in ('a'..='i').zip(2..) {
+            demand.ask(&kind, SECOND * second);
+        }
+        assert_eq!((demand.wishes().len(), demand.wanted(&'k')), (MOST_SORTS, 2), "others make room for others");
+        demand.ask(&'k', SECOND * 20);
+        (0..9).for_each(|_| demand.missed(&'k', 5));
+        demand.forget_before(SECOND * 19);
+        assert_eq!((demand.wishes().len(), demand.wanted(&'k'), demand.oldest()), (1, 5, Some(SECOND * 20)));
+        demand.forget_before(SECOND * 20);
+        assert_eq!((demand.wanted(&'k'), demand.oldest()), (2, None), "back to the least, and nothing to wait for");
+        demand.set_least(0, SECOND);
+        assert_eq!(demand.wishes().len(), 0);
+        demand.set_least(1, SECOND);
+        assert_eq!(demand.wanted(&'k'), 1, "and again where some are wanted again");
+        demand.keep(Some('l'), SECOND * 30);
+        assert_eq!((demand.wanted(&'k'), demand.wanted(&'l'), demand.oldest()), (1, 1, Some(SECOND * 30)));
+        demand.forget_before(SECOND * 30);
+        assert_eq!((demand.wanted(&'k'), demand.wanted(&'l')), (0, 1));
+    }
+
+    #[test]
+    fn what_is_kept_and_can_never_be_made_is_forgotten_in_the_end() {
+        let mut demand = Demand::new(1);
+        demand.keep(Some('k'), SECOND);
+        (1..HOPELESS).for_each(|_| demand.failed(&'k', SECOND * 2));
+        demand.forget_before(SECOND * 2);
+        assert_eq!(demand.wanted(&'k'), 1);
+        demand.failed(&'k', SECOND * 3);
+        demand.forget_before(SECOND * 2);
+        assert_eq!(demand.wanted(&'k'), 1, "for as long as any other");
+        demand.forget_before(SECOND * 3);
+        assert_eq!(demand.wanted(&'k'), 0);
     }
 
     #[test]

@@ -86,6 +86,11 @@ impl<M: Maker> Pool<M> {
         self.change(|rule, now| ((), rule.set_bounds(bounds, now)));
     }
 
+    /// Has `min_instances` spares of this sort wait, whether or not somebody asks for them, and of no other.
+    pub fn keep(self: &Arc<Self>, kind: Option<M::Kind>) {
+        self.change(|rule, now| ((), rule.keep(kind, now)));
+    }
+
     /// A living spare of this sort, if there is one. It is out of the pool's hands then.
     pub fn take_spare(self: &Arc<Self>, kind: &M::Kind) -> Option<M::Spare> {
         let now = self.now();

@@ -334,7 +334,7 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
             Role::Spare(kind) => self.demand.is_above_least(kind),
         };
         let idle = self.members.values().filter(|member| member.is_free()).filter(may_expire);
-        let since = idle.filter_map(Member::idle_since).chain(self.demand.wishes().iter().map(|wish| wish.asked)).min();
+        let since = idle.filter_map(Member::idle_since).chain(self.demand.oldest()).min();
         let expiry = since.map(|since| since + self.bounds.idle_timeout);
         let making = self.next_to_make(now).map(|(moment, _)| moment);
         expiry.into_iter().chain(making).min()
@@ -342,7 +342,13 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
 
     pub(super) fn set_bounds(&mut self, bounds: Bounds, now: Moment) -> Vec<Step<Kind>> {
         self.bounds = bounds;
-        self.demand.set_least(bounds.min_instances);
+        self.demand.set_least(bounds.min_instances, now);
+        self.settle(now)
+    }
+
+    /// Spares of this sort are to wait whether or not somebody asks for them.
+    pub(super) fn keep(&mut self, kind: Option<Kind>, now: Moment) -> Vec<Step<Kind>> {
+        self.demand.keep(kind, now);
         self.settle(now)
     }
 

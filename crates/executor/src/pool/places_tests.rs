@@ -114,3 +114,40 @@ fn a_box_is_replaced_after_its_last_use() {
     let figures = world.rule.figures();
     assert_eq!((figures.hits, figures.misses), (1, 2));
 }
+
+#[test]
+fn what_is_kept_is_made_before_anybody_asks_and_made_again_when_it_was_taken() {
+    let mut world = World::new(4, 2);
+    let make_all = |world: &mut World| {
+        for _ in 0..20 {
+            let begun = world.boxes.iter().find(|(_, (_, life))| *life != Life::Up).map(|(id, (_, life))| (*id, *life));
+            match begun {
+                Some((id, Life::Ends)) => world.happen(Event::Ended(id)),
+                Some((id, _)) => world.happen(Event::Made(id)),
+                None => break,
+            }
+        }
+        world.rule.figures().spares.idle
+    };
+    world.happen(Event::Keep(Some(0)));
+    assert_eq!(make_all(&mut world), 2);
+    (0..9).for_each(|_| world.happen(Event::Wait));
+    assert_eq!(make_all(&mut world), 2, "it is not forgotten");
+    (0..2).for_each(|_| world.happen(Event::TakeSpare(0)));
+    (0..3).for_each(|_| world.happen(Event::TakeSpare(0)));
+    let figures = world.rule.figures();
+    assert_eq!((figures.hits, figures.misses), (2, 3), "the first two were warm");
+    // One after the other, with a pause between.
+    for _ in 0..4 {
+        world.now += IDLE / 2;
+        let steps = world.rule.settle(world.now);
+        world.follow(steps);
+        make_all(&mut world);
+    }
+    assert_eq!(world.rule.figures().spares.idle, 4, "more while that was too few, and no more than there are places");
+    (0..4).for_each(|_| world.happen(Event::Wait));
+    assert_eq!(make_all(&mut world), 2, "and as many as at first when it is quiet");
+    world.happen(Event::Keep(None));
+    (0..4).for_each(|_| world.happen(Event::Wait));
+    assert_eq!(make_all(&mut world), 0);
+}

@@ -35,6 +35,8 @@ pub(super) enum Event {
     TakeSpare(Kind),
     /// The settings want so many spares at least.
     Least(u32),
+    /// Spares of this sort are wanted without being asked for.
+    Keep(Option<Kind>),
     Wait,
     Stop,
 }
@@ -122,6 +124,7 @@ impl World {
         events.extend(self.holds.iter().map(|id| Event::LetGo(*id)));
         if kinds > 0 {
             events.extend([0, 1].map(Event::Least));
+            events.extend([None, Some(0)].map(Event::Keep));
         }
         if !self.is_stopped {
             events.push(Event::Stop);
@@ -207,6 +210,7 @@ impl World {
                 steps
             }
             Event::Least(min_instances) => self.rule.set_bounds(Bounds { min_instances, ..self.rule.bounds }, now),
+            Event::Keep(kind) => self.rule.keep(kind, now),
             Event::Wait => {
                 self.now += IDLE / 2;
                 self.rule.tick(self.now)
@@ -440,6 +444,7 @@ impl World {
             })
             .collect();
         let least = self.rule.bounds.min_instances;
-        format!("{members:?}{lines:?}{wishes:?}{boxes:?}{holds:?}{wanted:?}{least}{}", self.is_stopped)
+        let kept = demand.kept();
+        format!("{members:?}{lines:?}{wishes:?}{boxes:?}{holds:?}{wanted:?}{least}{kept:?}{}", self.is_stopped)
     }
 }

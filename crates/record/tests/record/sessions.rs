@@ -25,7 +25,11 @@ pub async fn what_was_said_counts_until_it_is_forgotten(place: Place) {
         security_mode: Some("permissive".to_owned()),
     };
     store.rule_session(own.clone(), whole.clone(), at(2), "t_1").await.unwrap();
-    assert_eq!(store.session_rules(&own).await.unwrap(), Some(whole));
+    assert_eq!(store.session_rules(&own).await.unwrap(), Some(whole.clone()));
+    let many: Vec<SessionName> = (0..1000).map(|number| session("ann", &format!("s{number}"))).collect();
+    let asked: Vec<SessionName> = many.into_iter().chain([other.clone(), own.clone()]).collect();
+    assert_eq!(store.rules_of_sessions(&asked).await.unwrap(), [(own.clone(), whole)].into());
+    assert!(store.rules_of_sessions(&[]).await.unwrap().is_empty());
     assert_eq!(store.session_rules(&other).await.unwrap(), None, "ids are a user's own");
     assert_eq!(store.ruled_sessions().await.unwrap(), std::slice::from_ref(&own));
     store.forget_session(own.clone(), at(3), "t_1").await.unwrap();

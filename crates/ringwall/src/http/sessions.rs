@@ -6,12 +6,15 @@ use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use policy::SecurityMode;
 use serde::{Deserialize, Serialize};
-use service::{Confirmation, Principal, SessionAddress, SessionChange, SessionFilter, SessionView};
+use service::{Confirmation, Limit, Principal, SessionAddress, SessionChange, SessionFilter, SessionView};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Door;
 use super::body::{Named, Words, read_json, read_optional_json, shape};
+use super::execs::parse;
 use super::problem::Problem;
+
+const USUAL_PAGE: u64 = 100;
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -31,9 +34,9 @@ pub(crate) struct NewSession {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SessionRulesBody {
-    /// `websocket`, `auto-approve`, `auto-reject` or `callback`; the second and the last are an operator's to set
+    /// `websocket`, `auto-approve`, `auto-reject` or `callback`; the second is an operator's to set
     confirmation: Option<Confirmation>,
-    /// With `callback`: where each question is told, signed; an operator's to set
+    /// With `callback`: where each question is told, signed, if not at `approvals.webhook_url`; an operator's to set
     callback_url: Option<String>,
     /// `strict`, or `permissive`, which is an operator's to set
     #[schema(value_type = Option<String>)]
@@ -67,12 +70,18 @@ pub(crate) struct ListWords {
     agent_id: Option<String>,
     /// For an owner or operator; everybody's unless said
     user_id: Option<String>,
+    /// 100 unless said, at most 1000
+    limit: Option<u64>,
+    cursor: Option<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SessionList {
-    /// Those that were used last come first; at most 1000
+#[schema(as = SessionList)]
+pub(crate) struct SessionPage {
+    /// Those that were used last come first
     sessions: Vec<SessionView>,
+    /// There is more when this is there
+    next_cursor: Option<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -108,14 +117,20 @@ pub(crate) async fn create(
 }
 
 #[utoipa::path(get, path = "/api/sessions", tag = "sessions", params(ListWords),
-    responses((status = 200, description = "those that the caller may see", body = SessionList)))]
+    responses((status = 200, description = "those that the caller may see", body = SessionPage)))]
 pub(crate) async fn list(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
     Words(words): Words<ListWords>,
-) -> Result<Json<SessionList>, Problem> {
+) -> Result<Json<SessionPage>, Problem> {
     let filter = SessionFilter { user_id: words.user_id, agent_id: words.agent_id };
-    Ok(Json(SessionList { sessions: door.service.sessions(&principal, filter).await? }))
+    if words.limit == Some(0) {
+        return Err(Problem::invalid("limit: at least 1"));
+    }
+    let limit = Limit::nearest(words.limit.unwrap_or(USUAL_PAGE));
+    let cursor = parse(words.cursor.as_deref().filter(|cursor| !cursor.is_empty()))?;
+    let page = door.service.sessions(&principal, filter, limit, cursor).await?;
+    Ok(Json(SessionPage { sessions: page.sessions, next_cursor: page.next.map(|next| next.to_string()) }))
 }
 
 #[utoipa::path(get, path = "/api/sessions/{id}", tag = "sessions", params(("id" = String, Path), WhoseWords),

@@ -3,7 +3,7 @@
 //!
 //! From its order on it is an exec as all are. `request` is what is asked for; `assess` what it could do; `backend` how strong
 //! a box it gets; `order` puts that together; `confirm` is the wait for a person, and `replace` what becomes of code that
-//! they changed; `run` waits for the ending and tells it.
+//! they changed; `run` waits for the ending and tells it. `usual` is what is kept ready for whoever comes first.
 
 mod assess;
 mod backend;
@@ -14,6 +14,7 @@ mod replace;
 mod request;
 mod run;
 mod trail;
+mod usual;
 mod words;
 
 pub use language::Language;

@@ -136,7 +136,7 @@ impl CodeRequest {
         self.code.len() > LONGEST_WORD
     }
 
-    fn words(&self) -> Vec<String> {
+    pub(super) fn words(&self) -> Vec<String> {
         let words: &[&str] = match (self.language, self.is_long()) {
             (Language::Python, false) => &["python3", "-c"],
             (Language::Python, true) => &["python3", "-c", LONG_PYTHON],

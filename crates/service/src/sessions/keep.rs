@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use policy::SecurityMode;
-use record::{AgentId, Confirmation, Holder, SessionName, SessionRules, Timestamp, UserId};
+use record::{AgentId, Confirmation, Holder, Limit, SessionName, SessionRules, Timestamp, UserId};
 use serde::Serialize;
 use utoipa::ToSchema;
-use workspace::{SessionId, SessionTimes};
+use workspace::{SessionId, SessionMark, SessionPage, SessionTimes};
 
 use super::place::{Place, SessionAddress, no_session};
-use super::rules::SessionChange;
+use super::rules::{Rules, SessionChange};
 use crate::agents::detached;
 use crate::error::{Error, causes};
 use crate::live::Cancellation;
@@ -21,8 +21,6 @@ use crate::principal::Principal;
 use crate::service::{Service, milliseconds, now};
 use crate::token::random_digits;
 
-/// In one list.
-const MOST: usize = 1000;
 /// Who forgets a session that is over, in the record.
 const BY: &str = "retention";
 
@@ -55,6 +53,14 @@ pub struct SessionView {
 pub struct SessionFilter {
     pub user_id: Option<String>,
     pub agent_id: Option<String>,
+}
+
+/// A page of sessions.
+#[derive(Debug, Clone, Default)]
+pub struct SessionList {
+    pub sessions: Vec<SessionView>,
+    /// There is more when this is there.
+    pub next: Option<SessionMark>,
 }
 
 impl Service {
@@ -92,7 +98,13 @@ impl Service {
     }
 
     /// Those that were used last come first.
-    pub async fn sessions(&self, by: &Principal, filter: SessionFilter) -> Result<Vec<SessionView>, Error> {
+    pub async fn sessions(
+        &self,
+        by: &Principal,
+        filter: SessionFilter,
+        limit: Limit,
+        cursor: Option<SessionMark>,
+    ) -> Result<SessionList, Error> {
         let (own_user, own_agent) = match by.holder() {
             Holder::Owner | Holder::Operator => (None, None),
             Holder::User(user) => (Some(user.as_str()), None),
@@ -104,18 +116,25 @@ impl Service {
         let user = filter.user_id.as_deref().or(own_user).map(str::parse).transpose()?;
         let agent = filter.agent_id.as_deref().or(own_agent).map(str::parse).transpose()?;
         if is_foreign(own_user, &filter.user_id) || is_foreign(own_agent, &filter.agent_id) {
-            return Ok(Vec::new());
+            return Ok(SessionList::default());
         }
         let workspaces = self.inner.workspaces.clone();
-        let found = detached(move || Ok(workspaces.sessions(user.as_ref(), agent.as_ref(), MOST))).await?;
-        let mut views = Vec::with_capacity(found.len());
+        let look = move || Ok(workspaces.sessions(user.as_ref(), agent.as_ref(), cursor.as_ref(), limit.get()));
+        let SessionPage { sessions: found, next } = detached(look).await?;
+        let mut places = Vec::with_capacity(found.len());
         for session in found {
             let (user, agent) = (session.user.as_str().parse()?, session.agent.as_str().parse()?);
             let name = SessionName { user_id: user, agent_id: agent, session_id: session.session.to_string() };
-            let place = Place { name, id: session.session };
-            views.push(self.describe(by, &place, session.times).await?);
+            places.push((name, session.times));
         }
-        Ok(views)
+        let names: Vec<SessionName> = places.iter().map(|(name, _)| name.clone()).collect();
+        let mut said = self.inner.store.rules_of_sessions(&names).await?;
+        let usual = self.settings_now().sessions;
+        let sessions = places.into_iter().map(|(name, times)| {
+            let rules = Rules::over(said.remove(&name).unwrap_or_default(), usual);
+            self.describe(by, name, times, rules)
+        });
+        Ok(SessionList { sessions: sessions.collect(), next })
     }
 
     pub async fn change_session(
@@ -198,17 +217,17 @@ impl Service {
         let workspace = self.session_workspace(&place.name).await?;
         let (id, most) = (place.id.clone(), self.settings_now().workspace.quota_files.get());
         let usage = detached(move || Ok(workspace.measure_session(&id, most.into())?)).await?;
-        let view = self.describe(by, place, times).await?;
+        let rules = self.session_rules(place).await?;
+        let view = self.describe(by, place.name.clone(), times, rules);
         Ok(SessionView { size_bytes: Some(usage.bytes), ..view })
     }
 
-    async fn describe(&self, by: &Principal, place: &Place, times: SessionTimes) -> Result<SessionView, Error> {
-        let rules = self.session_rules(place).await?;
+    fn describe(&self, by: &Principal, name: SessionName, times: SessionTimes, rules: Rules) -> SessionView {
         let is_operator = by.require_operator("see it").is_ok();
-        Ok(SessionView {
-            session_id: place.id.to_string(),
-            user_id: place.name.user_id.clone(),
-            agent_id: place.name.agent_id.clone(),
+        SessionView {
+            session_id: name.session_id,
+            user_id: name.user_id,
+            agent_id: name.agent_id,
             confirmation: rules.confirmation,
             callback_url: rules.callback_url.filter(|_| is_operator),
             security_mode: rules.mode,
@@ -216,7 +235,7 @@ impl Service {
             last_used_at: moment(times.used),
             expires_at: moment(times.used + self.settings_now().sessions.kept()),
             size_bytes: None,
-        })
+        }
     }
 }
 

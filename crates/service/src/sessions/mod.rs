@@ -10,7 +10,7 @@ mod keep;
 mod place;
 mod rules;
 
-pub use keep::{SessionFilter, SessionView};
+pub use keep::{SessionFilter, SessionList, SessionView};
 pub use place::SessionAddress;
 pub use rules::SessionChange;
 

@@ -12,7 +12,7 @@ use crate::approvals::ApprovalView;
 use crate::error::Error;
 use crate::principal::Principal;
 use crate::service::{Service, now};
-use crate::settings::{Webhook, is_address};
+use crate::settings::{SessionsPart, Webhook, is_address};
 
 const LONGEST_URL: usize = 2048;
 /// Who forgets, in the record.
@@ -34,6 +34,21 @@ pub struct SessionChange {
     pub security_mode: Option<SecurityMode>,
 }
 
+impl Rules {
+    /// What was said about a session, over what all have.
+    pub(super) fn over(said: SessionRules, usual: SessionsPart) -> Self {
+        Self {
+            confirmation: said.confirmation.unwrap_or(usual.confirmation),
+            callback_url: said.callback_url,
+            mode: match said.security_mode.as_deref() {
+                None => usual.security_mode,
+                Some("permissive") => SecurityMode::Permissive,
+                Some(_) => SecurityMode::Strict,
+            },
+        }
+    }
+}
+
 impl SessionChange {
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -44,11 +59,12 @@ impl SessionChange {
             return Err(Error::Forbidden { why: "an agent does not change how it is watched".to_owned() });
         }
         match self.confirmation {
-            Some(mode @ (Confirmation::AutoApprove | Confirmation::Callback)) => {
+            Some(mode @ Confirmation::AutoApprove) => {
                 by.require_operator(&format!("set a session's confirmation to {mode}"))?;
             }
-            Some(Confirmation::Websocket | Confirmation::AutoReject) | None => {}
+            Some(Confirmation::Websocket | Confirmation::AutoReject | Confirmation::Callback) | None => {}
         }
+        // This server calls it from inside the operator's network, and signs what it says there with their secret.
         if self.callback_url.is_some() {
             by.require_operator("set a session's callback_url")?;
         }
@@ -58,8 +74,9 @@ impl SessionChange {
         }
     }
 
-    /// What is then said about the session, put over what was.
-    fn over(&self, before: SessionRules) -> Result<SessionRules, Error> {
+    /// What is then said about the session, put over what was. A callback without an address of its own is told where all
+    /// questions are, if that is anywhere.
+    fn over(&self, before: SessionRules, webhook_url: Option<&str>) -> Result<SessionRules, Error> {
         let confirmation = self.confirmation.or(before.confirmation);
         let security_mode = self.security_mode.map(|mode| mode.key().to_owned()).or(before.security_mode);
         let callback_url = match confirmation {
@@ -70,9 +87,9 @@ impl SessionChange {
             Some(_) | None => None,
         };
         match (confirmation, &callback_url) {
-            (Some(Confirmation::Callback), None) => {
-                Err(Error::invalid("callback_url: where a question is told is missing"))
-            }
+            (Some(Confirmation::Callback), None) if webhook_url.is_none() => Err(Error::invalid(
+                "callback_url: where a question is told is missing, and there is no approvals.webhook_url either",
+            )),
             (_, Some(url)) if !is_address(url) || url.len() > LONGEST_URL => {
                 let message = format!(
                     "callback_url: an address with http:// or https:// and without blanks, at most {LONGEST_URL} bytes"
@@ -86,17 +103,8 @@ impl SessionChange {
 
 impl Service {
     pub(crate) async fn session_rules(&self, place: &Place) -> Result<Rules, Error> {
-        let usual = self.settings_now().sessions;
         let said = self.said_of(place).await?.unwrap_or_default();
-        Ok(Rules {
-            confirmation: said.confirmation.unwrap_or(usual.confirmation),
-            callback_url: said.callback_url,
-            mode: match said.security_mode.as_deref() {
-                None => usual.security_mode,
-                Some("permissive") => SecurityMode::Permissive,
-                Some(_) => SecurityMode::Strict,
-            },
-        })
+        Ok(Rules::over(said, self.settings_now().sessions))
     }
 
     async fn said_of(&self, place: &Place) -> Result<Option<SessionRules>, Error> {
@@ -111,9 +119,10 @@ impl Service {
 
     /// What would be said about a session after a change, if that can be.
     pub(super) fn check_change(&self, change: &SessionChange, before: SessionRules) -> Result<SessionRules, Error> {
-        let rules = change.over(before)?;
+        let settings = self.settings_now();
+        let rules = change.over(before, settings.approvals.webhook_url.as_deref())?;
         let is_told = rules.confirmation == Some(Confirmation::Callback);
-        if is_told && self.settings_now().approvals.webhook_secret.is_none() {
+        if is_told && settings.approvals.webhook_secret.is_none() {
             return Err(Error::Conflict {
                 message: "a callback is signed, and there is no secret to sign with; start the server with \
                           RINGWALL_APPROVALS_WEBHOOK_SECRET"
@@ -174,12 +183,11 @@ mod tests {
                 change.check_role(&principal).is_ok()
             })
         };
-        for mode in [Websocket, AutoReject] {
+        for mode in [Websocket, AutoReject, Callback] {
             assert_eq!(may(&change(Some(mode), None, None)), [true, true, true, false], "{mode}");
         }
-        for mode in [AutoApprove, Callback] {
-            assert_eq!(may(&change(Some(mode), None, None)), [true, true, false, false], "{mode}");
-        }
+        assert_eq!(may(&change(Some(AutoApprove), None, None)), [true, true, false, false]);
+        assert_eq!(may(&change(Some(Callback), Some("http://x"), None)), [true, true, false, false]);
         assert_eq!(may(&change(None, Some("http://x"), None)), [true, true, false, false]);
         assert_eq!(may(&change(None, None, Some(SecurityMode::Permissive))), [true, true, false, false]);
         assert_eq!(may(&change(None, None, Some(SecurityMode::Strict))), [true, true, true, false]);
@@ -188,12 +196,15 @@ mod tests {
     #[test]
     fn a_callback_has_an_address_and_nothing_else_has() {
         let callback = change(Some(Confirmation::Callback), Some("https://hooks.example/x"), None);
-        let said = callback.over(SessionRules::default()).unwrap();
+        let said = callback.over(SessionRules::default(), None).unwrap();
         assert_eq!(said.callback_url.as_deref(), Some("https://hooks.example/x"));
-        let strict = change(None, None, Some(SecurityMode::Strict)).over(said.clone()).unwrap();
+        let strict = change(None, None, Some(SecurityMode::Strict)).over(said.clone(), None).unwrap();
         assert_eq!((strict.confirmation, strict.callback_url), (said.confirmation, said.callback_url.clone()));
-        let away = change(Some(Confirmation::Websocket), None, None).over(said).unwrap();
+        let away = change(Some(Confirmation::Websocket), None, None).over(said, None).unwrap();
         assert_eq!(away.callback_url, None);
+        let told_with_all = change(Some(Confirmation::Callback), None, None);
+        let said = told_with_all.over(SessionRules::default(), Some("https://hooks.example/all")).unwrap();
+        assert_eq!((said.confirmation, said.callback_url), (Some(Confirmation::Callback), None));
         for (confirmation, url) in [
             (Some(Confirmation::Callback), None),
             (Some(Confirmation::Callback), Some("file:///etc/passwd")),
@@ -203,7 +214,7 @@ mod tests {
             (Some(Confirmation::Websocket), Some("http://x")),
             (None, Some("http://x")),
         ] {
-            assert!(change(confirmation, url, None).over(SessionRules::default()).is_err(), "{url:?}");
+            assert!(change(confirmation, url, None).over(SessionRules::default(), None).is_err(), "{url:?}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use service::{Auth, Service, Status, Stream};
 
-use crate::lab::{HELD, block_on, config, shell};
+use crate::lab::{HELD, block_on, config, seen, shell};
 
 /// Where the child finds its data directory.
 pub const DATA: &str = "SERVICE_TEST_CHILD";
@@ -17,9 +17,11 @@ pub fn be_the_child(data: PathBuf) -> ExitCode {
         let service = Service::open(config(&data, Auth::Nobody)).await.unwrap();
         let owner = service.authenticate(None).await.unwrap();
         let submitted = service.submit(&owner, shell(HELD)).await.unwrap();
-        while service.output(&owner, &submitted.exec_id, Stream::Stdout, 0, 1).await.unwrap().total == 0 {
-            tokio::task::yield_now().await;
-        }
+        seen("its first line", async || {
+            let part = service.output(&owner, &submitted.exec_id, Stream::Stdout, 0, 1).await.unwrap();
+            (part.total > 0).then_some(())
+        })
+        .await;
         let mut stdout = std::io::stdout().lock();
         writeln!(stdout, "{}", submitted.exec_id).unwrap();
         stdout.flush().unwrap();

@@ -40,11 +40,7 @@ pub fn an_ending_is_recorded_when_it_can_be() {
         let held = hold_the_database(lab).await;
         lab.release("default");
         // It has said its last word; its ending cannot be recorded, and so nobody is told of one.
-        while lab.service.output(&lab.owner, &exec_id, Stream::Stdout, 0, 100).await.unwrap().bytes
-            != b"held\nreleased\n"
-        {
-            tokio::task::yield_now().await;
-        }
+        lab.printed(&exec_id, "held\nreleased\n").await;
         let refused = lab.refused(shell("true")).await;
         assert_eq!(refused.code(), "BUSY");
         assert_eq!(lab.service.exec(&lab.owner, &exec_id).await.unwrap().summary.status, Status::Running);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use record::Database;
-use service::{Auth, Config, Error, ExecRequest, ExecView, Principal, Service, Stream};
+use service::{Auth, Config, Error, ExecId, ExecRequest, ExecView, Principal, Service, Stream};
 use tempfile::TempDir;
 
 pub struct Lab {
@@ -63,6 +63,15 @@ impl Lab {
 
     pub async fn run_shell(&self, script: &str) -> ExecView {
         self.run(shell(script)).await
+    }
+
+    /// Waits until an exec has printed this, and no more.
+    pub async fn printed(&self, exec_id: &ExecId, text: &str) {
+        seen(&format!("{text:?} of the exec {exec_id}"), async || {
+            let part = self.service.output(&self.owner, exec_id, Stream::Stdout, 0, u64::MAX).await.unwrap();
+            (part.bytes == text.as_bytes()).then_some(())
+        })
+        .await;
     }
 
     pub async fn refused(&self, request: ExecRequest) -> Error {

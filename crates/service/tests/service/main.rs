@@ -22,6 +22,7 @@ mod leftovers;
 mod networks;
 mod ordinary;
 mod outside;
+mod pool;
 mod queueing;
 mod retention;
 mod stopping;
@@ -108,10 +109,12 @@ fn main() -> ExitCode {
         ("way out, asked about", egress::a_person_is_asked_about_other_hosts),
         ("way out, in a session", egress::a_sessions_box_has_a_way_out_for_whoever_has_it),
         ("way out, once", egress::a_way_out_is_not_passed_on),
+        ("pool, boxes of sessions", pool::a_sessions_box_is_replaced_after_its_last_use_and_when_it_was_idle),
         ("browsers, waited for", browsing::waiting_for_a_browser_is_bounded),
         ("browsers, not wanted", browsing::a_browser_that_is_not_wanted_leaves_nothing),
     ];
     if rustix::process::geteuid().is_root() {
+        tries.push(("pool, the first run", pool::the_first_run_finds_a_box_that_was_made_ahead));
         // An ordinary user's boxes have namespaces of their own, always.
         tries.push(("networks that were used", networks::a_used_network_is_not_passed_on));
         tries.push(("networks that were not used", networks::an_unused_network_is_passed_on));

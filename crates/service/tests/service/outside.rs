@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use service::{ExecId, Status, Stream};
 
-use crate::lab::{HELD, Lab, in_lab, reason, shell};
+use crate::lab::{HELD, Lab, in_lab, reason, seen, shell};
 
 /// The children of a process, by their numbers.
 fn children(parent: u32) -> Vec<u32> {
@@ -33,9 +33,7 @@ fn signal(number: u32, signal: Signal) {
 /// An exec that has begun and waits to be released.
 async fn held(lab: &Lab) -> ExecId {
     let exec_id = lab.service.submit(&lab.owner, shell(HELD)).await.unwrap().exec_id;
-    while lab.service.output(&lab.owner, &exec_id, Stream::Stdout, 0, 1).await.unwrap().total == 0 {
-        tokio::task::yield_now().await;
-    }
+    lab.printed(&exec_id, "held\n").await;
     exec_id
 }
 
@@ -62,13 +60,15 @@ const CROWD: &str = "for i in {1..24}; do /usr/bin/python3 -c 'x = b\"x\" * (20 
 
 pub fn a_killed_init_is_told_when_all_are_gone() {
     in_lab(async |lab| {
+        // Those that are made ahead would be boxes too.
+        lab.set(json!({ "pool": { "min_instances": 0 } })).await;
         let exec_id = lab.service.submit(&lab.owner, shell(CROWD)).await.unwrap().exec_id;
-        while lab.service.output(&lab.owner, &exec_id, Stream::Stdout, 0, 1).await.unwrap().total < 48 {
-            tokio::task::yield_now().await;
-        }
-        // Those that are made ahead have no command yet.
-        let boxes: Vec<u32> = children(spawner()).into_iter().filter(|init| !children(*init).is_empty()).collect();
-        let [init] = boxes[..] else { panic!("more than one box") };
+        lab.printed(&exec_id, &"1\n".repeat(24)).await;
+        let init = seen("the one box that is left", async || match children(spawner())[..] {
+            [init] => Some(init),
+            _ => None,
+        })
+        .await;
         let [shell] = children(init)[..] else { panic!("more than one command") };
         let crowd = children(shell);
         assert_eq!(crowd.len(), 24);
@@ -103,9 +103,8 @@ pub fn a_spawner_that_stands_still_is_replaced() {
         signal(stopped, Signal::CONT);
         let view = lab.run_shell("ls").await;
         assert_eq!(lab.text(&view, Stream::Stdout).await, "go\n");
-        while Path::new(&format!("/proc/{stopped}")).exists() {
-            tokio::task::yield_now().await;
-        }
+        let is_gone = async || (!Path::new(&format!("/proc/{stopped}")).exists()).then_some(());
+        seen("the end of the spawner that stood still", is_gone).await;
         assert_ne!(spawner(), stopped);
     });
 }

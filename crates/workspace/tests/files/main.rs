@@ -24,6 +24,7 @@ mod names;
 mod ownership;
 mod races;
 mod removing;
+mod session_pages;
 mod skills;
 mod spare;
 mod texts;
