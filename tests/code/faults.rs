@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tests::support::host::{descendants, is_alive};
 use tests::support::pool_watch::{PoolWatch, pool};
 use tests::support::traces::{cgroups_of, describe, mounts};
+use tests::support::wait::wait_until;
 
 use crate::site::{Site, code_of};
 
@@ -27,14 +28,6 @@ fn start() -> Site {
     let site = Site::start();
     site.set(&json!({ "sessions": { "confirmation": "auto-approve" }, "sandbox": { "limits": { "memory_mb": 128 } } }));
     site
-}
-
-fn comes(what: &str, look: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !look() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]
@@ -92,7 +85,7 @@ fn an_agent_that_is_stopped_holds_nobody() {
         let own = listed.as_array().unwrap().iter().find(|exec| exec["conversation_id"] == session).cloned();
         own.map(|exec| exec["exec_id"].as_str().unwrap().to_owned())
     };
-    comes("the third", || {
+    wait_until("the third", || {
         let contexts = site.server.ask("GET", "/api/contexts/cancelled", None);
         contexts.status == 200 && contexts.json()["contexts"][0]["status"] == "busy"
     });
@@ -104,7 +97,7 @@ fn an_agent_that_is_stopped_holds_nobody() {
         exec["status"].as_str().unwrap().to_owned()
     });
     assert_eq!(statuses, ["TIMEOUT", "TIMEOUT", "CANCELLED"], "{ended:?}");
-    comes("free places", || pool(&site.server)["busy"] == 0);
+    wait_until("free places", || pool(&site.server)["busy"] == 0);
     for body in [in_session("exec", "print(1)"), in_context("cell", "print(1)"), in_context("cancelled", "print(1)")] {
         assert_eq!(site.run(&body).expect(200)["stdout"], "1\n");
     }
@@ -132,7 +125,7 @@ fn many_of_every_kind_share_few_places() {
     watch.end();
     // Bounds that change hold at once. What there is above them is on its way out until it is gone.
     site.set(&json!({ "pool": { "max_instances": 2, "min_instances": 0 } }));
-    comes("fewer boxes", || site.server.ask("GET", "/api/pool", None).expect(200)["total"].as_u64().unwrap() <= 2);
+    wait_until("fewer boxes", || site.server.ask("GET", "/api/pool", None).expect(200)["total"].as_u64().unwrap() <= 2);
     let watch = PoolWatch::begin(&site.server);
     assert_eq!(site.run(&in_session("s9", "print(9)")).expect(200)["stdout"], "9\n");
     watch.end();
@@ -153,7 +146,7 @@ fn a_stop_in_the_middle_of_everything_leaves_nothing() {
     let process = json!({ "command": "sleep 600 & sleep 600" });
     site.server.ask("POST", "/api/sessions/process/processes", Some(&process)).expect(202);
     let is_root = rustix::process::geteuid().is_root();
-    comes("everything", || {
+    wait_until("everything", || {
         let pool = pool(&site.server);
         let count = |name: &str| pool[name].as_u64().unwrap();
         count("busy") == 3 && count("warming") == 0 && count("idle") >= if is_root { 3 } else { 1 }

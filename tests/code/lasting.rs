@@ -7,10 +7,10 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tests::support::pool_watch::pool;
 use tests::support::server::{Answer, Server};
+use tests::support::wait::wait_until;
 
 use crate::site::{Site, code_of};
 
-const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a server that stops waits for those who run.
 const DRAIN: Duration = Duration::from_secs(8);
 
@@ -41,14 +41,6 @@ fn running(site: &Site, session: &str, command: &str) -> String {
     pid
 }
 
-fn comes(what: &str, look: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !look() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 fn is_busy(site: &Site) -> bool {
     let contexts = site.server.ask("GET", "/api/contexts/s", None);
     contexts.status == 200 && contexts.json()["contexts"][0]["status"] == "busy"
@@ -66,7 +58,7 @@ fn what_stands_still_has_time_and_can_be_ended() {
     for timeout in [1, 5, 60] {
         let code = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n'went'";
         let (began, waiting) = (Instant::now(), site.begin(cell(code, timeout)));
-        comes("a busy context", || is_busy(&site));
+        wait_until("a busy context", || is_busy(&site));
         turn(&site, "s", "pause");
         let is_slow = began.elapsed() * 2 > Duration::from_secs(timeout);
         if timeout == 1 {
@@ -74,7 +66,7 @@ fn what_stands_still_has_time_and_can_be_ended() {
             site.server.ask("DELETE", &format!("/sandbox/execs/{pid}"), None).expect(202);
             assert_eq!(site.server.exec(&pid)["status"], "CANCELLED");
         }
-        comes("as if it were over", || began.elapsed() > Duration::from_millis(timeout * 1000 + 200));
+        wait_until("as if it were over", || began.elapsed() > Duration::from_millis(timeout * 1000 + 200));
         assert_eq!(site.put("/api/sessions/s/files/go", b"").status, 200);
         turn(&site, "s", "resume");
         let ended = waiting.join().unwrap();
@@ -86,7 +78,7 @@ fn what_stands_still_has_time_and_can_be_ended() {
     }
     let pid = running(&site, "s", "trap '' TERM; while :; do sleep 0.1; done");
     let endless = site.begin(cell("while True: pass", 300));
-    comes("a busy context", || is_busy(&site));
+    wait_until("a busy context", || is_busy(&site));
     turn(&site, "s", "pause");
     site.server.ask("DELETE", "/api/sessions/s", None).expect(200);
     assert_eq!(site.server.exec(&pid)["status"], "CANCELLED");
@@ -127,7 +119,9 @@ fn a_process_lasts_holds_no_slot_and_keeps_its_session() {
     assert_eq!(code_of(begin(&site, "t", "sleep 1000"), 503), "POOL_FULL");
     let limited = json!({ "command": "sleep 1000", "timeout": 1 });
     let limited = site.server.ask("POST", "/api/sessions/s/processes", Some(&limited)).expect(202);
-    comes("the limit that was asked for", || site.server.exec(limited["pid"].as_str().unwrap())["status"] == "TIMEOUT");
+    wait_until("the limit that was asked for", || {
+        site.server.exec(limited["pid"].as_str().unwrap())["status"] == "TIMEOUT"
+    });
     // What the operator says of all time limits holds for them too.
     site.set(&json!({ "sandbox": { "limits": { "timeout_ms": 60_000 } } }));
     let bound = running(&site, "s", "sleep 1000");
@@ -150,9 +144,9 @@ fn a_process_that_a_person_changed_is_reached_as_before() {
     let changed = "read -r line; echo \"got $line\"; sleep 1000";
     site.answer(&question, &json!({ "approved": true, "modified_code": changed })).expect(200);
     let tell = |what: &str, body: Value| site.server.ask("POST", &route(what), Some(&body)).status;
-    comes("its input", || tell("stdin", json!({ "data": "this\n" })) == 200);
+    wait_until("its input", || tell("stdin", json!({ "data": "this\n" })) == 200);
     let output = || site.server.ask("GET", &route("output"), None).expect(200);
-    comes("what it printed", || output()["stdout"]["text"] == "got this\n");
+    wait_until("what it printed", || output()["stdout"]["text"] == "got this\n");
     let seen = output();
     assert_eq!(seen["status"], "RUNNING");
     assert_ne!(seen["goes_on_as"], begun["pid"]);
@@ -161,7 +155,7 @@ fn a_process_that_a_person_changed_is_reached_as_before() {
     assert_eq!(next["policy_snapshot"]["limits"]["timeout_ms"], Value::Null, "a process like the first");
     assert_eq!(exec(&site, "s", "echo beside").expect(200)["stdout"], "beside\n");
     assert_eq!(tell("signal", json!({ "signal": "TERM" })), 200);
-    comes("its end", || output()["status"] == "FAILED");
+    wait_until("its end", || output()["status"] == "FAILED");
 }
 
 #[test]
@@ -171,7 +165,7 @@ fn what_is_left_in_the_background_cannot_fill_the_disk() {
     let writer = "while :; do head -c 1000000 /dev/zero >> x; sleep 0.05; done";
     // Nothing runs any more that anybody knows of, and it goes on writing.
     exec(&site, "s", &format!("sh -c '{writer}' > /dev/null 2>&1 &")).expect(200);
-    comes("the end of its box", || pool(&site.server)["total"] == 0);
+    wait_until("the end of its box", || pool(&site.server)["total"] == 0);
     let x = site.server.data().join("workspaces/default/default/sessions/s/work/x");
     let size = || std::fs::metadata(&x).unwrap().len();
     let before = size();
@@ -180,7 +174,7 @@ fn what_is_left_in_the_background_cannot_fill_the_disk() {
     // Whoever is in the box ends with it, and is told why.
     let pid = running(&site, "t", "sleep 1000");
     exec(&site, "t", &format!("sh -c '{writer}' > /dev/null 2>&1 &")).expect(200);
-    comes("the end of the process", || site.server.exec(&pid)["status"] == "FAILED");
+    wait_until("the end of the process", || site.server.exec(&pid)["status"] == "FAILED");
     assert_eq!(site.server.exec(&pid)["error_reason"]["code"], "DISK_QUOTA");
-    comes("the end of its box", || pool(&site.server)["total"] == 0);
+    wait_until("the end of its box", || pool(&site.server)["total"] == 0);
 }
