@@ -28,7 +28,7 @@ impl Service {
         let place = Place::read(by, address)?;
         let homes: Vec<Arc<SessionBox>> = self.homes(&place).into_iter().map(|(_, home)| home).collect();
         match homes.is_empty() {
-            true => Err(Error::NotFound { what: format!("a box of session {}", place.id) }),
+            true => Err(Error::NotFound { what: format!("box of the session {}", place.id) }),
             false => Ok(homes),
         }
     }
