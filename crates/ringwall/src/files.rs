@@ -191,9 +191,8 @@ fn get(agent: &Agent, path: &str, target: Option<&Path>) -> Result<(), Message> 
     let target = match target {
         Some(target) => target.to_owned(),
         None if name.is_empty() || name == ".." || name == "." => {
-            return Err(Message::new(
-                format!("{path} does not end in a name to store it under").with_hint("add a target, such as ./data"),
-            ));
+            return Err(Message::new(format!("{path} does not end in a name to store it under"))
+                .with_hint("add a target, such as ./data"));
         }
         None => PathBuf::from(name),
     };

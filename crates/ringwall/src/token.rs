@@ -7,13 +7,12 @@ use std::fmt::Write as _;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Subcommand, ValueEnum};
 use record::Revocation;
 use serde::Serialize;
 use serde_json::json;
-use service::{Holder, Limit, NewToken, Timestamp, TokenId, TokenInfo};
+use service::{Holder, Limit, NewToken, Timestamp, TokenId, TokenInfo, now};
 use utoipa::ToSchema;
 
 use crate::audit::{print, with_store};
@@ -213,11 +212,6 @@ fn moment_after(text: &str) -> Result<Timestamp, Message> {
     let count: u32 = text[..text.len() - 1].parse().map_err(|_| bad())?;
     let milliseconds = i64::try_from(seconds * u64::from(count) * 1000).map_err(|_| bad())?;
     Ok(Timestamp::from_milliseconds(now().milliseconds().saturating_add(milliseconds)))
-}
-
-fn now() -> Timestamp {
-    let since: Duration = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_milliseconds(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

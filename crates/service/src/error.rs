@@ -143,7 +143,7 @@ impl Error {
 }
 
 /// An error with everything that led to it, on one line.
-pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+pub fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

@@ -83,7 +83,7 @@ pub use change_settings::SettingsView;
 pub use code::{CodeBegun, CodeRan, CodeRequest, Language};
 pub use contexts::{Bundle, ContextAddress, ContextView};
 pub use egress::{AllowedHost, ConnectionView, NetworkView};
-pub use error::Error;
+pub use error::{Error, causes};
 pub use events::{Event, EventCursor, EventKind};
 pub use execs::ExecFilter;
 pub use executor::WindowSize;
@@ -106,7 +106,7 @@ pub use record::{
 };
 pub use request::{ExecRequest, Idempotency};
 pub use residents::{AfterInput, OpenedTerminal, ProcessOutput, Terminal, TerminalEnd, TerminalEvent};
-pub use service::Service;
+pub use service::{Service, now};
 pub use sessions::{SessionAddress, SessionChange, SessionFilter, SessionView};
 pub use settings::{Webhook, aio_service, docker_settings};
 pub use skill_names::SkillNames;
