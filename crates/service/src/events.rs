@@ -179,8 +179,10 @@ impl Follower {
         match &self.source {
             Source::Live { live, .. } => match live.output(stream) {
                 None => Ok(Vec::new()),
+                Some(file) if file.length() <= offset => Ok(Vec::new()),
                 Some(file) => {
-                    file.read(offset, CHUNK).map_err(|error| Error::runtime("read what the exec printed", &error))
+                    let failed = |error| Error::runtime("read what the exec printed", &error);
+                    Service::blocking(|| file.read(offset, CHUNK).map_err(failed)).await
                 }
             },
             Source::Ended => {
