@@ -240,7 +240,7 @@ pub(crate) fn hostile_answers_are_not_unpacked(site: &Site) {
             });
             say(&server, &url, &["skills", "pull", "s", target.to_str().unwrap()], b"")
         });
-        assert!(spoken.0 == Some(2) && spoken.2.contains("cannot be unpacked"), "{entry:?}: {spoken:?}");
+        assert!(spoken.0 == Some(2) && spoken.2.contains("could not unpack"), "{entry:?}: {spoken:?}");
         assert_eq!(fs::read_dir(&home).unwrap().count(), 0, "{entry:?} left something");
         assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1, "{entry:?} left something");
     }

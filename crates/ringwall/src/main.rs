@@ -57,7 +57,7 @@ enum Verb {
     Run(Box<run::RunArguments>),
     /// Check which protections work on this machine, by making a trial box
     Doctor(doctor::DoctorArguments),
-    /// Import, list and remove images for boxes
+    /// Import, build, list and remove images that boxes run on
     #[command(subcommand)]
     Image(image::ImageCommand),
     /// Run the HTTP server
