@@ -35,11 +35,11 @@ impl Service {
 
     /// Ends the browsers and the boxes of sessions that are not there any more.
     pub(crate) async fn end_forsaken_boxes(&self) {
-        for name in self.inner.browsers.sessions() {
+        for name in self.inner.browsers.unused_sessions() {
             let Ok(id) = name.session_id.parse() else { continue };
             let place = Place { name, id };
             if matches!(self.session_times(&place).await, Ok(None)) {
-                self.inner.browsers.dismiss(&self.inner, &place.name).await;
+                self.inner.browsers.dismiss_unused(&self.inner, &place.name).await;
             }
         }
         for place in self.inner.boxes.keys().iter().filter_map(|key| key.place()) {
