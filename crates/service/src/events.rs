@@ -179,10 +179,8 @@ impl Follower {
         match &self.source {
             Source::Live { live, .. } => match live.output(stream) {
                 None => Ok(Vec::new()),
-                Some(file) if file.length() <= offset => Ok(Vec::new()),
                 Some(file) => {
-                    let failed = |error| Error::runtime("read what the exec printed", &error);
-                    Service::blocking(|| file.read(offset, CHUNK).map_err(failed)).await
+                    file.read(offset, CHUNK).map_err(|error| Error::runtime("read what the exec printed", &error))
                 }
             },
             Source::Ended => {
