@@ -182,7 +182,7 @@ pub(crate) fn room_is_given_back(site: &Site) {
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    let expected = "1.0 MiB in 4 files: 1 idle sessions, 0 strays, 0 old versions of baselines\n";
+    let expected = "1.0 MiB in 4 files: 1 idle session, 0 leftovers, 0 old baseline versions\n";
     assert_eq!(say(&["--dry-run"]), format!("would free {expected}"));
     assert!(workspace.on_disk("sessions/old").exists());
     let told: Value = serde_json::from_str(&say(&["--dry-run", "--json"])).unwrap();

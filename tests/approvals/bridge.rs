@@ -201,7 +201,7 @@ fn windows_share_a_directory_and_end_with_whoever_has_it() {
     let _stdin = second.process.stdin.take();
     let ended = second.process.wait_with_output().unwrap();
     let told = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.code() == Some(125) && told.contains("start this again"), "{told}");
+    assert!(ended.status.code() == Some(125) && told.contains("start it again"), "{told}");
     let mut next = Window::open(data.path());
     assert_eq!(next.ask("cat mine"), "mine\n", "whoever comes then has it");
     assert!(next.close().status.success());

@@ -66,7 +66,7 @@ fn refusals_in_full(mode: Mode) {
 
 fn endings_in_full(mode: Mode) {
     let late = boxed(mode).option("--timeout", "0.1").run(&["sleep", "1000"]).unwrap();
-    assert_eq!(late.errors(), "ringwall: ended at the time limit of 100 ms\n  hint: allow more with --timeout\n");
+    assert_eq!(late.errors(), "ringwall: timed out after 0.1 s (--timeout)\n");
     let hungry = "block = bytearray(b'x' * 300_000_000)\nimport time\ntime.sleep(1000)";
     let run = boxed(mode).option("--memory-mb", "100");
     let outcome = run.run(&["/usr/bin/python3", "-c", hungry]).unwrap();

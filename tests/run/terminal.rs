@@ -104,7 +104,7 @@ fn a_signal_to_the_product_ends_it_too(mode: Mode) {
 fn the_time_limit_holds_there_too(mode: Mode) {
     let (screen, code) = drive(mode, &["--tty", "--timeout", "0.3"], &["sh", "-c", "sleep 1000"], &json!([]));
     assert_eq!(code, 124, "{screen}");
-    assert!(screen.contains("ringwall: ended at the time limit"), "{screen}");
+    assert!(screen.contains("ringwall: timed out after"), "{screen}");
 }
 
 fn an_unknown_command_gives_the_terminal_back(mode: Mode) {

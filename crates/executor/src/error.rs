@@ -12,11 +12,11 @@ use crate::spawner::PATIENCE;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("the box of the session is in use, or no other can be made now")]
+    #[error("the session's box is busy, and another one cannot be made now")]
     SessionBusy,
     #[error("no box became free in time")]
     PoolFull,
-    #[error("there are no boxes for sessions any more")]
+    #[error("the server is stopping and makes no more boxes for sessions")]
     PoolStopped,
     #[error("this context runs {language}")]
     OtherLanguage { language: &'static str },
@@ -42,13 +42,13 @@ pub enum Error {
     NulByte(&'static str),
     #[error("only docker can make a box of {0}")]
     OnlyForDocker(DockerImage),
-    #[error("an agent's files are shown to boxes on the host's system alone")]
+    #[error("an agent's files cannot be used with an image")]
     OnlyOnTheHost,
     #[error("docker cannot make a box with {0}")]
     NotForDocker(&'static str),
-    #[error("the box's way out is missing")]
+    #[error("the box has no connection to the server's proxy")]
     NoWayOut,
-    #[error("the container ended before it had handed its way out to the server: {words}")]
+    #[error("the container ended before it was connected to the server's proxy: {words}")]
     WayOutWithheld { words: String },
     #[error("could not make the socket {}", path.display())]
     OpenDoorway {
@@ -56,7 +56,7 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    #[error("docker cannot be told the path {}", .0.display())]
+    #[error("docker cannot mount the path {}", .0.display())]
     PathNotForDocker(PathBuf),
     #[error("docker cannot be given the environment variable {key}: {why}")]
     EnvironmentNotForDocker { key: String, why: &'static str },
@@ -66,7 +66,7 @@ pub enum Error {
     GvisorRefused { words: String },
     #[error("could not write the command's environment")]
     WriteEnvironment(#[source] std::io::Error),
-    #[error("{0:?} cannot name a container")]
+    #[error("{0:?} is not a valid name for a container")]
     ExecIdMalformed(String),
     #[error("could not read or make {}", path.display())]
     InstanceFile {
@@ -106,17 +106,17 @@ pub enum Error {
     BoxPaused,
     #[error("the box could not be paused or resumed: {why}")]
     NotPaused { why: String },
-    #[error("{what} of this command are not those of the box that it is to run in")]
+    #[error("this command cannot run in this box, which has other {what}")]
     NotForThisBox { what: &'static str },
-    #[error("so many commands run in this box already: {most}")]
+    #[error("the box already runs {most} commands, the most that it can")]
     TooManyVisits { most: usize },
-    #[error("the terminals of this box's kernel know no key that interrupts")]
+    #[error("terminals in this box cannot be interrupted from the keyboard (Ctrl-C), so none is opened")]
     NoTerminal,
-    #[error("could not talk to the jail")]
+    #[error("lost the connection to the jail")]
     Talk(#[source] std::io::Error),
-    #[error("the jail ended without a word")]
+    #[error("the jail ended unexpectedly")]
     JailDied,
-    #[error("the box was not up in time: {from} did not answer within {} s", PATIENCE.as_secs())]
+    #[error("the box did not start in time: {from} did not answer within {} s", PATIENCE.as_secs())]
     NoAnswer { from: &'static str },
     #[error("{0}")]
     Setup(Failure),
@@ -166,7 +166,7 @@ impl Error {
             Error::Image(error) => return Some(error.hint()),
             Error::Aio(error) => error.hint(),
             Error::OnlyForDocker(_) => "choose the docker backend, or an image that was imported with `ringwall image`",
-            Error::NotForDocker(_) | Error::NotForGvisor(_) => "the native backend can",
+            Error::NotForDocker(_) | Error::NotForGvisor(_) => "use the native backend",
             Error::NoWayOut | Error::WayOutWithheld { .. } => {
                 "the docker daemon must run on this machine and let a container call a socket of the server's, which a \
                  virtual machine or SELinux prevents; use the native backend, or ask for no network"
@@ -197,7 +197,9 @@ impl Error {
             Error::BoxPaused => "resume the session first",
             Error::NotForThisBox { .. } => "run it in a box of its own",
             Error::TooManyVisits { .. } => "wait until one of them has ended, or end one",
-            Error::NoTerminal => "`processes` run without one; a newer runsc may have terminals",
+            Error::NoTerminal => {
+                "run it as a process (/api/sessions/{id}/processes); a newer runsc may support terminals"
+            }
             Error::JailDied => "it was probably killed for memory; look at the kernel's log",
             Error::CommandNotFound { command } if command.contains('/') => {
                 "the path is looked up inside the box: the host's /usr, /bin and /lib are there, your directory is at /workspace"

@@ -412,11 +412,8 @@ fn source(directory: &Opened, identity: &Identity) -> Source {
 /// Landlock's view of the same: everything can be read, and written to where the mounts are writable.
 pub(crate) fn access(sources: &Sources) -> Vec<Access> {
     let rule = |beneath: &str, right| Access { beneath: literal(beneath), right };
-    let mut rules = match sources.image {
-        Some(_) => vec![rule("/", AccessRight::Write)],
-        None => vec![rule("/", AccessRight::Read)],
-    };
-    rules.push(rule("/dev", AccessRight::WriteExisting));
+    let root = if sources.image.is_some() { AccessRight::Write } else { AccessRight::Read };
+    let mut rules = vec![rule("/", root), rule("/dev", AccessRight::WriteExisting)];
     rules.extend(private_places(sources).into_iter().map(|(place, _)| rule(place, AccessRight::Write)));
     if sources.workspace.is_some() {
         rules.push(rule(WORKSPACE, AccessRight::Write));

@@ -196,39 +196,34 @@ pub fn reset_personality() {
 
 /// Blocks every signal, or none.
 pub fn set_signal_mask(blocked: bool) {
-    // SAFETY: `sigset_t` is plain integers; the calls below only fill and read it.
+    // SAFETY: the call only reads the set.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, ptr::from_ref(&signals(blocked)), ptr::null_mut()) };
+}
+
+/// The set of every signal, or of none.
+fn signals(all: bool) -> libc::sigset_t {
+    let fill = if all { libc::sigfillset } else { libc::sigemptyset };
+    // SAFETY: `sigset_t` is plain integers; the call fills it.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
-        if blocked {
-            libc::sigfillset(&raw mut set);
-        } else {
-            libc::sigemptyset(&raw mut set);
-        }
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const set, ptr::null_mut());
+        fill(&raw mut set);
+        set
     }
 }
 
 /// A descriptor from which every (blocked) signal can be read with [`read_signal`].
 pub fn signal_descriptor() -> Result<OwnedFd> {
-    // SAFETY: `sigset_t` is plain integers; the call fills it.
-    let set = unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut set);
-        set
-    };
-    descriptor_of(&set)
+    descriptor_of(&signals(true))
 }
 
 /// Blocks the signal that a child has ended, and gives a descriptor from which it can be read.
 pub fn child_descriptor() -> Result<OwnedFd> {
-    // SAFETY: `sigset_t` is plain integers; the calls fill and read it.
-    let set = unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
+    let mut set = signals(false);
+    // SAFETY: the calls write to the set and read it.
+    unsafe {
         libc::sigaddset(&raw mut set, libc::SIGCHLD);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const set, ptr::null_mut());
-        set
-    };
+    }
     descriptor_of(&set)
 }
 
@@ -242,9 +237,8 @@ fn descriptor_of(set: &libc::sigset_t) -> Result<OwnedFd> {
 pub fn read_signal(descriptor: BorrowedFd<'_>) -> Result<()> {
     // SAFETY: `signalfd_siginfo` is plain integers.
     let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
-    let size = size_of::<libc::signalfd_siginfo>();
     // SAFETY: the buffer is `info`, of exactly the size given.
-    let value = unsafe { libc::read(descriptor.as_raw_fd(), ptr::from_mut(&mut info).cast(), size) };
+    let value = unsafe { libc::read(descriptor.as_raw_fd(), ptr::from_mut(&mut info).cast(), size_of_val(&info)) };
     check(value as libc::c_long).map(drop)
 }
 

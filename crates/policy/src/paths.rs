@@ -102,8 +102,9 @@ fn check_apart(subject: &str, one: &Path, other: &Path) -> Result<(), Denial> {
     if !one.starts_with(other) && !other.starts_with(one) {
         return Ok(());
     }
-    let message = format!("{subject} {} and {} lie in each other", show(one), show(other));
-    Err(Denial::new(DenialCode::PathForbidden, message).with_hint("they are directories side by side"))
+    let message = format!("{subject} {} and {} overlap", show(one), show(other));
+    Err(Denial::new(DenialCode::PathForbidden, message)
+        .with_hint("name two directories of which neither lies inside the other"))
 }
 
 /// Checks the directory, inside the box, in which the command starts.

@@ -4,7 +4,7 @@
 //! Each case follows from its number alone. A failure names it, and `RINGWALL_SEED=number` runs it again; so does the name of
 //! its thread where the stack was the failure. RINGWALL_SOAK=1 runs many cases, from `RINGWALL_SEED` on, and larger ones.
 
-#![expect(clippy::panic, clippy::print_stdout, reason = "a failed assumption is a failed test, and figures are told")]
+#![expect(clippy::panic, clippy::expect_used, reason = "a failed assumption is a failed test")]
 
 use std::time::{Duration, Instant};
 

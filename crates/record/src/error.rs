@@ -26,7 +26,7 @@ pub enum Error {
     BackupExists(PathBuf),
     #[error("the name {} is not UTF-8", .0.display())]
     PathNotText(PathBuf),
-    #[error("PostgreSQL databases are not backed up from here")]
+    #[error("`ringwall backup` cannot back up a PostgreSQL database")]
     BackupElsewhere,
     #[error("the database's URL is malformed")]
     Url(#[source] Source),
@@ -51,7 +51,7 @@ pub enum Error {
     #[error("the audit chain is broken at entry {seq}")]
     ChainBroken { seq: i64 },
 
-    #[error("the database is in use by somebody else for too long")]
+    #[error("the database stayed locked by another program for too long")]
     Busy,
     #[error("the database's disk is full")]
     DiskFull(#[source] Source),
@@ -70,7 +70,7 @@ pub enum Error {
 
     #[error("that is not {what}")]
     NameMalformed { what: &'static str },
-    #[error("that is not a cursor that a list has given")]
+    #[error("that is not a cursor from a list of this server")]
     CursorMalformed,
     #[error("{column} contains a NUL character")]
     NulByte { column: &'static str },

@@ -59,7 +59,7 @@ name!(
     is_exec_id
 );
 name!(
-    /// `t_` and 16 to 64 hexadecimal digits. It names a token and opens nothing.
+    /// `t_` and 16 to 64 hexadecimal digits. It names a token and gives no access.
     TokenId,
     "a token id: t_ and 16 to 64 hexadecimal digits",
     is_token_id

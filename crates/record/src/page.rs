@@ -1,7 +1,7 @@
 //! Lists: whose, which, how many, and from where on.
 //!
 //! Newest first, by sequence number. A cursor is the number after which the next page starts, so that a page costs the
-//! same however far back it is, and rows that arrive meanwhile shift nothing. No list is without a limit.
+//! same however far back it is, and rows that arrive meanwhile shift nothing. No page is longer than [`Limit::LARGEST`].
 
 use std::fmt;
 use std::str::FromStr;

@@ -20,13 +20,13 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 pub(crate) struct AgentArguments {
     #[command(flatten)]
     server: ServerArguments,
-    /// The agent
+    /// The agent whose files and skills are meant
     #[arg(long, value_name = "AGENT", default_value = "default")]
     agent: String,
-    /// Whose agent it is, for owners and operators [default: the token's user, or `default`]
+    /// The agent's user, for owners and operators [default: the token's user, or `default`]
     #[arg(long, value_name = "USER")]
     user: Option<String>,
-    /// Print the answer, or the error, as JSON
+    /// Print the result or the error as JSON
     #[arg(long)]
     json: bool,
 }
@@ -103,7 +103,7 @@ impl Agent {
 pub(crate) fn unwrap(mut answer: Value) -> Result<Value, Message> {
     match answer.get_mut("data") {
         Some(data) => Ok(data.take()),
-        None => Err(Message::failed(BAD_ANSWER, "the server did not answer as one that keeps files and skills")),
+        None => Err(Message::failed(BAD_ANSWER, "the server's answer is not one of this API: it has no `data`")),
     }
 }
 

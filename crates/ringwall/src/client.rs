@@ -41,7 +41,7 @@ impl Scheme {
         match url.split_once("://") {
             Some(("http", _)) => Ok(Self::Http),
             Some(("https", _)) => Ok(Self::Https),
-            Some(_) | None => Err(Message::new(format!("--url {url}: only http:// and https:// are spoken here"))),
+            Some(_) | None => Err(Message::new(format!("--url {url}: must begin with http:// or https://"))),
         }
     }
 }
@@ -197,12 +197,9 @@ impl<R: Read> Read for Witnessed<R> {
 
 fn read(answer: Response<Body>) -> Result<String, Message> {
     let mut text = String::new();
-    answer
-        .into_body()
-        .into_reader()
-        .take(LONGEST_ANSWER)
-        .read_to_string(&mut text)
-        .map_err(|error| Message::failed(UNREACHABLE, format!("the server's answer broke off: {error}")))?;
+    answer.into_body().into_reader().take(LONGEST_ANSWER).read_to_string(&mut text).map_err(|error| {
+        Message::failed(UNREACHABLE, format!("the connection broke during the server's answer: {error}"))
+    })?;
     Ok(text)
 }
 

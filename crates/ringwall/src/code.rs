@@ -22,15 +22,16 @@ pub(crate) struct CodeArguments {
     /// Code to run in a session: a file, `-` for standard input, or the code itself
     #[arg(long, value_name = "FILE|-|TEXT", allow_hyphen_values = true)]
     code: Option<String>,
+    /// The language of --code
     #[arg(long, value_name = "LANGUAGE", value_parser = LANGUAGES, default_value = Language::Python.key())]
     language: String,
-    /// The session whose files it works on
+    /// The session to run --code in
     #[arg(long, value_name = "SESSION", default_value = "default")]
     session: String,
-    /// Seconds, 1 to 300 [default: 30]
-    #[arg(long, value_name = "S")]
+    /// End --code after this many seconds, 1 to 300 [default: 30]
+    #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
-    /// native, docker, gvisor or aio
+    /// Where to run --code: native, docker, gvisor or aio [default: the server's choice]
     #[arg(long, value_name = "BACKEND")]
     backend: Option<String>,
 }

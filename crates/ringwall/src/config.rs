@@ -27,10 +27,10 @@ pub(crate) struct Overrides {
     /// Address and port to listen on [default: 127.0.0.1:8003]
     #[arg(long, value_name = "ADDR:PORT", env = "RINGWALL_LISTEN", hide_env = true)]
     pub(crate) listen: Option<SocketAddr>,
-    /// A configuration file [default: ringwall.toml in the data directory, if there is one]
+    /// The configuration file [default: ringwall.toml in the data directory, if there is one]
     #[arg(long, value_name = "FILE", env = "RINGWALL_CONFIG", hide_env = true)]
     pub(crate) config: Option<PathBuf>,
-    /// A host name under which the server may be addressed, beside loopback; can be repeated
+    /// Accept requests for this host name, besides loopback (may be repeated)
     #[arg(
         long = "allow-host",
         value_name = "NAME",
@@ -39,17 +39,17 @@ pub(crate) struct Overrides {
         value_delimiter = ','
     )]
     pub(crate) allowed_hosts: Vec<String>,
-    /// Connections open at the same time [default: half of the open files that are allowed, at most 4096]
+    /// Most connections at the same time [default: half of the open-file limit, at most 4096]
     #[arg(long, value_name = "N", env = "RINGWALL_MAX_CONNECTIONS", hide_env = true)]
     pub(crate) max_connections: Option<usize>,
-    /// The largest body of a request, in bytes [default: 8388608]
+    /// Largest request body, in bytes [default: 8388608]
     #[arg(long, value_name = "BYTES", env = "RINGWALL_MAX_BODY_BYTES", hide_env = true)]
     pub(crate) max_body_bytes: Option<usize>,
     #[command(flatten)]
     pub(crate) database: DatabaseOverride,
     #[command(flatten)]
     pub(crate) docker: DockerOverride,
-    /// Serve everyone as the owner; only on a loopback address
+    /// Treat every caller as the owner; only on a loopback address
     #[arg(long)]
     pub(crate) no_auth: bool,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Overrides {
 /// Where the record is; also for the verbs that read it without a server.
 #[derive(Debug, Default, Clone, Args)]
 pub(crate) struct DatabaseOverride {
-    /// postgres://… instead of db.sqlite in the data directory
+    /// A PostgreSQL database, postgres://… [default: db.sqlite in the data directory]
     #[arg(
         long = "database",
         value_name = "URL",
@@ -74,7 +74,7 @@ pub(crate) struct DockerOverride {
     /// The docker client [default: the first `docker` in PATH]
     #[arg(long, value_name = "FILE", env = "RINGWALL_SANDBOX_DOCKER_CLI_PATH", hide_env = true)]
     pub(crate) docker_cli_path: Option<String>,
-    /// The docker client's context
+    /// The context that the docker client uses
     #[arg(long, value_name = "NAME", env = "RINGWALL_SANDBOX_DOCKER_CONTEXT", hide_env = true)]
     pub(crate) docker_context: Option<String>,
 }
@@ -166,11 +166,11 @@ pub(crate) fn resolve(data: &Path, flags: Overrides, environment: &Environment) 
         data: data.to_owned(),
     };
     if config.max_connections == Some(0) {
-        return Err(Message::new("max_connections 0: nobody could connect"));
+        return Err(Message::new("max_connections must be at least 1, not 0"));
     }
     if config.authentication == Authentication::Nobody && !config.listen.ip().is_loopback() {
         return Err(Message::new(format!(
-            "--no-auth on {}: everyone who reaches it would be the owner",
+            "--no-auth is refused on {}: everyone who can reach that address would be the owner",
             config.listen
         ))
         .with_hint("listen on a loopback address such as 127.0.0.1:8003, or leave --no-auth out"));
@@ -235,7 +235,7 @@ fn read(data: &Path, asked: Option<&Path>) -> Result<File, Message> {
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && asked.is_none() => return Ok(File::default()),
-        Err(error) => return Err(Message::new(format!("{}: {error}", path.display()))),
+        Err(error) => return Err(Message::new(format!("could not read {}: {error}", path.display()))),
     };
     // The message alone: the whole error quotes the line, which may be the one with the database's password.
     toml::from_str(&text).map_err(|error| {

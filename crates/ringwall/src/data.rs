@@ -16,7 +16,6 @@ pub(crate) fn directory(asked: Option<PathBuf>) -> Result<PathBuf, Message> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
     let base = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|base| base.is_absolute()).or_else(home);
     base.map(|base| base.join("ringwall")).ok_or_else(|| {
-        Message::new("there is no place for Ringwall's files: neither HOME nor XDG_DATA_HOME is set")
-            .with_hint("name one with --data DIR")
+        Message::new("no data directory: neither HOME nor XDG_DATA_HOME is set").with_hint("name one with --data DIR")
     })
 }

@@ -45,7 +45,7 @@ impl Environment {
         let mut variables = BTreeMap::new();
         for (name, value) in ours.filter(|(name, _)| name.starts_with(PREFIX)) {
             check(&name)?;
-            let value = value.into_string().map_err(|_| Message::new(format!("{name}: not UTF-8")))?;
+            let value = value.into_string().map_err(|_| Message::new(format!("the value of {name} is not UTF-8")))?;
             variables.insert(name, value);
         }
         Ok(Self { variables })
@@ -82,9 +82,9 @@ fn check(name: &str) -> Result<(), Message> {
     let nearest = nearest.filter(|(likeness, _)| *likeness >= LIKE).max_by(|one, other| one.0.total_cmp(&other.0));
     let hint = match nearest {
         Some((_, known)) => format!("did you mean {known}?"),
-        None => "unset it; docs/api.md lists the variables that mean something".to_owned(),
+        None => "unset it; docs/api.md lists the known variables".to_owned(),
     };
-    Err(Message::new(format!("the environment variable {name} means nothing to a server")).with_hint(hint))
+    Err(Message::new(format!("unknown environment variable {name}")).with_hint(hint))
 }
 
 #[cfg(test)]
@@ -119,7 +119,7 @@ mod tests {
         assert!(hint("RINGWALL_SANDBOX_LIMIT_TIMEOUT_MS").contains("RINGWALL_SANDBOX_LIMITS_TIMEOUT_MS?"));
         assert!(hint("RINGWALL_LISTNE").contains("RINGWALL_LISTEN?"));
         assert!(hint("RINGWALL_ENTIRELY_DIFFERENT").contains("unset it"));
-        assert!(hint("RINGWALL_PORTS").contains("means nothing"));
+        assert!(hint("RINGWALL_PORTS").contains("unknown environment variable"));
     }
 
     #[test]

@@ -34,17 +34,18 @@ const BEFORE_TRYING_AGAIN: Duration = Duration::from_millis(500);
 pub(crate) struct ExecArguments {
     #[command(flatten)]
     server: ServerArguments,
-    /// The project in whose history the exec belongs
+    /// The project to run the script in
     #[arg(long, value_name = "PROJECT", default_value = "default")]
     project: String,
+    /// The language of the script
     #[arg(long, value_enum, default_value_t = Kind::Shell)]
     kind: Kind,
-    /// Print the exec as one JSON object at its end, and no output
+    /// Print one JSON object about the exec when it has ended, instead of its output
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     code: CodeArguments,
-    /// The script; several words are put together with spaces
+    /// The script; several words are joined with spaces
     #[arg(
         required_unless_present = "code",
         conflicts_with_all = ["code", "language", "session", "timeout", "backend"],
@@ -81,8 +82,10 @@ fn follow(arguments: &ExecArguments, data: &Path) -> Result<ExitCode, Message> {
     };
     let body = json!({ "project_id": arguments.project, "exec": exec });
     let accepted = client.json("POST", "/sandbox/execs", &[("prefer", "respond-async")], Some(&body))?;
-    let id =
-        accepted["exec_id"].as_str().ok_or_else(|| Message::failed(BAD_ANSWER, "the server named no exec"))?.to_owned();
+    let id = accepted["exec_id"]
+        .as_str()
+        .ok_or_else(|| Message::failed(BAD_ANSWER, "the server's answer has no exec_id"))?
+        .to_owned();
     cancel_when_interrupted(client.clone(), id.clone());
     let end = read_events(&client, &id, arguments.json)?;
     if arguments.json {
@@ -139,8 +142,11 @@ fn read_events(client: &Client, id: &str, is_silent: bool) -> Result<Value, Mess
         }
         breaks += 1;
         if breaks >= MOST_BREAKS {
-            return Err(Message::failed(UNREACHABLE, format!("the connection broke off; {id} goes on"))
-                .with_hint("ask the server for it later"));
+            return Err(Message::failed(
+                UNREACHABLE,
+                format!("lost the connection; the exec {id} is still running on the server"),
+            )
+            .with_hint(format!("GET /sandbox/execs/{id} tells how it ends")));
         }
         std::thread::sleep(BEFORE_TRYING_AGAIN);
     }

@@ -33,20 +33,20 @@ pub(crate) enum FilesCommand {
         agent: AgentArguments,
         /// A file, such as files/notes.txt
         path: String,
-        /// The first line, counted from 1
+        /// The first line to print, counted from 1
         #[arg(long, value_name = "LINE")]
         offset: Option<u64>,
-        /// How many lines
+        /// How many lines to print
         #[arg(long, value_name = "LINES")]
         limit: Option<u64>,
     },
-    /// Send a file
+    /// Send a file to the server
     Put {
         #[command(flatten)]
         agent: AgentArguments,
-        /// A file of this machine, or `-` for standard input
+        /// A file on this machine, or `-` for standard input
         file: PathBuf,
-        /// Where it goes [default: files/ and its name]
+        /// Where to store it [default: files/ and its name]
         path: Option<String>,
     },
     /// Fetch a file, or a directory with everything in it
@@ -55,20 +55,20 @@ pub(crate) enum FilesCommand {
         agent: AgentArguments,
         /// A file or a directory, such as files/data
         path: String,
-        /// Where it goes on this machine, or `-` for standard output [default: its name]
+        /// Where to store it on this machine, or `-` for standard output [default: its name]
         target: Option<PathBuf>,
     },
-    /// Replace a text in a file by another
+    /// Replace text in a file
     Edit {
         #[command(flatten)]
         agent: AgentArguments,
         /// A file, such as files/notes.txt
         path: String,
-        /// The text that is there
+        /// The text to replace
         old: String,
-        /// The text that takes its place
+        /// The text to put in its place
         new: String,
-        /// How often the text must be there; otherwise nothing is changed
+        /// How often the text must occur; otherwise nothing is changed
         #[arg(long, value_name = "COUNT", default_value_t = 1)]
         expected: u64,
     },
@@ -133,8 +133,8 @@ fn send(agent: &Agent, file: &Path, path: Option<&str>) -> Result<(), Message> {
         let opened = File::open(file).map_err(failed)?;
         let found = opened.metadata().map_err(failed)?;
         if found.is_dir() {
-            return Err(Message::new(format!("{}: this is a directory", file.display()))
-                .with_hint("send its files one by one, or a skill with `ringwall skills push`"));
+            return Err(Message::new(format!("{} is a directory", file.display()))
+                .with_hint("send its files one by one; `ringwall skills push` sends the folder of a skill"));
         }
         (Box::new(opened), found.is_file().then_some(found.len()))
     };
@@ -143,7 +143,8 @@ fn send(agent: &Agent, file: &Path, path: Option<&str>) -> Result<(), Message> {
         (Some(path), _) => path.to_owned(),
         (None, Some(name)) => format!("files/{name}"),
         (None, None) => {
-            return Err(Message::new("where should it go?").with_hint("name a path, such as files/notes.txt"));
+            return Err(Message::new("standard input has no name to store it under")
+                .with_hint("add a path, such as files/notes.txt"));
         }
     };
     let answer = match path.strip_prefix("files/") {
@@ -160,8 +161,8 @@ fn send(agent: &Agent, file: &Path, path: Option<&str>) -> Result<(), Message> {
 /// Below a directory the server takes text alone, in a message.
 fn write(agent: &Agent, file: &Path, path: &str, source: impl Read, length: Option<u64>) -> Result<Value, Message> {
     let no_text = || {
-        Message::new(format!("{}: this is not UTF-8 text", file.display()))
-            .with_hint("send it to files/NAME, and move it there with an exec")
+        Message::new(format!("{} is not UTF-8 text", file.display()))
+            .with_hint("only text can be written below a directory: send it to files/NAME, and move it with a command")
     };
     // The server refuses what is too long before it is sent, if it is told how long it is; what comes by a pipe ends when it
     // ends.
@@ -189,7 +190,10 @@ fn get(agent: &Agent, path: &str, target: Option<&Path>) -> Result<(), Message> 
     let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     let target = match target {
         Some(target) => target.to_owned(),
-        None if name.is_empty() || name == ".." || name == "." => return Err(Message::new(format!("{path}: no file"))),
+        None if name.is_empty() || name == ".." || name == "." => {
+            return Err(Message::new(format!("{path} does not end in a name to store it under"))
+                .with_hint("add a target, such as ./data"));
+        }
         None => PathBuf::from(name),
     };
     let answer = fetch(agent, path)?;

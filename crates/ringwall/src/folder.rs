@@ -32,7 +32,7 @@ impl Packed {
         let failed = |error: io::Error| Message::io(format!("{}: {error}", folder.display()));
         let name = std::path::absolute(folder).map_err(failed)?;
         let Some(name) = name.file_name().and_then(|name| name.to_str()).map(str::to_owned) else {
-            return Err(Message::new(format!("{}: this has no name that a skill could have", folder.display())));
+            return Err(Message::new(format!("{} does not end in a name that a skill can have", folder.display())));
         };
         let (pipe, writer) = io::pipe().map_err(failed)?;
         let (root, top) = (folder.to_owned(), name.clone());
@@ -118,13 +118,13 @@ fn about(path: &Path, error: &io::Error) -> io::Error {
 pub(crate) fn unpack(archive: File, target: &Path) -> Result<usize, Message> {
     let failed = |error: io::Error| Message::io(format!("{}: {error}", target.display()));
     if target.symlink_metadata().is_ok() {
-        return Err(Message::new(format!("{}: it is there already", target.display()))
+        return Err(Message::new(format!("{} already exists", target.display()))
             .with_hint("remove it first, or name another directory"));
     }
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let fresh = tempfile::Builder::new().prefix(".ringwall-").tempdir_in(parent).map_err(failed)?;
     let files = fill(archive, fresh.path()).map_err(|error| {
-        Message::new(format!("{}: what the server sent cannot be unpacked: {error}", target.display()))
+        Message::new(format!("could not unpack the server's archive into {}: {error}", target.display()))
     })?;
     fs::set_permissions(fresh.path(), fs::Permissions::from_mode(0o755)).map_err(failed)?;
     rename_new(fresh.path(), target).map_err(failed)?;

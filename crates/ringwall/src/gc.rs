@@ -1,4 +1,4 @@
-//! `ringwall gc`: has a server give room back that nobody uses.
+//! `ringwall gc`: has a server free the disk space that is no longer used.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use crate::message::Message;
 pub(crate) struct GcArguments {
     #[command(flatten)]
     server: ServerArguments,
-    /// Only say what would be removed
+    /// Only show what would be removed
     #[arg(long)]
     dry_run: bool,
     /// Print one JSON object
@@ -32,17 +32,19 @@ pub(crate) fn run(arguments: &GcArguments, data: &Path) -> Result<ExitCode, Mess
 
 fn words(freed: &Value) -> String {
     let count = |name: &str| freed[name].as_u64().unwrap_or_default();
+    let counted =
+        |name: &str, one: &str, many: &str| format!("{} {}", count(name), if count(name) == 1 { one } else { many });
     let verb = if freed["dry_run"] == true { "would free" } else { "freed" };
     let mut text = format!(
-        "{verb} {:.1} MiB in {} files: {} idle sessions, {} strays, {} old versions of baselines\n",
+        "{verb} {:.1} MiB in {}: {}, {}, {}\n",
         count("bytes") as f64 / (1024.0 * 1024.0),
-        count("files"),
-        count("sessions"),
-        count("strays"),
-        count("baseline_versions"),
+        counted("files", "file", "files"),
+        counted("sessions", "idle session", "idle sessions"),
+        counted("strays", "leftover", "leftovers"),
+        counted("baseline_versions", "old baseline version", "old baseline versions"),
     );
     if count("failed") > 0 {
-        text.push_str(&format!("{} could not be removed; the server's log says why\n", count("failed")));
+        text.push_str(&format!("could not remove {} of them; the server's log says why\n", count("failed")));
     }
     text
 }
@@ -57,15 +59,12 @@ mod tests {
     fn what_was_freed_is_one_line_and_failures_another() {
         let freed = json!({ "dry_run": false, "sessions": 2, "strays": 1, "baseline_versions": 0, "bytes": 3_670_016,
             "files": 12, "failed": 0 });
-        assert_eq!(
-            words(&freed),
-            "freed 3.5 MiB in 12 files: 2 idle sessions, 1 strays, 0 old versions of baselines\n"
-        );
+        assert_eq!(words(&freed), "freed 3.5 MiB in 12 files: 2 idle sessions, 1 leftover, 0 old baseline versions\n");
         let looked = json!({ "dry_run": true, "failed": 1 });
         assert_eq!(
             words(&looked),
-            "would free 0.0 MiB in 0 files: 0 idle sessions, 0 strays, 0 old versions of baselines\n\
-             1 could not be removed; the server's log says why\n"
+            "would free 0.0 MiB in 0 files: 0 idle sessions, 0 leftovers, 0 old baseline versions\n\
+             could not remove 1 of them; the server's log says why\n"
         );
     }
 }

@@ -24,7 +24,7 @@ use crate::message::Message;
 pub(crate) enum ImageCommand {
     /// Import a root file system from a tar archive (plain, gzip or zstd)
     Import {
-        /// What boxes will call it: lower-case letters, digits, `.`, `_`, `-`
+        /// A name for the image: lower-case letters, digits, `.`, `_`, `-`
         name: ImageName,
         /// The archive, or `-` for standard input
         archive: PathBuf,
@@ -36,8 +36,11 @@ pub(crate) enum ImageCommand {
         json: bool,
     },
     /// Remove an image
-    Rm { name: ImageName },
-    /// Make the default image of the docker backend from this machine's own packages
+    Rm {
+        /// The image's name
+        name: ImageName,
+    },
+    /// Build the docker backend's default image from packages of this machine's distribution
     BuildDocker(BuildArguments),
 }
 
@@ -173,7 +176,7 @@ fn summary(info: &ImageInfo) -> String {
         }
     }
     if special_bits > 0 {
-        let _ = writeln!(text, "  setuid, setgid or sticky bits taken from {}", HumanCount(special_bits));
+        let _ = writeln!(text, "  setuid, setgid or sticky bits removed from {} files", HumanCount(special_bits));
     }
     text
 }
@@ -263,7 +266,7 @@ mod tests {
             summary(&info),
             "imported debian: 12,345 files, 345.00 MB\n  \
              left out: 7 beneath /dev (a box has its own)\n  \
-             setuid, setgid or sticky bits taken from 1,200\n"
+             setuid, setgid or sticky bits removed from 1,200 files\n"
         );
     }
 

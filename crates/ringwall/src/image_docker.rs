@@ -18,7 +18,7 @@ use crate::message::Message;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct BuildArguments {
-    /// What docker will call it
+    /// The image's name in docker
     #[arg(long, value_name = "NAME:TAG", default_value = DEFAULT_IMAGE)]
     tag: DockerImage,
     #[command(flatten)]

@@ -21,5 +21,5 @@ pub(crate) fn begin() -> Result<(), Message> {
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let begun =
         if std::io::stderr().is_terminal() { log.try_init() } else { log.json().flatten_event(true).try_init() };
-    begun.map_err(|error| Message::new(format!("could not begin the log: {error}")))
+    begun.map_err(|error| Message::new(format!("could not start logging: {error}")))
 }

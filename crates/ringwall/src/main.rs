@@ -40,11 +40,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use executor::Early;
 
-/// Runs AI agents' code behind one wall: isolated by the kernel, limited by policy.
+/// Run AI agents' code in boxes that the kernel isolates and one policy limits.
 #[derive(Debug, Parser)]
 #[command(name = "ringwall", version, arg_required_else_help = true, propagate_version = true)]
 struct Arguments<V: Subcommand> {
-    /// Where Ringwall keeps its files [default: $XDG_DATA_HOME/ringwall, or /var/lib/ringwall as root]
+    /// The data directory [default: $XDG_DATA_HOME/ringwall, or /var/lib/ringwall as root]
     #[arg(long, global = true, value_name = "DIR", env = "RINGWALL_DATA", hide_env = true)]
     data: Option<PathBuf>,
     #[command(subcommand)]
@@ -55,39 +55,39 @@ struct Arguments<V: Subcommand> {
 enum Verb {
     /// Run one command in a box of its own
     Run(Box<run::RunArguments>),
-    /// Make a trial box and say which protections hold on this machine
+    /// Check which protections work on this machine, by making a trial box
     Doctor(doctor::DoctorArguments),
-    /// Root file systems on which boxes can run
+    /// Import, build, list and remove images that boxes run on
     #[command(subcommand)]
     Image(image::ImageCommand),
-    /// Serve execs over HTTP
+    /// Run the HTTP server
     Serve(Box<serve::ServeArguments>),
-    /// Run a script on a server and show its output as it comes
+    /// Run a script or code on a server and print its output
     Exec(exec::ExecArguments),
-    /// The files of an agent on a server
+    /// List, read, send, fetch, edit and delete an agent's files on a server
     #[command(subcommand)]
     Files(files::FilesCommand),
-    /// The skills of an agent on a server
+    /// Upload, list, fetch and delete an agent's skills on a server
     #[command(subcommand)]
     Skills(skills::SkillsCommand),
-    /// Serve an agent's tools over MCP on standard streams
+    /// Run an MCP server on standard input and output
     Mcp(Box<mcp::McpArguments>),
-    /// What people are asked on a server, and their answers
+    /// List and answer approval requests
     #[command(subcommand)]
     Approvals(approvals::ApprovalsCommand),
-    /// Have a server give back the room that nobody uses
+    /// Free disk space that is no longer used on a server
     Gc(gc::GcArguments),
-    /// Who may ask a server for what
+    /// Create, list and revoke API tokens
     #[command(subcommand)]
     Token(token::TokenCommand),
-    /// What was recorded, and whether it still is what was recorded
+    /// Show, export and verify the audit log
     #[command(subcommand)]
     Audit(audit::AuditCommand),
-    /// Copy the record to a file, also while a server runs
+    /// Back up the database to a file, also while a server runs
     Backup {
         #[command(flatten)]
         database: config::DatabaseOverride,
-        /// A file that is not there yet
+        /// The backup to create; it must not exist yet
         file: PathBuf,
     },
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use executor::Error;
 use executor::image::ImageError;
 use policy::Denial;
+use service::causes;
 
 /// Exit codes as shells and `timeout` use them.
 const BAD_INPUT: u8 = 2;
@@ -123,17 +124,6 @@ pub(crate) fn inert(text: &str) -> String {
     })
 }
 
-/// An error with everything that caused it, as one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
-}
-
 impl From<Error> for Message {
     fn from(error: Error) -> Self {
         let (code, exit) = match &error {
@@ -144,13 +134,13 @@ impl From<Error> for Message {
             }
             _ => ("INVALID_ARGUMENT", BAD_INPUT),
         };
-        Message::of(code, chain(&error), error.hint(), exit)
+        Message::of(code, causes(&error), error.hint(), exit)
     }
 }
 
 impl From<ImageError> for Message {
     fn from(error: ImageError) -> Self {
-        Message::of("IMAGE", chain(&error), Some(error.hint()), BAD_INPUT)
+        Message::of("IMAGE", causes(&error), Some(error.hint()), BAD_INPUT)
     }
 }
 
@@ -162,19 +152,19 @@ impl From<Denial> for Message {
 
 impl From<policy::Error> for Message {
     fn from(error: policy::Error) -> Self {
-        Message::new(chain(&error))
+        Message::new(causes(&error))
     }
 }
 
 impl From<record::Error> for Message {
     fn from(error: record::Error) -> Self {
-        Message::of("RECORD", chain(&error), error.hint().map(str::to_owned), BAD_INPUT)
+        Message::of("RECORD", causes(&error), error.hint().map(str::to_owned), BAD_INPUT)
     }
 }
 
 impl From<service::Error> for Message {
     fn from(error: service::Error) -> Self {
-        Message::of(error.code(), chain(&error), error.hint(), BAD_INPUT)
+        Message::of(error.code(), causes(&error), error.hint(), BAD_INPUT)
     }
 }
 

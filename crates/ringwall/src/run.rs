@@ -27,22 +27,22 @@ pub(crate) struct RunArguments {
     /// End the command after this many seconds (exit code 124)
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
     timeout: Option<String>,
-    /// Memory for the whole box, in MB
+    /// Limit the memory of the whole box, in MB
     #[arg(long, value_name = "MB", allow_hyphen_values = true)]
     memory_mb: Option<String>,
-    /// Processor cores, such as 2 or 0.5
+    /// Limit the processor time, in cores such as 2 or 0.5
     #[arg(long, value_name = "CORES", allow_hyphen_values = true)]
     cpus: Option<String>,
-    /// Processes and threads at one time
+    /// Limit the number of processes and threads
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pids: Option<String>,
-    /// Show this directory at /workspace, writable; without it the box has a private one that is gone afterwards
+    /// Mount this directory at /workspace, writable [default: an empty one that is deleted afterwards]
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
-    /// Show this directory at its own place, read-only (may be repeated)
+    /// Mount this directory read-only at the same path (may be repeated)
     #[arg(long, value_name = "DIR")]
     ro: Vec<PathBuf>,
-    /// Set an environment variable; nothing is inherited (may be repeated)
+    /// Set an environment variable; none are inherited (may be repeated)
     #[arg(long, value_name = "KEY=VALUE")]
     env: Vec<OsString>,
     /// Run on an imported image instead of the host's /usr
@@ -51,7 +51,7 @@ pub(crate) struct RunArguments {
     /// Give the command a terminal
     #[arg(long, conflicts_with = "json")]
     tty: bool,
-    /// Print one JSON object about the run instead of passing output through
+    /// Print one JSON object about the run, with its output, instead of the output itself
     #[arg(long)]
     json: bool,
     /// Refuse to run without this protection: landlock, memory, pids or cpu (may be repeated)
@@ -82,7 +82,7 @@ fn attempt(arguments: &RunArguments, early: Result<Early, Error>, data: &Path) -
         Verdict::Allow(grant) => grant,
         Verdict::Deny(denial) => return Err(name_the_flag(denial)),
         Verdict::Ask(_) => {
-            return Err(Message::new("the policy wants a person to decide, and nobody can be asked here"));
+            return Err(Message::new("this needs a person's approval, and `ringwall run` cannot ask for one"));
         }
     };
     let options = Options { terminal: arguments.tty.then(streams::window_size), hold_at: hold_at(arguments)? };
@@ -158,8 +158,8 @@ fn explain(outcome: &Outcome, limits: &policy::Limits) {
         let text = format!("the box ran out of memory (limit {})", limit(Field::MemoryMb));
         Message::new(text).with_hint("allow more with --memory-mb").print();
     } else if outcome.ending == Ending::TimedOut {
-        let text = format!("ended at the time limit of {}", limit(Field::TimeoutMs));
-        Message::new(text).with_hint("allow more with --timeout").print();
+        let seconds = limits.get(Field::TimeoutMs) as f64 / 1000.0;
+        Message::new(format!("timed out after {seconds} s (--timeout)")).print();
     }
 }
 

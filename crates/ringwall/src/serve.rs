@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: ServeArguments, data: &Path) -> Result<ExitCode, Me
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Message::new(format!("could not begin: {error}")))?;
+        .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
     runtime.block_on(serve(config))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -119,8 +119,8 @@ fn greet(config: &ServerConfig, listening: std::net::SocketAddr, code: Option<&s
         Authentication::Nobody => ("everyone is the owner (--no-auth)".to_owned(), String::new()),
     };
     let console = match code {
-        Some(code) => format!("the console, for ten minutes and once: http://{own}/login#{code}"),
-        None => format!("the console: http://{own}/"),
+        Some(code) => format!("open the console (this link works once, within ten minutes): http://{own}/login#{code}"),
+        None => format!("open the console: http://{own}/"),
     };
     let execs = format!("http://{own}/sandbox/execs");
     let body = r#"{"project_id":"hello","exec":{"kind":"shell","command":"bash","args":["-lc","id; cat /etc/shadow; echo done"]}}"#;

@@ -24,10 +24,10 @@ pub(crate) enum SkillsCommand {
     Push {
         #[command(flatten)]
         agent: AgentArguments,
-        /// For all users of the agent, below what each has of their own; for owners and operators
+        /// Upload it for all users of the agent, whose own versions override it; for owners and operators
         #[arg(long)]
         baseline: bool,
-        /// The folder or the zip
+        /// The folder, or the zip file
         source: PathBuf,
     },
     /// List the skills
@@ -39,16 +39,16 @@ pub(crate) enum SkillsCommand {
     Rm {
         #[command(flatten)]
         agent: AgentArguments,
-        /// The name of its folder
+        /// The skill's name
         name: String,
     },
     /// Fetch a skill as a folder
     Pull {
         #[command(flatten)]
         agent: AgentArguments,
-        /// The name of its folder
+        /// The skill's name
         name: String,
-        /// A directory that is not there yet [default: the name]
+        /// The directory to create [default: the skill's name]
         target: Option<PathBuf>,
     },
 }
@@ -91,7 +91,7 @@ fn pull(agent: &Agent, name: &str, target: Option<&Path>) -> Result<(), Message>
     let target = target.unwrap_or(Path::new(name));
     let answer = agent.client.answer(&agent.route("", "download", &[("path", &format!("skills/{name}"))]))?;
     if !answer.is_archive {
-        return Err(Message::new(format!("{name}: this is a file and not a skill"))
+        return Err(Message::new(format!("skills/{name} is a file, not a skill"))
             .with_hint("`ringwall skills ls` lists the skills, `ringwall files get` fetches files"));
     }
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -7,13 +7,12 @@ use std::fmt::Write as _;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Subcommand, ValueEnum};
 use record::Revocation;
 use serde::Serialize;
 use serde_json::json;
-use service::{Holder, Limit, NewToken, Timestamp, TokenId, TokenInfo};
+use service::{Holder, Limit, NewToken, Timestamp, TokenId, TokenInfo, now};
 use utoipa::ToSchema;
 
 use crate::audit::{print, with_store};
@@ -22,22 +21,23 @@ use crate::message::Message;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token and print it
+    /// Create a token and print it
     Create {
         #[command(flatten)]
         database: DatabaseOverride,
+        /// What it allows; users and agents have their own workspaces only
         #[arg(long, value_enum)]
         role: Role,
-        /// Whose it is, for the roles user and agent
+        /// The user it belongs to (roles user and agent)
         #[arg(long, value_name = "USER")]
         user: Option<String>,
-        /// Which agent it is for, for the role agent
+        /// The agent it belongs to (role agent)
         #[arg(long, value_name = "AGENT")]
         agent: Option<String>,
-        /// What people will know it by
+        /// A note that says what it is for
         #[arg(long, value_name = "TEXT")]
         label: Option<String>,
-        /// How long it holds, such as 90d, 12h or 30m [default: until it is revoked]
+        /// How long it is valid, such as 90d, 12h or 30m [default: until it is revoked]
         #[arg(long, value_name = "TIME")]
         expires: Option<String>,
     },
@@ -49,11 +49,11 @@ pub(crate) enum TokenCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Make a token open nothing any more
+    /// Revoke a token
     Revoke {
         #[command(flatten)]
         database: DatabaseOverride,
-        /// Its id, as `token list` shows it
+        /// The token's id, as `token list` shows it
         id: String,
     },
 }
@@ -94,7 +94,7 @@ pub(crate) fn run(command: TokenCommand, data: &Path) -> Result<ExitCode, Messag
             let id: TokenId = id.parse()?;
             match store.revoke_token(&id, now(), "command_line").await? {
                 Revocation::Recorded => print(&format!("revoked {id}\n"))?,
-                Revocation::RevokedBefore(_) => print(&format!("{id} was revoked before\n"))?,
+                Revocation::RevokedBefore(_) => print(&format!("{id} was already revoked\n"))?,
                 Revocation::Unknown => {
                     return Err(
                         Message::new(format!("there is no token {id}")).with_hint("`ringwall token list` shows them")
@@ -112,12 +112,12 @@ fn create(new: NewToken, database: &DatabaseOverride, data: &Path) -> Result<Exi
         .recursive(true)
         .mode(0o700)
         .create(data)
-        .map_err(|error| Message::new(format!("{}: {error}", data.display())))?;
+        .map_err(|error| Message::new(format!("could not create the data directory {}: {error}", data.display())))?;
     let database = config::database(data, database)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Message::new(format!("could not begin: {error}")))?;
+        .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
     let (_, text) = runtime.block_on(service::create_token_offline(database, new))?;
     print(&format!("{text}\n"))?;
     Ok(ExitCode::SUCCESS)
@@ -131,9 +131,9 @@ pub(crate) fn holder(role: Role, user: Option<&str>, agent: Option<&str>) -> Res
         (Role::User, Some(user), None) => Ok(Holder::User(user.parse()?)),
         (Role::Agent, Some(user), Some(agent)) => Ok(Holder::Agent(user.parse()?, agent.parse()?)),
         (Role::Owner | Role::Operator, ..) => {
-            Err(Message::new("this role is nobody's in particular: leave user and agent out"))
+            Err(Message::new("the roles owner and operator take neither a user nor an agent"))
         }
-        (Role::User, ..) => Err(Message::new("the role user needs a user, and no agent")),
+        (Role::User, ..) => Err(Message::new("the role user needs a user and takes no agent")),
         (Role::Agent, ..) => Err(Message::new("the role agent needs a user and an agent")),
     }
 }
@@ -198,7 +198,8 @@ fn table(tokens: &[TokenInfo]) -> String {
 
 fn moment_after(text: &str) -> Result<Timestamp, Message> {
     let bad = || {
-        Message::new(format!("--expires {text}: not a time")).with_hint("write a number and d, h, m or s, such as 90d")
+        Message::new(format!("--expires {text}: not a duration"))
+            .with_hint("write a number followed by d, h, m or s, such as 90d")
     };
     let unit = text.chars().last().ok_or_else(bad)?;
     let seconds: u64 = match unit {
@@ -211,11 +212,6 @@ fn moment_after(text: &str) -> Result<Timestamp, Message> {
     let count: u32 = text[..text.len() - 1].parse().map_err(|_| bad())?;
     let milliseconds = i64::try_from(seconds * u64::from(count) * 1000).map_err(|_| bad())?;
     Ok(Timestamp::from_milliseconds(now().milliseconds().saturating_add(milliseconds)))
-}
-
-fn now() -> Timestamp {
-    let since: Duration = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_milliseconds(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

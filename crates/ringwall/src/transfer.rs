@@ -26,7 +26,7 @@ pub(crate) fn upload(
     source: impl Read,
 ) -> Result<Value, Message> {
     if name.is_empty() || name.contains(|letter: char| letter.is_control() || matches!(letter, '"' | '\\' | '/')) {
-        return Err(Message::new(format!("{name:?}: a file of this name cannot be sent"))
+        return Err(Message::new(format!("{name:?} is not a name that can be sent"))
             .with_hint("give it another name, without quotation marks and backslashes"));
     }
     let head = format!(
@@ -84,7 +84,7 @@ fn copy(mut answer: Answer, name: &str, to: &mut impl Write) -> io::Result<u64> 
     match copied {
         // An answer that announced more than it brought was cut off.
         Ok(length) if answer.length.is_some_and(|announced| announced != length) => {
-            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server's answer broke off"))
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection broke during the server's answer"))
         }
         copied => copied,
     }

@@ -13,7 +13,7 @@ use crate::service::Service;
 use crate::view::ExecView;
 
 /// Of each stream, in an observation; a model reads no more at once.
-const OBSERVED: u64 = 64 * 1024;
+const OBSERVED: usize = 64 * 1024;
 /// So much is read in less time than it takes to tell another thread of it.
 const LITTLE: u64 = 4 * 1024;
 
@@ -139,12 +139,19 @@ impl Service {
     }
 
     pub async fn observation(&self, by: &Principal, exec_id: &ExecId) -> Result<Observation, Error> {
+        // Looked for before the record is asked: what has then ended was whole before.
+        let live = self.find_live(by, exec_id);
         let view = self.exec(by, exec_id).await?;
-        let stdout = self.output(by, exec_id, Stream::Stdout, 0, OBSERVED).await?;
-        let stderr = self.output(by, exec_id, Stream::Stderr, 0, OBSERVED).await?;
-        let artifacts = self.artifacts(by, exec_id).await?;
-        let text = |part: &OutputPart| String::from_utf8_lossy(&part.bytes).into_owned();
-        let is_cut = |part: &OutputPart| part.truncated || part.total > part.bytes.len() as u64;
+        let read = |project: &Project, exec: &workspace::ExecId| {
+            let part = |stream| project.read_output(exec, stream, 0, OBSERVED);
+            Ok((part(Stream::Stdout)?, part(Stream::Stderr)?, project.artifacts(exec)?))
+        };
+        let (stdout, stderr, artifacts) = self.with_project(&view.summary, read).await?.unwrap_or_default();
+        let is_cut = |stream, part: &workspace::OutputPart| {
+            let is_longer = live.as_ref().is_some_and(|live| live.is_truncated(stream));
+            is_longer || part.total > part.bytes.len() as u64
+        };
+        let text = |part: &workspace::OutputPart| String::from_utf8_lossy(&part.bytes).into_owned();
         Ok(Observation {
             exec_id: exec_id.clone(),
             status: view.summary.status,
@@ -152,9 +159,9 @@ impl Service {
             error_reason: view.error_reason,
             stdout: text(&stdout),
             stderr: text(&stderr),
-            stdout_truncated: is_cut(&stdout),
-            stderr_truncated: is_cut(&stderr),
-            artifacts: artifacts.files,
+            stdout_truncated: view.stdout_truncated || is_cut(Stream::Stdout, &stdout),
+            stderr_truncated: view.stderr_truncated || is_cut(Stream::Stderr, &stderr),
+            artifacts,
         })
     }
 

@@ -129,7 +129,7 @@ impl Inner {
                     self.executor.start_on_gvisor(grant).await.map(Box::new).map(Started::Gvisor)
                 }
             },
-            Backend::Aio => Err(executor::Error::NotForThisBox { what: "the files" }),
+            Backend::Aio => Err(executor::Error::NotForThisBox { what: "files" }),
             Backend::AioService => Err(AioError::NotForService("what is no code of its own workspace").into()),
         }
     }

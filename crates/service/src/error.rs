@@ -31,7 +31,7 @@ pub enum Error {
     TooManyApprovals,
     #[error("too many tickets were asked for")]
     TooManyTickets,
-    #[error("the time to answer this is over")]
+    #[error("this approval request has expired")]
     ApprovalExpired,
     #[error("too many execs are waiting")]
     QueueFull,
@@ -107,6 +107,9 @@ impl Error {
                 "`ringwall doctor` says what is missing"
             }
             Error::BackendUnavailable { backend, .. } if backend == "aio" => "leave the backend out",
+            Error::BackendUnavailable { backend, .. } if backend == "gvisor" => {
+                "install runsc and run the server as root, or ask for the native backend"
+            }
             Error::BackendUnavailable { .. } => "start the docker daemon, or ask for the native backend",
             Error::Stopping => "send the request again when the server is back",
             Error::Busy(source) => return source.hint().map(str::to_owned),
@@ -140,7 +143,7 @@ impl Error {
 }
 
 /// An error with everything that led to it, on one line.
-pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+pub fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

@@ -86,7 +86,7 @@ pub use change_settings::SettingsView;
 pub use code::{CodeBegun, CodeRan, CodeRequest, Language};
 pub use contexts::{Bundle, ContextAddress, ContextView};
 pub use egress::{AllowedHost, ConnectionView, NetworkView};
-pub use error::Error;
+pub use error::{Error, causes};
 pub use events::{Event, EventCursor, EventKind};
 pub use execs::ExecFilter;
 pub use executor::WindowSize;
@@ -109,7 +109,7 @@ pub use record::{
 };
 pub use request::{ExecRequest, Idempotency};
 pub use residents::{AfterInput, OpenedTerminal, ProcessOutput, Terminal, TerminalEnd, TerminalEvent};
-pub use service::Service;
+pub use service::{Service, now};
 pub use sessions::{SessionAddress, SessionChange, SessionFilter, SessionList, SessionView};
 pub use settings::{Webhook, aio_service, docker_settings};
 pub use skill_names::SkillNames;

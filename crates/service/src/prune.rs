@@ -28,18 +28,21 @@ pub struct Pruned {
 }
 
 impl Service {
-    /// Removes what the settings no longer keep at this moment, and gives back room that nobody uses.
+    /// Removes what the settings no longer keep at this moment, and gives back room that nobody uses. Where one step fails,
+    /// the log says so, the others are done all the same, and it is tried again in the next round.
     pub async fn prune(&self, at: Timestamp) -> Result<Pruned, Error> {
         let retention = self.settings_now().retention;
         let mut pruned = Pruned::default();
         if let Some(kept) = retention.execs() {
-            pruned.execs = self.prune_execs(before(at, kept), at).await?;
-            self.inner.store.prune_browser_actions(before(at, kept), at, BY).await?;
+            pruned.execs = tried("remove old execs", self.prune_execs(before(at, kept), at).await)?;
+            let actions = self.inner.store.prune_browser_actions(before(at, kept), at, BY).await;
+            tried("remove old actions of browsers", actions.map_err(Error::from))?;
         }
         if let Some(kept) = retention.audit() {
-            pruned.entries = self.inner.store.prune_audit(Keep::Since(before(at, kept)), at, BY).await?;
+            let entries = self.inner.store.prune_audit(Keep::Since(before(at, kept)), at, BY).await;
+            pruned.entries = tried("remove old entries of the audit log", entries.map_err(Error::from))?;
         }
-        let freed = self.remove_garbage(at, workspace::Doing::Removing).await?;
+        let freed = tried("free unused space", self.remove_garbage(at, workspace::Doing::Removing).await)?;
         if freed.files > 0 {
             let crate::agents::Freed { sessions, strays, baseline_versions, bytes, .. } = freed;
             tracing::info!(sessions, strays, baseline_versions, bytes, "gave back room that nobody used");
@@ -89,13 +92,23 @@ impl Service {
             match service.prune(now()).await {
                 Ok(pruned) if pruned == Pruned::default() => {}
                 Ok(Pruned { execs, entries }) => tracing::info!(execs, entries, "removed what is no longer kept"),
-                Err(Error::Stopping) => return ControlFlow::Break(()),
-                Err(error) => tracing::warn!(error = %causes(&error), "could not remove what is no longer kept"),
+                Err(_) => return ControlFlow::Break(()),
             }
             service.end_forsaken_boxes().await;
             ControlFlow::Continue(())
         }));
         *self.inner.pruner.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+    }
+}
+
+/// What a step did; nothing where it failed. A server that stops fails every step, and ends the round.
+fn tried<T: Default>(step: &str, done: Result<T, Error>) -> Result<T, Error> {
+    match done {
+        Err(error) if !matches!(error, Error::Stopping) => {
+            tracing::warn!(error = %causes(&error), "could not {step}");
+            Ok(T::default())
+        }
+        done => done,
     }
 }
 

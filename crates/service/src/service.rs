@@ -152,7 +152,8 @@ pub(crate) fn no_exec(exec_id: &ExecId) -> Error {
     Error::NotFound { what: format!("exec {exec_id}") }
 }
 
-pub(crate) fn now() -> Timestamp {
+/// This moment, by the machine's clock.
+pub fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_milliseconds(milliseconds(since).try_into().unwrap_or(i64::MAX))
 }

@@ -283,8 +283,7 @@ impl Settings {
         }
     }
 
-    pub(crate) fn read(version: i64, mut document: Value, fixed: &Fixed) -> Result<Self, Error> {
-        rename(&mut document);
+    pub(crate) fn read(version: i64, document: Value, fixed: &Fixed) -> Result<Self, Error> {
         let mut whole = document.clone();
         merge(&mut whole, &fixed.document());
         let read = Document::deserialize(&whole).map_err(|error| Error::invalid(format!("settings: {error}")))?;
@@ -405,14 +404,6 @@ pub(crate) fn here() -> Platform {
     if release.contains("microsoft") { Platform::Wsl } else { Platform::Linux }
 }
 
-/// What was stored, or is still asked for, under an older name.
-fn rename(document: &mut Value) {
-    let older = document.pointer_mut("/retention").and_then(Value::as_object_mut);
-    if let Some(hours) = older.and_then(|retention| retention.remove("sessions_hours")) {
-        merge(document, &serde_json::json!({ "sessions": { "retention_hours": hours } }));
-    }
-}
-
 /// Puts a change over a document. A `null` takes a key back to its default.
 pub(crate) fn merge(document: &mut Value, patch: &Value) {
     let Value::Object(changes) = patch else {
@@ -447,14 +438,6 @@ mod tests {
     }
 
     #[test]
-    fn an_older_name_counts_for_the_newer() {
-        let older = json!({"retention": {"sessions_hours": 5}, "sessions": {"max_mb": 7}});
-        let read = Settings::read(1, older, &Fixed::default()).unwrap();
-        assert_eq!(read.document, json!({"retention": {}, "sessions": {"max_mb": 7, "retention_hours": 5}}));
-        assert_eq!(read.sessions.kept(), 5 * HOUR);
-    }
-
-    #[test]
     fn what_is_not_understood_is_refused() {
         for wrong in [
             json!({"sandbx": {}}),
@@ -470,7 +453,6 @@ mod tests {
             json!({"commands": {"allow": []}}),
             json!({"commands": {"allowed": ["a b"]}}),
             json!({"commands": {"allowed": "ls"}}),
-            json!({"retention": {"sessions_hours": 0}}),
             json!({"sessions": {"retention_hours": 0}}),
             json!({"sessions": {"max_mb": 0}}),
             json!({"sessions": {"confirmation": "callback"}}),

@@ -34,7 +34,7 @@ pub struct Artifact {
 }
 
 /// A part of what a command printed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OutputPart {
     pub bytes: Vec<u8>,
     /// How much there is in all.

@@ -122,7 +122,7 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    #[error("could not put an upload among the staged")]
+    #[error("could not store an upload")]
     Stage(#[source] io::Error),
     #[error("could not put the skill {skill} into its place")]
     InstallSkill {

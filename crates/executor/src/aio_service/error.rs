@@ -57,7 +57,7 @@ impl AioError {
             Self::Failed { .. } | Self::Refused { .. } => "the service's own log says more",
             Self::TooLarge { .. } => "write what is so large into a file instead of printing it",
             Self::Unclear(_) | Self::Overdue => "look into the service whether anything of it is left",
-            Self::NotForService(_) => "the native backend can",
+            Self::NotForService(_) => "use the native backend",
             Self::Streams(_) => "the limit on open files may be reached",
         }
     }

@@ -17,20 +17,20 @@ const SHARED: [Field; 4] = [Field::MemoryMb, Field::CpuMillis, Field::Pids, Fiel
 pub(crate) fn admit(home: &Grant, visitor: &Grant) -> Result<(), Error> {
     let refuse = |what| Err(Error::NotForThisBox { what });
     if home.root() != visitor.root() {
-        return refuse("the root file system and programs");
+        return refuse("programs");
     }
     if !is_same_workspace(home.workspace(), visitor.workspace()) || home.read_only() != visitor.read_only() {
-        return refuse("the files");
+        return refuse("files");
     }
     let (allowed, asked) = (&home.effective().limits, &visitor.effective().limits);
     if SHARED.iter().any(|field| asked.get(*field) > allowed.get(*field)) {
-        return refuse("the limits");
+        return refuse("limits");
     }
     if !visitor.effective().require.is_subset(&home.effective().require) {
-        return refuse("the required protections");
+        return refuse("protections");
     }
     if home.effective().net != visitor.effective().net {
-        return refuse("the networks");
+        return refuse("networks");
     }
     Ok(())
 }
@@ -108,10 +108,10 @@ mod tests {
         for (asked, expected) in [
             (USUAL, None),
             (Asked { memory: 32, timeout: 900_000, ..USUAL }, None),
-            (Asked { memory: 65, ..USUAL }, Some("the limits")),
-            (Asked { work: "/data/s/two", ..USUAL }, Some("the files")),
-            (Asked { read_only: vec!["/opt/tools".into()], ..USUAL }, Some("the files")),
-            (Asked { require: Some(Requirement::Memory), ..USUAL }, Some("the required protections")),
+            (Asked { memory: 65, ..USUAL }, Some("limits")),
+            (Asked { work: "/data/s/two", ..USUAL }, Some("files")),
+            (Asked { read_only: vec!["/opt/tools".into()], ..USUAL }, Some("files")),
+            (Asked { require: Some(Requirement::Memory), ..USUAL }, Some("protections")),
         ] {
             let refused = match admit(&home, &grant(asked)) {
                 Ok(()) => None,

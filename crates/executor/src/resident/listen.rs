@@ -33,7 +33,7 @@ pub(crate) async fn speak(pipe: OwnedFd, mut urgent: mpsc::Receiver<Vec<u8>>, mu
 pub(crate) async fn listen(pipe: OwnedFd, shared: Arc<Shared>) {
     let why = match hear(pipe, &shared).await {
         Heard::End => "its agent has ended",
-        Heard::Disorder => "its agent said what it could not say",
+        Heard::Disorder => "its agent broke the protocol",
     };
     shared.end_for(Death::Itself(why.to_owned()));
 }

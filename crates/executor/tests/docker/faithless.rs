@@ -138,7 +138,7 @@ pub(crate) fn an_agent_is_believed_nothing(_: &Daemon) {
                 Err(other) => panic!("{fault}: {other}"),
             }
             let death = resident.died().await;
-            assert_eq!(death, Death::Itself("its agent said what it could not say".to_owned()), "{fault}");
+            assert_eq!(death, Death::Itself("its agent broke the protocol".to_owned()), "{fault}");
         }
         // One that keeps a command which is over loses its box, though nothing that it said was wrong.
         let session = Session::without_docker(Maker::Native);

@@ -209,7 +209,7 @@ pub(crate) fn a_container_that_stays_reaches_hosts_too(daemon: &Daemon) {
         assert!(said.stderr.contains("403"), "{said:?}");
         // What is granted no network does not come in.
         let closed = resident.visit(session.grant(&["true"]), VisitOptions::default()).await;
-        assert!(matches!(closed, Err(Error::NotForThisBox { what: "the networks" })), "{closed:?}");
+        assert!(matches!(closed, Err(Error::NotForThisBox { what: "networks" })), "{closed:?}");
         resident.end().await;
         serving.await.unwrap().unwrap();
         let noted: Vec<Fate> = gate.take().into_iter().map(|(_, fate)| fate).collect();

@@ -70,9 +70,9 @@ pub(crate) fn what_cannot_begin_is_told_as_everywhere(daemon: &Daemon) {
             let nowhere = begin(session.wish(&nowhere, &["true"])).await;
             assert!(matches!(nowhere, Err(Error::DirectoryMissing(_))), "{nowhere:?}");
             let wide = begin(session.limited(&[(Field::MemoryMb, 65)], &["true"])).await;
-            assert!(matches!(wide, Err(Error::NotForThisBox { what: "the limits" })), "{wide:?}");
+            assert!(matches!(wide, Err(Error::NotForThisBox { what: "limits" })), "{wide:?}");
             let elsewhere = begin(Session::new(maker, daemon).grant(&["true"])).await;
-            assert!(matches!(elsewhere, Err(Error::NotForThisBox { what: "the files" })), "{elsewhere:?}");
+            assert!(matches!(elsewhere, Err(Error::NotForThisBox { what: "files" })), "{elsewhere:?}");
             assert_eq!(session.say(&resident, "echo fine").await.stdout, "fine\n", "{maker:?}");
         });
     }

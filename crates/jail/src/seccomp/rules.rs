@@ -2,7 +2,7 @@
 //!
 //! The filter denies by default. A call that is listed nowhere (newer than this table) does not exist inside
 //! (ENOSYS, so that libraries fall back); a call that was reviewed and refused answers EPERM. The table is
-//! data: `filter.rs` turns it into a program, and a test holds that no number is missing or named twice.
+//! data: `mod.rs` turns it into a program, and a test holds that no number is missing or named twice.
 
 use linux_raw_sys::general::*;
 

@@ -7,16 +7,15 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use axum::body::Body;
+use axum::http::{HeaderValue, Request, StatusCode, Uri, header};
+use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 
 use super::facts::{Daemon, Docker};
 use super::look;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-const QUESTION: &[u8] = b"GET /_ping HTTP/1.1\r\nHost: docker\r\nConnection: close\r\n\r\n";
-/// An answer has a few hundred bytes; more is not read.
-const LONGEST_ANSWER: u64 = 16 * 1024;
 
 /// Where to look for a daemon.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,20 +63,8 @@ pub(crate) async fn ask(sockets: &Sockets) -> Docker {
 
 async fn converse(path: &Path) -> Daemon {
     let socket = path.to_owned();
-    let answer = async {
-        let mut stream = UnixStream::connect(path).await?;
-        stream.write_all(QUESTION).await?;
-        let mut answer = Vec::new();
-        // Not to the end of the stream: a daemon that keeps the connection open has answered all the same.
-        while !is_complete(&answer) && (answer.len() as u64) < LONGEST_ANSWER {
-            if stream.read_buf(&mut answer).await? == 0 {
-                break;
-            }
-        }
-        Ok::<_, std::io::Error>(answer)
-    };
-    match answer.await {
-        Ok(answer) => read(socket, &answer),
+    match UnixStream::connect(path).await {
+        Ok(stream) => ping(socket, stream).await,
         Err(error) => match error.kind() {
             ErrorKind::ConnectionRefused => Daemon::Refuses { socket },
             ErrorKind::PermissionDenied => Daemon::Forbidden { socket },
@@ -88,37 +75,33 @@ async fn converse(path: &Path) -> Daemon {
     }
 }
 
-/// Whether the head of the answer is there; the body says nothing more.
-fn is_complete(answer: &[u8]) -> bool {
-    answer.windows(4).any(|window| window == b"\r\n\r\n")
-}
-
-fn read(socket: PathBuf, answer: &[u8]) -> Daemon {
-    let text = String::from_utf8_lossy(answer);
-    let mut lines = text.split("\r\n");
-    let status = lines.next().unwrap_or_default();
-    let code = status.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1));
-    match code {
-        Some("200") => {
-            let api = lines.find_map(|line| {
-                let (name, value) = line.split_once(':')?;
-                name.eq_ignore_ascii_case("api-version").then(|| value.trim())
-            });
+async fn ping(socket: PathBuf, stream: UnixStream) -> Daemon {
+    let mut question = Request::new(Body::empty());
+    *question.uri_mut() = Uri::from_static("/_ping");
+    question.headers_mut().insert(header::HOST, HeaderValue::from_static("docker"));
+    let answer = async {
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        sender.send_request(question).await
+    };
+    match answer.await {
+        Ok(answer) if answer.status() == StatusCode::OK => {
             let is_version = |api: &&str| {
                 !api.is_empty() && api.len() < 16 && api.chars().all(|character| matches!(character, '0'..='9' | '.'))
             };
-            Daemon::Answers { socket, api: api.filter(is_version).map(str::to_owned) }
+            let api = answer.headers().get("api-version").and_then(|api| api.to_str().ok()).filter(is_version);
+            Daemon::Answers { socket, api: api.map(str::to_owned) }
         }
-        Some(code) if code.len() == 3 && code.bytes().all(|byte| byte.is_ascii_digit()) => {
-            Daemon::Strange { socket, what: format!("it answered with status {code}") }
-        }
-        _ if answer.is_empty() => Daemon::Strange { socket, what: "it hung up without an answer".to_owned() },
-        _ => Daemon::Strange { socket, what: "it does not speak HTTP".to_owned() },
+        Ok(answer) => Daemon::Strange { socket, what: format!("it answered with status {}", answer.status().as_u16()) },
+        Err(error) if error.is_parse() => Daemon::Strange { socket, what: "it does not speak HTTP".to_owned() },
+        Err(_) => Daemon::Strange { socket, what: "it hung up without an answer".to_owned() },
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
     #[test]
@@ -135,23 +118,32 @@ mod tests {
         }
     }
 
-    #[test]
-    fn answers_are_read_as_far_as_they_go() {
+    #[tokio::test]
+    async fn answers_are_read_as_far_as_they_go() {
         let socket = || PathBuf::from("/s");
         let answers = |api: Option<&str>| Daemon::Answers { socket: socket(), api: api.map(str::to_owned) };
         let strange = |what: &str| Daemon::Strange { socket: socket(), what: what.to_owned() };
-        let table: [(&[u8], Daemon); 8] = [
+        let table: [(&[u8], Daemon); 9] = [
             (b"HTTP/1.1 200 OK\r\nApi-Version: 1.43\r\nServer: Docker/24\r\n\r\nOK", answers(Some("1.43"))),
             (b"HTTP/1.0 200 OK\r\napi-version:1.41\r\n\r\nOK", answers(Some("1.41"))),
             (b"HTTP/1.1 200 OK\r\n\r\nOK", answers(None)),
-            (b"HTTP/1.1 200 OK\r\nApi-Version: \x1b[31mred\r\n\r\nOK", answers(None)),
+            (b"HTTP/1.1 200 OK\r\nApi-Version: red\r\n\r\nOK", answers(None)),
+            (b"HTTP/1.1 200 OK\r\nApi-Version: \x1b[31mred\r\n\r\nOK", strange("it does not speak HTTP")),
             (b"HTTP/1.1 500 Internal Server Error\r\n\r\n", strange("it answered with status 500")),
             (b"HTTP/1.1 \x1b[31m", strange("it does not speak HTTP")),
             (b"SSH-2.0-OpenSSH\r\n", strange("it does not speak HTTP")),
             (b"", strange("it hung up without an answer")),
         ];
         for (bytes, expected) in table {
-            assert_eq!(read(socket(), bytes), expected, "{:?}", String::from_utf8_lossy(bytes));
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            let speak = async {
+                // The question is small enough to come at once.
+                theirs.read_buf(&mut Vec::with_capacity(1024)).await.unwrap();
+                theirs.write_all(bytes).await.unwrap();
+                drop(theirs);
+            };
+            let (daemon, ()) = tokio::join!(ping(socket(), ours), speak);
+            assert_eq!(daemon, expected, "{:?}", String::from_utf8_lossy(bytes));
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use executor::{Ending, Error, Executor, Host, Options, Protection, ProtectionName, ProtectionState};
 use policy::{Ceilings, Field, Layer, LayerName, Layers, Request, Root, Verdict, Workspace};
+use service::causes;
 
 use super::facts::{Trial, TrialFailure};
 
@@ -110,12 +111,7 @@ fn failure(error: &Error) -> TrialFailure {
         Error::Setup(failure) => (Some(failure.step), failure.errno),
         _ => (None, 0),
     };
-    TrialFailure { step, errno, text: with_causes(error), hint: error.hint() }
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    TrialFailure { step, errno, text: causes(error), hint: error.hint() }
 }
 
 fn failed(text: String) -> Trial {

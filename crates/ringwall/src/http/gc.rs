@@ -13,7 +13,7 @@ use super::problem::Problem;
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GcWords {
-    /// Only say what would be removed
+    /// Only show what would be removed
     dry_run: Option<bool>,
 }
 

@@ -52,7 +52,7 @@ impl From<&Principal> for Me {
 
 #[utoipa::path(post, path = "/api/login", tag = "login", request_body = LoginBody,
     responses((status = 200, description = "who that is; the cookie shows it from now on", body = Me),
-        (status = 401, description = "a token or code that opens nothing")))]
+        (status = 401, description = "a token or code that is not valid")))]
 pub(crate) async fn log_in(State(door): State<Door>, request: Request) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let body: LoginBody = shape(read_json(body, door.largest_body).await?)?;

@@ -90,7 +90,7 @@ pub(crate) async fn list(
 }
 
 #[utoipa::path(delete, path = "/api/tokens/{id}", tag = "tokens", params(("id" = String, Path)),
-    responses((status = 204, description = "it opens nothing any more")))]
+    responses((status = 204, description = "the token is revoked")))]
 pub(crate) async fn revoke(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,

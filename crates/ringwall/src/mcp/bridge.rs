@@ -172,7 +172,8 @@ impl Bridge {
             let mut events = Events::new(LONGEST_MESSAGE);
             let mut pieces = body.into_data_stream();
             while let Some(piece) = pieces.next().await {
-                let piece = piece.map_err(|error| format!("the server's answer broke off: {error}"))?;
+                let piece =
+                    piece.map_err(|error| format!("the connection broke during the server's answer: {error}"))?;
                 let whole = events.take(&piece).map_err(|TooLong| "the server said too much at once".to_owned())?;
                 for event in whole.into_iter().filter(|event| !event.data.is_empty()) {
                     self.note(&event.data, is_beginning);
@@ -183,7 +184,7 @@ impl Bridge {
             return Ok(());
         }
         let bytes = axum::body::to_bytes(body, LONGEST_MESSAGE).await;
-        let bytes = bytes.map_err(|error| format!("the server's answer broke off: {error}"))?;
+        let bytes = bytes.map_err(|error| format!("the connection broke during the server's answer: {error}"))?;
         let told: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         if told["jsonrpc"] == "2.0" {
             self.note(&told.to_string(), is_beginning);
@@ -237,7 +238,8 @@ impl Far {
         let query = words.collect::<Vec<_>>().join("&");
         let target = if query.is_empty() { "/mcp".to_owned() } else { format!("/mcp?{query}") };
         let authorization = token.map(|token| HeaderValue::from_str(&format!("Bearer {}", token.trim()))).transpose();
-        let authorization = authorization.map_err(|_| Message::new("--token: that cannot be a token"))?;
+        let authorization = authorization
+            .map_err(|_| Message::new("--token: not a token; it has characters that no header can carry"))?;
         Ok(Self { server: Server::new(url)?, target, authorization, session: Mutex::default() })
     }
 

@@ -35,14 +35,14 @@ impl std::fmt::Debug for Server {
 impl Server {
     pub(super) fn new(url: &str) -> Result<Self, Message> {
         let scheme = Scheme::of(url)?;
-        let wrong = || Message::new(format!("--url {url}: that is not the address of a server"));
+        let wrong = || Message::new(format!("--url {url}: not an http:// or https:// address"));
         let uri: Uri = url.parse().map_err(|_| wrong())?;
         let authority = uri.authority().filter(|authority| !authority.host().is_empty()).cloned().ok_or_else(wrong)?;
         let tls = match scheme {
             Scheme::Http => None,
             Scheme::Https => {
                 let trusting = executor::trusting_client();
-                let trusting = trusting.map_err(|error| Message::new(format!("could not speak TLS: {error}")))?;
+                let trusting = trusting.map_err(|error| Message::new(format!("could not set up TLS: {error}")))?;
                 let bare = authority.host().trim_matches(['[', ']']).to_owned();
                 Some((TlsConnector::from(Arc::new(trusting)), ServerName::try_from(bare).map_err(|_| wrong())?))
             }

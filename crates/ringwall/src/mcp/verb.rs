@@ -47,7 +47,7 @@ pub(crate) struct McpArguments {
     /// The agent whose files the tools work on [default: the token's, or `default`]
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
-    /// Whose agent it is, for owners and operators [default: the token's user, or `default`]
+    /// The agent's user, for owners and operators [default: the token's user, or `default`]
     #[arg(long, value_name = "USER")]
     user: Option<String>,
     /// The session whose workspace the tools share [default: `default`]
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: McpArguments, data: &Path) -> Result<ExitCode, Mess
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Message::new(format!("could not begin: {error}")))?;
+        .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
     let served = match url {
         Some(url) => {
             let token = token.or_else(|| owner_token(data));

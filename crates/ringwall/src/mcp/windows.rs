@@ -165,8 +165,8 @@ pub(super) async fn carry(stream: UnixStream) -> Result<(), Message> {
             let _ = tokio::time::timeout(LAST_ANSWERS, told).await;
             Ok(())
         }
-        Ok(()) = &mut told => Err(Message::failed(UNREACHABLE, "whoever had the data directory has ended")
-            .with_hint("start this again: it then has the directory itself")),
+        Ok(()) = &mut told => Err(Message::failed(UNREACHABLE, "the Ringwall process that this one shared the data directory with has ended")
+            .with_hint("start it again; it will then open the data directory itself")),
         // Nobody reads any more.
         else => Ok(()),
     }

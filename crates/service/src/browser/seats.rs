@@ -92,7 +92,7 @@ impl Browsers {
             return Err(Error::Stopping);
         }
         if held.seats.len() >= REMEMBERED {
-            held.seats.retain(|_, seat| Arc::strong_count(seat) > 1 || seat.lock().window.is_some());
+            held.seats.retain(|_, seat| !is_unused(seat) || seat.lock().window.is_some());
         }
         Ok(held.seats.entry(session.clone()).or_insert_with(|| Arc::new(Seat::new(session.clone()))).clone())
     }
@@ -146,9 +146,23 @@ impl Browsers {
         }
     }
 
-    /// The sessions that have a seat.
-    pub(crate) fn sessions(&self) -> Vec<SessionName> {
-        self.lock().seats.keys().cloned().collect()
+    /// The same for a session that has no files any more, unless somebody acts there: theirs may be the first use of a new
+    /// session of that id, whose files are made when its browser is.
+    pub(crate) async fn dismiss_unused(&self, inner: &Inner, session: &SessionName) {
+        let seat = {
+            let mut held = self.lock();
+            let is_unused = held.seats.get(session).is_some_and(is_unused);
+            is_unused.then(|| held.seats.remove(session)).flatten()
+        };
+        if let Some(seat) = seat {
+            seat.dismiss(inner, "its session was removed").await;
+        }
+    }
+
+    /// The sessions with a seat at which nobody acts.
+    pub(crate) fn unused_sessions(&self) -> Vec<SessionName> {
+        let held = self.lock();
+        held.seats.iter().filter(|(_, seat)| is_unused(seat)).map(|(session, _)| session.clone()).collect()
     }
 
     /// Ends all. When this returns there is no browser, there will be none, and what was done is on record.
@@ -165,6 +179,11 @@ impl Browsers {
     fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whoever acts holds the seat, and it is handed out under the lock alone.
+fn is_unused(seat: &Arc<Seat>) -> bool {
+    Arc::strong_count(seat) == 1
 }
 
 /// Whose browser has to go for another one, if any has.
@@ -324,11 +343,23 @@ mod tests {
         assert_eq!((room(3, 1, 1), room(3, 2, 2)), (Room::Free, Room::OfTheirOwn));
     }
 
+    fn session(id: &str) -> SessionName {
+        SessionName { user_id: "u".parse().unwrap(), agent_id: "a".parse().unwrap(), session_id: id.to_owned() }
+    }
+
+    #[test]
+    fn whoever_acts_in_a_session_without_files_yet_keeps_the_seat() {
+        let browsers = Browsers::default();
+        let acting = browsers.seat(&session("new")).unwrap();
+        drop(browsers.seat(&session("left")).unwrap());
+        assert_eq!(browsers.unused_sessions(), [session("left")]);
+        drop(acting);
+        assert_eq!(browsers.unused_sessions().len(), 2);
+    }
+
     #[test]
     fn so_many_wait_for_one_browser() {
-        let session =
-            SessionName { user_id: "u".parse().unwrap(), agent_id: "a".parse().unwrap(), session_id: "s".to_owned() };
-        let seat = Seat::new(session);
+        let seat = Seat::new(session("s"));
         let mut waiting: Vec<_> = (0..MOST_WAITING).map(|_| seat.line_up().unwrap()).collect();
         assert!(matches!(seat.line_up(), Err(Error::TooManyActions)));
         waiting.pop();

@@ -72,7 +72,7 @@ impl Exec {
         code: &CodeOrder,
         context: &str,
     ) -> Result<RunningCell, executor::Error> {
-        let argv = words(code.language()).ok_or(executor::Error::NotForThisBox { what: "a context" })?;
+        let argv = words(code.language()).ok_or(executor::Error::NotForThisBox { what: "programs" })?;
         let own = home_grant(&grant, &self.order.layers, &argv)?;
         let lease = self.enter_session_box(&grant, code).await?;
         let limit = Duration::from_millis(self.limits.timeout_ms);

@@ -69,7 +69,7 @@ pub(crate) fn home_grant(grant: &Grant, layers: &Layers, argv: &[String]) -> Res
     (layers.system.timeout_ms, layers.ceilings.limits.timeout_ms) = (UNLIMITED, UNLIMITED);
     match policy::decide(&request, &layers) {
         Verdict::Allow(grant) => Ok(grant),
-        Verdict::Ask(_) | Verdict::Deny(_) => Err(executor::Error::NotForThisBox { what: "the files" }),
+        Verdict::Ask(_) | Verdict::Deny(_) => Err(executor::Error::NotForThisBox { what: "files" }),
     }
 }
 
@@ -81,7 +81,7 @@ async fn make(
     name: String,
 ) -> Result<SessionBox, executor::Error> {
     let inner = &service.inner;
-    let unknown = || executor::Error::NotForThisBox { what: "the session" };
+    let unknown = || executor::Error::NotForThisBox { what: "files" };
     let place = key.place().ok_or_else(unknown)?;
     let workspace = service.session_workspace(&place.name).await.map_err(|_| unknown())?;
     let resident = match (isolation, grant.root()) {

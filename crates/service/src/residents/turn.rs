@@ -28,18 +28,18 @@ impl Service {
         let place = Place::read(by, address)?;
         let homes: Vec<Arc<SessionBox>> = self.homes(&place).into_iter().map(|(_, home)| home).collect();
         match homes.is_empty() {
-            true => Err(Error::NotFound { what: format!("a box of session {}", place.id) }),
+            true => Err(Error::NotFound { what: format!("box of the session {}", place.id) }),
             false => Ok(homes),
         }
     }
 
     /// Ends the browsers and the boxes of sessions that are not there any more.
     pub(crate) async fn end_forsaken_boxes(&self) {
-        for name in self.inner.browsers.sessions() {
+        for name in self.inner.browsers.unused_sessions() {
             let Ok(id) = name.session_id.parse() else { continue };
             let place = Place { name, id };
             if matches!(self.session_times(&place).await, Ok(None)) {
-                self.inner.browsers.dismiss(&self.inner, &place.name).await;
+                self.inner.browsers.dismiss_unused(&self.inner, &place.name).await;
             }
         }
         for place in self.inner.boxes.keys().iter().filter_map(|key| key.place()) {

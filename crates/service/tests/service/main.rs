@@ -93,6 +93,7 @@ fn main() -> ExitCode {
         ("retention", retention::old_execs_go_with_their_files),
         ("retention in batches", retention::many_old_execs_go),
         ("retention of the chain", retention::old_entries_go_and_the_chain_holds),
+        ("retention where a step fails", retention::a_step_that_fails_stops_no_other),
         ("one server", stopping::one_server_for_one_directory),
         ("drain", stopping::drain_ends_what_runs),
         ("drain waits", stopping::drain_waits_for_what_ends),

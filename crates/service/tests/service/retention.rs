@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use service::{Pruned, Status, Timestamp};
+use sqlx::{Connection, SqliteConnection};
 
 use crate::lab::{HELD, Lab, in_lab, shell};
 
@@ -65,5 +66,19 @@ pub fn old_entries_go_and_the_chain_holds() {
         assert!(is_intact(lab).await);
         lab.run_shell("true").await;
         assert!(is_intact(lab).await);
+    });
+}
+
+/// What cannot be removed now keeps nothing else from being removed.
+pub fn a_step_that_fails_stops_no_other() {
+    in_lab(async |lab| {
+        lab.run_shell("true").await;
+        lab.set(json!({"retention": {"execs_days": 1, "audit_days": 1}})).await;
+        let path = lab.directory.path().join("db.sqlite");
+        let mut record = SqliteConnection::connect(path.to_str().unwrap()).await.unwrap();
+        sqlx::query("ALTER TABLE browser_actions RENAME TO hidden").execute(&mut record).await.unwrap();
+        let pruned = lab.service.prune(days_from_now(2)).await.unwrap();
+        assert!(pruned.execs == 1 && pruned.entries >= 3, "{pruned:?}");
+        sqlx::query("ALTER TABLE hidden RENAME TO browser_actions").execute(&mut record).await.unwrap();
     });
 }

@@ -88,7 +88,7 @@ impl Grammar for Python {
 
     fn text_method(text: &str, method: &str, arguments: &Arguments<'_>) -> Option<Value> {
         match method {
-            "join" => Some(Value::Text(fold::join(&*arguments.texts(0)?, text)?.into())),
+            "join" => Some(Value::Text(fold::join(&arguments.texts(0)?, text)?.into())),
             "format" => Some(Value::Text(fold::fill(text, &arguments.all_texts()?)?.into())),
             _ => fold::text_method(text, method, arguments),
         }
