@@ -18,6 +18,7 @@ mod alias;
 mod allowed;
 mod capture;
 mod cgroup;
+mod covers;
 mod error;
 mod etc;
 mod frame;

@@ -15,6 +15,7 @@ use jail::report::Step;
 use jail::resident::AGENT;
 use policy::{Field, Grant, Net, Workspace};
 
+use crate::covers::covers;
 use crate::error::{Error, protection_of};
 use crate::host::{Host, SystemKind};
 use crate::limits::{self, Stay};
@@ -374,32 +375,6 @@ fn project(place: &ProjectPlace, identity: &Identity) -> Vec<Operation> {
             Operation::Mask { at: literal(place.at), cover: Cover::FileSystem },
         ],
     }
-}
-
-/// Our own directory, and what else nobody is to see, may lie below what the box is shown: there it is empty.
-fn covers(hidden: Option<&Path>, sources: &Sources) -> Vec<Operation> {
-    let own = hidden.map(|path| (path, FileKind::Directory));
-    let others = sources.covered.iter().map(|covered| (covered.path.as_path(), covered.kind));
-    own.into_iter().chain(others).flat_map(|(path, kind)| cover(path, kind, sources)).collect()
-}
-
-fn cover(hidden: &Path, kind: FileKind, sources: &Sources) -> Vec<Operation> {
-    let workspace = sources.workspace.iter().map(|directory| (directory, Path::new(WORKSPACE)));
-    let read_only = sources.read_only.iter().map(|directory| (directory, directory.place()));
-    let allowed = sources.allowed.iter().map(|allowed| (&allowed.opened, allowed.at.as_path()));
-    let with = match kind {
-        FileKind::Directory => Cover::FileSystem,
-        FileKind::File => Cover::Null,
-    };
-    let places = workspace.chain(read_only).chain(allowed).filter_map(|(directory, at)| {
-        let below = hidden.strip_prefix(directory.place()).ok()?;
-        // Nothing joined to a path would still put a slash behind it.
-        let place = if below.as_os_str().is_empty() { at.to_owned() } else { at.join(below) };
-        CString::new(place.into_os_string().into_encoded_bytes()).ok()
-    });
-    // Where mounts lie in each other, one cover on the last of them covers it in all.
-    let places: std::collections::BTreeSet<CString> = places.collect();
-    places.into_iter().map(|at| Operation::Mask { at, cover: with.clone() }).collect()
 }
 
 /// As root a directory that belongs to somebody else shows inside as the box's own, through an id-mapped mount.

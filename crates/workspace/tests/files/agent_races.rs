@@ -73,8 +73,10 @@ fn listing_and_sending_never_leave_the_agents_files() {
                 archive.write(&mut bytes).unwrap();
                 let mut zip = zip::ZipArchive::new(std::io::Cursor::new(bytes)).unwrap();
                 for index in 0..zip.len() {
-                    let content = std::io::read_to_string(zip.by_index(index).unwrap()).unwrap();
-                    assert_eq!(content, "inside");
+                    // A directory that was swapped away has nothing in it.
+                    let entry = zip.by_index(index).unwrap();
+                    let expected = if entry.is_dir() { "" } else { "inside" };
+                    assert_eq!(std::io::read_to_string(entry).unwrap(), expected);
                 }
             }
         }
