@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed assumption is a failed test")]
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -277,9 +277,9 @@ impl Drop for Server {
         if std::thread::panicking()
             && let Some(log) = self.data.as_ref().and_then(|data| fs::read_to_string(data.path().join("log")).ok())
         {
-            let last = log.lines().rev().take(LOG_SHOWN).collect::<Vec<_>>();
-            eprintln!("the log of the server ends with:");
-            last.iter().rev().for_each(|line| eprintln!("    {line}"));
+            let mut last: Vec<&str> = log.lines().rev().take(LOG_SHOWN).collect();
+            last.reverse();
+            let _ = writeln!(io::stderr(), "the log of the server ends with:\n{}", last.join("\n"));
         }
     }
 }
