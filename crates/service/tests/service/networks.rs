@@ -1,7 +1,7 @@
 //! A network namespace that goes from box to box of one user: nobody can tell, and it is never two boxes' at once.
 
 use crate::lab::{in_lab, shell};
-use service::Stream;
+use service::{Status, Stream};
 
 /// Says what the loopback interface has counted, and fails unless a port can be had that an earlier box has used.
 const SERVE_AND_ASK: &str = r#"
@@ -77,12 +77,14 @@ pub fn two_boxes_never_share_one() {
 pub fn a_network_of_which_a_socket_lives_on_is_not_passed_on() {
     in_lab(async |lab| {
         let keeper = r#"
-import socket
+import os, socket
 server = socket.socket(socket.AF_UNIX)
-server.bind("/workspace/work/hand")
+server.bind("/workspace/work/early")
 server.listen()
+os.rename("/workspace/work/early", "/workspace/work/hand")
 connection, _ = server.accept()
-kept = socket.recv_fds(connection, 1, 1)
+_, [kept], _, _ = socket.recv_fds(connection, 1, 1)
+connection.close()
 open("/workspace/work/kept", "w").close()
 import time
 time.sleep(600)
@@ -91,15 +93,15 @@ time.sleep(600)
 import os, socket, time
 while not os.path.exists("/workspace/work/hand"): pass
 print(os.readlink("/proc/self/ns/net"))
-client = socket.socket(socket.AF_UNIX)
+given, client = socket.socket(), socket.socket(socket.AF_UNIX)
 client.connect("/workspace/work/hand")
-socket.send_fds(client, [b"x"], [socket.socket().fileno()])
+socket.send_fds(client, [b"x"], [given.fileno()])
 while not os.path.exists("/workspace/work/kept"): pass
 "#;
         let keeping = lab.service.submit(&lab.owner, python(keeper)).await.unwrap();
-        let given = lab.run(python(giver)).await;
-        let given = lab.text(&given, Stream::Stdout).await;
-        assert!(given.starts_with("net:"), "{given}");
+        let gave = lab.run(python(giver)).await;
+        assert_eq!(gave.summary.status, Status::Succeeded, "{gave:?}");
+        let given = lab.text(&gave, Stream::Stdout).await;
         for _ in 0..10 {
             let view = lab.run_shell("readlink /proc/self/ns/net").await;
             assert_ne!(
