@@ -54,7 +54,9 @@ fn main() -> ExitCode {
             return ExitCode::from(BAD_INPUT);
         }
     };
-    match measure(&arguments) {
+    let measured = measure(&arguments);
+    server::remove_what_is_left();
+    match measured {
         Ok(report) => {
             print(&report.to_text());
             if arguments.strict && report.has_missed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -28,7 +29,7 @@ pub(crate) struct Server {
     process: Child,
     address: String,
     token: String,
-    data: TempDir,
+    data: Option<TempDir>,
 }
 
 /// What a process of the server's has of the machine.
@@ -58,7 +59,7 @@ impl Server {
         let address = line.trim().split_once("http://").map(|(_, address)| address.to_owned());
         let token = std::fs::read_to_string(data.path().join("owner.token")).map_err(Error::Scratch)?;
         let address = address.ok_or(Error::ServerSilent(line))?;
-        let server = Server { process, address, token: token.trim().to_owned(), data };
+        let server = Server { process, address, token: token.trim().to_owned(), data: Some(data) };
         let places = json!({ "sandbox": {
             "max_concurrent_execs": CONCURRENCY, "max_concurrent_execs_per_user": CONCURRENCY,
         } });
@@ -113,7 +114,7 @@ impl Server {
 
     /// Where an agent's files are on this disk.
     pub(crate) fn workspace(&self, agent: &str) -> PathBuf {
-        self.data.path().join("workspaces/default").join(agent)
+        self.data.as_ref().map_or(Path::new("/"), TempDir::path).join("workspaces/default").join(agent)
     }
 
     pub(crate) fn holdings(&self) -> Result<Holdings, Error> {
@@ -142,7 +143,15 @@ impl Drop for Server {
             let _ = kill_process(pid, Signal::TERM);
         }
         let _ = self.process.wait();
+        LEFT.lock().unwrap_or_else(PoisonError::into_inner).extend(self.data.take());
     }
+}
+
+/// What servers have left: ext4 makes new files slowly for minutes where others were removed, so that is done at the end.
+static LEFT: Mutex<Vec<TempDir>> = Mutex::new(Vec::new());
+
+pub(crate) fn remove_what_is_left() {
+    LEFT.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
 #[derive(Debug)]
