@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use jail::plan::FileKind;
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 
 use crate::sources::where_is;
 
@@ -42,7 +42,17 @@ impl PlaceKind {
 
 /// Nothing where nothing is, or where this user cannot look.
 pub fn find_place(path: &Path) -> Option<RealPlace> {
-    let handle = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    find(path, ResolveFlags::empty())
+}
+
+/// The same for a name that somebody else has given: nothing where it leads elsewhere in every process (`/dev/fd/7`).
+pub(crate) fn find_others_place(path: &Path) -> Option<RealPlace> {
+    find(path, ResolveFlags::NO_MAGICLINKS)
+}
+
+fn find(path: &Path, resolve: ResolveFlags) -> Option<RealPlace> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let handle = rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), resolve).ok()?;
     let status = rustix::fs::fstat(&handle).ok()?;
     let kind = match FileType::from_raw_mode(status.st_mode) {
         FileType::Directory => PlaceKind::Directory,
@@ -123,5 +133,23 @@ mod tests {
         assert_eq!(find_place(&top.join("link/file")).unwrap().kind, PlaceKind::File);
         assert_eq!(find_place(&top.join("dangling")), None);
         resolve(&top.join("loop/x"));
+    }
+
+    #[test]
+    fn a_name_that_leads_elsewhere_in_every_process_is_nobodys() {
+        use std::os::fd::AsRawFd;
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("a")).unwrap();
+        symlink("a", directory.path().join("link")).unwrap();
+        let held = std::fs::File::open(directory.path()).unwrap();
+        for way in ["/proc/self/fd", "/dev/fd"] {
+            let name = Path::new(way).join(held.as_raw_fd().to_string());
+            for name in [name.join("a"), name] {
+                assert!(find_place(&name).is_some(), "the control: {}", name.display());
+                assert_eq!(find_others_place(&name), None, "{}", name.display());
+            }
+        }
+        let link = directory.path().join("link");
+        assert_eq!(find_others_place(&link), find_place(&link), "an ordinary link is followed");
     }
 }

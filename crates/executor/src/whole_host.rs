@@ -13,7 +13,7 @@ use policy::Rights;
 use crate::allowed::{self, Allowed};
 use crate::error::Error;
 use crate::kernel_file;
-use crate::real::find_place;
+use crate::real::find_others_place;
 use crate::sources::Covered;
 
 /// Windows into the machine, the box's own places, and the system, which every box has read-only.
@@ -119,8 +119,9 @@ pub(crate) fn covered() -> Vec<Covered> {
         covered.extend(SECRETS.iter().map(|secret| home.join(secret)));
     }
     covered.extend(kernel_file::read("/proc/net/unix").iter().flat_map(|table| sockets(table)));
-    // Only by their real names can they be covered: a link is not followed there.
-    let found = covered.iter().filter_map(|path| find_place(path));
+    // Only by their real names can they be covered: a link is not followed there. A socket that was made by way of an open
+    // directory (`/proc/self/fd/7/x`) has none: who listens there is kept from boxes by their filter alone.
+    let found = covered.iter().filter_map(|path| find_others_place(path));
     found.map(|place| Covered { path: place.path, kind: place.kind.mounted_as() }).collect()
 }
 
@@ -141,12 +142,10 @@ fn homes() -> BTreeSet<PathBuf> {
 }
 
 /// Where somebody listens, by the kernel's own list: the directory of a socket, so that one that comes later is covered
-/// too, unless people have their files there. One that was made by way of an open directory (`/proc/self/fd/7/x`) has a name that
-/// leads elsewhere in every process: who listens there is kept from boxes by their filter alone.
+/// too, unless people have their files there.
 fn sockets(table: &str) -> BTreeSet<PathBuf> {
     let paths = table.lines().skip(1).filter_map(|line| line.split_once(" /"));
     let paths = paths.map(|(_, rest)| PathBuf::from(format!("/{rest}")));
-    let paths = paths.filter(|path| !path.starts_with("/proc"));
     let is_theirs =
         |directory: &Path| !directory.starts_with("/home") && !BROAD.iter().any(|broad| directory == Path::new(broad));
     let covered = paths.map(|path| match path.parent() {
@@ -168,7 +167,6 @@ mod tests {
                      0000000000000000: 00000002 00000000 00010000 0001 01 19 @abstract/x\n\
                      0000000000000000: 00000002 00000000 00010000 0001 01 20 /home/u/.x.sock\n\
                      0000000000000000: 00000002 00000000 00010000 0001 01 20 /srv/y.sock\n\
-                     0000000000000000: 00000002 00000000 00010000 0001 01 20 /proc/self/fd/7/x.sock\n\
                      0000000000000000: 00000002 00000000 00010000 0001 01 20 /home/u/with space/z.sock\n";
         let expected = ["/home/u/.x.sock", "/home/u/with space/z.sock", "/run/a", "/srv/y.sock"];
         assert_eq!(sockets(table).into_iter().collect::<Vec<_>>(), expected.map(PathBuf::from));
