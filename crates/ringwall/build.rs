@@ -12,6 +12,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dist = Path::new(&manifest).join("../../web/dist");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={}", dist.display());
+    if !dist.join("index.html").exists() {
+        println!(
+            "cargo::warning=the console is not built, and the server will say so: `make build` builds it, with Node and npm"
+        );
+    }
     let mut list = String::from("&[\n");
     for path in files(&dist)? {
         let name = path.strip_prefix(&dist)?.to_str().ok_or("a file of the console has no readable name")?;
