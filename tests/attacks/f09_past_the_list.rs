@@ -2,7 +2,9 @@
 //! leads where nobody may go: listeners on the host's loopback count who comes.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::{Deref, DerefMut};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::support::listener::Listener;
@@ -33,11 +35,38 @@ for target in TARGETS:
 print(json.dumps(told))
 "#;
 
-/// A server of this probe's own, as whoever starts the product in this column.
-pub(crate) fn server(context: &Context) -> Result<Server, Fault> {
+/// A server of this probe's own. It is asked to end and waited for: then no box of it is there any more.
+#[derive(Debug)]
+pub(crate) struct Own(Server);
+
+impl Deref for Own {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.0
+    }
+}
+
+impl DerefMut for Own {
+    fn deref_mut(&mut self) -> &mut Server {
+        &mut self.0
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if !self.0.has_ended() {
+            self.0.signal(Signal::TERM);
+            self.0.ended();
+        }
+    }
+}
+
+/// Started as whoever starts the product in this column.
+pub(crate) fn server(context: &Context) -> Result<Own, Fault> {
     context.not_served("a server with other settings is put to it in the other columns")?;
     let starter = Starter { identity: context.mode.identity(), binary: context.binary.clone() };
-    Ok(Server::start_as(&starter, TempDir::with_prefix("rw-egress-")?, &[]))
+    Ok(Own(Server::start_as(&starter, TempDir::with_prefix("rw-egress-")?, &[])))
 }
 
 /// Lets boxes reach these hosts; those that are lifted may be anywhere.

@@ -1,5 +1,5 @@
 //! Without the process that answers it, a box has no way out: the server is killed while a box holds a connection through it
-//! and asks for more; the connection is gone, the box is gone, and nobody comes any more.
+//! and asks for more; the connection is gone, and so is the box with whoever asks.
 
 use std::io::{ErrorKind, Read};
 use std::net::TcpListener;
@@ -34,12 +34,14 @@ fn run(context: &Context) -> Verdict {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let target = listener.local_addr()?.to_string();
     allow(&server, std::slice::from_ref(&target), std::slice::from_ref(&target));
-    let id = server.begin(&format!("exec python3 - <<'END'\nTARGET = {target:?}\n{GO_ON}\nEND"));
+    let mark = format!("f12-{}", server.id());
+    let id = server.begin(&format!("exec python3 - {mark} <<'END'\nTARGET = {target:?}\n{GO_ON}\nEND"));
     let (mut first, _) = listener.accept()?;
     server.wait_for_output(&id);
     let mut byte = [0];
     control(first.read(&mut byte)? == 1, || "nothing comes through while the server lives".into())?;
     let (_second, _) = listener.accept()?;
+    control(goes_on(&mark), || "whoever asks for more is not found".into())?;
 
     server.signal(Signal::KILL);
     server.ended();
@@ -51,9 +53,11 @@ fn run(context: &Context) -> Verdict {
     };
     held(ended, || "the connection is still there".into())?;
     held(comes(|| host::running(&context.binary).is_ok_and(|left| left.is_empty())), || "processes are left".into())?;
-    listener.set_nonblocking(true)?;
-    // What came before the end may wait to be accepted; after it nobody comes.
-    while listener.accept().is_ok() {}
-    held(listener.accept().is_err(), || "somebody still comes".into())?;
-    Ok("its connection broke off, its processes are gone, and nobody comes".to_owned())
+    held(comes(|| !goes_on(&mark)), || "whoever asks for more is still there".into())?;
+    Ok("its connection broke off, and its processes are gone, with whoever asks for more".to_owned())
+}
+
+/// Whether a process with this in its command line is there.
+fn goes_on(mark: &str) -> bool {
+    !host::marked(mark).is_ok_and(|found| found.is_empty())
 }

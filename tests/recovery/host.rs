@@ -44,8 +44,13 @@ impl Host {
 
     /// A box of this server is there, and would count as left behind if the server were dead.
     pub(crate) fn assert_seen(&self, server: u32) {
-        let found = self.left(&[server], None);
-        assert!(found.iter().any(|one| one.contains("sleep 600")), "no process of a box: {found:?}");
+        let deadline = Instant::now() + SOON;
+        let mut found = self.left(&[server], None);
+        // A shell that has said its word is still on its way into what comes next.
+        while !found.iter().any(|one| one.contains("sleep 600")) {
+            assert!(Instant::now() < deadline, "no process of a box: {found:?}");
+            found = self.left(&[server], None);
+        }
         // An ordinary user is given no cgroups to make any in.
         let is_root = rustix::process::geteuid().is_root();
         assert!(!is_root || found.iter().any(|one| one.starts_with("cgroup ")), "no cgroup of a box: {found:?}");

@@ -160,6 +160,10 @@ impl Server {
         self.process.wait().unwrap()
     }
 
+    pub fn has_ended(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_some()
+    }
+
     /// Its data directory, for the next one.
     pub fn leave(mut self) -> TempDir {
         let _ = self.process.wait();
