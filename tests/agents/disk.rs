@@ -10,8 +10,8 @@ use tests::support::server::Server;
 
 use crate::caller::Caller;
 use crate::site::{Site, set, workspace_on};
-use crate::workspace::Workspace;
-use crate::zips::{Entry, zip};
+use crate::workspace::{Ran, Workspace};
+use crate::zips::{Entry, skill, zip};
 
 const MIB: usize = 1024 * 1024;
 /// Ends only when somebody ends it.
@@ -116,6 +116,17 @@ pub(crate) fn whoever_fills_the_disk_is_told(site: &Site) {
     assert_full(&workspace.write("files/new", "x").refused(413), "workspace.quota_mb");
     assert_eq!(workspace.run("rm files/filler && ls files").code, 0);
     workspace.put("files/new", "x");
+    // The same of a program, in the sandbox and in a skill.
+    workspace.push(&skill("s", "")).success();
+    for route in [workspace.sandbox(), workspace.skill_route("s")] {
+        let say = |script: &str| Ran::read(&workspace.argv(&route, "bash", &["-c", script]).success());
+        let ran = say("head -c 1000000 /dev/zero >> filler");
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{route}");
+        let ran = say(FILLER);
+        assert_eq!(ran.code, 137, "{route}");
+        assert_full(&ran.stderr, "workspace.quota_mb");
+        assert_eq!(say("rm filler").code, 0, "{route}");
+    }
 }
 
 pub(crate) fn inputs_need_room(site: &Site) {

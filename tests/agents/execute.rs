@@ -3,12 +3,16 @@
 use serde_json::json;
 use tests::support::host::marked;
 use tests::support::scratch::token;
+use tests::support::server::Server;
 
 use crate::site::Site;
 use crate::workspace::Ran;
 
 const RESERVED: &str = "Security Error: 'SKILL.md' is a system reserved file. You can only create/edit it at the root \
                         of a skill (e.g., skills/my_skill/SKILL.md).";
+
+/// How curl ends when nobody answers where it knocks.
+const CURL_CONNECTED_NOT: i64 = 7;
 
 pub(crate) fn a_line_is_a_shells(site: &Site) {
     let agent = site.workspace();
@@ -157,8 +161,37 @@ pub(crate) fn the_environment_is_made_of_nothing(site: &Site) {
         assert!(keys.iter().any(|one| one == key), "{key} is missing: {keys:?}");
     }
     assert_eq!(agent.run("echo $PWD").stdout, "/workspace\n");
-    let ran = agent.run("cat /proc/1/environ | tr '\\0' '\\n'");
-    assert!(!ran.stdout.contains("RINGWALL") && !ran.stdout.contains("CARGO"), "{ran:?}");
+}
+
+/// Neither in the command's own environment nor in that of any process that it sees, of which one is PID 1.
+pub(crate) fn the_servers_environment_is_nowhere(site: &Site) {
+    let secret = token().unwrap();
+    let data = tempfile::TempDir::with_prefix("rw-agents-").unwrap();
+    let server = Server::start_as_under(&site.starter(), data, &[], &[("PROVIDER_TOKEN", &secret)]);
+    // As the same user a server may have closed it to everybody.
+    match std::fs::read(format!("/proc/{}/environ", server.id())) {
+        Ok(bytes) => assert!(String::from_utf8_lossy(&bytes).contains(&secret), "the control: the server has it"),
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied),
+    }
+    let agent = crate::site::workspace_on(&server);
+    agent.put(
+        "files/look.py",
+        "import os\nfor number in filter(str.isdigit, os.listdir('/proc')):\n    try:\n        \
+         print(number, open('/proc/%s/environ' % number).read())\n    except OSError as error:\n        \
+         print(number, error)\nprint('own', dict(os.environ))\n",
+    );
+    agent.push(&crate::zips::skill("s", "")).success();
+    let program = |route: &str, path: &str| Ran::read(&agent.argv(route, "python3", &[path]).success());
+    for ran in [
+        agent.run("python3 files/look.py"),
+        program(&agent.sandbox(), "look.py"),
+        program(&agent.skill_route("s"), "/workspace/files/look.py"),
+    ] {
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(ran.stdout.lines().any(|line| line.starts_with("1 ")), "the control: it looked at PID 1: {ran:?}");
+        assert!(ran.stdout.contains("PATH="), "the control: it reads what may be read: {ran:?}");
+        assert!(!ran.stdout.contains(&secret) && !ran.stdout.contains("PROVIDER_TOKEN"), "{ran:?}");
+    }
 }
 
 /// A machine may have python3 alone. Then `python` is that, whoever runs it, and nothing else is different.
@@ -206,8 +239,13 @@ pub(crate) fn the_box_has_the_workspace_and_nothing_else(site: &Site) {
         let ran = agent.run(&line);
         assert!(ran.code != 0 && !ran.stdout.contains("secret of another"), "{line}: {ran:?}");
     }
-    let ran = agent.run("curl -s -m 2 http://127.0.0.1/");
-    assert_ne!(ran.code, 0, "there is no network");
+    // The control: what answers on the host to the same words.
+    let address = format!("http://{}/healthz", site.server().address);
+    let words = ["-s", "-m", "20", &address];
+    let outside = std::process::Command::new("curl").args(words).output().unwrap();
+    assert!(outside.status.success(), "{outside:?}");
+    let ran = agent.run(&format!("curl {}", words.join(" ")));
+    assert_eq!((ran.code, ran.stdout.as_str()), (CURL_CONNECTED_NOT, ""), "there is no network: {ran:?}");
 }
 
 pub(crate) fn an_exec_is_on_record(site: &Site) {
@@ -253,16 +291,19 @@ pub(crate) fn an_exec_ends_with_its_main_process(site: &Site) {
     assert!(marked(&mark).unwrap().is_empty(), "a child outlived its box");
 }
 
-/// As long as it takes: both contracts, side by side.
+/// As long as it takes: the routes of both contracts, side by side.
 pub(crate) fn five_minutes_and_no_more(site: &Site) {
     let agent = site.workspace();
     let mark = token().unwrap();
     let line = format!("python3 -c 'import time; time.sleep(900)' {mark}");
     let words = ["-c", "import time; time.sleep(900)", &mark];
+    agent.push(&crate::zips::skill("s", "")).success();
     std::thread::scope(|scope| {
         let first = scope.spawn(|| agent.execute(&line).refused(408));
         let second = scope.spawn(|| agent.argv(&agent.sandbox(), "python3", &words).refused(408));
+        let third = scope.spawn(|| agent.argv(&agent.skill_route("s"), "python3", &words).refused(408));
         assert_eq!(first.join().unwrap(), "Execution Timeout: Process killed after 300 seconds.");
+        assert_eq!(third.join().unwrap(), "Execution timed out after 5 minutes.");
         assert_eq!(second.join().unwrap(), "Execution timed out after 5 minutes.");
     });
     assert!(marked(&mark).unwrap().is_empty(), "a process survived its time");

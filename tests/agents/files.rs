@@ -63,29 +63,6 @@ pub(crate) fn pages_are_counted_from_one(site: &Site) {
     }
 }
 
-pub(crate) fn a_late_page_costs_no_memory(site: &Site) {
-    let server = site.start();
-    let agent = crate::site::workspace_on(&server);
-    agent.put("files/small", "x\n");
-    agent.run("python3 -c \"open('files/big', 'w').writelines('line %09d\\n' % n for n in range(1, 8000001))\"");
-    assert_eq!(fs::metadata(agent.on_disk("files/big")).unwrap().len(), 8_000_000 * 15);
-    assert_eq!(agent.page("files/small", "&offset=1&limit=1").success()["lines"], json!(["x"]));
-    let before = peak_kb(server.id());
-    for line in [1, 7_999_990, 8_000_000, 4_000_000] {
-        let found = agent.page("files/big", &format!("&offset={line}&limit=1")).success();
-        assert_eq!(found["lines"], json!([format!("line {line:09}")]));
-    }
-    assert_eq!(agent.page("files/big", "&offset=8000001").success(), page("", &[]));
-    let grown = peak_kb(server.id()) - before;
-    assert!(grown < 32 << 10, "pages of a file of 114 MiB took {grown} KiB");
-}
-
-/// The most memory that a process ever had.
-fn peak_kb(process: u32) -> u64 {
-    let field = tests::support::host::field(process, "VmHWM").unwrap();
-    field.split_whitespace().next().unwrap().parse().unwrap()
-}
-
 pub(crate) fn what_cannot_be_read_says_why(site: &Site) {
     let agent = site.workspace();
     assert_eq!(agent.content("files/none").refused(404), "Path not found: files/none");

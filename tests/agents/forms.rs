@@ -1,12 +1,16 @@
 //! The envelope holds whatever is asked: unknown paths and methods, malformed bodies, missing words, bodies without end.
 
+use std::fs;
 use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tests::support::server::Server;
+use tests::support::wait::wait_until;
 
 use crate::caller::{Body, Caller};
 use crate::site::{Site, set, workspace_on};
+use crate::workspace::{Workspace, snapshot};
 
 pub(crate) fn unknown_paths_and_methods(site: &Site) {
     let server = site.server();
@@ -131,15 +135,24 @@ pub(crate) fn bodies_that_are_too_large(site: &Site) {
     agent.upload("y", b"small").success();
 }
 
+/// What the server holds open in a workspace, whether it has a name there or not.
+fn held_open(server: &Server, workspace: &Path) -> Vec<PathBuf> {
+    let handles = fs::read_dir(format!("/proc/{}/fd", server.id())).unwrap();
+    let files = handles.filter_map(|handle| fs::read_link(handle.unwrap().path()).ok());
+    // A directory is held for as long as its agent is known.
+    files.filter(|file| file.starts_with(workspace.join(".staging")) && !file.is_dir()).collect()
+}
+
 /// A form that breaks off leaves nothing, and the old file stays.
 pub(crate) fn uploads_that_break_off(site: &Site) {
     let server = site.start();
-    let agent = workspace_on(&server);
     let owner = Caller::of(&server, &server.token);
-    owner.upload("/v1/files/a/upload", b"x", b"old").success();
-    owner.upload("/v1/skills/a/upload", b"z", &crate::zips::skill("s", "old")).success();
+    let agent = Workspace::new(owner.clone(), "default", "a");
+    agent.upload("x", b"old").success();
+    agent.push(&crate::zips::skill("s", "old")).success();
+    let before = snapshot(&agent.on_disk(""));
     let kind = "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 100000\r\n";
-    for path in ["/v1/files/a/upload", "/v1/skills/a/upload"] {
+    for path in ["/v1/files/a/upload", "/v1/skills/a/upload", "/v1/skills/default/a/upload"] {
         let mut stream = server.connect();
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n{kind}\r\n--b\r\n\
@@ -147,14 +160,18 @@ pub(crate) fn uploads_that_break_off(site: &Site) {
             server.token
         );
         stream.write_all(head.as_bytes()).unwrap();
+        wait_until("an upload that has begun", || !held_open(&server, &agent.on_disk("")).is_empty());
         drop(stream);
+        wait_until("the end of an upload that broke off", || held_open(&server, &agent.on_disk("")).is_empty());
+        assert_eq!(snapshot(&agent.on_disk("")), before, "{path}");
         // A form whose last boundary never comes, in a body that does end.
         let (kind, mut bytes) = crate::caller::form(&[&crate::caller::file_part(b"x", b"half")]);
         bytes.truncate(bytes.len() - 10);
         owner.ask("POST", path, Body::Other { kind: &kind, bytes: &bytes }).refused(400);
+        assert_eq!(snapshot(&agent.on_disk("")), before, "{path}");
+        assert_eq!(held_open(&server, &agent.on_disk("")), [""; 0].map(PathBuf::from), "{path}");
     }
-    assert_eq!(owner.get("/v1/a/content?path=files/x").success()["content"], "old");
-    assert_eq!(owner.get("/v1/a/content?path=skills/s/main.py").success()["content"], "old");
-    assert_eq!(owner.get("/v1/a/files?path=files").success(), json!(["files/x"]));
-    drop(agent);
+    assert_eq!(agent.text("files/x"), "old");
+    assert_eq!(agent.text("skills/s/main.py"), "old");
+    assert_eq!(agent.listed("files"), ["files/x"]);
 }

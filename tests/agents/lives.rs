@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tests::support::server::Server;
 
 use crate::caller::{Body, Caller, file_part, form};
-use crate::site::Site;
+use crate::site::{Site, is_soak};
 use crate::workspace::Workspace;
 use crate::zips;
 
@@ -95,7 +95,7 @@ fn workspaces(server: &Server) -> Vec<Workspace> {
 }
 
 pub(crate) fn killed_in_the_middle(site: &Site) {
-    let kills = if std::env::var("RINGWALL_SOAK").is_ok_and(|value| value == "1") { 150 } else { 10 };
+    let kills = if is_soak() { 150 } else { 10 };
     let state: Vec<Acknowledged> = (0..AGENTS).map(|_| Acknowledged::default()).collect();
     let mut server = site.start();
     for workspace in workspaces(&server) {

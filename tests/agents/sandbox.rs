@@ -1,5 +1,7 @@
 //! The general sandbox of contract 001: files by ranges of lines, and commands as words instead of a line.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::caller::{Body, encode};
@@ -98,6 +100,25 @@ pub(crate) fn commands_are_words(site: &Site) {
     let ran = Ran::read(&run(&agent, "python3", &["-c", "import os; print(os.environ['PATH'])"]).success());
     assert_eq!(ran.stdout, "/usr/local/bin:/usr/bin:/bin\n");
     assert_eq!(agent.listed("files"), ["files/main.py"]);
+}
+
+/// What holds a line holds a program of a skill and one of the sandbox too: nothing of the server's around it, and five
+/// minutes.
+pub(crate) fn programs_are_held_as_lines_are(site: &Site) {
+    let agent = site.workspace();
+    agent.push(&crate::zips::skill("s", "")).success();
+    let show = "import json, os; print(json.dumps(dict(os.environ)))";
+    for (route, directory) in [(agent.skill_route("s"), "/workspace/skills/s"), (agent.sandbox(), "/workspace/files")] {
+        let ran = Ran::read(&agent.argv(&route, "python3", &["-c", show]).success());
+        let shown: BTreeMap<String, String> = serde_json::from_str(&ran.stdout).unwrap();
+        let keys: Vec<&str> = shown.keys().map(String::as_str).filter(|key| *key != "LC_CTYPE").collect();
+        assert_eq!(keys, ["HOME", "LANG", "PATH", "PWD", "USER"], "{route}");
+        assert_eq!((shown["PATH"].as_str(), shown["PWD"].as_str()), ("/usr/local/bin:/usr/bin:/bin", directory));
+        let (_, _, newest) = agent.caller.raw("GET", "/sandbox/execs?limit=1");
+        let newest: Value = serde_json::from_slice(&newest).unwrap();
+        let view = site.server().exec(newest[0]["exec_id"].as_str().unwrap());
+        assert_eq!(view["policy_snapshot"]["limits"]["timeout_ms"], 300_000, "{route}: {view}");
+    }
 }
 
 pub(crate) fn words_have_their_rules(site: &Site) {

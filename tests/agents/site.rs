@@ -71,6 +71,11 @@ impl Site {
     }
 }
 
+/// Whether races, crashes and large things are tried in their long form.
+pub(crate) fn is_soak() -> bool {
+    std::env::var("RINGWALL_SOAK").is_ok_and(|value| value == "1")
+}
+
 /// A name that nobody has had.
 pub(crate) fn new_name(of: &str) -> String {
     format!("{of}{}", NEXT.fetch_add(1, Ordering::Relaxed))

@@ -189,6 +189,34 @@ pub(crate) fn heads_are_pulled_up(site: &Site) {
     assert_eq!(fs::read(agent.on_disk("skills/a/n/SKILL.md")).unwrap(), b"name: planted\n");
 }
 
+/// A file gets the reserved name from the host, so that no write and no end of an exec could heal it before.
+fn plant_head(agent: &Workspace, path: &str, head: &str) {
+    agent.put(&format!("{path}.planted"), head);
+    fs::rename(agent.on_disk(&format!("{path}.planted")), agent.on_disk(path)).unwrap();
+}
+
+/// Each by itself, with nothing before it that heals too.
+pub(crate) fn a_read_heals_and_so_does_a_list(site: &Site) {
+    let agent = site.workspace();
+    plant_head(&agent, "skills/r/b/SKILL.md", "name: second\n");
+    plant_head(&agent, "skills/r/a/SKILL.md", "name: first\n");
+    assert_eq!(agent.listed("skills/r"), ["skills/r/a/SKILL.md", "skills/r/b/SKILL.md"], "the control");
+    assert_eq!(agent.text("skills/r/SKILL.md"), "name: first\n");
+    assert_eq!(agent.listed("skills/r"), ["skills/r/SKILL.md", "skills/r/b/SKILL.md"]);
+    plant_head(&agent, "skills/l/b/c/SKILL.md", "name: deep\n");
+    plant_head(&agent, "skills/l/x/SKILL.md", "name: shallow\n");
+    assert_eq!(agent.skill_names(), ["shallow", "first"]);
+    assert_eq!(agent.listed("skills/l"), ["skills/l/SKILL.md", "skills/l/b/c/SKILL.md"]);
+    // By the routes of the other contract too.
+    plant_head(&agent, "skills/o/a/SKILL.md", "name: other\n");
+    let found = agent.caller.get(&agent.skill_route("o/content?path=SKILL.md")).success();
+    assert_eq!(found["content"], "name: other\n");
+    plant_head(&agent, "skills/p/a/SKILL.md", "name: last\n");
+    let listed = agent.caller.get(&agent.skill_route("list")).success();
+    assert!(listed.as_array().unwrap().iter().any(|skill| skill["name"] == "last"), "{listed}");
+    assert_eq!(agent.listed("skills/p"), ["skills/p/SKILL.md"]);
+}
+
 pub(crate) fn a_skill_is_deleted_by_its_folder(site: &Site) {
     let agent = site.workspace();
     agent.push(&zips::of(&[("a/SKILL.md", "name: other"), ("a/x/y", ""), ("b/SKILL.md", "")])).success();

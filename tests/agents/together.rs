@@ -3,17 +3,21 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::caller::Said;
-use crate::site::{Site, workspace_on};
+use crate::site::{Site, is_soak, workspace_on};
 use crate::workspace::Workspace;
 use crate::zips;
 
 const MANY: usize = 50;
 /// Longer than anything that is written in one piece by chance.
 const LINES: usize = 3000;
+/// A machine on which readers and writers do not meet for so long is broken.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A content that shows whether it is whole: a name on every line, and how many lines there are.
 fn version(name: &str) -> String {
@@ -42,44 +46,50 @@ fn patiently(ask: impl Fn() -> Said) -> Value {
     }
 }
 
+/// All at once: writers go on until every reader has seen two versions, and readers until every writer is done. So each of
+/// them was there while the others were.
 pub(crate) fn fifty_writers_and_fifty_readers(site: &Site) {
     let agent = site.workspace();
     agent.put("files/x", &version("first"));
     let rounds = if is_soak() { 40 } else { 3 };
-    let begin = Barrier::new(2 * MANY);
-    let seen: BTreeSet<String> = std::thread::scope(|scope| {
-        let (agent, begin) = (&agent, &begin);
+    let (begin, deadline) = (Barrier::new(2 * MANY), Instant::now() + PATIENCE);
+    let (writing, unsatisfied) = (AtomicUsize::new(MANY), AtomicUsize::new(MANY));
+    std::thread::scope(|scope| {
+        let (agent, begin, writing, unsatisfied) = (&agent, &begin, &writing, &unsatisfied);
         for writer in 0..MANY {
             scope.spawn(move || {
                 begin.wait();
-                for round in 0..rounds {
+                let mut round = 0;
+                while round < rounds || unsatisfied.load(Ordering::SeqCst) > 0 {
+                    assert!(Instant::now() < deadline, "some readers see nothing of what is written");
                     patiently(|| agent.write("files/x", &version(&format!("w{writer}-{round}"))));
+                    round += 1;
+                }
+                writing.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+        for reader in 0..MANY {
+            scope.spawn(move || {
+                begin.wait();
+                let (mut seen, mut round) = (BTreeSet::new(), 0);
+                while round < rounds || writing.load(Ordering::SeqCst) > 0 {
+                    // Whole, and by pages, of which each is one version's too.
+                    let found = patiently(|| agent.content("files/x"));
+                    let is_new = seen.insert(name_of(found["content"].as_str().unwrap()).to_owned());
+                    if is_new && seen.len() == 2 {
+                        unsatisfied.fetch_sub(1, Ordering::SeqCst);
+                    }
+                    if (reader + round) % 5 == 0 {
+                        let page = patiently(|| agent.page("files/x", "&offset=100&limit=2000"));
+                        let lines: BTreeSet<&str> =
+                            page["lines"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+                        assert_eq!(lines.len(), 1, "{lines:?}");
+                    }
+                    round += 1;
                 }
             });
         }
-        let readers: Vec<_> = (0..MANY)
-            .map(|reader| {
-                scope.spawn(move || {
-                    begin.wait();
-                    let mut seen = BTreeSet::new();
-                    for round in 0..rounds {
-                        // Whole, and by pages, of which each is one version's too.
-                        let found = patiently(|| agent.content("files/x"));
-                        seen.insert(name_of(found["content"].as_str().unwrap()).to_owned());
-                        if (reader + round) % 5 == 0 {
-                            let page = patiently(|| agent.page("files/x", "&offset=100&limit=2000"));
-                            let lines: BTreeSet<&str> =
-                                page["lines"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
-                            assert_eq!(lines.len(), 1, "{lines:?}");
-                        }
-                    }
-                    seen
-                })
-            })
-            .collect();
-        readers.into_iter().flat_map(|reader| reader.join().unwrap()).collect()
     });
-    println!("{} versions were seen", seen.len());
     name_of(&agent.text("files/x"));
     assert_eq!(agent.listed("files"), ["files/x"]);
 }
@@ -220,8 +230,4 @@ pub(crate) fn a_box_and_the_routes_write_the_same(site: &Site) {
     });
     name_of(&agent.text("files/x"));
     assert_eq!(agent.listed("files"), ["files/writer.py", "files/x"]);
-}
-
-fn is_soak() -> bool {
-    std::env::var("RINGWALL_SOAK").is_ok_and(|value| value == "1")
 }

@@ -106,6 +106,7 @@ pub fn what_is_not_allowed_is_on_record() {
 
 pub fn time_is_up_in_the_words_of_each_contract() {
     in_lab(async |lab| {
+        run(lab, "mkdir -p skills/s").await;
         lab.set(json!({"sandbox": {"limits": {"timeout_ms": 1000}}})).await;
         let up = |outcome: Result<Executed, Error>| match outcome {
             Err(Error::Agent(problem)) if problem.kind == ProblemKind::Timeout => problem.message,
@@ -113,9 +114,12 @@ pub fn time_is_up_in_the_words_of_each_contract() {
         };
         let line = up(execute(lab, "bash -c 'while :; do :; done'").await);
         assert_eq!(line, "Execution Timeout: Process killed after 1 seconds.");
-        let program = up(argv(lab, None, &["python3", "-c", "while True: pass"]).await);
-        assert_eq!(program, "Execution timed out after 1 seconds.");
-        assert_eq!(last(lab).await.summary.status, Status::Timeout);
+        for skill in [None, Some("s")] {
+            let program = up(argv(lab, skill, &["python3", "-c", "while True: pass"]).await);
+            assert_eq!(program, "Execution timed out after 1 seconds.", "{skill:?}");
+            let view = last(lab).await;
+            assert_eq!((view.summary.status, view.summary.skill_id.as_deref()), (Status::Timeout, skill));
+        }
     });
 }
 
