@@ -1,8 +1,9 @@
-//! A server is killed in the middle of writes, uploads and swaps, again and again. The next one has the old or the new,
-//! whole, never less than what was acknowledged, and nothing stray.
+//! A server is killed in the middle of writes, uploads, swaps and deletions, again and again. The next one has the old or
+//! the new, whole, or nothing where it was deleted, never less than what was acknowledged, and nothing stray.
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ use crate::zips;
 
 const AGENTS: usize = 2;
 const FILES: usize = 12;
+/// Of what is deleted; taking more apart takes longer, and is interrupted more often.
+const DOOMED_FILES: usize = 40;
 /// What may lie beside files/ and skills/ in a workspace, all of it the server's.
 const BESIDE: [&str; 6] = ["files", "skills", "projects", "sessions", ".baseline", ".staging"];
 const LONGEST_LIFE: u64 = 400;
@@ -31,12 +34,103 @@ struct Acknowledged {
     skill: AtomicU64,
     baseline: AtomicU64,
     edited: AtomicU64,
+    doomed: [Fate; 3],
+}
+
+/// Of something that is made and deleted in turn: odd numbers are versions of it, and with even ones it is gone.
+#[derive(Debug, Default)]
+struct Fate {
+    acknowledged: AtomicU64,
+    /// The last that was asked for.
+    tried: AtomicU64,
+}
+
+/// What is deleted, each by a route of its own: a file, a directory, a skill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doomed {
+    File,
+    Directory,
+    Skill,
+}
+
+impl Doomed {
+    const ALL: [Self; 3] = [Self::File, Self::Directory, Self::Skill];
+
+    fn path(self) -> &'static str {
+        match self {
+            Self::File => "files/doomed",
+            Self::Directory => "skills/felled",
+            Self::Skill => "skills/gone",
+        }
+    }
+
+    fn make(self, caller: &Caller, agent: &str, number: u64) -> Option<bool> {
+        let Some(name) = self.path().strip_prefix("skills/") else {
+            let body = json!({ "file_path": self.path(), "content": version(number) });
+            return try_json(caller, &format!("/v1/{agent}/write"), &body);
+        };
+        let archive = skill(name, number, DOOMED_FILES);
+        try_upload(caller, &format!("/v1/skills/{agent}/upload"), "x.zip", &archive)
+    }
+
+    fn delete(self, caller: &Caller, agent: &str, presence: Presence) -> Option<bool> {
+        let path = match self {
+            Self::File | Self::Directory => format!("/v1/{agent}/delete?path={}", self.path()),
+            Self::Skill => format!("/v1/skills/{agent}/delete?name=gone"),
+        };
+        let said = caller.try_ask("DELETE", &path, Body::None).ok()?;
+        let may_miss = presence == Presence::Unknown;
+        assert!(matches!(said.status, 200 | 503) || may_miss && said.status == 404, "{path}: {said:?}");
+        Some(said.status != 503)
+    }
+
+    /// The number of what is there, whole, if anything is.
+    fn found(self, workspace: &Workspace) -> Option<u64> {
+        if !workspace.on_disk(self.path()).exists() {
+            return None;
+        }
+        Some(match self {
+            Self::File => number_of(&workspace.text(self.path()), self.path()),
+            Self::Directory | Self::Skill => number_of_skill(workspace, self.path(), DOOMED_FILES),
+        })
+    }
+}
+
+/// Whether what is to be deleted is known to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    Acknowledged,
+    Unknown,
+}
+
+impl Fate {
+    /// Makes it and deletes it until nobody answers.
+    fn act(&self, doomed: Doomed, caller: &Caller, agent: &str) {
+        act(&self.acknowledged, |number| {
+            self.tried.store(number, Ordering::SeqCst);
+            if !number.is_multiple_of(2) {
+                return doomed.make(caller, agent, number);
+            }
+            let is_there = self.acknowledged.load(Ordering::SeqCst) == number - 1;
+            doomed.delete(caller, agent, if is_there { Presence::Acknowledged } else { Presence::Unknown })
+        });
+    }
+
+    /// What was acknowledged last is so, or something that was asked for later. The next life goes on from it.
+    fn check(&self, doomed: Doomed, workspace: &Workspace) {
+        let (told, tried) = (self.acknowledged.load(Ordering::SeqCst), self.tried.load(Ordering::SeqCst));
+        // Where it is gone, the last deletion that was asked for may have been the one.
+        let found = doomed.found(workspace).unwrap_or(tried - tried % 2);
+        assert!((told..=tried).contains(&found), "{doomed:?}: {found}, told {told}, tried {tried}");
+        self.acknowledged.store(found, Ordering::SeqCst);
+    }
 }
 
 impl Acknowledged {
-    fn counts(&self) -> [u64; 5] {
+    fn counts(&self) -> Vec<u64> {
         let all = [&self.written, &self.uploaded, &self.skill, &self.baseline, &self.edited];
-        all.map(|count| count.load(Ordering::SeqCst))
+        let doomed = self.doomed.iter().map(|fate| &fate.acknowledged);
+        all.into_iter().chain(doomed).map(|count| count.load(Ordering::SeqCst)).collect()
     }
 }
 
@@ -53,9 +147,19 @@ fn number_of(content: &str, what: &str) -> u64 {
     number.parse().unwrap()
 }
 
-fn skill(name: &str, number: u64) -> Vec<u8> {
+/// The number of a skill that is whole and of one version.
+fn number_of_skill(workspace: &Workspace, path: &str, count: usize) -> u64 {
+    let files = workspace.listed(path);
+    assert_eq!(files.len(), count + 1, "{path}: {files:?}");
+    let contents: BTreeSet<String> =
+        files.iter().filter(|file| !file.ends_with("SKILL.md")).map(|file| workspace.text(file)).collect();
+    assert_eq!(contents.len(), 1, "{path} is of several versions: {contents:?}");
+    contents.first().unwrap().parse().unwrap()
+}
+
+fn skill(name: &str, number: u64, count: usize) -> Vec<u8> {
     let text = number.to_string();
-    let names: Vec<String> = (0..FILES).map(|file| format!("{name}/d{}/{file}", file % 3)).collect();
+    let names: Vec<String> = (0..count).map(|file| format!("{name}/d{}/{file}", file % 3)).collect();
     let head = format!("{name}/SKILL.md");
     let mut files = vec![(head.as_str(), "name: x\n")];
     files.extend(names.iter().map(|name| (name.as_str(), text.as_str())));
@@ -102,16 +206,18 @@ pub(crate) fn killed_in_the_middle(site: &Site) {
         workspace.put("files/written", &version(0));
         workspace.put("files/edited", &format!("number {}\n{}", 0, "line\n".repeat(20_000)));
         workspace.upload("uploaded", version(0).as_bytes()).success();
-        workspace.push(&skill("own", 0)).success();
+        workspace.push(&skill("own", 0, FILES)).success();
         let route = workspace.skill_route("upload?scope=baseline");
-        workspace.caller.upload(&route, b"x.zip", &skill("shared", 0)).success();
+        workspace.caller.upload(&route, b"x.zip", &skill("shared", 0, FILES)).success();
     }
+    let at_first = names(server.data());
     for life in 0..kills {
         live_and_die(&mut server, &state, life);
         server = site.start_in(server.leave());
         for (workspace, acknowledged) in workspaces(&server).iter().zip(&state) {
             check(workspace, acknowledged);
         }
+        assert_nothing_stray_beside(&server, &at_first);
     }
     println!("{kills} kills; the first agent's last versions: {:?}", state[0].counts());
 }
@@ -133,11 +239,13 @@ fn live_and_die(server: &mut Server, state: &[Acknowledged], life: u64) {
             });
             scope.spawn(move || {
                 let path = format!("/v1/skills/{agent}/upload");
-                act(&acknowledged.skill, |number| try_upload(caller, &path, "x.zip", &skill("own", number)));
+                act(&acknowledged.skill, |number| try_upload(caller, &path, "x.zip", &skill("own", number, FILES)));
             });
             scope.spawn(move || {
                 let path = workspace.skill_route("upload?scope=baseline");
-                act(&acknowledged.baseline, |number| try_upload(caller, &path, "x.zip", &skill("shared", number)));
+                act(&acknowledged.baseline, |number| {
+                    try_upload(caller, &path, "x.zip", &skill("shared", number, FILES))
+                });
             });
             scope.spawn(move || {
                 act(&acknowledged.edited, |number| {
@@ -147,6 +255,9 @@ fn live_and_die(server: &mut Server, state: &[Acknowledged], life: u64) {
                     Some(said.status == 200)
                 });
             });
+            for (doomed, fate) in Doomed::ALL.into_iter().zip(&acknowledged.doomed) {
+                scope.spawn(move || fate.act(doomed, caller, agent));
+            }
             scope.spawn(move || {
                 // Readers and boxes, who must see nothing that is not whole either.
                 loop {
@@ -165,7 +276,7 @@ fn live_and_die(server: &mut Server, state: &[Acknowledged], life: u64) {
         // Some lives are long enough for everything to have been done, however slow the machine is.
         if life.is_multiple_of(3) {
             let (before, deadline) = (state[0].counts(), Instant::now() + PATIENCE);
-            while state[0].counts().iter().zip(before).any(|(now, before)| *now == before) {
+            while state[0].counts().iter().zip(&before).any(|(now, before)| now == before) {
                 assert!(Instant::now() < deadline, "nothing is acknowledged: {:?}", state[0]);
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -191,38 +302,64 @@ fn check(workspace: &Workspace, acknowledged: &Acknowledged) {
     assert_eq!(rest, "line\n".repeat(20_000), "edited: not whole");
     at_least(first.strip_prefix("number ").unwrap().parse().unwrap(), &acknowledged.edited, "edited");
     for (name, of) in [("own", &acknowledged.skill), ("shared", &acknowledged.baseline)] {
-        let files = workspace.listed(&format!("skills/{name}"));
-        assert_eq!(files.len(), FILES + 1, "{name}: {files:?}");
-        let contents: BTreeSet<String> =
-            files.iter().filter(|file| !file.ends_with("SKILL.md")).map(|file| workspace.text(file)).collect();
-        assert_eq!(contents.len(), 1, "{name} is of several versions: {contents:?}");
-        at_least(contents.first().unwrap().parse().unwrap(), of, name);
+        at_least(number_of_skill(workspace, &format!("skills/{name}"), FILES), of, name);
+    }
+    for (doomed, fate) in Doomed::ALL.into_iter().zip(&acknowledged.doomed) {
+        fate.check(doomed, workspace);
     }
     let mut names = workspace.listed("files");
-    names.retain(|name| name != "files/boxed");
+    names.retain(|name| !["files/boxed", "files/doomed"].contains(&name.as_str()));
     assert_eq!(names, ["files/edited", "files/uploaded", "files/written"]);
-    assert_eq!(workspace.listed("skills").len(), 2 * (FILES + 1));
     assert_nothing_stray(workspace);
+}
+
+fn names(path: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(path).into_iter().flatten();
+    entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn set_of<const COUNT: usize>(names: [&str; COUNT]) -> BTreeSet<String> {
+    names.map(str::to_owned).into()
 }
 
 /// On disk: only names that are known, nothing on its way, and one version of each baseline.
 fn assert_nothing_stray(workspace: &Workspace) {
-    let names = |path: &std::path::Path| -> Vec<String> {
-        let entries = fs::read_dir(path).into_iter().flatten();
-        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
-    };
-    for name in names(&workspace.on_disk("")) {
-        assert!(BESIDE.contains(&name.as_str()), "{name} is in the workspace");
-    }
+    let strays: Vec<_> = names(&workspace.on_disk("")).difference(&set_of(BESIDE)).cloned().collect();
+    assert_eq!(strays, [""; 0], "in the workspace");
     let mut staged = names(&workspace.on_disk(".staging"));
     // One directory is kept for the next box.
-    staged.retain(|name| name != "spare");
-    assert_eq!(staged, [""; 0], "left on its way");
-    let skills: BTreeSet<String> = names(&workspace.on_disk("skills")).into_iter().collect();
-    assert_eq!(skills, ["own", "shared"].map(str::to_owned).into());
-    let baselines = workspace.caller.data().join("baselines").join(&workspace.agent);
-    let mut versions = names(&baselines.join("shared"));
-    versions.retain(|name| baselines.join("shared").join(name).is_dir());
+    staged.remove("spare");
+    assert_eq!(staged, set_of([]), "left on its way");
+    let mut skills = names(&workspace.on_disk("skills"));
+    skills.retain(|name| !["felled", "gone"].contains(&name.as_str()));
+    assert_eq!(skills, set_of(["own", "shared"]));
+    let baseline = workspace.caller.data().join("baselines").join(&workspace.agent);
+    let mut versions = names(&baseline.join("shared"));
+    versions.retain(|name| baseline.join("shared").join(name).is_dir());
     assert_eq!(versions.len(), 1, "old versions are kept: {versions:?}");
-    assert_eq!(names(&baselines), ["shared"]);
+    assert_eq!(names(&baseline), set_of(["shared"]));
+}
+
+/// In all of the data directory: what the first server had put there, and beneath that only what is known.
+fn assert_nothing_stray_beside(server: &Server, at_first: &BTreeSet<String>) {
+    assert_eq!(&names(server.data()), at_first, "in the data directory");
+    let workspaces = server.data().join("workspaces");
+    assert_eq!(names(&workspaces), set_of(["default"]));
+    assert_eq!(names(&workspaces.join("default")), set_of(["agent0", "agent1"]));
+    let baselines = server.data().join("baselines");
+    assert_eq!(names(&baselines), set_of([".current", ".staging", "agent0", "agent1"]));
+    assert_eq!(names(&baselines.join(".staging")), set_of([]), "left on its way");
+    for agent in ["agent0", "agent1"] {
+        let workspace = workspaces.join("default").join(agent);
+        assert_eq!(names(&workspace.join("sessions")), set_of([]));
+        assert_eq!(names(&workspace.join("projects")), set_of(["workspace"]));
+        let project = workspace.join("projects/workspace");
+        assert_eq!(names(&project), set_of(["artifacts", "inputs", "work"]));
+        assert_eq!(names(&project.join("inputs")), set_of([]));
+        assert_eq!(names(&project.join("work")), set_of([]));
+        // What a box printed is kept for as long as its exec is on record, and no longer.
+        for exec in names(&project.join("artifacts")) {
+            server.exec(&exec);
+        }
+    }
 }

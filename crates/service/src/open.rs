@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use executor::docker::Docker;
 use executor::{Executor, Host};
-use record::{Database, Store};
+use record::{Database, Scope, Store};
 use rustix::fs::FlockOperation;
+use tokio::runtime::Handle;
 use workspace::{Baselines, Workspaces};
 
 use crate::agents::{Locks, Quotas};
@@ -100,10 +101,16 @@ impl Service {
         let workspaces_path = PathBuf::from(&workspace_root.host_path_native);
         let kept = [data.clone(), workspaces_path.clone(), skills_root.clone()];
         let (root, place) = (workspaces_path.clone(), data.clone());
+        let (record, runtime) = (store.clone(), Handle::current());
         let (workspaces, baselines, skills, executor, docker) = Self::blocking(move || {
             let failed = Error::start;
             let workspaces = Workspaces::open(&root).map_err(|error| failed("open the workspaces")(error.into()))?;
-            let swept = workspaces.sweep(|_| false);
+            // What cannot be found out is kept.
+            let is_recorded = |exec: &workspace::ExecId| {
+                let Ok(exec_id) = exec.as_str().parse() else { return true };
+                !matches!(runtime.block_on(record.exec(&exec_id, &Scope::All)), Ok(None))
+            };
+            let swept = workspaces.sweep(|_| false, is_recorded);
             if let Some(error) = swept.first_failure {
                 tracing::warn!(failed = swept.failed, error = %causes(&error), "could not remove all that execs left");
             }

@@ -19,7 +19,7 @@ use crate::spare;
 use crate::workspaces::STAGING;
 
 /// The files of an exec from its beginning until it is collected. Dropped without that (when the server dies, too) it
-/// leaves them lying: what the box left is swept, what it printed stays.
+/// leaves them lying: what the box left is swept, what it printed stays for as long as the exec is on record.
 #[derive(Debug)]
 pub struct ExecFiles {
     pub(crate) project: Project,
@@ -36,24 +36,36 @@ pub struct ExecFiles {
 
 impl Project {
     /// Makes the directories and output files of an exec. An id can be used once.
+    ///
+    /// The box's directory is the first, because a sweep finds it there: whoever dies before the exec is on record leaves
+    /// nothing that nobody knows of.
     pub fn begin(&self, exec: &ExecId) -> Result<ExecFiles, Error> {
         let name = exec.as_str();
         let fail = |errno: Errno| Error::Begin { exec: exec.clone(), source: errno.into() };
-        match rustix::fs::mkdirat(self.artifacts_of_all(), name, PRIVATE_DIRECTORY) {
-            Err(Errno::EXIST) => return Err(Error::ExecExists(exec.clone())),
-            outcome => outcome.map_err(fail)?,
-        }
-        self.fill(exec).map_err(|errno| {
-            // A failed beginning leaves nothing that it can still remove, or the id would look used.
+        // A failed beginning leaves nothing that it can still remove, or the id would look used.
+        let undo_staged = |errno| {
             let _ = erase(self.staging(), name);
-            let _ = erase(self.artifacts_of_all(), name);
             fail(errno)
+        };
+        let staged = match spare::make(self.staging(), name, self.workspace().owner()) {
+            Err(Errno::EXIST) => return Err(Error::ExecExists(exec.clone())),
+            outcome => outcome.map_err(undo_staged)?,
+        };
+        match rustix::fs::mkdirat(self.artifacts_of_all(), name, PRIVATE_DIRECTORY) {
+            Err(Errno::EXIST) => {
+                let _ = erase(self.staging(), name);
+                return Err(Error::ExecExists(exec.clone()));
+            }
+            outcome => outcome.map_err(undo_staged)?,
+        }
+        self.fill(exec, staged).map_err(|errno| {
+            let _ = erase(self.artifacts_of_all(), name);
+            undo_staged(errno)
         })
     }
 
-    fn fill(&self, exec: &ExecId) -> rustix::io::Result<ExecFiles> {
+    fn fill(&self, exec: &ExecId, (handle, made): (OwnedFd, Stat)) -> rustix::io::Result<ExecFiles> {
         let kept = beneath::open_directory(self.artifacts_of_all(), exec.as_str())?;
-        let (handle, made) = spare::make(self.staging(), exec.as_str(), self.workspace().owner())?;
         let path = self.workspace().path().join(STAGING).join(exec.as_str());
         Ok(ExecFiles {
             project: self.clone(),

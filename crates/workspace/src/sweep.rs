@@ -14,10 +14,11 @@ use crate::beneath;
 use crate::erase::erase;
 use crate::error::{Error, quote};
 use crate::exec_id::ExecId;
+use crate::project::ARTIFACTS;
 use crate::remove::REMOVED;
 use crate::skills::{UNFINISHED, resume};
 use crate::tree::{ARRIVING, Section};
-use crate::workspaces::{STAGING, Workspaces};
+use crate::workspaces::{PROJECTS, STAGING, Workspaces};
 
 /// What a sweep did.
 #[derive(Debug, Default)]
@@ -31,8 +32,8 @@ pub struct Swept {
 impl Workspaces {
     /// Removes the leftovers of every exec that does not run, and of whatever was uploaded, written or removed. Meant for
     /// the server's start: nobody may be doing any of these meanwhile, and an exec counts as running from before its inputs
-    /// are written.
-    pub fn sweep(&self, is_running: impl Fn(&ExecId) -> bool) -> Swept {
+    /// are written. Of an exec that was cut off before it was on record, the empty files for its output go too.
+    pub fn sweep(&self, is_running: impl Fn(&ExecId) -> bool, is_recorded: impl Fn(&ExecId) -> bool) -> Swept {
         let mut swept = Swept::default();
         swept.each_name(&self.root, |swept, user| {
             let Some(holder) = swept.open(&self.root, user) else {
@@ -50,6 +51,11 @@ impl Workspaces {
                         // Whoever left it may still be dying, and never leaves.
                         let stay = self.presence.enter(&staging);
                         swept.note(name, stay);
+                        if let Ok(exec) = name.parse::<ExecId>()
+                            && !is_recorded(&exec)
+                        {
+                            swept.remove_output(&holder, agent, &exec);
+                        }
                         let removed = erase(&staging, name);
                         swept.removed += u64::from(removed.is_ok());
                         swept.note(name, removed);
@@ -72,6 +78,16 @@ impl Swept {
         let removed = resumed.and_then(|()| erase(staging, name));
         self.removed += u64::from(removed.is_ok());
         self.note(name, removed);
+    }
+
+    /// Which project it is in, nobody knows who only has the staged.
+    fn remove_output(&mut self, holder: &OwnedFd, agent: &str, exec: &ExecId) {
+        let Some(projects) = self.open(holder, &format!("{agent}/{PROJECTS}")) else { return };
+        self.each_name(&projects, |swept, project| {
+            let Some(artifacts) = swept.open(&projects, &format!("{project}/{ARTIFACTS}")) else { return };
+            let removed = erase(&artifacts, exec.as_str());
+            swept.note(exec.as_str(), removed);
+        });
     }
 
     pub(crate) fn each_name(&mut self, directory: &OwnedFd, mut act: impl FnMut(&mut Self, &str)) {

@@ -317,7 +317,7 @@ fn what_never_got_its_name_is_swept() {
     assert_eq!(lab.staged().len(), 1);
     // A server that is killed drops nothing.
     std::mem::forget(staged);
-    assert_eq!(lab.workspaces.sweep(|_| false).removed, 1);
+    assert_eq!(lab.workspaces.sweep(|_| false, |_| true).removed, 1);
     assert!(lab.staged().is_empty());
     drop(lab.workspace.stage().unwrap());
     assert!(lab.staged().is_empty());

@@ -81,7 +81,7 @@ fn a_sweep_removes_the_leftovers_of_the_dead_alone() {
     fs::create_dir(&decoy).unwrap();
     symlink(lab.host(".staging"), decoy.join(".staging")).unwrap();
 
-    let swept = lab.workspaces.sweep(|exec| exec == alive.exec());
+    let swept = lab.workspaces.sweep(|exec| exec == alive.exec(), |_| true);
     assert_eq!((swept.removed, swept.failed), (3, 0), "{:?}", swept.first_failure);
     let mut left = vec![alive.exec().to_string(), format!("{}.input-0", alive.exec()), "somebody's".to_owned()];
     left.sort();
@@ -90,7 +90,33 @@ fn a_sweep_removes_the_leftovers_of_the_dead_alone() {
     let part = lab.project.read_output(dead.exec(), Stream::Stdout, 0, 100).unwrap();
     assert_eq!(part.bytes, b"last words");
     assert_eq!(lab.project.artifacts(dead.exec()).unwrap().len(), 2);
-    assert_eq!(lab.workspaces.sweep(|_| false).removed, 2);
-    assert_eq!(lab.workspaces.sweep(|_| false).removed, 0);
+    assert_eq!(lab.workspaces.sweep(|_| false, |_| true).removed, 2);
+    assert_eq!(lab.workspaces.sweep(|_| false, |_| true).removed, 0);
     lab.check();
+}
+
+/// A server may die after the files of an exec are made and before the exec is on record.
+#[test]
+fn a_sweep_leaves_no_output_of_what_was_never_recorded() {
+    let lab = Lab::new();
+    let (unknown, lost, alive) = (lab.begin(), lab.begin(), lab.begin());
+    let swept = lab.workspaces.sweep(|exec| exec == alive.exec(), |exec| exec == lost.exec());
+    assert_eq!((swept.removed, swept.failed), (2, 0), "{:?}", swept.first_failure);
+    let kept = |exec: &ExecId| lab.host(&format!("projects/p/artifacts/{exec}")).exists();
+    assert!(!kept(unknown.exec()), "nobody could ever ask for it");
+    assert!(kept(lost.exec()) && kept(alive.exec()));
+    lab.check();
+}
+
+/// Whoever dies while the files of an exec are made leaves a name among the staged with everything else.
+#[test]
+fn an_id_that_is_taken_is_not_begun_again() {
+    let lab = Lab::new();
+    let files = lab.begin();
+    assert!(matches!(lab.project.begin(files.exec()), Err(Error::ExecExists(_))));
+    assert_eq!(lab.staged(), [files.exec().to_string()], "the box's directory stays");
+    fs::remove_dir(lab.host(&format!(".staging/{}", files.exec()))).unwrap();
+    assert!(matches!(lab.project.begin(files.exec()), Err(Error::ExecExists(_))));
+    assert_eq!(lab.staged(), [""; 0], "nothing stays of what was refused");
+    lab.project.read_output(files.exec(), Stream::Stdout, 0, 1).unwrap();
 }

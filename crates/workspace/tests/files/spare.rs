@@ -83,7 +83,7 @@ fn a_directory_that_nobody_touched_serves_one_exec_after_another() {
     }
     // After a restart, too. A sweep does not take it for what a dead exec left.
     let workspaces = Workspaces::open(&lab.directory.path().join("data/workspaces")).unwrap();
-    let swept = workspaces.sweep(|_| false);
+    let swept = workspaces.sweep(|_| false, |_| true);
     assert_eq!((swept.removed, swept.failed), (0, 0));
     let project = open(&workspaces).project(&"p".parse().unwrap()).unwrap();
     let files = project.begin(&ExecId::random().unwrap()).unwrap();
@@ -213,7 +213,7 @@ fn where_a_box_may_still_live_nothing_is_kept() {
         ("dropped", &|lab| drop(lab.begin())),
         ("left by a server that died", &|lab| {
             fs::create_dir(lab.host(&format!(".staging/{}", ExecId::random().unwrap()))).unwrap();
-            assert_eq!(lab.workspaces.sweep(|_| false).removed, 1);
+            assert_eq!(lab.workspaces.sweep(|_| false, |_| true).removed, 1);
         }),
     ];
     for (what, act) in unsure {
