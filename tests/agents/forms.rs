@@ -63,8 +63,9 @@ pub(crate) fn malformed_bodies(site: &Site) {
     ] {
         agent.caller.post(route, &body).refused(400);
     }
-    for path in ["content", "download"] {
-        agent.caller.get(&format!("/v1/{}/{path}", agent.agent)).refused(400);
+    for path in ["content", "download", "files"] {
+        let message = agent.caller.get(&format!("/v1/{}/{path}", agent.agent)).refused(400);
+        assert_eq!(message, "the query is malformed: missing field `path`");
     }
     agent.caller.delete(&format!("/v1/{}/delete", agent.agent)).refused(400);
     agent.caller.delete(&format!("/v1/skills/{}/delete", agent.agent)).refused(400);

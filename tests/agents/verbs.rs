@@ -261,6 +261,14 @@ pub(crate) fn refusals_are_told_with_a_hint(site: &Site) {
             "ringwall: Security Error: Path must start with 'skills/' or 'files/'. Current path: other\n",
         ),
         (&["files", "rm", "files/../x"], "ringwall: Security Error: Access out of scope. Path: files/../x\n"),
+        (
+            &["files", "cat", "files"],
+            "ringwall: files is a directory\n  hint: `ringwall files ls` lists it, and `ringwall files get` fetches it\n",
+        ),
+        (
+            &["files", "get", "files", "/nonexistent/x"],
+            "ringwall: /nonexistent: No such file or directory (os error 2)\n",
+        ),
     ] {
         let spoken = run(words);
         assert_eq!((spoken.0, spoken.1.as_str(), spoken.2.as_str()), (Some(2), "", told), "{words:?}");
@@ -279,6 +287,11 @@ pub(crate) fn refusals_are_told_with_a_hint(site: &Site) {
     let nobody = say(&server, "http://127.0.0.1:1", &["files", "ls", "--json"], b"");
     let error: Value = serde_json::from_str(&nobody.1).unwrap();
     assert_eq!((nobody.0, &error["error"]["code"]), (Some(125), &json!("UNREACHABLE")), "{error}");
+    let small = scratch.file("small", b"x", 0o644).unwrap();
+    assert_eq!(run(&["files", "put", small.to_str().unwrap()]).0, Some(0));
+    let nowhere = run(&["files", "get", "files/small", "/nonexistent/x"]);
+    let told = "ringwall: /nonexistent/x: No such file or directory (os error 2)\n";
+    assert_eq!((nowhere.0, nowhere.2.as_str()), (Some(2), told), "no temporary name is shown");
     let none = run(&["files", "put", "/nonexistent"]);
     assert!(none.0 == Some(2) && none.2.contains("/nonexistent"), "{none:?}");
     let none = run(&["files", "put", "--json", "/nonexistent"]);

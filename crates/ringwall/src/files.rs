@@ -84,9 +84,7 @@ pub(crate) enum FilesCommand {
 pub(crate) fn run(command: &FilesCommand, data: &Path) -> ExitCode {
     match command {
         FilesCommand::Ls { agent, path } => agent.with(data, |agent| list(agent, path)),
-        FilesCommand::Cat { agent, path, offset: None, limit: None } => {
-            agent.with(data, |agent| transfer::show(fetch(agent, path)?, path))
-        }
+        FilesCommand::Cat { agent, path, offset: None, limit: None } => agent.with(data, |agent| print(agent, path)),
         FilesCommand::Cat { agent, path, offset, limit } => {
             agent.with(data, |agent| show_lines(agent, path, *offset, *limit))
         }
@@ -184,6 +182,15 @@ fn write(agent: &Agent, file: &Path, path: &str, source: impl Read, length: Opti
 
 fn fetch(agent: &Agent, path: &str) -> Result<Answer, Message> {
     agent.client.answer(&agent.route("", "download", &[("path", path)]))
+}
+
+fn print(agent: &Agent, path: &str) -> Result<(), Message> {
+    let answer = fetch(agent, path)?;
+    if answer.is_archive {
+        return Err(Message::new(format!("{path} is a directory"))
+            .with_hint("`ringwall files ls` lists it, and `ringwall files get` fetches it"));
+    }
+    transfer::show(answer, path)
 }
 
 fn get(agent: &Agent, path: &str, target: Option<&Path>) -> Result<(), Message> {

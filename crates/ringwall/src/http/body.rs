@@ -103,7 +103,12 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Words<T> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         match Query::<T>::try_from_uri(&parts.uri) {
             Ok(Query(words)) => Ok(Words(words)),
-            Err(error) => Err(Problem::invalid(error.body_text())),
+            Err(error) => {
+                let text = error.body_text();
+                // In the words that a body's mistakes are told in.
+                let reason = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+                Err(Problem::invalid(format!("the query is malformed: {reason}")))
+            }
         }
     }
 }
