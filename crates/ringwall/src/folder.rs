@@ -15,7 +15,6 @@ use zip::write::{SimpleFileOptions, StreamWriter};
 use zip::{ZipArchive, ZipWriter};
 
 use crate::message::Message;
-use crate::transfer::without_place;
 
 /// Larger than this an entry needs the long form of its sizes.
 const LARGE: u64 = u32::MAX as u64;
@@ -123,8 +122,7 @@ pub(crate) fn unpack(archive: File, target: &Path) -> Result<usize, Message> {
             .with_hint("remove it first, or name another directory"));
     }
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let fresh = tempfile::Builder::new().prefix(".ringwall-").tempdir_in(parent);
-    let fresh = fresh.map_err(|error| failed(without_place(error)))?;
+    let fresh = tempfile::Builder::new().prefix(".ringwall-").tempdir_in(parent).map_err(failed)?;
     let files = fill(archive, fresh.path()).map_err(|error| {
         Message::new(format!("could not unpack the server's archive into {}: {error}", target.display()))
     })?;

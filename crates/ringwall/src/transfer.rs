@@ -45,8 +45,9 @@ pub(crate) fn upload(
 pub(crate) fn save(answer: Answer, name: &str, path: &Path) -> Result<u64, Message> {
     let failed = |error: io::Error| Message::io(format!("{}: {error}", path.display()));
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let made = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(directory);
-    let mut file = made.map_err(|error| failed(without_place(error)))?;
+    require_directory(directory)?;
+    let mut file =
+        tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(directory).map_err(failed)?;
     let length = receive(answer, name, &mut file)?;
     file.persist(path).map_err(|error| failed(error.error))?;
     Ok(length)
@@ -55,16 +56,19 @@ pub(crate) fn save(answer: Answer, name: &str, path: &Path) -> Result<u64, Messa
 /// Writes an answer to a nameless file, rewound.
 pub(crate) fn keep(answer: Answer, name: &str, directory: &Path) -> Result<std::fs::File, Message> {
     let failed = |error: io::Error| Message::io(format!("{}: {error}", directory.display()));
-    let mut file = tempfile::tempfile_in(directory).map_err(|error| failed(without_place(error)))?;
+    require_directory(directory)?;
+    let mut file = tempfile::tempfile_in(directory).map_err(failed)?;
     receive(answer, name, &mut file)?;
     file.rewind().map_err(failed)?;
     Ok(file)
 }
 
-/// The system's own error, without the temporary name that nobody asked for.
-pub(crate) fn without_place(error: io::Error) -> io::Error {
-    let inner = error.get_ref().and_then(|inner| inner.source()?.downcast_ref::<io::Error>());
-    inner.and_then(io::Error::raw_os_error).map_or(error, io::Error::from_raw_os_error)
+/// Said of a directory that is not there before anything is tried in it, which would be told by a temporary name.
+fn require_directory(directory: &Path) -> Result<(), Message> {
+    let found = std::fs::metadata(directory);
+    found.map(drop).map_err(|error| {
+        Message::io(format!("{}: {error}", directory.display())).with_hint("make the directory first, or name another")
+    })
 }
 
 /// Passes an answer on to standard output as it comes. A reader that has seen enough (`| head`) is no failure.
