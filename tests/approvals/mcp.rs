@@ -10,8 +10,8 @@ use tests::support::boxed::binary;
 use crate::server::{Answer, Server};
 use crate::site::{Site, deny};
 
-/// The script, which asserts what must hold for a client.
-const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/approvals/mcp_client.py");
+/// Where the scripts are, which assert what must hold for a client.
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/approvals/");
 const BOTH: &str = "application/json, text/event-stream";
 
 /// Where `scripts/setup test` has put the official client.
@@ -24,7 +24,13 @@ fn python() -> PathBuf {
 
 /// Runs the whole task, and gives what it has to tell.
 fn client(site: &Value) -> Value {
-    let output = Command::new(python()).args(["-B", CLIENT]).arg(site.to_string()).output().unwrap();
+    script("mcp_client.py", site)
+}
+
+/// Runs one of the scripts, and gives the last that it says.
+pub fn script(name: &str, site: &Value) -> Value {
+    let output =
+        Command::new(python()).arg("-B").arg(format!("{SCRIPTS}{name}")).arg(site.to_string()).output().unwrap();
     let (told, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{told}{log}");
     serde_json::from_str(told.lines().last().unwrap()).unwrap()

@@ -13,7 +13,7 @@ import threading
 import urllib.request
 import zipfile
 
-from mcp_site import SITE, Person, ask, connected, good
+from mcp_site import INVALID, SITE, Person, ask, connected, good, is_missing
 
 TEXT = "what the file says"
 MANIFEST = {
@@ -160,12 +160,10 @@ async def resources_can_be_read(client):
     assert (read.contents[0].text, read.contents[0].mime_type) == ("name: own\n", "text/markdown"), read
     templates = (await client.list_resource_templates()).resource_templates
     assert any(template.uri_template == "ringwall://execs/{exec_id}/artifacts/{+path}" for template in templates)
-    for uri in ["ringwall://files/none", "ringwall://execs/e_0/stdout", "ringwall://x", "file:///etc/passwd"]:
-        try:
-            await client.read_resource(uri)
-            raise AssertionError(f"{uri} was read")
-        except Exception as error:
-            assert not isinstance(error, AssertionError), error
+    for uri in [f"ringwall://execs/e_{'0' * 32}/stdout", "ringwall://execs/e_0/stdout", "ringwall://x", "file:///etc/passwd"]:
+        await is_missing(client, uri)
+    await is_missing(client, "ringwall://files/none", "Path not found")
+    await is_missing(client, "ringwall://files/../../x", "out of scope", INVALID)
 
 
 async def is_uploaded(client):
