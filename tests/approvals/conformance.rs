@@ -52,6 +52,14 @@ fn is_served(way: &[&str]) {
     let ran = inspect(&[way, &call, &code].concat());
     assert_eq!((&ran["isError"], &ran["content"][0]["text"]), (&false.into(), &"42\n".into()), "{ran}");
     assert_eq!(ran["structuredContent"]["status"], "SUCCEEDED", "{ran}");
+    let place = ["--tool-arg", "path=files/kept.txt", "--tool-arg", "content=kept by an inspector"];
+    let wrote = inspect(&[way, &["--method", "tools/call", "--tool-name", "write_file"], &place].concat());
+    assert_eq!(wrote["isError"], false, "{wrote}");
+    let listed = inspect(&[way, &["--method", "resources/list"]].concat());
+    let uris: Vec<&Value> = listed["resources"].as_array().unwrap().iter().map(|resource| &resource["uri"]).collect();
+    assert!(uris.contains(&&"ringwall://files/kept.txt".into()), "{listed}");
+    let read = inspect(&[way, &["--method", "resources/read", "--uri", "ringwall://files/kept.txt"]].concat());
+    assert_eq!(read["contents"][0]["text"], "kept by an inspector", "{read}");
 }
 
 #[test]
@@ -112,7 +120,9 @@ fn the_snippets_of_the_guide_are_what_they_say() {
     let told = Command::new("/usr/bin/python3").args(["-c", script]).args(blocks("toml")).output().unwrap();
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
     assert_eq!(told, "['args', 'command']\n['bearer_token_env_var', 'url']\n");
-    for block in blocks("sh") {
+    let lines = blocks("sh");
+    assert_eq!(lines.len(), 2);
+    for block in lines {
         let syntax = Command::new("bash").args(["-n", "-c", &block]).status().unwrap();
         assert!(syntax.success() && block.starts_with("claude mcp add "), "{block}");
     }

@@ -182,7 +182,7 @@ async def news_are_told(client, changed):
     takes = {"inputs": {"type": "object", "properties": {"more": {"type": "string"}}, "additionalProperties": False}}
     steps = [
         (lambda: becomes(MANIFEST | {"description": "Edited."}), lambda tool: tool.description == "Edited."),
-        (lambda: becomes(MANIFEST | {"interface": takes}), lambda tool: "more" in tool.input_schema["properties"]),
+        (lambda: becomes(MANIFEST | {"description": "Edited.", "interface": takes}), lambda tool: "more" in tool.input_schema["properties"]),
         (lambda: shutil.rmtree(folder), lambda tool: tool is None),
     ]
 
