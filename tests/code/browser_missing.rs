@@ -21,18 +21,24 @@ const ADVICE: &str = "apt-get install chromium";
 fn without_chromium_it_is_said_how_to_get_it() {
     let place = TempDir::with_prefix("rw-missing-").unwrap();
     let script = place.path().join("ringwall");
-    let words = format!("#!/bin/sh\nexec unshare --mount -- sh -c '{HIDDEN}' sh {} \"$@\"\n", binary().unwrap().display());
+    let words =
+        format!("#!/bin/sh\nexec unshare --mount -- sh -c '{HIDDEN}' sh {} \"$@\"\n", binary().unwrap().display());
     std::fs::write(&script, words).unwrap();
     std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
     let starter = Starter { identity: Identity::Tester, binary: script };
     let data = TempDir::with_prefix("rw-code-").unwrap();
     let site = Site { server: Arc::new(Server::start_as(&starter, data, &[])) };
     for context in [json!({}), json!({ "needs_file_access": true })] {
-        for action in [json!({ "action": "navigate", "params": { "url": "about:blank" } }), json!({ "action": "get_content" })] {
+        for action in
+            [json!({ "action": "navigate", "params": { "url": "about:blank" } }), json!({ "action": "get_content" })]
+        {
             let mut body = action;
             body["context"] = context.clone();
             let told = site.server.ask("POST", "/api/browser/s", Some(&body)).expect(503);
-            assert_eq!((&told["success"], &told["data"], &told["screenshot"]), (&json!(false), &Value::Null, &Value::Null));
+            assert_eq!(
+                (&told["success"], &told["data"], &told["screenshot"]),
+                (&json!(false), &Value::Null, &Value::Null)
+            );
             assert!(told["error"].as_str().unwrap().contains(ADVICE), "{told}");
         }
     }

@@ -70,7 +70,7 @@ pub async fn a_page_cannot_open_files(lab: Arc<Lab>) {
     let leading_to = |to: &str| {
         format!(
             "<title>Mine</title><a id=a href={to}>read</a><a id=b target=_blank href={to}>read</a>\
-             <button id=c onclick=\"location = '{to}'\">go</button><button id=d onclick=\"open('{to}')\">go</button>\
+             <button id=c onclick=\"location = '{to}'\">go</button><button id=d onclick=\"window.open('{to}')\">go</button>\
              <iframe src={to}></iframe>"
         )
     };
