@@ -335,17 +335,18 @@ async def the_world_is_opened(client, changed, port):
     assert tools["run_command"].annotations.open_world_hint is False, tools["run_command"]
     lifted = [f"localhost:{port}", f"127.0.0.1:{port}"]
     opened = {"net": {"mode": "allowlist", "allow": [], "unknown": "ask"}, "egress": {"allowed_hosts": lifted}}
-    if SITE["mode"] == "legacy":
-        changed.clear()
-        ask("PUT", "/settings", opened)
-        await changed.wait()
-    else:
-        async with client.listen(tools_list_changed=True) as subscription:
-            news = aiter(subscription)
-            # Whoever says nothing of what it has is told at once; what counts is what comes after that.
-            await anext(news)
+    async with asyncio.timeout(60):
+        if SITE["mode"] == "legacy":
+            changed.clear()
             ask("PUT", "/settings", opened)
-            await anext(news)
+            await changed.wait()
+        else:
+            async with client.listen(tools_list_changed=True) as subscription:
+                news = aiter(subscription)
+                # Whoever says nothing of what it has is told at once; what counts is what comes after that.
+                await anext(news)
+                ask("PUT", "/settings", opened)
+                await anext(news)
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
     for name in ["run_code", "run_command", "run_skill"]:
         assert tools[name].annotations.open_world_hint is True, tools[name]
