@@ -351,6 +351,9 @@ fn names_can_be_without_dots() {
     let listed = post(&site, &headers, &list).expect(200);
     let names: Vec<&str> =
         listed["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    // What is published is what is listed.
+    let published: Vec<Value> = serde_json::from_str(include_str!("../../docs/mcp-tools.json")).unwrap();
+    assert_eq!(listed["result"]["tools"].as_array().unwrap()[..published.len()], published);
     assert!(names.contains(&"skill_shell_run") && names.iter().all(|name| !name.contains('.')), "{names:?}");
     for name in ["skill_shell_run", "skill.shell.run"] {
         let ran = call_as(&site, &site.server.token, name, json!({ "script": "echo hello" }));
