@@ -6,8 +6,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use browser::WayOut;
@@ -120,12 +122,11 @@ fn answer(stream: TcpStream) -> std::io::Result<()> {
     write!(&stream, "{head}Content-Length: {}\r\n\r\n{page}", page.len())
 }
 
-/// A Chromium on the host, and the smallest client that it can have: one call after the other, over a pair of pipes.
+/// A Chromium on the host, and the smallest client that it can have: one call after the other, over a socket.
 #[derive(Debug)]
 struct Chromium {
     process: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    control: BufReader<UnixStream>,
     session: Option<String>,
     calls: u64,
     _profile: TempDir,
@@ -137,13 +138,13 @@ impl Chromium {
         let executable = browser::find_executable().ok_or(Error::NoChromium)?;
         let words = browser::arguments(executable, &profile.path().to_string_lossy(), WayOut::None);
         let failed = |source| Error::Start { program: executable.to_owned(), source };
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut process = command.spawn().map_err(failed)?;
-        let missing = || failed(std::io::ErrorKind::BrokenPipe.into());
-        let input = process.stdin.take().ok_or_else(missing)?;
-        let output = BufReader::with_capacity(64 << 10, process.stdout.take().ok_or_else(missing)?);
-        let mut chromium = Self { process, input, output, session: None, calls: 0, _profile: profile };
+        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        // A box would give it as descriptor 3.
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", r#"exec "$@" 3<&0"#, "sh"]).args(words).stdin(OwnedFd::from(theirs));
+        let process = command.spawn().map_err(failed)?;
+        let control = BufReader::with_capacity(64 << 10, ours);
+        let mut chromium = Self { process, control, session: None, calls: 0, _profile: profile };
         chromium.show(page)?;
         Ok(chromium)
     }
@@ -184,7 +185,7 @@ impl Chromium {
         if let Some(session) = &self.session {
             message["sessionId"] = session.as_str().into();
         }
-        self.input.write_all(format!("{message}\0").as_bytes()).map_err(Error::Speaking)?;
+        self.control.get_mut().write_all(format!("{message}\0").as_bytes()).map_err(Error::Speaking)?;
         loop {
             let mut heard = self.hear()?;
             if heard["id"] == self.calls {
@@ -198,7 +199,7 @@ impl Chromium {
 
     fn hear(&mut self) -> Result<Value, Error> {
         let mut message = Vec::new();
-        self.output.read_until(0, &mut message).map_err(Error::Speaking)?;
+        self.control.read_until(0, &mut message).map_err(Error::Speaking)?;
         match message.pop() {
             Some(0) => serde_json::from_slice(&message).map_err(|error| Error::Speaking(error.into())),
             _ => Err(Error::Speaking(std::io::ErrorKind::UnexpectedEof.into())),
@@ -210,8 +211,8 @@ impl Drop for Chromium {
     /// It ends itself when asked; its last words are of no interest, only that there are no more.
     fn drop(&mut self) {
         self.session = None;
-        let _ = self.input.write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0");
-        let _ = self.output.read_to_end(&mut Vec::new());
+        let _ = self.control.get_mut().write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0");
+        let _ = self.control.read_to_end(&mut Vec::new());
         let _ = self.process.wait();
     }
 }

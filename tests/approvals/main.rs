@@ -12,6 +12,7 @@ mod crowds;
 mod hostile;
 mod lives;
 mod mcp;
+mod mcp_tools;
 mod preview;
 mod site;
 mod socket;

@@ -10,8 +10,8 @@ use tests::support::boxed::binary;
 use crate::server::{Answer, Server};
 use crate::site::{Site, deny};
 
-/// The script, which asserts what must hold for a client.
-const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/approvals/mcp_client.py");
+/// Where the scripts are, which assert what must hold for a client.
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/approvals/");
 const BOTH: &str = "application/json, text/event-stream";
 
 /// Where `scripts/setup test` has put the official client.
@@ -24,7 +24,13 @@ fn python() -> PathBuf {
 
 /// Runs the whole task, and gives what it has to tell.
 fn client(site: &Value) -> Value {
-    let output = Command::new(python()).args(["-B", CLIENT]).arg(site.to_string()).output().unwrap();
+    script("mcp_client.py", site)
+}
+
+/// Runs one of the scripts, and gives the last that it says.
+pub fn script(name: &str, site: &Value) -> Value {
+    let output =
+        Command::new(python()).arg("-B").arg(format!("{SCRIPTS}{name}")).arg(site.to_string()).output().unwrap();
     let (told, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{told}{log}");
     serde_json::from_str(told.lines().last().unwrap()).unwrap()
@@ -345,6 +351,9 @@ fn names_can_be_without_dots() {
     let listed = post(&site, &headers, &list).expect(200);
     let names: Vec<&str> =
         listed["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    // What is published is what is listed.
+    let published: Vec<Value> = serde_json::from_str(include_str!("../../docs/mcp-tools.json")).unwrap();
+    assert_eq!(listed["result"]["tools"].as_array().unwrap()[..published.len()], published);
     assert!(names.contains(&"skill_shell_run") && names.iter().all(|name| !name.contains('.')), "{names:?}");
     for name in ["skill_shell_run", "skill.shell.run"] {
         let ran = call_as(&site, &site.server.token, name, json!({ "script": "echo hello" }));

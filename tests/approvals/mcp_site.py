@@ -10,8 +10,12 @@ import httpx2
 import mcp_types as types
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 
 SITE = json.loads(sys.argv[1])
+INVALID = -32602
+# The newer revision has no code of its own for it.
+NOT_FOUND = -32002 if SITE["mode"] == "legacy" else INVALID
 
 
 class Person:
@@ -71,3 +75,14 @@ def ask(method, path, body=None):
 def good(result):
     assert not result.is_error, result
     return result.structured_content
+
+
+async def is_missing(client, uri, words="there is no", code=NOT_FOUND):
+    """Told as what it is: there is no answer, and no other trouble either."""
+    try:
+        read = await client.read_resource(uri)
+    except MCPError as error:
+        told = error.error
+        assert (told.code, told.data) == (code, {"uri": uri}) and words in told.message, (uri, told)
+        return
+    raise AssertionError(f"{uri} was read: {read}")

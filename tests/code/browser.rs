@@ -68,6 +68,17 @@ fn an_external_browser_acts_asks_and_is_kept_from_private_addresses() {
     good(typing.join().unwrap());
     let shown = good(site.browse("get_content", json!({})));
     assert_eq!(shown["title"], json!(format!("typed {}", SECRET.len())), "it arrived");
+    // So is each key of it; one that moves on types nothing.
+    let before = [question["id"].clone()];
+    let pressing = site.begin_browsing("press", json!({ "key": "x" }));
+    let question = site.next_question(&before);
+    assert!(question["command"].as_str().unwrap().contains("type into a password field"), "{question}");
+    assert!(!question.to_string().contains("key"), "{question}");
+    site.answer(&question, &json!({ "approved": true })).expect(200);
+    good(pressing.join().unwrap());
+    let typed = format!("typed {}", SECRET.len() + 1);
+    wait_until("one more", || good(site.browse("get_content", json!({})))["title"] == typed);
+    good(site.browse("press", json!({ "key": "Tab" })));
     site.set(&json!({ "sessions": { "confirmation": "auto-reject" } }));
     assert!(bad(site.browse("evaluate", json!({ "script": "1" }))).starts_with("Refused:"));
     let picture = site.browse("screenshot", json!({}));
@@ -75,6 +86,11 @@ fn an_external_browser_acts_asks_and_is_kept_from_private_addresses() {
     good(site.browse("click", json!({ "selector": "#go" })));
     let done = good(site.browse("get_content", json!({})));
     assert!(done["content"].as_str().unwrap().contains("q=hello"), "{done}");
+    let printed = good(site.browse("pdf", json!({})));
+    assert_eq!(printed["files"], json!(["data/page.pdf"]), "{printed}");
+    assert_eq!(site.shell("head -c 5 data/page.pdf")["stdout"], "%PDF-");
+    let back = good(site.browse("back", json!({})));
+    assert_eq!((&back["navigated"], &back["url"]), (&json!(true), &json!(pages.at("/form"))), "{back}");
     // On the way to another address nobody is met.
     for path in ["/redirect", "/metadata"] {
         let refused = bad(site.browse("navigate", json!({ "url": pages.at(path) })));

@@ -11,8 +11,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
+use tests::support::wait::wait_for;
 
 use crate::pages::{Pages, bad, good};
 use crate::site::Site;
@@ -128,6 +129,8 @@ fn mean_harm(table: &Path) {
     fetched("200 secret.");
     assert!(turns.inside() > 0);
 
+    an_exec_is_not_led_inside(&site, &turns, leads_to);
+
     // Dialogs and windows without end, and more than can be shown: each action ends, and the next one works.
     let open = |path: &str| good(site.browse("navigate", json!({ "url": pages.at(path) })));
     open("/alerts");
@@ -151,4 +154,43 @@ fn mean_harm(table: &Path) {
     good(site.browse("close", json!({})));
     assert!(site.browsers().is_empty());
     site.has_no_zombies();
+}
+
+/// The same for code: between two requests of one command the name that it may reach is led inside.
+fn an_exec_is_not_led_inside(site: &Site, turns: &TwoFaced, leads_to: impl Fn(&str)) {
+    let host = format!("{NAME}:{}", turns.port);
+    let get = format!("curl -sS --max-time 60 -w ' %{{http_code}}' http://{host}/inside");
+    let script = format!("{get} > part; mv part first; until [ -e go ]; do sleep 0.02; done; {get}");
+    let body = json!({ "session_id": "x", "language": "shell", "code": script });
+    let before = turns.inside();
+    for (lifted, outcome) in [(json!([]), "refused"), (json!([host]), "allowed")] {
+        site.set(&json!({
+            "sessions": { "confirmation": "auto-approve" }, "net": { "mode": "allowlist", "allow": [host] },
+            "egress": { "allowed_hosts": lifted },
+        }));
+        leads_to(PUBLIC);
+        let running = site.begin(body.clone());
+        let first = wait_for("the first answer", || {
+            let found = site.server.ask("GET", "/api/sessions/x/files/first", None);
+            (found.status == 200).then(|| String::from_utf8(found.bytes).unwrap())
+        });
+        assert_eq!(first, "outside 200", "the control: it is public, and there");
+        leads_to("127.0.0.1");
+        assert_eq!(site.put("/api/sessions/x/files/go", b"").status / 100, 2);
+        let ran = running.join().unwrap();
+        let said = ran["stdout"].as_str().unwrap();
+        let path = format!("/sandbox/execs/{}/network", ran["exec_id"].as_str().unwrap());
+        let network = site.server.ask("GET", &path, None).expect(200);
+        let seen: Vec<&Value> = network["connections"].as_array().unwrap().iter().map(|one| &one["outcome"]).collect();
+        assert_eq!(seen, [&json!("allowed"), &json!(outcome)], "{network}");
+        match outcome {
+            "refused" => {
+                assert!(said.contains("leads to 127.0.0.1") && said.ends_with(" 403"), "{ran}");
+                assert_eq!(turns.inside(), before);
+            }
+            // The control: somebody answers inside, and would have.
+            _ => assert_eq!((said, turns.inside()), ("secret 200", before + 1)),
+        }
+        site.server.ask("DELETE", "/api/sessions/x", None).expect(200);
+    }
 }

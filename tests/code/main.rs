@@ -5,7 +5,9 @@
 
 mod browser;
 mod browser_asks;
+mod browser_box;
 mod browser_hostile;
+mod browser_missing;
 mod confirm;
 mod contexts;
 mod faults;

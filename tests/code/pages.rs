@@ -42,6 +42,12 @@ const LARGE: &str = "<title>Large</title><body><script>document.body.innerHTML =
 const COVERED: &str = "<title>Covered</title><button id=b>x</button><div id=c style='position:fixed;inset:0'></div>\
                        <script>c.id = 'a\\0b'</script>";
 
+/// Leads to what its query says, in each way that a page has, and tells when its frame has come.
+const LEADS: &str = "<title>Leads</title><a id=link>link</a><button id=script onclick='location = to'>script</button>\
+                     <button id=window onclick='window.open(to)'>window</button><p id=told></p><iframe id=frame></iframe><script>\
+                     const to = location.search.slice(1); link.href = to;\
+                     frame.onload = () => told.textContent = 'framed'; frame.src = to</script>";
+
 /// Pages, and how often one was asked for.
 pub struct Pages {
     pub port: u16,
@@ -119,6 +125,11 @@ fn answer(mut stream: TcpStream, moves: &Moves) {
         "/windows" => html(WINDOWS),
         "/large" => html(LARGE),
         "/covered" => html(COVERED),
+        "/leads" => html(LEADS),
+        "/to" => {
+            let to = path.split_once('?').map_or("", |(_, to)| to);
+            ("302 Found", format!("Location: {to}\r\n"), String::new())
+        }
         "/hold" => {
             moves.leaves.wait();
             ("200 OK", String::new(), String::new())

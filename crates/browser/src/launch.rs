@@ -1,7 +1,8 @@
 //! How Chromium has to be started so that this crate can drive it: as words, nothing is started here.
 //!
-//! Its control is a pair of pipes and no port, so nobody reaches it but who holds the other ends. A box gives a command its
-//! standard streams alone, while Chromium reads its control from descriptor 3 and writes to 4: a shell moves them.
+//! Its control is a socket without a name and no port, so nobody reaches it but who holds the other end. A box gives a command that
+//! socket as descriptor 3, while Chromium reads its control from 3 and writes to 4: a shell makes it both. It is no pipe, because
+//! a pipe can be opened again by its name in `/proc`, if by nobody else then by Chromium itself, led there by a link in its profile.
 
 use std::path::Path;
 
@@ -14,7 +15,7 @@ const PLACES: &[&str] = &[
     "/usr/lib64/chromium/chromium",
 ];
 
-const MOVE_THE_STREAMS: &str = r#"exec "$@" 3<&0 4>&1 </dev/null >/dev/null 2>/dev/null"#;
+const BOTH_WAYS: &str = r#"exec "$@" 4>&3 </dev/null >/dev/null 2>/dev/null"#;
 
 /// Chromium's own sandbox needs what a box forbids; the box is the sandbox. Everything that talks to its maker by itself is off,
 /// and so is trying another address than the one that was asked for (https for http).
@@ -53,7 +54,7 @@ pub enum WayOut {
 
 /// The words of the command: first the program, and nothing in them is read by a shell but our own line.
 pub fn arguments(executable: &str, profile: &str, way_out: WayOut) -> Vec<String> {
-    let mut words: Vec<String> = ["/bin/sh", "-c", MOVE_THE_STREAMS, "sh", executable].map(str::to_owned).into();
+    let mut words: Vec<String> = ["/bin/sh", "-c", BOTH_WAYS, "sh", executable].map(str::to_owned).into();
     words.extend(FLAGS.iter().map(|flag| (*flag).to_owned()));
     words.push(format!("--user-data-dir={profile}"));
     match way_out {
@@ -79,7 +80,7 @@ mod tests {
     #[test]
     fn the_words_open_no_port_and_nothing_of_them_is_read_by_a_shell() {
         let words = arguments("/x/chromium", "/tmp/p $(id)", WayOut::Proxy("http://127.0.0.1:3128".to_owned()));
-        assert_eq!(words[..5], ["/bin/sh", "-c", MOVE_THE_STREAMS, "sh", "/x/chromium"].map(str::to_owned));
+        assert_eq!(words[..5], ["/bin/sh", "-c", BOTH_WAYS, "sh", "/x/chromium"].map(str::to_owned));
         assert!(words.contains(&"--user-data-dir=/tmp/p $(id)".to_owned()), "a word of its own");
         assert!(words.contains(&"--remote-debugging-pipe".to_owned()));
         assert!(words.contains(&"--proxy-bypass-list=<-loopback>".to_owned()), "loopback goes to the proxy too");

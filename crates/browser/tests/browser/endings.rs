@@ -12,8 +12,8 @@ const LONG: Duration = Duration::from_secs(20);
 
 pub async fn a_killed_browser_is_gone(_lab: Arc<Lab>) {
     let directory = tempfile::tempdir().unwrap();
-    let mut chromium = start(&directory);
-    let browser = connect(&mut chromium, &directory).await.unwrap();
+    let (mut chromium, control) = start(&directory);
+    let browser = connect(control, &directory).await.unwrap();
     assert!(browser.is_alive());
     chromium.start_kill().unwrap();
     tokio::time::timeout(LONG, browser.closed()).await.unwrap();
@@ -24,8 +24,8 @@ pub async fn a_killed_browser_is_gone(_lab: Arc<Lab>) {
 
 pub async fn a_closed_browser_ends(_lab: Arc<Lab>) {
     let directory = tempfile::tempdir().unwrap();
-    let mut chromium = start(&directory);
-    let browser = connect(&mut chromium, &directory).await.unwrap();
+    let (mut chromium, control) = start(&directory);
+    let browser = connect(control, &directory).await.unwrap();
     browser.close().await;
     tokio::time::timeout(LONG, chromium.wait()).await.unwrap().unwrap();
 }

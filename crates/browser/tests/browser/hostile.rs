@@ -60,17 +60,33 @@ pub async fn a_huge_page_is_cut(lab: Arc<Lab>) {
     lab.act(Action::Content { format: Format::Outline }).await;
 }
 
+/// What shows that a file of this machine was opened.
+const OPENED: &str = "root:x:0";
+
 pub async fn a_page_cannot_open_files(lab: Arc<Lab>) {
-    lab.show(
-        "<title>Mine</title><a id=a href=file:///etc/passwd>read</a><a id=b target=_blank href=file:///etc/passwd>read</a>\
-         <button onclick=\"location = 'file:///etc/passwd'\">go</button><iframe src=file:///etc/passwd></iframe>",
-    )
-    .await;
-    for selector in ["#a", "button", "#b"] {
+    let go = |url: &str| Action::Navigate { url: url.to_owned(), timeout: Duration::from_secs(20) };
+    lab.act(go("file:///etc/passwd")).await;
+    assert!(lab.content(Format::Text).await.contains(OPENED), "the control: whoever may ask for it is shown it");
+    let leading_to = |to: &str| {
+        format!(
+            "<title>Mine</title><a id=a href={to}>read</a><a id=b target=_blank href={to}>read</a>\
+             <button id=c onclick=\"location = '{to}'\">go</button><button id=d onclick=\"window.open('{to}')\">go</button>\
+             <iframe src={to}></iframe>"
+        )
+    };
+    for selector in ["#a", "#b", "#c", "#d"] {
+        lab.show(&leading_to("/plain")).await;
+        lab.click(selector).await;
+        assert_eq!(lab.wait_for_text("nothing to see").await.title, "Plain", "the control: {selector} leads on");
+        lab.show(&leading_to("file:///etc/passwd")).await;
         let answer = lab.click(selector).await;
         assert!(!answer.url.starts_with("file:"), "{}", answer.url);
-        assert!(!lab.content(Format::Html).await.contains("root:x:0"), "{selector}");
+        for format in [Format::Html, Format::Outline] {
+            assert!(!lab.content(format).await.contains(OPENED), "{selector}");
+        }
     }
+    let error = lab.fail(go(&lab.server.url("/to-a-file"))).await;
+    assert!(error.to_string().contains("ERR_UNSAFE_REDIRECT"), "{error}");
 }
 
 pub async fn windows_without_end_are_closed(lab: Arc<Lab>) {

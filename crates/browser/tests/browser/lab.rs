@@ -1,12 +1,13 @@
 //! A Chromium, the server whose pages it visits, and a directory for its files.
 
-use std::process::Stdio;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use browser::{
     Action, Answer, Browser, Error, FieldKind, FieldNames, Files, Format, Target, WayOut, arguments, find_executable,
 };
 use tempfile::TempDir;
+use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
 use crate::server::Server;
@@ -22,23 +23,27 @@ pub fn css(selector: &str) -> Target {
     Target::Css(selector.to_owned())
 }
 
-/// Starts a Chromium as a box would: with standard streams alone. It is killed with its handle.
+/// Starts a Chromium as a box would: with a socket as its descriptor 3, whose other end is given. It is killed with its handle.
 #[expect(clippy::disallowed_methods, reason = "what is tested drives a program")]
-pub fn start(directory: &TempDir) -> Child {
+pub fn start(directory: &TempDir) -> (Child, UnixStream) {
     let Some(executable) = find_executable() else { panic!("there is no Chromium: run `scripts/setup test`") };
     let profile = directory.path().join("profile");
     let words = arguments(executable, profile.to_str().unwrap(), WayOut::None);
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).env_clear().env("HOME", directory.path()).env("PATH", "/usr/bin:/bin");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
-    command.spawn().unwrap()
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let theirs = theirs.into_std().unwrap();
+    theirs.set_nonblocking(false).unwrap();
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", r#"exec "$@" 3<&0"#, "sh"]).args(words).env_clear();
+    command.env("HOME", directory.path()).env("PATH", "/usr/bin:/bin").stdin(OwnedFd::from(theirs)).kill_on_drop(true);
+    (command.spawn().unwrap(), ours)
 }
 
-pub async fn connect(chromium: &mut Child, directory: &TempDir) -> Result<Browser, Error> {
+pub async fn connect(control: UnixStream, directory: &TempDir) -> Result<Browser, Error> {
     let downloads = directory.path().join("downloads");
     std::fs::create_dir_all(&downloads).unwrap();
     let files = Files { downloads: downloads.to_str().unwrap().to_owned() };
-    Browser::connect(chromium.stdout.take().unwrap(), chromium.stdin.take().unwrap(), files, &names()).await
+    let (from, to) = control.into_split();
+    Browser::connect(from, to, files, &names()).await
 }
 
 /// One of each sort: a part of a word, a whole word, words in a row, and another script.
@@ -53,8 +58,8 @@ pub fn names() -> FieldNames {
 impl Lab {
     pub async fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut chromium = start(&directory);
-        let browser = connect(&mut chromium, &directory).await.unwrap();
+        let (chromium, control) = start(&directory);
+        let browser = connect(control, &directory).await.unwrap();
         Self { browser, server: Server::start().await, directory, _chromium: chromium }
     }
 

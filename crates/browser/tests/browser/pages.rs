@@ -7,6 +7,7 @@ pub fn page(target: &str) -> Option<(&'static str, &'static str, String)> {
         "/plain" => ("200 OK", "", "<title>Plain</title><h1>Plain</h1><p>nothing to see".to_owned()),
         "/echo" => ("200 OK", "", format!("<title>Echo</title><pre>{}</pre>", target.replace('<', "&lt;"))),
         "/redirect" => ("302 Found", "location: /plain\r\n", String::new()),
+        "/to-a-file" => ("302 Found", "location: file:///etc/passwd\r\n", String::new()),
         "/missing" => ("404 Not Found", "", "<title>Missing</title>not here".to_owned()),
         "/report" => (
             "200 OK",

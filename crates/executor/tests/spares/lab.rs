@@ -11,8 +11,8 @@ use std::sync::Arc;
 use executor::warm::{Spare, SpareKind, SpareSort};
 use executor::{Ending, Executor, Host, Options, Outcome, Protection, Running, Streams};
 use policy::{
-    Ceilings, Control, Field, Grant, Layer, LayerName, Layers, Owner, Reach, Request, Root, Secret, SessionMounts,
-    Verdict, Workspace, decide, profile,
+    Ceilings, Control, Field, Grant, Layer, LayerName, Layers, NetList, NetMode, NetWish, Owner, Reach, Request, Root,
+    Secret, SessionMounts, Unknown, Verdict, Workspace, decide, profile,
 };
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -86,6 +86,20 @@ impl Lab {
     }
 
     pub(crate) fn grant_of(&self, uid: u32, argv: &[&str], env: &[(&str, &str)], limits: &[(Field, u64)]) -> Grant {
+        let mut operator = Layer::new(LayerName::CommandLine);
+        operator.limits.extend(limits.iter().copied());
+        self.decided(uid, argv, env, operator)
+    }
+
+    /// With a way out, and nobody on its list.
+    pub(crate) fn open_grant(&self, argv: &[&str]) -> Grant {
+        let mut operator = Layer::new(LayerName::CommandLine);
+        let allow = Some(NetList::default());
+        operator.net = Some(NetWish { mode: NetMode::Allowlist, allow, unknown: Some(Unknown::Deny) });
+        self.decided(UIDS[0], argv, &[], operator)
+    }
+
+    fn decided(&self, uid: u32, argv: &[&str], env: &[(&str, &str)], operator: Layer) -> Grant {
         let mounts = SessionMounts {
             work: self.workspace(uid),
             owner: Owner::new(uid, uid).unwrap(),
@@ -100,8 +114,6 @@ impl Lab {
             workspace: Workspace::Session(Box::new(mounts)),
             read_only: vec![],
         };
-        let mut operator = Layer::new(LayerName::CommandLine);
-        operator.limits.extend(limits.iter().copied());
         let host = self.executor.host();
         let ceilings = profile::machine_ceilings(host.memory_mb, host.cpus, host.pids);
         let layers = Layers {

@@ -1,5 +1,6 @@
 //! The interpreter that waited is held by everything that holds a command.
 
+use executor::Options;
 use executor::warm::SpareKind;
 
 use super::lab::Lab;
@@ -91,4 +92,36 @@ pub(crate) fn landlock_holds_in_the_interpreter() {
     for kind in [SpareKind::Python, SpareKind::Plain] {
         assert_eq!(more(lab.warm(kind, lab.python(LAYERS))), MOST_LAYERS - 2, "{kind:?}");
     }
+}
+
+/// Waits until it is told to go, and then tells whether anybody answers at the way out and at a port of the host's.
+const ASK: &str = r#"
+import socket, sys
+sys.stdin.readline()
+def attempt(port):
+    try:
+        socket.create_connection(('127.0.0.1', port), 20).close()
+        return 'connected'
+    except OSError as error:
+        return type(error).__name__
+print(attempt(3128), attempt(int(sys.argv[1])))
+"#;
+
+/// Where whoever answered is gone, a box that lives on has no way out, and no other instead.
+pub(crate) fn a_box_whose_proxy_is_gone_reaches_nobody() {
+    let lab = Lab::new();
+    let host = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = host.local_addr().unwrap().port().to_string();
+    std::net::TcpStream::connect(host.local_addr().unwrap()).unwrap();
+    host.accept().unwrap();
+    host.set_nonblocking(true).unwrap();
+    for (is_held, told) in [(true, "connected"), (false, "ConnectionRefusedError")] {
+        let grant = lab.open_grant(&["python3", "-c", ASK, &port]);
+        let mut running = lab.runtime.block_on(lab.executor.start(grant, Options::default())).unwrap();
+        let way_out = Some(running.way_out.take().unwrap()).filter(|_| is_held);
+        let said = lab.follow(running, b"go\n").0;
+        assert_eq!(said.stdout, format!("{told} ConnectionRefusedError\n"), "{said:?}");
+        drop(way_out);
+    }
+    assert!(host.accept().is_err(), "somebody came");
 }

@@ -231,6 +231,65 @@ mod tests {
         }
     }
 
+    /// What a client shows a person before a call, or decides whether to ask at all by: read-only, destructive, idempotent.
+    const HINTS: [(&str, [bool; 3]); 24] = [
+        ("run_code", [false, true, false]),
+        ("run_command", [false, true, false]),
+        ("run_skill", [false, true, false]),
+        ("read_file", [true, false, true]),
+        ("write_file", [false, true, true]),
+        ("edit_file", [false, true, false]),
+        ("list_files", [true, false, true]),
+        ("delete_file", [false, true, true]),
+        ("approval_status", [true, false, true]),
+        ("browser_navigate", [false, false, false]),
+        ("browser_click", [false, true, false]),
+        ("browser_fill", [false, true, false]),
+        ("browser_screenshot", [true, false, true]),
+        ("browser_content", [true, false, true]),
+        ("browser_close", [false, false, false]),
+        ("browser_wait_for", [true, false, true]),
+        ("browser_press", [false, true, false]),
+        ("browser_select", [false, true, false]),
+        ("browser_scroll", [false, false, false]),
+        ("browser_back", [false, false, false]),
+        ("browser_evaluate", [false, true, false]),
+        ("browser_download", [false, false, false]),
+        ("browser_upload", [false, true, false]),
+        ("browser_pdf", [false, false, false]),
+    ];
+
+    #[test]
+    fn every_tool_says_what_it_does_to_what_is_there() {
+        for world in [World::Closed, World::Open] {
+            let told: Vec<(&str, [Option<bool>; 3])> = described(world)
+                .iter()
+                .map(|tool| {
+                    let hints = tool.annotations.as_ref().unwrap();
+                    (tool.name.as_ref(), [hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint])
+                })
+                .collect();
+            assert_eq!(told, HINTS.map(|(name, hints)| (name, hints.map(Some))));
+        }
+    }
+
+    /// What every tool takes, gives and says: whoever changes one sees all that a client sees of it.
+    /// `RINGWALL_WRITE_DOCS=1 cargo test -p ringwall mcp` writes it anew.
+    #[test]
+    fn the_published_tools_are_current() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mcp-tools.json");
+        let current = format!("{}\n", serde_json::to_string_pretty(described(World::Closed)).unwrap());
+        if std::env::var_os("RINGWALL_WRITE_DOCS").is_some() {
+            std::fs::write(path, &current).unwrap();
+        }
+        let published = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(published == current, "docs/mcp-tools.json is out of date; write it with RINGWALL_WRITE_DOCS=1");
+        // Of what a way out changes, words and a hint are all.
+        for (closed, open) in described(World::Closed).iter().zip(described(World::Open)) {
+            assert_eq!((&closed.input_schema, &closed.output_schema), (&open.input_schema, &open.output_schema));
+        }
+    }
+
     #[test]
     fn every_tool_says_all_of_itself() {
         for tool in described(World::Closed) {

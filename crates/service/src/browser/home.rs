@@ -81,16 +81,16 @@ impl Home {
     }
 
     /// Starts a command beside what is there.
-    pub(super) async fn start(&self, argv: &[String], stdin: Given) -> Result<RunningVisit, Fault> {
+    pub(super) async fn start(&self, argv: &[String], options: VisitOptions) -> Result<RunningVisit, Fault> {
         let grant = grant(&self.request, argv, &self.layers)?;
-        Ok(self.resident().visit(grant, VisitOptions { stdin, ..VisitOptions::default() }).await?)
+        Ok(self.resident().visit(grant, options).await?)
     }
 
     /// Runs a small command to its end, and gives what it printed; one that prints more or takes long fails.
     pub(super) async fn run(&self, words: &[&str], input: Option<Take<&File>>, most: u64) -> Result<Vec<u8>, Fault> {
         let argv: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let given = if input.is_some() { Given::Yes } else { Given::No };
-        let mut visit = self.start(&argv, given).await?;
+        let stdin = if input.is_some() { Given::Yes } else { Given::No };
+        let mut visit = self.start(&argv, VisitOptions { stdin, ..VisitOptions::default() }).await?;
         let failed = |why: &str| Fault::failed(format!("{} in the browser's box {why}", words.join(" ")));
         let Some(VisitStreams { stdin, stdout, .. }) = visit.streams.take() else {
             return Err(failed("has no streams"));

@@ -1,7 +1,7 @@
-//! One running browser: a command in its box, whose control is two streams that nobody but the server holds.
+//! One running browser: a command in its box, whose control is a socket of which nobody but the server holds the other end.
 
 use browser::{Browser, FieldNames, Files};
-use executor::resident::{Given, RunningVisit, VisitHandle, VisitInput, VisitStreams};
+use executor::resident::{Channel, RunningVisit, VisitHandle, VisitInput, VisitOptions, VisitStreams};
 use policy::{PASSWORD_FIELDS, PAYMENT_FIELDS, Window};
 use tokio::io::{AsyncReadExt, DuplexStream};
 use tokio::task::JoinHandle;
@@ -70,17 +70,15 @@ impl Instance {
         let (profile, downloads) = (folder.profile(), folder.downloads());
         home.run(&["mkdir", "-m", "700", "--", &folder.0, &profile, &downloads, &folder.uploads()], None, 0).await?;
         let words = browser::arguments(executable, &profile, home.way_out.clone());
-        let mut visit = home.start(&words, Given::Yes).await?;
-        let streams = visit.streams.take();
-        let Some((stdin, stdout)) = streams.and_then(|VisitStreams { stdin, stdout, .. }| Some((stdin?, stdout)))
-        else {
-            return Err(Fault::failed("the browser has no streams"));
+        let mut visit = home.start(&words, VisitOptions { channel: Channel::Open, ..VisitOptions::default() }).await?;
+        let Some(VisitStreams { channel: Some((to, from)), .. }) = visit.streams.take() else {
+            return Err(Fault::failed("the browser has no way to be controlled"));
         };
         let (ours, theirs) = tokio::io::duplex(ON_THE_WAY);
-        let feeding = tokio::spawn(feed(theirs, stdin));
+        let feeding = tokio::spawn(feed(theirs, to));
         let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let names = FieldNames { passwords: list(&PASSWORD_FIELDS), payments: list(&PAYMENT_FIELDS) };
-        let connecting = Browser::connect(stdout, ours, Files { downloads }, &names);
+        let connecting = Browser::connect(from, ours, Files { downloads }, &names);
         match tokio::time::timeout(THERE_WITHIN, connecting).await {
             Ok(Ok(browser)) => Ok((visit, browser, feeding)),
             Ok(Err(error)) => Err(Fault::failed(format!("Chromium did not start: {error}"))),

@@ -151,6 +151,64 @@ pub fn a_way_out_is_not_passed_on() {
     });
 }
 
+/// Listens, waits for the other, asks for it directly and by the proxy, asks for itself, and tells who came.
+const MEET: &str = r#"
+import json, os, socket, sys, time
+own, other = int(sys.argv[1]), int(sys.argv[2])
+listener = socket.socket()
+listener.bind(("0.0.0.0", own))
+listener.listen(50)
+def wait_for(name):
+    while not os.path.exists(f"/workspace/work/{name}"):
+        time.sleep(0.01)
+def mark(name):
+    open(f"/workspace/work/{name}", "w").close()
+def direct(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), 20).close()
+        return "connected"
+    except OSError as error:
+        return type(error).__name__
+def by_proxy(port):
+    client = socket.create_connection(("127.0.0.1", 3128), 20)
+    client.sendall(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode())
+    return client.recv(12).decode().split(" ")[1]
+mark(f"listens-{own}")
+wait_for(f"listens-{other}")
+told = {"other": [direct(other), by_proxy(other)]}
+mark(f"asked-{own}")
+wait_for(f"asked-{other}")
+listener.setblocking(False)
+def came():
+    try:
+        listener.accept()
+        return True
+    except BlockingIOError:
+        return False
+told["came"] = came()
+told["own"] = [direct(own), came()]
+print(json.dumps(told))
+"#;
+
+/// Two boxes of one user with a way out each, side by side: neither finds the other, by itself or by the proxy, though the list has it.
+pub fn boxes_with_a_way_out_do_not_find_each_other() {
+    in_lab(async |lab| {
+        let ports = [20_001, 20_002];
+        let both = ports.map(|port| format!("127.0.0.1:{port}"));
+        lab.set(json!({ "net": { "mode": "allowlist", "allow": both } })).await;
+        let meet = |own: u16, other: u16| {
+            lab.run(shell(&format!("exec timeout 100 python3 - {own} {other} <<'END'\n{MEET}\nEND")))
+        };
+        let (one, two) = tokio::join!(meet(ports[0], ports[1]), meet(ports[1], ports[0]));
+        for view in [one, two] {
+            let said = said(lab, &view).await;
+            let told: serde_json::Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
+            assert_eq!(told["own"], json!(["connected", true]), "the control: somebody listens there: {told}");
+            assert_eq!((&told["other"], &told["came"]), (&json!(["ConnectionRefusedError", "403"]), &json!(false)));
+        }
+    });
+}
+
 /// The connection waits while a person is asked, once for all that wait for the same.
 pub fn a_person_is_asked_about_other_hosts() {
     in_lab(async |lab| {

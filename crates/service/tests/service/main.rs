@@ -110,6 +110,7 @@ fn main() -> ExitCode {
         ("way out, asked about", egress::a_person_is_asked_about_other_hosts),
         ("way out, in a session", egress::a_sessions_box_has_a_way_out_for_whoever_has_it),
         ("way out, once", egress::a_way_out_is_not_passed_on),
+        ("way out, of two boxes", egress::boxes_with_a_way_out_do_not_find_each_other),
         ("pool, boxes of sessions", pool::a_sessions_box_is_replaced_after_its_last_use_and_when_it_was_idle),
         ("browsers, waited for", browsing::waiting_for_a_browser_is_bounded),
         ("browsers, not wanted", browsing::a_browser_that_is_not_wanted_leaves_nothing),
