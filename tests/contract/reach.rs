@@ -152,7 +152,9 @@ pub(crate) fn a_sessions_box_reaches_them_too(site: &Site) {
     {
         let ran = run(target).expect(200);
         assert_eq!((&ran["stdout"], &ran["error"]), (&json!(told), &Value::Null), "{ran}");
-        assert_eq!(network(&server, &ran), [(target.to_owned(), outcome.to_owned())]);
+        // What is over a little later than its command is on record a little later.
+        let expected = [(target.to_owned(), outcome.to_owned())];
+        wait_until("it is on record", || network(&server, &ran) == expected);
         let home = server.exec(ran["exec_id"].as_str().unwrap());
         let is_container = home["image"] != Value::Null;
         assert_eq!(is_container, site.backend == Backend::Docker, "{home}");

@@ -226,7 +226,11 @@ pub fn a_sessions_box_has_a_way_out_for_whoever_has_it() {
             lab.service.finish_code(&lab.owner, begun, policy::Locale::English).await
         };
         let run = async |line: &str| try_to(line).await.unwrap();
-        let asked = async |exec_id: &ExecId| lab.service.exec_network(&lab.owner, exec_id).await.unwrap().connections;
+        let look = async |exec_id: &ExecId| lab.service.exec_network(&lab.owner, exec_id).await.unwrap().connections;
+        // What is over a little later than its command is on record a little later.
+        let asked = async |id: &ExecId| {
+            seen("a connection", async || Some(look(id).await).filter(|found| !found.is_empty())).await
+        };
         for number in 1..=2 {
             let ran = run(&other.curl("")).await;
             assert_eq!((ran.stdout.as_str(), ran.error.as_deref()), (&*format!("visit {number}"), None));
@@ -235,7 +239,7 @@ pub fn a_sessions_box_has_a_way_out_for_whoever_has_it() {
         }
         let refused = run("curl -fsS --max-time 20 http://evil.example/").await;
         assert_eq!((refused.success, asked(&refused.exec_id).await[0].outcome.as_str()), (false, "refused"));
-        assert!(asked(&run("true").await.exec_id).await.is_empty());
+        assert!(look(&run("true").await.exec_id).await.is_empty());
         // What goes on when its command is over: until the file is there, and then once more.
         let waits = "until [ -e /workspace/go ]; do sleep 0.02; done";
         let last =
@@ -245,8 +249,7 @@ pub fn a_sessions_box_has_a_way_out_for_whoever_has_it() {
             .write_session_file(&lab.owner, &address(), AgentPath::in_session("go").unwrap(), b"")
             .await
             .unwrap();
-        let found =
-            seen("a connection", async || Some(asked(&last.exec_id).await).filter(|found| !found.is_empty())).await;
+        let found = asked(&last.exec_id).await;
         assert_eq!((found.len(), found[0].outcome.as_str(), other.accepted()), (1, "allowed", 3));
         // A box stays as it was made: what has another network does not come in.
         lab.set(json!({"net": {"mode": "none"}})).await;
