@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tests::support::actor::{Identity, Mode, Skip, tester_is_root};
@@ -159,6 +159,10 @@ struct Served {
 impl Context {
     pub(crate) fn new(mode: Mode, binary: &Path, effort: Effort, server: Option<Arc<Server>>) -> io::Result<Self> {
         let served = server.map(|server| Served { asked: Asked::of(&server, &server.token, "default"), server });
+        // Making the project took a box, whose PID 1 is gone a moment later: whatever box is there from here on is the probe's.
+        if let Some(served) = &served {
+            comes(|| boxes(&served.server).is_ok_and(|left| left.is_empty()));
+        }
         Ok(Self { mode, served, binary: binary.to_owned(), scratch: Scratch::new(mode.identity())?, effort })
     }
 
@@ -252,6 +256,8 @@ impl Context {
     }
 }
 
+const GLANCE: Duration = Duration::from_millis(2);
+
 /// Waits for what comes a moment later; false when it never does.
 pub(crate) fn comes(true_at_last: impl Fn() -> bool) -> bool {
     let begun = Instant::now();
@@ -262,7 +268,7 @@ pub(crate) fn comes(true_at_last: impl Fn() -> bool) -> bool {
         if begun.elapsed() > DEADLINE {
             return false;
         }
-        thread::yield_now();
+        thread::sleep(GLANCE);
     }
 }
 

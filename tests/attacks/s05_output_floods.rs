@@ -61,13 +61,15 @@ fn run(context: &Context) -> Verdict {
 
     let mut taker = context.boxed().start_payload(&Payload::new(TAKE_OVER))?;
     taker.line()?;
-    let mut limited = context.boxed().option("--timeout", "10");
+    let mut limited = context.boxed().option("--timeout", "60");
     limited = limited.flag("--json");
     let giver = limited.run_payload(&Payload::new(HAND_OVER).with(json!(null)))?;
     let others = boxes(server)?.len();
     let taker = taker.finish()?;
     control(taker.text().contains("flooded"), || format!("nobody took the output over: {}", taker.describe()))?;
-    held(giver.elapsed < Duration::from_secs(60), || format!("an exec did not end: {} ms", giver.elapsed.as_millis()))?;
+    held(giver.elapsed < Duration::from_secs(120), || {
+        format!("an exec did not end: {} ms", giver.elapsed.as_millis())
+    })?;
     held(others > 0, || "the exec ended only when the other one did".into())?;
     held(giver.code() == Some(0), || giver.describe())?;
     Ok(format!(

@@ -15,11 +15,13 @@ pub(crate) const PROBE: Probe = Probe { id: "s08", title: "the spawner is killed
 
 const HOLD: &str = "answer('here')\nsys.stdin.read()\nanswer('unharmed')";
 
-/// The one child of the server that is not in a box.
+/// The one child of the server that is not in a box. One that was replaced may take a moment to go.
 fn spawner(server: u32) -> Result<Pid, Fault> {
     let own = fs::read_link("/proc/self/ns/pid")?;
     let is_outside = |number: &u32| fs::read_link(format!("/proc/{number}/ns/pid")).is_ok_and(|id| id == own);
-    let found: Vec<u32> = host::descendants(server)?.into_iter().filter(is_outside).collect();
+    let look = || host::descendants(server).map(|all| all.into_iter().filter(is_outside).collect::<Vec<u32>>());
+    comes(|| look().is_ok_and(|found| found.len() == 1));
+    let found = look()?;
     let [number] = found[..] else { return Err(Fault::Inconclusive(format!("spawners: {found:?}"))) };
     i32::try_from(number).ok().and_then(Pid::from_raw).ok_or_else(|| Fault::Inconclusive("no number".into()))
 }

@@ -45,8 +45,10 @@ own = os.fork()
 if own == 0:
     held = os.open('own', os.O_WRONLY | os.O_CREAT)
     os.dup2(held, 200)
-    os.execve('/bin/sh', ['sh', '-c', 'touch ready; exec sleep 1000'], {'SECRET': 'x', 'PATH': '/usr/bin:/bin'})
-while not os.path.exists('ready'):
+    os.execve('/bin/sleep', ['sleep', '1000'], {'SECRET': 'x'})
+# It has become what it is to be when its environment is the new one.
+until = time.monotonic() + 60
+while tried(environment, own, 200) != 'done' and time.monotonic() < until:
     time.sleep(0.01)
 process, number = map(int, open('victim').read().split())
 print(json.dumps({'own': look(own, 200), 'other': look(process, number)}))

@@ -13,7 +13,7 @@ use tests::support::wait::wait_until;
 
 use crate::site::{Site, code_of};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 fn in_session(session: &str, code: &str) -> Value {
     json!({ "session_id": session, "code": code, "backend": "aio" })

@@ -54,13 +54,13 @@ fn cell(code: &str, timeout: u64) -> Value {
 fn what_stands_still_has_time_and_can_be_ended() {
     let site = unasked();
     let pid = running(&site, "s", "sleep 1000");
-    // Its time would be over, had it passed. Where it takes too long to get so far, a longer one is tried.
+    // Its time would be over, had it passed. Where a machine is so slow that it is over all the same, a longer one is tried.
+    let mut went = Value::Null;
     for timeout in [1, 5, 60] {
         let code = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n'went'";
         let (began, waiting) = (Instant::now(), site.begin(cell(code, timeout)));
         wait_until("a busy context", || is_busy(&site));
         turn(&site, "s", "pause");
-        let is_slow = began.elapsed() * 2 > Duration::from_secs(timeout);
         if timeout == 1 {
             // What stands still hears nobody, and ends all the same.
             site.server.ask("DELETE", &format!("/sandbox/execs/{pid}"), None).expect(202);
@@ -69,13 +69,13 @@ fn what_stands_still_has_time_and_can_be_ended() {
         wait_until("as if it were over", || began.elapsed() > Duration::from_millis(timeout * 1000 + 200));
         assert_eq!(site.put("/api/sessions/s/files/go", b"").status, 200);
         turn(&site, "s", "resume");
-        let ended = waiting.join().unwrap();
-        if !is_slow {
-            assert_eq!(ended["results"], json!([{ "text/plain": "'went'" }]), "{ended}");
+        went = waiting.join().unwrap();
+        if went["success"] == true {
             break;
         }
         exec(&site, "s", "rm go").expect(200);
     }
+    assert_eq!(went["results"], json!([{ "text/plain": "'went'" }]), "{went}");
     let pid = running(&site, "s", "trap '' TERM; while :; do sleep 0.1; done");
     let endless = site.begin(cell("while True: pass", 300));
     wait_until("a busy context", || is_busy(&site));

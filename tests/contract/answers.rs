@@ -50,7 +50,7 @@ pub(crate) fn everything_that_is_known_is_told(site: &Site) {
     body["exec"]["env"] = json!({ "SECRET": "hunter2" });
     body["inputs"] = json!([{ "path": "expected", "content": "hunter2" }]);
     body["task_ref"] = json!({ "task_id": "t1", "conversation_id": "c1" });
-    body["policy_overrides"] = json!({ "timeout_ms": 5000 });
+    body["policy_overrides"] = json!({ "timeout_ms": 50_000 });
     let done = server.run(&body);
     assert_eq!(done["status"], "SUCCEEDED", "{done}");
     let view = server.exec(done["exec_id"].as_str().unwrap());
@@ -63,7 +63,7 @@ pub(crate) fn everything_that_is_known_is_told(site: &Site) {
     for (key, value) in expected.as_object().unwrap() {
         assert_eq!(&view[key], value, "{key}: {view}");
     }
-    assert_eq!(view["policy_snapshot"]["limits"]["timeout_ms"], 5000, "{view}");
+    assert_eq!(view["policy_snapshot"]["limits"]["timeout_ms"], 50_000, "{view}");
     assert_eq!(view["policy_snapshot"]["layers"]["timeout_ms"], "request");
     assert_eq!(view["policy_snapshot"]["layers"]["memory_mb"], "system");
     assert_eq!(view["policy_snapshot"]["net"]["mode"], "none");

@@ -114,7 +114,7 @@ pub(crate) fn no_daemon() {
 pub(crate) fn a_daemon_that_hangs() {
     let daemon = launch(&[], LITTLE);
     let server = start_on(&daemon, TempDir::with_prefix("rw-serve-").unwrap(), "docker");
-    let hung = during_an_exec(&server, || {
+    during_an_exec(&server, || {
         daemon.signal(Signal::STOP);
         let hung = Instant::now();
         thread::scope(|scope| {
@@ -124,7 +124,6 @@ pub(crate) fn a_daemon_that_hangs() {
         });
         hung
     });
-    assert!(hung.elapsed() < BOUND);
     assert_eq!(health(&server)["backends"]["docker"]["available"], false);
     daemon.signal(Signal::CONT);
     works_again(&daemon, &server);
@@ -157,7 +156,8 @@ pub(crate) fn a_daemon_that_is_killed_under_a_session() {
     };
     let watch = PoolWatch::begin(&server);
     assert_eq!(exec("s", "echo up").expect(200)["stdout"], "up\n");
-    assert_eq!((daemon.containers().len(), &pool(&server)["idle"]), (1, &json!(1)));
+    wait_until("its box is idle", || pool(&server)["idle"] == 1);
+    assert_eq!(daemon.containers().len(), 1);
     let killed = thread::scope(|scope| {
         let running = scope.spawn(|| exec("s", "echo begun; sleep 600"));
         wait_until("it runs", || pool(&server)["busy"] == 1);
@@ -200,8 +200,8 @@ fn told_clearly(answer: Answer) {
     assert!(reason.is_some_and(|reason| reason.contains("docker") || reason.contains("box")), "{body}");
 }
 
-/// Does something to the daemon while somebody waits for an exec; gives when it was done.
-fn during_an_exec(server: &Server, act: impl FnOnce() -> Instant) -> Instant {
+/// Does something to the daemon while somebody waits for an exec; that says when it was done.
+fn during_an_exec(server: &Server, act: impl FnOnce() -> Instant) {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| (submit(server, "echo begun; sleep 600"), Instant::now()));
         let id = wait_for("an exec that runs", || {
@@ -212,8 +212,7 @@ fn during_an_exec(server: &Server, act: impl FnOnce() -> Instant) -> Instant {
         let acted = act();
         let (answer, answered) = waiting.join().unwrap();
         unavailable(server, answer, Instant::now() - answered.saturating_duration_since(acted));
-        acted
-    })
+    });
 }
 
 fn works_again(daemon: &Daemon, server: &Server) {

@@ -20,8 +20,8 @@ use tests::support::host::{descendants, processes};
 use tests::support::process::DEADLINE;
 use tests::support::traces::{adopt_orphans, cgroups, cgroups_of, describe, living, mounts};
 
-/// How long nothing may still be there.
-const SOON: Duration = Duration::from_secs(10);
+/// How long something may still be there, on a machine that is busy; it only passes where something is wrong.
+const SOON: Duration = Duration::from_secs(60);
 /// The first user id that a box gets on the host when the product runs as root.
 const FIRST_BOX_UID: u32 = 1_880_000_000;
 

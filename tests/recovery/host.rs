@@ -9,7 +9,7 @@ use tests::support::host::{descendants, field};
 use tests::support::traces::{cgroups_of, describe, living, mounts};
 
 /// How long something may still be there: the kernel needs a moment after a kill, and so does whoever removes containers.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 /// The daemon's own, which live as long as it does.
 const OF_DOCKER: [&str; 2] = ["dockerd", "containerd"];
 
@@ -49,6 +49,7 @@ impl Host {
         // A shell that has said its word is still on its way into what comes next.
         while !found.iter().any(|one| one.contains("sleep 600")) {
             assert!(Instant::now() < deadline, "no process of a box: {found:?}");
+            std::thread::sleep(Duration::from_millis(5));
             found = self.left(&[server], None);
         }
         // An ordinary user is given no cgroups to make any in.

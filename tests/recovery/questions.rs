@@ -1,6 +1,8 @@
 //! Somebody who answers questions, and remembers what they allow, until nobody answers any more: afterwards each answer and
 //! what it put into the list are both there, or neither is.
 
+use std::sync::mpsc::Sender;
+
 use serde_json::{Value, json};
 use tests::support::server::Server;
 
@@ -20,8 +22,8 @@ pub(crate) fn control_paths(server: &Server) {
     server.ask("PUT", "/api/sandbox", Some(&json!({ "enabled": true }))).expect(200);
 }
 
-/// Asks, and answers itself, until the server is gone.
-pub(crate) fn answer_until_nobody_asks(client: &Client, life: usize) -> Vec<Answered> {
+/// Asks, and answers itself, until the server is gone. Tells of each answer that counts.
+pub(crate) fn answer_until_nobody_asks(client: &Client, life: usize, acknowledged: &Sender<()>) -> Vec<Answered> {
     let mut answered = Vec::new();
     loop {
         let path = format!("/srv/rw-recovery-{life}-{}", answered.len());
@@ -30,6 +32,8 @@ pub(crate) fn answer_until_nobody_asks(client: &Client, life: usize) -> Vec<Answ
             client.send("POST", &format!("/api/approvals/{id}"), Some(&json!({ "approved": true, "remember": true })));
         if let Some(reply) = &reply {
             assert_eq!(reply.status, 200, "{path}: {}", reply.body);
+            // Mostly nobody waits for it.
+            let _ = acknowledged.send(());
         }
         answered.push(Answered { id, path, is_acknowledged: reply.is_some() });
         if reply.is_none() {

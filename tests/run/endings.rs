@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tests::support::actor::Mode;
+use tests::support::wait::wait_until;
 
 use crate::modes::in_both_modes;
 use crate::product::{Marked, boxed};
@@ -45,8 +46,17 @@ fn the_time_limit_spares_nobody(mode: Mode) {
 
 fn a_command_that_obeys_the_time_limit_still_is_124(mode: Mode) {
     let script = "trap 'echo obeyed; exit 0' TERM; sleep 1000 & wait";
-    let outcome = Marked::start(boxed(mode).option("--timeout", "0.5"), &["sh", "-c", script]).finish();
-    assert_eq!((outcome.code(), outcome.text().as_str()), (Some(124), "obeyed\n"), "{}", outcome.describe());
+    // Where it does not get so far in time, it is given more.
+    let mut said = String::new();
+    for limit in ["0.5", "5", "50"] {
+        let outcome = Marked::start(boxed(mode).option("--timeout", limit), &["sh", "-c", script]).finish();
+        assert_eq!(outcome.code(), Some(124), "{}", outcome.describe());
+        said = outcome.text();
+        if !said.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(said, "obeyed\n");
 }
 
 fn a_command_within_its_time_keeps_its_code(mode: Mode) {
@@ -60,7 +70,8 @@ fn a_signal_to_the_product_ends_the_box(mode: Mode) {
         for script in [LAST, deaf] {
             let mut run = Marked::start(boxed(mode), &["sh", "-c", script]);
             assert_eq!(run.live.line().unwrap(), "ready");
-            assert!(!run.processes().is_empty(), "the mark does not show");
+            // A shell that becomes its last command has no environment for a moment.
+            wait_until("the mark shows", || !run.processes().is_empty());
             run.signal(signal);
             let outcome = run.finish();
             assert_eq!(outcome.code(), Some(code), "{script}: {}", outcome.describe());
@@ -97,7 +108,7 @@ fn a_second_signal_insists(mode: Mode) {
 }
 
 fn a_stopped_command_still_ends(mode: Mode) {
-    let mut run = Marked::start(boxed(mode).option("--timeout", "1"), &["sh", "-c", "echo ready; kill -STOP $$"]);
+    let mut run = Marked::start(boxed(mode).option("--timeout", "3"), &["sh", "-c", "echo ready; kill -STOP $$"]);
     assert_eq!(run.live.line().unwrap(), "ready");
     let outcome = run.finish();
     assert_eq!(outcome.code(), Some(124), "{}", outcome.describe());

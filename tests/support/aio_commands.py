@@ -34,14 +34,14 @@ class Command:
         outer = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": DIRECTORY}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self.process = subprocess.Popen(words, env=outer, start_new_session=True, **pipes)
-        readers = [self.read("stdout", self.process.stdout), self.read("stderr", self.process.stderr)]
-        threading.Thread(target=self.follow, args=(readers,), daemon=True).start()
         self.alarm = None
         if hard_timeout is not None:
             self.alarm = threading.Timer(hard_timeout, self.end, ("timed_out", signal.SIGKILL))
             self.alarm.daemon = True
             self.alarm.start()
-
+        readers = [self.read("stdout", self.process.stdout), self.read("stderr", self.process.stderr)]
+        # Last of all: it may be over before its thread is even begun.
+        threading.Thread(target=self.follow, args=(readers,), daemon=True).start()
     def read(self, name, pipe):
         def pump():
             while chunk := pipe.read1(65536):

@@ -2,7 +2,6 @@
 //! exec of a server. Nothing is known here of how a box is made; only the documented command line and JSON.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,12 +26,16 @@ pub fn binary() -> Result<PathBuf, String> {
     })
 }
 
-/// Copies the binary to where every user can run it: a build directory may lie in a home that is closed to others.
+/// Copies the binary to where every user can run it: a build directory may lie in a home that is closed to others. Another
+/// program does, because nobody can run what is open for writing, if only in a process that another thread of ours just starts.
 pub fn place(home: &Scratch) -> Result<PathBuf, String> {
-    let bytes = fs::read(binary()?).map_err(|error| format!("cannot read the binary: {error}"))?;
-    home.file("ringwall", &bytes, 0o755).map_err(|error| format!("cannot copy the binary: {error}"))
+    let place = home.join("ringwall");
+    let copied = Command::new("install").arg("--mode=755").args([&binary()?, &place]).status();
+    match copied {
+        Ok(status) if status.success() => Ok(place),
+        other => Err(format!("cannot copy the binary: {other:?}")),
+    }
 }
-
 /// One `ringwall run` in the making.
 #[derive(Clone, Debug)]
 pub struct BoxRun {

@@ -18,7 +18,7 @@ const FLAGS = [
 ];
 
 /** Of anything that is waited for, in milliseconds. */
-const PATIENCE = 15_000;
+const PATIENCE = 60_000;
 
 export const base = process.env.RINGWALL_URL;
 export const token = process.env.RINGWALL_TOKEN;

@@ -1,4 +1,4 @@
-import { begin, ended, equal, expect, visit } from "./browser.mjs";
+import { begin, ended, equal, expect, until, visit } from "./browser.mjs";
 
 export const tests = {
   async "output is seen while it is printed, and the end without a reload"(browser) {
@@ -44,7 +44,11 @@ export const tests = {
     const rows = page.locator(".xterm-rows");
     await rows.getByText("<img src=x onerror=alert(1)>").waitFor();
     await rows.getByText("hidden").waitFor();
-    const text = await rows.textContent();
+    // Rows are drawn one after the other.
+    const text = await until("the last row", async () => {
+      const shown = await rows.textContent();
+      return shown.includes("evil.example") ? shown : null;
+    });
     for (const part of ["␛]0;owned␇", "␛[2J␛[Hhidden", "a⟨U+202E⟩b", "␛]8;;https://evil.example/"]) expect(text.includes(part), `${part} is not in ${text}`);
     equal(await page.locator("[data-output] a[href*=evil], [data-output] img, [data-output] script").count(), 0, "elements made of output");
     expect(!(await page.title()).includes("owned"), "the title was changed");

@@ -100,6 +100,6 @@ pub async fn what_leads_elsewhere_is_done(lab: Arc<Lab>) {
         lab.click("#p").await;
         let asked = lab.browser.document().await.unwrap();
         lab.browser.perform_on(&asked, deed.clone()).await.unwrap_or_else(|error| panic!("{deed:?}: {error}"));
-        assert_eq!(lab.browser.document().await.unwrap().url, lab.server.url(&next), "{deed:?}");
+        lab.wait_for_url(&next).await;
     }
 }

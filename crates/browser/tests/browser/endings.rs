@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 
 use crate::lab::{Lab, connect, names, start};
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 
 pub async fn a_killed_browser_is_gone(_lab: Arc<Lab>) {
     let directory = tempfile::tempdir().unwrap();

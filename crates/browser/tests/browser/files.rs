@@ -8,7 +8,7 @@ use browser::{Action, DownloadEnd, Error, Origin};
 
 use crate::lab::{Lab, css};
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 
 pub async fn a_download_is_whole(lab: Arc<Lab>) {
     lab.show("<a id=d href=/report>report</a><a id=p href='#'>nothing</a>").await;

@@ -64,7 +64,7 @@ impl Lab {
     }
 
     pub async fn open(&self, path: &str) -> Answer {
-        self.act(Action::Navigate { url: self.server.url(path), timeout: Duration::from_secs(20) }).await
+        self.act(Action::Navigate { url: self.server.url(path), timeout: Duration::from_secs(60) }).await
     }
 
     /// A page of this body and nothing else.
@@ -108,8 +108,20 @@ impl Lab {
         answer.data["content"].as_str().unwrap().to_owned()
     }
 
+    /// Waits until a page of this server's is seen.
+    pub async fn wait_for_url(&self, path: &str) {
+        let url = self.server.url(path);
+        let seen = async {
+            while self.browser.document().await.is_ok_and(|document| document.url != url) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), seen).await.unwrap();
+        assert_eq!(self.browser.document().await.unwrap().url, url);
+    }
+
     pub async fn wait_for_text(&self, text: &str) -> Answer {
         let until = browser::Until::Text(text.to_owned());
-        self.act(Action::WaitFor { until, timeout: Duration::from_secs(20) }).await
+        self.act(Action::WaitFor { until, timeout: Duration::from_secs(60) }).await
     }
 }

@@ -44,8 +44,16 @@ pub async fn a_server_that_never_answers_costs_the_limit(lab: Arc<Lab>) {
 }
 
 pub async fn a_page_that_never_ends_is_shown_as_far_as_it_came(lab: Arc<Lab>) {
-    let answer = lab.act(Action::Navigate { url: lab.server.url("/half"), timeout: Duration::from_secs(1) }).await;
-    assert_eq!((answer.title.as_str(), &answer.data["loaded"]), ("Half", &json!(false)));
+    // Where Chromium is slow, the first half takes longer.
+    let mut seen = None;
+    for timeout in [1, 5, 20].map(Duration::from_secs) {
+        let half = lab.browser.perform(Action::Navigate { url: lab.server.url("/half"), timeout }).await;
+        seen = half.ok().filter(|answer| answer.title == "Half");
+        if seen.is_some() {
+            break;
+        }
+    }
+    assert_eq!(seen.unwrap().data["loaded"], json!(false));
     assert!(lab.content(browser::Format::Text).await.contains("the first half"));
 }
 
@@ -58,10 +66,10 @@ pub async fn back_goes_back(lab: Arc<Lab>) {
 
 pub async fn a_popup_is_followed_and_its_end_too(lab: Arc<Lab>) {
     lab.show("<title>First</title><a id=a href=/plain target=_blank>open</a>").await;
-    let answer = lab.click("#a").await;
-    assert_eq!(answer.popups, 1);
+    // A window that comes late is told with the next answer.
+    let early = lab.click("#a").await.popups;
     let answer = lab.wait_for_text("nothing to see").await;
-    assert_eq!((answer.title.as_str(), answer.popups), ("Plain", 0), "a popup is told once");
+    assert_eq!((answer.title.as_str(), early + answer.popups), ("Plain", 1), "a popup is told once");
     lab.act(Action::Evaluate { script: "setTimeout(() => window.close(), 0); 1".to_owned() }).await;
     let answer = lab.wait_for_text("open").await;
     assert_eq!(answer.title, "First");

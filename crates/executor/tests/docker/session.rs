@@ -56,6 +56,12 @@ impl Session {
         self.project.path("session").join(name)
     }
 
+    /// The containers of this session's server, which has no other session. The daemon has others'.
+    pub(crate) fn containers(&self, daemon: &Daemon) -> String {
+        let id = std::fs::read_to_string(self.project.data().join("instance-id")).unwrap();
+        daemon.ask(&["ps", "--quiet", &format!("--filter=label=ringwall={}", id.trim())])
+    }
+
     pub(crate) fn grant(&self, command: &[&str]) -> Grant {
         self.wish(&Wish::default(), command)
     }

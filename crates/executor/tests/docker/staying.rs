@@ -11,7 +11,7 @@ use policy::Field;
 
 use super::daemon::{Daemon, wait_until};
 use super::project::block_on;
-use super::session::{Maker, Session, processes_with};
+use super::session::{Maker, Session, processes_with, read_until};
 
 /// Set, this program is a server with one native box that stays: awake or paused.
 pub(crate) const SERVER: &str = "RINGWALL_TEST_SESSION";
@@ -39,7 +39,7 @@ pub(crate) fn the_background_lives_as_long_as_the_box(daemon: &Daemon) {
             let alive = session.say(&resident, &format!("kill -0 {ticker} && echo alive; kill {ticker}")).await;
             assert_eq!(alive.stdout, "alive\n", "{maker:?}: {}", alive.stderr);
             if maker != Maker::Gvisor {
-                assert_ne!(processes_with(&word), 0, "{maker:?}");
+                wait_until("the other sleeps", || processes_with(&word) != 0);
             }
             resident.end().await;
             assert_eq!(resident.died().await, Death::Ordered);
@@ -106,7 +106,8 @@ pub(crate) fn a_paused_box_stands_still(daemon: &Daemon) {
     }
 }
 
-/// A command whose time would be over, had it passed. Where holding still takes longer than the limit, a longer one is tried.
+/// A command whose time would be over, had it passed. Where a machine is so slow that it is over all the same, a longer one is
+/// tried: as long as it was held still is more than each limit.
 async fn limits_stand_still(session: &Session, resident: &Resident) {
     let options = VisitOptions { terminal: None, channel: Channel::None, stdin: Given::Yes };
     for limit in [500, 4000, 32_000].map(Duration::from_millis) {
@@ -114,20 +115,18 @@ async fn limits_stand_still(session: &Session, resident: &Resident) {
         let reader = session.limited(&[(Field::TimeoutMs, milliseconds)], &["sh", "-c", "read -r line; exit 4"]);
         let mut reader = resident.visit(reader, options).await.unwrap();
         let mut stdin = reader.streams.as_mut().unwrap().stdin.take().unwrap();
-        let (handle, began) = (reader.handle(), reader.handle().box_time());
         stdin.write(b"now\n").await.unwrap();
         resident.pause().await.unwrap();
-        let is_slow = handle.box_time() - began > limit / 2;
         let reader = tokio::spawn(reader.wait());
         tokio::time::sleep(limit + Duration::from_millis(100)).await;
         resident.resume().await.unwrap();
         let outcome = reader.await.unwrap().unwrap();
-        if !is_slow {
+        if outcome.ending != Ending::TimedOut {
             assert_eq!(outcome.ending, Ending::Exited(4), "{:?}", session.maker);
             return;
         }
     }
-    panic!("it takes too long to hold a box still");
+    panic!("{:?}: the time of a box that stands still goes on", session.maker);
 }
 
 /// Waits for what a task of this very thread does.
@@ -147,10 +146,12 @@ pub(crate) fn what_is_in_a_paused_box_can_be_ended(daemon: &Daemon) {
         let session = Session::new(maker, daemon);
         block_on(async {
             let resident = session.settle().await.unwrap();
-            let deaf = session.grant(&["sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"]);
+            let deaf = session.grant(&["sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.05; done"]);
             let [sleeper, deaf] = [session.grant(&["sleep", "1000"]), deaf]
                 .map(|grant| async { resident.visit(grant, VisitOptions::default()).await.unwrap() });
-            let (sleeper, deaf) = tokio::join!(sleeper, deaf);
+            let (sleeper, mut deaf) = tokio::join!(sleeper, deaf);
+            let mut streams = deaf.streams.take().unwrap();
+            read_until(&mut streams.stdout, "deaf").await;
             resident.pause().await.unwrap();
             let stop = |visit: RunningVisit, signal| async move {
                 let handle = visit.handle();

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::lab::{Lab, UIDS};
 
-const WITHIN: Duration = Duration::from_secs(20);
+const WITHIN: Duration = Duration::from_secs(60);
 
 fn kill(process: u32) {
     kill_process(Pid::from_raw(process.cast_signed()).unwrap(), Signal::KILL).unwrap();
@@ -22,7 +22,7 @@ fn comes(what: &str, look: impl Fn() -> bool) {
     let began = Instant::now();
     while !look() {
         assert!(began.elapsed() < WITHIN, "{what}");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -98,9 +98,18 @@ pub(crate) fn what_a_spare_cannot_serve_comes_back() {
 pub(crate) fn the_time_limit_is_the_commands() {
     let lab = Lab::new();
     let code = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: (print('asked', flush=True), exit(0))); print('up', flush=True); time.sleep(1000)";
-    let grant = || lab.grant_of(UIDS[0], &["python3", "-c", code], &[], &[(Field::TimeoutMs, 300)]);
-    let said = lab.warm(SpareKind::Python, grant());
-    assert_eq!((said.stdout.as_str(), said.ending), ("up\nasked\n", Ending::TimedOut));
+    // Where it does not get so far in time, it is given more.
+    let mut said = String::new();
+    for limit in [300, 3_000, 30_000] {
+        let grant = lab.grant_of(UIDS[0], &["python3", "-c", code], &[], &[(Field::TimeoutMs, limit)]);
+        let told = lab.warm(SpareKind::Python, grant);
+        assert_eq!(told.ending, Ending::TimedOut);
+        said = told.stdout;
+        if said.starts_with("up\n") {
+            break;
+        }
+    }
+    assert_eq!(said, "up\nasked\n");
     let deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)";
     let grant = lab.grant_of(UIDS[0], &["python3", "-c", deaf], &[], &[(Field::TimeoutMs, 100)]);
     assert_eq!(lab.warm(SpareKind::Python, grant).ending, Ending::TimedOut);

@@ -255,7 +255,8 @@ pub fn idle_sessions_and_strays_are_given_back() {
             std::fs::write(staging.join(stray), "x").unwrap();
         }
         let held = lab.service.submit(&lab.owner, shell(crate::lab::HELD)).await.unwrap().exec_id;
-
+        // Its directories are made when it has begun.
+        lab.printed(&held, "held\n").await;
         let looked = lab.service.collect_garbage(&lab.owner, Doing::Looking).await.unwrap();
         assert_eq!((looked.dry_run, looked.sessions, looked.strays, looked.failed), (true, 1, 0, 0), "{looked:?}");
         assert!(looked.files == 4 && looked.bytes >= 10_000, "{looked:?}");

@@ -25,6 +25,8 @@ pub fn old_execs_go_with_their_files() {
     in_lab(async |lab| {
         let ended = lab.run_shell("echo x > /workspace/artifacts/x; echo y > /workspace/work/y").await;
         let running = lab.service.submit(&lab.owner, shell(HELD)).await.unwrap().exec_id;
+        // Its directories are made when it has begun.
+        lab.printed(&running, "held\n").await;
         assert_eq!(lab.service.prune(days_from_now(1000)).await.unwrap(), Pruned::default(), "unless it is set");
         lab.set(json!({"retention": {"execs_days": 2}})).await;
         assert_eq!(lab.service.prune(days_from_now(1)).await.unwrap(), Pruned::default());
