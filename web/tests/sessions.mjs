@@ -70,6 +70,7 @@ export const tests = {
       await ended(id);
       const { page, done } = await visit(browser, { path: `/console/execs/${id}` });
       await page.locator("[data-output]").waitFor();
+      equal((await page.locator("[data-net] td").allTextContents()).join("|"), "Network|allowed hosts only|settings", "whose word the network is");
       await page.locator(".tabs a", { hasText: "Network" }).click();
       await page.locator("[data-outcome=refused]", { hasText: "refused.example:80" }).getByText("it is not among the hosts").waitFor();
       const allowed = page.locator("[data-outcome=allowed]", { hasText: pages.host });
