@@ -23,7 +23,7 @@ function dialog(page) {
   return page.getByRole("alertdialog");
 }
 
-/** What the page of an exec says of the host's paths, in Chinese: the name, the path and as whom, and whose word it was. */
+/** What the page of an exec says of the host's paths, in Chinese: each and as whom, and whose word it was. */
 async function reached(browser, exec) {
   const { page, done } = await visit(browser, { path: `/console/execs/${exec}`, language: "zh-CN" });
   await page.locator("[data-reach]").waitFor();
@@ -79,7 +79,7 @@ export const tests = {
     }
     expect(!(await paths()).includes(place), "it was remembered");
     await done();
-    equal(await reached(browser, last), `路径|${place}/notes.txt以其所有者的身份（若为普通用户）|审批`, "what its page says of the path");
+    equal(await reached(browser, last), `路径 ${place}/notes.txt以其所有者的身份（若为普通用户）|审批`, "what its page says of the path");
   },
 
   async "allowed and remembered is not asked again, and stored as it was shown"(browser) {

@@ -256,6 +256,7 @@ export const tests = {
     await page.locator("input[name=exec]").fill(id);
     await shows(await listed(`exec_id=${id}`));
     for (const action of ["exec.outcome", "exec.intent", "approval.opened"]) expect((await actions()).includes(action), `${action} is not there`);
+    equal(await page.locator("tbody tr", { hasText: "exec.outcome" }).locator("a").getAttribute("href"), `/console/execs/${id}`, "the way to the exec");
     await page.locator("input[name=exec]").fill("");
     await page.locator("input[name=request]").fill(asked);
     await until("the question", async () => (await actions()).join() === "sandbox.path.added,approval.remembered,approval.opened");

@@ -105,6 +105,10 @@ export const tests = {
       await until("the picture", () => page.locator("img.picture").evaluate((image) => image.naturalWidth > 300));
       equal(await page.locator("[data-browser] td img").count(), 0, "elements made of what was done");
       await act("close", {});
+      // Its actions are no execs, although their ids look alike: the audit leads to no page of theirs.
+      await page.goto(new URL("/console/audit", page.url()).href);
+      await page.locator("tbody tr", { hasText: "browser.outcome" }).first().waitFor();
+      equal(await page.locator("tbody tr", { hasText: "browser." }).locator("a").count(), 0, "links to execs that there are not");
       await done();
     } finally {
       await api("PUT", "/settings", { browser: { allowed_hosts: [] } });
