@@ -19,15 +19,19 @@ export const tests = {
     const { page, done } = await visit(browser, { path: "/console/sessions", may: ["/api/browser"] });
     await page.locator('[data-session="seat"] [data-terminal]').click();
     await connected(page);
-    await page.keyboard.type("echo answer-$((40+2)); stty size > wide\n");
+    // Whole when it has its name, so that no look meets it half written or shrinking.
+    const measure = "stty size > size && mv size wide\n";
+    await page.keyboard.type(`echo answer-$((40+2)); ${measure}`);
     await shows(page, "answer-42");
-    const sides = async () => (await api("GET", "/api/sessions/seat/files/wide")).body;
-    const before = String(await until("the size", sides));
+    const sides = async () => {
+      const { status, body } = await api("GET", "/api/sessions/seat/files/wide");
+      return status === 200 ? String(body).split(" ").map(Number) : null;
+    };
+    const [tall, wide] = await until("the size", sides);
     await page.setViewportSize({ width: 800, height: 600 });
     await until("a smaller window", async () => {
-      await page.keyboard.type("stty size > wide\n");
-      const [rows, cols] = String(await sides()).split(" ").map(Number);
-      const [tall, wide] = before.split(" ").map(Number);
+      await page.keyboard.type(measure);
+      const [rows, cols] = await sides();
       return rows < tall && cols < wide;
     });
     await page.keyboard.type("exit 3\n");
