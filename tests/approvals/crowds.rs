@@ -14,6 +14,8 @@ use crate::socket::Socket;
 const SOCKETS: usize = 1000;
 const OPEN: usize = 200;
 const FOLLOWERS: usize = 1000;
+/// For a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// One caller may have so many streams.
 const OF_ONE: usize = 250;
 
@@ -37,16 +39,13 @@ fn a_thousand_sockets_and_two_hundred_questions_keep_nobody_waiting() {
     (0..FOLLOWERS / OF_ONE).for_each(|_| drop(all.next()));
     // Boxes run, and the newest question is answered, while all of that is there.
     assert_eq!(server.shell("echo served")["status"], "SUCCEEDED");
-    // Other suites come and go beside this one; one free moment is enough to show it.
-    let bound = alone * 5 + Duration::from_millis(200);
+    // This machine has other work too, at times: what the crowd itself costs is there every time, and so in each of some looks.
+    let (bound, deadline) = (alone * 3 + Duration::from_millis(50), Instant::now() + PATIENCE);
     let mut among = usual_wait(server);
-    for _ in 0..4 {
-        if among < bound {
-            break;
-        }
-        among = usual_wait(server);
+    while among > bound && Instant::now() < deadline {
+        among = among.min(usual_wait(server));
     }
-    assert!(among < bound, "{alone:?} became {among:?}");
+    assert!(among <= bound, "{alone:?} became {among:?}");
     let run = site.run(&server.token, "one", &site.command());
     let asked = all.next();
     site.answer(&server.token, &asked["requestId"], &allow()).expect(200);

@@ -35,8 +35,23 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
     ),
     ("H10", "keys and passwords by a user's own word", "tests/paths/asking.rs", "keys_are_an_operators_to_give"),
     ("J11", "a socket that never answers a ping", "tests/approvals/sockets.rs", "silence_ends_a_socket"),
+    ("J14", "an approval used again", "tests/approvals/answers.rs", "an_answer_counts_once"),
+    ("J15", "an approval that comes too late", "tests/approvals/answers.rs", "without_an_answer_in_time_it_is_no"),
     ("J16", "an approval used for another command", "tests/paths/asking.rs", "an_answer_is_for_nothing_else"),
     ("J16", "an approval under another policy", "tests/paths/asking.rs", "a_changed_policy_makes_an_answer_void"),
+    (
+        "J16",
+        "an approval with one part of the action changed",
+        "crates/service/src/paths/ask.rs",
+        "each_part_of_what_was_asked_is_in_the_digest",
+    ),
+    (
+        "J17",
+        "an agent that approves its own request",
+        "tests/approvals/tenants.rs",
+        "people_answer_for_their_own_agents_and_agents_never",
+    ),
+    ("J18", "two who answer at once", "tests/approvals/answers.rs", "of_many_at_once_one_wins_and_one_runs"),
     ("J18", "a caller who hangs up", "tests/approvals/answers.rs", "whoever_hangs_up_has_it_run_exactly_once"),
     (
         "J21",

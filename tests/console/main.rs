@@ -37,6 +37,7 @@ fn the_console_does_what_it_shows() {
         .current_dir(&web)
         .env("RINGWALL_URL", format!("http://{}", server.address))
         .env("RINGWALL_TOKEN", &server.token)
+        .env("RINGWALL_LINK", &server.link)
         .output()
         .unwrap();
     let words = String::from_utf8_lossy(&run.stdout);

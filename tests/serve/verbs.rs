@@ -79,9 +79,21 @@ fn the_record_is_verified_exported_and_copied() {
     let rest = server.ask("GET", &format!("/api/audit?exec_id={id}&cursor={cursor}"), None).expect(200);
     let intent = &rest["entries"][0];
     assert_eq!((&intent["action"], &intent["hash"]), (&"exec.intent".into(), &entries[0]["previous"]));
-    let actor = intent["actor"].as_str().unwrap();
-    let own = server.ask("GET", &format!("/api/audit?actor={actor}"), None).expect(200);
-    assert!(own["entries"].as_array().unwrap().iter().all(|entry| entry["actor"] == actor), "{own}");
+    // Somebody else acts too, and is told apart.
+    let other = server.make_token(&["--role", "operator"]);
+    server
+        .ask_as(&other, "PUT", "/settings", Some(&serde_json::json!({ "approvals": { "timeout_s": 50 } })))
+        .expect(200);
+    let other = server.ask_as(&other, "GET", "/api/me", None).expect(200)["token_id"].clone();
+    let of = |actor: &serde_json::Value| {
+        let found = server.ask("GET", &format!("/api/audit?actor={}", actor.as_str().unwrap()), None).expect(200);
+        let entries = found["entries"].as_array().unwrap().clone();
+        assert!(entries.iter().all(|entry| entry["actor"] == *actor), "{found}");
+        entries.into_iter().map(|entry| entry["action"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&other), ["settings.changed"]);
+    let own = of(&intent["actor"]);
+    assert!(own.contains(&"exec.intent".to_owned()) && !own.contains(&"settings.changed".to_owned()), "{own:?}");
     let none = server.ask("GET", "/api/audit?request_id=a_0123456789abcdef", None).expect(200);
     assert_eq!(none["entries"], serde_json::json!([]));
     let copy = server.data().join("copy.sqlite");

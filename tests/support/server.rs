@@ -49,6 +49,8 @@ pub struct Server {
     process: Child,
     starter: Starter,
     pub address: String,
+    /// What it prints for the person who started it: logs the owner in, once.
+    pub link: String,
     data: Option<TempDir>,
     pub token: String,
     backend: Option<&'static str>,
@@ -120,15 +122,18 @@ impl Server {
             .stderr(fs::File::create(data.path().join("log")).unwrap())
             .spawn()
             .unwrap();
-        let mut first = String::new();
+        let (mut first, mut second) = (String::new(), String::new());
         // Said once the server is ready; an empty line means that it has ended.
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        let mut said = BufReader::new(process.stdout.take().unwrap());
+        said.read_line(&mut first).unwrap();
+        said.read_line(&mut second).unwrap();
         let Some((_, address)) = first.trim().split_once("http://") else {
             let _ = process.wait();
             panic!("the server did not start: {}", fs::read_to_string(data.path().join("log")).unwrap());
         };
         let token = fs::read_to_string(data.path().join("owner.token")).unwrap_or_default().trim().to_owned();
-        Self { address: address.to_owned(), process, starter, token, data: Some(data), backend: None }
+        let link = second.trim().rsplit_once(' ').map_or("", |(_, link)| link).to_owned();
+        Self { address: address.to_owned(), link, process, starter, token, data: Some(data), backend: None }
     }
 
     /// Its execs name this backend from now on; without a name they are the server's own choice.

@@ -60,8 +60,11 @@ export interface Exec extends ExecSummary {
     version?: string;
     limits?: Record<string, number>;
     layers?: Record<string, string>;
-    net?: { mode?: string };
-    [more: string]: unknown;
+    /** A box without a network is nobody's doing and names no layer. */
+    net?: { mode?: string; layer?: string };
+    path_control?: "on" | "off";
+    /** Which paths of the host its box has, as whom, and by whose word. */
+    paths?: { path: string; real?: string; acts_as: string; by: string }[];
   } | null;
   protections: Record<string, unknown>[] | null;
   error_reason: { code: string; message: string } | null;

@@ -23,6 +23,15 @@ function dialog(page) {
   return page.getByRole("alertdialog");
 }
 
+/** What the page of an exec says of the host's paths, in Chinese: each and as whom, and whose word it was. */
+async function reached(browser, exec) {
+  const { page, done } = await visit(browser, { path: `/console/execs/${exec}`, language: "zh-CN" });
+  await page.locator("[data-reach]").waitFor();
+  const cells = await page.locator("[data-reach] td").allTextContents();
+  await done();
+  return cells.map((cell) => cell.trim()).join("|");
+}
+
 /** The seconds that a dialog says are left. */
 async function left(page) {
   return Number((await page.locator("[data-left]").textContent()).match(/\d+/)?.[0] ?? 0);
@@ -51,6 +60,9 @@ export const tests = {
     await page.goto(new URL(`/console/execs/${id}`, page.url()).href);
     await page.locator("[data-approvals]").getByText("Denied").waitFor();
     await page.locator("[data-approvals]").getByText("not today").waitFor();
+    const { answered_by: by } = await question(id);
+    expect(by.startsWith("t_"), by);
+    await page.locator("[data-approvals]").getByText(by, { exact: true }).waitFor();
     await done();
   },
 
@@ -58,14 +70,16 @@ export const tests = {
     await enable();
     const place = directory({ "notes.txt": TEXT });
     const { page, done } = await visit(browser, { path: "/console/overview" });
+    let last;
     for (let turn = 0; turn < 2; turn += 1) {
-      const id = await asks(`cat ${place}/notes.txt`);
+      last = await asks(`cat ${place}/notes.txt`);
       await page.locator("[data-answer=allow]").click();
       await dialog(page).waitFor({ state: "detached" });
-      equal(await printed(id), TEXT, "what the box saw");
+      equal(await printed(last), TEXT, "what the box saw");
     }
     expect(!(await paths()).includes(place), "it was remembered");
     await done();
+    equal(await reached(browser, last), `路径 ${place}/notes.txt以其所有者的身份（若为普通用户）|审批`, "what its page says of the path");
   },
 
   async "allowed and remembered is not asked again, and stored as it was shown"(browser) {
@@ -87,7 +101,10 @@ export const tests = {
     equal(await printed(first), TEXT, "what the box saw");
     await page.locator("[data-path]", { hasText: place }).waitFor();
     expect((await paths()).includes(place), "it was not remembered");
-    equal(await printed(await asks(`cat ${place}/other.txt`)), "more\n", "another file of it, without a question");
+    const second = await asks(`cat ${place}/other.txt`);
+    equal(await printed(second), "more\n", "another file of it, without a question");
+    await page.goto(new URL(`/console/execs/${second}`, page.url()).href);
+    await page.locator("[data-reach]", { hasText: place }).getByText("allowed paths", { exact: true }).waitFor();
     await done();
   },
 
@@ -148,6 +165,7 @@ export const tests = {
       await dialog(page).waitFor();
       const seconds = await left(page);
       expect(seconds > 90 && seconds <= 121, `${seconds} s are left by a clock that is ${ahead} ms ahead`);
+      await until("less time", async () => (await left(page)) < seconds);
       // Its time seems to be over, and the server has not said so: it stays, and can be answered.
       await page.clock.fastForward(200_000);
       await page.clock.runFor(5000);
@@ -252,7 +270,7 @@ export const tests = {
     await enable();
     const { page, done } = await visit(browser, { path: "/console/overview", language: "zh-CN" });
     const path = `${directory()}/<img src=x onerror=alert(1)>\u202Etxt`;
-    const id = await asks(`ls "${path}" # \u001b[2J ${"x".repeat(50_000)}`);
+    const id = await asks(`ls "${path}" # \u001b[2J ${"x".repeat(200_000)}`);
     await dialog(page).getByText("AI 请求访问新路径").waitFor();
     await dialog(page).getByText("AI 尝试访问以下路径，但该路径不在允许列表中：").waitFor();
     for (const words of ["路径：", "执行的命令："]) await dialog(page).getByText(words, { exact: true }).waitFor();
@@ -261,10 +279,36 @@ export const tests = {
     const shown = await page.locator("[data-command]").textContent();
     expect(shown.includes("<img src=x onerror=alert(1)>⟨U+202E⟩txt") && shown.includes("␛[2J"), shown.slice(0, 300));
     equal(await dialog(page).locator("img").count(), 0, "elements made of a command");
-    const box = await page.locator("[data-answer=deny]").boundingBox();
-    expect(box.y + box.height <= 860, "the buttons are out of sight");
+    expect(shown.endsWith("x".repeat(200_000)), `only ${shown.length} characters are there`);
+    for (const [width, height] of [[1280, 860], [390, 844]]) {
+      await page.setViewportSize({ width, height });
+      const wide = await page.evaluate(() => [document.documentElement, document.querySelector("[role=alertdialog]")].map((one) => one.scrollWidth));
+      expect(Math.max(...wide) <= width, `the dialog is ${wide} wide in ${width}`);
+      for (const answer of ["deny", "allow", "remember"]) {
+        const box = await page.locator(`[data-answer=${answer}]`).boundingBox();
+        expect(box.x >= 0 && box.x + box.width <= width && box.y + box.height <= height, `${answer} is out of sight in ${width}: ${JSON.stringify(box)}`);
+      }
+    }
     await page.locator("[data-answer=deny]").click();
     await ended(id);
+    await done();
+  },
+
+  async "notifications are asked for by a button that goes when they are on"(browser) {
+    const unasked = (page) =>
+      page.addInitScript(() => {
+        window.Notification = class {
+          static permission = "default";
+          static async requestPermission() {
+            return (this.permission = "granted");
+          }
+        };
+      });
+    const { page, done } = await visit(browser, { path: "/console/approvals", before: unasked });
+    const button = page.getByRole("button", { name: "Turn on browser notifications" });
+    await button.click();
+    await button.waitFor({ state: "detached" });
+    equal(await page.evaluate(() => window.Notification.permission), "granted", "what the browser was asked for");
     await done();
   },
 

@@ -16,6 +16,20 @@ export const tests = {
     await done();
   },
 
+  async "the link that the server prints logs its owner in once"(browser) {
+    const path = process.env.RINGWALL_LINK.slice(base.length);
+    expect(process.env.RINGWALL_LINK.startsWith(`${base}/login#`), process.env.RINGWALL_LINK);
+    const { page, done } = await visit(browser, { path, by: null });
+    await page.waitForURL("**/console/overview");
+    await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+    equal(await page.evaluate(async () => (await (await fetch("/api/me")).json()).role), "owner", "who came in");
+    await done();
+    const again = await visit(browser, { path, by: null, may: ["/api/login"] });
+    await again.page.getByText("This link has already been used").waitFor();
+    equal(await again.page.evaluate(async () => (await fetch("/api/me")).status), 401, "the second use");
+    await again.done();
+  },
+
   async "a link that was used says so, and its code is not left in the address"(browser) {
     const { page, done } = await visit(browser, { path: `/login#${"0".repeat(32)}`, by: null, may: ["/api/login"] });
     await page.getByText("This link has already been used").waitFor();

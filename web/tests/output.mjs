@@ -1,4 +1,6 @@
-import { begin, ended, equal, expect, until, visit } from "./browser.mjs";
+import { readFileSync } from "node:fs";
+
+import { api, begin, ended, equal, expect, until, visit } from "./browser.mjs";
 
 export const tests = {
   async "output is seen while it is printed, and the end without a reload"(browser) {
@@ -17,7 +19,7 @@ export const tests = {
     await page.locator("tr", { hasText: "left.txt" }).getByRole("button", { name: "View" }).click();
     await page.locator("[data-artifact]").getByText("kept").waitFor();
     const [file] = await Promise.all([page.waitForEvent("download"), page.locator("tr", { hasText: "left.txt" }).getByRole("link", { name: "Download" }).click()]);
-    equal((await import("node:fs")).readFileSync(await file.path(), "utf8"), "kept\n", "the downloaded artifact");
+    equal(readFileSync(await file.path(), "utf8"), "kept\n", "the downloaded artifact");
     await done();
   },
 
@@ -59,17 +61,30 @@ export const tests = {
 
   async "hostile names and a very long command stay text"(browser) {
     const name = "<b onmouseover=alert(1)>\u202Etxt.exe";
-    // One argument of a program has at most 128 KiB on Linux.
-    const id = await begin(`echo y > "/workspace/artifacts/${name}" # ${"x".repeat(120_000)}`);
+    // One word of a program has at most 128 KiB on Linux: so long a script runs.
+    const script = `echo y > "/workspace/artifacts/${name}" # <img src=x onerror=alert(1)>`;
+    const id = await begin(script + "x".repeat(131_071 - Buffer.byteLength(script)));
     await ended(id);
     const { page, done } = await visit(browser, { path: `/console/execs/${id}` });
     await page.locator("[data-status=SUCCEEDED]").waitFor();
     await page.locator("td", { hasText: "<b onmouseover=alert(1)>⟨U+202E⟩txt.exe" }).waitFor();
-    equal(await page.locator("b[onmouseover]").count(), 0, "elements made of a name");
     const command = page.locator("[data-command]");
-    expect((await command.textContent()).length > 120_000, "the command is not whole");
-    const height = (await command.boundingBox()).height;
-    expect(height < 400, `the command is ${height} high`);
+    const inert = async (length) => {
+      const text = await command.textContent();
+      expect(text.includes("<img src=x onerror=alert(1)>") && text.length > length, `the command is not whole: ${text.length}`);
+      equal(await page.locator("b[onmouseover], main img").count(), 0, "elements made of a name or a command");
+      const height = (await command.boundingBox()).height;
+      expect(height < 400, `the command is ${height} high`);
+    };
+    await inert(131_000);
+    // A longer one is refused, and shown all the same.
+    const long = { kind: "shell", command: "bash", args: ["-lc", script + "x".repeat(200_000)] };
+    const refused = await api("POST", "/sandbox/execs", { project_id: "console", exec: long });
+    equal(`${refused.status} ${refused.body.detail.code}`, "403 POLICY_DENIED", "a word that no kernel takes");
+    expect(refused.body.detail.message.includes("131071"), refused.body.detail.message);
+    await page.goto(new URL(`/console/execs/${refused.body.detail.exec_id}`, page.url()).href);
+    await page.locator("[data-status=POLICY_DENIED]").waitFor();
+    await inert(200_000);
     await done();
   },
 };

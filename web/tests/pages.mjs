@@ -1,4 +1,6 @@
-import { api, begin, directory, ended, equal, expect, until, visit } from "./browser.mjs";
+import { readFileSync } from "node:fs";
+
+import { api, asks, begin, directory, ended, equal, expect, question, until, visit } from "./browser.mjs";
 
 const WAYS = ["Overview", "Execs", "Approvals", "Sessions", "Workspaces", "Settings", "Audit"];
 const WAYS_ZH = ["概览", "执行记录", "审批", "会话", "工作区", "设置", "审计"];
@@ -28,6 +30,10 @@ export const tests = {
     equal(await theme(), "dark", "the system's colours");
     await page.locator("select[name=theme]").selectOption("light");
     equal(await theme(), "light", "the chosen colours");
+    await page.reload();
+    await page.getByRole("heading", { level: 1, name: "概览" }).waitFor();
+    equal(await theme(), "light", "the chosen colours, after a reload");
+    equal(await page.locator("select[name=theme]").inputValue(), "light", "the choice, after a reload");
     await done();
   },
 
@@ -43,6 +49,11 @@ export const tests = {
       expect(width <= 390, `${path} is ${width} wide`);
     }
     await done();
+    const login = await visit(browser, { path: "/login", by: null, size: { width: 390, height: 844 } });
+    await login.page.getByLabel("Token").waitFor();
+    const width = await login.page.evaluate(() => document.documentElement.scrollWidth);
+    expect(width <= 390, `the login is ${width} wide`);
+    await login.done();
   },
 
   async "a keyboard is enough"(browser) {
@@ -93,17 +104,36 @@ export const tests = {
     const before = await failed();
     const wrong = await begin("exit 3");
     await ended(wrong);
+    // One runs, one waits for its turn, and one for a person.
+    await api("PUT", "/settings", { sandbox: { max_concurrent_execs_per_user: 1 } });
     const going = await begin("sleep 1000");
+    const queued = await begin("true");
+    const risky = await api("POST", "/api/run", { session_id: "overview", code: "import os\nos.system('ls')\n", language: "python", wait: false });
     await api("PUT", "/api/sandbox", { enabled: false });
     const { page, done } = await visit(browser, { path: "/console/overview" });
-    await page.locator("[data-path-control]").getByText("Path control is off").waitFor();
-    await until("what went wrong", async () => Number(await figure(page, "failed")) === before + 1);
-    await until("what runs", async () => Number(await figure(page, "running")) >= 1);
-    for (const name of ["running", "failed"]) expect((await page.locator(`[data-figure=${name}] svg rect:not(.floor)`).count()) > 0, `${name} has no chart`);
-    for (const name of ["waiting", "asking", "pool"]) equal(await page.locator(`[data-figure=${name}] svg`).count(), 1, `the chart of ${name}`);
-    await page.getByRole("link", { name: wrong.slice(0, 14) }).waitFor();
-    await api("DELETE", `/sandbox/execs/${going}`);
-    await ended(going);
+    try {
+      await page.locator("[data-path-control]").getByText("Path control is off").waitFor();
+      await until("what went wrong", async () => Number(await figure(page, "failed")) === before + 1);
+      await until("what runs", async () => Number(await figure(page, "running")) >= 1);
+      for (const name of ["running", "failed"]) expect((await page.locator(`[data-figure=${name}] svg rect:not(.floor)`).count()) > 0, `${name} has no chart`);
+      for (const name of ["waiting", "asking", "pool"]) equal(await page.locator(`[data-figure=${name}] svg`).count(), 1, `the chart of ${name}`);
+      await page.getByRole("link", { name: wrong.slice(0, 14) }).waitFor();
+      // Every figure and every column is the server's.
+      await until("one of each", async () => (await Promise.all(["running", "waiting", "asking"].map((name) => figure(page, name)))).join() === "1,1,1");
+      const { running, waiting, asking } = (await api("GET", "/api/overview")).body;
+      equal(`${running},${waiting},${asking}`, "1,1,1", "what the server counts");
+      const columns = async () => (await page.locator("svg.chart g title").allTextContents()).map((title) => title.split(" · ")[1]);
+      await until("the server's own minutes", async () => {
+        const { minutes } = (await api("GET", "/api/overview")).body;
+        return (await columns()).join("|") === minutes.map((minute) => `${minute.ended_well} finished, ${minute.went_wrong} failed`).join("|");
+      });
+    } finally {
+      for (const id of [queued, going, risky.body.exec_id]) {
+        await api("DELETE", `/sandbox/execs/${id}`);
+        await ended(id);
+      }
+      await api("PUT", "/settings", { sandbox: { max_concurrent_execs_per_user: null } });
+    }
     await api("PUT", "/api/sandbox", { enabled: true });
     await page.reload();
     await page.getByText("Path control is on").waitFor();
@@ -126,7 +156,7 @@ export const tests = {
 
   async "execs are listed as they come, and filtered"(browser) {
     const { page, done } = await visit(browser, { path: "/console/execs" });
-    const id = await begin("exit 3", { project_id: "filtered" });
+    const id = await begin("exit 3", { project_id: "filtered", policy_overrides: { timeout_ms: 4321 } });
     await ended(id);
     await page.getByRole("link", { name: id.slice(0, 14) }).waitFor();
     await page.getByLabel("Project").fill("filtered");
@@ -137,7 +167,17 @@ export const tests = {
     await page.getByRole("link", { name: id.slice(0, 14) }).click();
     await page.getByRole("heading", { level: 1, name: id }).waitFor();
     await page.locator("[data-status=FAILED]").waitFor();
-    await page.getByText("Time limit (ms)").waitFor();
+    // Each limit as the record has it, with the layer that set it; and each protection with its state.
+    const { policy_snapshot: policy, protections } = (await api("GET", `/sandbox/execs/${id}`)).body;
+    for (const [name, value] of Object.entries(policy.limits)) {
+      const [, shown, layer] = await page.locator("tr", { has: page.locator(`td[title=${name}]`) }).locator("td").allTextContents();
+      equal(`${shown} ${layer}`, `${value.toLocaleString("en-GB")} ${policy.layers[name]}`, name);
+    }
+    equal(`${policy.limits.timeout_ms} ${policy.layers.timeout_ms} ${policy.layers.scratch_mb}`, "4321 request system", "what is on record");
+    equal((await page.locator("[data-net] td").allTextContents()).join("|"), "Network|none|", "a box without a network");
+    expect(protections.length > 10, `${protections.length} protections`);
+    const states = await page.locator("[data-protection]").evaluateAll((rows) => rows.map((row) => `${row.dataset.protection} ${row.querySelector(".badge").textContent}`));
+    equal(states.join(), protections.map((one) => `${one.name} ${one.state.replaceAll("_", " ")}`).join(), "the protections");
     await done();
   },
 
@@ -186,6 +226,63 @@ export const tests = {
     await page.locator("input[name=action]").fill("nothing.like.it");
     await page.getByText("No entries match").waitFor();
     await done();
+  },
+
+  async "the audit is searched by author, exec and question, read on, and exported"(browser) {
+    const made = (await api("POST", "/api/tokens", { role: "operator" })).body;
+    // More than one page of somebody's.
+    await api("PUT", "/api/sandbox", { enabled: true });
+    for (let turn = 0; turn < 52; turn += 1) {
+      for (const enabled of [false, true]) equal((await api("PUT", "/api/sandbox", { enabled }, made.token)).status, 200, "the switch");
+    }
+    const id = await asks(`ls ${directory()}`);
+    const { id: asked } = await question(id);
+    await api("POST", `/api/approvals/${asked}`, { approved: true, remember: true });
+    await ended(id);
+    const { page, done } = await visit(browser, { path: "/console/audit" });
+    const rows = page.locator("tbody tr");
+    const numbers = () => page.locator("tbody tr td:nth-child(1)").allTextContents();
+    const actions = () => page.locator("tbody tr td:nth-child(3)").allTextContents();
+    const listed = async (query) => (await api("GET", `/api/audit?limit=1000&${query}`)).body.entries;
+    const shows = async (entries) => until("the entries", async () => (await numbers()).join() === entries.map((entry) => entry.seq).join());
+    await page.locator("input[name=actor]").fill(made.id);
+    const own = await listed(`actor=${made.id}`);
+    equal(own.length, 104, "what the operator did");
+    await shows(own.slice(0, 100));
+    await page.getByRole("button", { name: "Load more" }).click();
+    await shows(own);
+    equal(await page.getByRole("button", { name: "Load more" }).count(), 0, "more than all");
+    await page.locator("input[name=actor]").fill("");
+    await page.locator("input[name=exec]").fill(id);
+    await shows(await listed(`exec_id=${id}`));
+    for (const action of ["exec.outcome", "exec.intent", "approval.opened"]) expect((await actions()).includes(action), `${action} is not there`);
+    equal(await page.locator("tbody tr", { hasText: "exec.outcome" }).locator("a").getAttribute("href"), `/console/execs/${id}`, "the way to the exec");
+    await page.locator("input[name=exec]").fill("");
+    await page.locator("input[name=request]").fill(asked);
+    await until("the question", async () => (await actions()).join() === "sandbox.path.added,approval.remembered,approval.opened");
+    await rows.first().locator("summary").click();
+    expect((await rows.first().locator(".code").textContent()).includes(asked), "the details do not name the question");
+    const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Export" }).click()]);
+    equal(file.suggestedFilename(), "audit.ndjson", "the name of the export");
+    const lines = readFileSync(await file.path(), "utf8").trim().split("\n").map((line) => JSON.parse(line));
+    equal(lines.map((line) => line.seq).join(), lines.map((_, index) => index + 1).join(), "the entries of the export");
+    expect(lines.some((line) => line.subject === asked && line.action === "approval.remembered"), "the answer is not in the export");
+    await done();
+  },
+
+  async "a broken chain is told with what was found"(browser) {
+    // What a server finds in a record that somebody changed is tried where a record can be spoilt.
+    const findings = ["entry 7 does not follow from entry 6", "<img src=x onerror=alert(1)>\u202E"];
+    const broken = (page) => page.route("**/api/audit/verify", (route) => route.fulfill({ json: { intact: false, checked: 9, findings } }));
+    for (const [language, button, words] of [["en-US", "Verify chain", "The chain is broken:"], ["zh-CN", "验证链", "链不完整："]]) {
+      const { page, done } = await visit(browser, { path: "/console/audit", language, before: broken });
+      await page.getByRole("button", { name: button }).click();
+      const told = page.getByRole("alert");
+      await told.getByText(words).waitFor();
+      equal((await told.locator(".mono").allTextContents()).join("|"), `${findings[0]}|<img src=x onerror=alert(1)>⟨U+202E⟩`, "what was found");
+      equal(await page.locator("main img").count(), 0, "elements made of a finding");
+      await done();
+    }
   },
 
   async "words that are changed while an answer is on its way are asked for all the same"(browser) {

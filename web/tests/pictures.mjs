@@ -44,13 +44,17 @@ def clear(path):
 clear(sys.argv[1])
 print("done")
 `;
+const TOOL = `for step in ("fetch", "count", "write"):
+    print(f"\\033[32m✓\\033[0m {step}")
+print("\\033[33mwarning:\\033[0m two regions have no figures")
+`;
 /** Of this machine, for as long as the pictures take: what the commands ask for is there. */
 const ANN = "/srv/ann";
 
 function host() {
   for (const directory of ["private", "photos", "tools"]) mkdirSync(`${ANN}/${directory}`, { recursive: true, mode: 0o755 });
   writeFileSync(`${ANN}/private/notes.txt`, "Call the bank.\n");
-  writeFileSync(`${ANN}/tools/report.py`, "print('done')\n");
+  writeFileSync(`${ANN}/tools/report.py`, TOOL);
   process.on("exit", () => rmSync(ANN, { recursive: true, force: true }));
 }
 
@@ -59,6 +63,7 @@ async function answered(command, answer) {
   const id = await asks(command);
   await api("POST", `/api/approvals/${(await question(id)).id}`, answer);
   await ended(id);
+  return id;
 }
 
 /** An exec that asked for hosts: one that it may reach, and others. */
@@ -96,7 +101,8 @@ async function furnish() {
   await api("POST", "/api/sandbox/paths", { path: "/var/www/html", description: "The web site" });
   await api("POST", "/api/sandbox/paths", { path: "/etc", description: "" });
   await answered(`ls -la ${ANN}/photos`, { approved: false, remember: false, reason: "these are private" });
-  await answered(`python3 ${ANN}/tools/report.py --year 2025`, { approved: true, remember: false });
+  await api("PUT", "/settings", { sandbox: { limits: { pids: 128, memory_mb: 512 } } });
+  const report = await answered(`python3 ${ANN}/tools/report.py --year 2025`, { approved: true, remember: false, reason: "the yearly report" });
   await answered(`grep bank ${ANN}/private/notes.txt`, { approved: true, remember: false });
   for (const session_id of ["report", "web-shop", "nightly"]) await api("POST", "/api/sessions", { session_id });
   await api("PUT", "/api/sessions/nightly", { confirmation: "auto-reject" });
@@ -107,17 +113,12 @@ async function furnish() {
   await look("click", { text: "All figures" });
   await look("click", { text: "Nothing of this name" });
   await look("screenshot", {});
+  await begin("echo working; sleep 55", { project_id: "web" });
+  return report;
 }
 
-const [output, network] = await (async () => {
-  await furnish();
-  const script =
-    "for step in fetch build test; do printf '\\033[32m✓\\033[0m %s\\n' $step; done; printf '\\033[33mwarning:\\033[0m two tests are slow\\n'; uname -s; id -un; cat /etc/shadow; echo '{\"passed\": 41}' > /workspace/artifacts/report.json";
-  const id = await begin(script, { project_id: "report" });
-  await ended(id);
-  await begin("echo working; sleep 55", { project_id: "web" });
-  return [id, await connected()];
-})();
+const output = await furnish();
+const network = await connected();
 
 const pages = {
   overview: "overview",
@@ -135,12 +136,12 @@ const pages = {
   browser: "sessions/report?tab=browser",
   network: `execs/${network}?tab=network`,
 };
-const SOME = ["overview", "exec", "sandbox", "sessions", "terminal", "browser", "network"];
+const PHONE = { size: { width: 390, height: 844 } };
 const variants = {
   light: { names: Object.keys(pages), how: {} },
-  dark: { names: SOME, how: { colours: "dark" } },
-  phone: { names: [...SOME, "execs", "approvals", "audit", "limits"], how: { size: { width: 390, height: 844 } } },
-  zh: { names: ["overview", "sandbox", "limits", "sessions", "terminal"], how: { language: "zh-CN" } },
+  dark: { names: ["overview", "terminal"], how: { colours: "dark" } },
+  phone: { names: ["overview", "execs"], how: PHONE },
+  zh: { names: ["sandbox", "exec"], how: { language: "zh-CN" } },
 };
 
 const browser = await launch();
@@ -165,6 +166,11 @@ async function take(name, path, how, act = async () => {}) {
 const after = [];
 
 const acts = {
+  // All of it: what it may do, what held it and who allowed it stand below its output.
+  exec: async (page) => {
+    await page.locator("[data-approvals]").waitFor();
+    await page.setViewportSize({ width: 1280, height: await page.evaluate(() => document.documentElement.scrollHeight) });
+  },
   files: async (page) => {
     await page.locator(".tree button", { hasText: "report" }).click();
     await page.locator(".tree button", { hasText: "plan.py" }).click();
@@ -193,14 +199,16 @@ await take("login", "/login", { by: null });
 for (const [variant, { names, how }] of Object.entries(variants)) {
   for (const name of names) await take(variant === "light" ? name : `${name}-${variant}`, `/console/${pages[name]}`, how, acts[name]);
 }
-for (const [name, how] of Object.entries({ dialog: {}, "dialog-zh": { language: "zh-CN" }, "dialog-dark": { colours: "dark" }, "dialog-phone": { size: { width: 390, height: 844 } } })) {
+for (const [name, how] of Object.entries({ dialog: {}, "dialog-zh": { language: "zh-CN" }, "dialog-phone": PHONE })) {
   after.push(await asks(`cat ${ANN}/private/notes.txt | head -n 20 > summary.txt`));
   await take(name, "/console/overview", how, async (page) => {
     await page.locator("[data-answer=remember]:enabled").waitFor();
   });
+}
+for (const [name, how] of Object.entries({ code: {}, "code-dark": { colours: "dark" } })) {
   const risky = await api("POST", "/api/run", { session_id: "report", code: RISKY, language: "python", wait: false });
   after.push(risky.body.exec_id);
-  await take(name.replace("dialog", "code"), "/console/overview", how, async (page) => {
+  await take(name, "/console/overview", how, async (page) => {
     await page.locator("[data-answer=allow]:enabled").waitFor();
   });
 }

@@ -19,15 +19,19 @@ export const tests = {
     const { page, done } = await visit(browser, { path: "/console/sessions", may: ["/api/browser"] });
     await page.locator('[data-session="seat"] [data-terminal]').click();
     await connected(page);
-    await page.keyboard.type("echo answer-$((40+2)); stty size > wide\n");
+    // Whole when it has its name, so that no look meets it half written or shrinking.
+    const measure = "stty size > size && mv size wide\n";
+    await page.keyboard.type(`echo answer-$((40+2)); ${measure}`);
     await shows(page, "answer-42");
-    const sides = async () => (await api("GET", "/api/sessions/seat/files/wide")).body;
-    const before = String(await until("the size", sides));
+    const sides = async () => {
+      const { status, body } = await api("GET", "/api/sessions/seat/files/wide");
+      return status === 200 ? String(body).split(" ").map(Number) : null;
+    };
+    const [tall, wide] = await until("the size", sides);
     await page.setViewportSize({ width: 800, height: 600 });
     await until("a smaller window", async () => {
-      await page.keyboard.type("stty size > wide\n");
-      const [rows, cols] = String(await sides()).split(" ").map(Number);
-      const [tall, wide] = before.split(" ").map(Number);
+      await page.keyboard.type(measure);
+      const [rows, cols] = await sides();
       return rows < tall && cols < wide;
     });
     await page.keyboard.type("exit 3\n");
@@ -70,6 +74,7 @@ export const tests = {
       await ended(id);
       const { page, done } = await visit(browser, { path: `/console/execs/${id}` });
       await page.locator("[data-output]").waitFor();
+      equal((await page.locator("[data-net] td").allTextContents()).join("|"), "Network|allowed hosts only|settings", "whose word the network is");
       await page.locator(".tabs a", { hasText: "Network" }).click();
       await page.locator("[data-outcome=refused]", { hasText: "refused.example:80" }).getByText("it is not among the hosts").waitFor();
       const allowed = page.locator("[data-outcome=allowed]", { hasText: pages.host });
@@ -104,6 +109,10 @@ export const tests = {
       await until("the picture", () => page.locator("img.picture").evaluate((image) => image.naturalWidth > 300));
       equal(await page.locator("[data-browser] td img").count(), 0, "elements made of what was done");
       await act("close", {});
+      // Its actions are no execs, although their ids look alike: the audit leads to no page of theirs.
+      await page.goto(new URL("/console/audit", page.url()).href);
+      await page.locator("tbody tr", { hasText: "browser.outcome" }).first().waitFor();
+      equal(await page.locator("tbody tr", { hasText: "browser." }).locator("a").count(), 0, "links to execs that there are not");
       await done();
     } finally {
       await api("PUT", "/settings", { browser: { allowed_hosts: [] } });

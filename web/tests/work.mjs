@@ -1,3 +1,5 @@
+import { readFileSync } from "node:fs";
+
 import { api, base, equal, expect, token, visit } from "./browser.mjs";
 import { zip } from "./zip.mjs";
 
@@ -31,6 +33,7 @@ export const tests = {
     equal(stored.body.data.content, "apples\nplums\n", "what is stored");
     const [file] = await Promise.all([page.waitForEvent("download"), page.locator("[data-file] a", { hasText: "Download" }).click()]);
     equal(file.suggestedFilename(), "list.txt", "the name of the download");
+    equal(readFileSync(await file.path(), "utf8"), "apples\nplums\n", "the download");
     await page.locator("[data-file]").getByRole("button", { name: "Delete" }).click();
     await page.locator("[data-file]").getByRole("button", { name: "Delete" }).click();
     await page.getByText("Deleted files/list.txt.").waitFor();
@@ -109,6 +112,33 @@ export const tests = {
     await page.locator("[data-skills]").getByRole("button", { name: "Delete" }).click();
     await page.locator("[data-skills]").getByRole("button", { name: "Delete" }).click();
     await page.getByText("Deleted count.").waitFor();
+    await done();
+  },
+
+  async "how far an upload is can be seen"(browser) {
+    const { page, context, done } = await visit(browser, { path: "/console/workspaces?user=slow&agent=default&tab=skills" });
+    await page.getByText("No skills yet.").waitFor();
+    // Everything that is said meanwhile is noted by the page itself: no look comes too late.
+    await page.evaluate(() => {
+      window.said = [];
+      const note = () => {
+        const status = document.querySelector("[data-skills] [role=status]:has(progress)");
+        if (status) window.said.push([status.textContent.trim(), status.querySelector("progress").value, document.querySelector("[data-skills] input[type=file] + button").disabled]);
+      };
+      new MutationObserver(note).observe(document.querySelector("[data-skills]"), { subtree: true, childList: true, characterData: true, attributes: true });
+    });
+    const line = await context.newCDPSession(page);
+    await line.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: 2_000_000 });
+    const file = { name: "large.zip", mimeType: "application/zip", buffer: zip({ "large/SKILL.md": SKILL, "large/data.bin": "x".repeat(3_000_000) }) };
+    await page.locator("[data-skills] input[type=file]").setInputFiles(file);
+    await page.getByText("Uploaded large.zip.").waitFor();
+    const said = await page.evaluate(() => window.said);
+    const shares = said.map(([words]) => words.match(/^Uploading… (\d+) %$/)?.[1]).filter((share) => share !== undefined).map(Number);
+    expect(shares.some((share) => share > 0 && share < 100), `nothing between the beginning and the end: ${JSON.stringify(said)}`);
+    expect(shares.every((share, index) => index === 0 || share >= shares[index - 1]), `it goes back: ${shares}`);
+    expect(said.some(([words, share]) => words === "Checking and unpacking…" && share === 1), `the end is not said: ${JSON.stringify(said)}`);
+    expect(said.every(([, , isDisabled]) => isDisabled), "another file could be chosen meanwhile");
+    equal(await page.locator("[data-skills] [role=status]:has(progress)").count(), 0, "what is said afterwards");
     await done();
   },
 };

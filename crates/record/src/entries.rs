@@ -8,6 +8,7 @@ use futures::stream::{self, TryStreamExt};
 
 use crate::audit::{COLUMNS, Draft, Entry, Event};
 use crate::error::Error;
+use crate::id::ApprovalId;
 use crate::ledger::Ledger;
 use crate::page::{Cursor, Limit, Page, Scope, where_all};
 use crate::statement::{Statement, check_text};
@@ -16,6 +17,9 @@ use crate::writer::Operation;
 
 /// Entries that an export holds at once.
 const AT_ONCE: i64 = 256;
+
+/// What an answer can leave behind, beside itself; the details of such an entry name the question.
+const REMEMBERED: &str = "'sandbox.path.added', 'sandbox.path.changed', 'net.host.allowed'";
 
 /// Which entries a list holds. What is absent restricts nothing.
 #[derive(Debug, Clone)]
@@ -26,11 +30,13 @@ pub struct AuditFilter {
     pub subject: Option<String>,
     /// What concerns an exec: itself, and what a person was asked about it.
     pub exec_id: Option<String>,
+    /// What concerns a question to a person: itself, and what its answer remembered.
+    pub request_id: Option<ApprovalId>,
 }
 
 impl AuditFilter {
     pub fn everything(scope: Scope) -> Self {
-        Self { scope, actor: None, action: None, subject: None, exec_id: None }
+        Self { scope, actor: None, action: None, subject: None, exec_id: None, request_id: None }
     }
 }
 
@@ -62,6 +68,12 @@ impl Store {
             let exec = question.place(exec_id.as_str());
             let asked = format!("SELECT id FROM approvals WHERE exec_id = {exec}");
             conditions.push(format!("subject IN (SELECT CAST({exec} AS TEXT) UNION ALL {asked})"));
+        }
+        if let Some(request) = &filter.request_id {
+            // The actions that an answer can cause are few entries, so that their details can be looked at.
+            let (id, named) = (question.place(request.as_str()), format!("%\"request_id\":\"{request}\"%"));
+            let named = question.place(named);
+            conditions.push(format!("(subject = {id} OR (action IN ({REMEMBERED}) AND detail LIKE {named}))"));
         }
         if let Some(Cursor(seq)) = cursor {
             conditions.push(format!("seq < {}", question.place(seq)));

@@ -232,6 +232,14 @@ pub async fn an_answer_and_what_it_remembers_are_one(place: Place) {
     let entries = store.audit(&filter, Limit::nearest(9), None).await.unwrap().items;
     assert_eq!(entries.len(), 2);
     assert!(entries.iter().all(|entry| entry.detail.contains(approval_id(1).as_str()) && entry.actor == "bob"));
+    // Whoever asks about the question is told of it, of its answer, and of what that put there; nothing of another.
+    let about = async |number| {
+        let filter = AuditFilter { request_id: Some(approval_id(number)), ..AuditFilter::everything(Scope::All) };
+        let entries = store.audit(&filter, Limit::nearest(9), None).await.unwrap().items;
+        entries.into_iter().map(|entry| entry.action).collect::<Vec<_>>()
+    };
+    let all = ["sandbox.path.added", "sandbox.path.added", "approval.remembered", "approval.opened"];
+    assert_eq!((about(1).await, about(2).await), (all.map(str::to_owned).to_vec(), vec![]));
     assert_intact(&store).await;
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct AuditWords {
     subject: Option<String>,
     /// What concerns an exec, with what a person was asked about it
     exec_id: Option<String>,
-    /// What concerns one question to a person
+    /// What concerns one question to a person, with what its answer remembered
     request_id: Option<String>,
     limit: Option<u64>,
     cursor: Option<String>,
@@ -97,16 +97,22 @@ pub(crate) async fn list(
     Extension(principal): Extension<Principal>,
     Words(words): Words<AuditWords>,
 ) -> Result<Json<AuditPage>, Problem> {
-    let subject = match (words.subject, words.request_id) {
-        (Some(subject), Some(request)) if subject != request => return Ok(Json(AuditPage::default())),
-        (subject, request) => subject.or(request),
+    // What is no id of a question is the id of none.
+    let Ok(request_id) = words.request_id.map(|id| id.parse()).transpose() else {
+        return Ok(Json(AuditPage::default()));
     };
     if words.limit == Some(0) {
         return Err(Problem::invalid("limit: at least 1"));
     }
     // Everything, of what the asker may see.
-    let filter =
-        AuditFilter { scope: Scope::All, actor: words.actor, action: words.action, subject, exec_id: words.exec_id };
+    let filter = AuditFilter {
+        scope: Scope::All,
+        actor: words.actor,
+        action: words.action,
+        subject: words.subject,
+        exec_id: words.exec_id,
+        request_id,
+    };
     let limit = Limit::nearest(words.limit.unwrap_or(USUAL_PAGE));
     let page = door.service.audit(&principal, filter, limit, parse(words.cursor.as_deref())?).await?;
     let entries = page.items.into_iter().map(EntryView::from).collect();

@@ -26,23 +26,23 @@ const MISSING: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">
 
 #[utoipa::path(get, path = "/", tag = "console", responses((status = 200, description = "the console", content_type = "text/html", body = String)))]
 pub(crate) async fn home() -> Response {
-    document()
+    document(find("index.html"))
 }
 
 #[utoipa::path(get, path = "/login", tag = "console", responses((status = 200, description = "the console's door", content_type = "text/html", body = String)))]
 pub(crate) async fn login() -> Response {
-    document()
+    document(find("index.html"))
 }
 
 #[utoipa::path(get, path = "/console", tag = "console", responses((status = 200, description = "the console", content_type = "text/html", body = String)))]
 pub(crate) async fn start() -> Response {
-    document()
+    document(find("index.html"))
 }
 
 #[utoipa::path(get, path = "/console/{path}", tag = "console", params(("path" = String, Path)),
     responses((status = 200, description = "a page of the console, which finds out itself which", content_type = "text/html", body = String)))]
 pub(crate) async fn page() -> Response {
-    document()
+    document(find("index.html"))
 }
 
 #[utoipa::path(get, path = "/assets/{path}", tag = "console", params(("path" = String, Path)),
@@ -53,15 +53,15 @@ pub(crate) async fn asset(Named(path): Named<String>) -> Result<Response, Proble
     Ok(answer(bytes, &[(header::CONTENT_TYPE, kind(&name)), (header::CACHE_CONTROL, LASTING)]))
 }
 
-fn document() -> Response {
-    let page = find("index.html").unwrap_or(MISSING.as_bytes());
+/// The page, or what to do where this binary has none.
+fn document(page: Option<&'static [u8]>) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::REFERRER_POLICY, "no-referrer"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     ];
-    answer(page, &headers)
+    answer(page.unwrap_or(MISSING.as_bytes()), &headers)
 }
 
 fn answer(bytes: &'static [u8], headers: &[(HeaderName, &'static str)]) -> Response {
@@ -91,9 +91,7 @@ fn kind(name: &str) -> &'static str {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn the_page_is_there_and_is_not_kept() {
-        let response = document();
+    async fn text_of(response: Response) -> String {
         assert_eq!(response.headers()[header::CONTENT_SECURITY_POLICY], POLICY);
         assert!(!response.headers().contains_key(header::CACHE_CONTROL));
         let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
@@ -102,6 +100,20 @@ mod tests {
         // The policy forbids both, so a page that had one would not work.
         for word in ["<style", " style=", "<script>", "onclick", "http://", "https://"] {
             assert!(!text.contains(word), "{word}");
+        }
+        text
+    }
+
+    #[tokio::test]
+    async fn the_page_is_there_and_is_not_kept() {
+        text_of(home().await).await;
+    }
+
+    #[tokio::test]
+    async fn a_binary_without_the_page_says_what_is_missing() {
+        let text = text_of(document(None)).await;
+        for words in ["built without its console", "<code>make build</code>", "Node", "<code>/docs</code>"] {
+            assert!(text.contains(words), "{words}: {text}");
         }
     }
 

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use policy::{CommandLine, HostPath, Locale, blocked, normalise};
-use record::{ApprovalKind, Command, ExecId, Filter, Limit, PathScope, UserId};
+use record::{ApprovalKind, Command, ExecId, Filter, Limit, PathScope, Store, UserId};
 use serde::Serialize;
 
 use crate::agents::execute::PROJECT;
@@ -62,7 +62,7 @@ impl Service {
         // An agent, who may look and not answer, sees what their user would store.
         let scope = by.remembers_for(&asked.user).unwrap_or(PathScope::User(asked.user.clone()));
         let paths = asked.requested_paths.iter().map(|path| read_path(path)).collect::<Result<Vec<_>, _>>()?;
-        let commands = self.last_commands(&scope).await?;
+        let commands = last_commands(&self.inner.store, &scope).await?;
         let mut listed = match &scope {
             PathScope::Global => self.listed_paths().await?,
             PathScope::User(user) => self.listed_for(user).await?,
@@ -76,30 +76,30 @@ impl Service {
         });
         Ok(Preview { entries: entries.collect(), execs })
     }
+}
 
-    /// Of whomever an entry of this scope concerns.
-    async fn last_commands(&self, scope: &PathScope) -> Result<Vec<Command>, Error> {
-        let scope = match scope {
-            PathScope::Global => record::Scope::All,
-            PathScope::User(user) => record::Scope::User(user.clone()),
-        };
-        let filter = Filter { project_id: Some(PROJECT.to_owned()), ..Filter::everything(scope) };
-        let (mut commands, mut cursor) = (Vec::new(), None);
-        for _ in 0..PAGES {
-            let page = self.inner.store.list(&filter, Limit::nearest(LOOKED_AT), cursor).await?;
-            // Others of this project are of an agent's files, and of those with a session some are code.
-            let of_sessions = page.items.into_iter().filter(|exec| exec.conversation_id.is_some());
-            let ids: Vec<ExecId> = of_sessions.map(|exec| exec.exec_id).collect();
-            let found = self.inner.store.commands(&ids).await?;
-            commands.extend(found.into_iter().filter(|command| !command.is_code));
-            cursor = page.next;
-            if cursor.is_none() || commands.len() as u64 >= LOOKED_AT {
-                break;
-            }
+/// Of whomever an entry of this scope concerns.
+async fn last_commands(store: &Store, scope: &PathScope) -> Result<Vec<Command>, Error> {
+    let scope = match scope {
+        PathScope::Global => record::Scope::All,
+        PathScope::User(user) => record::Scope::User(user.clone()),
+    };
+    let filter = Filter { project_id: Some(PROJECT.to_owned()), ..Filter::everything(scope) };
+    let (mut commands, mut cursor) = (Vec::new(), None);
+    for _ in 0..PAGES {
+        let page = store.list(&filter, Limit::nearest(LOOKED_AT), cursor).await?;
+        // Others of this project are of an agent's files, and of those with a session some are code.
+        let of_sessions = page.items.into_iter().filter(|exec| exec.conversation_id.is_some());
+        let ids: Vec<ExecId> = of_sessions.map(|exec| exec.exec_id).collect();
+        let found = store.commands(&ids).await?;
+        commands.extend(found.into_iter().filter(|command| !command.is_code));
+        cursor = page.next;
+        if cursor.is_none() || commands.len() as u64 >= LOOKED_AT {
+            break;
         }
-        commands.truncate(LOOKED_AT as usize);
-        Ok(commands)
     }
+    commands.truncate(LOOKED_AT as usize);
+    Ok(commands)
 }
 
 fn consider(commands: &[Command], listed: &[Listed], more: &[HostPath], scope: &PathScope) -> Considered {
@@ -145,7 +145,9 @@ fn named(command: &Command) -> Option<Vec<HostPath>> {
 
 #[cfg(test)]
 mod tests {
-    use record::{PathEntry, Switch, Timestamp};
+    use futures::future::try_join_all;
+    use record::{Database, NewExec, PathEntry, Start, Switch, Timestamp};
+    use serde_json::json;
 
     use super::*;
 
@@ -188,5 +190,47 @@ mod tests {
         };
         assert_eq!(count(PathScope::Global), (6, 2, 1));
         assert_eq!(count(PathScope::User("ann".parse().unwrap())), (6, 1, 2));
+    }
+    #[tokio::test]
+    async fn the_last_thousand_commands_are_looked_at_and_no_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(Database::Sqlite(directory.path().join("record"))).await.unwrap();
+        let command = |number: u64| NewExec {
+            exec_id: format!("e_{number:016}").parse().unwrap(),
+            user_id: "ann".parse().unwrap(),
+            agent_id: "default".parse().unwrap(),
+            caller: String::new(),
+            from: json!({}),
+            idempotency: None,
+            project_id: PROJECT.to_owned(),
+            task_id: None,
+            conversation_id: Some("s".to_owned()),
+            skill_id: None,
+            backend: "native".to_owned(),
+            image: None,
+            cmd: "bash".to_owned(),
+            args: vec!["-c".to_owned(), format!("echo {number}")],
+            cwd: "/workspace".to_owned(),
+            env_keys: Vec::new(),
+            policy_snapshot: json!({}),
+            artifacts_path: String::new(),
+            created_at: Timestamp::from_milliseconds(0),
+            start: Start::AwaitingApproval,
+        };
+        store.intend(command(1)).await.unwrap();
+        store.intend(command(2)).await.unwrap();
+        try_join_all((3..=1000).map(|number| store.intend(command(number)))).await.unwrap();
+        // Two that are newer, with others between them that are no commands of a session.
+        store.intend(NewExec { policy_snapshot: json!({ "code": {} }), ..command(1001) }).await.unwrap();
+        store.intend(command(1002)).await.unwrap();
+        store.intend(NewExec { conversation_id: None, ..command(1003) }).await.unwrap();
+        store.intend(command(1004)).await.unwrap();
+        let found = last_commands(&store, &PathScope::Global).await.unwrap();
+        store.close().await;
+        let lines: Vec<&str> = found.iter().filter_map(|command| command.args.last()).map(String::as_str).collect();
+        assert_eq!(lines.len(), 1000);
+        assert_eq!(lines[..2], ["echo 1004", "echo 1002"]);
+        let left = ["echo 1", "echo 2", "echo 1001", "echo 1003"];
+        assert!(!lines.iter().any(|line| left.contains(line)), "{:?}", &lines[996..]);
     }
 }

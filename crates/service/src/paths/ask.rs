@@ -237,3 +237,64 @@ fn push_new(paths: &mut Vec<HostPath>, path: HostPath) {
         paths.push(path);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use policy::{Ceilings, Layer, LayerName, normalise, profile};
+
+    use super::*;
+
+    fn action() -> Action {
+        let (words, env_keys) = (["bash", "-c", "cat /srv/a"], ["LANG", "PATH"]);
+        Action {
+            words: words.map(str::to_owned).to_vec(),
+            cwd: "/workspace".into(),
+            env_keys: env_keys.map(str::to_owned).to_vec(),
+        }
+    }
+
+    fn layers() -> Layers {
+        Layers {
+            system: profile::EXECS,
+            ceilings: Ceilings { limits: profile::machine_ceilings(8192, 2, 4096), set_by: LayerName::Machine },
+            operator: Layer::new(LayerName::Settings),
+            narrowing: Vec::new(),
+        }
+    }
+
+    fn blocked(path: &str, real: &str) -> [Named; 1] {
+        let read = |text| normalise(text, "/", None).unwrap();
+        [Named { path: read(path), real: read(real) }]
+    }
+
+    #[test]
+    fn each_part_of_what_was_asked_is_in_the_digest() {
+        let asked = blocked("/srv/a", "/srv/a");
+        let mut digests = vec![action().digest(&layers(), &asked).unwrap()];
+        assert_eq!(action().digest(&layers(), &asked), Some(digests[0]), "the same is the same");
+        let mut also = |what: &str, digest: Option<Digest>| {
+            let digest = digest.unwrap();
+            assert!(!digests.contains(&digest), "an answer would stand with another {what}");
+            digests.push(digest);
+        };
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        for other in [
+            &["bash", "-c", "cat /srv/a "][..],
+            &["bash", "-c", "cat", "/srv/a"],
+            &["bash", "-c"],
+            &["sh", "-c", "cat /srv/a"],
+        ] {
+            also("command", Action { words: words(other), ..action() }.digest(&layers(), &asked));
+        }
+        also("directory", Action { cwd: "/tmp".into(), ..action() }.digest(&layers(), &asked));
+        for keys in [&["LANG", "LD_PRELOAD"][..], &["LANG"], &["LANG", "LD_PRELOAD", "PATH"], &["LANG,PATH"]] {
+            also("variable", Action { env_keys: words(keys), ..action() }.digest(&layers(), &asked));
+        }
+        for paths in [&blocked("/srv/b", "/srv/b")[..], &blocked("/srv/a", "/srv/b"), &[]] {
+            also("path", action().digest(&layers(), paths));
+        }
+        let mut tighter = layers();
+        tighter.operator.limits.insert(policy::Field::TimeoutMs, 12_345);
+        also("policy", action().digest(&tighter, &asked));
+    }
+}
