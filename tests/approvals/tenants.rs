@@ -70,14 +70,16 @@ fn people_answer_for_their_own_agents_and_agents_never() {
     assert_eq!(audit(&bob), Vec::<Value>::new());
     let entries = audit(&ann);
     let actions: Vec<&str> = entries.iter().map(|entry| entry["action"].as_str().unwrap()).collect();
-    assert_eq!(actions, ["approval.remembered", "approval.opened"]);
+    assert_eq!(actions, ["sandbox.path.added", "approval.remembered", "approval.opened"]);
     for entry in &entries {
-        assert_eq!((&entry["request_id"], &entry["exec_id"]), (id, &asked["exec_id"]));
+        assert_eq!(&entry["request_id"], id);
     }
-    let from = &entries[0]["details"]["from"];
+    let (answered, opened) = (&entries[1], &entries[2]);
+    assert_eq!((&answered["exec_id"], &opened["exec_id"]), (&asked["exec_id"], &asked["exec_id"]));
+    let from = &answered["details"]["from"];
     assert_eq!((&from["door"], &from["role"]), (&json!("websocket"), &json!("user")));
     assert!(from["remote"].as_str().unwrap().starts_with("127.0.0.1:"), "{from}");
-    assert!(entries[1]["details"]["command"].as_str().unwrap().contains("cat "));
+    assert!(opened["details"]["command"].as_str().unwrap().contains("cat "));
     assert_eq!(server.ask("POST", "/api/audit/verify", None).expect(200)["intact"], true);
 }
 
