@@ -1,7 +1,7 @@
 //! The command line around a server: exec, token, audit, backup, and what is refused at the start.
 
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use crate::server::{Server, command};
 
@@ -106,6 +106,28 @@ fn the_record_is_verified_exported_and_copied() {
     assert_eq!(verified.0, Some(0), "{verified:?}");
     let nothing = tempfile::tempdir().unwrap();
     assert_eq!(say(nothing.path(), &["audit", "verify"]).0, Some(2));
+}
+
+/// Somebody with the database in their hands, who knows our triggers, is still found out by whoever verifies.
+#[test]
+fn an_entry_that_was_changed_is_told_by_every_door() {
+    const CHANGE: &str = "import sqlite3, sys\nbase = sqlite3.connect(sys.argv[1], timeout=30)\n\
+        base.execute('DROP TRIGGER audit_unchanged')\n\
+        changed = base.execute(\"UPDATE audit SET detail = replace(detail, 'SUCCEEDED', 'FAILED') WHERE action = 'exec.outcome'\")\n\
+        assert changed.rowcount == 1\nbase.commit()";
+    let server = Server::start();
+    server.shell("true");
+    let verify = || server.ask("POST", "/api/audit/verify", None).expect(200);
+    assert_eq!(verify()["intact"], true);
+    let database = server.data().join("db.sqlite");
+    let done = Command::new("python3").args(["-c", CHANGE]).arg(database).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let report = verify();
+    assert_eq!(report["intact"], false, "{report}");
+    assert!(!report["findings"].as_array().unwrap().is_empty(), "{report}");
+    let (code, out, _) = say(server.data(), &["audit", "verify", "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &told["intact"], &told["findings"]), (Some(1), &report["intact"], &report["findings"]));
 }
 
 #[test]
