@@ -60,7 +60,7 @@ export interface Exec extends ExecSummary {
     version?: string;
     limits?: Record<string, number>;
     layers?: Record<string, string>;
-    /** A box without a network is nobody's doing and names no layer. */
+    /** Records of before have no layer for a box without a network. */
     net?: { mode?: string; layer?: string };
     path_control?: "on" | "off";
     /** Which paths of the host its box has, as whom, and by whose word. */

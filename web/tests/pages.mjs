@@ -174,7 +174,7 @@ export const tests = {
       equal(`${shown} ${layer}`, `${value.toLocaleString("en-GB")} ${policy.layers[name]}`, name);
     }
     equal(`${policy.limits.timeout_ms} ${policy.layers.timeout_ms} ${policy.layers.scratch_mb}`, "4321 request system", "what is on record");
-    equal((await page.locator("[data-net] td").allTextContents()).join("|"), "Network|none|", "a box without a network");
+    equal((await page.locator("[data-net] td").allTextContents()).join("|"), "Network|none|system", "a box without a network");
     expect(protections.length > 10, `${protections.length} protections`);
     const states = await page.locator("[data-protection]").evaluateAll((rows) => rows.map((row) => `${row.dataset.protection} ${row.querySelector(".badge").textContent}`));
     equal(states.join(), protections.map((one) => `${one.name} ${one.state.replaceAll("_", " ")}`).join(), "the protections");

@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 use crate::field::Field;
 use crate::layer::LayerName;
 use crate::merge::Effective;
-use crate::net::{Net, NetMode};
+use crate::net::Net;
 
 impl Effective {
     /// Sixteen hexadecimal digits that depend on the content alone: the same on every machine and after every restart.
@@ -27,9 +27,8 @@ impl Effective {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{field} {} {set_by}", self.limits.get(field));
         }
-        let _ = writeln!(text, "net {}", self.net.mode().key());
+        let _ = writeln!(text, "net {} {}", self.net.mode().key(), self.net_set_by.key());
         if let Net::Allowlist { allow, unknown } = &self.net {
-            let _ = writeln!(text, "net set by {}", self.net_set_by.key());
             let _ = writeln!(text, "net unknown {}", unknown.key());
             for word in allow.words() {
                 let _ = writeln!(text, "net allow {word}");
@@ -48,17 +47,14 @@ impl Serialize for Effective {
         struct Written<'a> {
             #[serde(flatten)]
             net: &'a Net,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            layer: Option<LayerName>,
+            layer: LayerName,
         }
 
-        // Nothing is nobody's: the form of a box without a network says no more than that.
-        let layer = (self.net.mode() != NetMode::None).then_some(self.net_set_by);
         let required = !self.require.is_empty();
         let mut snapshot = serializer.serialize_struct("Effective", 4 + usize::from(required))?;
         snapshot.serialize_field("version", &self.version())?;
         snapshot.serialize_field("limits", &self.limits)?;
-        snapshot.serialize_field("net", &Written { net: &self.net, layer })?;
+        snapshot.serialize_field("net", &Written { net: &self.net, layer: self.net_set_by })?;
         snapshot.serialize_field("layers", &self.layers)?;
         if required {
             snapshot.serialize_field("require", &self.require)?;
@@ -113,6 +109,9 @@ mod tests {
             other.require.insert(requirement);
             versions.push(other.version());
         }
+        let mut other = effective();
+        other.net_set_by = LayerName::Request;
+        versions.push(other.version());
         for list in [r#"{"mode":"allowlist"}"#, r#"{"mode":"allowlist","allow":["a.com"]}"#] {
             let wish = serde_json::from_str(list).expect("a wish");
             let mut other = effective();
@@ -142,7 +141,7 @@ mod tests {
                     "max_stdout_bytes": 1048576, "max_stderr_bytes": 1048576,
                     "max_artifacts_bytes_total": 52428800, "scratch_mb": 256,
                 },
-                "net": {"mode": "none"},
+                "net": {"mode": "none", "layer": "system"},
                 "layers": {
                     "timeout_ms": "request", "memory_mb": "system", "cpu_cores": "system", "pids": "system",
                     "max_stdout_bytes": "system", "max_stderr_bytes": "system",
