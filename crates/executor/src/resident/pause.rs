@@ -64,7 +64,11 @@ impl Shared {
                 return Ok(());
             }
             (Life::Awake, Pause::Begin) => {
-                if let Err(error) = self.reins.pause(Pause::Begin).await {
+                let stopped = self.reins.pause(Pause::Begin).await;
+                // One that is being ended was let go for that, and held still again it would never die. Whoever ends it from here on
+                // lets it go after this.
+                let stopped = self.doom().map_or(stopped, |death| Err(death.to_error()));
+                if let Err(error) = stopped {
                     // It may have been done, or half of it.
                     let _ = self.reins.pause(Pause::End).await;
                     return Err(error);

@@ -102,6 +102,12 @@ pub(crate) fn a_paused_box_stands_still(daemon: &Daemon) {
             resident.pause().await.unwrap();
             resident.end().await;
             assert_eq!(ticker.wait().await.unwrap().ending, Ending::Stopped(9), "{maker:?}");
+            // One that is being ended is not held still any more, or it would never be gone.
+            let resident = session.settle().await.unwrap();
+            resident.dismiss();
+            assert!(resident.pause().await.is_err(), "{maker:?}");
+            let gone = tokio::time::timeout(Duration::from_secs(60), resident.end()).await;
+            assert!(gone.is_ok(), "{maker:?}: it stands still for ever");
         });
     }
 }
