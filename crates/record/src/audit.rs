@@ -145,21 +145,6 @@ impl Entry {
         statement
     }
 
-    /// Appends this one where the chain ends before it and the statement before has changed exactly one row; is refused
-    /// otherwise, because an entry must have a hash before its own. For SQLite.
-    pub(crate) fn insertion_after_one(&self) -> Statement {
-        let mut statement = Statement::new("append to the audit chain", "");
-        let mut places: Vec<String> = self.fields().into_iter().map(|value| statement.place(value)).collect();
-        if let Some(previous) = places.last_mut() {
-            let seq = statement.place(self.seq - 1);
-            *previous =
-                format!("(SELECT hash FROM audit_head WHERE changes() = 1 AND seq = {seq} AND hash = {previous})");
-        }
-        places.push(statement.place(self.hash));
-        statement.text = format!("INSERT INTO audit ({COLUMNS}) VALUES ({})", places.join(", ")).into();
-        statement
-    }
-
     pub(crate) fn read(row: &Row) -> Result<Self, Error> {
         row.read("audit", "seq", |row| {
             Ok(Self {
@@ -200,7 +185,7 @@ impl Link {
                 table,
                 key: "1".to_owned(),
                 column: "seq",
-                source: sqlx::Error::RowNotFound.into(),
+                source: std::sync::Arc::new(sqlx::Error::RowNotFound),
             });
         };
         row.read(table, "seq", |row| Ok(Self { seq: row.get("seq")?, hash: read_digest(row, "hash")? }))

@@ -93,12 +93,6 @@ pub(crate) static INSERT: LazyLock<String> = LazyLock::new(|| {
 /// The exec's id comes after the values of the ending.
 pub(crate) static END: LazyLock<String> = LazyLock::new(|| format!("{} RETURNING user_id, agent_id", end()));
 
-/// The same with the user and the agent after the id, and only if it is theirs.
-pub(crate) static END_OF: LazyLock<String> = LazyLock::new(|| {
-    let id = ENDING.len() + 1;
-    format!("{} AND user_id = ${} AND agent_id = ${}", end(), id + 1, id + 2)
-});
-
 fn end() -> String {
     let columns: Vec<String> = (1..).zip(names(&ENDING)).map(|(place, name)| format!("{name} = ${place}")).collect();
     let id = columns.len() + 1;

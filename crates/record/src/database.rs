@@ -1,8 +1,8 @@
 //! Which database, and how connections to it are made.
 //!
-//! SQLite: a write-ahead log, and every commit on disk before it is acknowledged, unless the writer asks for less. The file is made here, with mode 0600,
-//! and never opened here when it exists: closing any descriptor of a database's file drops the locks that SQLite holds
-//! on it in the same process. PostgreSQL: whatever the URL says, with bounds on waiting.
+//! SQLite: a write-ahead log, and every commit on disk before it is acknowledged, unless the writer asks for less. The
+//! file is made here, with mode 0600, and never opened here when it exists: closing any descriptor of a database's file
+//! drops the locks that SQLite holds on it in the same process. PostgreSQL: whatever the URL says, with bounds on waiting.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,17 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use sqlx::{ConnectOptions, Connection as _};
 
 use crate::driver::{Connection, Pool};
 use crate::error::Error;
-use crate::schema;
+use crate::{schema, sqlite};
 
 /// How long anybody waits for a lock before it is said that the database is busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+const CONNECT: &str = "connect to the database";
 
 /// Between two attempts at what cannot wait for a lock.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -31,6 +33,18 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(65);
 
 /// Reads are short; more connections than this only wait for the same disk.
 const READERS: u32 = 4;
+
+/// For every connection to SQLite.
+const PRAGMAS: [(&str, &str); 6] = [
+    ("journal_mode", "WAL"),
+    ("synchronous", "FULL"),
+    ("foreign_keys", "ON"),
+    // A schema that somebody planted cannot call functions with effects, and a damaged page is noticed when it is read.
+    ("trusted_schema", "OFF"),
+    ("cell_size_check", "ON"),
+    // The log shrinks again after a burst.
+    ("journal_size_limit", "67108864"),
+];
 
 #[derive(Clone)]
 pub enum Database {
@@ -62,19 +76,9 @@ impl Connector {
         match database {
             Database::Sqlite(path) => {
                 prepare_file(path)?;
-                let options = SqliteConnectOptions::new()
-                    .filename(path)
-                    .busy_timeout(PATIENCE)
-                    .journal_mode(SqliteJournalMode::Wal)
-                    .synchronous(SqliteSynchronous::Full)
-                    // A schema that somebody planted cannot call functions with effects, and a damaged page is
-                    // noticed when it is read.
-                    .pragma("trusted_schema", "OFF")
-                    .pragma("cell_size_check", "ON")
-                    // The log shrinks again after a burst.
-                    .pragma("journal_size_limit", "67108864")
-                    .disable_statement_logging();
-                Ok(Connector::Sqlite(Box::new(options)))
+                let options = SqliteConnectOptions::new().filename(path).busy_timeout(PATIENCE);
+                let options = PRAGMAS.into_iter().fold(options, |options, (name, value)| options.pragma(name, value));
+                Ok(Connector::Sqlite(Box::new(options.disable_statement_logging())))
             }
             Database::Postgres(url) => {
                 let options = PgConnectOptions::from_str(url).map_err(|error| Error::Url(Arc::new(error)))?;
@@ -102,18 +106,14 @@ impl Connector {
         Some(log.into())
     }
 
-    /// A connection that writes.
+    /// A connection that writes. SQLite's is opened in this thread, which may wait for a lock, with a bound.
     pub(crate) async fn connect(&self) -> Result<Connection, Error> {
-        let connecting = async {
-            Ok(match self {
-                Connector::Sqlite(options) => Connection::Sqlite(Box::new(options.connect().await?)),
-                Connector::Postgres(options) => Connection::Postgres(Box::new(options.connect().await?)),
-            })
-        };
-        // SQLite waits for a lock with a bound of its own, in which opening can take more than one.
-        match tokio::time::timeout(PATIENCE * 2, connecting).await {
-            Ok(connected) => connected.map_err(|error| Error::from_database("connect to the database", error)),
-            Err(_) => Err(Error::Busy),
+        match self {
+            Connector::Sqlite(options) => match sqlite::open(options.get_filename(), &PRAGMAS) {
+                Ok(connection) => Ok(Connection::Sqlite(Box::new(connection))),
+                Err(error) => Err(Error::from_database(CONNECT, error)),
+            },
+            Connector::Postgres(options) => Ok(Connection::Postgres(Box::new(patiently(options.connect()).await?))),
         }
     }
 
@@ -130,13 +130,15 @@ impl Connector {
     }
 
     async fn migrate_once(&self) -> Result<(), Error> {
-        match self.connect().await? {
-            Connection::Sqlite(mut connection) => {
+        match self {
+            Connector::Sqlite(options) => {
+                let mut connection = patiently(options.connect()).await?;
                 schema::migrate_sqlite(&mut connection).await?;
                 // What a failed close leaves, the next open finds.
                 let _ = connection.close().await;
             }
-            Connection::Postgres(mut connection) => {
+            Connector::Postgres(options) => {
+                let mut connection = patiently(options.connect()).await?;
                 schema::migrate_postgres(&mut connection).await?;
                 let _ = connection.close().await;
             }
@@ -163,6 +165,14 @@ impl Connector {
                 Pool::Postgres(pool.connect_lazy_with(options))
             }
         }
+    }
+}
+
+/// SQLite waits for a lock with a bound of its own, in which opening can take more than one.
+async fn patiently<C>(connecting: impl Future<Output = Result<C, sqlx::Error>>) -> Result<C, Error> {
+    match tokio::time::timeout(PATIENCE * 2, connecting).await {
+        Ok(connected) => connected.map_err(|error| Error::from_database(CONNECT, error)),
+        Err(_) => Err(Error::Busy),
     }
 }
 

@@ -1,10 +1,12 @@
 //! The two databases behind one face: statements go in, rows come out.
 //!
 //! A small enumeration instead of the driver for any database, which knows fewer types and checks less. Nothing here
-//! knows a table; the only texts that differ between the two are those that begin and end a transaction.
+//! knows a table; the only texts that differ between the two are those that begin and end a transaction. SQLite is read
+//! through the driver that PostgreSQL has too, and written to by `sqlite`.
 
 use std::sync::Arc;
 
+use rusqlite::types::FromSql;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, AssertSqlSafe, Connection as _, Postgres, Row as _, Sqlite};
@@ -12,6 +14,7 @@ use tokio::time::timeout;
 
 use crate::database::SILENCE;
 use crate::error::Error;
+use crate::sqlite::HeldRow;
 use crate::statement::{Statement, Value};
 
 #[derive(Debug, Clone)]
@@ -22,7 +25,7 @@ pub(crate) enum Pool {
 
 #[derive(Debug)]
 pub(crate) enum Connection {
-    Sqlite(Box<sqlx::SqliteConnection>),
+    Sqlite(Box<rusqlite::Connection>),
     Postgres(Box<sqlx::PgConnection>),
 }
 
@@ -35,6 +38,8 @@ pub(crate) enum Snapshot {
 
 pub(crate) enum Row {
     Sqlite(SqliteRow),
+    /// Of the connection to SQLite that writes.
+    Held(HeldRow),
     Postgres(PgRow),
 }
 
@@ -80,10 +85,10 @@ impl Pool {
 impl Connection {
     pub(crate) async fn close(self) {
         // What is committed is on disk already; a failing farewell changes nothing.
-        let _ = match self {
-            Connection::Sqlite(connection) => connection.close().await,
-            Connection::Postgres(connection) => bounded(connection.close()).await,
-        };
+        match self {
+            Connection::Sqlite(connection) => drop(connection.close()),
+            Connection::Postgres(connection) => drop(bounded(connection.close()).await),
+        }
     }
 }
 
@@ -141,9 +146,14 @@ impl Row {
     where
         T: for<'r> sqlx::Decode<'r, Sqlite> + sqlx::Type<Sqlite>,
         T: for<'r> sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres>,
+        T: FromSql,
     {
         let value = match self {
             Row::Sqlite(row) => row.try_get(column),
+            Row::Held(row) => match row.value(column) {
+                Some(value) => T::column_result(value).map_err(|error| sqlx::Error::Decode(Box::new(error))),
+                None => Err(sqlx::Error::ColumnNotFound(column.to_owned())),
+            },
             Row::Postgres(row) => row.try_get(column),
         };
         value.map_err(|source| BadColumn { column, source })
@@ -170,7 +180,7 @@ pub(crate) async fn bounded<T>(answer: impl Future<Output = Result<T, sqlx::Erro
     timeout(SILENCE, answer).await.unwrap_or_else(silence)
 }
 
-pub(crate) fn for_sqlite(values: Vec<Value>) -> Result<SqliteArguments, Error> {
+fn for_sqlite(values: Vec<Value>) -> Result<SqliteArguments, Error> {
     let mut arguments = SqliteArguments::default();
     add_all(&mut arguments, values, |arguments, value| match value {
         Value::Integer(number) => arguments.add(number),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::id::ExecId;
 use crate::status::Status;
 
-type Source = Arc<sqlx::Error>;
+type Source = Arc<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
@@ -65,6 +65,8 @@ pub enum Error {
         #[source]
         source: Source,
     },
+    #[error("could not start the thread that writes")]
+    NoWriter(#[source] Arc<std::io::Error>),
     #[error("the record is closed")]
     Closed,
 
@@ -131,9 +133,10 @@ impl Error {
     }
 
     /// Turns what the driver says into what it means, whichever database it was.
-    pub(crate) fn from_database(purpose: &'static str, error: sqlx::Error) -> Self {
-        let source = Arc::new(error);
-        match meaning(&source) {
+    pub(crate) fn from_database(purpose: &'static str, error: impl Spoken) -> Self {
+        let meaning = error.meaning();
+        let source: Source = Arc::new(error);
+        match meaning {
             Meaning::Busy => Error::Busy,
             Meaning::DiskFull => Error::DiskFull(source),
             Meaning::Corrupt => Error::Corrupt(source),
@@ -144,7 +147,7 @@ impl Error {
     }
 
     /// A commit that failed with its connection may have happened; one that was refused has not.
-    pub(crate) fn from_commit(error: sqlx::Error) -> Self {
+    pub(crate) fn from_commit(error: impl Spoken) -> Self {
         match Self::from_database("commit", error) {
             Error::Unreachable(source) => Error::Unconfirmed(source),
             other => other,
@@ -166,7 +169,12 @@ impl Error {
     }
 }
 
-enum Meaning {
+/// What a driver says.
+pub(crate) trait Spoken: std::error::Error + Send + Sync + 'static {
+    fn meaning(&self) -> Meaning;
+}
+
+pub(crate) enum Meaning {
     Busy,
     DiskFull,
     Corrupt,
@@ -175,43 +183,60 @@ enum Meaning {
     Unclear,
 }
 
-fn meaning(error: &sqlx::Error) -> Meaning {
-    match error {
-        sqlx::Error::PoolTimedOut => Meaning::Busy,
-        sqlx::Error::PoolClosed => Meaning::Closed,
-        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
-            Meaning::Lost
+impl Spoken for sqlx::Error {
+    fn meaning(&self) -> Meaning {
+        match self {
+            sqlx::Error::PoolTimedOut => Meaning::Busy,
+            sqlx::Error::PoolClosed => Meaning::Closed,
+            sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
+                Meaning::Lost
+            }
+            sqlx::Error::Database(refusal) => match refusal.code() {
+                // PostgreSQL's always have five characters; SQLite's are numbers.
+                Some(code) if code.len() == 5 => meaning_of_postgres(&code),
+                Some(code) => code.parse().map_or(Meaning::Unclear, meaning_of_sqlite),
+                None => Meaning::Unclear,
+            },
+            _ => Meaning::Unclear,
         }
-        sqlx::Error::Database(refusal) => refusal.code().map_or(Meaning::Unclear, |code| meaning_of_code(&code)),
+    }
+}
+
+impl Spoken for rusqlite::Error {
+    fn meaning(&self) -> Meaning {
+        match self {
+            rusqlite::Error::SqliteFailure(failure, _) => meaning_of_sqlite(failure.extended_code),
+            _ => Meaning::Unclear,
+        }
+    }
+}
+
+fn meaning_of_postgres(code: &str) -> Meaning {
+    match code {
+        // lock_not_available, deadlock_detected, query_canceled (by a timeout of ours), too_many_connections
+        "55P03" | "40P01" | "57014" | "53300" => Meaning::Busy,
+        // disk_full
+        "53100" => Meaning::DiskFull,
+        // data_corrupted, index_corrupted
+        "XX001" | "XX002" => Meaning::Corrupt,
+        // admin_shutdown, crash_shutdown, cannot_connect_now, idle_in_transaction_session_timeout
+        "57P01" | "57P02" | "57P03" | "25P03" => Meaning::Lost,
+        _ if code.starts_with("08") => Meaning::Lost,
         _ => Meaning::Unclear,
     }
 }
 
-/// SQLite's codes are numbers, with the primary one in the low byte; PostgreSQL's always have five characters.
-fn meaning_of_code(code: &str) -> Meaning {
-    if code.len() == 5 {
-        return match code {
-            // lock_not_available, deadlock_detected, query_canceled (by a timeout of ours), too_many_connections
-            "55P03" | "40P01" | "57014" | "53300" => Meaning::Busy,
-            // disk_full
-            "53100" => Meaning::DiskFull,
-            // data_corrupted, index_corrupted
-            "XX001" | "XX002" => Meaning::Corrupt,
-            // admin_shutdown, crash_shutdown, cannot_connect_now, idle_in_transaction_session_timeout
-            "57P01" | "57P02" | "57P03" | "25P03" => Meaning::Lost,
-            _ if code.starts_with("08") => Meaning::Lost,
-            _ => Meaning::Unclear,
-        };
-    }
-    const BUSY: u32 = 5;
-    const LOCKED: u32 = 6;
-    const CORRUPT: u32 = 11;
-    const FULL: u32 = 13;
-    const NOT_A_DATABASE: u32 = 26;
-    match code.parse::<u32>().map(|code| code & 0xff) {
-        Ok(BUSY | LOCKED) => Meaning::Busy,
-        Ok(FULL) => Meaning::DiskFull,
-        Ok(CORRUPT | NOT_A_DATABASE) => Meaning::Corrupt,
+/// The primary code is in the low byte.
+fn meaning_of_sqlite(code: i32) -> Meaning {
+    const BUSY: i32 = 5;
+    const LOCKED: i32 = 6;
+    const CORRUPT: i32 = 11;
+    const FULL: i32 = 13;
+    const NOT_A_DATABASE: i32 = 26;
+    match code & 0xff {
+        BUSY | LOCKED => Meaning::Busy,
+        FULL => Meaning::DiskFull,
+        CORRUPT | NOT_A_DATABASE => Meaning::Corrupt,
         _ => Meaning::Unclear,
     }
 }

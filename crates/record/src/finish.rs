@@ -5,7 +5,6 @@
 
 use serde_json::json;
 
-use crate::at_once::{AtOnce, Durability};
 use crate::audit::{Draft, Event};
 use crate::columns::{self, name};
 use crate::error::Error;
@@ -17,6 +16,7 @@ use crate::statement::{Statement, Value};
 use crate::status::{EndedAs, Status};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
+use crate::transaction::Durability;
 use crate::writer::Operation;
 
 /// As many unfinished execs as one transaction ends, so that others can write in between.
@@ -27,8 +27,7 @@ impl Store {
     /// a power cut takes of it makes it one of the LOST.
     pub async fn finish(&self, exec: &NewExec, ending: Ending) -> Result<Finish, Error> {
         let values = columns::ending_values(&ending)?;
-        let (exec_id, user_id, agent_id) = (exec.exec_id.clone(), exec.user_id.clone(), exec.agent_id.clone());
-        let finished = self.submit(End { exec_id, user_id, agent_id, ending, values }).await?;
+        let finished = self.submit(End { exec_id: exec.exec_id.clone(), ending, values }).await?;
         finished.ok_or_else(|| Error::UnknownExec(exec.exec_id.clone()))
     }
 
@@ -50,9 +49,6 @@ impl Store {
 
 struct End {
     exec_id: ExecId,
-    /// Whose it is, as the caller has it; the record's word counts.
-    user_id: UserId,
-    agent_id: AgentId,
     ending: Ending,
     values: Vec<Value>,
 }
@@ -66,15 +62,6 @@ impl Operation for End {
             return Ok(Some(Finish::Recorded));
         }
         Ok(status_of(ledger, &self.exec_id).await?.map(Finish::EndedBefore))
-    }
-
-    fn at_once(&self, _next: i64) -> Option<(AtOnce, Self::Answer)> {
-        let own = [self.exec_id.as_str(), self.user_id.as_str(), self.agent_id.as_str()].map(Value::from);
-        let values = self.values.iter().cloned().chain(own);
-        let statement = Statement::new("record an ending", columns::END_OF.as_str()).bind_all(values);
-        let (user_id, agent_id) = (self.user_id.clone(), self.agent_id.clone());
-        let draft = draft(&self.exec_id, user_id, agent_id, &self.ending, &self.values, columns::OUTCOME_ACTION);
-        Some((AtOnce { statement, draft }, Some(Finish::Recorded)))
     }
 
     fn durability(&self) -> Durability {

@@ -5,7 +5,6 @@
 
 use serde_json::json;
 
-use crate::at_once::AtOnce;
 use crate::audit::{Draft, Event, read_digest};
 use crate::columns::{self, name};
 use crate::digest::Digest;
@@ -72,10 +71,6 @@ impl Operation for Intend {
         }
         ledger.append(self.draft());
         Ok(Some(Intent::Recorded))
-    }
-
-    fn at_once(&self, next: i64) -> Option<(AtOnce, Self::Answer)> {
-        Some((AtOnce { statement: self.insertion(next), draft: self.draft() }, Some(Intent::Recorded)))
     }
 }
 

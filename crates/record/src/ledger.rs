@@ -5,12 +5,11 @@
 //! Entries need the database for nothing but to be kept, so they wait here and are written with the end. Nothing here
 //! commits before it is told to, and whatever returns an error has to be undone as a whole.
 
-use crate::at_once::Durability;
 use crate::audit::{Draft, Entry, Link};
 use crate::driver::{Connection, Row};
 use crate::error::Error;
 use crate::statement::Statement;
-use crate::transaction::{Transaction, Uncommitted};
+use crate::transaction::{Durability, Transaction, Uncommitted};
 
 /// As many entries as one statement writes. Fewer are written by halves of it, halves of those and so on: every number of
 /// entries then takes few statements, and there are few texts to keep prepared.
@@ -23,13 +22,6 @@ pub(crate) struct Ledger<'c> {
     head: Link,
     /// Appended, and not yet in the database.
     waiting: Vec<Entry>,
-}
-
-/// Where the chain ends after a commit, and whether the commit has added to it. One that has not may have written nothing.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Committed {
-    pub(crate) head: Link,
-    pub(crate) has_grown: bool,
 }
 
 /// Why a transaction was undone.
@@ -87,8 +79,8 @@ impl<'c> Ledger<'c> {
         Ok(())
     }
 
-    /// Stores the entries that are not yet, and the new end of the chain, and commits. Gives the end.
-    pub(crate) async fn commit(mut self) -> Result<Committed, Failure> {
+    /// Stores the entries that are not yet, and the new end of the chain, and commits. Says whether the chain has grown.
+    pub(crate) async fn commit(mut self) -> Result<bool, Failure> {
         let mut last = Vec::new();
         while let Some(insertion) = self.next_insertion() {
             if self.waiting.is_empty() {
@@ -98,13 +90,13 @@ impl<'c> Ledger<'c> {
             }
         }
         let entries = last.len();
-        if self.head != self.found {
+        let has_grown = self.head != self.found;
+        if has_grown {
             let text = "UPDATE audit_head SET seq = $1, hash = $2";
             let update = Statement::new("store the end of the audit chain", text);
             last.push(update.bind(self.head.seq).bind(self.head.hash));
         }
-        let committed = Committed { head: self.head, has_grown: self.head != self.found };
-        self.transaction.commit(last).await.map(|()| committed).map_err(|uncommitted| match uncommitted {
+        self.transaction.commit(last).await.map(|()| has_grown).map_err(|uncommitted| match uncommitted {
             Uncommitted::Statement(number, error) if number < entries => Failure::One(error),
             Uncommitted::Statement(_, error) | Uncommitted::Commit(error) => Failure::Whole(error),
         })
@@ -120,5 +112,52 @@ impl<'c> Ledger<'c> {
         let count = 1 << whole.checked_ilog2()?;
         let entries: Vec<Entry> = self.waiting.drain(..count).collect();
         Some(Entry::insertion(&entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::audit::Event;
+    use crate::database::{Connector, Database};
+    use crate::timestamp::Timestamp;
+
+    fn draft(number: i64) -> Draft {
+        let event = Event {
+            at: Timestamp::from_milliseconds(number),
+            actor: "test".to_owned(),
+            action: "test.made".to_owned(),
+            subject: number.to_string(),
+            user_id: None,
+            agent_id: None,
+            detail: json!({}),
+        };
+        Draft { event, digest: None }
+    }
+
+    /// However many entries a transaction has, all are written, and the texts that are kept prepared stay few.
+    #[tokio::test]
+    async fn batches_of_any_size_share_their_texts() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = crate::Store::open(Database::Sqlite(directory.path().join("record.db"))).await.unwrap();
+        let mut connection = Connector::new(store.database()).unwrap().connect().await.unwrap();
+        let mut texts = BTreeSet::new();
+        for count in 0..=70 {
+            let mut undone = Ledger::begin(&mut connection, None).await.unwrap();
+            (0..count).for_each(|number| _ = undone.append(draft(number)));
+            texts.extend(std::iter::from_fn(|| undone.next_insertion()).map(|insertion| insertion.text));
+            undone.rollback().await.unwrap();
+            let mut ledger = Ledger::begin(&mut connection, None).await.unwrap();
+            (0..count).for_each(|number| _ = ledger.append(draft(number)));
+            assert!(ledger.commit().await.is_ok());
+        }
+        assert_eq!(texts.len(), 5);
+        let verification = store.verify(|_| {}).await.unwrap();
+        assert!(verification.is_intact(), "{:?}", verification.findings);
+        assert_eq!(verification.checked, (0..=70).sum::<u64>());
     }
 }

@@ -28,9 +28,9 @@ mod statement;
 mod database;
 mod driver;
 mod schema;
+mod sqlite;
 mod transaction;
 
-mod at_once;
 mod ledger;
 mod store;
 mod writer;

@@ -183,3 +183,36 @@ impl Operation for RemoveExecs {
         Ok(removed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::database::{Connector, Database};
+
+    /// Entries wait in memory for the commit; whoever asks which are old has to see those too.
+    #[tokio::test]
+    async fn what_was_appended_a_moment_ago_is_not_pruned() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(Database::Sqlite(directory.path().join("record.db"))).await.unwrap();
+        let event = |number| Event {
+            at: Timestamp::from_milliseconds(number),
+            actor: "test".to_owned(),
+            action: "test.made".to_owned(),
+            subject: number.to_string(),
+            user_id: None,
+            agent_id: None,
+            detail: json!({}),
+        };
+        for number in 1..=3 {
+            store.append(event(number)).await.unwrap();
+        }
+        let mut connection = Connector::new(store.database()).unwrap().connect().await.unwrap();
+        let mut ledger = Ledger::begin(&mut connection, None).await.unwrap();
+        ledger.append(Draft { event: event(4), digest: None });
+        let at = Timestamp::from_milliseconds(4);
+        let announce = AnnounceAudit { keep: Keep::Since(at), at, by: "test".to_owned() };
+        assert_eq!(announce.apply(&mut ledger).await.unwrap(), Some(3));
+        assert!(ledger.commit().await.is_ok());
+        assert!(store.verify(|_| {}).await.unwrap().is_intact());
+    }
+}

@@ -107,35 +107,11 @@ impl Statement {
         self
     }
 
-    /// All of them in one text, in their order. The places of each count on from those of the one before.
-    pub(crate) fn join(statements: Vec<Statement>) -> Self {
-        let mut statements = statements.into_iter();
-        let mut joined = statements.next().unwrap_or_else(|| Statement::new("do nothing", ""));
-        for next in statements {
-            joined.text = format!("{}; {}", joined.text, moved(&next.text, joined.values.len())).into();
-            joined.values.extend(next.values);
-        }
-        joined
-    }
-
     /// Binds a value and gives back its place, `$n`, for a text that is put together from parts.
     pub(crate) fn place(&mut self, value: impl Into<Value>) -> String {
         self.values.push(value.into());
         format!("${}", self.values.len())
     }
-}
-
-/// The text with its places so much further on. A `$` is nothing but a place, because values are never in a text.
-fn moved(text: &str, by: usize) -> String {
-    let mut parts = text.split('$');
-    let mut moved = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let (place, rest) =
-            part.split_at(part.find(|character: char| !character.is_ascii_digit()).unwrap_or(part.len()));
-        let place = place.parse().map_or(0, |place: usize| place + by);
-        moved.push_str(&format!("${place}{rest}"));
-    }
-    moved
 }
 
 /// Text that goes into an index: short enough for PostgreSQL's, and without the NUL that its text cannot hold. Checked
@@ -155,20 +131,4 @@ pub(crate) fn check_text(column: &'static str, text: &str) -> Result<(), Error> 
 /// Both databases count in 64 bits with a sign.
 pub(crate) fn check_number(column: &'static str, number: u64) -> Result<i64, Error> {
     i64::try_from(number).map_err(|_| Error::NumberTooLarge { column })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn joined_statements_keep_their_values() {
-        let first = Statement::new("first", "INSERT INTO a VALUES ($1, $2)").bind(1).bind("one");
-        let second =
-            Statement::new("second", "UPDATE b SET c = $2, d = $1 WHERE e = $10").bind_all((2..12).map(Value::from));
-        let joined = Statement::join(vec![first, second, Statement::new("third", "COMMIT")]);
-        assert_eq!(joined.text, "INSERT INTO a VALUES ($1, $2); UPDATE b SET c = $4, d = $3 WHERE e = $12; COMMIT");
-        assert_eq!(joined.values.len(), 12);
-        assert_eq!((&joined.values[1], &joined.values[2]), (&"one".into(), &2.into()));
-    }
 }

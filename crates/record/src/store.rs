@@ -28,13 +28,14 @@ struct Inside {
 
 impl Store {
     /// Opens the database, makes it when there is none, and brings its schema up to date. Needs a tokio runtime, on
-    /// which the writer then lives.
+    /// which is read then; the writer has a thread of its own.
     pub async fn open(database: Database) -> Result<Self, Error> {
         let connector = Connector::new(&database)?;
         connector.migrate().await?;
         let readers = connector.readers();
         let remembered = Remembered::beside(&database);
-        let store = Self { inside: Arc::new(Inside { database, readers, queue: Queue::start(connector), remembered }) };
+        let queue = Queue::start(connector)?;
+        let store = Self { inside: Arc::new(Inside { database, readers, queue, remembered }) };
         // The first read shows a damage that the schema alone does not.
         store.health().await?;
         Ok(store)

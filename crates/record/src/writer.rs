@@ -1,4 +1,5 @@
-//! The one writer: everything that waits is written in one transaction, and acknowledged after its commit.
+//! The one writer: everything that waits is written in one transaction, and acknowledged after its commit. It has a thread
+//! of its own, so that nothing else stands still while it waits for a disk, and whoever submits wakes nobody but it.
 //!
 //! A durable commit costs the same for one operation as for two hundred, so whatever has queued up meanwhile shares the
 //! next one. An operation says no by its answer, having written nothing; an *error* undoes the transaction, and then
@@ -6,18 +7,18 @@
 //! or commit, all of its operations fail.
 
 use std::fs::File;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::at_once::{AtOnce, Durability, Tried};
-use crate::audit::Link;
 use crate::database::{Connector, PATIENCE};
 use crate::driver::Connection;
 use crate::error::Error;
-use crate::ledger::{Committed, Failure, Ledger};
+use crate::ledger::{Failure, Ledger};
+use crate::transaction::Durability;
 
 /// As many operations as one transaction takes. Each costs a statement or two, so this is some tens of milliseconds.
 const BATCH: usize = 256;
@@ -32,12 +33,6 @@ pub(crate) trait Operation: Send + Sync + 'static {
 
     /// An answer that refuses must have written nothing.
     fn apply(&self, ledger: &mut Ledger<'_>) -> impl Future<Output = Result<Self::Answer, Error>> + Send;
-
-    /// The same where it is one statement that changes one row, with its entry and the answer if that succeeds. `next` is the
-    /// number that the entry will have.
-    fn at_once(&self, _next: i64) -> Option<(AtOnce, Self::Answer)> {
-        None
-    }
 
     fn durability(&self) -> Durability {
         Durability::Now
@@ -66,15 +61,18 @@ impl Drop for Vital {
 }
 
 impl Queue {
-    /// Starts the writer; it ends when the last way to it is gone, or when it is closed.
-    pub(crate) fn start(connector: Connector) -> Self {
+    /// Starts the writer in a thread of its own, where it may wait for a disk; it ends when the last way to it is gone, or when it is closed.
+    pub(crate) fn start(connector: Connector) -> Result<Self, Error> {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let writer = Writer { connector, connection: None, head: None, durability: Durability::Now, debt: Debt::None };
-        tokio::spawn(async move {
+        let no_writer = |source| Error::NoWriter(Arc::new(source));
+        let writer = Writer { connector, connection: None, durability: Durability::Now, debt: Debt::None };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_writer)?;
+        let thread = std::thread::Builder::new().name("record-writer".to_owned());
+        let started = thread.spawn(move || {
             let _vital = Vital;
-            writer.run(receiver).await;
+            runtime.block_on(writer.run(receiver));
         });
-        Self(sender)
+        started.map(|_| Self(sender)).map_err(no_writer)
     }
 
     /// Returns when the operation is on disk (or soon is, where that is enough for it), or when it is certain that it is not;
@@ -103,7 +101,6 @@ impl Queue {
 /// An operation of whatever kind, with whoever waits for it.
 trait Job: Send {
     fn apply<'j>(&'j mut self, ledger: &'j mut Ledger<'_>) -> BoxFuture<'j, Result<(), Error>>;
-    fn at_once(&mut self, next: i64) -> Option<AtOnce>;
     fn durability(&self) -> Durability;
     fn answer(self: Box<Self>, outcome: Result<(), Error>);
 }
@@ -123,12 +120,6 @@ impl<O: Operation> Job for Waiting<O> {
         })
     }
 
-    fn at_once(&mut self, next: i64) -> Option<AtOnce> {
-        let (at_once, answer) = self.operation.at_once(next)?;
-        self.answer = Some(answer);
-        Some(at_once)
-    }
-
     fn durability(&self) -> Durability {
         self.operation.durability()
     }
@@ -143,8 +134,6 @@ impl<O: Operation> Job for Waiting<O> {
 struct Writer {
     connector: Connector,
     connection: Option<Connection>,
-    /// Where the chain ended when this wrote last.
-    head: Option<Link>,
     /// What commits of the connection do.
     durability: Durability,
     debt: Debt,
@@ -176,7 +165,7 @@ impl Writer {
                 receiver.close();
             }
         }
-        self.pay().await;
+        self.pay();
         if let Some(connection) = self.connection.take() {
             connection.close().await;
         }
@@ -191,19 +180,18 @@ impl Writer {
         if self.debt == Debt::Owed {
             match timeout(SOON, receiver.recv_many(messages, BATCH)).await {
                 Ok(count) => return count,
-                Err(_) => self.pay().await,
+                Err(_) => self.pay(),
             }
         }
         receiver.recv_many(messages, BATCH).await
     }
 
     /// Has everything on disk that was acknowledged before. A commit that must be does the same for all that is before it.
-    async fn pay(&mut self) {
+    fn pay(&mut self) {
         let (Debt::Owed, Some(log)) = (self.debt, self.connector.log()) else { return };
         // A disk that fails here says so again to the next commit that has to be there, which fails by it: the kernel tells
         // each open file of an error once.
-        let forced = tokio::task::spawn_blocking(move || File::open(log).map(|log| log.sync_data())).await;
-        if matches!(forced, Ok(Ok(_))) {
+        if File::open(log).map(|log| log.sync_data()).is_ok() {
             self.debt = Debt::None;
         }
     }
@@ -237,11 +225,6 @@ impl Writer {
         if jobs.is_empty() {
             return Ok(());
         }
-        if let [job] = jobs
-            && let Some(outcome) = self.write_at_once(job.as_mut()).await
-        {
-            return outcome;
-        }
         if let Some(connection) = self.connection.take() {
             match self.write_on(connection, jobs).await {
                 Err(Failure::Whole(Error::Unreachable(_)) | Failure::One(Error::Unreachable(_))) => {}
@@ -253,51 +236,20 @@ impl Writer {
         self.write_on(connection, jobs).await
     }
 
-    /// One operation in one trip; nothing where it has to be done step by step.
-    async fn write_at_once(&mut self, job: &mut dyn Job) -> Option<Result<(), Failure>> {
-        let (Some(head), Some(Connection::Sqlite(_))) = (self.head, &self.connection) else { return None };
-        let at_once = job.at_once(head.seq + 1)?;
-        let mut connection = self.connection.take()?;
-        let wanted = job.durability();
-        let change = (wanted != self.durability).then_some(wanted);
-        match at_once.run(&mut connection, head, change).await {
-            Tried::Written(head) => {
-                (self.connection, self.head, self.durability) = (Some(connection), Some(head), wanted);
-                self.count();
-                Some(Ok(()))
-            }
-            Tried::Unusual => {
-                (self.connection, self.head, self.durability) = (Some(connection), None, wanted);
-                None
-            }
-            Tried::Failed(error) => {
-                self.head = None;
-                connection.close().await;
-                Some(Err(Failure::Whole(error)))
-            }
-        }
-    }
-
-    /// Something is committed.
-    fn count(&mut self) {
-        self.debt = match self.durability {
-            Durability::Now => Debt::None,
-            Durability::Soon => Debt::Owed,
-        };
-    }
-
     /// A connection on which something failed is not used again: what state it is in is anybody's guess.
     async fn write_on(&mut self, mut connection: Connection, jobs: &mut [Box<dyn Job>]) -> Result<(), Failure> {
-        self.head = None;
         let is_urgent = jobs.iter().any(|job| job.durability() == Durability::Now);
-        let change = (is_urgent && self.durability == Durability::Soon).then_some(Durability::Now);
+        let wanted = if is_urgent { Durability::Now } else { Durability::Soon };
+        let change = (wanted != self.durability).then_some(wanted);
         match write_in_one_transaction(&mut connection, change, jobs).await {
-            Ok(Committed { head, has_grown }) => {
-                (self.connection, self.head) = (Some(connection), Some(head));
-                self.durability = change.unwrap_or(self.durability);
+            Ok(has_grown) => {
+                (self.connection, self.durability) = (Some(connection), wanted);
                 // A commit of nothing forces nothing.
                 if has_grown {
-                    self.count();
+                    self.debt = match wanted {
+                        Durability::Now => Debt::None,
+                        Durability::Soon => Debt::Owed,
+                    };
                 }
                 Ok(())
             }
@@ -310,12 +262,12 @@ impl Writer {
     }
 }
 
-/// Gives where the chain then ends.
+/// Says whether the chain has grown by it. What has added no entry may have written nothing.
 async fn write_in_one_transaction(
     connection: &mut Connection,
     change: Option<Durability>,
     jobs: &mut [Box<dyn Job>],
-) -> Result<Committed, Failure> {
+) -> Result<bool, Failure> {
     let mut ledger = Ledger::begin(connection, change).await.map_err(Failure::Whole)?;
     for job in jobs {
         if let Err(error) = job.apply(&mut ledger).await {

@@ -144,73 +144,35 @@ async fn an_old_error_is_nobody_elses() {
     }
 }
 
-/// On one thread all of them wait in the queue before the writer looks, so that they share a transaction.
+/// They share a transaction.
 #[tokio::test]
 async fn what_fails_at_the_end_fails_whom_it_concerns() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory).await;
-    let (first, bad, second) =
-        tokio::join!(store.append(event(1)), store.submit(WITHOUT_ENTRIES), store.append(event(2)));
-    assert_eq!((first.unwrap(), second.unwrap()), (1, 2));
-    assert_eq!(purpose(bad), "append to the audit chain");
+    let mut writer = writer(&store);
+    let (first, one) = job(Sooner(Durability::Now));
+    let (bad, two) = job(WITHOUT_ENTRIES);
+    let (second, three) = job(Sooner(Durability::Now));
+    assert!(writer.settle(vec![first, bad, second]).await.is_ok());
+    assert_eq!((one.await.unwrap().unwrap(), three.await.unwrap().unwrap()), (1, 2));
+    assert_eq!(purpose(two.await.unwrap()), "append to the audit chain");
     for (bad, stage) in [(WITHOUT_HEAD, "store the end of the audit chain"), (WITHOUT_PARENT, "commit")] {
-        let (good, bad) = tokio::join!(store.append(event(3)), store.submit(bad));
-        assert_eq!((purpose(good), purpose(bad)), (stage, stage));
+        let ((good, _), (bad, _)) = (job(Sooner(Durability::Now)), job(bad));
+        let Err((unanswered, error)) = writer.settle(vec![good, bad]).await else { panic!("it was written") };
+        assert_eq!((unanswered.len(), purpose::<()>(Err(error))), (2, stage));
     }
     assert_eq!(store.append(event(3)).await.unwrap(), 3);
     assert_intact(&store, 3).await;
 }
 
-/// Entries wait in memory for the commit; whoever asks which are old has to see those too.
-#[tokio::test]
-async fn what_was_appended_a_moment_ago_is_not_pruned() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = open(&directory).await;
-    for number in 1..=3 {
-        store.append(event(number)).await.unwrap();
-    }
-    let since = Timestamp::from_milliseconds(4);
-    let (appended, removed) =
-        tokio::join!(store.append(event(4)), store.prune_audit(crate::Keep::Since(since), since, "test"));
-    assert_eq!((appended.unwrap(), removed.unwrap()), (4, 3));
-    assert_intact(&store, 2).await;
-}
-
-/// However many entries a transaction has, all are written, and the texts that are kept prepared stay few.
-#[tokio::test]
-async fn batches_of_any_size_share_their_texts() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = open(&directory).await;
-    let mut connection = crate::database::Connector::new(store.database()).unwrap().connect().await.unwrap();
-    for count in 0..=70 {
-        let mut ledger = Ledger::begin(&mut connection, None).await.unwrap();
-        for number in 0..count {
-            ledger.append(Draft { event: event(number), digest: None });
-        }
-        assert!(ledger.commit().await.is_ok());
-    }
-    let crate::driver::Connection::Sqlite(connection) = connection else { unreachable!() };
-    // One that begins, one that only commits, five sizes of insertions with a commit, and four without: a single entry is
-    // always the last.
-    assert_eq!(sqlx::Connection::cached_statements_size(connection.as_ref()), 1 + 1 + 5 + 4);
-    assert_intact(&store, (0..=70).sum()).await;
-}
-
-/// One row, which may be on disk later, or must be there at once.
+/// One entry, which may be on disk later, or must be there at once.
 struct Sooner(Durability);
 
 impl Operation for Sooner {
-    type Answer = ();
+    type Answer = i64;
 
-    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
-        ledger.append(Draft { event: event(1), digest: None });
-        Ok(())
-    }
-
-    fn at_once(&self, next: i64) -> Option<(AtOnce, ())> {
-        let text = "INSERT INTO settings (version, document, saved_at, saved_by) VALUES ($1, '{}', 0, 'test')";
-        let statement = Statement::new("do what a test wants", text).bind(next);
-        Some((AtOnce { statement, draft: Draft { event: event(1), digest: None } }, ()))
+    async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<i64, Error> {
+        Ok(ledger.append(Draft { event: event(1), digest: None }))
     }
 
     fn durability(&self) -> Durability {
@@ -218,9 +180,15 @@ impl Operation for Sooner {
     }
 }
 
-fn job(durability: Durability) -> Box<dyn Job> {
-    let (reply, _) = oneshot::channel();
-    Box::new(Waiting { operation: Sooner(durability), answer: None, reply })
+fn job<O: Operation>(operation: O) -> (Box<dyn Job>, oneshot::Receiver<Result<O::Answer, Error>>) {
+    let (reply, answer) = oneshot::channel();
+    (Box::new(Waiting { operation, answer: None, reply }), answer)
+}
+
+/// Another writer of the same database, in this thread.
+fn writer(store: &Store) -> Writer {
+    let connector = Connector::new(store.database()).unwrap();
+    Writer { connector, connection: None, durability: Durability::Now, debt: Debt::None }
 }
 
 /// What may be later is owed until it is forced, or until something is committed that must be there at once.
@@ -228,28 +196,24 @@ fn job(durability: Durability) -> Box<dyn Job> {
 async fn what_is_owed_is_paid() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory).await;
-    let connector = Connector::new(store.database()).unwrap();
-    let log = connector.log().unwrap();
-    let mut writer = Writer { connector, connection: None, head: None, durability: Durability::Now, debt: Debt::None };
-    // Step by step, because the end of the chain is not known yet; and on a connection where all are there at once.
-    assert!(writer.write(&mut [job(Durability::Soon)]).await.is_ok());
-    assert_eq!((writer.debt, writer.durability), (Debt::None, Durability::Now));
+    let mut writer = writer(&store);
+    let log = writer.connector.log().unwrap();
+    let one = |durability| job(Sooner(durability)).0;
     for payment in ["forced", "at once", "together"] {
-        assert!(writer.write(&mut [job(Durability::Soon)]).await.is_ok());
+        assert!(writer.write(&mut [one(Durability::Soon)]).await.is_ok());
         assert_eq!((writer.debt, writer.durability), (Debt::Owed, Durability::Soon), "{payment}");
         match payment {
-            "forced" => writer.pay().await,
-            "at once" => assert!(writer.write(&mut [job(Durability::Now)]).await.is_ok()),
-            _ => assert!(writer.write(&mut [job(Durability::Soon), job(Durability::Now)]).await.is_ok()),
+            "forced" => writer.pay(),
+            "at once" => assert!(writer.write(&mut [one(Durability::Now)]).await.is_ok()),
+            _ => assert!(writer.write(&mut [one(Durability::Soon), one(Durability::Now)]).await.is_ok()),
         }
         assert_eq!(writer.debt, Debt::None, "{payment}");
     }
     assert!(log.exists(), "there is something to force");
     // What has to be there at once and then has nothing to write pays for nobody.
-    assert!(writer.write(&mut [job(Durability::Soon)]).await.is_ok());
-    let (reply, _) = oneshot::channel();
-    let nothing: Box<dyn Job> = Box::new(Waiting { operation: Raw("SELECT 1"), answer: None, reply });
+    assert!(writer.write(&mut [one(Durability::Soon)]).await.is_ok());
+    let (nothing, _) = job(Raw("SELECT 1"));
     assert!(writer.write(&mut [nothing]).await.is_ok());
     assert_eq!((writer.debt, writer.durability), (Debt::Owed, Durability::Now));
-    assert_intact(&store, 8).await;
+    assert_intact(&store, 7).await;
 }

@@ -33,9 +33,13 @@ RICH = (
 )
 
 
+# Made once: to make one takes longer than most of what it encodes.
+ENCODER = json.JSONEncoder(ensure_ascii=False)
+
+
 def encoded(data):
     """As it is sent. Halves of characters, which text may hold here, are in no text elsewhere."""
-    return json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")
+    return ENCODER.encode(data).encode("utf-8", "replace")
 
 
 class Results:
@@ -114,7 +118,9 @@ class Cells:
         tree = compile(code, name, "exec", ast.PyCF_ONLY_AST)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         names = self.main.__dict__
-        exec(compile(tree, name, "exec"), names)
+        # Often there is nothing but the last.
+        if tree.body:
+            exec(compile(tree, name, "exec"), names)
         if last is not None:
             value = eval(compile(ast.Expression(last.value), name, "eval"), names)
             if value is not None:

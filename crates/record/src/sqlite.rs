@@ -1,0 +1,81 @@
+//! The connection to SQLite that writes: it works in the thread of whoever calls, which is the writer's own.
+//!
+//! A statement takes a few microseconds, and a thread that is woken for it tens of them; so no other thread is asked, as the
+//! driver for reading does. Texts are kept prepared.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::types::{ToSqlOutput, Value as Stored, ValueRef};
+use rusqlite::{Connection, OpenFlags, ToSql};
+
+use crate::database::PATIENCE;
+use crate::statement::{Statement, Value};
+
+/// As many texts as all operations together have, and some.
+const PREPARED: usize = 128;
+
+/// What a statement gave.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) rows: Vec<HeldRow>,
+    /// How many rows it changed. Says nothing where it only read.
+    pub(crate) affected: u64,
+}
+
+/// A row that does not belong to its statement any more.
+#[derive(Debug)]
+pub(crate) struct HeldRow {
+    columns: Arc<[String]>,
+    values: Vec<Stored>,
+}
+
+impl HeldRow {
+    pub(crate) fn value(&self, column: &str) -> Option<ValueRef<'_>> {
+        let place = self.columns.iter().position(|name| name == column)?;
+        self.values.get(place).map(ValueRef::from)
+    }
+}
+
+/// Opens a file that is there.
+pub(crate) fn open(path: &Path, pragmas: &[(&str, &str)]) -> rusqlite::Result<Connection> {
+    let connection =
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(PATIENCE)?;
+    connection.set_prepared_statement_cache_capacity(PREPARED);
+    for (name, value) in pragmas {
+        connection.pragma_update(None, name, value)?;
+    }
+    Ok(connection)
+}
+
+/// Runs one statement to its end.
+pub(crate) fn run(connection: &Connection, statement: &Statement) -> rusqlite::Result<Answer> {
+    let mut prepared = connection.prepare_cached(&statement.text)?;
+    let columns: Arc<[String]> = prepared.column_names().into_iter().map(str::to_owned).collect();
+    // To SQLite `$1` is a name, and names are numbered as they come.
+    for place in 1..=prepared.parameter_count() {
+        let named = prepared.parameter_name(place).and_then(|name| name.trim_start_matches('$').parse::<usize>().ok());
+        let value = named.and_then(|named| statement.values.get(named.checked_sub(1)?));
+        let value = value.ok_or(rusqlite::Error::InvalidParameterCount(statement.values.len(), place))?;
+        prepared.raw_bind_parameter(place, value)?;
+    }
+    let mut rows = Vec::new();
+    let mut found = prepared.raw_query();
+    while let Some(row) = found.next()? {
+        let values = (0..columns.len()).map(|place| row.get(place)).collect::<rusqlite::Result<_>>()?;
+        rows.push(HeldRow { columns: Arc::clone(&columns), values });
+    }
+    Ok(Answer { rows, affected: connection.changes() })
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Value::Integer(Some(number)) => ValueRef::Integer(*number),
+            Value::Text(Some(text)) => ValueRef::Text(text.as_bytes()),
+            Value::Bytes(Some(bytes)) => ValueRef::Blob(bytes),
+            Value::Integer(None) | Value::Text(None) | Value::Bytes(None) => ValueRef::Null,
+        }))
+    }
+}
