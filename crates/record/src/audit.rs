@@ -139,9 +139,9 @@ impl Entry {
         for entry in entries {
             let values = entry.fields().into_iter().chain([entry.hash.into()]);
             let places: Vec<String> = values.map(|value| statement.place(value)).collect();
-            rows.push(format!("({})", places.join(", ")));
+            rows.push(format!("({}, 0)", places.join(", ")));
         }
-        statement.text = format!("INSERT INTO audit ({COLUMNS}) VALUES {}", rows.join(", ")).into();
+        statement.text = format!("INSERT INTO audit ({COLUMNS}, filed) VALUES {}", rows.join(", ")).into();
         statement
     }
 

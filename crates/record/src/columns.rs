@@ -87,7 +87,8 @@ pub(crate) static JOINED: LazyLock<String> = LazyLock::new(|| {
 pub(crate) static INSERT: LazyLock<String> = LazyLock::new(|| {
     let columns = [&["seq", "started_at"], names(&INTENT).as_slice(), names(&ENDING).as_slice()].concat();
     let places: Vec<String> = (1..=columns.len()).map(|place| format!("${place}")).collect();
-    format!("INSERT INTO sandbox_execs ({}) VALUES ({}) ON CONFLICT DO NOTHING", columns.join(", "), places.join(", "))
+    let (columns, places) = (columns.join(", "), places.join(", "));
+    format!("INSERT INTO sandbox_execs ({columns}, filed) VALUES ({places}, 0) ON CONFLICT DO NOTHING")
 });
 
 /// The exec's id comes after the values of the ending.

@@ -54,33 +54,7 @@ impl Store {
         limit: Limit,
         cursor: Option<Cursor>,
     ) -> Result<Page<Entry>, Error> {
-        let mut question = Statement::new("list audit entries", "");
-        let mut conditions = Vec::new();
-        filter.scope.restrict(&mut conditions, &mut question);
-        for (column, wanted) in [("actor", &filter.actor), ("action", &filter.action), ("subject", &filter.subject)] {
-            if let Some(wanted) = wanted {
-                check_text(column, wanted)?;
-                conditions.push(format!("{column} = {}", question.place(wanted.as_str())));
-            }
-        }
-        if let Some(exec_id) = &filter.exec_id {
-            check_text("exec_id", exec_id)?;
-            let exec = question.place(exec_id.as_str());
-            let asked = format!("SELECT id FROM approvals WHERE exec_id = {exec}");
-            conditions.push(format!("subject IN (SELECT CAST({exec} AS TEXT) UNION ALL {asked})"));
-        }
-        if let Some(request) = &filter.request_id {
-            // The actions that an answer can cause are few entries, so that their details can be looked at.
-            let (id, named) = (question.place(request.as_str()), format!("%\"request_id\":\"{request}\"%"));
-            let named = question.place(named);
-            conditions.push(format!("(subject = {id} OR (action IN ({REMEMBERED}) AND detail LIKE {named}))"));
-        }
-        if let Some(Cursor(seq)) = cursor {
-            conditions.push(format!("seq < {}", question.place(seq)));
-        }
-        let at_most = question.place(limit.and_one());
-        let wanted = where_all(&conditions);
-        question.text = format!("SELECT {COLUMNS} FROM audit{wanted} ORDER BY seq DESC LIMIT {at_most}").into();
+        let question = question(filter, limit, cursor)?;
         let rows = self.readers().rows(question).await?;
         let entries = rows.iter().map(|row| Entry::read(row).map(|entry| (entry.seq, entry)));
         Ok(Page::cut(entries.collect::<Result<_, Error>>()?, limit))
@@ -100,6 +74,48 @@ impl Store {
     }
 }
 
+/// Where an entry stands: in the indices of lists, or among those that were written lately and are not there yet.
+const PLACE: &str = "PLACE";
+const PLACES: [&str; 2] = ["filed = 1", "filed = 0"];
+
+fn question(filter: &AuditFilter, limit: Limit, cursor: Option<Cursor>) -> Result<Statement, Error> {
+    let mut question = Statement::new("list audit entries", "");
+    let mut conditions = Vec::new();
+    filter.scope.restrict(&mut conditions, &mut question);
+    for (column, wanted) in [("actor", &filter.actor), ("action", &filter.action), ("subject", &filter.subject)] {
+        if let Some(wanted) = wanted {
+            check_text(column, wanted)?;
+            conditions.push(format!("{column} = {}", question.place(wanted.as_str())));
+        }
+    }
+    if let Some(exec_id) = &filter.exec_id {
+        check_text("exec_id", exec_id)?;
+        let exec = question.place(exec_id.as_str());
+        let asked = format!("SELECT id FROM approvals WHERE exec_id = {exec}");
+        conditions.push(format!("subject IN (SELECT CAST({exec} AS TEXT) UNION ALL {asked})"));
+    }
+    if let Some(request) = &filter.request_id {
+        // The actions that an answer can cause are few entries, so that their details can be looked at.
+        let (id, named) = (question.place(request.as_str()), format!("%\"request_id\":\"{request}\"%"));
+        let remembered = format!("action IN ({REMEMBERED}) AND detail LIKE {}", question.place(named));
+        // Each half is found by an index of its own, and the text has to say that it may be.
+        conditions.push(format!("({PLACE} AND subject = {id} OR {PLACE} AND {remembered})"));
+    }
+    // Everything of everybody is what the table itself is sorted by.
+    let is_all = conditions.is_empty();
+    conditions.extend(cursor.map(|Cursor(seq)| format!("seq < {}", question.place(seq))));
+    conditions.extend((!is_all).then(|| PLACE.to_owned()));
+    let at_most = question.place(limit.and_one());
+    let list = format!("SELECT {COLUMNS} FROM audit{} ORDER BY seq DESC LIMIT {at_most}", where_all(&conditions));
+    question.text = if is_all {
+        list.into()
+    } else {
+        let parts = PLACES.map(|place| format!("SELECT * FROM ({}) AS part", list.replace(PLACE, place)));
+        format!("{} ORDER BY seq DESC LIMIT {at_most}", parts.join(" UNION ALL ")).into()
+    };
+    Ok(question)
+}
+
 struct Append(Event);
 
 impl Operation for Append {
@@ -107,5 +123,54 @@ impl Operation for Append {
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<i64, Error> {
         Ok(ledger.append(Draft { event: self.0.clone(), digest: None }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{AssertSqlSafe, Row as _};
+
+    use super::*;
+    use crate::database::{Connector, Database};
+    use crate::driver::Pool;
+
+    /// Read off SQLite's own plans: what is in the indices is found by one, and the rest, which is little, is gone through.
+    #[tokio::test]
+    async fn every_list_is_found_by_an_index() {
+        let directory = tempfile::tempdir().unwrap();
+        let connector = Connector::new(&Database::Sqlite(directory.path().join("db"))).unwrap();
+        connector.migrate().await.unwrap();
+        let Pool::Sqlite(pool) = connector.readers() else { panic!("no SQLite") };
+        let everything = || AuditFilter::everything(Scope::All);
+        let text = || Some("x".to_owned());
+        let filters = [
+            AuditFilter::everything(Scope::User("u".parse().unwrap())),
+            AuditFilter::everything(Scope::Agent("u".parse().unwrap(), "a".parse().unwrap())),
+            AuditFilter { actor: text(), ..everything() },
+            AuditFilter { action: text(), ..everything() },
+            AuditFilter { subject: text(), ..everything() },
+            AuditFilter { exec_id: text(), ..everything() },
+            AuditFilter { request_id: Some("a_0123456789abcdef0123456789abcdef".parse().unwrap()), ..everything() },
+        ];
+        for filter in filters {
+            for cursor in [None, Some(Cursor(7))] {
+                let question = question(&filter, Limit::nearest(50), cursor).unwrap();
+                let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", question.text));
+                let plan = sqlx::query(explain).fetch_all(&pool).await.unwrap();
+                let steps: Vec<String> = plan.iter().map(|step| step.get("detail")).collect();
+                let of_table = || steps.iter().filter(|step| step.contains(" audit"));
+                assert!(of_table().any(|step| step.contains("INDEX audit_unfiled")), "{}: {steps:?}", question.text);
+                let is_searched = |step: &&String| {
+                    let by = ["action", "actor", "subject", "user"]
+                        .map(|name| format!("SEARCH audit USING INDEX audit_{name}"));
+                    step.contains("INDEX audit_unfiled") || by.iter().any(|by| step.contains(by.as_str()))
+                };
+                assert!(
+                    of_table().all(|step| is_searched(&step)) && of_table().count() > 1,
+                    "{}: {steps:?}",
+                    question.text
+                );
+            }
+        }
     }
 }

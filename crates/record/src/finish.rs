@@ -85,7 +85,7 @@ impl Operation for Lose {
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<SomeLost, Error> {
         let through = self.through.unwrap_or(ledger.head().seq);
-        let text = "SELECT exec_id FROM sandbox_execs WHERE ended_at IS NULL AND seq <= $1 ORDER BY seq LIMIT $2";
+        let text = "SELECT exec_id FROM sandbox_execs WHERE filed = 0 AND ended_at IS NULL AND seq <= $1 ORDER BY seq LIMIT $2";
         let question = Statement::new("look for unfinished execs", text);
         let rows = ledger.rows(question.bind(through).bind(AT_ONCE)).await?;
         let unfinished = rows.iter().map(|row| row.read("sandbox_execs", "exec_id", |row| name(row, "exec_id")));

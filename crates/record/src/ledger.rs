@@ -79,8 +79,9 @@ impl<'c> Ledger<'c> {
         Ok(())
     }
 
-    /// Stores the entries that are not yet, and the new end of the chain, and commits. Says whether the chain has grown.
-    pub(crate) async fn commit(mut self) -> Result<bool, Failure> {
+    /// Stores the entries that are not yet, and the new end of the chain, and commits. Gives how many entries the chain has
+    /// grown by; a commit that has added none may have written nothing.
+    pub(crate) async fn commit(mut self) -> Result<u64, Failure> {
         let mut last = Vec::new();
         while let Some(insertion) = self.next_insertion() {
             if self.waiting.is_empty() {
@@ -90,13 +91,13 @@ impl<'c> Ledger<'c> {
             }
         }
         let entries = last.len();
-        let has_grown = self.head != self.found;
-        if has_grown {
+        let grown = self.head.seq.abs_diff(self.found.seq);
+        if grown > 0 {
             let text = "UPDATE audit_head SET seq = $1, hash = $2";
             let update = Statement::new("store the end of the audit chain", text);
             last.push(update.bind(self.head.seq).bind(self.head.hash));
         }
-        self.transaction.commit(last).await.map(|()| has_grown).map_err(|uncommitted| match uncommitted {
+        self.transaction.commit(last).await.map(|()| grown).map_err(|uncommitted| match uncommitted {
             Uncommitted::Statement(number, error) if number < entries => Failure::One(error),
             Uncommitted::Statement(_, error) | Uncommitted::Commit(error) => Failure::Whole(error),
         })

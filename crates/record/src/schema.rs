@@ -13,7 +13,7 @@ use crate::error::Error;
 /// Its number, what it brings, and how.
 type Step = (i64, &'static str, &'static str);
 
-const SQLITE: [Step; 9] = [
+const SQLITE: [Step; 10] = [
     (1, "execs and audit", include_str!("../migrations/sqlite/0001_execs_and_audit.sql")),
     (2, "tokens, settings, identities", include_str!("../migrations/sqlite/0002_tokens_settings_identities.sql")),
     (3, "lists", include_str!("../migrations/sqlite/0003_lists.sql")),
@@ -23,8 +23,9 @@ const SQLITE: [Step; 9] = [
     (7, "networks", include_str!("../migrations/sqlite/0007_networks.sql")),
     (8, "browser actions", include_str!("../migrations/sqlite/0008_browser_actions.sql")),
     (9, "exec policies", include_str!("../migrations/sqlite/0009_exec_policies.sql")),
+    (10, "filing", include_str!("../migrations/sqlite/0010_filing.sql")),
 ];
-const POSTGRES: [Step; 9] = [
+const POSTGRES: [Step; 10] = [
     (1, "execs and audit", include_str!("../migrations/postgres/0001_execs_and_audit.sql")),
     (2, "tokens, settings, identities", include_str!("../migrations/postgres/0002_tokens_settings_identities.sql")),
     (3, "lists", include_str!("../migrations/postgres/0003_lists.sql")),
@@ -34,6 +35,7 @@ const POSTGRES: [Step; 9] = [
     (7, "networks", include_str!("../migrations/postgres/0007_networks.sql")),
     (8, "browser actions", include_str!("../migrations/postgres/0008_browser_actions.sql")),
     (9, "exec policies", include_str!("../migrations/postgres/0009_exec_policies.sql")),
+    (10, "filing", include_str!("../migrations/postgres/0010_filing.sql")),
 ];
 
 /// SQLite has no lock for a whole migration. When several processes open a new database at once, all but one find a table

@@ -18,12 +18,16 @@ use crate::database::{Connector, PATIENCE};
 use crate::driver::Connection;
 use crate::error::Error;
 use crate::ledger::{Failure, Ledger};
+use crate::statement::Statement;
 use crate::transaction::Durability;
 
 /// As many operations as one transaction takes. Each costs a statement or two, so this is some tens of milliseconds.
 const BATCH: usize = 256;
 /// As many as may wait; whoever comes then waits for a place.
 const QUEUE: usize = 4 * BATCH;
+/// So many entries are put into the indices of lists together. Whoever asks for a list goes through those that are not there
+/// yet, so they stay few.
+const FILED: u64 = 128;
 /// How long what may be on disk later waits for somebody's commit to take it along.
 const SOON: Duration = Duration::from_millis(10);
 
@@ -65,7 +69,8 @@ impl Queue {
     pub(crate) fn start(connector: Connector) -> Result<Self, Error> {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let no_writer = |source| Error::NoWriter(Arc::new(source));
-        let writer = Writer { connector, connection: None, durability: Durability::Now, debt: Debt::None };
+        let writer =
+            Writer { connector, connection: None, durability: Durability::Now, debt: Debt::None, unfiled: FILED };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_writer)?;
         let thread = std::thread::Builder::new().name("record-writer".to_owned());
         let started = thread.spawn(move || {
@@ -137,6 +142,8 @@ struct Writer {
     /// What commits of the connection do.
     durability: Durability,
     debt: Debt,
+    /// How many entries are not in the indices of lists yet.
+    unfiled: u64,
 }
 
 /// Whether something is acknowledged that is not on disk.
@@ -160,6 +167,10 @@ impl Writer {
                     jobs.extend(sort(waiting, &mut closed));
                 }
                 answer_all(jobs, &Err(error));
+            }
+            // Nobody waits for it: those whose entries these are have been answered.
+            if self.unfiled >= FILED {
+                self.file().await;
             }
             if !closed.is_empty() {
                 receiver.close();
@@ -193,6 +204,17 @@ impl Writer {
         // each open file of an error once.
         if File::open(log).map(|log| log.sync_data()).is_ok() {
             self.debt = Debt::None;
+        }
+    }
+
+    /// Puts what was written lately into the indices of lists. What fails is done with the next: lists are right either way.
+    async fn file(&mut self) {
+        let Some(mut connection) = self.connection.take() else { return };
+        let change = (self.durability == Durability::Now).then_some(Durability::Soon);
+        if file_all(&mut connection, change).await.is_ok() {
+            (self.connection, self.durability, self.unfiled) = (Some(connection), Durability::Soon, 0);
+        } else {
+            connection.close().await;
         }
     }
 
@@ -242,10 +264,11 @@ impl Writer {
         let wanted = if is_urgent { Durability::Now } else { Durability::Soon };
         let change = (wanted != self.durability).then_some(wanted);
         match write_in_one_transaction(&mut connection, change, jobs).await {
-            Ok(has_grown) => {
+            Ok(grown) => {
                 (self.connection, self.durability) = (Some(connection), wanted);
+                self.unfiled = self.unfiled.saturating_add(grown);
                 // A commit of nothing forces nothing.
-                if has_grown {
+                if grown > 0 {
                     self.debt = match wanted {
                         Durability::Now => Debt::None,
                         Durability::Soon => Debt::Owed,
@@ -262,12 +285,12 @@ impl Writer {
     }
 }
 
-/// Says whether the chain has grown by it. What has added no entry may have written nothing.
+/// Gives how many entries the chain has grown by.
 async fn write_in_one_transaction(
     connection: &mut Connection,
     change: Option<Durability>,
     jobs: &mut [Box<dyn Job>],
-) -> Result<bool, Failure> {
+) -> Result<u64, Failure> {
     let mut ledger = Ledger::begin(connection, change).await.map_err(Failure::Whole)?;
     for job in jobs {
         if let Err(error) = job.apply(&mut ledger).await {
@@ -277,6 +300,17 @@ async fn write_in_one_transaction(
         }
     }
     ledger.commit().await
+}
+
+async fn file_all(connection: &mut Connection, change: Option<Durability>) -> Result<(), Failure> {
+    let mut ledger = Ledger::begin(connection, change).await.map_err(Failure::Whole)?;
+    for text in [
+        "UPDATE sandbox_execs SET filed = 1 WHERE filed = 0 AND ended_at IS NOT NULL",
+        "UPDATE audit SET filed = 1 WHERE filed = 0",
+    ] {
+        ledger.execute(Statement::new("file what was written lately", text)).await.map_err(Failure::Whole)?;
+    }
+    ledger.commit().await.map(drop)
 }
 
 /// What is to be written, and apart from it who waits for the end.

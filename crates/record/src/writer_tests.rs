@@ -188,7 +188,7 @@ fn job<O: Operation>(operation: O) -> (Box<dyn Job>, oneshot::Receiver<Result<O:
 /// Another writer of the same database, in this thread.
 fn writer(store: &Store) -> Writer {
     let connector = Connector::new(store.database()).unwrap();
-    Writer { connector, connection: None, durability: Durability::Now, debt: Debt::None }
+    Writer { connector, connection: None, durability: Durability::Now, debt: Debt::None, unfiled: 0 }
 }
 
 /// What may be later is owed until it is forced, or until something is committed that must be there at once.
@@ -216,4 +216,38 @@ async fn what_is_owed_is_paid() {
     assert!(writer.write(&mut [nothing]).await.is_ok());
     assert_eq!((writer.debt, writer.durability), (Debt::Owed, Durability::Now));
     assert_intact(&store, 7).await;
+}
+
+/// What is not filed yet is in every list, and after it was filed it still is, once.
+#[tokio::test]
+async fn lists_hold_what_is_filed_and_what_is_not() {
+    use crate::page::{Limit, Scope};
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory).await;
+    let mut writer = writer(&store);
+    let filter = || crate::AuditFilter { actor: Some("test".to_owned()), ..crate::AuditFilter::everything(Scope::All) };
+    let count = async || store.audit(&filter(), Limit::nearest(1000), None).await.unwrap().items.len();
+    let left = async || {
+        let text = "SELECT count(*) AS count FROM audit WHERE filed = 0";
+        let row = store.readers().row(Statement::new("count", text)).await.unwrap();
+        row.unwrap().get::<i64>("count").unwrap()
+    };
+    for number in 1..=3 {
+        assert!(writer.write(&mut [job(Sooner(Durability::Now)).0]).await.is_ok());
+        assert_eq!((writer.unfiled, left().await, count().await), (1, 1, number));
+        writer.file().await;
+        assert_eq!((writer.unfiled, left().await, count().await), (0, 0, number));
+    }
+    // The writer of the store does it by itself.
+    for number in 0..i64::try_from(FILED).unwrap() {
+        store.append(event(number)).await.unwrap();
+    }
+    store.close().await;
+    let store = open(&directory).await;
+    let all = store.audit(&filter(), Limit::nearest(1000), None).await.unwrap().items.len();
+    assert_eq!(all, 3 + usize::try_from(FILED).unwrap());
+    let text = "SELECT count(*) AS count FROM audit WHERE filed = 0";
+    let row = store.readers().row(Statement::new("count", text)).await.unwrap().unwrap();
+    assert!(row.get::<i64>("count").unwrap() < i64::try_from(FILED).unwrap());
+    assert_intact(&store, 3 + FILED).await;
 }
