@@ -41,20 +41,17 @@ impl Exec {
         })
     }
 
-    /// Puts away what code left. Nothing of that changes how it ended: a failure is in the log.
+    /// Puts away what code left, on a thread that may block. Nothing of that changes how it ended: a failure is in the log.
     pub(crate) fn put_away(&self, remains: Remains) {
         let Remains { ready: Ready { ground, files, disks, before, .. }, told, meta } = remains;
         let exec_id = &self.intent.exec_id;
         if let (OpenGround::Session(session), Ground::Code(code), Some(before)) = (ground, &self.order.ground, before) {
-            let created = tokio::task::block_in_place(|| match before {
-                Before::These(before) => session.names(NAMES_MOST).map(|after| (before, after)).map(Some),
+            let created = match before {
+                Before::These(before) => session.new_since(&before, NAMES_MOST),
                 Before::TooMany => Ok(None),
-            });
+            };
             code.trail.created(match created {
-                Ok(Some((before, Some(after)))) => {
-                    Created::These(after.into_iter().filter(|name| !before.contains(name)).collect())
-                }
-                Ok(Some((_, None)) | None) => Created::Unknown,
+                Ok(created) => created.map_or(Created::Unknown, Created::These),
                 Err(error) => {
                     tracing::warn!(%exec_id, %error, "could not see what code made");
                     Created::Unknown

@@ -26,7 +26,7 @@ impl Exec {
         let ending = ran.ending();
         let put_away = async {
             if let Some(remains) = remains {
-                self.put_away(remains);
+                tokio::task::block_in_place(|| self.put_away(remains));
             }
         };
         let (view, ()) = tokio::join!(self.finish(ending), put_away);

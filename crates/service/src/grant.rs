@@ -21,25 +21,25 @@ impl Exec {
     /// on record then.
     pub(crate) async fn grant(&mut self, ready: &Ready) -> Result<Granted, Told> {
         let hidden;
-        let places = match (&self.order.ground, &ready.ground) {
-            (Ground::Project { access, .. }, _) => Places::Project {
+        let places = match (&self.order.ground, &ready.ground, ready.files.artifacts()) {
+            (Ground::Project { access, .. }, _, Some(artifacts)) => Places::Project {
                 inputs: ready.project.inputs().path(),
                 work: ready.project.work().path(),
-                artifacts: ready.files.artifacts().path(),
+                artifacts: artifacts.path(),
                 access: *access,
             },
-            (Ground::Agent { .. }, OpenGround::Agent(tree)) => Places::Agent {
+            (Ground::Agent { .. }, OpenGround::Agent(tree), _) => Places::Agent {
                 files: tree.section(Section::Files).path(),
                 skills: tree.section(Section::Skills).path(),
             },
-            (Ground::Session { named, approved, .. }, OpenGround::Session(session)) => {
+            (Ground::Session { named, approved, .. }, OpenGround::Session(session), _) => {
                 let reach = self.service.reach(&self.order.user_id, named, approved).await;
                 let control = reach.map_err(|error| Told::failed(error.code(), error.to_string()))?;
                 hidden = self.service.hidden_now();
                 Places::Session { work: session.work().path(), control, hidden: &hidden }
             }
-            (Ground::Code(_), OpenGround::Session(session)) => Places::code(session.work().path()),
-            (Ground::Agent { .. } | Ground::Session { .. } | Ground::Code(_), _) => {
+            (Ground::Code(_), OpenGround::Session(session), _) => Places::code(session.work().path()),
+            (Ground::Project { .. } | Ground::Agent { .. } | Ground::Session { .. } | Ground::Code(_), ..) => {
                 return Err(Told::failed(RUNTIME_ERROR, "the files that it works on are not open"));
             }
         };

@@ -260,7 +260,7 @@ impl Service {
         let mounts = ProjectMounts {
             inputs: project.inputs().path().to_owned(),
             work: project.work().path().to_owned(),
-            artifacts: files.artifacts().path().to_owned(),
+            artifacts: files.artifacts().map(|artifacts| artifacts.path().to_owned()).unwrap_or_default(),
             access: Mounts::WIDEST,
             owner: policy::Owner::new(owner.uid, owner.gid)?,
         };

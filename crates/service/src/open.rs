@@ -14,7 +14,7 @@ use executor::{Executor, Host};
 use record::{Database, Scope, Store};
 use rustix::fs::FlockOperation;
 use tokio::runtime::Handle;
-use workspace::{Baselines, Workspaces};
+use workspace::{Baselines, Recorded, Workspaces};
 
 use crate::agents::{Locks, Quotas};
 use crate::browser::Browsers;
@@ -106,11 +106,15 @@ impl Service {
             let failed = Error::start;
             let workspaces = Workspaces::open(&root).map_err(|error| failed("open the workspaces")(error.into()))?;
             // What cannot be found out is kept.
-            let is_recorded = |exec: &workspace::ExecId| {
-                let Ok(exec_id) = exec.as_str().parse() else { return true };
-                !matches!(runtime.block_on(record.exec(&exec_id, &Scope::All)), Ok(None))
+            let recorded = |exec: &workspace::ExecId| {
+                let Ok(exec_id) = exec.as_str().parse() else { return Recorded::Unclear };
+                match runtime.block_on(record.exec(&exec_id, &Scope::All)) {
+                    Ok(Some(exec)) => exec.summary.project_id.parse().map_or(Recorded::Unclear, Recorded::In),
+                    Ok(None) => Recorded::Nowhere,
+                    Err(_) => Recorded::Unclear,
+                }
             };
-            let swept = workspaces.sweep(|_| false, is_recorded);
+            let swept = workspaces.sweep(|_| false, recorded);
             if let Some(error) = swept.first_failure {
                 tracing::warn!(failed = swept.failed, error = %causes(&error), "could not remove all that execs left");
             }

@@ -3,7 +3,6 @@
 //! Whatever fails after the intent becomes an ending. Files are touched in two places only, each on a thread where it
 //! may block: before the box, and when all its processes are dead. A box is therefore never just let go of.
 
-use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use policy::{Ask, Limits, NetMode};
 use record::{Ending, Intent, Kept, NewExec, Start, Status};
 use serde_json::Value;
 use tokio::sync::oneshot;
-use workspace::{ExecFiles, Input, Owner, Project, Session, Stream, Tree, Usage};
+use workspace::{ExecFiles, Input, Names, Owner, Project, Session, Stream, Tree, Usage};
 
 use crate::agents::{Disk, Room};
 use crate::backend::Backend;
@@ -67,7 +66,7 @@ pub(crate) struct Ready {
 /// The files of a session before code ran in it.
 #[derive(Debug)]
 pub(crate) enum Before {
-    These(BTreeSet<String>),
+    These(Names),
     TooMany,
 }
 
@@ -370,7 +369,11 @@ impl Exec {
             let project = workspace.project(&project)?;
             project.write_inputs(&exec_id, &inputs)?;
             rooms.into_iter().for_each(|room| room.settle(more));
-            let files = project.begin(&exec_id)?;
+            let files = match &self.order.ground {
+                // Nothing that code leaves is taken over: it stays in its session.
+                Ground::Code(_) => project.begin_output(&exec_id)?,
+                Ground::Project { .. } | Ground::Agent { .. } | Ground::Session { .. } => project.begin(&exec_id)?,
+            };
             Ok(Ready { project, ground, files, disks, before })
         });
         let ready = prepared.await.map_err(|error| Told::failed(error.code(), error.to_string()))?;

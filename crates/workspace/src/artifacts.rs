@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
+use crate::begin;
 use crate::beneath;
 use crate::copy::digest;
 use crate::error::Error;
@@ -77,7 +78,10 @@ impl Project {
     }
 
     fn open_kept(&self, exec: &ExecId) -> Result<OwnedFd, Error> {
-        beneath::open_directory(self.artifacts_of_all(), exec.as_str()).map_err(|errno| match errno {
+        let shown = || beneath::open_directory(self.artifacts_of_all(), exec.as_str());
+        // While it runs it may be among the staged, and it may get its place between two looks.
+        let hidden = |_| beneath::open_directory(self.staging(), begin::hidden(exec).as_str());
+        shown().or_else(hidden).or_else(|_| shown()).map_err(|errno| match errno {
             Errno::NOENT => Error::ExecMissing(exec.clone()),
             _ => Error::ListArtifacts { exec: exec.clone(), source: errno.into() },
         })

@@ -1,11 +1,12 @@
-//! The files of an exec before it runs: a directory for the box, a directory for us, two files for its output.
+//! The files of an exec before it runs: a directory for the box where it gets one, a directory for us, two files for its
+//! output.
 //!
 //! A dozen system calls, and nothing is forced to the disk. What the box writes and what we write are in different
 //! directories until the box is dead, so that it can neither touch ours nor take their names.
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::Stat;
+use rustix::fs::{AtFlags, Stat};
 use rustix::io::Errno;
 
 use crate::beneath::{self, PRIVATE_DIRECTORY};
@@ -24,14 +25,21 @@ use crate::workspaces::STAGING;
 pub struct ExecFiles {
     pub(crate) project: Project,
     pub(crate) exec: ExecId,
-    pub(crate) staged: Directory,
-    /// How that directory looked when it was made.
-    pub(crate) made: Stat,
+    pub(crate) place: Place,
     /// `artifacts/<exec_id>`, which no box ever has.
     pub(crate) kept: OwnedFd,
     pub(crate) stdout: OutputFile,
     pub(crate) stderr: OutputFile,
     pub(crate) stay: Stay,
+}
+
+/// What there is beside the output.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// A directory for the box, and how it looked when it was made.
+    Boxed(Directory, Box<Stat>),
+    /// Nothing, and the output itself is among the staged until all is there that is to be told of the exec.
+    Hidden,
 }
 
 impl Project {
@@ -67,11 +75,37 @@ impl Project {
     fn fill(&self, exec: &ExecId, (handle, made): (OwnedFd, Stat)) -> rustix::io::Result<ExecFiles> {
         let kept = beneath::open_directory(self.artifacts_of_all(), exec.as_str())?;
         let path = self.workspace().path().join(STAGING).join(exec.as_str());
+        self.open_output(exec, Place::Boxed(Directory { path, handle }, Box::new(made)), kept)
+    }
+
+    /// The same for an exec whose box gets no directory. Its output is among the staged until [`Collected::finish`], where
+    /// a sweep finds it: one that is on record gets its place then, and the rest goes.
+    ///
+    /// [`Collected::finish`]: crate::Collected::finish
+    pub fn begin_output(&self, exec: &ExecId) -> Result<ExecFiles, Error> {
+        let name = hidden(exec);
+        let fail = |errno: Errno| Error::Begin { exec: exec.clone(), source: errno.into() };
+        match rustix::fs::statat(self.artifacts_of_all(), exec.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => return Err(Error::ExecExists(exec.clone())),
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(fail(errno)),
+        }
+        match rustix::fs::mkdirat(self.staging(), name.as_str(), PRIVATE_DIRECTORY) {
+            Err(Errno::EXIST) => return Err(Error::ExecExists(exec.clone())),
+            outcome => outcome.map_err(fail)?,
+        }
+        let kept = beneath::open_directory(self.staging(), name.as_str());
+        kept.and_then(|kept| self.open_output(exec, Place::Hidden, kept)).map_err(|errno| {
+            let _ = erase(self.staging(), &name);
+            fail(errno)
+        })
+    }
+
+    fn open_output(&self, exec: &ExecId, place: Place, kept: OwnedFd) -> rustix::io::Result<ExecFiles> {
         Ok(ExecFiles {
             project: self.clone(),
             exec: exec.clone(),
-            staged: Directory { path, handle },
-            made,
+            place,
             stdout: OutputFile::create(&kept, Stream::Stdout)?,
             stderr: OutputFile::create(&kept, Stream::Stderr)?,
             kept,
@@ -81,14 +115,29 @@ impl Project {
     }
 }
 
+const OUTPUT: &str = ".output";
+
+/// The name of output that is among the staged.
+pub(crate) fn hidden(exec: &ExecId) -> String {
+    format!("{exec}{OUTPUT}")
+}
+
+/// Whose output has this name there, if any.
+pub(crate) fn whose_output(name: &str) -> Option<ExecId> {
+    name.strip_suffix(OUTPUT)?.parse().ok()
+}
+
 impl ExecFiles {
     pub fn exec(&self) -> &ExecId {
         &self.exec
     }
 
-    /// What the box sees at `/workspace/artifacts`.
-    pub fn artifacts(&self) -> &Directory {
-        &self.staged
+    /// What the box sees at `/workspace/artifacts`, where it sees anything there.
+    pub fn artifacts(&self) -> Option<&Directory> {
+        match &self.place {
+            Place::Boxed(directory, _) => Some(directory),
+            Place::Hidden => None,
+        }
     }
 
     pub fn output(&self, stream: Stream) -> &OutputFile {

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
-use crate::begin::ExecFiles;
+use crate::begin::{ExecFiles, Place};
 use crate::beneath;
 use crate::company::Company;
 use crate::copy::Copier;
@@ -72,9 +72,11 @@ impl ExecFiles {
     pub fn collect(self, bytes_max: u64, processes: Processes) -> Result<Collected, Error> {
         let staging = self.project.staging();
         let name = self.exec.as_str();
-        let fate = match self.stay.leave(processes) {
-            Company::Alone => spare::keep(staging, name, &self.staged.handle, &self.made),
-            Company::Accompanied => Fate::Refused,
+        let fate = match (self.stay.leave(processes), &self.place) {
+            // The box had nothing of it.
+            (_, Place::Hidden) => Fate::Kept,
+            (Company::Alone, Place::Boxed(directory, made)) => spare::keep(staging, name, &directory.handle, made),
+            (Company::Accompanied, Place::Boxed(..)) => Fate::Refused,
         };
         if fate == Fate::Kept {
             return Ok(Collected { files: self, left: Left::default(), residue: None });

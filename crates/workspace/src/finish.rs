@@ -1,15 +1,16 @@
 //! The last two files of an exec: what it was (`meta.json`) and what it left (`manifest.json`).
 //!
-//! Each appears whole or not at all, and the manifest last: it lists every file but itself. They are not forced to the
-//! disk. The record in the database is, and if a power cut takes the manifest, the files are listed by looking.
+//! Each appears whole or not at all, and the manifest last: it lists every file but itself. Where the output is still among
+//! the staged, all of it appears at once. They are not forced to the disk. The record in the database is, and if a power cut takes the manifest, the files are listed by looking.
 
 use std::io::{self, Write};
 
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, RenameFlags};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::begin::{self, Place};
 use crate::beneath;
 use crate::collect::Collected;
 use crate::error::Error;
@@ -39,6 +40,18 @@ pub(crate) struct Manifest {
 impl Collected {
     /// Writes `meta.json` and `manifest.json`; every file of the exec but the manifest, sorted by path.
     pub fn finish(self, meta: &Value) -> Result<Vec<ArtifactFile>, Error> {
+        let described = self.describe(meta);
+        // What was printed gets its place also where it could not be said what it is.
+        if let Place::Hidden = self.files.place {
+            let (staging, artifacts) = (self.files.project.staging(), self.files.project.artifacts_of_all());
+            let (from, to) = (begin::hidden(&self.files.exec), self.files.exec.as_str());
+            let shown = rustix::fs::renameat_with(staging, from, artifacts, to, RenameFlags::NOREPLACE);
+            shown.map_err(|errno| self.failure("its directory", errno.into()))?;
+        }
+        described
+    }
+
+    fn describe(&self, meta: &Value) -> Result<Vec<ArtifactFile>, Error> {
         let meta = serialize(meta).map_err(|source| self.failure(META, source))?;
         self.place(META, &meta)?;
         let mut files = self.left.kept.clone();
@@ -53,8 +66,12 @@ impl Collected {
         Ok(manifest.files)
     }
 
-    /// Writes a file beside, and gives it its name when it is whole.
+    /// Writes a file beside, and gives it its name when it is whole. Where nobody sees the directory yet it has it at once.
     fn place(&self, name: &'static str, content: &[u8]) -> Result<(), Error> {
+        if let Place::Hidden = self.files.place {
+            let file = beneath::create_file(&self.files.kept, name).map_err(io::Error::from);
+            return file.and_then(|mut file| file.write_all(content)).map_err(|source| self.failure(name, source));
+        }
         let staging = self.files.project.staging();
         let staged = format!("{}.json", self.files.exec);
         let written = beneath::create_file(staging, staged.as_str())

@@ -80,10 +80,10 @@ pub use skills::{
     ArchiveLimits, ArchiveRefusal, DeletedSkill, Healing, PackedSkills, SkillName, SkillSummary, StagedSkills,
 };
 pub use skipped::{SkipReason, Skipped};
-pub use sweep::Swept;
+pub use sweep::{Recorded, Swept};
 pub use tree::{
-    AgentPath, Archive, Change, Download, Lines, Listing, Refusal, RefusalKind, Removed, Section, StagedFile, Text,
-    Tree,
+    AgentPath, Archive, Change, Download, Lines, Listing, Names, Refusal, RefusalKind, Removed, Section, StagedFile,
+    Text, Tree,
 };
 pub use usage::Usage;
 pub use workspaces::{Owner, Workspace, Workspaces};

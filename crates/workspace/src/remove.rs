@@ -6,6 +6,7 @@
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
+use crate::begin;
 use crate::erase::erase;
 use crate::error::Error;
 use crate::exec_id::{ExecId, random_digits};
@@ -33,8 +34,9 @@ impl Project {
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(fail(errno)),
         }
-        // What an exec left that was never collected.
-        erase(self.staging(), exec.as_str()).map_err(fail)
+        // What an exec left that was never collected, or never on record.
+        erase(self.staging(), exec.as_str()).map_err(fail)?;
+        erase(self.staging(), &begin::hidden(exec)).map_err(fail)
     }
 }
 

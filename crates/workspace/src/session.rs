@@ -4,7 +4,6 @@
 //! `sessions/<id>/` is the server's and holds `work/`, which is the workspace's own, and the file `.used`, whose time says
 //! when somebody was last here. A box gets `work` alone, so that it can neither end a session nor keep one alive.
 
-use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW};
@@ -16,7 +15,7 @@ use crate::garbage::{USED, remove_session};
 use crate::meter::{Meter, Skip, open};
 use crate::name::SessionId;
 use crate::project::{Directory, open_owned};
-use crate::tree::{Section, Tree, ensure_directory};
+use crate::tree::{Names, Section, Tree, ensure_directory};
 use crate::usage::{SESSIONS, Usage};
 use crate::workspaces::{PASSABLE, Workspace};
 
@@ -109,8 +108,13 @@ impl Session {
     }
 
     /// Every regular file that there is now; nothing, if there are more than so many.
-    pub fn names(&self, most: usize) -> Result<Option<BTreeSet<String>>, Error> {
+    pub fn names(&self, most: usize) -> Result<Option<Names>, Error> {
         self.tree.names(most)
+    }
+
+    /// Which have come since, sorted; nothing, if there are more than so many.
+    pub fn new_since(&self, before: &Names, most: usize) -> Result<Option<Vec<String>>, Error> {
+        self.tree.new_since(before, most)
     }
 }
 

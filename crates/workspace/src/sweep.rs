@@ -7,13 +7,15 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::Dir;
+use rustix::fs::{Dir, RenameFlags};
 use rustix::io::Errno;
 
+use crate::begin::whose_output;
 use crate::beneath;
 use crate::erase::erase;
 use crate::error::{Error, quote};
 use crate::exec_id::ExecId;
+use crate::name::ProjectId;
 use crate::project::ARTIFACTS;
 use crate::remove::REMOVED;
 use crate::skills::{UNFINISHED, resume};
@@ -29,11 +31,22 @@ pub struct Swept {
     pub first_failure: Option<Error>,
 }
 
+/// What the record says of an exec.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Recorded {
+    /// It is there, in this project.
+    In(ProjectId),
+    Nowhere,
+    /// It could not be asked.
+    Unclear,
+}
+
 impl Workspaces {
     /// Removes the leftovers of every exec that does not run, and of whatever was uploaded, written or removed. Meant for
     /// the server's start: nobody may be doing any of these meanwhile, and an exec counts as running from before its inputs
-    /// are written. Of an exec that was cut off before it was on record, the empty files for its output go too.
-    pub fn sweep(&self, is_running: impl Fn(&ExecId) -> bool, is_recorded: impl Fn(&ExecId) -> bool) -> Swept {
+    /// are written. Of an exec that was cut off before it was on record, the empty files for its output go too; output that
+    /// did not get its place before gets it now.
+    pub fn sweep(&self, is_running: impl Fn(&ExecId) -> bool, recorded: impl Fn(&ExecId) -> Recorded) -> Swept {
         let mut swept = Swept::default();
         swept.each_name(&self.root, |swept, user| {
             let Some(holder) = swept.open(&self.root, user) else {
@@ -47,18 +60,28 @@ impl Workspaces {
                     if name.starts_with(UNFINISHED) {
                         swept.finish_upload(&holder, agent, &staging, name);
                     }
+                    if let Some(exec) = whose_output(name)
+                        && !is_running(&exec)
+                    {
+                        // Whoever left it may still be dying, and never leaves.
+                        let stay = self.presence.enter(&staging);
+                        swept.note(name, stay);
+                        match recorded(&exec) {
+                            Recorded::In(project) => swept.show(&holder, agent, &project, (&staging, name), &exec),
+                            Recorded::Nowhere => swept.erase(&staging, name),
+                            Recorded::Unclear => {}
+                        }
+                    }
                     if is_leftover(name, &is_running) {
                         // Whoever left it may still be dying, and never leaves.
                         let stay = self.presence.enter(&staging);
                         swept.note(name, stay);
                         if let Ok(exec) = name.parse::<ExecId>()
-                            && !is_recorded(&exec)
+                            && recorded(&exec) == Recorded::Nowhere
                         {
                             swept.remove_output(&holder, agent, &exec);
                         }
-                        let removed = erase(&staging, name);
-                        swept.removed += u64::from(removed.is_ok());
-                        swept.note(name, removed);
+                        swept.erase(&staging, name);
                     }
                 });
             });
@@ -78,6 +101,29 @@ impl Swept {
         let removed = resumed.and_then(|()| erase(staging, name));
         self.removed += u64::from(removed.is_ok());
         self.note(name, removed);
+    }
+
+    fn erase(&mut self, staging: &OwnedFd, name: &str) {
+        let removed = erase(staging, name);
+        self.removed += u64::from(removed.is_ok());
+        self.note(name, removed);
+    }
+
+    /// Gives output the place that it would have got.
+    fn show(
+        &mut self,
+        holder: &OwnedFd,
+        agent: &str,
+        project: &ProjectId,
+        (staging, name): (&OwnedFd, &str),
+        exec: &ExecId,
+    ) {
+        // A project that is gone has no output either.
+        let Some(artifacts) = self.open(holder, &format!("{agent}/{PROJECTS}/{project}/{ARTIFACTS}")) else {
+            return self.erase(staging, name);
+        };
+        let shown = rustix::fs::renameat_with(staging, name, &artifacts, exec.as_str(), RenameFlags::NOREPLACE);
+        self.note(name, shown);
     }
 
     /// Which project it is in, nobody knows who only has the staged.
@@ -129,6 +175,10 @@ impl Swept {
 
 /// Whether a staged name belongs to an exec that is over, or to nobody.
 pub(crate) fn is_leftover(name: &str, is_running: impl Fn(&ExecId) -> bool) -> bool {
+    // Output may be that of an exec on record.
+    if whose_output(name).is_some() {
+        return false;
+    }
     let owner = name.split_once('.').map_or(name, |(owner, _)| owner);
     match owner.parse::<ExecId>() {
         Ok(exec) => !is_running(&exec),

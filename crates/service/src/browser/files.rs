@@ -75,7 +75,7 @@ impl Deed {
         .await?;
         let own = &self.id.as_str()[2..10];
         let path = match taken {
-            Some(taken) => free(&name, &taken),
+            Some(taken) => free(&name, taken.files()),
             None => format!("{DOWNLOADS}/{own}-{name}"),
         };
         let place = AgentPath::in_session(&path).map_err(Error::from)?;

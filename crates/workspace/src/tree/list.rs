@@ -1,10 +1,14 @@
 //! Which files there are: every regular file beneath a directory, sorted, as paths that can be given back.
 
 use std::collections::BTreeSet;
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::FileType;
+use rustix::fs::{AtFlags, FileType, Stat};
+use rustix::time::{ClockId, Timespec};
 
 use crate::error::Error;
+use crate::project::Directory;
 
 use super::find::{Links, explain, kind_of};
 use super::open::Tree;
@@ -63,19 +67,35 @@ impl Tree {
     }
 
     /// Every regular file of the tree, or nothing if there are more than so many names.
-    pub(crate) fn names(&self, most: usize) -> Result<Option<BTreeSet<String>>, Error> {
-        let (mut names, mut seen) = (BTreeSet::new(), 0);
+    pub(crate) fn names(&self, most: usize) -> Result<Option<Names>, Error> {
+        let (mut files, mut seen) = (BTreeSet::new(), 0);
+        let mut marks = Marks::begin();
         for top in self.tops() {
+            marks.add(c"", rustix::fs::fstat(top));
             walk(top, |found| {
                 seen += 1;
-                if found.kind == FileType::RegularFile && seen <= most {
-                    names.insert(found.path.to_owned());
+                match found.kind {
+                    FileType::RegularFile if seen <= most => drop(files.insert(found.path.to_owned())),
+                    FileType::Directory if found.path.contains('/') => marks.give_up(),
+                    FileType::Directory => marks.add(found.name, look(found.directory, found.name)),
+                    _ => {}
                 }
                 if seen <= most { Step::On } else { Step::End }
             })
             .map_err(|errno| Error::UseTree(errno.into()))?;
         }
-        Ok((seen <= most).then_some(names))
+        Ok((seen <= most).then_some(Names { files, marks }))
+    }
+
+    /// Which regular files have come since, sorted; nothing if there are more than so many names.
+    pub(crate) fn new_since(&self, before: &Names, most: usize) -> Result<Option<Vec<String>>, Error> {
+        if let [top] = self.tops().as_slice()
+            && before.marks.hold(top)
+        {
+            return Ok(Some(Vec::new()));
+        }
+        let now = self.names(most)?;
+        Ok(now.map(|now| now.files.into_iter().filter(|name| !before.files.contains(name)).collect()))
     }
 
     /// Whether there is a directory at a path.
@@ -86,6 +106,79 @@ impl Tree {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The regular files of a tree at one moment.
+#[derive(Debug)]
+pub struct Names {
+    files: BTreeSet<String>,
+    marks: Marks,
+}
+
+/// How the directories of a tree looked when it was gone through, by which it can be told that no name has come or gone
+/// since, without going through it again. Only for a top and what lies directly in it: no link can be on the way to those.
+#[derive(Debug)]
+struct Marks {
+    /// Nothing where it cannot be told.
+    directories: Option<Vec<(CString, Mark)>>,
+    /// When the going through began.
+    begun: Timespec,
+}
+
+/// Its inode, and when it was last changed, which the kernel alone says.
+type Mark = (u64, (i64, i64));
+
+/// More of them take as long as going through.
+const MARKS_MOST: usize = 32;
+/// A change that comes this soon after another may have the same time on older kernels.
+const TICK_MS: i64 = 100;
+
+impl Names {
+    pub fn files(&self) -> &BTreeSet<String> {
+        &self.files
+    }
+}
+
+impl Marks {
+    fn begin() -> Self {
+        Self { directories: Some(Vec::new()), begun: rustix::time::clock_gettime(ClockId::RealtimeCoarse) }
+    }
+
+    fn give_up(&mut self) {
+        self.directories = None;
+    }
+
+    fn add(&mut self, name: &CStr, status: rustix::io::Result<Stat>) {
+        let mark = status.ok().map(|status| mark(&status)).filter(|(_, changed)| self.begun_long_after(*changed));
+        match (&mut self.directories, mark) {
+            (Some(directories), Some(mark)) if directories.len() < MARKS_MOST => {
+                directories.push((name.to_owned(), mark));
+            }
+            _ => self.give_up(),
+        }
+    }
+
+    fn begun_long_after(&self, (seconds, nanoseconds): (i64, i64)) -> bool {
+        let milliseconds = |seconds: i64, nanoseconds: i64| seconds.saturating_mul(1000) + nanoseconds / 1_000_000;
+        milliseconds(self.begun.tv_sec, self.begun.tv_nsec) > milliseconds(seconds, nanoseconds) + TICK_MS
+    }
+
+    /// Whether every directory is what it was.
+    fn hold(&self, top: &Directory) -> bool {
+        let Some(directories) = &self.directories else { return false };
+        directories.iter().all(|(name, before)| {
+            let status = if name.is_empty() { rustix::fs::fstat(top) } else { look(top.as_fd(), name) };
+            status.is_ok_and(|status| mark(&status) == *before)
+        })
+    }
+}
+
+fn look(directory: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Stat> {
+    rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+fn mark(status: &Stat) -> Mark {
+    (status.st_ino, (status.st_ctime, i64::try_from(status.st_ctime_nsec).unwrap_or_default()))
 }
 
 /// The files beneath a directory.

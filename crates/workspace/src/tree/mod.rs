@@ -32,7 +32,7 @@ pub use delete::Removed;
 pub use download::{Archive, Download};
 pub(crate) use find::restore;
 pub(crate) use lines::LineIndexes;
-pub use list::Listing;
+pub use list::{Listing, Names};
 pub(crate) use memory::TextMemory;
 pub use open::Tree;
 pub use path::{AgentPath, Section};

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 
 use rustix::fs::{CWD, FileType, Mode};
-use workspace::{AgentPath, Change, Download, Error, Lines, Refusal, Tree};
+use workspace::{AgentPath, Change, Download, Error, Lines, Recorded, Refusal, Tree};
 
 use crate::lab::{CANARY, Lab, give, is_root, names, owner, surrender};
 
@@ -317,7 +317,7 @@ fn what_never_got_its_name_is_swept() {
     assert_eq!(lab.staged().len(), 1);
     // A server that is killed drops nothing.
     std::mem::forget(staged);
-    assert_eq!(lab.workspaces.sweep(|_| false, |_| true).removed, 1);
+    assert_eq!(lab.workspaces.sweep(|_| false, |_| Recorded::Unclear).removed, 1);
     assert!(lab.staged().is_empty());
     drop(lab.workspace.stage().unwrap());
     assert!(lab.staged().is_empty());

@@ -53,7 +53,7 @@ fn fill(disk: &std::path::Path) {
     // The box left a file for whose copy there is no room: it goes, and the room is there again.
     let files = project.begin(&exec()).unwrap();
     let id = files.exec().clone();
-    fs::write(files.artifacts().path().join("result"), vec![b'y'; 150_000]).unwrap();
+    fs::write(files.artifacts().unwrap().path().join("result"), vec![b'y'; 150_000]).unwrap();
     assert!(matches!(files.collect(1 << 20, Processes::Dead), Err(Error::Collect { .. })));
     assert!(names(&staging).is_empty());
     assert!(project.artifacts(&id).is_ok());

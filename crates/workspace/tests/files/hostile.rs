@@ -60,7 +60,7 @@ fn our_own_four_names_stay_ours() {
     let lab = Lab::new();
     let files = lab.begin();
     let exec = files.exec().clone();
-    let directory = files.artifacts().path();
+    let directory = files.artifacts().unwrap().path();
     fs::write(directory.join("meta.json"), "forged").unwrap();
     fs::write(directory.join("manifest.json"), r#"{"files":[]}"#).unwrap();
     fs::create_dir(directory.join("stdout.txt")).unwrap();
@@ -116,13 +116,13 @@ fn names_that_no_request_can_ask_for_are_left_out() {
 fn a_tree_without_end_is_cut_and_removed() {
     let lab = Lab::new();
     let files = lab.begin();
-    fs::write(files.artifacts().path().join("top"), "kept").unwrap();
-    let mut deepest: OwnedFd = File::open(files.artifacts().path()).unwrap().into();
+    fs::write(files.artifacts().unwrap().path().join("top"), "kept").unwrap();
+    let mut deepest: OwnedFd = File::open(files.artifacts().unwrap().path()).unwrap().into();
     for _ in 0..10_000 {
         rustix::fs::mkdirat(&deepest, "d", Mode::RWXU).unwrap();
         deepest = rustix::fs::openat(&deepest, "d", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
     }
-    give(&files.artifacts().path().join("top"));
+    give(&files.artifacts().unwrap().path().join("top"));
     let collected = files.collect(MIB, Processes::Dead).unwrap();
     assert_eq!(paths(collected.kept()), ["top"]);
     let [skipped] = collected.skipped() else { panic!("{:?}", collected.skipped()) };
@@ -158,9 +158,9 @@ fn closed_files_and_directories_are_collected_all_the_same() {
 fn a_box_that_closed_its_own_directories_does_not_stop_the_next() {
     let lab = Lab::new();
     let files = lab.begin();
-    fs::write(files.artifacts().path().join("file"), "x").unwrap();
-    surrender(files.artifacts().path());
-    for closed in [files.artifacts().path(), lab.project.work().path()] {
+    fs::write(files.artifacts().unwrap().path().join("file"), "x").unwrap();
+    surrender(files.artifacts().unwrap().path());
+    for closed in [files.artifacts().unwrap().path(), lab.project.work().path()] {
         fs::set_permissions(closed, Permissions::from_mode(0o000)).unwrap();
     }
     assert_eq!(paths(files.collect(MIB, Processes::Dead).unwrap().kept()), ["file"]);
@@ -174,7 +174,7 @@ fn whoever_still_holds_a_descriptor_changes_nothing_that_was_kept() {
     let lab = Lab::new();
     let files = lab.begin();
     let exec = files.exec().clone();
-    let directory = files.artifacts().path().to_owned();
+    let directory = files.artifacts().unwrap().path().to_owned();
     fs::create_dir(directory.join("sub")).unwrap();
     fs::write(directory.join("sub/file"), "honest").unwrap();
     surrender(&directory);

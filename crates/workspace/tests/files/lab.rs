@@ -68,9 +68,9 @@ impl Lab {
     /// Runs one exec whose box does `act` in its artifacts directory.
     pub fn run(&self, bytes_max: u64, act: impl FnOnce(&Path)) -> Collected {
         let files = self.begin();
-        act(files.artifacts().path());
-        surrender(files.artifacts().path());
-        let staged = files.artifacts().path().to_owned();
+        act(files.artifacts().unwrap().path());
+        surrender(files.artifacts().unwrap().path());
+        let staged = files.artifacts().unwrap().path().to_owned();
         let collected = files.collect(bytes_max, Processes::Dead).unwrap();
         assert!(collected.residue().is_none(), "{:?}", collected.residue());
         assert!(!staged.exists(), "the box's directory is still there");

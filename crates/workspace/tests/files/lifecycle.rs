@@ -18,11 +18,11 @@ fn an_exec_leaves_four_files_of_ours_and_what_its_box_left() {
     let files = lab.begin();
     let exec = files.exec().clone();
     files.output(Stream::Stdout).append(b"out").unwrap();
-    fs::create_dir_all(files.artifacts().path().join("sub/deeper")).unwrap();
-    fs::create_dir(files.artifacts().path().join("empty")).unwrap();
-    fs::write(files.artifacts().path().join("sub/deeper/result.txt"), "42").unwrap();
-    fs::write(files.artifacts().path().join("out.txt"), "out").unwrap();
-    surrender(files.artifacts().path());
+    fs::create_dir_all(files.artifacts().unwrap().path().join("sub/deeper")).unwrap();
+    fs::create_dir(files.artifacts().unwrap().path().join("empty")).unwrap();
+    fs::write(files.artifacts().unwrap().path().join("sub/deeper/result.txt"), "42").unwrap();
+    fs::write(files.artifacts().unwrap().path().join("out.txt"), "out").unwrap();
+    surrender(files.artifacts().unwrap().path());
     let collected = files.collect(MIB, Processes::Dead).unwrap();
     assert_eq!(paths(collected.kept()), ["out.txt", "sub/deeper/result.txt"]);
     assert_eq!((collected.extent(), collected.skipped_total()), (Extent::Within, 0));

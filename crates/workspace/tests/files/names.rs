@@ -27,7 +27,7 @@ proptest! {
         let exec = files.exec().clone();
         let mut made = 0;
         for components in &trees {
-            let mut path = files.artifacts().path().to_owned();
+            let mut path = files.artifacts().unwrap().path().to_owned();
             path.extend(components.iter().map(|component| OsStr::from_bytes(component)));
             // Some trees stand in each other's way.
             let parent = path.parent().unwrap();
@@ -36,7 +36,7 @@ proptest! {
                 made += 1;
             }
         }
-        surrender(files.artifacts().path());
+        surrender(files.artifacts().unwrap().path());
         let collected = files.collect(MIB, Processes::Dead).unwrap();
         prop_assert!(collected.kept().len() <= made);
         prop_assert!(collected.kept().len() == made || collected.skipped_total() > 0);

@@ -32,11 +32,11 @@ fn a_box_owns_its_work_and_artifacts_and_nothing_else() {
     }
     let root = lab.directory.path().join("data/workspaces");
     assert_eq!(fs::metadata(&root).unwrap().mode() & 0o7777, 0o700);
-    assert_eq!(files.artifacts().path(), fs::canonicalize(lab.host(&format!(".staging/{exec}"))).unwrap());
+    assert_eq!(files.artifacts().unwrap().path(), fs::canonicalize(lab.host(&format!(".staging/{exec}"))).unwrap());
     assert_eq!(lab.project.work().path(), fs::canonicalize(lab.host("projects/p/work")).unwrap());
 
-    fs::write(files.artifacts().path().join("out"), "x").unwrap();
-    surrender(files.artifacts().path());
+    fs::write(files.artifacts().unwrap().path().join("out"), "x").unwrap();
+    surrender(files.artifacts().unwrap().path());
     files.collect(MIB, Processes::Dead).unwrap().finish(&json!({})).unwrap();
     for name in names(&lab.host(&format!("projects/p/artifacts/{exec}"))) {
         let status = fs::metadata(lab.host(&format!("projects/p/artifacts/{exec}/{name}"))).unwrap();
@@ -53,7 +53,7 @@ fn what_the_box_cannot_have_written_is_left_out() {
     let lab = Lab::new();
     let files = lab.begin();
     // As a second name for a file of the server's would look, if a box could make one.
-    fs::hard_link(lab.outside().join("canary"), files.artifacts().path().join("alias")).unwrap();
+    fs::hard_link(lab.outside().join("canary"), files.artifacts().unwrap().path().join("alias")).unwrap();
     let collected = files.collect(MIB, Processes::Dead).unwrap();
     assert_eq!(reasons(&collected), [("alias", SkipReason::ForeignOwner)]);
     lab.check();
@@ -93,8 +93,8 @@ fn a_link_in_the_place_of_a_directory_is_refused() {
     // The directory of an exec, swapped while it ran: it is the server's to name, and still nothing follows.
     let files = lab.begin();
     let exec = files.exec().clone();
-    fs::remove_dir(files.artifacts().path()).unwrap();
-    symlink(lab.outside(), files.artifacts().path()).unwrap();
+    fs::remove_dir(files.artifacts().unwrap().path()).unwrap();
+    symlink(lab.outside(), files.artifacts().unwrap().path()).unwrap();
     assert!(matches!(files.collect(MIB, Processes::Dead), Err(Error::Collect { .. })));
     fs::remove_file(lab.host(&format!(".staging/{exec}"))).unwrap();
     fs::rename(lab.host(&format!("projects/p/artifacts/{exec}")), lab.host("aside")).unwrap();

@@ -66,7 +66,7 @@ fn collecting_never_leaves_the_boxs_directory() {
     for _ in 0..500 {
         let files = lab.begin();
         let exec = files.exec().clone();
-        let directory = files.artifacts().path().to_owned();
+        let directory = files.artifacts().unwrap().path().to_owned();
         plant(&directory, &lab.outside());
         surrender(&directory);
         swaps += swapping(&directory, || {
@@ -135,7 +135,7 @@ fn removing_never_leaves_what_is_removed() {
     for _ in 0..300 {
         let files = lab.begin();
         let exec = files.exec().clone();
-        let directory = files.artifacts().path().to_owned();
+        let directory = files.artifacts().unwrap().path().to_owned();
         for number in 0..20 {
             fs::create_dir_all(directory.join(format!("{number}/a/b"))).unwrap();
         }

@@ -4,7 +4,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::json;
-use workspace::{Error, ExecId, Processes, Stream};
+use serde_json::json;
+use workspace::{Error, ExecId, Processes, Recorded, Stream};
 
 use crate::lab::{Lab, MIB, input, names, surrender};
 
@@ -16,9 +17,9 @@ fn the_files_of_one_exec_are_removed() {
     keep.collect(0, Processes::Dead).unwrap().finish(&json!({})).unwrap();
     let files = lab.begin();
     let exec = files.exec().clone();
-    fs::create_dir_all(files.artifacts().path().join("a/b")).unwrap();
-    fs::write(files.artifacts().path().join("a/b/c"), "x").unwrap();
-    surrender(files.artifacts().path());
+    fs::create_dir_all(files.artifacts().unwrap().path().join("a/b")).unwrap();
+    fs::write(files.artifacts().unwrap().path().join("a/b/c"), "x").unwrap();
+    surrender(files.artifacts().unwrap().path());
     files.collect(MIB, Processes::Dead).unwrap().finish(&json!({})).unwrap();
     for _ in 0..2 {
         lab.project.remove_artifacts(&exec).unwrap();
@@ -27,7 +28,7 @@ fn the_files_of_one_exec_are_removed() {
     assert!(matches!(lab.project.artifacts(&exec), Err(Error::ExecMissing(_))));
     // One that was never collected.
     let abandoned = lab.begin();
-    fs::write(abandoned.artifacts().path().join("x"), "x").unwrap();
+    fs::write(abandoned.artifacts().unwrap().path().join("x"), "x").unwrap();
     lab.project.remove_artifacts(&abandoned.exec().clone()).unwrap();
     assert!(lab.staged().is_empty());
     assert_eq!(lab.project.artifacts(&kept).unwrap().len(), 3);
@@ -67,9 +68,9 @@ fn a_sweep_removes_the_leftovers_of_the_dead_alone() {
     let (dead, alive) = (lab.begin(), lab.begin());
     dead.output(Stream::Stdout).append(b"last words").unwrap();
     for files in [&dead, &alive] {
-        fs::create_dir_all(files.artifacts().path().join("a/b")).unwrap();
-        fs::write(files.artifacts().path().join("a/b/c"), "x").unwrap();
-        symlink(lab.outside(), files.artifacts().path().join("away")).unwrap();
+        fs::create_dir_all(files.artifacts().unwrap().path().join("a/b")).unwrap();
+        fs::write(files.artifacts().unwrap().path().join("a/b/c"), "x").unwrap();
+        symlink(lab.outside(), files.artifacts().unwrap().path().join("away")).unwrap();
         fs::write(lab.host(&format!(".staging/{}.input-0", files.exec())), "x").unwrap();
     }
     fs::create_dir_all(lab.host(".staging/removed-0123/projects")).unwrap();
@@ -81,7 +82,7 @@ fn a_sweep_removes_the_leftovers_of_the_dead_alone() {
     fs::create_dir(&decoy).unwrap();
     symlink(lab.host(".staging"), decoy.join(".staging")).unwrap();
 
-    let swept = lab.workspaces.sweep(|exec| exec == alive.exec(), |_| true);
+    let swept = lab.workspaces.sweep(|exec| exec == alive.exec(), |_| Recorded::Unclear);
     assert_eq!((swept.removed, swept.failed), (3, 0), "{:?}", swept.first_failure);
     let mut left = vec![alive.exec().to_string(), format!("{}.input-0", alive.exec()), "somebody's".to_owned()];
     left.sort();
@@ -90,8 +91,8 @@ fn a_sweep_removes_the_leftovers_of_the_dead_alone() {
     let part = lab.project.read_output(dead.exec(), Stream::Stdout, 0, 100).unwrap();
     assert_eq!(part.bytes, b"last words");
     assert_eq!(lab.project.artifacts(dead.exec()).unwrap().len(), 2);
-    assert_eq!(lab.workspaces.sweep(|_| false, |_| true).removed, 2);
-    assert_eq!(lab.workspaces.sweep(|_| false, |_| true).removed, 0);
+    assert_eq!(lab.workspaces.sweep(|_| false, |_| Recorded::Unclear).removed, 2);
+    assert_eq!(lab.workspaces.sweep(|_| false, |_| Recorded::Unclear).removed, 0);
     lab.check();
 }
 
@@ -100,11 +101,66 @@ fn a_sweep_removes_the_leftovers_of_the_dead_alone() {
 fn a_sweep_leaves_no_output_of_what_was_never_recorded() {
     let lab = Lab::new();
     let (unknown, lost, alive) = (lab.begin(), lab.begin(), lab.begin());
-    let swept = lab.workspaces.sweep(|exec| exec == alive.exec(), |exec| exec == lost.exec());
+    let swept = lab.workspaces.sweep(
+        |exec| exec == alive.exec(),
+        |exec| {
+            if exec == lost.exec() { Recorded::In("p".parse().unwrap()) } else { Recorded::Nowhere }
+        },
+    );
     assert_eq!((swept.removed, swept.failed), (2, 0), "{:?}", swept.first_failure);
     let kept = |exec: &ExecId| lab.host(&format!("projects/p/artifacts/{exec}")).exists();
     assert!(!kept(unknown.exec()), "nobody could ever ask for it");
     assert!(kept(lost.exec()) && kept(alive.exec()));
+    lab.check();
+}
+
+/// Output of an exec whose box has no directory gets its place when all is there, and is read before that too.
+#[test]
+fn output_that_is_hidden_is_read_and_then_shown() {
+    let lab = Lab::new();
+    let exec = ExecId::random().unwrap();
+    let files = lab.project.begin_output(&exec).unwrap();
+    assert!(files.artifacts().is_none());
+    assert!(matches!(lab.project.begin_output(&exec), Err(Error::ExecExists(_))));
+    files.output(Stream::Stdout).append(b"words").unwrap();
+    let read = || lab.project.read_output(&exec, Stream::Stdout, 0, 100).unwrap().bytes;
+    assert_eq!(read(), b"words");
+    let place = lab.host(&format!("projects/p/artifacts/{exec}"));
+    assert!(!place.exists());
+    let collected = files.collect(MIB, Processes::Dead).unwrap();
+    assert_eq!(collected.finish(&json!({})).unwrap().len(), 3);
+    assert_eq!((read(), lab.staged()), (b"words".to_vec(), Vec::new()));
+    assert_eq!(names(&place), ["manifest.json", "meta.json", "stderr.txt", "stdout.txt"]);
+    assert!(matches!(lab.project.begin_output(&exec), Err(Error::ExecExists(_))), "an id is used once");
+    assert_eq!(read(), b"words", "also by whom it is refused");
+    lab.project.remove_artifacts(&exec).unwrap();
+    assert!(matches!(lab.project.read_output(&exec, Stream::Stdout, 0, 1), Err(Error::ExecMissing(_))));
+    // What was never shown goes in the same way.
+    let hidden = lab.project.begin_output(&exec).unwrap();
+    lab.project.remove_artifacts(hidden.exec()).unwrap();
+    assert_eq!(lab.staged(), [""; 0]);
+    lab.check();
+}
+
+/// A server that dies leaves such output among the staged. What the record knows of gets its place at the next start.
+#[test]
+fn a_sweep_shows_the_output_of_what_was_recorded() {
+    let lab = Lab::new();
+    let begin = || lab.project.begin_output(&ExecId::random().unwrap()).unwrap();
+    let (lost, unknown, unclear, alive, homeless) = (begin(), begin(), begin(), begin(), begin());
+    let recorded = |exec: &ExecId| match exec {
+        exec if exec == lost.exec() => Recorded::In("p".parse().unwrap()),
+        exec if exec == unclear.exec() => Recorded::Unclear,
+        exec if exec == homeless.exec() => Recorded::In("gone".parse().unwrap()),
+        _ => Recorded::Nowhere,
+    };
+    let swept = lab.workspaces.sweep(|exec| exec == alive.exec(), recorded);
+    assert_eq!((swept.removed, swept.failed), (2, 0), "{:?}", swept.first_failure);
+    let mut left = [unclear.exec(), alive.exec()].map(|exec| format!("{exec}.output"));
+    left.sort();
+    assert_eq!(lab.staged(), left);
+    assert!(lab.host(&format!("projects/p/artifacts/{}", lost.exec())).is_dir());
+    assert!(lab.project.read_output(unknown.exec(), Stream::Stdout, 0, 1).is_err());
     lab.check();
 }
 

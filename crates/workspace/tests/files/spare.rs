@@ -9,7 +9,7 @@ use std::sync::Barrier;
 
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, XattrFlags};
 use serde_json::json;
-use workspace::{ExecFiles, ExecId, Processes, Workspaces};
+use workspace::{ExecFiles, ExecId, Processes, Recorded, Workspaces};
 
 use crate::lab::{CANARY, Lab, MIB, SPARE, give, is_root, names, open, owner, path};
 
@@ -29,7 +29,7 @@ fn inode(path: &Path) -> u64 {
 
 /// What a box gets when it begins: empty, its own, closed to others, without attributes.
 fn assert_new(files: &ExecFiles) {
-    let place = files.artifacts().path();
+    let place = files.artifacts().unwrap().path();
     let status = fs::symlink_metadata(place).unwrap();
     assert!(status.is_dir());
     assert_eq!((status.uid(), status.gid(), status.mode() & 0o7777), (owner().uid, owner().gid, 0o700));
@@ -37,7 +37,7 @@ fn assert_new(files: &ExecFiles) {
     let directory = File::open(place).unwrap();
     assert_eq!(rustix::fs::flistxattr_query(&directory), Ok(0));
     // What the executor is given to mount is what is at that path.
-    let given = rustix::fs::fstat(files.artifacts()).unwrap();
+    let given = rustix::fs::fstat(files.artifacts().unwrap()).unwrap();
     assert_eq!(given.st_ino, status.ino());
 }
 
@@ -68,29 +68,29 @@ fn await_tick(path: &Path) {
 fn a_directory_that_nobody_touched_serves_one_exec_after_another() {
     let lab = Lab::new();
     let files = lab.begin();
-    let first = inode(files.artifacts().path());
+    let first = inode(files.artifacts().unwrap().path());
     end(files);
     for project in ["p", "another", "p"] {
         assert!(lab.has_spare() && lab.staged().is_empty());
         let project = lab.workspace.project(&project.parse().unwrap()).unwrap();
         let files = project.begin(&ExecId::random().unwrap()).unwrap();
         assert_new(&files);
-        assert_eq!(inode(files.artifacts().path()), first);
+        assert_eq!(inode(files.artifacts().unwrap().path()), first);
         assert!(!lab.has_spare());
         // Looking is not touching.
-        assert!(names(files.artifacts().path()).is_empty());
+        assert!(names(files.artifacts().unwrap().path()).is_empty());
         end(files);
     }
     // After a restart, too. A sweep does not take it for what a dead exec left.
     let workspaces = Workspaces::open(&lab.directory.path().join("data/workspaces")).unwrap();
-    let swept = workspaces.sweep(|_| false, |_| true);
+    let swept = workspaces.sweep(|_| false, |_| Recorded::Unclear);
     assert_eq!((swept.removed, swept.failed), (0, 0));
     let project = open(&workspaces).project(&"p".parse().unwrap()).unwrap();
     let files = project.begin(&ExecId::random().unwrap()).unwrap();
-    assert_eq!(inode(files.artifacts().path()), first);
+    assert_eq!(inode(files.artifacts().unwrap().path()), first);
     // What it leaves is collected like any other's, and then the directory is removed.
-    fs::write(files.artifacts().path().join("result"), "42").unwrap();
-    give(&files.artifacts().path().join("result"));
+    fs::write(files.artifacts().unwrap().path().join("result"), "42").unwrap();
+    give(&files.artifacts().unwrap().path().join("result"));
     let exec = files.exec().clone();
     end(files);
     assert_eq!(project.open_artifact(&exec, &path("result")).unwrap().size, 2);
@@ -123,8 +123,8 @@ fn whatever_a_box_did_to_its_directory_it_is_removed() {
     for (what, act) in acts {
         let files = lab.begin();
         assert_new(&files);
-        await_tick(files.artifacts().path());
-        act(files.artifacts().path());
+        await_tick(files.artifacts().unwrap().path());
+        act(files.artifacts().unwrap().path());
         end(files);
         assert!(!lab.has_spare() && lab.staged().is_empty(), "{what}");
         // The control: the next one, which does nothing, is kept.
@@ -171,7 +171,7 @@ fn a_spare_that_is_not_as_good_as_new_is_given_to_nobody() {
         act();
         let files = lab.begin();
         assert_new(&files);
-        assert_ne!(inode(files.artifacts().path()), rustix::fs::fstat(&held).unwrap().st_ino, "{what}");
+        assert_ne!(inode(files.artifacts().unwrap().path()), rustix::fs::fstat(&held).unwrap().st_ino, "{what}");
         assert!(!lab.has_spare(), "{what}");
         assert_eq!(lab.staged(), [files.exec().as_str()], "{what}");
         assert_eq!(fs::read_to_string(outside.join("canary")).unwrap(), CANARY, "{what}");
@@ -185,18 +185,18 @@ fn a_descriptor_that_was_handed_on_leads_into_no_other_exec() {
     let lab = Lab::new();
     // Two boxes of the project at the same time; the first sends its directory to the other through a socket in `work`.
     let (one, sibling) = (lab.begin(), lab.begin());
-    let handed_on = File::open(one.artifacts().path()).unwrap();
+    let handed_on = File::open(one.artifacts().unwrap().path()).unwrap();
     end(one);
     assert!(!lab.has_spare());
     let next = lab.begin();
-    fs::write(next.artifacts().path().join("private"), "x").unwrap();
+    fs::write(next.artifacts().unwrap().path().join("private"), "x").unwrap();
     let read = rustix::fs::openat(&handed_on, "private", OFlags::RDONLY, Mode::empty());
     assert_eq!(read.err().map(|errno| errno.kind()), Some(ErrorKind::NotFound));
     let made = rustix::fs::mkdirat(&handed_on, "planted", Mode::RWXU);
     assert_eq!(made.err().map(|errno| errno.kind()), Some(ErrorKind::NotFound), "the directory is dead");
     // Nor do those leave a spare that met somebody who met somebody.
     end(sibling);
-    fs::remove_file(next.artifacts().path().join("private")).unwrap();
+    fs::remove_file(next.artifacts().unwrap().path().join("private")).unwrap();
     end(next);
     assert!(!lab.has_spare() && lab.staged().is_empty());
     // The control: everybody has left, and the next one is alone.
@@ -213,7 +213,7 @@ fn where_a_box_may_still_live_nothing_is_kept() {
         ("dropped", &|lab| drop(lab.begin())),
         ("left by a server that died", &|lab| {
             fs::create_dir(lab.host(&format!(".staging/{}", ExecId::random().unwrap()))).unwrap();
-            assert_eq!(lab.workspaces.sweep(|_| false, |_| true).removed, 1);
+            assert_eq!(lab.workspaces.sweep(|_| false, |_| Recorded::Unclear).removed, 1);
         }),
     ];
     for (what, act) in unsure {
@@ -249,7 +249,7 @@ fn of_many_that_begin_at_once_one_gets_the_spare() {
             let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(begin)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        let inodes: Vec<u64> = begun.iter().map(|files| inode(files.artifacts().path())).collect();
+        let inodes: Vec<u64> = begun.iter().map(|files| inode(files.artifacts().unwrap().path())).collect();
         assert_eq!(inodes.iter().collect::<HashSet<_>>().len(), THREADS);
         assert_eq!(inodes.iter().filter(|inode| **inode == spare).count(), 1);
         begun.iter().for_each(assert_new);

@@ -145,7 +145,7 @@ fn what_the_server_has_on_its_way_does_not_count() {
     assert_eq!(measured(&lab).files, before.files + 1);
     // A box cannot hide anything under such a name.
     let files = lab.begin();
-    for place in [files.artifacts().path().to_owned(), lab.host("files")] {
+    for place in [files.artifacts().unwrap().path().to_owned(), lab.host("files")] {
         fs::write(place.join("arriving-0123"), vec![1; 50_000]).unwrap();
     }
     assert!(measured(&lab).bytes >= before.bytes + 150_000);
@@ -195,10 +195,10 @@ fn artifacts_and_the_index_of_baselines_do_not_count() {
     let before = measured(&lab);
     assert_eq!(before, expected(&lab));
     let files = lab.begin();
-    fs::write(files.artifacts().path().join("result"), vec![1; 50_000]).unwrap();
+    fs::write(files.artifacts().unwrap().path().join("result"), vec![1; 50_000]).unwrap();
     assert_eq!(measured(&lab), expected(&lab), "what is on its way counts");
     assert!(measured(&lab).bytes >= before.bytes + 50_000);
-    surrender(files.artifacts().path());
+    surrender(files.artifacts().unwrap().path());
     files.collect(1 << 20, Processes::Dead).unwrap();
     fs::create_dir(lab.host(".baseline")).unwrap();
     fs::write(lab.host(".baseline/index.json"), vec![1; 50_000]).unwrap();
