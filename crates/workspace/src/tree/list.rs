@@ -201,3 +201,86 @@ impl Listing {
         paths.into_iter().map(whole).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::session::Session;
+    use crate::workspaces::{Owner, Workspaces};
+
+    const MOST: usize = 100;
+
+    fn session(directory: &Path) -> Session {
+        let workspaces = Workspaces::open(&directory.join("w")).unwrap();
+        let workspace = workspaces.workspace(&"u".parse().unwrap(), &"a".parse().unwrap(), Owner::server()).unwrap();
+        let session = workspace.session(&"s".parse().unwrap()).unwrap();
+        session.furnish().unwrap();
+        session
+    }
+
+    /// Gone through again until nothing in it is young.
+    fn settled(session: &Session) -> Names {
+        let begun = Instant::now();
+        loop {
+            let names = session.names(MOST).unwrap().unwrap();
+            if names.marks.directories.is_some() {
+                return names;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(30), "its directories stay young");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn what_has_come_since_is_found_wherever_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let session = session(directory.path());
+        let place = |name: &str| session.work().path().join(name);
+        fs::write(place("data/old"), "x").unwrap();
+        let before = settled(&session);
+        let since = |before: &Names| session.new_since(before, MOST).unwrap();
+        assert!(before.marks.hold(session.work()));
+        assert_eq!(since(&before), Some(Vec::new()));
+        // What is written into a file that was there makes no name.
+        fs::write(place("data/old"), "more").unwrap();
+        assert!(before.marks.hold(session.work()));
+        for (number, name) in ["top", "output/one", "data/two"].into_iter().enumerate() {
+            fs::write(place(name), "x").unwrap();
+            assert!(!before.marks.hold(session.work()), "{name}");
+            assert_eq!(since(&before).unwrap().len(), number + 1, "{name}");
+        }
+        assert_eq!(since(&before).unwrap(), ["data/two", "output/one", "top"]);
+        // One directory in the place of another, with the same names.
+        let before = settled(&session);
+        fs::rename(place("output"), place("temp/output")).unwrap();
+        fs::create_dir(place("output")).unwrap();
+        assert!(!before.marks.hold(session.work()));
+        assert_eq!(since(&before).unwrap(), ["temp/output/one"]);
+    }
+
+    /// A directory inside of another is not looked at by itself, and one that is young may be changed unseen.
+    #[test]
+    fn where_times_do_not_tell_all_is_gone_through() {
+        let directory = tempfile::tempdir().unwrap();
+        let session = session(directory.path());
+        assert!(session.names(MOST).unwrap().unwrap().marks.directories.is_none(), "its directories are young");
+        settled(&session);
+        fs::create_dir(session.work().path().join("data/deep")).unwrap();
+        let before = session.names(MOST).unwrap().unwrap();
+        assert!(before.marks.directories.is_none());
+        fs::write(session.work().path().join("data/deep/new"), "x").unwrap();
+        assert_eq!(session.new_since(&before, MOST).unwrap().unwrap(), ["data/deep/new"]);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_nothing_old() {
+        let marks = Marks { directories: Some(Vec::new()), begun: Timespec { tv_sec: 1000, tv_nsec: 500_000_000 } };
+        for (changed, is_old) in [((1000, 399_000_000), true), ((1000, 401_000_000), false), ((2000, 0), false)] {
+            assert_eq!(marks.begun_long_after(changed), is_old, "{changed:?}");
+        }
+    }
+}

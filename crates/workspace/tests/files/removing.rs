@@ -4,7 +4,6 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::json;
-use serde_json::json;
 use workspace::{Error, ExecId, Processes, Recorded, Stream};
 
 use crate::lab::{Lab, MIB, input, names, surrender};

@@ -8,11 +8,12 @@ use workspace::{Error, SessionMark, Workspaces};
 
 use crate::lab::{Lab, owner};
 
-fn make(workspaces: &Workspaces, lab: &Lab, user: &str, session: &str, age: u64) {
+/// Used so many seconds before a moment, which is one for all that are compared.
+fn make(workspaces: &Workspaces, lab: &Lab, user: &str, session: &str, (now, age): (SystemTime, u64)) {
     let workspace = workspaces.workspace(&user.parse().unwrap(), &"agent".parse().unwrap(), owner()).unwrap();
     workspace.session(&session.parse().unwrap()).unwrap().furnish().unwrap();
     let place = lab.directory.path().join("data/workspaces").join(user).join("agent/sessions").join(session);
-    let then = SystemTime::now() - Duration::from_secs(age);
+    let then = now - Duration::from_secs(age);
     for path in [place.join(".used"), place] {
         File::open(path).unwrap().set_modified(then).unwrap();
     }
@@ -38,8 +39,9 @@ fn pages(lab: &Lab, of: Option<&str>, most: usize) -> Vec<Vec<String>> {
 fn each_is_on_one_page_and_those_used_last_come_first() {
     let lab = Lab::new();
     assert_eq!(pages(&lab, None, 2), [Vec::<String>::new()]);
+    let now = SystemTime::now();
     for (user, session, age) in [("a", "x", 300), ("b", "x", 100), ("a", "y", 200), ("a", "z", 200), ("b", "w", 200)] {
-        make(&lab.workspaces, &lab, user, session, age);
+        make(&lab.workspaces, &lab, user, session, (now, age));
     }
     let place = lab.directory.path().join("data/workspaces/a/agent/sessions");
     fs::write(place.join("file"), "").unwrap();
@@ -52,7 +54,7 @@ fn each_is_on_one_page_and_those_used_last_come_first() {
     assert_eq!(pages(&lab, Some("a"), 2), [vec!["a/y", "a/z"], vec!["a/x"]]);
     // One that is used between two pages is at the front of the list, and the rest is told all the same.
     let first = lab.workspaces.sessions(None, None, None, 2);
-    make(&lab.workspaces, &lab, "b", "w", 50);
+    make(&lab.workspaces, &lab, "b", "w", (now, 50));
     let rest = lab.workspaces.sessions(None, None, first.next.as_ref(), 9);
     assert_eq!(rest.sessions.iter().map(|one| one.session.as_str()).collect::<Vec<_>>(), ["z", "x"]);
 }
