@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::daemon::{Daemon, IMAGE};
 use super::project::{GID, UID, Wish, block_on, docker_root};
 use super::session::{Maker, Session};
+use super::staying::until;
 
 /// Has a link where a session's files are to be.
 const LINKED_IMAGE: &str = "ringwall-linked:latest";
@@ -127,10 +128,9 @@ fn not_as_it_was_made(daemon: &Daemon) {
         let children = std::fs::read_to_string(format!("/proc/{init}/task/{init}/children")).unwrap();
         Pid::from_raw(children.trim().parse().unwrap()).unwrap()
     };
-    let deeds: [(&str, &dyn Fn(&str)); 5] = [
+    let deeds: [(&str, &dyn Fn(&str)); 4] = [
         ("killed", &|id| drop(daemon.ask(&["kill", id]))),
         ("paused", &|id| drop(daemon.ask(&["pause", id]))),
-        ("narrowed", &|id| drop(daemon.ask(&["update", "--pids-limit=7", id]))),
         ("its agent killed", &|id| kill_process(agent(id), Signal::KILL).unwrap()),
         ("its agent stopped", &|id| kill_process(agent(id), Signal::STOP).unwrap()),
     ];
@@ -144,6 +144,13 @@ fn not_as_it_was_made(daemon: &Daemon) {
             assert_eq!(session.containers(daemon), "", "{deed}: it is ended");
         });
     }
+    // What only the daemon knows of is told by it, a moment later.
+    block_on(async {
+        let spare = session.prepare(&Wish::default()).await.unwrap();
+        daemon.ask(&["update", "--pids-limit=7", session.containers(daemon).trim()]);
+        until(|| !spare.is_alive()).await;
+        assert!(matches!(session.settle_in(spare, &Wish::default()).await, Err(Error::SpareUnfit(_))));
+    });
     // And one that nobody wants goes as well.
     block_on(async { session.prepare(&Wish::default()).await.unwrap().end().await });
     assert_eq!(session.containers(daemon), "");
@@ -169,7 +176,7 @@ fn with_another_image(daemon: &Daemon) {
         let spare = session.prepare(&wish).await.unwrap();
         assert!(spare.is_alive());
         daemon.ask(&["tag", LINKED_IMAGE, TAG]);
-        super::staying::until(|| !spare.is_alive()).await;
+        until(|| !spare.is_alive()).await;
         let refused = session.settle_in(spare, &wish).await;
         assert!(matches!(refused, Err(Error::SpareUnfit(_))), "{refused:?}");
     });
