@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatVfsMountFlags, StatxAttributes, StatxFlags};
 use rustix::io::{Errno, Result};
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
-use rustix::thread::{LinkNameSpaceType, UnshareFlags};
+use rustix::thread::{ThreadNameSpaceType, UnshareFlags};
 
 use crate::mounts::{self, Attributes};
 use crate::plan::FileIdentity;
@@ -18,13 +18,13 @@ use crate::sys;
 
 const TMPFS: u64 = 0x0102_1994;
 
-/// Looks whether our own empty file system is at a directory of the root, in this mount namespace. The thread that calls this
-/// is of no other use.
-pub fn look(namespace: BorrowedFd<'_>, at: &str) -> std::result::Result<(), Failure> {
+/// Looks whether our own empty file system is at a directory of the root of this process, which is held. The thread that
+/// calls this is of no other use.
+pub fn look(process: BorrowedFd<'_>, at: &str) -> std::result::Result<(), Failure> {
     let fail = |errno| Failure::new(Step::BuildRoot, at, errno);
     // The directory to start from and the root are those of all threads, which do not come along.
     sys::unshare(UnshareFlags::FS).map_err(fail)?;
-    rustix::thread::move_into_link_name_space(namespace, Some(LinkNameSpaceType::Mount)).map_err(fail)?;
+    rustix::thread::move_into_thread_name_spaces(process, ThreadNameSpaceType::MOUNT).map_err(fail)?;
     match is_ours(&open(at).map_err(fail)?).map_err(fail)? {
         true => Ok(()),
         false => refuse(at, "something else is in the place of a container's files"),
@@ -32,10 +32,10 @@ pub fn look(namespace: BorrowedFd<'_>, at: &str) -> std::result::Result<(), Fail
 }
 
 /// The same, and shows a detached tree there.
-pub fn show(tree: &OwnedFd, namespace: BorrowedFd<'_>, at: &str) -> std::result::Result<(), Failure> {
+pub fn show(tree: &OwnedFd, process: BorrowedFd<'_>, at: &str) -> std::result::Result<(), Failure> {
     let fail = |errno| Failure::new(Step::BuildRoot, at, errno);
     mounts::restrict(tree.as_fd(), Attributes::WritableFiles).map_err(fail)?;
-    look(namespace, at)?;
+    look(process, at)?;
     rustix::mount::unmount(at, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).map_err(fail)?;
     let place = open(at).map_err(fail)?;
     if is_mounted(&place).map_err(fail)? {

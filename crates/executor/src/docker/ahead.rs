@@ -5,9 +5,9 @@
 //! session's box like any other. Nobody else ever gets it. One that anything was done to, or of which anything cannot be
 //! proven, is ended; whatever goes wrong gives the grant back, for a container made from nothing.
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jail::plan::{FileKind, Operation, Owner, Source};
@@ -74,7 +74,6 @@ pub struct ContainerSpare {
     /// Who it is on the host.
     user: Owner,
     init: Init,
-    mounts: Arc<OwnedFd>,
     story: watch::Receiver<Story>,
     /// What images were when it was made.
     images: u64,
@@ -123,15 +122,13 @@ impl Docker {
         let awake = Awake::begin(Body::Docker(Box::new(container))).await?;
         let proven = async {
             let (pid, id) = find_first_process(shared, &name, &story).await?;
-            let mounts = Arc::new(prove(pid, id, user, &init)?);
-            let seen = Arc::clone(&mounts);
-            enter(move || jail::later::look(seen.as_fd(), WORKSPACE)).await?;
-            Ok(mounts)
+            prove(pid, id, user, &init)?;
+            enter(&init, |process| jail::later::look(process, WORKSPACE)).await
         };
         match proven.await {
-            Ok(mounts) => {
+            Ok(()) => {
                 let (shared, shape) = (Arc::clone(shared), shape.clone());
-                Ok(ContainerSpare { shared, shape, awake, user, init, mounts, story, images })
+                Ok(ContainerSpare { shared, shape, awake, user, init, story, images })
             }
             Err(error) => {
                 awake.end().await;
@@ -186,14 +183,13 @@ impl ContainerSpare {
         check_working_directory(grant, &places)?;
         let opened = places.iter().find_map(|place| place.content.as_ref());
         let (directory, access) = opened.ok_or(Error::SpareUnfit("it shows a session's files alone"))?;
-        let source =
-            Source { path: directory.path.clone(), identity: Some(directory.identity), owner: Some(whose) };
+        let source = Source { path: directory.path.clone(), identity: Some(directory.identity), owner: Some(whose) };
         let show = Operation::Bind { source, at: literal(WORKSPACE), kind: FileKind::Directory, access: *access };
-        let mut mapping = |owner| executor.mappings.get(owner, self.user, || executor.spawner.mapping(owner, self.user));
+        let mut mapping =
+            |owner| executor.mappings.get(owner, self.user, || executor.spawner.mapping(owner, self.user));
         let tree = jail::sources::open(&[show], &mut mapping).map_err(Error::Setup)?.pop();
         let tree = tree.ok_or(Error::SpareUnfit("it shows a session's files alone"))?;
-        let mounts = Arc::clone(&self.mounts);
-        enter(move || jail::later::show(&tree, mounts.as_fd(), WORKSPACE)).await?;
+        enter(&self.init, move |process| jail::later::show(&tree, process, WORKSPACE)).await?;
         // Also that nothing was done to it meanwhile of which nobody has told us yet.
         match self.awake.reaches(WORKSPACE).await && self.is_alive() {
             true => Ok(()),
@@ -248,8 +244,8 @@ async fn launch(
 
 /// A name that nobody else's container has; whose it will be is not known.
 fn name() -> Result<ContainerName, Error> {
-    let path = "/proc/sys/kernel/random/uuid";
-    let random = kernel_file::read(path).map_err(|errno| Error::Talk(errno.into()))?;
+    let random = kernel_file::read("/proc/sys/kernel/random/uuid");
+    let random = random.map_err(|_| Error::SpareUnfit("there is no random name for it"))?;
     ContainerName::of_exec(&format!("ahead-{}", random.trim()))
 }
 
@@ -270,17 +266,19 @@ async fn find_first_process(
     }
 }
 
-/// On a thread that ends then: whoever enters a mount namespace does not come back.
-async fn enter(work: impl FnOnce() -> Result<(), Failure> + Send + 'static) -> Result<(), Error> {
+/// On a thread that ends then: whoever enters the mounts of a process does not come back.
+async fn enter(
+    init: &Init,
+    work: impl FnOnce(BorrowedFd<'_>) -> Result<(), Failure> + Send + 'static,
+) -> Result<(), Error> {
     let (told, done) = oneshot::channel();
-    let thread = std::thread::Builder::new().name("mounts".to_owned());
-    let begun = thread.spawn(move || {
+    let init = Arc::clone(init);
+    let thread = std::thread::Builder::new().name("mounts".to_owned()).spawn(move || {
         // Nobody may be listening any more.
-        let _ = told.send(work());
+        let _ = told.send(init.get().map(|process| work(process.as_fd())));
     });
-    begun.map_err(Error::Talk)?;
-    match done.await {
-        Ok(done) => done.map_err(Error::Setup),
-        Err(_) => Err(Error::SpareUnfit("its mounts were not reached")),
+    match (thread, done.await) {
+        (Ok(_), Ok(Some(done))) => done.map_err(Error::Setup),
+        (Err(_), _) | (_, Ok(None) | Err(_)) => Err(Error::SpareUnfit("its mounts were not reached")),
     }
 }

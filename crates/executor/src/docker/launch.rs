@@ -237,8 +237,8 @@ impl Shared {
         let followed = self.events.follow(name);
         let beat = self.pulse.listen();
         let process = self.client.start(words, Stdio::piped());
-        let process =
-            process.map_err(|error| unavailable(runtime, format!("the docker client could not be started: {error}")))?;
+        let process = process
+            .map_err(|error| unavailable(runtime, format!("the docker client could not be started: {error}")))?;
         RunningContainer::new(self.clone(), process, followed, beat, protections, runtime, errand)
     }
 

@@ -1,14 +1,11 @@
-//! That a process is PID 1 of a container of ours, on this very machine, and what it takes to mount something there.
+//! That a process is PID 1 of a container of ours, on this very machine.
 //!
 //! The daemon says a number, and may speak of another machine, another view of the processes, or a moment that is over.
 //! So the process is held first and looked at then: the kernel's own files must say that it is in the container's cgroup,
 //! PID 1 of its namespace, the user whom we chose, and that users mean the same there as here. Because it is held and
 //! still lives at the end, all of that was said of one and the same process.
 
-use std::os::fd::OwnedFd;
-
 use jail::plan::Owner;
-use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::events::ContainerId;
@@ -16,8 +13,8 @@ use crate::error::Error;
 use crate::kernel_file;
 use crate::warm::{Init, is_over};
 
-/// Proves it, and gives the way into its mount namespace. The process is introduced to whoever wants to know when it is over.
-pub(super) fn prove(pid: Pid, id: ContainerId, user: Owner, init: &Init) -> Result<OwnedFd, Error> {
+/// Proves it, and introduces the process to whoever wants to know when it is over.
+pub(super) fn prove(pid: Pid, id: ContainerId, user: Owner, init: &Init) -> Result<(), Error> {
     let has_ended = || Error::BoxDied { why: "its first process has ended".to_owned() };
     let refuse = |why| if is_over(init) { Err(has_ended()) } else { Err(Error::NoSparesHere(why)) };
     let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else {
@@ -37,13 +34,9 @@ pub(super) fn prove(pid: Pid, id: ContainerId, user: Owner, init: &Init) -> Resu
     if is_ours("user") != Some(true) || is_ours("mnt") != Some(false) {
         return refuse("its namespaces are not those of a container on this machine");
     }
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let Ok(mounts) = rustix::fs::open(format!("{directory}/ns/mnt"), flags, Mode::empty()) else {
-        return refuse("its mounts cannot be reached");
-    };
     match is_over(init) {
         true => Err(has_ended()),
-        false => Ok(mounts),
+        false => Ok(()),
     }
 }
 

@@ -49,9 +49,8 @@ fn sessions_and_spares_in_every_order_of_events() {
 #[test]
 fn who_is_slow_keeps_nobody_waiting() {
     let mut world = World::new(3, 1);
-    let makes = |world: &World, kind: Kind| {
-        world.boxes.values().filter(|of| **of == (Role::Spare(kind), Life::Begun)).count()
-    };
+    let makes =
+        |world: &World, kind: Kind| world.boxes.values().filter(|of| **of == (Role::Spare(kind), Life::Begun)).count();
     world.happen(Event::TakeSpare(1));
     world.happen(Event::TakeSpare(1));
     assert_eq!(makes(&world, 1), 1, "one after the other");

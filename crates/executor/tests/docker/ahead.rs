@@ -3,7 +3,6 @@
 
 use std::os::unix::fs::{MetadataExt, chown};
 
-
 use executor::Error;
 use executor::resident::Resident;
 use policy::{Field, Root};
@@ -67,7 +66,8 @@ fn as_from_nothing(daemon: &Daemon) {
         let (_, options) = ahead.iter().find(|(at, _)| at == "/workspace").unwrap();
         assert!(["rw", "nosuid", "nodev"].iter().all(|one| options.split(',').any(|other| other == *one)), "{options}");
 
-        let made = session.say(&resident, "cat given; echo new >> given; mkdir d; echo made > d/made; echo x > gone").await;
+        let made =
+            session.say(&resident, "cat given; echo new >> given; mkdir d; echo made > d/made; echo x > gone").await;
         assert_eq!((made.stdout.as_str(), made.stderr.as_str()), ("given\n", ""));
         for name in ["given", "d", "d/made"] {
             let on_disk = std::fs::metadata(session.path(name)).unwrap();
@@ -128,7 +128,8 @@ fn not_as_it_was_made(daemon: &Daemon) {
         let children = std::fs::read_to_string(format!("/proc/{init}/task/{init}/children")).unwrap();
         Pid::from_raw(children.trim().parse().unwrap()).unwrap()
     };
-    let deeds: [(&str, &dyn Fn(&str)); 4] = [
+    type Deed<'a> = (&'a str, &'a dyn Fn(&str));
+    let deeds: [Deed<'_>; 4] = [
         ("killed", &|id| drop(daemon.ask(&["kill", id]))),
         ("paused", &|id| drop(daemon.ask(&["pause", id]))),
         ("its agent killed", &|id| kill_process(agent(id), Signal::KILL).unwrap()),
