@@ -67,6 +67,20 @@ fn who_is_slow_keeps_nobody_waiting() {
     assert_eq!(world.refused, 0, "and is not refused when that alone is in its way");
 }
 
+#[test]
+fn what_is_made_in_a_moment_goes_before_what_is_not() {
+    let mut world = World::new(2, 1);
+    for kind in [1, 0] {
+        world.happen(Event::TakeSpare(kind));
+        let made = *world.boxes.keys().last().expect("a spare");
+        world.happen(Event::Made(made));
+        world.now += Duration::from_secs(1);
+    }
+    let quick = *world.boxes.keys().last().expect("a spare");
+    world.happen(Event::Acquire(0, OnBusy::Wait));
+    assert_eq!(world.boxes[&quick], (Role::Spare(0), Life::Ends), "although the other has waited longer");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
     #[test]

@@ -74,11 +74,15 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         }
     }
 
-    /// What costs least: the spare that has waited longest, and last the session that was idle for longest.
+    /// What costs least: the spare that has waited longest of those that are made in a moment, then of the others, and last
+    /// the session that was idle for longest.
     fn victim(&self) -> Option<MemberId> {
         let rank = |member: &Member<Key, Kind>| match (&member.role, member.state) {
-            (Role::Spare(_), State::Idle { since }) => Some((0, since)),
-            (Role::Session(_), State::Idle { since }) if member.is_free() => Some((1, since)),
+            (Role::Spare(kind), State::Idle { since }) => match kind.pace() {
+                Pace::Quick => Some((0, since)),
+                Pace::Slow => Some((1, since)),
+            },
+            (Role::Session(_), State::Idle { since }) if member.is_free() => Some((2, since)),
             (Role::Spare(_) | Role::Session(_), _) => None,
         };
         let ranked = self.members.iter().filter_map(|(id, member)| Some((rank(member)?, *id)));
