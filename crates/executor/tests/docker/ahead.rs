@@ -1,7 +1,8 @@
 //! Containers made ahead: a session that gets one has the box that it would have had from nothing, and nobody gets one that is
 //! not as it was made. One after the other, because what happens to images concerns all who wait.
 
-use std::os::unix::fs::{MetadataExt, chown};
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
 use executor::Error;
 use executor::resident::Resident;
@@ -23,6 +24,7 @@ pub(crate) fn a_container_made_ahead_becomes_a_sessions_box(daemon: &Daemon) {
     other_shapes(daemon);
     not_as_it_was_made(daemon);
     through_no_link(daemon);
+    of_another_process(daemon);
     with_another_image(daemon);
 }
 
@@ -165,6 +167,30 @@ fn through_no_link(daemon: &Daemon) {
         assert!(matches!(refused, Err(Error::Setup(_))), "{refused:?}");
         assert_eq!(session.containers(daemon), "", "it is ended");
         assert!(session.shape(&linked).await.is_some(), "another image may be better");
+    });
+}
+
+/// A daemon that is elsewhere, or sees other processes, names one that is somebody else here.
+fn of_another_process(daemon: &Daemon) {
+    let directory = tempfile::tempdir().unwrap();
+    let client = directory.path().join("docker");
+    let real = daemon.client();
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = inspect ] || exec {real} \"$@\"\nsaid=$({real} \"$@\") && echo \"${{said% *}} {}\"\n",
+        std::process::id(),
+        real = real.display()
+    );
+    std::fs::write(&client, script).unwrap();
+    std::fs::set_permissions(&client, Permissions::from_mode(0o755)).unwrap();
+    let session = Session::through(client);
+    block_on(async {
+        let refused = session.prepare(&Wish::default()).await;
+        assert!(matches!(refused, Err(Error::NoSparesHere(_))), "{refused:?}");
+        assert_eq!(session.containers(daemon), "", "it is ended");
+        assert_eq!(session.shape(&Wish::default()).await, None, "and none is tried again");
+        let resident = session.settle().await.unwrap();
+        assert_eq!(session.say(&resident, "echo there").await.stdout, "there\n", "from nothing as ever");
+        resident.end().await;
     });
 }
 

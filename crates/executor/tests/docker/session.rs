@@ -3,7 +3,7 @@
 use std::os::unix::fs::chown;
 use std::path::PathBuf;
 
-use executor::docker::{ContainerShape, ContainerSpare, Docker, Runtime};
+use executor::docker::{ContainerShape, ContainerSpare, Docker, DockerSettings, Runtime};
 use executor::resident::{Resident, RunningVisit, VisitOptions, VisitOutput};
 use executor::{Error, Executor, Host, Outcome};
 use policy::{Control, Field, Grant, Owner, Reach, Root, SessionMounts, Workspace};
@@ -37,6 +37,14 @@ impl Session {
         let project = Project::new();
         let docker = Some(daemon.docker(project.data()));
         Self::with(maker, project, docker)
+    }
+
+    /// By docker, asked through this client.
+    pub(crate) fn through(client: PathBuf) -> Self {
+        let project = Project::new();
+        let settings = DockerSettings { client: Some(client), context: None };
+        let docker = Docker::new(settings, project.data()).unwrap();
+        Self::with(Maker::Docker, project, Some(docker))
     }
 
     pub(crate) fn without_docker(maker: Maker) -> Self {
