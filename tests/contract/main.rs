@@ -11,6 +11,7 @@
 
 mod site;
 
+mod ahead;
 mod answers;
 mod code;
 mod default_image;
@@ -70,6 +71,8 @@ const ON_EACH_DATABASE: &[(&str, Try)] = trials! {
     }
 };
 
+const ON_DOCKER: &[(&str, Try)] = trials! { ahead::{ a_session_finds_a_container_that_was_made_ahead } };
+
 const ALONE: &[(&str, fn())] = trials! {
     faults::{ no_client, no_daemon, a_daemon_that_hangs, a_daemon_that_is_stopped, a_daemon_that_is_killed_under_a_session, the_client_that_is_set_makes_the_image }
     gvisor::{ without_docker, an_exec_behind_gvisor, without_gvisor }
@@ -113,6 +116,9 @@ fn trials(daemon: Option<&Arc<Daemon>>, cluster: Option<&Arc<Cluster>>) -> Vec<T
         for database in databases {
             add(ON_EACH_BACKEND, *backend, *database);
         }
+    }
+    if is_root {
+        add(ON_DOCKER, Backend::Docker, Database::Sqlite);
     }
     for database in [Database::Sqlite, Database::Postgres] {
         add(ON_EACH_DATABASE, Backend::Native, database);

@@ -126,6 +126,8 @@ pub enum Error {
     CommandNotExecutable { command: String, errno: i32 },
     #[error("a box that was made ahead cannot serve: {0}")]
     SpareUnfit(&'static str),
+    #[error("containers cannot be made ahead with this docker daemon: {0}")]
+    NoSparesHere(&'static str),
     #[error("the box was held at {0:?} until it was ended")]
     Held(Step),
 }

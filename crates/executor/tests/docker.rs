@@ -22,6 +22,7 @@ mod docker {
 
     pub(crate) mod session;
 
+    pub(crate) mod ahead;
     pub(crate) mod faithless;
     pub(crate) mod staying;
     pub(crate) mod visits;
@@ -31,7 +32,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use docker::daemon::Daemon;
-use docker::{contract, endings, faithless, faults, inspection, leftovers, reaching, staying, visits};
+use docker::{ahead, contract, endings, faithless, faults, inspection, leftovers, reaching, staying, visits};
 use libtest_mimic::{Arguments, Trial};
 
 type Try = fn(&Daemon);
@@ -67,7 +68,7 @@ fn main() -> ExitCode {
 }
 
 fn trials(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
-    let shared: [(&str, Try); 41] = [
+    let shared: [(&str, Try); 42] = [
         ("both backends give the same project", contract::both_backends_give_the_same_project),
         ("narrow mounts are narrow in both", contract::narrow_mounts_are_narrow_in_both),
         ("working directory", contract::the_working_directory_is_there_and_no_link),
@@ -108,6 +109,7 @@ fn trials(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
         ("pause", staying::a_paused_box_stands_still),
         ("pause, ended", staying::what_is_in_a_paused_box_can_be_ended),
         ("nothing left", staying::nothing_stays_behind),
+        ("made ahead", ahead::a_container_made_ahead_becomes_a_sessions_box),
         ("faithless agents", faithless::an_agent_is_believed_nothing),
     ];
     let alone: [(&str, fn()); 5] = [

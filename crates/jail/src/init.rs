@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, WaitStatus};
+use rustix::thread::UnshareFlags;
 use rustix::time::Timespec;
 
 use crate::cgroups::Counted;
@@ -91,7 +92,7 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
     cgroups::join(&doors)?;
     drop(doors);
     let meter = Meter::where_needed(&plan.watchdog, &protections);
-    protections.push(match sys::unshare_cgroup_namespace() {
+    protections.push(match sys::unshare(UnshareFlags::NEWCGROUP) {
         Ok(()) => Protection::enforced(ProtectionName::CgroupNamespace),
         Err(errno) => Protection::not_available(ProtectionName::CgroupNamespace, errno.to_string()),
     });

@@ -7,9 +7,10 @@
 //! Read in this order: `plan` (what comes in), `spawner` (the parent of every box), `birth`, `init` (PID 1), `command`
 //! (what it starts), `report` (what goes back); `spare` is for boxes that are made ahead, `warden` for boxes that another
 //! program makes, `resident` for what runs in those that stay, `porter` for containers with a way out. The executor borrows
-//! `sources`, `cgroups` and `wire`.
+//! `sources`, `later`, `cgroups` and `wire`.
 
 pub mod cgroups;
+pub mod later;
 pub mod plan;
 pub mod porter;
 pub mod report;

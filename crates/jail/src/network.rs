@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use rustix::io::{Errno, Result};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, WaitOptions};
+use rustix::thread::UnshareFlags;
 
 use crate::processor;
 use crate::report::{Failure, Report, Step};
@@ -80,7 +81,7 @@ fn make() {
 
 /// Moves the caller into a new namespace with a loopback interface, and gives a socket in it.
 pub(crate) fn open() -> Result<OwnedFd> {
-    sys::unshare_network()?;
+    sys::unshare(UnshareFlags::NEWNET)?;
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     sys::bring_loopback_up(socket.as_fd())?;
     Ok(socket)

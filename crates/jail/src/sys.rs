@@ -318,12 +318,6 @@ pub fn schedule_ordinarily() -> Result<()> {
     Ok(())
 }
 
-/// unshare(2) of the cgroup namespace alone, which touches no memory or descriptors.
-pub fn unshare_cgroup_namespace() -> Result<()> {
-    // SAFETY: unshare(2) takes an integer, and this namespace has no effect on Rust's guarantees.
-    check(libc::c_long::from(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) })).map(drop)
-}
-
 /// Which mounts a change reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
@@ -406,10 +400,13 @@ pub fn bring_loopback_up(socket: BorrowedFd<'_>) -> Result<()> {
     unsafe { rustix::ioctl::ioctl(socket, Setter::<{ libc::SIOCSIFFLAGS as Opcode }, libc::ifreq>::new(request)) }
 }
 
-/// Leaves this process's network namespace for a new one. No C library call, because a helper makes it.
-pub fn unshare_network() -> Result<()> {
-    // SAFETY: concerns the network alone, which has no effect on Rust's guarantees.
-    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
+/// unshare(2) of anything but descriptors. No C library call, because a helper makes it.
+pub fn unshare(what: UnshareFlags) -> Result<()> {
+    if what.intersects(UnshareFlags::FILES) {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: only a thread with descriptors of its own, refused above, would see others than the rest of us.
+    unsafe { rustix::thread::unshare_unsafe(what) }
 }
 
 /// Moves this process into the network namespace of a socket.

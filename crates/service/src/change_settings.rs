@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::fixed::{Fixed, WEBHOOK_SECRET};
+use crate::pool::BoxSort;
 use crate::principal::Principal;
 use crate::service::{Service, now};
 use crate::settings::{Settings, Webhook, merge};
@@ -332,7 +333,7 @@ impl Service {
             *settings = Arc::new(changed);
             self.inner.turns.set_bounds(settings.bounds());
             self.inner.boxes.set_bounds(settings.pool.bounds());
-            self.inner.boxes.keep(usual);
+            self.inner.boxes.keep(usual.map(BoxSort::Native));
         }
         settings.clone()
     }

@@ -26,7 +26,7 @@ use crate::live::Registry;
 use crate::logins::Logins;
 use crate::metrics::Counters;
 use crate::owner_token;
-use crate::pool::{BoxPool, Boxes};
+use crate::pool::{BoxPool, BoxSort, Boxes};
 use crate::queue::Turns;
 use crate::service::{Inner, Service, now};
 use crate::settings::Settings;
@@ -186,7 +186,7 @@ impl Service {
         service.prune_on_schedule();
         service.observe();
         service.measure_boxes_on_schedule();
-        service.inner.boxes.keep(service.usual_sort(&service.settings_now()));
+        service.inner.boxes.keep(service.usual_sort(&service.settings_now()).map(BoxSort::Native));
         Ok(service)
     }
 

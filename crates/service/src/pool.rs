@@ -4,8 +4,11 @@
 //! difference. Where the settings want no instance at least (`pool.min_instances` of 0), none is made.
 
 use std::sync::{Arc, PoisonError, Weak};
+use std::time::Duration;
 
-use executor::pool::{Maker, Pool};
+use executor::docker::{ContainerShape, ContainerSpare, Runtime};
+use executor::pool::{Maker, Pace, Pool, Sort};
+use executor::resident::Resident;
 use executor::warm::{Spare, SpareSort};
 use executor::{Options, Running};
 use policy::Grant;
@@ -28,31 +31,80 @@ impl Boxes {
     }
 }
 
+/// What is made ahead: boxes on the host's system for single runs, and containers for sessions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BoxSort {
+    Native(SpareSort),
+    Container(ContainerShape),
+}
+
+#[derive(Debug)]
+pub(crate) enum SpareBox {
+    Native(Box<Spare>),
+    Container(Box<ContainerSpare>),
+}
+
+impl Sort for BoxSort {
+    fn pause(&self, waiting: usize) -> Duration {
+        match self {
+            BoxSort::Native(sort) => sort.pause(waiting),
+            BoxSort::Container(shape) => shape.pause(waiting),
+        }
+    }
+
+    fn pace(&self) -> Pace {
+        match self {
+            BoxSort::Native(sort) => sort.pace(),
+            BoxSort::Container(shape) => shape.pace(),
+        }
+    }
+}
+
 impl Maker for Boxes {
     type Key = BoxKey;
-    type Kind = SpareSort;
+    type Kind = BoxSort;
     type Resident = SessionBox;
-    type Spare = Spare;
+    type Spare = SpareBox;
     type Tools = Arc<Inner>;
 
     fn tools(&self) -> Option<Arc<Inner>> {
         self.server.upgrade()
     }
 
-    async fn make_spare(server: &Arc<Inner>, sort: &SpareSort) -> Option<Spare> {
-        let made = server.executor.prepare_spare(sort).await;
-        made.inspect_err(|error| {
-            tracing::info!(kind = ?sort.kind, error = %causes(error), "could not make a box ahead");
-        })
-        .ok()
+    async fn make_spare(server: &Arc<Inner>, sort: &BoxSort) -> Option<SpareBox> {
+        let was_possible = server.docker.is_for_spares();
+        let (made, kind) = match sort {
+            BoxSort::Native(sort) => {
+                let made = server.executor.prepare_spare(sort).await;
+                (made.map(|spare| SpareBox::Native(Box::new(spare))), format!("{:?}", sort.kind))
+            }
+            BoxSort::Container(shape) => {
+                let made = server.docker.prepare_spare(&server.executor, shape).await;
+                (made.map(|spare| SpareBox::Container(Box::new(spare))), "Container".to_owned())
+            }
+        };
+        let failed = |error: &executor::Error| match (sort, was_possible) {
+            // It was said when that was found out.
+            (BoxSort::Container(_), false) => {}
+            (BoxSort::Native(_) | BoxSort::Container(_), _) => {
+                tracing::info!(%kind, error = %causes(error), "could not make a box ahead");
+            }
+        };
+        made.inspect_err(failed).ok()
     }
 
-    fn is_alive(spare: &Spare) -> bool {
-        spare.is_alive()
+    fn is_alive(spare: &SpareBox) -> bool {
+        match spare {
+            SpareBox::Native(spare) => spare.is_alive(),
+            SpareBox::Container(spare) => spare.is_alive(),
+        }
     }
 
-    async fn end_spare(spare: Spare) {
-        spare.end().await;
+    async fn end_spare(spare: SpareBox) {
+        match spare {
+            SpareBox::Native(spare) => spare.end().await,
+            SpareBox::Container(spare) => spare.end().await,
+        }
     }
 
     async fn died(resident: &SessionBox) {
@@ -71,11 +123,9 @@ impl Maker for Boxes {
 impl Inner {
     /// A native box for this grant: a spare that serves it, or one made from nothing.
     pub(crate) async fn start_native(&self, mut grant: Grant) -> Result<Running, executor::Error> {
-        let are_made = self.settings.read().unwrap_or_else(PoisonError::into_inner).pool.bounds().min_instances > 0;
-        let sort = if are_made { self.executor.sort_for(&grant) } else { None };
-        let spare = sort.and_then(|sort| self.boxes.take_spare(&sort));
-        if let Some(spare) = spare {
-            match self.executor.start_spare(spare, grant).await {
+        let sort = if self.makes_spares() { self.executor.sort_for(&grant) } else { None };
+        if let Some(SpareBox::Native(spare)) = sort.and_then(|sort| self.boxes.take_spare(&BoxSort::Native(sort))) {
+            match self.executor.start_spare(*spare, grant).await {
                 Ok(running) => return Ok(running),
                 Err(unserved) => {
                     tracing::debug!(error = %causes(&unserved.error), "a box made ahead did not serve");
@@ -84,5 +134,26 @@ impl Inner {
             }
         }
         self.executor.start(grant, Options::default()).await
+    }
+
+    /// A session's box by docker: a container that waits for one, or one made from nothing under this name. It is the
+    /// pool's by the place of its session from before this is called, so that what is taken out here is never uncounted.
+    pub(crate) async fn settle_on_docker(&self, mut grant: Grant, name: &str) -> Result<Resident, executor::Error> {
+        let shape = if self.makes_spares() { self.docker.shape_for(&self.executor, &grant).await } else { None };
+        let spare = shape.and_then(|shape| self.boxes.take_spare(&BoxSort::Container(shape)));
+        if let Some(SpareBox::Container(spare)) = spare {
+            match self.docker.start_resident_in(&self.executor, *spare, grant).await {
+                Ok(resident) => return Ok(resident),
+                Err(unserved) => {
+                    tracing::info!(error = %causes(&unserved.error), "a container made ahead did not serve");
+                    grant = unserved.grant;
+                }
+            }
+        }
+        self.docker.start_resident(grant, name, Runtime::Usual).await
+    }
+
+    fn makes_spares(&self) -> bool {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).pool.bounds().min_instances > 0
     }
 }

@@ -4,12 +4,13 @@
 //! `--mount`, which is read as a line of comma-separated values: there a path can be quoted, where `-v` would take a
 //! colon in it for its own, and unlike `-v` it makes no directory that is missing.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
 use jail::porter::WAY_OUT;
 use jail::resident::AGENT;
-use policy::{Access, Field, Grant, Net, ProjectMounts, Root, SessionMounts, Workspace};
+use policy::{Access, DockerImage, Field, Grant, Net, ProjectMounts, Root, Secret, SessionMounts, Workspace};
 
 use super::daemon::{Daemon, Runtime};
 use super::instance::Instance;
@@ -53,12 +54,41 @@ pub(crate) struct Particulars<'a> {
     pub(crate) doorway: Option<&'a Path>,
 }
 
+/// What of a grant is settled when its container starts, beside its files: how much of everything it may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    memory_mb: u64,
+    scratch_mb: u64,
+    cpu_millis: u64,
+    pids: u64,
+}
+
+impl Sizes {
+    pub(crate) fn of(grant: &Grant) -> Self {
+        let limit = |field| grant.effective().limits.get(field);
+        Sizes {
+            memory_mb: limit(Field::MemoryMb),
+            scratch_mb: limit(Field::ScratchMb),
+            cpu_millis: limit(Field::CpuMillis),
+            pids: limit(Field::Pids),
+        }
+    }
+}
+
+/// What a container is, whoever asked for it.
+struct Outline<'a> {
+    image: &'a DockerImage,
+    sizes: Sizes,
+    user: (u32, u32),
+    directory: &'a Path,
+    mounts: Vec<OsString>,
+    environment: &'a BTreeMap<String, Secret>,
+    command: Vec<OsString>,
+}
+
 /// The whole command line after `docker`.
 pub(crate) fn argv(grant: &Grant, daemon: &Daemon, particulars: &Particulars<'_>) -> Result<Vec<OsString>, Error> {
-    let Particulars { name, instance, runtime, environment, python, stay, program, doorway } = particulars;
-    let Root::Docker(image) = grant.root() else {
-        return Err(Error::NotForDocker("a root file system that is not a docker image"));
-    };
+    let image = image(grant)?;
     let (owner, mounts) = match grant.workspace() {
         Workspace::Project(mounts) => (mounts.owner, project(mounts)?),
         Workspace::Session(mounts) if is_alone(mounts) => (mounts.owner, session(mounts)?),
@@ -70,26 +100,69 @@ pub(crate) fn argv(grant: &Grant, daemon: &Daemon, particulars: &Particulars<'_>
     if !grant.read_only().is_empty() {
         return Err(Error::NotForDocker("directories beside the project's"));
     }
-    match (&grant.effective().net, doorway, runtime) {
+    match (&grant.effective().net, particulars.doorway, particulars.runtime) {
         (Net::None, None, _) | (Net::Allowlist { .. }, Some(_), Runtime::Usual) => {}
         // Its sockets are its own kernel's, and cannot be handed to anybody outside.
         (Net::Allowlist { .. }, _, Runtime::Gvisor) => return Err(Error::NotForGvisor("a network")),
         (Net::None, Some(_), _) | (Net::Allowlist { .. }, None, Runtime::Usual) => return Err(Error::NoWayOut),
     }
+    let (directory, command) = match particulars.stay {
+        Stay::Resident => (Path::new("/"), vec![AGENT.into()]),
+        Stay::OneCommand => (grant.cwd(), particulars.python.argv(grant.argv()).map(Into::into).collect()),
+    };
+    let outline = Outline {
+        image,
+        sizes: Sizes::of(grant),
+        user: (owner.uid(), owner.gid()),
+        directory,
+        mounts,
+        environment: grant.env(),
+        command,
+    };
+    words(outline, daemon, particulars)
+}
+
+/// The same for a container that waits for a session's files, which come later: an agent before an empty place.
+pub(crate) fn argv_ahead(
+    image: &DockerImage,
+    sizes: Sizes,
+    user: (u32, u32),
+    daemon: &Daemon,
+    particulars: &Particulars<'_>,
+) -> Result<Vec<OsString>, Error> {
+    let outline = Outline {
+        image,
+        sizes,
+        user,
+        directory: Path::new("/"),
+        mounts: vec!["--mount".into(), empty(WORKSPACE).into()],
+        environment: &BTreeMap::new(),
+        command: vec![AGENT.into()],
+    };
+    words(outline, daemon, particulars)
+}
+
+/// The image that a container for this grant is made of.
+pub(crate) fn image(grant: &Grant) -> Result<&DockerImage, Error> {
+    match grant.root() {
+        Root::Docker(image) => Ok(image),
+        Root::Host | Root::Image(_) => Err(Error::NotForDocker("a root file system that is not a docker image")),
+    }
+}
+
+fn words(outline: Outline<'_>, daemon: &Daemon, particulars: &Particulars<'_>) -> Result<Vec<OsString>, Error> {
+    let Particulars { name, instance, runtime, environment, stay, program, doorway, .. } = particulars;
     let mut words: Vec<OsString> = ["run", "--rm", "--init", "--interactive", "--pull=never"].map(Into::into).into();
     words.push(format!("--name={name}").into());
     words.extend(instance.labels(name).map(|label| format!("--label={label}").into()));
     words.extend(runtime.name().map(|name| format!("--runtime={name}").into()));
     words.push(format!("--hostname={}", etc::HOSTNAME).into());
     words.extend(isolation().map(Into::into));
-    words.extend(limits(grant, daemon, *runtime, *stay).into_iter().map(Into::into));
-    words.push(format!("--user={}:{}", owner.uid(), owner.gid()).into());
-    let directory = match stay {
-        Stay::Resident => Path::new("/"),
-        Stay::OneCommand => grant.cwd(),
-    };
-    words.push(joined("--workdir=", directory)?);
-    words.extend(mounts);
+    words.extend(limits(outline.sizes, daemon, *runtime, *stay).into_iter().map(Into::into));
+    let (uid, gid) = outline.user;
+    words.push(format!("--user={uid}:{gid}").into());
+    words.push(joined("--workdir=", outline.directory)?);
+    words.extend(outline.mounts);
     for (source, at) in [(program, AGENT), (doorway, WAY_OUT)] {
         if let Some(source) = source {
             words.extend(["--mount".into(), format!("{},readonly", bind(source, at)?).into()]);
@@ -97,19 +170,16 @@ pub(crate) fn argv(grant: &Grant, daemon: &Daemon, particulars: &Particulars<'_>
     }
     words.push(joined("--env-file=", environment)?);
     let ours: &[(&str, &str)] = if doorway.is_some() { &egress::ENVIRONMENT } else { &[] };
-    let is_set = |key: &str| grant.env().contains_key(key) || ours.iter().any(|(name, _)| *name == key);
+    let is_set = |key: &str| outline.environment.contains_key(key) || ours.iter().any(|(name, _)| *name == key);
     let unset = PROXIES.iter().filter(|key| !is_set(key));
     words.extend(unset.map(|key| format!("--env={key}").into()));
     // An image's own entry point would run before, and around, the command that was granted.
     words.extend(["--entrypoint=", "--no-healthcheck", "--log-driver=none", "--"].map(Into::into));
-    words.push(image.as_str().into());
+    words.push(outline.image.as_str().into());
     if doorway.is_some() {
         words.extend([AGENT.into(), egress::PORT.to_string().into()]);
     }
-    match stay {
-        Stay::Resident => words.push(AGENT.into()),
-        Stay::OneCommand => words.extend(python.argv(grant.argv()).map(Into::into)),
-    }
+    words.extend(outline.command);
     Ok(words)
 }
 
@@ -126,20 +196,19 @@ fn isolation() -> [&'static str; 7] {
     ]
 }
 
-fn limits(grant: &Grant, daemon: &Daemon, runtime: Runtime, stay: Stay) -> Vec<String> {
+fn limits(sizes: Sizes, daemon: &Daemon, runtime: Runtime, stay: Stay) -> Vec<String> {
     let ours = not_the_boxs_own(runtime)
         + match stay {
             Stay::Resident => limits::OUR_AGENT,
             Stay::OneCommand => 0,
         };
-    let limits = &grant.effective().limits;
-    let memory = limits.get(Field::MemoryMb) * MIB;
-    let scratch = limits.get(Field::ScratchMb) * MIB;
+    let memory = sizes.memory_mb * MIB;
+    let scratch = sizes.scratch_mb * MIB;
     // Docker refuses more processors than there are, and all that there are is no limit either.
     let most = daemon.cpus.max(1).saturating_mul(MILLIS);
-    let cpus = limits.get(Field::CpuMillis).min(most);
+    let cpus = sizes.cpu_millis.min(most);
     let mut words = vec![
-        format!("--pids-limit={}", limits.get(Field::Pids) + ours),
+        format!("--pids-limit={}", sizes.pids + ours),
         format!("--memory={memory}b"),
         format!("--cpus={}.{:03}", cpus / MILLIS, cpus % MILLIS),
         format!(
@@ -173,7 +242,7 @@ fn project(mounts: &ProjectMounts) -> Result<Vec<OsString>, Error> {
     for (at, path, access) in places {
         words.push("--mount".into());
         words.push(match access {
-            Access::Empty => format!("type=tmpfs,dst={at},readonly,tmpfs-mode=0555,tmpfs-size=4096").into(),
+            Access::Empty => empty(at).into(),
             Access::ReadOnly => format!("{},readonly", bind(path, at)?).into(),
             Access::ReadWrite => bind(path, at)?.into(),
         });
@@ -184,6 +253,11 @@ fn project(mounts: &ProjectMounts) -> Result<Vec<OsString>, Error> {
 /// A session's directory is the whole workspace.
 fn session(mounts: &SessionMounts) -> Result<Vec<OsString>, Error> {
     Ok(vec!["--mount".into(), bind(&mounts.work, WORKSPACE)?.into()])
+}
+
+/// An empty directory that nobody can write to.
+fn empty(at: &str) -> String {
+    format!("type=tmpfs,dst={at},readonly,tmpfs-mode=0555,tmpfs-size=4096")
 }
 
 fn bind(path: &Path, at: &str) -> Result<String, Error> {

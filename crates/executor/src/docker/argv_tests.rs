@@ -1,14 +1,15 @@
 //! Snapshots of whole command lines: a change of what a container may do shows up here as a change of text.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use policy::{
-    Access, Ceilings, Field, Grant, Layer, LayerName, Layers, Mounts, Net, NetMode, NetWish, Owner, ProjectMounts,
-    Request, Requirement, Root, Secret, Verdict, Workspace,
+    Access, Ceilings, Control, Field, Grant, Layer, LayerName, Layers, Mounts, Net, NetMode, NetWish, Owner,
+    ProjectMounts, Reach, Request, Requirement, Root, Secret, SessionMounts, Verdict, Workspace,
 };
 
-use super::{Particulars, argv};
+use super::{Particulars, Sizes, argv, argv_ahead, image};
 use crate::docker::daemon::{Daemon, Runtime, pretend};
 use crate::docker::instance::Instance;
 use crate::docker::name::ContainerName;
@@ -98,6 +99,44 @@ fn with_a_way_out() {
     insta::assert_snapshot!("with_a_way_out", words(&open, &pretend(), Runtime::Usual).unwrap());
     let refused = words(&open, &pretend(), Runtime::Gvisor);
     assert!(matches!(refused, Err(Error::NotForGvisor("a network"))), "{refused:?}");
+}
+
+/// Whatever it is for, it is the container that a session would have, but for whose it is and its files.
+#[test]
+fn ahead_of_a_session() {
+    let mounts = SessionMounts {
+        work: "/data/s/work".into(),
+        owner: Owner::new(2001, 2002).unwrap(),
+        control: Control::On(Reach::default()),
+        hidden: Vec::new(),
+    };
+    let mut request = request(self::mounts(), &[]);
+    request.workspace = Workspace::Session(Box::new(mounts));
+    let grant = decide(&request, &[]);
+    let (name, instance) = (ContainerName::of_exec("ahead-1").unwrap(), Instance::pretend());
+    let particulars = Particulars {
+        name: &name,
+        instance: &instance,
+        runtime: Runtime::Usual,
+        environment: Path::new("/proc/7/fd/9"),
+        python: Python::AsNamed,
+        stay: Stay::Resident,
+        program: Some(Path::new("/opt/ringwall")),
+        doorway: None,
+    };
+    let session = argv(&grant, &pretend(), &particulars).unwrap();
+    let ahead = argv_ahead(image(&grant).unwrap(), Sizes::of(&grant), (7, 8), &pretend(), &particulars).unwrap();
+    let differing: Vec<_> = session.iter().zip(&ahead).filter(|(one, other)| one != other).collect();
+    let expected = [
+        ("--user=2001:2002", "--user=7:8"),
+        (
+            "type=bind,src=/data/s/work,dst=/workspace",
+            "type=tmpfs,dst=/workspace,readonly,tmpfs-mode=0555,tmpfs-size=4096",
+        ),
+    ];
+    let expected = expected.map(|(one, other)| (OsString::from(one), OsString::from(other)));
+    assert_eq!(differing, expected.iter().map(|(one, other)| (one, other)).collect::<Vec<_>>());
+    assert_eq!(session.len(), ahead.len());
 }
 
 #[test]

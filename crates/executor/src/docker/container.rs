@@ -11,7 +11,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use jail::report::Protection;
-use policy::Grant;
 use tokio::sync::watch;
 
 use super::client::Process;
@@ -29,6 +28,7 @@ use crate::freezer::Pause;
 use crate::outcome::{Ending, Outcome};
 use crate::running::Streams;
 use crate::time_limit;
+use crate::warm::Lease;
 
 /// How long an order to the daemon may take, and how long the container may take to end after the last one.
 const ORDERED_WITHIN: Duration = Duration::from_secs(5);
@@ -55,10 +55,19 @@ pub struct RunningContainer {
     meter: Meter,
     beat: Arc<Beat>,
     began: Instant,
-    time_limit: Option<Duration>,
+    errand: Errand,
     protections: Vec<Protection>,
     runtime: Runtime,
-    command: String,
+    /// Given back when it is gone.
+    lease: Option<Lease>,
+}
+
+/// What a container is there for.
+#[derive(Debug)]
+pub(crate) struct Errand {
+    pub(crate) command: String,
+    /// None where how long it stays is for its owner to say.
+    pub(crate) time_limit: Option<Duration>,
 }
 
 /// Gives orders to a running container, from anywhere.
@@ -140,7 +149,7 @@ impl RunningContainer {
         beat: Arc<Beat>,
         protections: Vec<Protection>,
         runtime: Runtime,
-        grant: &Grant,
+        errand: Errand,
     ) -> Result<Self, Error> {
         let (stdin, stdout, stderr) = match process.take_streams() {
             Some((Some(stdin), stdout, stderr)) => (stdin, stdout, stderr),
@@ -152,7 +161,6 @@ impl RunningContainer {
             Ok((stdin.into_owned_fd()?, stdout.into_owned_fd()?, our_stderr.into(), words))
         };
         let (stdin, stdout, stderr, words) = pipes().map_err(Error::ClientStreams)?;
-        let command = grant.argv().first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
         let ordered = Arc::new(watch::Sender::new(Ordered::Nothing));
         let meter = Meter::begin(followed.watch());
         shared.unremoved.fetch_add(1, Ordering::AcqRel);
@@ -167,16 +175,16 @@ impl RunningContainer {
             meter,
             beat,
             began: Instant::now(),
-            time_limit: time_limit::of(grant),
+            errand,
             protections,
             runtime,
-            command,
+            lease: None,
         })
     }
 
-    /// How long it stays is for its owner to say.
-    pub(crate) fn stay(&mut self) {
-        self.time_limit = None;
+    /// Who it is on the host, for as long as it lives.
+    pub(crate) fn hold(&mut self, lease: Lease) {
+        self.lease = Some(lease);
     }
 
     /// What the daemon tells of it.
@@ -214,7 +222,7 @@ impl RunningContainer {
 
     /// Waits until the way out was handed over and the command has begun, also where both are over already.
     pub(crate) async fn take_way_out(&mut self, doorway: Doorway, patience: Duration) -> Result<(), Error> {
-        let command = self.command.clone();
+        let command = self.errand.command.clone();
         let taking = doorway.take_way_out(&command);
         tokio::pin!(taking);
         let taken = tokio::select! {
@@ -241,7 +249,7 @@ impl RunningContainer {
     /// Waits until the command has ended and the container is gone.
     pub async fn wait(mut self) -> Result<Outcome, Error> {
         let handle = self.handle();
-        let deadline = self.time_limit.map(|limit| self.began + limit);
+        let deadline = self.errand.time_limit.map(|limit| self.began + limit);
         let limit = time_limit::keep(deadline, handle.stop(SIGTERM));
         let status = tokio::select! {
             status = self.process.wait() => status.map_err(Error::ClientStreams)?,
@@ -266,7 +274,7 @@ impl RunningContainer {
         let (ending, ended) = match (status.code(), status.signal(), story.ended) {
             (Some(code), _, Some(ended)) => {
                 if let Some(why) = self.words.why_not_started(code, EVENTS_BEHIND).await {
-                    let command = self.command.clone();
+                    let command = self.errand.command.clone();
                     return Err(match why {
                         NotStarted::NotFound => Error::CommandNotFound { command },
                         NotStarted::NotExecutable => Error::CommandNotExecutable { command, errno: EACCES },

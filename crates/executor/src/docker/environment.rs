@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use policy::{Grant, Net};
+use policy::{Grant, Net, Secret};
 use rustix::fs::MemfdFlags;
 
 use crate::error::Error;
@@ -27,7 +27,16 @@ pub(crate) struct EnvironmentFile(OwnedFd);
 
 impl EnvironmentFile {
     pub(crate) fn new(grant: &Grant) -> Result<Self, Error> {
-        let text = text(grant)?;
+        Self::of(&grant.effective().net, grant.env())
+    }
+
+    /// What every box has, and nothing else.
+    pub(crate) fn ahead() -> Result<Self, Error> {
+        Self::of(&Net::None, &BTreeMap::new())
+    }
+
+    fn of(net: &Net, granted: &BTreeMap<String, Secret>) -> Result<Self, Error> {
+        let text = text(net, granted)?;
         let write = || {
             let mut file = File::from(rustix::fs::memfd_create(c"environment", MemfdFlags::CLOEXEC)?);
             file.write_all(&text)?;
@@ -43,7 +52,7 @@ impl EnvironmentFile {
 }
 
 /// What every box has, and then what the grant names, which wins.
-fn text(grant: &Grant) -> Result<Vec<u8>, Error> {
+fn text(net: &Net, granted: &BTreeMap<String, Secret>) -> Result<Vec<u8>, Error> {
     let mut variables = BTreeMap::from([
         // The image is read-only, and so is every home in it.
         ("HOME", OsStr::new("/tmp")),
@@ -51,10 +60,10 @@ fn text(grant: &Grant) -> Result<Vec<u8>, Error> {
         ("LOGNAME", OsStr::new(etc::USER)),
         ("USER", OsStr::new(etc::USER)),
     ]);
-    if let Net::Allowlist { .. } = grant.effective().net {
+    if let Net::Allowlist { .. } = net {
         variables.extend(egress::ENVIRONMENT.map(|(key, value)| (key, OsStr::new(value))));
     }
-    variables.extend(grant.env().iter().map(|(key, value)| (key.as_str(), value.expose())));
+    variables.extend(granted.iter().map(|(key, value)| (key.as_str(), value.expose())));
     let mut text = Vec::new();
     for (key, value) in variables {
         check(key, value.as_bytes())?;

@@ -34,6 +34,8 @@ pub(crate) struct Story {
     /// Somebody sent a signal through docker.
     pub(crate) signals: u32,
     pub(crate) removed: bool,
+    /// Something was done to it that starting it does not take.
+    pub(crate) is_touched: bool,
 }
 
 /// The daemon's own name for a container: 64 hexadecimal digits, which nobody else has a say in.
@@ -41,7 +43,7 @@ pub(crate) struct Story {
 pub(crate) struct ContainerId([u8; 32]);
 
 impl ContainerId {
-    fn read(text: &str) -> Option<Self> {
+    pub(crate) fn read(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
         let is_one = text.len() == 64 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
         for (index, byte) in bytes.iter_mut().enumerate().filter(|_| is_one) {
@@ -144,7 +146,7 @@ impl Drop for Followed {
 
 /// A client that ends with us. One that follows events would otherwise wait for the next one of a maker that is dead: so
 /// a shell waits for the end of a pipe that only we hold open. It holds nothing of the client's, whose end shows at once.
-fn start_tied<'a>(client: &Client, words: impl Iterator<Item = &'a str>) -> std::io::Result<Process> {
+pub(super) fn start_tied<'a>(client: &Client, words: impl Iterator<Item = &'a str>) -> std::io::Result<Process> {
     const SCRIPT: &str = r#"
 exec 3<&0 </dev/null
 "$@" 3<&- &
@@ -208,6 +210,7 @@ fn tell(stories: &Stories, event: &Event, now: Instant) {
     story.send_if_modified(|story| {
         let before = *story;
         story.id = story.id.or_else(|| ContainerId::read(&event.actor.id));
+        story.is_touched |= !["create", "attach", "start"].contains(&event.action.as_str());
         match event.action.as_str() {
             "start" => story.started = story.started.or(Some(now)),
             "oom" => {
@@ -272,8 +275,13 @@ mod tests {
         let events = Events::new(Client { program: "/bin/false".into(), context: None }, "a=b".to_owned());
         let one = events.follow(&ContainerName::of_exec("e_1").unwrap());
         let other = events.follow(&ContainerName::of_exec("e_2").unwrap());
-        for action in ["create", "start", "exec_create: x", "oom", "kill", "die", "destroy"] {
+        for action in ["create", "attach", "start"] {
             tell(&events.stories, &event(action, one.name().as_str()), Instant::now());
+        }
+        assert!(!one.story.borrow().is_touched, "it was only started");
+        for action in ["exec_create: x", "oom", "kill", "die", "destroy"] {
+            tell(&events.stories, &event(action, one.name().as_str()), Instant::now());
+            assert!(one.story.borrow().is_touched, "{action}");
         }
         tell(&events.stories, &event("start", "foreign"), Instant::now());
         let story = one.until(|story| story.removed, Duration::from_secs(10)).await;

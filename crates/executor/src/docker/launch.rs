@@ -3,21 +3,24 @@
 //! Everything that can refuse comes before the client is started. From then on a guard holds the container, and
 //! dropping it, also by a time limit around us, removes what there is of it.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use policy::{Grant, Net, Root};
+use jail::report::Protection;
+use policy::{DockerImage, Grant, Net};
 
-use super::argv::{Particulars, argv};
+use super::argv::{Particulars, argv, image};
 use super::client::Client;
-use super::container::RunningContainer;
+use super::container::{Errand, RunningContainer};
 use super::daemon::{self, Daemon, DockerState, Runtime};
 use super::doorway::{self, Doorway};
 use super::environment::EnvironmentFile;
 use super::events::Events;
+use super::images::Images;
 use super::instance::Instance;
 use super::name::ContainerName;
 use super::pulse::{self, Pulse};
@@ -29,6 +32,7 @@ use crate::program;
 use crate::protection::check;
 use crate::python::Python;
 use crate::sources::{self, ProjectPlace, check_working_directory, open_places};
+use crate::time_limit;
 
 /// With what it takes to say so, the whole start is over within 10 s.
 const STARTED_WITHIN: Duration = Duration::from_secs(9);
@@ -65,6 +69,9 @@ pub(crate) struct Shared {
     pub(crate) unremoved: AtomicU64,
     /// How often a sweep was asked for since the last one that found nothing more to do.
     pub(crate) sweeps: AtomicU64,
+    pub(super) images: Images,
+    /// Containers cannot be made ahead here.
+    pub(super) is_not_for_spares: AtomicBool,
 }
 
 impl Drop for Shared {
@@ -91,6 +98,8 @@ impl Docker {
             data: sources::follow(data),
             unremoved: AtomicU64::new(0),
             sweeps: AtomicU64::new(0),
+            images: Images::new(client.clone()),
+            is_not_for_spares: AtomicBool::new(false),
             client,
             instance,
         };
@@ -127,25 +136,14 @@ impl Docker {
         stay: Stay,
     ) -> Result<RunningContainer, Error> {
         let shared = self.shared(runtime)?;
-        let started = match tokio::time::timeout(STARTED_WITHIN, launch(shared, grant, exec_id, runtime, stay)).await {
-            Ok(started) => started,
-            Err(_) => {
-                let why = format!("the container did not start within {} s", STARTED_WITHIN.as_secs());
-                Err(unavailable(runtime, why))
-            }
-        };
-        if matches!(started, Err(Error::BackendUnavailable { .. })) {
-            // Another daemon may be there when it is back.
-            *shared.daemon.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        }
-        started
+        shared.in_time(runtime, launch(shared, grant, exec_id, runtime, stay)).await
     }
 
     pub(crate) fn client(&self) -> Result<&Client, Error> {
         self.shared(Runtime::Usual).map(|shared| &shared.client)
     }
 
-    fn shared(&self, runtime: Runtime) -> Result<&Arc<Shared>, Error> {
+    pub(super) fn shared(&self, runtime: Runtime) -> Result<&Arc<Shared>, Error> {
         self.shared.as_ref().ok_or_else(|| unavailable(runtime, "there is no docker client in PATH".to_owned()))
     }
 }
@@ -168,7 +166,7 @@ async fn launch(
     let environment = EnvironmentFile::new(grant)?;
     let project = shared.open(grant)?;
     check_working_directory(grant, &project)?;
-    shared.watcher.watch(&shared.client, &shared.instance.maker_label()).map_err(Error::StartWatcher)?;
+    shared.keep_watch()?;
     let python = match stay {
         Stay::Resident => Python::AsNamed,
         Stay::OneCommand => look::choose(shared, grant, exec_id).await,
@@ -189,20 +187,15 @@ async fn launch(
         doorway: doorway.as_ref().map(Doorway::path),
     };
     let words = argv(grant, &daemon, &particulars)?;
-
-    let followed = shared.events.follow(&name);
-    let beat = shared.pulse.listen();
-    let process = shared.client.start(words, Stdio::piped());
-    let process =
-        process.map_err(|error| unavailable(runtime, format!("the docker client could not be started: {error}")))?;
-    let mut container = RunningContainer::new(shared.clone(), process, followed, beat, protections, runtime, grant)?;
-    if stay == Stay::Resident {
-        container.stay();
-    }
-    if !container.started(EVENTS_BEHIND).await? {
-        let words = container.last_words(EVENTS_BEHIND).await;
-        return Err(shared.explain(grant, runtime, words).await);
-    }
+    let errand = Errand {
+        command: grant.argv().first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default(),
+        time_limit: match stay {
+            Stay::Resident => None,
+            Stay::OneCommand => time_limit::of(grant),
+        },
+    };
+    let mut container = shared.run(words, &name, runtime, protections, errand)?;
+    shared.wait_for_start(&mut container, image(grant)?, runtime).await?;
     if let Some(doorway) = doorway {
         container.take_way_out(doorway, EVENTS_BEHIND).await?;
     }
@@ -212,7 +205,68 @@ async fn launch(
 }
 
 impl Shared {
-    async fn find_daemon(&self, runtime: Runtime) -> Result<Daemon, Error> {
+    /// A start that is over in time, one way or the other.
+    pub(super) async fn in_time<T>(
+        &self,
+        runtime: Runtime,
+        start: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let started = match tokio::time::timeout(STARTED_WITHIN, start).await {
+            Ok(started) => started,
+            Err(_) => {
+                let why = format!("the container did not start within {} s", STARTED_WITHIN.as_secs());
+                Err(unavailable(runtime, why))
+            }
+        };
+        if matches!(started, Err(Error::BackendUnavailable { .. })) {
+            // Another daemon may be there when it is back.
+            *self.daemon.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        started
+    }
+
+    /// Starts the client. From here on dropping the container removes it.
+    pub(super) fn run(
+        self: &Arc<Self>,
+        words: Vec<OsString>,
+        name: &ContainerName,
+        runtime: Runtime,
+        protections: Vec<Protection>,
+        errand: Errand,
+    ) -> Result<RunningContainer, Error> {
+        let followed = self.events.follow(name);
+        let beat = self.pulse.listen();
+        let process = self.client.start(words, Stdio::piped());
+        let process = process
+            .map_err(|error| unavailable(runtime, format!("the docker client could not be started: {error}")))?;
+        RunningContainer::new(self.clone(), process, followed, beat, protections, runtime, errand)
+    }
+
+    /// Waits until the daemon has started it, or says why it has not.
+    pub(super) async fn wait_for_start(
+        &self,
+        container: &mut RunningContainer,
+        image: &DockerImage,
+        runtime: Runtime,
+    ) -> Result<(), Error> {
+        if container.started(EVENTS_BEHIND).await? {
+            return Ok(());
+        }
+        let words = container.last_words(EVENTS_BEHIND).await;
+        if let Err(failure) = pulse::ask(&self.client).await {
+            return Err(unavailable(runtime, if words.is_empty() { failure.why() } else { words }));
+        }
+        match words.contains("No such image") {
+            true => Err(Error::DockerImageMissing(image.clone())),
+            false => Err(Error::ContainerRefused { words }),
+        }
+    }
+
+    pub(super) fn keep_watch(&self) -> Result<(), Error> {
+        self.watcher.watch(&self.client, &self.instance.maker_label()).map_err(Error::StartWatcher)
+    }
+
+    pub(super) async fn find_daemon(&self, runtime: Runtime) -> Result<Daemon, Error> {
         let known = self.daemon.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let daemon = match known {
             Some(daemon) => daemon,
@@ -229,7 +283,7 @@ impl Shared {
         Doorway::open(self.data.as_deref().ok_or(Error::NoWayOut)?, &self.instance)
     }
 
-    fn open(&self, grant: &Grant) -> Result<Vec<ProjectPlace>, Error> {
+    pub(super) fn open(&self, grant: &Grant) -> Result<Vec<ProjectPlace>, Error> {
         open_places(grant, self.data.as_deref())
     }
 
@@ -243,16 +297,5 @@ impl Shared {
             }
         }
         Ok(())
-    }
-
-    /// Why the client ended without a container.
-    async fn explain(&self, grant: &Grant, runtime: Runtime, words: String) -> Error {
-        if let Err(failure) = pulse::ask(&self.client).await {
-            return unavailable(runtime, if words.is_empty() { failure.why() } else { words });
-        }
-        match grant.root() {
-            Root::Docker(image) if words.contains("No such image") => Error::DockerImageMissing(image.clone()),
-            _ => Error::ContainerRefused { words },
-        }
     }
 }

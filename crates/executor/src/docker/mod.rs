@@ -6,6 +6,7 @@
 //! No other backend ever stands in. What a container did is learnt from the daemon's events, because `--rm` leaves
 //! nothing to inspect; what was left behind is removed as soon as the daemon can.
 
+mod ahead;
 mod argv;
 mod build;
 mod client;
@@ -14,12 +15,14 @@ mod daemon;
 mod doorway;
 mod environment;
 mod events;
+mod images;
 mod instance;
 mod launch;
 mod look;
 mod mirror;
 mod name;
 pub mod paths;
+mod proof;
 mod protection;
 mod pulse;
 mod sweep;
@@ -30,6 +33,7 @@ mod words;
 pub(crate) use client::find_in_path;
 pub(crate) use events::Story;
 
+pub use ahead::{ContainerShape, ContainerSpare};
 pub use build::{BuildStep, DEFAULT_IMAGE};
 pub use container::{ContainerHandle, RunningContainer};
 pub use daemon::{Daemon, DockerState, Runtime};

@@ -18,7 +18,7 @@ pub(crate) fn protections(daemon: &Daemon, runtime: Runtime) -> Vec<Protection> 
     found.push(either(
         has("name=userns") || has("name=rootless"),
         ProtectionName::UserNamespace,
-        "this docker daemon maps no user ids; the box runs as its workspace's owner",
+        "this docker daemon maps no user ids; the box runs as a user of this machine, and never as root",
     ));
     found.push(match runtime {
         Runtime::Gvisor => Protection::partial(ProtectionName::Seccomp, "gVisor's own kernel answers the calls"),

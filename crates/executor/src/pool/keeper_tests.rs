@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
 use super::*;
-use crate::pool::{Sort, SpareFigures};
+use crate::pool::{Pace, Sort, SpareFigures};
 
 /// How many boxes there are, and were at most.
 #[derive(Debug, Default)]
@@ -69,6 +69,10 @@ struct Wood(u8);
 impl Sort for Wood {
     fn pause(&self, _: usize) -> Duration {
         Duration::ZERO
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::Quick
     }
 }
 

@@ -22,4 +22,4 @@ pub use figures::{Figures, SpareFigures};
 pub use keeper::{Pool, Refused};
 pub use lease::{Hold, Lease};
 pub use places::OnBusy;
-pub use sort::Sort;
+pub use sort::{Pace, Sort};

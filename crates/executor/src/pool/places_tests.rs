@@ -46,6 +46,41 @@ fn sessions_and_spares_in_every_order_of_events() {
     assert!(states > 500, "{states}");
 }
 
+#[test]
+fn who_is_slow_keeps_nobody_waiting() {
+    let mut world = World::new(3, 1);
+    let makes =
+        |world: &World, kind: Kind| world.boxes.values().filter(|of| **of == (Role::Spare(kind), Life::Begun)).count();
+    world.happen(Event::TakeSpare(1));
+    world.happen(Event::TakeSpare(1));
+    assert_eq!(makes(&world, 1), 1, "one after the other");
+    world.happen(Event::TakeSpare(0));
+    assert_eq!(makes(&world, 0), 1, "beside it");
+    let quick = *world.boxes.keys().last().expect("a spare");
+    world.happen(Event::Made(quick));
+    for key in 0..2 {
+        world.happen(Event::Acquire(key, OnBusy::Wait));
+    }
+    assert_eq!(world.boxes[&quick].1, Life::Ends, "a session does not wait for what takes long");
+    world.happen(Event::Ended(quick));
+    world.happen(Event::Acquire(2, OnBusy::Fail));
+    assert_eq!(world.refused, 0, "and is not refused when that alone is in its way");
+}
+
+#[test]
+fn what_is_made_in_a_moment_goes_before_what_is_not() {
+    let mut world = World::new(2, 1);
+    for kind in [1, 0] {
+        world.happen(Event::TakeSpare(kind));
+        let made = *world.boxes.keys().last().expect("a spare");
+        world.happen(Event::Made(made));
+        world.now += Duration::from_secs(1);
+    }
+    let quick = *world.boxes.keys().last().expect("a spare");
+    world.happen(Event::Acquire(0, OnBusy::Wait));
+    assert_eq!(world.boxes[&quick], (Role::Spare(0), Life::Ends), "although the other has waited longer");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
     #[test]

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::pool::Pace;
 use crate::pool::places::*;
 
 pub(super) const IDLE: Duration = Duration::from_secs(10);
@@ -13,6 +14,11 @@ impl Sort for u8 {
     /// The first at once, each further one when it was quiet.
     fn pause(&self, waiting: usize) -> Duration {
         if waiting == 0 { Duration::ZERO } else { IDLE / 2 }
+    }
+
+    /// Every other sort takes long.
+    fn pace(&self) -> Pace {
+        if self.is_multiple_of(2) { Pace::Quick } else { Pace::Slow }
     }
 }
 
@@ -321,7 +327,9 @@ impl World {
 
     /// None is made that is not wanted, none stays, and none has a place that somebody waits for.
     fn check_spares(&self, figures: Figures) {
-        assert!(figures.spares.warming <= 1, "one after the other");
+        let being_made = [Pace::Quick, Pace::Slow].map(|pace| self.rule.spares_being_made_at(pace));
+        assert!(being_made.iter().all(|count| *count <= 1), "one of each pace after the other");
+        assert_eq!(figures.spares.warming, being_made.iter().sum::<u32>());
         let is_spare = |role: &Role<Key, Kind>| matches!(role, Role::Spare(_));
         let of_life =
             |wanted: Life| self.boxes.values().filter(|(role, life)| is_spare(role) && *life == wanted).count();

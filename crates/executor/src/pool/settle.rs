@@ -4,7 +4,7 @@
 //! Called after every operation, so that each of those changes one thing and none has to remember the others.
 
 use super::places::{Course, Member, MemberId, Moment, Places, Role, State, Step, Ticket, Turn};
-use super::sort::Sort;
+use super::sort::{Pace, Sort};
 
 impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
     pub(super) fn settle(&mut self, now: Moment) -> Vec<Step<Kind>> {
@@ -56,7 +56,7 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
                 let Some(by) = self.next_of(&key) else { break };
                 let id = self.add(Role::Session(key), Some(by));
                 steps.push(Step::Serve(by, Turn::Make(id)));
-            } else if self.will_be_enough(0) {
+            } else if self.will_soon_be_enough() {
                 break;
             } else if let Some(id) = self.victim() {
                 steps.extend(self.end(id));
@@ -74,11 +74,15 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         }
     }
 
-    /// What costs least: the spare that has waited longest, and last the session that was idle for longest.
+    /// What costs least: the spare that has waited longest of those that are made in a moment, then of the others, and last
+    /// the session that was idle for longest.
     fn victim(&self) -> Option<MemberId> {
         let rank = |member: &Member<Key, Kind>| match (&member.role, member.state) {
-            (Role::Spare(_), State::Idle { since }) => Some((0, since)),
-            (Role::Session(_), State::Idle { since }) if member.is_free() => Some((1, since)),
+            (Role::Spare(kind), State::Idle { since }) => match kind.pace() {
+                Pace::Quick => Some((0, since)),
+                Pace::Slow => Some((1, since)),
+            },
+            (Role::Session(_), State::Idle { since }) if member.is_free() => Some((2, since)),
             (Role::Spare(_) | Role::Session(_), _) => None,
         };
         let ranked = self.members.iter().filter_map(|(id, member)| Some((rank(member)?, *id)));
@@ -102,14 +106,25 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
 
     /// Whether as many places are becoming free as there are sessions that wait for one, and so many newcomers. A session
     /// whose own box is ending waits for that, and so for one of those places. A spare that is being made ends when it
-    /// is, for whoever waits then: no session that is idle loses its box for a moment's sake.
+    /// is, for whoever waits then.
     fn will_be_enough(&self, newcomers: usize) -> bool {
+        let becoming_free = self.ending().saturating_add(self.spares_being_made());
+        becoming_free as usize >= self.waiting_for_place() + newcomers
+    }
+
+    /// The same without what takes long: no session that is idle loses its box for a moment's sake, but nobody waits for
+    /// more than that while another could make room.
+    fn will_soon_be_enough(&self) -> bool {
+        let becoming_free = self.ending().saturating_add(self.spares_being_made_at(Pace::Quick));
+        becoming_free as usize >= self.waiting_for_place()
+    }
+
+    fn waiting_for_place(&self) -> usize {
         let wait_for_place = self.lines.keys().filter(|key| match self.sessions.get(key) {
             Some(id) => self.members.get(id).is_some_and(|member| member.state == State::Ending),
             None => true,
         });
-        let becoming_free = self.ending().saturating_add(self.spares_being_made());
-        becoming_free as usize >= wait_for_place.count() + newcomers
+        wait_for_place.count()
     }
 
     fn ending(&self) -> u32 {

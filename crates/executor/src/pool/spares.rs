@@ -4,7 +4,7 @@
 //! those who run, so that they are made one after the other, and after a pause that their sort asks for.
 
 use super::places::{Course, Member, MemberId, Moment, Places, Role, State, Step};
-use super::sort::Sort;
+use super::sort::{Pace, Sort};
 
 /// How many of one sort there are.
 #[derive(Debug, Clone, Copy, Default)]
@@ -76,11 +76,7 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
     /// Which is to be made next, of those that can be made first the one of which there are fewest; and when.
     pub(super) fn next_to_make(&self, now: Moment) -> Option<(Moment, Kind)> {
         let is_full = self.total() >= self.bounds.max_instances;
-        if self.course == Course::Stopping
-            || is_full
-            || self.spares_being_made() > 0
-            || self.next_without_box().is_some()
-        {
+        if self.course == Course::Stopping || is_full || self.next_without_box().is_some() {
             return None;
         }
         let wishes = self.demand.wishes();
@@ -98,15 +94,22 @@ impl<Key: Clone + Ord, Kind: Sort> Places<Key, Kind> {
         let lacking = wishes.iter().zip(ready).filter_map(|(wish, ready)| {
             let count = ready.waiting + ready.being_made;
             let moment = self.demand.not_before(wish, wish.kind.pause(ready.waiting)).max(now);
-            (count < wish.wanted as usize).then_some((moment, count, &wish.kind))
+            let is_turn = self.spares_being_made_at(wish.kind.pace()) == 0;
+            (is_turn && count < wish.wanted as usize).then_some((moment, count, &wish.kind))
         });
         let next = lacking.min_by_key(|(moment, count, _)| (*moment, *count));
         next.map(|(moment, _, kind)| (moment, kind.clone()))
     }
 
     pub(super) fn spares_being_made(&self) -> u32 {
-        let is_being_made =
-            |member: &&Member<Key, Kind>| member.is_spare() && matches!(member.state, State::Warming { .. });
+        self.spares_being_made_at(Pace::Quick) + self.spares_being_made_at(Pace::Slow)
+    }
+
+    pub(super) fn spares_being_made_at(&self, pace: Pace) -> u32 {
+        let is_being_made = |member: &&Member<Key, Kind>| {
+            let is_warming = matches!(member.state, State::Warming { .. });
+            is_warming && matches!(&member.role, Role::Spare(kind) if kind.pace() == pace)
+        };
         u32::try_from(self.members.values().filter(is_being_made).count()).unwrap_or(u32::MAX)
     }
 

@@ -6,6 +6,7 @@
 //! anything else ends the box.
 
 mod admit;
+mod awake;
 mod clock;
 mod input;
 mod keep;
@@ -17,6 +18,10 @@ mod register;
 mod reins;
 mod start;
 mod visit;
+
+pub(crate) use awake::Awake;
+pub(crate) use lower::Wardrobe;
+pub(crate) use reins::Body;
 
 pub use input::VisitInput;
 pub use jail::resident::frame::Given;

@@ -11,7 +11,7 @@ use rustix::time::Timespec;
 use crate::prepare::{SPARE_UIDS, spare_uid};
 
 /// A handle to PID 1 of a box, once there is one.
-type Init = Arc<OnceLock<OwnedFd>>;
+pub(crate) type Init = Arc<OnceLock<OwnedFd>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
@@ -35,9 +35,13 @@ pub(crate) struct Lease {
 }
 
 impl Leases {
-    /// A user that no living box is; `None` while there are too many of them.
-    pub(crate) fn take(self: &Arc<Self>) -> Option<Lease> {
+    /// A user that no living box is; `None` while there are `most` of them or more.
+    pub(crate) fn take(self: &Arc<Self>, most: u32) -> Option<Lease> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let over = state.left.iter().filter(|(_, init)| is_over(init)).count();
+        if (state.begun as usize).saturating_sub(over) >= most.min(SPARE_UIDS) as usize {
+            return None;
+        }
         let free = state.left.iter().position(|(_, init)| is_over(init));
         let slot = match free.and_then(|free| state.left.remove(free)) {
             Some((slot, _)) => slot,
@@ -71,7 +75,7 @@ impl Drop for Lease {
 }
 
 /// Whether every process of a box is gone. One whose PID 1 never introduced itself has had none but that.
-fn is_over(init: &Init) -> bool {
+pub(crate) fn is_over(init: &Init) -> bool {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     init.get().is_none_or(|init| {
         rustix::event::poll(&mut [PollFd::new(init, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready == 1)
@@ -85,12 +89,13 @@ mod tests {
     #[test]
     fn nobody_gets_the_user_of_a_living_box() {
         let leases = Arc::new(Leases::default());
-        let held: Vec<Lease> = (0..SPARE_UIDS).map(|_| leases.take().expect("one is free")).collect();
+        assert!(leases.take(0).is_none(), "as few as are said");
+        let held: Vec<Lease> = (0..SPARE_UIDS).map(|_| leases.take(SPARE_UIDS).expect("one is free")).collect();
         let mut users: Vec<u32> = held.iter().map(|lease| lease.owner().uid).collect();
         users.sort_unstable();
         users.dedup();
         assert_eq!(users.len(), held.len());
-        assert!(leases.take().is_none());
+        assert!(leases.take(SPARE_UIDS).is_none());
 
         // This process stands in for a PID 1 that lives on when its box was let go of.
         let living = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty());
@@ -101,7 +106,7 @@ mod tests {
         first.bind(init);
         let (not_yet, free) = (first.owner(), second.owner());
         drop((first, second));
-        assert_eq!(leases.take().map(|lease| lease.owner()), Some(free));
-        assert_ne!(leases.take().map(|lease| lease.owner()), Some(not_yet));
+        assert_eq!(leases.take(SPARE_UIDS).map(|lease| lease.owner()), Some(free));
+        assert_ne!(leases.take(SPARE_UIDS).map(|lease| lease.owner()), Some(not_yet));
     }
 }

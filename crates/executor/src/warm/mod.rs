@@ -14,7 +14,7 @@ mod shape;
 mod sort;
 mod spare;
 
-pub(crate) use leases::{Lease, Leases};
+pub(crate) use leases::{Init, Lease, Leases, is_over};
 pub(crate) use mappings::Mappings;
 pub use serve::Unserved;
 pub use shape::Shape;

@@ -32,10 +32,15 @@ impl Executor {
         };
         let fits = shows_a_workspace_alone && *grant.root() == Root::Host && grant.read_only().is_empty();
         let fits = fits && grant.effective().net == Net::None;
-        if !fits || self.host.privilege != Privilege::Root || self.own_child.is_some() || !self.spawner.is_current() {
+        if !fits || !self.makes_spares() || !self.spawner.is_current() {
             return None;
         }
         Some(self.shape(grant, self.spawner.birthplace().ok()?))
+    }
+
+    /// Whether this is somebody who can show files of one user to another.
+    pub(crate) fn makes_spares(&self) -> bool {
+        self.host.privilege == Privilege::Root && self.own_child.is_none()
     }
 
     pub(super) fn shape(&self, grant: &Grant, birthplace: Birthplace) -> Shape {

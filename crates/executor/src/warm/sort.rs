@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::shape::Shape;
 use super::spare::SpareKind;
 use crate::maker::Executor;
-use crate::pool::Sort;
+use crate::pool::{Pace, Sort};
 use policy::Grant;
 
 /// So long nobody has asked for a spare: whoever took the last one has its answer by now.
@@ -35,5 +35,9 @@ impl Sort for SpareSort {
             SpareKind::Python => PAUSE,
             SpareKind::Plain => LONG_PAUSE,
         }
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::Quick
     }
 }

@@ -13,7 +13,7 @@ use super::sort::SpareSort;
 use crate::error::{Error, talk};
 use crate::lower::Birthplace;
 use crate::maker::Executor;
-use crate::prepare::Born;
+use crate::prepare::{Born, SPARE_UIDS};
 use crate::provide::Wanted;
 use crate::running::{Running, Streams, receive};
 use crate::spawner::PATIENCE;
@@ -41,7 +41,7 @@ impl Executor {
     /// Makes a spare. It takes as long as a box does, and with an interpreter as long as that takes to start.
     pub async fn prepare_spare(&self, sort: &SpareSort) -> Result<Spare, Error> {
         let SpareSort { kind, shape } = sort;
-        let mut lease = self.leases.take().ok_or(Error::SpareUnfit("there are too many of them"))?;
+        let mut lease = self.leases.take(SPARE_UIDS).ok_or(Error::SpareUnfit("there are too many of them"))?;
         let owner = lease.owner();
         let prepared = self.prepare_alone(owner)?;
         let born = match &prepared.birth {

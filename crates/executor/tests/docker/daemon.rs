@@ -25,9 +25,10 @@ impl Daemon {
 
     pub(crate) fn start_with(options: &[String]) -> Self {
         let daemon = Self::launch(options);
-        daemon.import(IMAGE, &[]);
+        daemon.import(IMAGE, &[], &[]);
         daemon.import(
             HOSTILE_IMAGE,
+            &[],
             &[
                 "ENTRYPOINT [\"/bin/false\"]",
                 "USER 0",
@@ -44,15 +45,17 @@ impl Daemon {
         Docker::new(DockerSettings { client: Some(self.client()), context: None }, data).unwrap()
     }
 
-    fn import(&self, image: &str, changes: &[&str]) {
+    /// Makes an image with these links beside its programs.
+    pub(crate) fn import(&self, image: &str, links: &[(&str, &str)], changes: &[&str]) {
         let archive = self.path("image.tar");
         let mut tar = tar::Builder::new(File::create(&archive).unwrap());
         tar.append_path_with_name("/usr/bin/busybox", "bin/busybox").expect("a static busybox is installed");
-        for program in PROGRAMS {
+        let programs = PROGRAMS.map(|program| (format!("bin/{program}"), "busybox"));
+        for (at, to) in programs.iter().map(|(at, to)| (at.as_str(), *to)).chain(links.iter().copied()) {
             let mut header = tar::Header::new_gnu();
             header.set_entry_type(tar::EntryType::Symlink);
             header.set_size(0);
-            tar.append_link(&mut header, format!("bin/{program}"), "busybox").unwrap();
+            tar.append_link(&mut header, at, to).unwrap();
         }
         let mut header = tar::Header::new_gnu();
         header.set_size(4);

@@ -3,7 +3,7 @@
 use std::os::unix::fs::chown;
 use std::path::PathBuf;
 
-use executor::docker::{Docker, Runtime};
+use executor::docker::{ContainerShape, ContainerSpare, Docker, DockerSettings, Runtime};
 use executor::resident::{Resident, RunningVisit, VisitOptions, VisitOutput};
 use executor::{Error, Executor, Host, Outcome};
 use policy::{Control, Field, Grant, Owner, Reach, Root, SessionMounts, Workspace};
@@ -37,6 +37,14 @@ impl Session {
         let project = Project::new();
         let docker = Some(daemon.docker(project.data()));
         Self::with(maker, project, docker)
+    }
+
+    /// By docker, asked through this client.
+    pub(crate) fn through(client: PathBuf) -> Self {
+        let project = Project::new();
+        let settings = DockerSettings { client: Some(client), context: None };
+        let docker = Docker::new(settings, project.data()).unwrap();
+        Self::with(Maker::Docker, project, Some(docker))
     }
 
     pub(crate) fn without_docker(maker: Maker) -> Self {
@@ -83,6 +91,28 @@ impl Session {
         };
         let wish = Wish { root, ..wish.clone() };
         self.project.grant_on(Workspace::Session(Box::new(mounts)), &wish, command)
+    }
+
+    /// The same session, when another makes its boxes.
+    pub(crate) fn by(mut self, maker: Maker) -> Self {
+        self.maker = maker;
+        self
+    }
+
+    /// What a container made ahead for this would be like.
+    pub(crate) async fn shape(&self, wish: &Wish) -> Option<ContainerShape> {
+        self.docker.as_ref().unwrap().shape_for(&self.executor, &self.wish(wish, &["nothing"])).await
+    }
+
+    pub(crate) async fn prepare(&self, wish: &Wish) -> Result<ContainerSpare, Error> {
+        let shape = self.shape(wish).await.expect("a container can be made ahead");
+        self.docker.as_ref().unwrap().prepare_spare(&self.executor, &shape).await
+    }
+
+    pub(crate) async fn settle_in(&self, spare: ContainerSpare, wish: &Wish) -> Result<Resident, Error> {
+        let grant = self.wish(wish, &["nothing"]);
+        let settled = self.docker.as_ref().unwrap().start_resident_in(&self.executor, spare, grant).await;
+        settled.map_err(|unserved| unserved.error)
     }
 
     /// A box that stays.

@@ -136,7 +136,7 @@ async fn limits_stand_still(session: &Session, resident: &Resident) {
 }
 
 /// Waits for what a task of this very thread does.
-async fn until(is_so: impl Fn() -> bool) {
+pub(crate) async fn until(is_so: impl Fn() -> bool) {
     for _ in 0..30_000 {
         if is_so() {
             return;

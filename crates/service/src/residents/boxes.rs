@@ -88,7 +88,7 @@ async fn make(
         (Isolation::Native, _) => inner.executor.start_resident(grant).await,
         (Isolation::Gvisor, Root::Host | Root::Image(_)) => inner.executor.start_resident_on_gvisor(grant).await,
         (Isolation::Gvisor, Root::Docker(_)) => inner.docker.start_resident(grant, &name, Runtime::Gvisor).await,
-        (Isolation::Docker, _) => inner.docker.start_resident(grant, &name, Runtime::Usual).await,
+        (Isolation::Docker, _) => inner.settle_on_docker(grant, &name).await,
     };
     let mut resident = resident?;
     let lifted = || service.settings_now().egress.allowed_hosts.clone();
