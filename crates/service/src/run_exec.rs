@@ -66,7 +66,7 @@ pub(crate) struct Ready {
 /// The files of a session before code ran in it.
 #[derive(Debug)]
 pub(crate) enum Before {
-    These(Names),
+    These(Arc<Names>),
     TooMany,
 }
 
@@ -363,11 +363,15 @@ impl Exec {
                 Ground::Session { session, .. } => OpenGround::Session(workspace.session(session)?),
                 Ground::Code(code) => {
                     let session = workspace.session(code.session())?;
-                    session.furnish()?;
-                    // On an AIO service they are written and looked for there.
-                    if self.order.backend != Backend::AioService {
-                        code.write_files(&session)?;
-                        before = Some(session.names(NAMES_MOST)?.map_or(Before::TooMany, Before::These));
+                    // On an AIO service files are written and looked for there.
+                    if self.order.backend == Backend::AioService {
+                        session.furnish()?;
+                    } else {
+                        if code.has_files() {
+                            session.furnish()?;
+                            code.write_files(&session)?;
+                        }
+                        before = Some(session.furnished_names(NAMES_MOST)?.map_or(Before::TooMany, Before::These));
                     }
                     OpenGround::Session(session)
                 }

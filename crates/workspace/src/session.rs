@@ -5,6 +5,7 @@
 //! when somebody was last here. A box gets `work` alone, so that it can neither end a session nor keep one alive.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
@@ -108,8 +109,19 @@ impl Session {
     }
 
     /// Every regular file that there is now; nothing, if there are more than so many.
-    pub fn names(&self, most: usize) -> Result<Option<Names>, Error> {
+    pub fn names(&self, most: usize) -> Result<Option<Arc<Names>>, Error> {
         self.tree.names(most)
+    }
+
+    /// The same after it was furnished.
+    pub fn furnished_names(&self, most: usize) -> Result<Option<Arc<Names>>, Error> {
+        match self.tree.known_names().filter(|known| known.have_directories(&SESSION_DIRECTORIES)) {
+            Some(known) => Ok(Some(known)),
+            None => {
+                self.furnish()?;
+                self.names(most)
+            }
+        }
     }
 
     /// Which have come since, sorted; nothing, if there are more than so many.

@@ -20,7 +20,7 @@ use crate::company::{Presence, Stay};
 use crate::error::Error;
 use crate::name::{AgentId, ProjectId, UserId};
 use crate::project::Project;
-use crate::tree::{LineIndexes, TextMemory};
+use crate::tree::{LineIndexes, NamesMemory, TextMemory};
 
 /// Passable by name for the user of a box, and not to be looked around in.
 pub(crate) const PASSABLE: Mode = Mode::from_raw_mode(0o711);
@@ -49,6 +49,7 @@ pub struct Workspaces {
     pub(crate) presence: Presence,
     line_indexes: LineIndexes,
     text_memory: TextMemory,
+    names_memory: NamesMemory,
 }
 
 /// One (user, agent). Cheap to clone.
@@ -67,6 +68,7 @@ struct Held {
     presence: Presence,
     line_indexes: LineIndexes,
     text_memory: TextMemory,
+    names_memory: NamesMemory,
 }
 
 impl Workspaces {
@@ -92,6 +94,7 @@ impl Workspaces {
             presence: Presence::default(),
             line_indexes: LineIndexes::default(),
             text_memory: TextMemory::default(),
+            names_memory: NamesMemory::default(),
         })
     }
 
@@ -105,8 +108,9 @@ impl Workspaces {
         let staging = beneath::ensure_directory(&directory, STAGING, PASSABLE).map_err(fail(STAGING.into()))?;
         let path = self.path.join(user.as_str()).join(agent.as_str());
         let (presence, line_indexes) = (self.presence.clone(), self.line_indexes.clone());
-        let text_memory = self.text_memory.clone();
-        let held = Held { owner, path, directory, projects, staging, presence, line_indexes, text_memory };
+        let (text_memory, names_memory) = (self.text_memory.clone(), self.names_memory.clone());
+        let held =
+            Held { owner, path, directory, projects, staging, presence, line_indexes, text_memory, names_memory };
         Ok(Workspace { held: Arc::new(held) })
     }
 }
@@ -157,6 +161,10 @@ impl Workspace {
 
     pub(crate) fn text_memory(&self) -> &TextMemory {
         &self.held.text_memory
+    }
+
+    pub(crate) fn names_memory(&self) -> &NamesMemory {
+        &self.held.names_memory
     }
 
     /// Counts one more exec as being here.
