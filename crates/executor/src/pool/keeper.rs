@@ -36,6 +36,8 @@ struct Held<M: Maker> {
     calls: HashMap<Ticket, mpsc::UnboundedSender<Turn>>,
     residents: HashMap<MemberId, Arc<M::Resident>>,
     spares: HashMap<MemberId, M::Spare>,
+    /// When whoever looks at the clock does so next. It may be too early; then nothing is due.
+    alarm: Option<Moment>,
 }
 
 /// Why there is no box.
@@ -65,6 +67,7 @@ impl<M: Maker> Pool<M> {
             calls: HashMap::new(),
             residents: HashMap::new(),
             spares: HashMap::new(),
+            alarm: None,
         };
         let pool = Arc::new(Self {
             maker,
@@ -222,6 +225,12 @@ impl<M: Maker> Pool<M> {
             }
         }
         let is_empty = held.rule.is_empty();
+        // Mostly there is nothing earlier to look for, and then nobody is woken.
+        let next = held.rule.next_tick(self.now());
+        let is_earlier = next.is_some_and(|next| held.alarm.is_none_or(|alarm| next < alarm));
+        if is_earlier {
+            held.alarm = next;
+        }
         drop(held);
         // Without the lock: a runtime that ends drops a task at once, and that tells the rule.
         for job in jobs {
@@ -230,7 +239,9 @@ impl<M: Maker> Pool<M> {
                 Job::End(id, resident, spare) => self.end(id, resident, spare),
             }
         }
-        self.changed.notify_one();
+        if is_earlier {
+            self.changed.notify_one();
+        }
         if is_empty {
             self.emptied.notify_waiters();
         }
@@ -415,8 +426,9 @@ async fn watch_the_clock<M: Maker>(pool: Weak<Pool<M>>, changed: Arc<Notify>) {
     loop {
         let next = {
             let Some(pool) = pool.upgrade() else { return };
-            let next = pool.lock().rule.next_tick(pool.now());
-            next.map(|moment| pool.began + moment)
+            let mut held = pool.lock();
+            held.alarm = held.rule.next_tick(pool.now());
+            held.alarm.map(|moment| pool.began + moment)
         };
         match next {
             None => changed.notified().await,
