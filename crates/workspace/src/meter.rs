@@ -15,6 +15,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, Stat};
 use rustix::io::{Errno, Result};
 use rustix::path::Arg;
 
+use crate::begin::whose_output;
 use crate::project::ARTIFACTS;
 use crate::skills::UNFINISHED;
 use crate::tree::{ARRIVING, restore};
@@ -44,7 +45,7 @@ pub(crate) enum Skip {
     Nothing,
     /// Of each directory beneath the first, the one with this name.
     ArtifactsOfProjects,
-    /// Of the first directory, what no box has: files and uploads on their way in.
+    /// Of the first directory, what no box has: files and uploads on their way in, and what was printed.
     WhatTheServerWrites,
 }
 
@@ -54,7 +55,8 @@ impl Skip {
             Skip::Nothing => false,
             Skip::ArtifactsOfProjects => depth == 1 && name == ARTIFACTS.as_bytes(),
             Skip::WhatTheServerWrites => {
-                depth == 0 && [ARRIVING, UNFINISHED].iter().any(|own| name.starts_with(own.as_bytes()))
+                let is_output = || str::from_utf8(name).is_ok_and(|name| whose_output(name).is_some());
+                depth == 0 && ([ARRIVING, UNFINISHED].iter().any(|own| name.starts_with(own.as_bytes())) || is_output())
             }
         }
     }

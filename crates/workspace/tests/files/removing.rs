@@ -118,10 +118,13 @@ fn a_sweep_leaves_no_output_of_what_was_never_recorded() {
 fn output_that_is_hidden_is_read_and_then_shown() {
     let lab = Lab::new();
     let exec = ExecId::random().unwrap();
+    let usage = || lab.workspace.measure(u64::MAX).unwrap();
+    let before = usage();
     let files = lab.project.begin_output(&exec).unwrap();
     assert!(files.artifacts().is_none());
     assert!(matches!(lab.project.begin_output(&exec), Err(Error::ExecExists(_))));
     files.output(Stream::Stdout).append(b"words").unwrap();
+    assert_eq!(usage(), before, "what is printed is nobody's share of the disk");
     let read = || lab.project.read_output(&exec, Stream::Stdout, 0, 100).unwrap().bytes;
     assert_eq!(read(), b"words");
     let place = lab.host(&format!("projects/p/artifacts/{exec}"));
