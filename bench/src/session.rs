@@ -1,21 +1,29 @@
 //! A command in the box of a session that docker makes, which stays and has our agent in it, beside `docker exec` in a container
-//! that stays.
+//! that stays; and the first command of a session, for which a container was made ahead, beside `docker run`.
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::contestant::time;
 use crate::error::Error;
 use crate::samples::{STREAK, Samples, UNCOUNTED};
-use crate::server::Server;
+use crate::server::{Connection, Server};
+
+/// New sessions: between two of them a container is made.
+const FIRST: usize = 12;
+const MADE_WITHIN: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Sessions {
     /// Over HTTP, with intent and outcome recorded.
     pub(crate) session: Samples,
     pub(crate) docker_exec: Samples,
+    /// The first in a session of its own, while a container waits.
+    pub(crate) first: Samples,
+    pub(crate) docker_run: Samples,
 }
 
 pub(crate) fn measure(ringwall: &Path, client: &Path, image: &str, rounds: usize) -> Result<Sessions, Error> {
@@ -34,5 +42,30 @@ pub(crate) fn measure(ringwall: &Path, client: &Path, image: &str, rounds: usize
         session.streak(|| connection.run(&request))?;
     }
     time(Command::new(client).args(["rm", "--force", "stays"]))?;
-    Ok(Sessions { session, docker_exec })
+    let (mut first, mut docker_run) = (Samples::default(), Samples::default());
+    for number in 0..FIRST {
+        let run = ["run", "--rm", "--network", "none", image, "/bin/true"];
+        docker_run.push(time(Command::new(client).args(run))?);
+        wait_for_spare(&server, &mut connection)?;
+        let place = format!("/api/sessions/first-{number}");
+        let request = server.request("POST", &format!("{place}/exec"), &json!({ "command": "true" }));
+        first.push(connection.run(&request)?);
+        connection.fetch(&server.request_without_body("DELETE", &place))?;
+    }
+    Ok(Sessions { session, docker_exec, first, docker_run })
+}
+
+/// Until more boxes are idle than the one of the session that was measured before.
+fn wait_for_spare(server: &Server, connection: &mut Connection) -> Result<(), Error> {
+    let begun = Instant::now();
+    loop {
+        let pool = connection.exchange(&server.request_without_body("GET", "/api/pool"))?;
+        if pool["idle"].as_u64().is_some_and(|idle| idle > 1) {
+            return Ok(());
+        }
+        if begun.elapsed() > MADE_WITHIN {
+            return Err(Error::ExecEnded(format!("no container was made ahead: {pool}")));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
