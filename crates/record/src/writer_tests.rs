@@ -180,7 +180,9 @@ impl Operation for Sooner {
     }
 }
 
-fn job<O: Operation>(operation: O) -> (Box<dyn Job>, oneshot::Receiver<Result<O::Answer, Error>>) {
+type Answered<O> = oneshot::Receiver<Result<<O as Operation>::Answer, Error>>;
+
+fn job<O: Operation>(operation: O) -> (Box<dyn Job>, Answered<O>) {
     let (reply, answer) = oneshot::channel();
     (Box::new(Waiting { operation, answer: None, reply }), answer)
 }

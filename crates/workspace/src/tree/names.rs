@@ -193,13 +193,16 @@ mod tests {
 
     use super::*;
     use crate::session::Session;
-    use crate::workspaces::{Owner, Workspaces};
+    use crate::workspaces::{Owner, Workspace, Workspaces};
 
     const MOST: usize = 100;
 
-    fn session(directory: &Path) -> Session {
+    fn workspace(directory: &Path) -> Workspace {
         let workspaces = Workspaces::open(&directory.join("w")).unwrap();
-        let workspace = workspaces.workspace(&"u".parse().unwrap(), &"a".parse().unwrap(), Owner::server()).unwrap();
+        workspaces.workspace(&"u".parse().unwrap(), &"a".parse().unwrap(), Owner::server()).unwrap()
+    }
+
+    fn session(workspace: &Workspace) -> Session {
         let session = workspace.session(&"s".parse().unwrap()).unwrap();
         session.furnish().unwrap();
         session
@@ -221,7 +224,7 @@ mod tests {
     #[test]
     fn what_has_come_since_is_found_wherever_it_is() {
         let directory = tempfile::tempdir().unwrap();
-        let session = session(directory.path());
+        let session = session(&workspace(directory.path()));
         let place = |name: &str| session.work().path().join(name);
         fs::write(place("data/old"), "x").unwrap();
         let before = settled(&session);
@@ -251,7 +254,7 @@ mod tests {
     #[test]
     fn where_times_do_not_tell_all_is_gone_through() {
         let directory = tempfile::tempdir().unwrap();
-        let session = session(directory.path());
+        let session = session(&workspace(directory.path()));
         assert!(session.names(MOST).unwrap().unwrap().marks.directories.is_none(), "its directories are young");
         settled(&session);
         fs::create_dir(session.work().path().join("data/deep")).unwrap();
@@ -273,11 +276,12 @@ mod tests {
     #[test]
     fn what_was_kept_of_another_is_not_told() {
         let directory = tempfile::tempdir().unwrap();
-        let old = session(directory.path());
+        let workspace = workspace(directory.path());
+        let old = session(&workspace);
         fs::write(old.work().path().join("old"), "x").unwrap();
         settled(&old);
-        fs::remove_dir_all(old.work().path()).unwrap();
-        let new = session(directory.path());
+        workspace.remove_session(&"s".parse().unwrap()).unwrap();
+        let new = session(&workspace);
         assert!(new.tree().known_names().is_none());
         assert!(new.names(MOST).unwrap().unwrap().files().is_empty());
     }
