@@ -46,7 +46,7 @@ pub(crate) fn measure(ringwall: &Path, client: &Path, image: &str, rounds: usize
     for number in 0..FIRST {
         let run = ["run", "--rm", "--network", "none", image, "/bin/true"];
         docker_run.push(time(Command::new(client).args(run))?);
-        wait_for_spare(&server, &mut connection)?;
+        wait_for_spare(&server, &mut connection, client)?;
         let place = format!("/api/sessions/first-{number}");
         let request = server.request("POST", &format!("{place}/exec"), &json!({ "command": "true" }));
         first.push(connection.run(&request)?);
@@ -55,12 +55,14 @@ pub(crate) fn measure(ringwall: &Path, client: &Path, image: &str, rounds: usize
     Ok(Sessions { session, docker_exec, first, docker_run })
 }
 
-/// Until more boxes are idle than the one of the session that was measured before.
-fn wait_for_spare(server: &Server, connection: &mut Connection) -> Result<(), Error> {
+/// Until a container waits, and nothing is being made.
+fn wait_for_spare(server: &Server, connection: &mut Connection, client: &Path) -> Result<(), Error> {
     let begun = Instant::now();
     loop {
         let pool = connection.exchange(&server.request_without_body("GET", "/api/pool"))?;
-        if pool["idle"].as_u64().is_some_and(|idle| idle > 1) {
+        let listed = Command::new(client).args(["ps", "--quiet", "--filter=name=ringwall-ahead-"]).output();
+        let waits = !listed.map_err(Error::Speaking)?.stdout.is_empty();
+        if waits && pool["warming"] == 0 {
             return Ok(());
         }
         if begun.elapsed() > MADE_WITHIN {
