@@ -229,13 +229,7 @@ impl Exec {
         let intending = self.service.inner.store.intend(self.intent.clone());
         match entrance {
             Entrance::Admitted(Admission::Now(_)) if !self.order.has_inputs() && self.order.idempotency.is_none() => {
-                let preparing = async {
-                    // The record's writer has just been woken, on a machine with few processors often on this very one, where
-                    // it would stand in line behind us. It soon waits for the disk, and that is the time for files.
-                    std::thread::yield_now();
-                    self.prepare(Vec::new()).await
-                };
-                let (intended, prepared) = tokio::join!(intending, preparing);
+                let (intended, prepared) = tokio::join!(intending, self.prepare(Vec::new()));
                 (intended, Some(prepared))
             }
             Entrance::Admitted(Admission::Now(_) | Admission::Later(_)) | Entrance::Asking(_) => {
