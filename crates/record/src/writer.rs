@@ -65,7 +65,8 @@ impl Drop for Vital {
 }
 
 impl Queue {
-    /// Starts the writer in a thread of its own, where it may wait for a disk; it ends when the last way to it is gone, or when it is closed.
+    /// Starts the writer in a thread of its own, where it may wait for a disk; it ends when the last way to it is gone, or
+    /// when it is closed.
     pub(crate) fn start(connector: Connector) -> Result<Self, Error> {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let no_writer = |source| Error::NoWriter(Arc::new(source));
@@ -260,8 +261,10 @@ impl Writer {
 
     /// A connection on which something failed is not used again: what state it is in is anybody's guess.
     async fn write_on(&mut self, mut connection: Connection, jobs: &mut [Box<dyn Job>]) -> Result<(), Failure> {
-        let is_urgent = jobs.iter().any(|job| job.durability() == Durability::Now);
-        let wanted = if is_urgent { Durability::Now } else { Durability::Soon };
+        // To PostgreSQL every commit is one that must be on disk.
+        let may_wait =
+            matches!(connection, Connection::Sqlite(_)) && jobs.iter().all(|job| job.durability() == Durability::Soon);
+        let wanted = if may_wait { Durability::Soon } else { Durability::Now };
         let change = (wanted != self.durability).then_some(wanted);
         match write_in_one_transaction(&mut connection, change, jobs).await {
             Ok(grown) => {
