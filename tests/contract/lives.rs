@@ -21,10 +21,16 @@ pub(crate) fn a_killed_server_leaves_nothing(site: &Site) {
     server.wait_for_output(&id);
     let processes = site.boxed(&server, &mark);
     assert!(!processes.is_empty(), "the control: the box's own process is visible from outside");
+    let code = matches!(site.backend, Backend::Native).then(|| begin_code(&server));
     let maker = server.id();
     server.signal(Signal::KILL);
     server.ended();
     let server = site.start_in(server.leave());
+    if let Some(code) = code {
+        assert_eq!(server.exec(&code)["status"], "LOST");
+        assert_eq!(server.ask("GET", &format!("/sandbox/execs/{code}/stdout"), None).expect(200)["content"], "words\n");
+        assert!(find(server.data(), &code).is_some() && find(server.data(), &format!("{code}.output")).is_none());
+    }
     let lost = server.exec(&id);
     assert_eq!((&lost["status"], &lost["exit_code"]), (&json!("LOST"), &Value::Null), "{lost}");
     match site.backend {
@@ -45,6 +51,17 @@ pub(crate) fn a_killed_server_leaves_nothing(site: &Site) {
     }
     assert_eq!(server.ask("GET", &format!("/sandbox/execs/{id}/stdout"), None).expect(200)["content"], "begun\n");
     assert_eq!(server.shell("true")["status"], "SUCCEEDED");
+}
+
+/// Code in a session that has printed something and goes on. While it runs what it prints is not in its place, and is read
+/// all the same.
+fn begin_code(server: &Server) -> String {
+    let body = json!({ "command": "echo words; sleep 600" });
+    let begun = server.ask("POST", "/api/sessions/s/processes", Some(&body)).expect(202);
+    let id = begun["pid"].as_str().unwrap().to_owned();
+    server.wait_for_output(&id);
+    assert!(find(server.data(), &id).is_none() && find(server.data(), &format!("{id}.output")).is_some());
+    id
 }
 
 pub(crate) fn a_stopped_server_waits(site: &Site) {

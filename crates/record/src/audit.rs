@@ -207,3 +207,21 @@ fn to_digest(column: &'static str, bytes: Vec<u8>) -> Result<Digest, BadColumn> 
     let wrong = |_| BadColumn::new(column, std::io::Error::other(format!("a digest has 32 bytes, not {length}")));
     bytes.try_into().map(Digest::from_bytes).map_err(wrong)
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Something that happened at this moment, whatever it was.
+    pub(crate) fn event(number: i64) -> Event {
+        Event {
+            at: Timestamp::from_milliseconds(number),
+            actor: "test".to_owned(),
+            action: "test.made".to_owned(),
+            subject: number.to_string(),
+            user_id: None,
+            agent_id: None,
+            detail: json!({}),
+        }
+    }
+}

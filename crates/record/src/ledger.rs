@@ -120,24 +120,12 @@ impl<'c> Ledger<'c> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use serde_json::json;
-
     use super::*;
-    use crate::audit::Event;
+    use crate::audit::tests::event;
     use crate::database::{Connector, Database};
-    use crate::timestamp::Timestamp;
 
     fn draft(number: i64) -> Draft {
-        let event = Event {
-            at: Timestamp::from_milliseconds(number),
-            actor: "test".to_owned(),
-            action: "test.made".to_owned(),
-            subject: number.to_string(),
-            user_id: None,
-            agent_id: None,
-            detail: json!({}),
-        };
-        Draft { event, digest: None }
+        Draft { event: event(number), digest: None }
     }
 
     /// However many entries a transaction has, all are written, and the texts that are kept prepared stay few.

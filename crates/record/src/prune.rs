@@ -187,6 +187,7 @@ impl Operation for RemoveExecs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::audit::tests::event;
     use crate::database::{Connector, Database};
 
     /// Entries wait in memory for the commit; whoever asks which are old has to see those too.
@@ -194,15 +195,6 @@ mod tests {
     async fn what_was_appended_a_moment_ago_is_not_pruned() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(Database::Sqlite(directory.path().join("record.db"))).await.unwrap();
-        let event = |number| Event {
-            at: Timestamp::from_milliseconds(number),
-            actor: "test".to_owned(),
-            action: "test.made".to_owned(),
-            subject: number.to_string(),
-            user_id: None,
-            agent_id: None,
-            detail: json!({}),
-        };
         for number in 1..=3 {
             store.append(event(number)).await.unwrap();
         }

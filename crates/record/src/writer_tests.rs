@@ -6,19 +6,11 @@ use serde_json::json;
 use super::*;
 use crate::audit::{Draft, Event};
 use crate::statement::Statement;
-use crate::{Database, Store, Timestamp};
+use crate::{Database, Store};
 
+/// Large enough that few of them fit on a page.
 fn event(number: i64) -> Event {
-    Event {
-        at: Timestamp::from_milliseconds(number),
-        actor: "test".to_owned(),
-        action: "test.made".to_owned(),
-        subject: number.to_string(),
-        user_id: None,
-        agent_id: None,
-        // Large enough that few of them fit on a page.
-        detail: json!({ "filler": "x".repeat(1000) }),
-    }
+    Event { detail: json!({ "filler": "x".repeat(1000) }), ..crate::audit::tests::event(number) }
 }
 
 /// Any statement, on the writer's own connection.

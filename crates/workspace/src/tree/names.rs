@@ -159,8 +159,8 @@ pub(crate) struct NamesMemory {
 
 /// As many as are at work at once.
 const KEPT_MOST: usize = 128;
-/// Of one with more names than this going through is not the longest part of anything.
-const FILES_MOST: usize = 1000;
+/// Of one with more names than this going through is not the longest part of anything; all together take some megabytes.
+const FILES_MOST: usize = 200;
 
 impl NamesMemory {
     /// What was kept of the directory with this mark.
