@@ -3,11 +3,13 @@
 //! A statement takes a few microseconds, and a thread that is woken for it tens of them; so no other thread is asked, as the
 //! driver for reading does. Texts are kept prepared.
 
+use std::fs::OpenOptions;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
 use rusqlite::types::{ToSqlOutput, Value as Stored, ValueRef};
-use rusqlite::{Connection, OpenFlags, ToSql};
+use rusqlite::{Connection, OpenFlags, ToSql, TransactionBehavior};
 
 use crate::database::PATIENCE;
 use crate::statement::{Statement, Value};
@@ -15,12 +17,24 @@ use crate::statement::{Statement, Value};
 /// As many texts as all operations together have, and some.
 const PREPARED: usize = 128;
 
+/// SQLite begins anew at the front of its log when that has grown to 1,000 pages; a transaction may go beyond.
+const LOG_LENGTH: u64 = 1200 * (4096 + 24);
+
 /// What a statement gave.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) rows: Vec<HeldRow>,
     /// How many rows it changed. Says nothing where it only read.
     pub(crate) affected: u64,
+}
+
+/// Why the log is as long as it was. Nothing is lost by it but time.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LengthenError {
+    #[error(transparent)]
+    Database(#[from] rusqlite::Error),
+    #[error(transparent)]
+    File(#[from] io::Error),
 }
 
 /// A row that does not belong to its statement any more.
@@ -47,6 +61,18 @@ pub(crate) fn open(path: &Path, pragmas: &[(&str, &str)]) -> rusqlite::Result<Co
         connection.pragma_update(None, name, value)?;
     }
     Ok(connection)
+}
+
+/// Gives the log its usual length, in zeros, which SQLite takes for nothing. A commit that makes a file longer has to bring the
+/// file system's own notes to the disk too, and takes twice as long as one that writes over what was there before.
+///
+/// Nobody appends to the log meanwhile: whoever writes there holds the lock that is held here.
+pub(crate) fn lengthen(connection: &mut Connection, log: &Path) -> Result<(), LengthenError> {
+    let turn = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut log = OpenOptions::new().write(true).open(log)?;
+    let end = log.seek(SeekFrom::End(0))?;
+    io::copy(&mut io::repeat(0).take(LOG_LENGTH.saturating_sub(end)), &mut log)?;
+    Ok(turn.rollback()?)
 }
 
 /// Runs one statement to its end.

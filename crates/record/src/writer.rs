@@ -18,6 +18,7 @@ use crate::database::{Connector, PATIENCE};
 use crate::driver::Connection;
 use crate::error::Error;
 use crate::ledger::{Failure, Ledger};
+use crate::sqlite;
 use crate::statement::Statement;
 use crate::transaction::Durability;
 
@@ -28,6 +29,8 @@ const QUEUE: usize = 4 * BATCH;
 /// So many entries are put into the indices of lists together. Whoever asks for a list goes through those that are not there
 /// yet, so they stay few.
 const FILED: u64 = 128;
+/// Whoever has written so many transactions is going to write more.
+const SOME: u64 = 16;
 /// How long what may be on disk later waits for somebody's commit to take it along.
 const SOON: Duration = Duration::from_millis(10);
 
@@ -70,8 +73,14 @@ impl Queue {
     pub(crate) fn start(connector: Connector) -> Result<Self, Error> {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let no_writer = |source| Error::NoWriter(Arc::new(source));
-        let writer =
-            Writer { connector, connection: None, durability: Durability::Now, debt: Debt::None, unfiled: FILED };
+        let writer = Writer {
+            connector,
+            connection: None,
+            durability: Durability::Now,
+            debt: Debt::None,
+            unfiled: FILED,
+            written: 0,
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_writer)?;
         let thread = std::thread::Builder::new().name("record-writer".to_owned());
         let started = thread.spawn(move || {
@@ -145,6 +154,8 @@ struct Writer {
     debt: Debt,
     /// How many entries are not in the indices of lists yet.
     unfiled: u64,
+    /// How many transactions were committed.
+    written: u64,
 }
 
 /// Whether something is acknowledged that is not on disk.
@@ -172,6 +183,9 @@ impl Writer {
             // Nobody waits for it: those whose entries these are have been answered.
             if self.unfiled >= FILED {
                 self.file().await;
+            }
+            if self.written == SOME {
+                self.lengthen_log();
             }
             if !closed.is_empty() {
                 receiver.close();
@@ -216,6 +230,13 @@ impl Writer {
             (self.connection, self.durability, self.unfiled) = (Some(connection), Durability::Soon, 0);
         } else {
             connection.close().await;
+        }
+    }
+
+    /// A log that stays short only makes the next commits slower.
+    fn lengthen_log(&mut self) {
+        if let (Some(Connection::Sqlite(connection)), Some(log)) = (&mut self.connection, self.connector.log()) {
+            let _ = sqlite::lengthen(connection, &log);
         }
     }
 
@@ -270,6 +291,7 @@ impl Writer {
             Ok(grown) => {
                 (self.connection, self.durability) = (Some(connection), wanted);
                 self.unfiled = self.unfiled.saturating_add(grown);
+                self.written = self.written.saturating_add(1);
                 // A commit of nothing forces nothing.
                 if grown > 0 {
                     self.debt = match wanted {

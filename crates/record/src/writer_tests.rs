@@ -182,7 +182,7 @@ fn job<O: Operation>(operation: O) -> (Box<dyn Job>, Answered<O>) {
 /// Another writer of the same database, in this thread.
 fn writer(store: &Store) -> Writer {
     let connector = Connector::new(store.database()).unwrap();
-    Writer { connector, connection: None, durability: Durability::Now, debt: Debt::None, unfiled: 0 }
+    Writer { connector, connection: None, durability: Durability::Now, debt: Debt::None, unfiled: 0, written: 0 }
 }
 
 /// What may be later is owed until it is forced, or until something is committed that must be there at once.

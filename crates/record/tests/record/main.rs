@@ -88,7 +88,7 @@ const ON_BOTH: &[(&str, Run)] = trials! {
 
 const ON_SQLITE: &[(&str, Run)] = trials! {
     sqlite_faults::{
-        files_are_private, what_is_no_file_is_refused, a_damaged_file_is_refused, a_truncated_log_loses_no_consistency,
+        files_are_private, what_is_no_file_is_refused, a_damaged_file_is_refused, a_truncated_log_loses_no_consistency, a_log_of_whole_length_is_read_to_its_last_commit,
         a_backup_is_whole_and_private, a_full_disk_is_said_and_survived,
     }
 };

@@ -72,18 +72,50 @@ pub async fn a_truncated_log_loses_no_consistency(place: Place) {
         store.append(event(number)).await.unwrap();
     }
     let kept = store.audit_head().await.unwrap();
-    let elsewhere = place.directory().join("copy.db");
     // Copied while it is open, so that the log is still there.
-    std::fs::copy(place.file(), &elsewhere).unwrap();
     let log = std::fs::read(place.file().with_extension("db-wal")).unwrap();
-    std::fs::write(place.directory().join("copy.db-wal"), &log[..log.len() - 3_000]).unwrap();
-    let copy = Store::open(Database::Sqlite(elsewhere)).await.unwrap();
+    let written = log.iter().rposition(|byte| *byte != 0).unwrap();
+    let copy = copy_with_log(&place, "cut", &log[..written - 3_000]).await;
     let verification = verify(&copy).await;
     assert!(verification.is_intact(), "{:?}", verification.findings);
     assert!((1..50).contains(&verification.checked), "{}", verification.checked);
     assert_ne!(verification.head, kept);
     copy.append(event(99)).await.unwrap();
     assert_intact(&copy).await;
+}
+
+async fn copy_with_log(place: &Place, name: &str, log: &[u8]) -> Store {
+    let copy = place.directory().join(format!("{name}.db"));
+    std::fs::copy(place.file(), &copy).unwrap();
+    std::fs::write(copy.with_extension("db-wal"), log).unwrap();
+    Store::open(Database::Sqlite(copy)).await.unwrap()
+}
+
+/// Whoever writes more than a little gives the log its whole length, in zeros. They mean nothing to whoever reads it after a
+/// crash, and what is written later lies over them.
+pub async fn a_log_of_whole_length_is_read_to_its_last_commit(place: Place) {
+    let log = place.file().with_extension("db-wal");
+    let length = || std::fs::metadata(&log).unwrap().len();
+    let store = place.open().await;
+    store.append(event(0)).await.unwrap();
+    let short = length();
+    for number in 1..100 {
+        store.append(event(number)).await.unwrap();
+    }
+    let whole = length();
+    assert!(short < 1_000_000 && whole > 4_000_000, "{short} and {whole}");
+    let bytes = std::fs::read(&log).unwrap();
+    assert!(bytes.ends_with(&[0; 100_000]));
+    let copy = copy_with_log(&place, "copy", &bytes).await;
+    let (verification, head) = (verify(&copy).await, store.audit_head().await.unwrap());
+    assert!(verification.is_intact(), "{:?}", verification.findings);
+    assert_eq!((verification.checked, verification.head), (100, head));
+    // Until it begins anew at its front, and then some.
+    for number in 100..600 {
+        store.append(event(number)).await.unwrap();
+    }
+    assert_eq!(length(), whole);
+    assert_intact(&store).await;
 }
 
 pub async fn a_backup_is_whole_and_private(place: Place) {
