@@ -92,7 +92,7 @@ pub(crate) static INSERT: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// The exec's id comes after the values of the ending.
-pub(crate) static END: LazyLock<String> = LazyLock::new(|| format!("{} RETURNING user_id, agent_id", end()));
+pub(crate) static END: LazyLock<String> = LazyLock::new(end);
 
 fn end() -> String {
     let columns: Vec<String> = (1..).zip(names(&ENDING)).map(|(place, name)| format!("{name} = ${place}")).collect();

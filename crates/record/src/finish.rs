@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::audit::{Draft, Event};
 use crate::columns::{self, name};
+use crate::driver::{BadColumn, Row};
 use crate::error::Error;
 use crate::exec::{Ending, Finish, Kept, NewExec, Reason};
 use crate::id::{AgentId, ExecId, UserId};
@@ -27,7 +28,8 @@ impl Store {
     /// a power cut takes of it makes it one of the LOST.
     pub async fn finish(&self, exec: &NewExec, ending: Ending) -> Result<Finish, Error> {
         let values = columns::ending_values(&ending)?;
-        let finished = self.submit(End { exec_id: exec.exec_id.clone(), ending, values }).await?;
+        let whose = Whose::of(exec);
+        let finished = self.submit(End { whose, ending, values }).await?;
         finished.ok_or_else(|| Error::UnknownExec(exec.exec_id.clone()))
     }
 
@@ -47,8 +49,21 @@ impl Store {
     }
 }
 
-struct End {
+/// An exec and to whom it belongs.
+struct Whose {
     exec_id: ExecId,
+    user_id: UserId,
+    agent_id: AgentId,
+}
+
+impl Whose {
+    fn of(exec: &NewExec) -> Self {
+        Self { exec_id: exec.exec_id.clone(), user_id: exec.user_id.clone(), agent_id: exec.agent_id.clone() }
+    }
+}
+
+struct End {
+    whose: Whose,
     ending: Ending,
     values: Vec<Value>,
 }
@@ -58,10 +73,10 @@ impl Operation for End {
     type Answer = Option<Finish>;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Self::Answer, Error> {
-        if end(ledger, &self.exec_id, &self.ending, &self.values, columns::OUTCOME_ACTION).await? == Ended::Now {
+        if end(ledger, &self.whose, &self.ending, &self.values, columns::OUTCOME_ACTION).await? == Ended::Now {
             return Ok(Some(Finish::Recorded));
         }
-        Ok(status_of(ledger, &self.exec_id).await?.map(Finish::EndedBefore))
+        Ok(status_of(ledger, &self.whose.exec_id).await?.map(Finish::EndedBefore))
     }
 
     fn durability(&self) -> Durability {
@@ -85,17 +100,22 @@ impl Operation for Lose {
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<SomeLost, Error> {
         let through = self.through.unwrap_or(ledger.head().seq);
-        let text = "SELECT exec_id FROM sandbox_execs WHERE filed = 0 AND ended_at IS NULL AND seq <= $1 ORDER BY seq LIMIT $2";
+        let text = "SELECT exec_id, user_id, agent_id FROM sandbox_execs \
+                    WHERE filed = 0 AND ended_at IS NULL AND seq <= $1 ORDER BY seq LIMIT $2";
         let question = Statement::new("look for unfinished execs", text);
         let rows = ledger.rows(question.bind(through).bind(AT_ONCE)).await?;
-        let unfinished = rows.iter().map(|row| row.read("sandbox_execs", "exec_id", |row| name(row, "exec_id")));
-        let unfinished: Vec<ExecId> = unfinished.collect::<Result<_, Error>>()?;
+        let read = |row: &Row| -> Result<Whose, BadColumn> {
+            let (user_id, agent_id) = (name(row, "user_id")?, name(row, "agent_id")?);
+            Ok(Whose { exec_id: name(row, "exec_id")?, user_id, agent_id })
+        };
+        let unfinished = rows.iter().map(|row| row.read("sandbox_execs", "exec_id", read));
+        let unfinished: Vec<Whose> = unfinished.collect::<Result<_, Error>>()?;
         let ending = lost(self.at);
         let values = columns::ending_values(&ending)?;
-        for exec_id in &unfinished {
-            end(ledger, exec_id, &ending, &values, columns::LOST_ACTION).await?;
+        for whose in &unfinished {
+            end(ledger, whose, &ending, &values, columns::LOST_ACTION).await?;
         }
-        Ok(SomeLost { lost: unfinished, through })
+        Ok(SomeLost { lost: unfinished.into_iter().map(|whose| whose.exec_id).collect(), through })
     }
 }
 
@@ -124,35 +144,28 @@ enum Ended {
 
 async fn end(
     ledger: &mut Ledger<'_>,
-    exec_id: &ExecId,
+    whose: &Whose,
     ending: &Ending,
     values: &[Value],
     action: &str,
 ) -> Result<Ended, Error> {
     let update = Statement::new("record an ending", columns::END.as_str());
-    let row = ledger.row(update.bind_all(values.iter().cloned()).bind(exec_id.as_str())).await?;
-    let Some(row) = row else { return Ok(Ended::Not) };
-    let (user_id, agent_id): (UserId, AgentId) =
-        row.read("sandbox_execs", "user_id", |row| Ok((name(row, "user_id")?, name(row, "agent_id")?)))?;
-    ledger.append(draft(exec_id, user_id, agent_id, ending, values, action));
+    let update = update.bind_all(values.iter().cloned()).bind(whose.exec_id.as_str());
+    if ledger.execute(update).await? == 0 {
+        return Ok(Ended::Not);
+    }
+    ledger.append(draft(whose, ending, values, action));
     Ok(Ended::Now)
 }
 
-fn draft(
-    exec_id: &ExecId,
-    user_id: UserId,
-    agent_id: AgentId,
-    ending: &Ending,
-    values: &[Value],
-    action: &str,
-) -> Draft {
+fn draft(whose: &Whose, ending: &Ending, values: &[Value], action: &str) -> Draft {
     let event = Event {
         at: ending.ended_at,
         actor: "ringwall".to_owned(),
         action: action.to_owned(),
-        subject: exec_id.to_string(),
-        user_id: Some(user_id),
-        agent_id: Some(agent_id),
+        subject: whose.exec_id.to_string(),
+        user_id: Some(whose.user_id.clone()),
+        agent_id: Some(whose.agent_id.clone()),
         detail: json!({
             "status": Status::from(ending.status),
             "exit_code": ending.exit_code,
