@@ -15,7 +15,7 @@ use crate::beneath;
 use crate::copy::digest;
 use crate::error::Error;
 use crate::exec_id::ExecId;
-use crate::finish::{ArtifactFile, MANIFEST, Manifest};
+use crate::finish::{ArtifactFile, MANIFEST, META, Manifest};
 use crate::listing::{NAMES_MAX, Walk};
 use crate::output::{Stream, read_part};
 use crate::project::Project;
@@ -59,6 +59,9 @@ impl Project {
     pub fn open_artifact(&self, exec: &ExecId, path: &RelativePath) -> Result<Artifact, Error> {
         let directory = self.open_kept(exec)?;
         match beneath::open_regular(&directory, path.as_str()) {
+            Ok(Some((_, status))) if is_unwritten(path, status.st_size) => {
+                Err(Error::ArtifactMissing { exec: exec.clone(), path: path.clone() })
+            }
             Ok(Some((file, status))) => Ok(Artifact { file, size: size_of(status.st_size) }),
             Ok(None) => Err(Error::ArtifactIrregular { exec: exec.clone(), path: path.clone() }),
             Err(Errno::NOENT | Errno::NOTDIR) => Err(Error::ArtifactMissing { exec: exec.clone(), path: path.clone() }),
@@ -116,8 +119,14 @@ fn look(directory: &OwnedFd) -> io::Result<Vec<ArtifactFile>> {
             _ => {}
         }
     }
+    files.retain(|file| !is_unwritten(&file.path, file.size));
     files.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(files)
+}
+
+/// Whether it is one of the two that say what an exec was, made before that was known; or emptied by a power cut.
+fn is_unwritten<S: Default + PartialEq>(path: &RelativePath, size: S) -> bool {
+    size == S::default() && [META, MANIFEST].contains(&path.as_str())
 }
 
 fn size_of(size: i64) -> u64 {

@@ -4,6 +4,7 @@
 //! A dozen system calls, and nothing is forced to the disk. What the box writes and what we write are in different
 //! directories until the box is dead, so that it can neither touch ours nor take their names.
 
+use std::fs::File;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, Stat};
@@ -14,6 +15,7 @@ use crate::company::Stay;
 use crate::erase::erase;
 use crate::error::Error;
 use crate::exec_id::ExecId;
+use crate::finish::{MANIFEST, META};
 use crate::output::{OutputFile, Stream};
 use crate::project::{Directory, Project};
 use crate::spare;
@@ -39,7 +41,15 @@ pub(crate) enum Place {
     /// A directory for the box, and how it looked when it was made.
     Boxed(Directory, Box<Stat>),
     /// Nothing, and the output itself is among the staged until all is there that is to be told of the exec.
-    Hidden,
+    Hidden(Papers),
+}
+
+/// The two files that say what an exec was, empty until that is known: to make a file takes longer than to write a short
+/// one, and before a box runs there is time for it.
+#[derive(Debug)]
+pub(crate) struct Papers {
+    pub(crate) meta: File,
+    pub(crate) manifest: File,
 }
 
 impl Project {
@@ -95,7 +105,12 @@ impl Project {
             outcome => outcome.map_err(fail)?,
         }
         let kept = beneath::open_directory(self.staging(), name.as_str());
-        kept.and_then(|kept| self.open_output(exec, Place::Hidden, kept)).map_err(|errno| {
+        let fill = |kept| {
+            let papers =
+                Papers { meta: beneath::create_file(&kept, META)?, manifest: beneath::create_file(&kept, MANIFEST)? };
+            self.open_output(exec, Place::Hidden(papers), kept)
+        };
+        kept.and_then(fill).map_err(|errno| {
             let _ = erase(self.staging(), &name);
             fail(errno)
         })
@@ -136,7 +151,7 @@ impl ExecFiles {
     pub fn artifacts(&self) -> Option<&Directory> {
         match &self.place {
             Place::Boxed(directory, _) => Some(directory),
-            Place::Hidden => None,
+            Place::Hidden(_) => None,
         }
     }
 

@@ -74,7 +74,7 @@ impl ExecFiles {
         let name = self.exec.as_str();
         let fate = match (self.stay.leave(processes), &self.place) {
             // The box had nothing of it.
-            (_, Place::Hidden) => Fate::Kept,
+            (_, Place::Hidden(_)) => Fate::Kept,
             (Company::Alone, Place::Boxed(directory, made)) => spare::keep(staging, name, &directory.handle, made),
             (Company::Accompanied, Place::Boxed(..)) => Fate::Refused,
         };

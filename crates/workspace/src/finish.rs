@@ -3,6 +3,7 @@
 //! Each appears whole or not at all, and the manifest last: it lists every file but itself. Where the output is still among
 //! the staged, all of it appears at once. They are not forced to the disk. The record in the database is, and if a power cut takes the manifest, the files are listed by looking.
 
+use std::fs::File;
 use std::io::{self, Write};
 
 use rustix::fs::{AtFlags, RenameFlags};
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::begin::{self, Place};
+use crate::begin::{self, Papers, Place};
 use crate::beneath;
 use crate::collect::Collected;
 use crate::error::Error;
@@ -42,7 +43,7 @@ impl Collected {
     pub fn finish(self, meta: &Value) -> Result<Vec<ArtifactFile>, Error> {
         let described = self.describe(meta);
         // What was printed gets its place also where it could not be said what it is.
-        if let Place::Hidden = self.files.place {
+        if let Place::Hidden(_) = self.files.place {
             let (staging, artifacts) = (self.files.project.staging(), self.files.project.artifacts_of_all());
             let (from, to) = (begin::hidden(&self.files.exec), self.files.exec.as_str());
             let shown = rustix::fs::renameat_with(staging, from, artifacts, to, RenameFlags::NOREPLACE);
@@ -53,7 +54,7 @@ impl Collected {
 
     fn describe(&self, meta: &Value) -> Result<Vec<ArtifactFile>, Error> {
         let meta = serialize(meta).map_err(|source| self.failure(META, source))?;
-        self.place(META, &meta)?;
+        self.place(META, |papers| &papers.meta, &meta)?;
         let mut files = self.left.kept.clone();
         files.push(output(Stream::Stdout, &self.files.stdout)?);
         files.push(output(Stream::Stderr, &self.files.stderr)?);
@@ -62,15 +63,15 @@ impl Collected {
         files.sort_by(|one, other| one.path.cmp(&other.path));
         let manifest = Manifest { files };
         let bytes = serialize(&manifest).map_err(|source| self.failure(MANIFEST, source))?;
-        self.place(MANIFEST, &bytes)?;
+        self.place(MANIFEST, |papers| &papers.manifest, &bytes)?;
         Ok(manifest.files)
     }
 
-    /// Writes a file beside, and gives it its name when it is whole. Where nobody sees the directory yet it has it at once.
-    fn place(&self, name: &'static str, content: &[u8]) -> Result<(), Error> {
-        if let Place::Hidden = self.files.place {
-            let file = beneath::create_file(&self.files.kept, name).map_err(io::Error::from);
-            return file.and_then(|mut file| file.write_all(content)).map_err(|source| self.failure(name, source));
+    /// Writes a file beside, and gives it its name when it is whole. Where the directory has not its own name yet the file is
+    /// there, and empty.
+    fn place(&self, name: &'static str, which: fn(&Papers) -> &File, content: &[u8]) -> Result<(), Error> {
+        if let Place::Hidden(papers) = &self.files.place {
+            return which(papers).write_all(content).map_err(|source| self.failure(name, source));
         }
         let staging = self.files.project.staging();
         let staged = format!("{}.json", self.files.exec);

@@ -4,9 +4,9 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::json;
-use workspace::{Error, ExecId, Processes, Recorded, Stream};
+use workspace::{Error, ExecId, Processes, Project, Recorded, Stream};
 
-use crate::lab::{Lab, MIB, input, names, surrender};
+use crate::lab::{Lab, MIB, input, names, paths, surrender};
 
 #[test]
 fn the_files_of_one_exec_are_removed() {
@@ -113,6 +113,16 @@ fn a_sweep_leaves_no_output_of_what_was_never_recorded() {
     lab.check();
 }
 
+const OUTPUT_ALONE: [&str; 2] = ["stderr.txt", "stdout.txt"];
+
+fn has_meta(project: &Project, exec: &ExecId) -> bool {
+    match project.open_artifact(exec, &"meta.json".parse().unwrap()) {
+        Ok(_) => true,
+        Err(Error::ArtifactMissing { .. }) => false,
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// Output of an exec whose box has no directory gets its place when all is there, and is read before that too.
 #[test]
 fn output_that_is_hidden_is_read_and_then_shown() {
@@ -127,12 +137,15 @@ fn output_that_is_hidden_is_read_and_then_shown() {
     assert_eq!(usage(), before, "what is printed is nobody's share of the disk");
     let read = || lab.project.read_output(&exec, Stream::Stdout, 0, 100).unwrap().bytes;
     assert_eq!(read(), b"words");
+    assert_eq!(paths(&lab.project.artifacts(&exec).unwrap()), OUTPUT_ALONE);
+    assert!(!has_meta(&lab.project, &exec), "it is made, and says nothing yet");
     let place = lab.host(&format!("projects/p/artifacts/{exec}"));
     assert!(!place.exists());
     let collected = files.collect(MIB, Processes::Dead).unwrap();
     assert_eq!(collected.finish(&json!({})).unwrap().len(), 3);
     assert_eq!((read(), lab.staged()), (b"words".to_vec(), Vec::new()));
     assert_eq!(names(&place), ["manifest.json", "meta.json", "stderr.txt", "stdout.txt"]);
+    assert!(has_meta(&lab.project, &exec));
     assert!(matches!(lab.project.begin_output(&exec), Err(Error::ExecExists(_))), "an id is used once");
     assert_eq!(read(), b"words", "also by whom it is refused");
     lab.project.remove_artifacts(&exec).unwrap();
@@ -162,6 +175,8 @@ fn a_sweep_shows_the_output_of_what_was_recorded() {
     left.sort();
     assert_eq!(lab.staged(), left);
     assert!(lab.host(&format!("projects/p/artifacts/{}", lost.exec())).is_dir());
+    assert_eq!(paths(&lab.project.artifacts(lost.exec()).unwrap()), OUTPUT_ALONE);
+    assert!(!has_meta(&lab.project, lost.exec()), "nobody knows what it was");
     assert!(lab.project.read_output(unknown.exec(), Stream::Stdout, 0, 1).is_err());
     lab.check();
 }
