@@ -59,11 +59,16 @@ impl AsFd for Source {
     }
 }
 
+/// So much is written before it is said.
+const TOLD_FROM: usize = INPUT_WINDOW / 4;
+
 /// Something to write to, and what is still to be written.
 #[derive(Debug)]
 pub(crate) struct Sink {
     end: OwnedFd,
     pending: Vec<u8>,
+    /// Written, and not said yet.
+    untold: usize,
     kind: SinkKind,
     state: SinkState,
 }
@@ -85,9 +90,11 @@ enum SinkState {
 /// What a writing gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Writing {
+    /// So much was written that is to be said now. Whoever waits for room waits for more than is left untold, so that a few
+    /// bytes are worth nobody's waking.
     Taken(usize),
     /// All is written that ever will be.
-    Done(usize),
+    Done,
     /// Nobody reads there any more.
     Broken,
 }
@@ -95,11 +102,11 @@ pub(crate) enum Writing {
 impl Sink {
     pub(crate) fn new(end: OwnedFd, kind: SinkKind) -> rustix::io::Result<Self> {
         rustix::io::ioctl_fionbio(&end, true)?;
-        Ok(Sink { end, pending: Vec::new(), kind, state: SinkState::Open })
+        Ok(Sink { end, pending: Vec::new(), untold: 0, kind, state: SinkState::Open })
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), Disorder> {
-        if self.state == SinkState::Closing || self.pending.len() + bytes.len() > INPUT_WINDOW {
+        if self.state == SinkState::Closing || self.untold + self.pending.len() + bytes.len() > INPUT_WINDOW {
             return Err(Disorder);
         }
         self.pending.extend_from_slice(bytes);
@@ -125,14 +132,16 @@ impl Sink {
             }
         }
         self.pending.drain(..taken);
+        self.untold += taken;
         match self.state {
             SinkState::Closing if self.pending.is_empty() => {
                 if self.kind == SinkKind::Socket {
                     let _ = rustix::net::shutdown(&self.end, rustix::net::Shutdown::Write);
                 }
-                Writing::Done(taken)
+                Writing::Done
             }
-            SinkState::Open | SinkState::Closing => Writing::Taken(taken),
+            SinkState::Open | SinkState::Closing if self.untold < TOLD_FROM => Writing::Taken(0),
+            SinkState::Open | SinkState::Closing => Writing::Taken(std::mem::take(&mut self.untold)),
         }
     }
 }
@@ -140,5 +149,35 @@ impl Sink {
 impl AsFd for Sink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.end.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::pipe::{PipeFlags, pipe_with};
+
+    use super::*;
+
+    /// Whoever sends as much as may be on its way hears of room again, in whatever pieces it goes; a few bytes are not told.
+    #[test]
+    fn a_sender_never_waits_for_what_is_not_told() {
+        for piece in [1, 7, TOLD_FROM - 1, TOLD_FROM, INPUT_WINDOW] {
+            let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+            let mut sink = Sink::new(write, SinkKind::Pipe).unwrap();
+            let (mut allowed, mut sent, mut told, mut buffer) = (INPUT_WINDOW, 0, 0, vec![0; INPUT_WINDOW]);
+            while sent < 4 * INPUT_WINDOW {
+                let now = piece.min(allowed);
+                assert!(now > 0, "nobody says that there is room: {piece}");
+                sink.push(&buffer[..now]).unwrap();
+                (sent, allowed) = (sent + now, allowed - now);
+                let Writing::Taken(taken) = sink.write() else { panic!("it is open") };
+                assert!(taken == 0 || taken >= TOLD_FROM, "{taken}");
+                (allowed, told) = (allowed + taken, told + taken);
+                rustix::io::read(&read, &mut buffer).unwrap();
+            }
+            assert!(told <= sent && sent - told < INPUT_WINDOW, "{told} of {sent}");
+            // More than may be on its way is no order of ours.
+            assert_eq!(sink.push(&vec![0; allowed + 1]), Err(Disorder));
+        }
     }
 }

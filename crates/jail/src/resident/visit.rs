@@ -232,7 +232,7 @@ impl Visit {
         let Some(sink) = &mut self.inlets[index] else { return };
         let (taken, is_over) = match sink.write() {
             Writing::Taken(taken) => (taken, false),
-            Writing::Done(taken) => (taken, true),
+            Writing::Done => (0, true),
             Writing::Broken => {
                 tell(&FromAgent::Closed { visit, to });
                 (0, true)
