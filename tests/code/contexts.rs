@@ -66,6 +66,21 @@ fn variables_stay_and_values_come_back_in_their_forms() {
     assert_eq!((&pool["total"], &pool["hits"], &pool["misses"]), (&json!(1), &json!(7), &json!(1)), "{pool}");
 }
 
+/// Also where nothing in the context has asked for lines before.
+#[test]
+fn lines_of_cells_are_found() {
+    let site = Site::start();
+    cell(&site, "def late():\n    return 1 / 0  # in the first");
+    let failed = cell(&site, "late()");
+    let told = failed["stderr"].as_str().unwrap();
+    assert!(told.contains("in the first") && told.contains("<cell 2>") && !told.contains("in run"), "{told}");
+    let shown = |code: &str| cell(&site, code)["results"][0]["text/plain"].clone();
+    assert_eq!(shown("import inspect\ndef f(): pass\ninspect.getsource(f)"), r"'def f(): pass\n'");
+    assert_eq!(shown("inspect.getsource(late).count('first')"), "1");
+    site.server.ask("POST", "/api/contexts/s/c/restart", None).expect(200);
+    assert_eq!(shown("import inspect\ndef f(): pass\ninspect.getsource(f)"), r"'def f(): pass\n'", "in the same cell");
+}
+
 #[test]
 fn a_figure_is_a_picture() {
     let site = Site::start();

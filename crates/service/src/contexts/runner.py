@@ -2,22 +2,21 @@
 
 Requests and answers are lines of JSON on descriptor 3; what a cell prints goes to 1 and 2 as usual, and is flushed before
 its answer. The code that runs here shares this process and may change any of it: whoever reads the answers trusts nothing.
+
+What is imported here is in the memory of every context: what few cells need (base64, traceback) is imported by those, and
+what a module in C has is taken from there.
 """
 
-import ast
-import base64
+import _ast
+import _signal
 import builtins
-import importlib.machinery
 import io
 import json
-import linecache
 import os
-import signal
 import sys
-import traceback
-import types
 
 LONGEST_TEXT = 64 * 1024
+SHORT_TEXT = 1024
 LARGEST_RESULT = 4 * 1024 * 1024
 LARGEST_ANSWER = 8 * 1024 * 1024
 MOST_RESULTS = 32
@@ -31,10 +30,12 @@ RICH = (
     ("image/jpeg", "_repr_jpeg_"),
     ("application/json", "_repr_json_"),
 )
-
+# Of these no other form is asked for: they have none.
+PLAIN = frozenset((bool, int, float, complex, str, bytes))
 
 # Made once: to make one takes longer than most of what it encodes.
 ENCODER = json.JSONEncoder(ensure_ascii=False)
+decoded = json.JSONDecoder().scan_once
 
 
 def encoded(data):
@@ -52,7 +53,9 @@ class Results:
     def add(self, bundle):
         kept = {}
         for mime, data in bundle.items():
-            size = len(encoded(data))
+            # A character takes six bytes at the most.
+            is_short = type(data) is str and len(data) <= SHORT_TEXT
+            size = 6 * len(data) if is_short else len(encoded(data))
             if size <= min(LARGEST_RESULT, self.room):
                 kept[mime] = data
                 self.room -= size
@@ -66,7 +69,8 @@ class Cells:
         self.count = 0
         self.is_running = False
         self.home = os.getpid()
-        self.main = types.ModuleType("__main__")
+        self.sources = {}
+        self.main = type(sys)("__main__")
         self.main.__dict__.update(__builtins__=builtins, display=self.display)
 
     def display(self, *values):
@@ -114,20 +118,27 @@ class Cells:
     def evaluate(self, code):
         name = f"<cell {self.count}>"
         # The lines of a cell are in its tracebacks, also when a later cell calls what it has defined.
-        linecache.cache[name] = (len(code), None, code.splitlines(True), name)
-        tree = compile(code, name, "exec", ast.PyCF_ONLY_AST)
-        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        self.sources[name] = (len(code), None, code.splitlines(True), name)
+        if (shown := sys.modules.get("linecache")) is not None:
+            self.show_sources(shown)
+        tree = compile(code, name, "exec", _ast.PyCF_ONLY_AST)
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], _ast.Expr) else None
         names = self.main.__dict__
         # Often there is nothing but the last.
         if tree.body:
             exec(compile(tree, name, "exec"), names)
         if last is not None:
-            value = eval(compile(ast.Expression(last.value), name, "eval"), names)
+            value = eval(compile(_ast.Expression(last.value), name, "eval"), names)
             if value is not None:
                 names["_"] = value
                 if not (is_figure(value) and is_open(value)):
                     self.show(value)
         self.show_figures()
+
+    def show_sources(self, linecache):
+        """To whoever looks for lines of a file: tracebacks, `inspect`."""
+        linecache.cache.update(self.sources)
+        self.sources.clear()
 
     def interrupt(self, *_):
         if self.is_running:
@@ -145,6 +156,8 @@ def is_open(figure):
 
 
 def picture(figure):
+    import base64
+
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", bbox_inches="tight")
     return {"text/plain": repr(figure), "image/png": base64.b64encode(buffer.getvalue()).decode()}
@@ -155,7 +168,7 @@ def forms_of(value):
     if len(text) > LONGEST_TEXT:
         text = text[:LONGEST_TEXT] + "…"
     bundle = {"text/plain": text}
-    if isinstance(value, type):
+    if type(value) in PLAIN or isinstance(value, type):
         return bundle
     several = getattr(value, "_repr_mimebundle_", None)
     if callable(several):
@@ -177,6 +190,8 @@ def put(bundle, mime, data):
     if isinstance(data, tuple):
         data = data[0]
     if isinstance(data, bytes):
+        import base64
+
         data = base64.b64encode(data).decode()
     if data is None:
         return
@@ -199,6 +214,8 @@ def describe(raised):
     """The error as Python tells it, without the frames of this file. It goes to stderr too, as it would from a script."""
     raised.__traceback__ = without_ours(raised.__traceback__)
     try:
+        import traceback
+
         lines = traceback.format_exception(type(raised), raised, raised.__traceback__)
         value = str(raised)
     except BaseException:
@@ -224,23 +241,25 @@ def without_ours(trace):
     return trace
 
 
-class Pyplot:
-    """Gives `matplotlib.pyplot` a `show` that shows, whenever it is imported."""
+class Arrivals:
+    """Does something to a module when it is imported."""
 
-    def __init__(self, show):
-        self.show = show
+    def __init__(self, welcome):
+        self.welcome = welcome
 
     def find_spec(self, name, path=None, target=None):
-        if name != "matplotlib.pyplot":
+        welcome = self.welcome.get(name)
+        if welcome is None:
             return None
+        import importlib.machinery
+
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
             load = spec.loader.exec_module
 
             def exec_module(module):
                 load(module)
-                # A function: pyplot writes on it.
-                module.show = lambda *_, **__: self.show()
+                welcome(module)
 
             spec.loader.exec_module = exec_module
         return spec
@@ -253,19 +272,25 @@ def serve():
     lines = io.BufferedReader(channel, 1 << 16)
     cells = Cells()
     sys.modules["__main__"] = cells.main
-    sys.meta_path.insert(0, Pyplot(cells.show_figures))
+
+    def make_pyplot_show(pyplot):
+        # A function: pyplot writes on it.
+        pyplot.show = lambda *_, **__: cells.show_figures()
+
+    welcome = {"matplotlib.pyplot": make_pyplot_show, "linecache": cells.show_sources}
+    sys.meta_path.insert(0, Arrivals(welcome))
     os.environ.setdefault("MPLBACKEND", "Agg")
     # A child has no business with whoever asks here.
     os.register_at_fork(after_in_child=channel.close)
-    signal.signal(signal.SIGINT, cells.interrupt)
+    _signal.signal(_signal.SIGINT, cells.interrupt)
     while True:
         line = lines.readline()
         if not line:
             break
-        request = json.loads(line)
+        request, _ = decoded(line.decode(), 0)
         try:
             # A cell may have taken it.
-            signal.signal(signal.SIGINT, cells.interrupt)
+            _signal.signal(_signal.SIGINT, cells.interrupt)
             answer = cells.run(request["code"])
         except KeyboardInterrupt as late:
             answer = {"results": cells.results.bundles, "error": describe(late)}
