@@ -106,12 +106,15 @@ impl<M: Maker> Pool<M> {
     }
 
     /// The box of a session, made by `make` where there is none. Dropping this at any point leaves nothing behind.
-    pub async fn acquire<Failure: Send + 'static>(
+    pub async fn acquire<Failure: Send + 'static, Making>(
         self: &Arc<Self>,
         key: &M::Key,
         on_busy: OnBusy,
-        make: impl Future<Output = Result<M::Resident, Failure>> + Send + 'static,
-    ) -> Result<Lease<M>, Refused<Failure>> {
+        make: impl FnOnce() -> Making,
+    ) -> Result<Lease<M>, Refused<Failure>>
+    where
+        Making: Future<Output = Result<M::Resident, Failure>> + Send + 'static,
+    {
         let (mut waiting, patience) = self.enter(key, on_busy);
         let in_time = tokio::time::timeout(patience, waiting.turn()).await;
         match in_time {
@@ -120,7 +123,7 @@ impl<M: Maker> Pool<M> {
             Ok(Called::ToHave(id, resident)) => Ok(waiting.lease(id, resident)),
             Ok(Called::ToMake(id)) => {
                 waiting.unbegun = None;
-                let made = self.begin(id, make);
+                let made = self.begin(id, make());
                 match made.await {
                     Ok(Ok(())) => waiting.made(id).ok_or(Refused::Ended),
                     Ok(Err(failure)) => Err(Refused::Failed(failure)),

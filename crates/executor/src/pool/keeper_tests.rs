@@ -136,7 +136,7 @@ async fn acquire(pool: &Arc<Pool<Builder>>, key: u8, on_busy: OnBusy) -> Result<
         let is_broken = maker.maker.are_broken.load(Ordering::SeqCst);
         if is_broken { Err("broken") } else { Ok(House::new(&maker.maker.census, key)) }
     };
-    pool.acquire(&key, on_busy, make).await
+    pool.acquire(&key, on_busy, || make).await
 }
 
 /// Lets every other task do what it can.
@@ -256,7 +256,7 @@ async fn failures_free_their_place_and_the_next_tries_again() {
     pool.maker.are_broken.store(false, Ordering::SeqCst);
     drop(acquire(&pool, 0, OnBusy::Wait).await.expect("a box"));
     assert_eq!(census.made.load(Ordering::SeqCst), 1);
-    let panicking = pool.acquire(&1, OnBusy::Wait, async { panic!("in the making") }).await;
+    let panicking = pool.acquire(&1, OnBusy::Wait, || async { panic!("in the making") }).await;
     assert!(matches!(panicking, Err(Refused::<()>::Ended)));
     settled().await;
     assert_eq!(pool.figures().warming, 0, "its place is free");

@@ -224,7 +224,7 @@ impl Service {
         let request = request(Workspace::Session(Box::new(mounts)));
         let own = grant(&request, &[AGENT.to_owned()], &layers)?;
         let net = own.effective().net.clone();
-        let home = home_grant(&own, &layers, &[AGENT.to_owned()])?;
+        let home = || home_grant(&own, &layers, &[AGENT.to_owned()]);
         let key = BoxKey::new(place, isolation);
         let name = format!("box-{}", crate::token::random_digits::<16>()?);
         let lease = self.enter_box(&key, isolation, home, name, OnBusy::Wait).await?;

@@ -25,7 +25,7 @@ impl Exec {
         code: &CodeOrder,
     ) -> Result<Lease<Boxes>, executor::Error> {
         let key = BoxKey::new(&code.place, code.home);
-        let home = home_grant(grant, &self.order.layers, &[AGENT.to_owned()])?;
+        let home = || home_grant(grant, &self.order.layers, &[AGENT.to_owned()]);
         let name = format!("box-{}", self.intent.exec_id);
         tokio::select! {
             biased;
@@ -37,16 +37,20 @@ impl Exec {
 }
 
 impl Service {
-    /// The sole use of a session's box, made by this grant and under this name where there is none.
+    /// The sole use of a session's box, made by this grant and under this name where there is none. Most have one: then nothing
+    /// is decided.
     pub(crate) async fn enter_box(
         &self,
         key: &BoxKey,
         isolation: Isolation,
-        home: Grant,
+        home: impl FnOnce() -> Result<Grant, executor::Error>,
         name: String,
         on_busy: OnBusy,
     ) -> Result<Lease<Boxes>, executor::Error> {
-        let make = make(self.clone(), key.clone(), isolation, home, name);
+        let make = || {
+            let (service, key, home) = (self.clone(), key.clone(), home());
+            async move { make(service, key, isolation, home?, name).await }
+        };
         self.inner.boxes.acquire(key, on_busy, make).await.map_err(refused)
     }
 }
