@@ -16,7 +16,8 @@ use crate::run_exec::{Before, Exec, NAMES_MOST, OpenGround, Ran, Ready, Remains}
 use crate::service::milliseconds;
 
 impl Exec {
-    /// Takes over what the box left. Nothing of it can fail the exec but its size, and a disk that does not work.
+    /// Takes over what the box left, on a thread that may block. Nothing of it can fail the exec but its size, and a disk that
+    /// does not work.
     pub(crate) fn collect(&self, files: ExecFiles, told: Told, mut meta: Value) -> Result<Told, Error> {
         let bytes_max = self.limits.artifacts_bytes;
         let exec_id = &self.intent.exec_id;
@@ -25,20 +26,18 @@ impl Exec {
             // A daemon that did not answer is not waited for: it may remove a container only when it is back.
             Some(_) => Processes::Uncertain,
         };
-        tokio::task::block_in_place(|| {
-            let collected = files.collect(bytes_max, processes)?;
-            if let Some(error) = collected.residue() {
-                tracing::warn!(%exec_id, %error, "could not remove all that a box left");
-            }
-            let told = told.with_extent(collected.extent(), bytes_max);
-            meta["status"] = json!(Status::from(told.status));
-            meta["exit_code"] = json!(told.exit_code);
-            meta["error_reason"] = json!(told.reason);
-            meta["skipped"] = json!(collected.skipped());
-            meta["skipped_total"] = json!(collected.skipped_total());
-            collected.finish(&meta)?;
-            Ok(told)
-        })
+        let collected = files.collect(bytes_max, processes)?;
+        if let Some(error) = collected.residue() {
+            tracing::warn!(%exec_id, %error, "could not remove all that a box left");
+        }
+        let told = told.with_extent(collected.extent(), bytes_max);
+        meta["status"] = json!(Status::from(told.status));
+        meta["exit_code"] = json!(told.exit_code);
+        meta["error_reason"] = json!(told.reason);
+        meta["skipped"] = json!(collected.skipped());
+        meta["skipped_total"] = json!(collected.skipped_total());
+        collected.finish(&meta)?;
+        Ok(told)
     }
 
     /// Puts away what code left, on a thread that may block. Nothing of that changes how it ended: a failure is in the log.

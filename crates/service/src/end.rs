@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use record::{Ending, Finish, Scope, Status};
 
+use crate::briefly::briefly;
 use crate::error::causes;
 use crate::live::Stage;
 use crate::outcome::{RUNTIME_ERROR, Told};
@@ -26,7 +27,7 @@ impl Exec {
         let ending = ran.ending();
         let put_away = async {
             if let Some(remains) = remains {
-                tokio::task::block_in_place(|| self.put_away(remains));
+                briefly(|| self.put_away(remains));
             }
         };
         let (view, ()) = tokio::join!(self.finish(ending), put_away);

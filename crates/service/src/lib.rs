@@ -42,6 +42,7 @@ mod order;
 mod submit;
 
 mod backend;
+mod briefly;
 mod capture;
 mod collect;
 mod grant;

@@ -12,10 +12,12 @@ use policy::{Ask, Limits, NetMode};
 use record::{Ending, Intent, Kept, NewExec, Start, Status};
 use serde_json::Value;
 use tokio::sync::oneshot;
+use tokio::task::block_in_place;
 use workspace::{ExecFiles, Input, Names, Owner, Project, Session, Stream, Tree, Usage};
 
 use crate::agents::{Disk, Room};
 use crate::backend::Backend;
+use crate::briefly::briefly;
 use crate::error::{Error, causes};
 use crate::grant::Granted;
 use crate::live::{Live, Registration, Stage};
@@ -24,7 +26,7 @@ use crate::outcome::{RUNTIME_ERROR, Told};
 use crate::paths::{host_mounts, unseen};
 use crate::queue::{Admission, Slot};
 use crate::service::{Service, milliseconds, now};
-use crate::submit::Submitted;
+use crate::submit::{Answered, Submitted};
 
 /// So many files of a session are compared before and after; in a larger one it is not told which are new.
 pub(crate) const NAMES_MOST: usize = 20_000;
@@ -41,6 +43,7 @@ pub(crate) struct Exec {
     pub(crate) net: NetMode,
     /// How often a person was asked.
     pub(crate) questions: u32,
+    pub(crate) answered: Answered,
 }
 
 /// How an exec comes in.
@@ -153,7 +156,7 @@ impl Exec {
         }
     }
 
-    /// Whoever asked is answered when the intent is on record.
+    /// Whoever asked is answered when the intent is on record, or with the ending.
     async fn live(mut self, entrance: Entrance, answer: oneshot::Sender<Result<Submitted, Error>>) {
         let exec_id = self.intent.exec_id.clone();
         let (intended, early) = self.intend(&entrance).await;
@@ -187,8 +190,7 @@ impl Exec {
             Entrance::Asking(ask) => Some(self.put_question(ask).await),
             Entrance::Admitted(_) => None,
         };
-        // Nobody may be listening any more; the exec runs all the same.
-        let _ = answer.send(Ok(Submitted { exec_id, status, known: false }));
+        let _late = self.answered.tell(answer, Submitted { exec_id, status, known: false });
         let mut admission = match (entrance, asked) {
             (Entrance::Admitted(admission), _) => Ok(admission),
             (Entrance::Asking(ask), Some(asked)) => self.await_approval(ask, asked).await,
@@ -309,7 +311,7 @@ impl Exec {
             let told = ran.told.clone();
             return Turn::over(ran, Some(Remains { ready, told, meta }));
         }
-        let ran = match self.collect(ready.files, ran.told.clone(), meta) {
+        let ran = match block_in_place(|| self.collect(ready.files, ran.told.clone(), meta)) {
             Ok(told) => Ran { told, ..ran },
             Err(_) => ran.uncollected(),
         };
@@ -338,7 +340,8 @@ impl Exec {
         let (user, agent) = (self.intent.user_id.as_str().to_owned(), self.intent.agent_id.as_str().to_owned());
         let (project, owner) = (self.order.project_id.clone(), self.owner);
         let exec_id = self.intent.exec_id.as_str().to_owned();
-        let prepared = Service::blocking(move || {
+        let is_much = !inputs.is_empty() || matches!(&self.order.ground, Ground::Code(code) if code.has_files());
+        let prepare = move || -> Result<Ready, Error> {
             let exec_id: workspace::ExecId = exec_id.parse()?;
             let workspace = workspaces.workspace(&user.parse()?, &agent.parse()?, owner)?;
             let disk = self.service.disk(&self.intent.user_id, &self.intent.agent_id, &workspace);
@@ -379,8 +382,9 @@ impl Exec {
                 Ground::Project { .. } | Ground::Agent { .. } | Ground::Session { .. } => project.begin(&exec_id)?,
             };
             Ok(Ready { project, ground, files, disks, before })
-        });
-        let ready = prepared.await.map_err(|error| Told::failed(error.code(), error.to_string()))?;
+        };
+        let prepared = if is_much { block_in_place(prepare) } else { briefly(prepare) };
+        let ready = prepared.map_err(|error| Told::failed(error.code(), error.to_string()))?;
         let [stdout, stderr] = [Stream::Stdout, Stream::Stderr].map(|stream| ready.files.output(stream).clone());
         self.live.set_output(stdout, stderr);
         Ok(ready)

@@ -30,6 +30,44 @@ pub struct Submitted {
     pub known: bool,
 }
 
+/// When whoever asked learns that their exec is on record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answered {
+    /// At once.
+    WhenIntended,
+    /// With its ending, for which they wait anyway: so they are woken once.
+    WhenOver,
+}
+
+/// Sent when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Late {
+    to: Option<oneshot::Sender<Result<Submitted, Error>>>,
+    submitted: Submitted,
+}
+
+impl Answered {
+    /// Tells it now, or gives what tells it later.
+    pub(crate) fn tell(self, to: oneshot::Sender<Result<Submitted, Error>>, submitted: Submitted) -> Option<Late> {
+        match self {
+            // Nobody may be listening any more; the exec runs all the same.
+            Answered::WhenIntended => {
+                let _ = to.send(Ok(submitted));
+                None
+            }
+            Answered::WhenOver => Some(Late { to: Some(to), submitted }),
+        }
+    }
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        if let Some(to) = self.to.take() {
+            let _ = to.send(Ok(self.submitted.clone()));
+        }
+    }
+}
+
 impl Service {
     /// Decides, records the intent, and starts the exec or lets it wait.
     pub async fn submit(&self, by: &Principal, request: ExecRequest) -> Result<Submitted, Error> {
@@ -41,7 +79,17 @@ impl Service {
         self.admit(order).await
     }
 
-    pub(crate) async fn admit(&self, mut order: Order) -> Result<Submitted, Error> {
+    pub(crate) async fn admit(&self, order: Order) -> Result<Submitted, Error> {
+        self.admit_and_follow(order, Answered::WhenIntended).await.map(|(submitted, _)| submitted)
+    }
+
+    /// The same for somebody who then waits for what was begun, if something was.
+    pub(crate) async fn admit_and_follow(
+        &self,
+        mut order: Order,
+        answered: Answered,
+    ) -> Result<(Submitted, Option<Arc<Live>>), Error> {
+        let unfollowed = |submitted| (submitted, None);
         if let Some(idempotency) = &mut order.idempotency {
             idempotency.body_digest = self.inner.digest_key.seal(idempotency.body_digest);
         }
@@ -74,20 +122,20 @@ impl Service {
                 let snapshot = order.snapshot(grant.effective(), control(&grant));
                 (grant.effective().clone(), snapshot, None)
             }
-            Verdict::Deny(denial) => return self.deny(&order, exec_id, denial).await,
+            Verdict::Deny(denial) => return self.deny(&order, exec_id, denial).await.map(unfollowed),
             // Asked last of all, so that the layers merge.
             Verdict::Ask(ask) => match policy::merge(&order.layers) {
                 Ok(effective) => {
                     let snapshot = order.snapshot(&effective, None);
                     (effective, snapshot, Some(ask))
                 }
-                Err(denial) => return self.deny(&order, exec_id, denial).await,
+                Err(denial) => return self.deny(&order, exec_id, denial).await.map(unfollowed),
             },
         };
         // Not without one in silence: whoever asked may count on it.
         if effective.net != Net::None && !order.can_reach_hosts() {
             let denial = Denial::no_network(order.backend.key());
-            return self.deny(&order, exec_id, denial).await;
+            return self.deny(&order, exec_id, denial).await.map(unfollowed);
         }
         self.check_company(&order)?;
         let key = order.idempotency.as_ref().map(|known| (order.author.by.clone(), known.key.clone()));
@@ -103,7 +151,7 @@ impl Service {
                 Some(admission) => Entrance::Admitted(admission),
                 None => {
                     drop(registration);
-                    return self.repeated(&order).await?.ok_or(Error::QueueFull);
+                    return self.repeated(&order).await?.map(unfollowed).ok_or(Error::QueueFull);
                 }
             },
         };
@@ -113,7 +161,8 @@ impl Service {
             Entrance::Asking(_) => Start::AwaitingApproval,
         };
         let intent = order.intent(exec_id, snapshot, start);
-        let (answer, answered) = oneshot::channel();
+        let (answer, told) = oneshot::channel();
+        let followed = live.clone();
         let exec = Exec {
             service: self.clone(),
             order,
@@ -124,10 +173,11 @@ impl Service {
             limits: effective.limits,
             net: effective.net.mode(),
             questions: 0,
+            answered,
         };
         tokio::spawn(exec.live_to_the_end(entrance, answer));
-        match answered.await {
-            Ok(submitted) => submitted,
+        match told.await {
+            Ok(submitted) => submitted.map(|submitted| (submitted, Some(followed))),
             Err(_) => Err(Error::Runtime { message: "the exec's task ended without an answer".to_owned() }),
         }
     }

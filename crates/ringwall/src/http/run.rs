@@ -186,13 +186,14 @@ pub(crate) async fn run(
     waiting: Waiting,
     locale: Locale,
 ) -> Result<Response, Problem> {
-    let begun = door.service.begin_code(principal, request).await.map_err(Problem::of_session)?;
     if waiting == Waiting::No {
+        let begun = door.service.begin_code(principal, request).await.map_err(Problem::of_session)?;
         let begun = RunBegun { exec_id: begun.exec_id, status: begun.status };
         return Ok((StatusCode::ACCEPTED, Json(begun)).into_response());
     }
-    let ran = door.service.finish_code(principal, begun, locale).await.map_err(Problem::of_session)?;
-    let is_small = ran.stdout.len() + ran.stderr.len() <= SMALL && ran.results.as_ref().is_none_or(Vec::is_empty);
+    let ran = door.service.run_code(principal, request, locale).await.map_err(Problem::of_session)?;
+    let shown = ran.results.iter().flatten().flat_map(Bundle::forms).map(|(mime, form)| mime.len() + form.len());
+    let is_small = ran.stdout.len() + ran.stderr.len() + shown.sum::<usize>() <= SMALL;
     let answer = || Json(RunAnswer::new(ran, locale)).into_response();
     // Megabytes take a while to become JSON.
     Ok(if is_small { answer() } else { tokio::task::block_in_place(answer) })

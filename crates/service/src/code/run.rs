@@ -13,10 +13,12 @@ use super::words::error_of;
 use crate::agents::execute::{SHOWN, text};
 use crate::contexts::Bundle;
 use crate::error::Error;
+use crate::live::Live;
 use crate::order::Order;
 use crate::principal::Principal;
 use crate::service::Service;
 use crate::sessions::{Place, SessionAddress};
+use crate::submit::{Answered, Submitted};
 use crate::view::ExecView;
 
 /// What an exit code is where there is none.
@@ -29,6 +31,8 @@ pub struct CodeBegun {
     pub exec_id: ExecId,
     pub status: Status,
     trail: Arc<Trail>,
+    /// What was begun, where whoever asked waits for its ending anyway.
+    live: Option<Arc<Live>>,
 }
 
 impl CodeBegun {
@@ -71,7 +75,14 @@ impl Service {
         input: Input,
     ) -> Result<CodeBegun, Error> {
         let (order, trail) = self.read_asked(by, request, input).await?;
-        self.begin_order(order, trail).await
+        self.begin_order(order, trail, Answered::WhenIntended).await
+    }
+
+    /// Begins, and comes back with the ending. It goes on when whoever waits is gone.
+    pub async fn run_code(&self, by: &Principal, request: CodeRequest, locale: Locale) -> Result<CodeRan, Error> {
+        let (order, trail) = self.read_asked(by, request, Input::Ends).await?;
+        let begun = self.begin_order(order, trail, Answered::WhenOver).await?;
+        self.finish_code(by, begun, locale).await
     }
 
     /// A request as an order that is not on record yet.
@@ -92,11 +103,20 @@ impl Service {
         Ok((order, trail))
     }
 
-    pub(crate) async fn begin_order(&self, order: Order, trail: Arc<Trail>) -> Result<CodeBegun, Error> {
-        match self.admit(order).await {
-            Ok(submitted) => Ok(CodeBegun { exec_id: submitted.exec_id, status: submitted.status, trail }),
+    pub(crate) async fn begin_order(
+        &self,
+        order: Order,
+        trail: Arc<Trail>,
+        answered: Answered,
+    ) -> Result<CodeBegun, Error> {
+        match self.admit_and_follow(order, answered).await {
+            Ok((Submitted { exec_id, status, .. }, live)) => {
+                // Its output stays open with it, so nobody keeps it who does not wait.
+                let live = live.filter(|_| answered == Answered::WhenOver);
+                Ok(CodeBegun { exec_id, status, trail, live })
+            }
             Err(Error::Denied { denial, exec_id }) if denial.code == DenialCode::CodeDestructive => {
-                Ok(CodeBegun { exec_id, status: Status::PolicyDenied, trail })
+                Ok(CodeBegun { exec_id, status: Status::PolicyDenied, trail, live: None })
             }
             Err(error) => Err(error),
         }
@@ -104,10 +124,17 @@ impl Service {
 
     /// Waits for the ending, also where a person has changed the code meanwhile. It goes on when whoever waits is gone.
     pub async fn finish_code(&self, by: &Principal, begun: CodeBegun, locale: Locale) -> Result<CodeRan, Error> {
-        let CodeBegun { mut exec_id, trail, .. } = begun;
+        let CodeBegun { mut exec_id, trail, live: mut known, .. } = begun;
         let (live, view) = loop {
-            let live = self.find_live(by, &exec_id);
-            let view = self.finished(by, &exec_id).await?;
+            let live = known.take().or_else(|| self.find_live(by, &exec_id));
+            let over = match &live {
+                Some(live) => live.over().await,
+                None => None,
+            };
+            let view = match over {
+                Some(view) => view.as_ref().clone(),
+                None => self.exec(by, &exec_id).await?,
+            };
             match trail.latest() {
                 Some(next) if next != exec_id => exec_id = next,
                 Some(_) | None => break (live, view),

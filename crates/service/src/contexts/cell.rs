@@ -1,17 +1,19 @@
 //! One run in a context, as every exec sees its box: streams, an outcome, and reins.
 //!
-//! It has the session's box for itself as long as it lasts. A task of its own holds that, talks with the interpreter and puts
-//! it back, so that nothing is lost however the exec ends.
+//! It has the session's box for itself as long as it lasts. Whoever waits for its end talks with the interpreter meanwhile and
+//! puts it back; an exec that ends before leaves no context that would be busy for ever.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use executor::pool::Lease;
 use executor::resident::VisitHandle;
 use executor::{Ending, Outcome, Protection, Usage};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use policy::Grant;
 use tokio::io::DuplexStream;
-use tokio::task::JoinHandle;
 
 use super::interpreter::{Conversed, Interpreter, words};
 use super::session_box::{Entered, MOST_CONTEXTS, SessionBox};
@@ -33,7 +35,40 @@ pub(crate) struct RunningCell {
     /// Who answers for what it asks of the network, where there is one.
     pub(crate) gate: Option<Arc<ExecGate>>,
     handle: CellHandle,
-    task: JoinHandle<Result<Outcome, executor::Error>>,
+    talk: Talk,
+}
+
+/// The talk with the interpreter, and how that ended.
+struct Talk(BoxFuture<'static, Result<Outcome, executor::Error>>);
+
+impl fmt::Debug for Talk {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Talk")
+    }
+}
+
+/// A context in which code runs.
+struct Stay {
+    home: Arc<SessionBox>,
+    context: String,
+    restarts: u64,
+    is_over: bool,
+}
+
+impl Stay {
+    fn end(mut self, interpreter: Option<Interpreter>) {
+        self.is_over = true;
+        self.home.leave(&self.context, self.restarts, interpreter);
+    }
+}
+
+/// Whoever talked with its interpreter is gone, and the interpreter with them.
+impl Drop for Stay {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.home.leave(&self.context, self.restarts, None);
+        }
+    }
 }
 
 /// Stops what runs in an interpreter, and keeps the interpreter where that obeys.
@@ -57,10 +92,7 @@ impl RunningCell {
     }
 
     pub(crate) async fn wait(self) -> Result<Outcome, executor::Error> {
-        match self.task.await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(executor::Error::BoxDied { why: "whoever talked with its interpreter is gone".to_owned() }),
-        }
+        self.talk.0.await
     }
 }
 
@@ -72,8 +104,10 @@ impl Exec {
         code: &CodeOrder,
         context: &str,
     ) -> Result<RunningCell, executor::Error> {
-        let argv = words(code.language()).ok_or(executor::Error::NotForThisBox { what: "programs" })?;
-        let own = home_grant(&grant, &self.order.layers, &argv)?;
+        let own = || {
+            let argv = words(code.language()).ok_or(executor::Error::NotForThisBox { what: "programs" })?;
+            home_grant(&grant, &self.order.layers, &argv)
+        };
         let lease = self.enter_session_box(&grant, code).await?;
         let limit = Duration::from_millis(self.limits.timeout_ms);
         let gate = self.come_on_duty(lease.resident().way.as_ref(), &grant.effective().net);
@@ -90,20 +124,23 @@ impl Exec {
 async fn begin(
     lease: Lease<Boxes>,
     context: &str,
-    grant: Grant,
+    grant: impl FnOnce() -> Result<Grant, executor::Error>,
     code: &CodeOrder,
     limit: Duration,
 ) -> Result<RunningCell, executor::Error> {
     let home = lease.resident().clone();
     let (interpreter, restarts) = match home.enter(context, code.language()) {
         Entered::Ready { interpreter, restarts } => (*interpreter, restarts),
-        Entered::New { restarts } => match Interpreter::start(&home.resident, grant).await {
-            Ok(interpreter) => (interpreter, restarts),
-            Err(error) => {
-                home.leave(context, restarts, None);
-                return Err(error);
+        Entered::New { restarts } => {
+            let started = async { Interpreter::start(&home.resident, grant()?).await };
+            match started.await {
+                Ok(interpreter) => (interpreter, restarts),
+                Err(error) => {
+                    home.leave(context, restarts, None);
+                    return Err(error);
+                }
             }
-        },
+        }
         Entered::Busy => return Err(executor::Error::SessionBusy),
         Entered::Other(language) => return Err(executor::Error::OtherLanguage { language: language.key() }),
         Entered::TooMany => return Err(executor::Error::TooManyVisits { most: MOST_CONTEXTS }),
@@ -115,10 +152,9 @@ async fn begin(
     let [(stdout, out), (stderr, err)] = [(); 2].map(|()| tokio::io::duplex(HELD));
     let protections = home.resident.protections().to_vec();
     let shown = protections.clone();
-    let (context, text, trail) = (context.to_owned(), code.text().to_owned(), code.trail.clone());
-    let (own, box_time) = (home.clone(), handle.clone());
-    let task = tokio::spawn(async move {
-        let home = own;
+    let stay = Stay { home: home.clone(), context: context.to_owned(), restarts, is_over: false };
+    let (text, trail, box_time) = (code.text().to_owned(), code.trail.clone(), handle.clone());
+    let talk = async move {
         let began = box_time.box_time();
         let outcome = |ending| Outcome {
             ending,
@@ -130,7 +166,7 @@ async fn begin(
         };
         let ended = match interpreter.converse(&text, limit, [out, err]).await {
             Conversed::Answered { answer, interpreter, is_late } => {
-                home.leave(&context, restarts, Some(*interpreter));
+                stay.end(Some(*interpreter));
                 let ending = match (is_late, &answer.raised) {
                     (true, _) => Ending::TimedOut,
                     (false, None) => Ending::Exited(0),
@@ -140,14 +176,15 @@ async fn begin(
                 Ok(outcome(ending))
             }
             Conversed::Gone { outcome: gone, is_late } => {
-                home.leave(&context, restarts, None);
+                stay.end(None);
                 // Whatever it took to end one that was late.
                 if is_late { Ok(outcome(Ending::TimedOut)) } else { gone }
             }
         };
         drop(lease);
         ended
-    });
+    };
+    let talk = Talk(talk.boxed());
     let streams = Some([stdout, stderr]);
-    Ok(RunningCell { home, streams, protections: shown, gate: None, handle: CellHandle(handle), task })
+    Ok(RunningCell { home, streams, protections: shown, gate: None, handle: CellHandle(handle), talk })
 }

@@ -20,6 +20,7 @@ use crate::order::Ground;
 use crate::principal::Principal;
 use crate::service::Service;
 use crate::sessions::SessionAddress;
+use crate::submit::Answered;
 
 /// Pieces of at most 64 KiB that nobody has looked at yet.
 const PIECES: usize = 4;
@@ -113,7 +114,7 @@ impl Service {
             refuse_without_terminals(order.backend)?;
             asks_person = code.asks_person();
         }
-        let begun = self.begin_order(order, trail).await?;
+        let begun = self.begin_order(order, trail, Answered::WhenIntended).await?;
         let terminal = Terminal {
             live: self.inner.registry.find(&begun.exec_id),
             exec_id: begun.exec_id,
