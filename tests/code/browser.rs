@@ -278,9 +278,9 @@ fn places_are_few_and_an_idle_browser_goes() {
     assert!(!host::is_alive(first[0]));
     let after = good(site.browse("navigate", json!({ "url": pages.at("/form") })));
     assert!(after["notes"][0].as_str().is_some_and(|note| note.contains("needed its place")), "{after}");
-    // And one goes by itself when nobody uses it.
-    site.set(&json!({ "browser": { "idle_timeout_s": 1 } }));
+    // And one goes by itself when nobody uses it, also one that has begun to wait under other settings.
     open_in_another();
+    site.set(&json!({ "browser": { "idle_timeout_s": 1 } }));
     let is_gone = || site.server.ask("GET", "/api/browser/t", None).expect(200)["kind"].is_null();
     wait_until("the end of an idle browser", is_gone);
     assert!(site.browsers().is_empty());

@@ -79,6 +79,11 @@ fn lines_of_cells_are_found() {
     assert_eq!(shown("inspect.getsource(late).count('first')"), "1");
     site.server.ask("POST", "/api/contexts/s/c/restart", None).expect(200);
     assert_eq!(shown("import inspect\ndef f(): pass\ninspect.getsource(f)"), r"'def f(): pass\n'", "in the same cell");
+    site.server.ask("POST", "/api/contexts/s/c/restart", None).expect(200);
+    cell(&site, "import sys\nsys.path.clear()\nsys.meta_path.clear()");
+    let failed = cell(&site, "1/0");
+    assert_eq!(failed["error"], "ZeroDivisionError: division by zero", "with nothing that can be imported");
+    assert_eq!(failed["stderr"], "ZeroDivisionError: division by zero\n");
 }
 
 #[test]

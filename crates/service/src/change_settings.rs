@@ -335,7 +335,11 @@ impl Service {
             self.inner.boxes.set_bounds(settings.pool.bounds());
             self.inner.boxes.keep(usual.map(BoxSort::Native));
         }
-        settings.clone()
+        let applied = settings.clone();
+        drop(settings);
+        // They read what was just written.
+        self.inner.browsers.reconsider();
+        applied
     }
 }
 

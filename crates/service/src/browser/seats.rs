@@ -34,6 +34,8 @@ pub(crate) struct Browsers {
     held: Mutex<Held>,
     acting: watch::Sender<usize>,
     numbers: AtomicU64,
+    /// Rings when the settings are others.
+    settings: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -79,6 +81,11 @@ impl Browsers {
     pub(super) fn act(&self) -> Acting<'_> {
         self.acting.send_modify(|count| *count += 1);
         Acting(self)
+    }
+
+    /// Whoever watches over one that nobody uses looks at the settings again.
+    pub(crate) fn reconsider(&self) {
+        self.settings.send_replace(());
     }
 
     pub(super) fn next_number(&self) -> u64 {
@@ -296,7 +303,9 @@ impl Seat {
 /// Closes a browser that has ended by itself, or that nobody uses. Keeps neither the server nor the seat alive.
 pub(super) async fn watch_over(inner: Weak<Inner>, seat: Weak<Seat>, number: u64, ended: impl Future<Output = ()>) {
     tokio::pin!(ended);
+    let Some(mut settings) = inner.upgrade().map(|inner| inner.browsers.settings.subscribe()) else { return };
     loop {
+        settings.borrow_and_update();
         let due = {
             let (Some(inner), Some(seat)) = (inner.upgrade(), seat.upgrade()) else { return };
             let idle = inner.settings.read().unwrap_or_else(PoisonError::into_inner).browser.idle_timeout();
@@ -306,6 +315,7 @@ pub(super) async fn watch_over(inner: Weak<Inner>, seat: Weak<Seat>, number: u64
             biased;
             () = &mut ended => Some("it has crashed or was killed"),
             () = tokio::time::sleep_until(due) => None,
+            Ok(()) = settings.changed() => continue,
         };
         let (Some(inner), Some(seat)) = (inner.upgrade(), seat.upgrade()) else { return };
         let mut turn = seat.turn().await;

@@ -214,12 +214,16 @@ def describe(raised):
     """The error as Python tells it, without the frames of this file. It goes to stderr too, as it would from a script."""
     raised.__traceback__ = without_ours(raised.__traceback__)
     try:
+        value = str(raised)
+    except BaseException:
+        value = ""
+    try:
         import traceback
 
         lines = traceback.format_exception(type(raised), raised, raised.__traceback__)
-        value = str(raised)
     except BaseException:
-        lines, value = [f"{type(raised).__name__}\n"], ""
+        # A cell may have left nothing that could be imported.
+        lines = [f"{type(raised).__name__}: {value}\n"]
     told = "".join(lines)
     try:
         sys.stderr.write(told)
