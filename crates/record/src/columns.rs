@@ -91,14 +91,13 @@ pub(crate) static INSERT: LazyLock<String> = LazyLock::new(|| {
     format!("INSERT INTO sandbox_execs ({columns}, filed) VALUES ({places}, 0) ON CONFLICT DO NOTHING")
 });
 
-/// The exec's id comes after the values of the ending.
-pub(crate) static END: LazyLock<String> = LazyLock::new(end);
-
-fn end() -> String {
+/// The exec's id and to whom it belongs come after the values of the ending.
+pub(crate) static END: LazyLock<String> = LazyLock::new(|| {
     let columns: Vec<String> = (1..).zip(names(&ENDING)).map(|(place, name)| format!("{name} = ${place}")).collect();
-    let id = columns.len() + 1;
-    format!("UPDATE sandbox_execs SET {} WHERE exec_id = ${id} AND ended_at IS NULL", columns.join(", "))
-}
+    let [id, user, agent] = [1, 2, 3].map(|place| columns.len() + place);
+    let whose = format!("exec_id = ${id} AND user_id = ${user} AND agent_id = ${agent}");
+    format!("UPDATE sandbox_execs SET {} WHERE {whose} AND ended_at IS NULL", columns.join(", "))
+});
 
 fn names(columns: &[(&'static str, Kind)]) -> Vec<&'static str> {
     columns.iter().map(|(name, _)| *name).collect()

@@ -69,14 +69,16 @@ struct End {
 }
 
 impl Operation for End {
-    /// Nothing when there is no such exec.
+    /// Nothing when they have no such exec.
     type Answer = Option<Finish>;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Self::Answer, Error> {
         if end(ledger, &self.whose, &self.ending, &self.values, columns::OUTCOME_ACTION).await? == Ended::Now {
             return Ok(Some(Finish::Recorded));
         }
-        Ok(status_of(ledger, &self.whose.exec_id).await?.map(Finish::EndedBefore))
+        // One that has none belongs to somebody else.
+        let status = status_of(ledger, &self.whose.exec_id).await?;
+        Ok(status.filter(|status| status.is_ended()).map(Finish::EndedBefore))
     }
 
     fn durability(&self) -> Durability {
@@ -150,7 +152,9 @@ async fn end(
     action: &str,
 ) -> Result<Ended, Error> {
     let update = Statement::new("record an ending", columns::END.as_str());
-    let update = update.bind_all(values.iter().cloned()).bind(whose.exec_id.as_str());
+    let Whose { exec_id, user_id, agent_id } = whose;
+    let update = update.bind_all(values.iter().cloned());
+    let update = update.bind(exec_id.as_str()).bind(user_id.as_str()).bind(agent_id.as_str());
     if ledger.execute(update).await? == 0 {
         return Ok(Ended::Not);
     }

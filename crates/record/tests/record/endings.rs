@@ -107,8 +107,13 @@ pub async fn what_cannot_be_written_at_once_is_told(place: Place) {
     store.intend(running(1)).await.unwrap();
     assert!(matches!(store.intend(running(1)).await, Err(Error::ExecIdTaken(_))), "the id is used");
     assert!(matches!(store.finish(&running(2), ended(EndedAs::Failed)).await, Err(Error::UnknownExec(_))));
-    let mistaken = NewExec { user_id: "bob".parse().unwrap(), ..running(1) };
-    assert_eq!(store.finish(&mistaken, ended(EndedAs::Failed)).await.unwrap(), Finish::Recorded);
+    let bobs = NewExec { user_id: "bob".parse().unwrap(), ..running(1) };
+    let others = NewExec { agent_id: "other".parse().unwrap(), ..running(1) };
+    for mistaken in [bobs, others] {
+        let refused = store.finish(&mistaken, ended(EndedAs::Failed)).await;
+        assert!(matches!(refused, Err(Error::UnknownExec(_))), "the record knows whose it is: {refused:?}");
+    }
+    assert_eq!(store.finish(&running(1), ended(EndedAs::Failed)).await.unwrap(), Finish::Recorded);
     store.intend(running(3)).await.unwrap();
     let ending = store.finish(&running(3), ended(EndedAs::Succeeded)).await.unwrap();
     assert_eq!(ending, Finish::Recorded);
