@@ -7,6 +7,7 @@ use crate::place::Place;
 use crate::samples::{denied, ended, exec_id, queued, running};
 
 async fn fill(store: &Store) -> Vec<Summary> {
+    let mut unfinished = Vec::new();
     for number in 0..120_u64 {
         let base = match number % 4 {
             0 => queued(number),
@@ -20,9 +21,9 @@ async fn fill(store: &Store) -> Vec<Summary> {
             task_id: (number % 2 == 0).then(|| format!("task {}", number % 7)),
             ..base
         };
-        store.intend(new).await.unwrap();
+        store.intend(new.clone()).await.unwrap();
+        unfinished.extend((number % 4 == 2).then_some(new));
     }
-    let unfinished: Vec<_> = (0..120).filter(|number| number % 4 == 2).map(running).collect();
     for outcome in join_all(unfinished.iter().map(|exec| store.finish(exec, ended(EndedAs::Succeeded)))).await {
         outcome.unwrap();
     }
