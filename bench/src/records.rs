@@ -69,7 +69,7 @@ async fn write(store: &Store, number: usize) -> Result<(), record::Error> {
         created_at: at,
         start: Start::Running { started_at: at },
     };
-    store.intend(exec.clone()).await?;
+    store.intend(&exec).await?;
     // One in a thousand failed, and is looked for.
     let failed = number.is_multiple_of(1000);
     let ending = Ending {
@@ -84,7 +84,7 @@ async fn write(store: &Store, number: usize) -> Result<(), record::Error> {
         cpu_ms: Some(1),
         max_rss_bytes: Some(1 << 20),
     };
-    store.finish(&exec, ending).await.map(drop)
+    store.finish(&exec, &ending).await.map(drop)
 }
 
 async fn ask(store: &Store, execs: usize) -> Result<Vec<(&'static str, Samples)>, Error> {

@@ -26,11 +26,18 @@ const AT_ONCE: i64 = 256;
 impl Store {
     /// Ends an exec that was intended. It outlives this process when it is acknowledged, and the machine a moment later: what
     /// a power cut takes of it makes it one of the LOST.
-    pub async fn finish(&self, exec: &NewExec, ending: Ending) -> Result<Finish, Error> {
-        let values = columns::ending_values(&ending)?;
-        let whose = Whose::of(exec);
-        let finished = self.submit(End { whose, ending, values }).await?;
-        finished.ok_or_else(|| Error::UnknownExec(exec.exec_id.clone()))
+    pub fn finish<'s, W: Into<Whose>>(
+        &'s self,
+        exec: W,
+        ending: &Ending,
+    ) -> impl Future<Output = Result<Finish, Error>> + Send + use<'s, W> {
+        let whose = exec.into();
+        let exec_id = whose.exec_id.clone();
+        let end = columns::ending_values(ending).map(|values| {
+            let draft = draft(&whose, ending, &values, columns::OUTCOME_ACTION);
+            End { whose, values, draft }
+        });
+        async move { self.submit(end?).await?.ok_or(Error::UnknownExec(exec_id)) }
     }
 
     /// For the start of a server: whatever was recorded before this call and has no ending is lost, because nobody is
@@ -50,22 +57,23 @@ impl Store {
 }
 
 /// An exec and to whom it belongs.
-struct Whose {
+#[derive(Debug, Clone)]
+pub struct Whose {
     exec_id: ExecId,
     user_id: UserId,
     agent_id: AgentId,
 }
 
-impl Whose {
-    fn of(exec: &NewExec) -> Self {
+impl From<&NewExec> for Whose {
+    fn from(exec: &NewExec) -> Self {
         Self { exec_id: exec.exec_id.clone(), user_id: exec.user_id.clone(), agent_id: exec.agent_id.clone() }
     }
 }
 
 struct End {
     whose: Whose,
-    ending: Ending,
     values: Vec<Value>,
+    draft: Draft,
 }
 
 impl Operation for End {
@@ -73,7 +81,7 @@ impl Operation for End {
     type Answer = Option<Finish>;
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<Self::Answer, Error> {
-        if end(ledger, &self.whose, &self.ending, &self.values, columns::OUTCOME_ACTION).await? == Ended::Now {
+        if end(ledger, &self.whose, &self.values, || self.draft.clone()).await? == Ended::Now {
             return Ok(Some(Finish::Recorded));
         }
         // One that has none belongs to somebody else.
@@ -115,7 +123,7 @@ impl Operation for Lose {
         let ending = lost(self.at);
         let values = columns::ending_values(&ending)?;
         for whose in &unfinished {
-            end(ledger, whose, &ending, &values, columns::LOST_ACTION).await?;
+            end(ledger, whose, &values, || draft(whose, &ending, &values, columns::LOST_ACTION)).await?;
         }
         Ok(SomeLost { lost: unfinished.into_iter().map(|whose| whose.exec_id).collect(), through })
     }
@@ -147,9 +155,8 @@ enum Ended {
 async fn end(
     ledger: &mut Ledger<'_>,
     whose: &Whose,
-    ending: &Ending,
     values: &[Value],
-    action: &str,
+    draft: impl FnOnce() -> Draft,
 ) -> Result<Ended, Error> {
     let update = Statement::new("record an ending", columns::END.as_str());
     let Whose { exec_id, user_id, agent_id } = whose;
@@ -158,7 +165,7 @@ async fn end(
     if ledger.execute(update).await? == 0 {
         return Ok(Ended::Not);
     }
-    ledger.append(draft(whose, ending, values, action));
+    ledger.append(draft());
     Ok(Ended::Now)
 }
 

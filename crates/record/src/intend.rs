@@ -22,12 +22,9 @@ use crate::writer::Operation;
 impl Store {
     /// Records what is about to run. Of several intents of one caller with one key, also at once, one is recorded and
     /// the others learn which. A denied one is ended from the start.
-    pub async fn intend(&self, exec: NewExec) -> Result<Intent, Error> {
-        let intent = columns::intent_values(&exec)?;
-        let exec_id = exec.exec_id.clone();
-        self.submit(Intend { first: columns::first_values(&exec), exec, intent })
-            .await?
-            .ok_or(Error::ExecIdTaken(exec_id))
+    pub fn intend<'s>(&'s self, exec: &NewExec) -> impl Future<Output = Result<Intent, Error>> + Send + use<'s> {
+        let (exec_id, intend) = (exec.exec_id.clone(), Intend::new(exec));
+        async move { self.submit(intend?).await?.ok_or(Error::ExecIdTaken(exec_id)) }
     }
 
     /// What a caller's key stands for, if it was used before.
@@ -56,9 +53,12 @@ impl Store {
 }
 
 struct Intend {
-    exec: NewExec,
+    started_at: Option<Timestamp>,
     intent: Vec<Value>,
     first: Vec<Value>,
+    draft: Draft,
+    /// The caller and their key.
+    key: Option<(String, String)>,
 }
 
 impl Operation for Intend {
@@ -69,64 +69,69 @@ impl Operation for Intend {
         if ledger.execute(self.insertion(ledger.next())).await? == 0 {
             return self.find_known(ledger).await;
         }
-        ledger.append(self.draft());
+        ledger.append(self.draft.clone());
         Ok(Some(Intent::Recorded))
     }
 }
 
 impl Intend {
-    fn insertion(&self, next: i64) -> Statement {
-        let started_at = match self.exec.start {
+    fn new(exec: &NewExec) -> Result<Self, Error> {
+        let (intent, first) = (columns::intent_values(exec)?, columns::first_values(exec));
+        let started_at = match exec.start {
             Start::Running { started_at } => Some(started_at),
             Start::Queued | Start::AwaitingApproval | Start::Denied(_) => None,
         };
+        let key = exec.idempotency.as_ref().map(|idempotency| (exec.caller.clone(), idempotency.key.clone()));
+        Ok(Self { started_at, draft: draft(exec, &intent, &first), intent, first, key })
+    }
+
+    fn insertion(&self, next: i64) -> Statement {
         Statement::new("record an intent", columns::INSERT.as_str())
             .bind(next)
-            .bind(started_at)
+            .bind(self.started_at)
             .bind_all(self.intent.iter().cloned())
             .bind_all(self.first.iter().cloned())
     }
 
     async fn find_known(&self, ledger: &mut Ledger<'_>) -> Result<Option<Intent>, Error> {
-        let Some(idempotency) = &self.exec.idempotency else { return Ok(None) };
-        let row = ledger.row(look_for_key(&self.exec.caller, &idempotency.key)).await?;
+        let Some((caller, key)) = &self.key else { return Ok(None) };
+        let row = ledger.row(look_for_key(caller, key)).await?;
         let known = row.as_ref().map(read_known).transpose()?;
         Ok(known.map(|(exec_id, body_digest)| Intent::Known { exec_id, body_digest }))
     }
+}
 
-    /// The digest covers what the intent fixes, and for a denied one, whose entry is its only one, the ending too.
-    fn draft(&self) -> Draft {
-        let exec = &self.exec;
-        let (action, reason, digest) = match &exec.start {
-            Start::Denied(reason) => {
-                let digest = columns::intent_digest(self.intent.iter().chain(&self.first));
-                (columns::DENIED_ACTION, Some(reason), digest)
-            }
-            Start::Queued | Start::AwaitingApproval | Start::Running { .. } => {
-                (columns::INTENT_ACTION, None, columns::intent_digest(&self.intent))
-            }
-        };
-        Draft {
-            event: Event {
-                at: exec.created_at,
-                actor: exec.caller.clone(),
-                action: action.to_owned(),
-                subject: exec.exec_id.to_string(),
-                user_id: Some(exec.user_id.clone()),
-                agent_id: Some(exec.agent_id.clone()),
-                detail: json!({
-                    "status": exec.start.status(),
-                    "project_id": exec.project_id,
-                    "skill_id": exec.skill_id,
-                    "backend": exec.backend,
-                    "cmd": exec.cmd,
-                    "policy": exec.policy_snapshot.get("version"),
-                    "error_reason": reason,
-                    "from": exec.from,
-                }),
-            },
-            digest: Some(digest),
+/// The digest covers what the intent fixes, and for a denied one, whose entry is its only one, the ending too.
+fn draft(exec: &NewExec, intent: &[Value], first: &[Value]) -> Draft {
+    let (action, reason, digest) = match &exec.start {
+        Start::Denied(reason) => {
+            let digest = columns::intent_digest(intent.iter().chain(first));
+            (columns::DENIED_ACTION, Some(reason), digest)
         }
+        Start::Queued | Start::AwaitingApproval | Start::Running { .. } => {
+            (columns::INTENT_ACTION, None, columns::intent_digest(intent))
+        }
+    };
+    Draft {
+        event: Event {
+            at: exec.created_at,
+            actor: exec.caller.clone(),
+            action: action.to_owned(),
+            subject: exec.exec_id.to_string(),
+            user_id: Some(exec.user_id.clone()),
+            agent_id: Some(exec.agent_id.clone()),
+            detail: json!({
+                "status": exec.start.status(),
+                "project_id": exec.project_id,
+                "skill_id": exec.skill_id,
+                "backend": exec.backend,
+                "cmd": exec.cmd,
+                "policy": exec.policy_snapshot.get("version"),
+                "error_reason": reason,
+                "from": exec.from,
+            }),
+        },
+        digest: Some(digest),
     }
 }
 

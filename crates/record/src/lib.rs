@@ -65,6 +65,7 @@ pub use digest::Digest;
 pub use entries::AuditFilter;
 pub use error::Error;
 pub use exec::{Command, Ending, Exec, Finish, Idempotency, Intent, Kept, NewExec, Reason, Start, Summary};
+pub use finish::Whose;
 pub use id::{AgentId, ApprovalId, ExecId, TokenId, UserId};
 pub use networks::{ExecNetwork, NetHostEntry};
 pub use page::{Cursor, Filter, Limit, Page, Scope};

@@ -47,7 +47,7 @@ impl Exec {
         let (mut ending, mut is_bare) = (ending, false);
         let mut pause = FIRST_PAUSE;
         loop {
-            match store.finish(&self.intent, ending.clone()).await {
+            match store.finish(&self.intent, &ending).await {
                 Ok(Finish::Recorded) => {
                     let mut view = ExecView::intended(&self.intent);
                     view.end(&ending);

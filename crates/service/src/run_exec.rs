@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use policy::{Ask, Limits, NetMode};
-use record::{Ending, Intent, Kept, NewExec, Start, Status};
+use record::{Ending, Intent, Kept, NewExec, Start, Status, Whose};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::block_in_place;
@@ -147,12 +147,13 @@ impl Ran {
 impl Exec {
     /// The whole life. A fault of ours on the way is an ending too, for this one alone.
     pub(crate) async fn live_to_the_end(self, entrance: Entrance, answer: oneshot::Sender<Result<Submitted, Error>>) {
-        let (store, intent) = (self.service.inner.store.clone(), self.intent.clone());
+        let (store, exec_id) = (self.service.inner.store.clone(), self.intent.exec_id.clone());
+        let whose = Whose::from(&self.intent);
         if AssertUnwindSafe(self.live(entrance, answer)).catch_unwind().await.is_err() {
-            tracing::error!(exec_id = %intent.exec_id, "the task of an exec has panicked");
+            tracing::error!(%exec_id, "the task of an exec has panicked");
             let told = Told::failed(RUNTIME_ERROR, "a fault of this server ended it; the server's log says more");
             // Whatever it had was let go of, its box with everything in it. One that is not on record needs no ending.
-            let _ = store.finish(&intent, Ran::never(told).ending()).await;
+            let _ = store.finish(whose, &Ran::never(told).ending()).await;
         }
     }
 
@@ -228,7 +229,7 @@ impl Exec {
     /// Records the intent. Empty files are made meanwhile where the exec starts at once: that takes no time then, and what
     /// a refused intent leaves is removed. Inputs are written only when the intent is on record.
     async fn intend(&self, entrance: &Entrance) -> (Result<Intent, record::Error>, Early) {
-        let intending = self.service.inner.store.intend(self.intent.clone());
+        let intending = self.service.inner.store.intend(&self.intent);
         match entrance {
             Entrance::Admitted(Admission::Now(_)) if !self.order.has_inputs() && self.order.idempotency.is_none() => {
                 let (intended, prepared) = tokio::join!(intending, self.prepare(Vec::new()));

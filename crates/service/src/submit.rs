@@ -187,7 +187,7 @@ impl Service {
         let reason = Reason { code: "POLICY_DENIED".to_owned(), message: denial.message.clone() };
         let intent = order.intent(exec_id.clone(), denied_policy(order, &denial), Start::Denied(reason));
         let (user, backend) = (intent.user_id.clone(), intent.backend.clone());
-        let exec_id = match self.inner.store.intend(intent).await? {
+        let exec_id = match self.inner.store.intend(&intent).await? {
             Intent::Recorded => {
                 self.inner.counters.ended(&user, Status::PolicyDenied, &backend);
                 exec_id

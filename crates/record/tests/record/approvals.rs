@@ -164,11 +164,11 @@ pub async fn lists_hold_what_is_asked_for(place: Place) {
 pub async fn approvals_go_with_their_exec(place: Place) {
     let store = place.open().await;
     for number in 1..=2 {
-        store.intend(running(number)).await.unwrap();
+        store.intend(&running(number)).await.unwrap();
         store.open_approval(question(number), from()).await.unwrap();
         store.settle_approval(&approval_id(number), answer(SettledAs::Denied, "bob")).await.unwrap();
     }
-    store.finish(&running(1), ended(EndedAs::Succeeded)).await.unwrap();
+    store.finish(&running(1), &ended(EndedAs::Succeeded)).await.unwrap();
     let removed = store.prune_execs(vec![exec_id(1), exec_id(2)], at(9999), at(9999), "retention").await.unwrap();
     assert_eq!(removed, 1);
     assert_eq!(store.approval(&approval_id(1), &Scope::All).await.unwrap(), None);

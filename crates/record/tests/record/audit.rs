@@ -15,11 +15,11 @@ async fn actions(store: &Store) -> Vec<(String, String)> {
 
 pub async fn every_fact_is_an_entry(place: Place) {
     let store = place.open().await;
-    store.intend(running(1)).await.unwrap();
-    store.intend(denied(2)).await.unwrap();
-    store.intend(running(3)).await.unwrap();
-    store.finish(&running(1), ended(EndedAs::Succeeded)).await.unwrap();
-    store.finish(&running(1), ended(EndedAs::Failed)).await.unwrap();
+    store.intend(&running(1)).await.unwrap();
+    store.intend(&denied(2)).await.unwrap();
+    store.intend(&running(3)).await.unwrap();
+    store.finish(&running(1), &ended(EndedAs::Succeeded)).await.unwrap();
+    store.finish(&running(1), &ended(EndedAs::Failed)).await.unwrap();
     store.lose_unfinished(at(1)).await.unwrap();
     store.append(event(7)).await.unwrap();
     let expected = [
@@ -39,7 +39,7 @@ pub async fn every_fact_is_an_entry(place: Place) {
 pub async fn entries_are_listed_and_exported(place: Place) {
     let store = place.open().await;
     join_all((1..=600).map(|number| store.append(event(number)))).await;
-    store.intend(running(1)).await.unwrap();
+    store.intend(&running(1)).await.unwrap();
 
     let lines: Vec<String> = store.export(1).try_collect().await.unwrap();
     assert_eq!(lines.len(), 601);

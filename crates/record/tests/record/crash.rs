@@ -28,9 +28,9 @@ pub fn be_the_child(database: Database) -> ExitCode {
             join_all((from..from + 32).map(|number| {
                 let store = &store;
                 async move {
-                    store.intend(running(number)).await.unwrap();
+                    store.intend(&running(number)).await.unwrap();
                     say(&format!("{number}\n"));
-                    store.finish(&running(number), ended(EndedAs::Succeeded)).await.unwrap();
+                    store.finish(&running(number), &ended(EndedAs::Succeeded)).await.unwrap();
                     say(&format!("{number}.\n"));
                 }
             }))

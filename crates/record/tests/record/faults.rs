@@ -95,7 +95,7 @@ pub async fn an_old_schema_is_brought_up_to_date(place: Place) {
 pub async fn a_corrupt_row_is_named(place: Place) {
     let store = place.open().await;
     for number in 1..=2 {
-        store.intend(running(number)).await.unwrap();
+        store.intend(&running(number)).await.unwrap();
     }
     let id = exec_id(1).to_string();
     for (change, column) in [

@@ -64,7 +64,7 @@ async fn perform(store: &Store, act: &Act) -> Result<Said, Error> {
                 Act::IntendKeyed(_) => keyed(number),
                 _ => running(number),
             };
-            if store.intend(new).await? == Intent::Recorded {
+            if store.intend(&new).await? == Intent::Recorded {
                 said.intended.push(number);
                 if matches!(act, Act::IntendDenied(_)) {
                     said.ended.push(number);
@@ -73,7 +73,7 @@ async fn perform(store: &Store, act: &Act) -> Result<Said, Error> {
         }
         Act::Begin(number) => store.begin(&exec_id(number), at(1)).await?,
         Act::Finish(number, status) => {
-            if store.finish(&running(number), ended(status)).await? == Finish::Recorded {
+            if store.finish(&running(number), &ended(status)).await? == Finish::Recorded {
                 said.ended.push(number);
             }
         }

@@ -21,10 +21,10 @@ async fn fill(store: &Store) -> Vec<Summary> {
             task_id: (number % 2 == 0).then(|| format!("task {}", number % 7)),
             ..base
         };
-        store.intend(new.clone()).await.unwrap();
+        store.intend(&new).await.unwrap();
         unfinished.extend((number % 4 == 2).then_some(new));
     }
-    for outcome in join_all(unfinished.iter().map(|exec| store.finish(exec, ended(EndedAs::Succeeded)))).await {
+    for outcome in join_all(unfinished.iter().map(|exec| store.finish(exec, &ended(EndedAs::Succeeded)))).await {
         outcome.unwrap();
     }
     let mut all = Vec::new();

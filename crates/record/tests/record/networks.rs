@@ -16,7 +16,7 @@ fn network(host: &str) -> ExecNetwork {
 
 pub async fn what_comes_later_is_added_and_goes_with_its_exec(place: Place) {
     let store = place.open().await;
-    store.intend(running(1)).await.unwrap();
+    store.intend(&running(1)).await.unwrap();
     let owner = || ("ann".parse().unwrap(), "helper".parse().unwrap());
     assert_eq!(store.network(&exec_id(1)).await.unwrap(), None);
     store.record_network(&exec_id(1), owner(), network("a.com"), at(5)).await.unwrap();
@@ -32,7 +32,7 @@ pub async fn what_comes_later_is_added_and_goes_with_its_exec(place: Place) {
     store.record_network(&exec_id(1), owner(), most, at(7)).await.unwrap();
     let kept = store.network(&exec_id(1)).await.unwrap().unwrap();
     assert_eq!((kept.connections.as_array().unwrap().len(), kept.left_out), (ExecNetwork::KEPT, 8));
-    store.finish(&running(1), ended(EndedAs::Succeeded)).await.unwrap();
+    store.finish(&running(1), &ended(EndedAs::Succeeded)).await.unwrap();
     assert_eq!(store.prune_execs(vec![exec_id(1)], at(9999), at(9999), "retention").await.unwrap(), 1);
     assert_eq!(store.network(&exec_id(1)).await.unwrap(), None);
     assert_intact(&store).await;

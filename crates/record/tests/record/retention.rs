@@ -63,10 +63,10 @@ pub async fn a_broken_chain_is_not_pruned(place: Place) {
 pub async fn ended_execs_go(place: Place) {
     let store = place.open().await;
     for number in 0..20 {
-        store.intend(running(number)).await.unwrap();
+        store.intend(&running(number)).await.unwrap();
         if number >= 5 {
             let ended_at = at(i64::try_from(number).unwrap() * 100);
-            store.finish(&running(number), record::Ending { ended_at, ..ended(EndedAs::Failed) }).await.unwrap();
+            store.finish(&running(number), &record::Ending { ended_at, ..ended(EndedAs::Failed) }).await.unwrap();
         }
     }
     let mut seen = Vec::new();

@@ -8,9 +8,9 @@ use crate::samples::{denied, ended, event, exec_id, running};
 /// Five entries: 1 intent, 2 denied, 3 outcome, 4 and 5 events.
 async fn fill(place: &Place) -> Store {
     let store = place.open().await;
-    store.intend(running(1)).await.unwrap();
-    store.intend(denied(2)).await.unwrap();
-    store.finish(&running(1), ended(EndedAs::Succeeded)).await.unwrap();
+    store.intend(&running(1)).await.unwrap();
+    store.intend(&denied(2)).await.unwrap();
+    store.finish(&running(1), &ended(EndedAs::Succeeded)).await.unwrap();
     store.append(event(4)).await.unwrap();
     store.append(event(5)).await.unwrap();
     assert_intact(&store).await;
@@ -90,9 +90,9 @@ pub async fn swapped_entries_are_named(place: Place) {
 pub async fn a_rewritten_entry_breaks_its_link(place: Place) {
     let other = place.another(0).await;
     let (store, source) = (fill(&place).await, other.open().await);
-    source.intend(running(1)).await.unwrap();
-    source.intend(denied(2)).await.unwrap();
-    source.finish(&running(1), ended(EndedAs::Succeeded)).await.unwrap();
+    source.intend(&running(1)).await.unwrap();
+    source.intend(&denied(2)).await.unwrap();
+    source.finish(&running(1), &ended(EndedAs::Succeeded)).await.unwrap();
     source.append(record::Event { actor: "eve".to_owned(), ..event(4) }).await.unwrap();
     let forged = source.audit_head().await.unwrap().hash;
     let bytes = if place.is_sqlite() { format!("x'{forged}'") } else { format!("decode('{forged}', 'hex')") };

@@ -217,14 +217,14 @@ mod tests {
             created_at: Timestamp::from_milliseconds(0),
             start: Start::AwaitingApproval,
         };
-        store.intend(command(1)).await.unwrap();
-        store.intend(command(2)).await.unwrap();
-        try_join_all((3..=1000).map(|number| store.intend(command(number)))).await.unwrap();
+        store.intend(&command(1)).await.unwrap();
+        store.intend(&command(2)).await.unwrap();
+        try_join_all((3..=1000).map(|number| store.intend(&command(number)))).await.unwrap();
         // Two that are newer, with others between them that are no commands of a session.
-        store.intend(NewExec { policy_snapshot: json!({ "code": {} }), ..command(1001) }).await.unwrap();
-        store.intend(command(1002)).await.unwrap();
-        store.intend(NewExec { conversation_id: None, ..command(1003) }).await.unwrap();
-        store.intend(command(1004)).await.unwrap();
+        store.intend(&NewExec { policy_snapshot: json!({ "code": {} }), ..command(1001) }).await.unwrap();
+        store.intend(&command(1002)).await.unwrap();
+        store.intend(&NewExec { conversation_id: None, ..command(1003) }).await.unwrap();
+        store.intend(&command(1004)).await.unwrap();
         let found = last_commands(&store, &PathScope::Global).await.unwrap();
         store.close().await;
         let lines: Vec<&str> = found.iter().filter_map(|command| command.args.last()).map(String::as_str).collect();

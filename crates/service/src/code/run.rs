@@ -132,8 +132,8 @@ impl Service {
                 None => None,
             };
             let view = match over {
-                Some(view) => view.as_ref().clone(),
-                None => self.exec(by, &exec_id).await?,
+                Some(view) => view,
+                None => Arc::new(self.exec(by, &exec_id).await?),
             };
             match trail.latest() {
                 Some(next) if next != exec_id => exec_id = next,
