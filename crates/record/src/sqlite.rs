@@ -52,7 +52,10 @@ impl HeldRow {
 }
 
 /// Opens a file that is there.
-pub(crate) fn open(path: &Path, pragmas: &[(&str, &str)]) -> rusqlite::Result<Connection> {
+pub(crate) fn open<'p>(
+    path: &Path,
+    pragmas: impl IntoIterator<Item = (&'p str, &'p str)>,
+) -> rusqlite::Result<Connection> {
     let connection =
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(PATIENCE)?;
@@ -73,6 +76,15 @@ pub(crate) fn lengthen(connection: &mut Connection, log: &Path) -> Result<(), Le
     let end = log.seek(SeekFrom::End(0))?;
     io::copy(&mut io::repeat(0).take(LOG_LENGTH.saturating_sub(end)), &mut log)?;
     Ok(turn.rollback()?)
+}
+
+/// Has everything that is in the log in the database's own file, on disk, and the next commit at the log's front. Whoever
+/// still reads from the log is waited for, with a bound.
+pub(crate) fn empty_log(connection: &Connection) -> rusqlite::Result<()> {
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| match row.get::<_, i64>("busy")? {
+        0 => Ok(()),
+        _ => Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None)),
+    })
 }
 
 /// Runs one statement to its end.

@@ -30,7 +30,7 @@ impl Exec {
                 briefly(|| self.put_away(remains));
             }
         };
-        let (view, ()) = tokio::join!(self.finish(ending), put_away);
+        let (view, ()) = tokio::join!(biased; self.finish(ending), put_away);
         drop(slot);
         if let Some(view) = view {
             self.service.inner.counters.ended(&view.summary.user_id, view.summary.status, &view.summary.backend);
@@ -47,12 +47,15 @@ impl Exec {
         let (mut ending, mut is_bare) = (ending, false);
         let mut pause = FIRST_PAUSE;
         loop {
-            match store.finish(&self.intent, &ending).await {
-                Ok(Finish::Recorded) => {
-                    let mut view = ExecView::intended(&self.intent);
-                    view.end(&ending);
-                    return Some(view);
-                }
+            let view = async {
+                let mut view = ExecView::intended(&self.intent);
+                view.end(&ending);
+                view
+            };
+            // What is to be told is put together while it is being written.
+            let (finished, view) = tokio::join!(biased; store.finish(&self.intent, &ending), view);
+            match finished {
+                Ok(Finish::Recorded) => return Some(view),
                 Ok(Finish::EndedBefore(_)) => {
                     return store.exec(exec_id, &Scope::All).await.ok().flatten().map(ExecView::from);
                 }

@@ -18,8 +18,9 @@ pub(crate) enum Granted {
 
 impl Exec {
     /// Asked again, now with the directories that were opened and with the list of paths as it is now. What it runs under is
-    /// on record then.
-    pub(crate) async fn grant(&mut self, ready: &Ready) -> Result<Granted, Told> {
+    /// on record then. Code was asked about when its session was opened, while its intent was being recorded; once a person
+    /// was asked, it is asked about anew.
+    pub(crate) async fn grant(&mut self, ready: &mut Ready) -> Result<Granted, Told> {
         let hidden;
         let places = match (&self.order.ground, &ready.ground, ready.files.artifacts()) {
             (Ground::Project { access, .. }, _, Some(artifacts)) => Places::Project {
@@ -43,7 +44,11 @@ impl Exec {
                 return Err(Told::failed(RUNTIME_ERROR, "the files that it works on are not open"));
             }
         };
-        match self.order.decide(&places, self.owner) {
+        let decided = match ready.verdict.take() {
+            Some(verdict) => Ok(verdict),
+            None => self.order.decide(&places, self.owner),
+        };
+        match decided {
             Ok(Verdict::Allow(grant)) => {
                 self.note_policy(&grant).await?;
                 Ok(Granted::Now(Box::new(grant)))

@@ -81,7 +81,9 @@ impl Exec {
             Ground::Agent { .. } | Ground::Session { .. } => line::input(&self.order.words),
             Ground::Project { .. } => &[],
         };
+        // In this order: when the first is over, what it has printed has ended, and all are over at once.
         let ((outcome, full), gate, (), stdout, stderr) = tokio::join!(
+            biased;
             wait,
             carry,
             feed(stdin, input, over.clone()),

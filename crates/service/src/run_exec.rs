@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use policy::{Ask, Limits, NetMode};
+use policy::{Ask, Limits, NetMode, Verdict};
 use record::{Ending, Intent, Kept, NewExec, Start, Status, Whose};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -21,7 +21,7 @@ use crate::briefly::briefly;
 use crate::error::{Error, causes};
 use crate::grant::Granted;
 use crate::live::{Live, Registration, Stage};
-use crate::order::{Ground, Needs, Order};
+use crate::order::{Ground, Needs, Order, Places};
 use crate::outcome::{RUNTIME_ERROR, Told};
 use crate::paths::{host_mounts, unseen};
 use crate::queue::{Admission, Slot};
@@ -64,6 +64,8 @@ pub(crate) struct Ready {
     pub(crate) disks: Vec<Disk>,
     /// What was in its session before, if what it made is to be told.
     pub(crate) before: Option<Before>,
+    /// What was decided when its ground was opened, where nothing else can change it.
+    pub(crate) verdict: Option<Verdict>,
 }
 
 /// The files of a session before code ran in it.
@@ -285,12 +287,12 @@ impl Exec {
                 self.prepare(inputs).await
             }
         };
-        let ready = match prepared {
+        let mut ready = match prepared {
             Ok(ready) => ready,
             Err(told) => return Turn::over(Ran::never(told), None),
         };
         let mut mounts = Vec::new();
-        let mut ran = match self.grant(&ready).await {
+        let mut ran = match self.grant(&mut ready).await {
             Ok(Granted::Now(grant)) => {
                 mounts = host_mounts(&grant);
                 let unseen = unseen(&grant);
@@ -382,7 +384,13 @@ impl Exec {
                 Ground::Code(_) => project.begin_output(&exec_id)?,
                 Ground::Project { .. } | Ground::Agent { .. } | Ground::Session { .. } => project.begin(&exec_id)?,
             };
-            Ok(Ready { project, ground, files, disks, before })
+            let verdict = match (&self.order.ground, &ground) {
+                (Ground::Code(_), OpenGround::Session(session)) => {
+                    self.order.decide(&Places::code(session.work().path()), self.owner).ok()
+                }
+                _ => None,
+            };
+            Ok(Ready { project, ground, files, disks, before, verdict })
         };
         let prepared = if is_much { block_in_place(prepare) } else { briefly(prepare) };
         let ready = prepared.map_err(|error| Told::failed(error.code(), error.to_string()))?;

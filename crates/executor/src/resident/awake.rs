@@ -10,9 +10,9 @@ use std::time::Duration;
 use jail::plan::Command;
 use jail::report::{Protection, ProtectionName};
 use jail::resident::frame::{Base, Given, Start, ToAgent};
-use tokio::sync::mpsc;
 
-use super::listen::{ignore, listen, speak};
+use super::listen::{ignore, listen};
+use super::mouth::Mouth;
 use super::register::{Death, Life, Progress, Shared, Wanted};
 use super::reins::Body;
 use crate::error::Error;
@@ -24,9 +24,6 @@ use crate::running::Streams;
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// How long it may take to say whether it can go somewhere. Whoever asks has another way.
 const SHORT_PATIENCE: Duration = Duration::from_secs(2);
-/// Orders that wait because the agent is busy.
-const MOST_URGENT: usize = 16 * 1024;
-const MOST_ORDERS: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Awake {
@@ -39,11 +36,9 @@ impl Awake {
     /// When this returns, the agent has said that it is there.
     pub(crate) async fn begin(mut body: Body) -> Result<Self, Error> {
         let Some(Streams::Pipes { stdin, stdout, stderr }) = body.take_streams() else { return Err(Error::JailDied) };
-        let (urgent, urgent_out) = mpsc::channel(MOST_URGENT);
-        let (orders, orders_out) = mpsc::channel(MOST_ORDERS);
-        let shared = Arc::new(Shared::new(body.reins(), urgent, orders));
+        let mouth = Mouth::open(stdin).map_err(|_| Error::JailDied)?;
+        let shared = Arc::new(Shared::new(body.reins(), mouth));
         let (protections, way_out) = (body.protections(), body.take_way_out());
-        tokio::spawn(speak(stdin, urgent_out, orders_out));
         tokio::spawn(listen(stdout, Arc::clone(&shared)));
         tokio::spawn(ignore(stderr));
         tokio::spawn(follow(body, Arc::clone(&shared)));
@@ -88,8 +83,8 @@ impl Awake {
         };
         let mut progress = registered.progress.clone();
         let answered = async {
-            let to_send = self.shared.place_to_send().await?;
-            to_send.send(&ToAgent::Start { visit: registered.id, start: Box::new(start) });
+            let place = self.shared.mouth.place().await?;
+            place.say(&ToAgent::Start { visit: registered.id, start: Box::new(start) });
             progress.wait_for(|progress| *progress != Progress::Asked).await.ok().map(|progress| progress.clone())
         };
         let answer = tokio::time::timeout(SHORT_PATIENCE, answered).await;

@@ -83,13 +83,13 @@ impl VisitInput {
                 Allowed::Closed => return Err(broken()),
             };
             let (now, later) = bytes.split_at(bytes.len().min(left).min(CHUNK));
-            let place = self.shared.place_to_send().await.ok_or_else(broken)?;
+            let place = self.shared.mouth.place().await.ok_or_else(broken)?;
             self.window.0.send_modify(|allowed| {
                 if let Allowed::Bytes(left) = allowed {
                     *left = left.saturating_sub(now.len());
                 }
             });
-            place.send(&ToAgent::Input { visit: self.visit, to: self.to, bytes: now });
+            place.say(&ToAgent::Input { visit: self.visit, to: self.to, bytes: now });
             bytes = later;
         }
         Ok(())
@@ -98,8 +98,8 @@ impl VisitInput {
     /// The visit reads to the end of what was sent, and then that it is the end.
     pub async fn close(mut self) {
         self.state = InputState::Closed;
-        if let Some(place) = self.shared.place_to_send().await {
-            place.send(&ToAgent::CloseInput { visit: self.visit, to: self.to });
+        if let Some(place) = self.shared.mouth.place().await {
+            place.say(&ToAgent::CloseInput { visit: self.visit, to: self.to });
         }
     }
 }
@@ -107,7 +107,7 @@ impl VisitInput {
 impl Drop for VisitInput {
     fn drop(&mut self) {
         if self.state == InputState::Open {
-            self.shared.close_later(self.visit, self.to);
+            self.shared.mouth.say_later(&ToAgent::CloseInput { visit: self.visit, to: self.to });
         }
     }
 }

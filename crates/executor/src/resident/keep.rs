@@ -67,8 +67,8 @@ impl Resident {
             memory_kills,
         );
         let begun = async {
-            if let Some(place) = self.awake.shared.place_to_send().await {
-                place.send(&ToAgent::Start { visit: visit.id(), start: Box::new(start) });
+            if let Some(place) = self.awake.shared.mouth.place().await {
+                place.say(&ToAgent::Start { visit: visit.id(), start: Box::new(start) });
             }
             progress.wait_for(|progress| *progress != Progress::Asked).await.map(|progress| progress.clone())
         };

@@ -1,4 +1,4 @@
-//! The talk with an agent: orders to its standard input, its words from its standard output.
+//! The words of an agent, from its standard output.
 //!
 //! Whatever it says is bounded by its frames and judged by the register; the first word that does not fit ends the box.
 //! What it writes to its standard error is nobody's, and is let go.
@@ -7,27 +7,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use jail::resident::frame::{Frames, LONGEST_REPORT, read};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::unix::pipe::{Receiver, Sender};
-use tokio::sync::mpsc;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
 
 use super::register::{Death, Shared};
-
-/// Sends what there is to send until nobody is left who could say anything, or nobody who reads.
-pub(crate) async fn speak(pipe: OwnedFd, mut urgent: mpsc::Receiver<Vec<u8>>, mut orders: mpsc::Receiver<Vec<u8>>) {
-    let Ok(mut pipe) = Sender::from_owned_fd(pipe) else { return };
-    loop {
-        let frame = tokio::select! {
-            biased;
-            Some(frame) = urgent.recv() => frame,
-            Some(frame) = orders.recv() => frame,
-            else => return,
-        };
-        if pipe.write_all(&frame).await.is_err() {
-            return;
-        }
-    }
-}
 
 /// Hears the agent until it is gone or says what it cannot say.
 pub(crate) async fn listen(pipe: OwnedFd, shared: Arc<Shared>) {

@@ -12,6 +12,7 @@ mod input;
 mod keep;
 mod listen;
 mod lower;
+mod mouth;
 mod output;
 mod pause;
 mod register;

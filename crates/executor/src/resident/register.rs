@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use jail::report::Ending;
-use jail::resident::frame::{Disorder, FromAgent, Given, Inlet, Outlet, ToAgent, VisitId, append};
-use tokio::sync::{RwLock, mpsc, watch};
+use jail::resident::frame::{Disorder, FromAgent, Given, Inlet, Outlet, ToAgent, VisitId};
+use tokio::sync::{RwLock, watch};
 
 use super::clock::Clock;
 use super::input::Window;
+use super::mouth::Mouth;
 use super::output::Buffer;
 use super::reins::Reins;
 use crate::error::Error;
@@ -72,10 +73,8 @@ pub(crate) struct Shared {
     pub(crate) reins: Reins,
     pub(crate) clock: Clock,
     pub(crate) life: watch::Sender<Life>,
-    /// What goes before everything else, and never much.
-    urgent: mpsc::Sender<Vec<u8>>,
-    /// Commands and input.
-    orders: mpsc::Sender<Vec<u8>>,
+    /// For commands and input; what is urgent goes by [`Shared::order`].
+    pub(crate) mouth: Mouth,
     visits: Mutex<Visits>,
     /// Whether it is to stand still, whatever it does for a moment. Held by whoever turns it, and shared by those who need it
     /// to go on.
@@ -121,13 +120,12 @@ pub(crate) struct Wanted {
 }
 
 impl Shared {
-    pub(crate) fn new(reins: Reins, urgent: mpsc::Sender<Vec<u8>>, orders: mpsc::Sender<Vec<u8>>) -> Self {
+    pub(crate) fn new(reins: Reins, mouth: Mouth) -> Self {
         Shared {
             reins,
             clock: Clock::begin(),
             life: watch::Sender::new(Life::Waking),
-            urgent,
-            orders,
+            mouth,
             visits: Mutex::default(),
             wanted: Arc::new(RwLock::new(Pause::End)),
             apart: OnceLock::new(),
@@ -137,30 +135,8 @@ impl Shared {
 
     /// Says something short. An agent that hears so little that these pile up is given up.
     pub(crate) fn order(&self, order: &ToAgent<'_>) {
-        let mut frame = Vec::new();
-        if append(order, &mut frame).is_ok()
-            && let Err(mpsc::error::TrySendError::Full(_)) = self.urgent.try_send(frame)
-        {
+        if self.mouth.say_urgently(order).is_err() {
             self.end_for(Death::Itself("its agent does not listen".to_owned()));
-        }
-    }
-
-    /// A place in the row of what is to be sent; none when nobody sends any more.
-    pub(crate) async fn place_to_send(&self) -> Option<Place<'_>> {
-        self.orders.reserve().await.ok().map(Place)
-    }
-
-    /// Closes an input behind what was sent before, without anybody who waits for it.
-    pub(crate) fn close_later(&self, visit: VisitId, to: Inlet) {
-        let mut frame = Vec::new();
-        if append(&ToAgent::CloseInput { visit, to }, &mut frame).is_err() {
-            return;
-        }
-        if let Err(mpsc::error::TrySendError::Full(frame)) = self.orders.try_send(frame)
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            let orders = self.orders.clone();
-            runtime.spawn(async move { orders.send(frame).await });
         }
     }
 
@@ -344,19 +320,6 @@ fn is_possible(ending: Ending) -> bool {
         Ending::Signalled(signal) => (1..=LAST_SIGNAL).contains(&signal),
         // Only PID 1 of a box ends anything for that, and it does not ask us.
         Ending::OverMemory => false,
-    }
-}
-
-/// Something can be sent now.
-#[derive(Debug)]
-pub(crate) struct Place<'a>(mpsc::Permit<'a, Vec<u8>>);
-
-impl Place<'_> {
-    pub(crate) fn send(self, order: &ToAgent<'_>) {
-        let mut frame = Vec::new();
-        if append(order, &mut frame).is_ok() {
-            self.0.send(frame);
-        }
     }
 }
 

@@ -101,13 +101,15 @@ fn live() -> Result<(), Trouble> {
                 agent.obey(read(body)?)?;
             }
         }
-        // Signals only wake us: who sent them nobody knows. A few at a time, so that a flood keeps us from nothing.
-        for _ in 0..AT_ONCE {
-            if sys::read_signal(signals.as_fd()).is_err() {
-                break;
+        if more_to_reap || ready.contains(&Ready::Signals) {
+            // Signals only wake us: who sent them nobody knows. A few at a time, so that a flood keeps us from nothing.
+            for _ in 0..AT_ONCE {
+                if sys::read_signal(signals.as_fd()).is_err() {
+                    break;
+                }
             }
+            more_to_reap = agent.reap()?;
         }
-        more_to_reap = agent.reap()?;
         for one in &ready {
             agent.serve(*one)?;
         }
