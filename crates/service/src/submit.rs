@@ -177,7 +177,11 @@ impl Service {
         };
         tokio::spawn(exec.live_to_the_end(entrance, answer));
         match told.await {
-            Ok(submitted) => submitted.map(|submitted| (submitted, Some(followed))),
+            Ok(submitted) => submitted.map(|submitted| {
+                // Where the same was asked before, that one is told of.
+                let followed = Some(followed).filter(|_| !submitted.known);
+                (submitted, followed)
+            }),
             Err(_) => Err(Error::Runtime { message: "the exec's task ended without an answer".to_owned() }),
         }
     }

@@ -33,7 +33,7 @@ impl Held {
         if held.len() >= MOST {
             held.pop_front();
         }
-        held.push_back(begun);
+        held.push_back(begun.set_aside());
     }
 
     /// What belongs to this exec, or to the one that it became.

@@ -31,7 +31,7 @@ pub struct CodeBegun {
     pub exec_id: ExecId,
     pub status: Status,
     trail: Arc<Trail>,
-    /// What was begun, where whoever asked waits for its ending anyway.
+    /// What was begun, for whoever waits for its ending: its output stays open with it.
     live: Option<Arc<Live>>,
 }
 
@@ -39,6 +39,11 @@ impl CodeBegun {
     /// The exec as which it goes on, which is another one where a person changed the code.
     pub fn latest(&self) -> ExecId {
         self.trail.latest().unwrap_or_else(|| self.exec_id.clone())
+    }
+
+    /// The same for whoever comes back some day, and keeps nothing open until then.
+    pub fn set_aside(self) -> Self {
+        Self { live: None, ..self }
     }
 }
 
@@ -110,11 +115,7 @@ impl Service {
         answered: Answered,
     ) -> Result<CodeBegun, Error> {
         match self.admit_and_follow(order, answered).await {
-            Ok((Submitted { exec_id, status, .. }, live)) => {
-                // Its output stays open with it, so nobody keeps it who does not wait.
-                let live = live.filter(|_| answered == Answered::WhenOver);
-                Ok(CodeBegun { exec_id, status, trail, live })
-            }
+            Ok((Submitted { exec_id, status, .. }, live)) => Ok(CodeBegun { exec_id, status, trail, live }),
             Err(Error::Denied { denial, exec_id }) if denial.code == DenialCode::CodeDestructive => {
                 Ok(CodeBegun { exec_id, status: Status::PolicyDenied, trail, live: None })
             }
