@@ -1,6 +1,9 @@
 //! `POST /api/run`: what it answers, within which limits, and what it refuses.
 
+use std::io::Write as _;
+
 use serde_json::{Value, json};
+use tests::support::wait::wait_for;
 
 use crate::site::{Site, code_of};
 
@@ -16,7 +19,11 @@ fn each_language_runs_on_the_files_of_its_session() {
     assert_eq!(seen["stdout"], ".memory\nartifacts\ncode\ndata\noutput\ntemp\nA");
     assert_eq!(seen["files_created"], json!([]), "what was there before is not new");
     assert_eq!((&made["files_created_complete"], &seen["files_created_complete"]), (&json!(true), &json!(true)));
-    let many = site.shell("mkdir data/many && cd data/many && seq 20001 | xargs touch");
+    let some = site.shell("mkdir data/many && cd data/many && seq 2000 | xargs touch");
+    let one = site.shell("touch data/many/another");
+    let told = |ran: &Value| (ran["files_created"].as_array().unwrap().len(), ran["files_created_complete"].clone());
+    assert_eq!((told(&some), told(&one)), ((2000, json!(true)), (1, json!(true))));
+    let many = site.shell("cd data/many && seq 20001 | xargs touch");
     assert_eq!((&many["files_created"], &many["files_created_complete"]), (&json!([]), &json!(false)), "{many}");
     assert_eq!(site.shell("ls output")["files_created_complete"], false, "nor is it known what there was");
     let body = json!({ "session_id": "s", "code": "console.log(6 * 7)", "language": "javascript" });
@@ -26,6 +33,45 @@ fn each_language_runs_on_the_files_of_its_session() {
     assert_eq!((&exec["status"], &exec["conversation_id"]), (&json!("SUCCEEDED"), &json!("s")));
     assert_eq!(exec["policy_snapshot"]["code"]["level"], "medium");
     assert!(exec["args"][1].as_str().unwrap().contains("open("), "the record shows the code");
+}
+
+/// In a box of its own and in a context alike.
+#[test]
+fn code_goes_on_when_its_caller_hangs_up() {
+    let site = Site::start();
+    let files = site.server.data().join("workspaces/default/default/sessions/s/work/output");
+    for (name, context) in [("alone", Value::Null), ("kept", json!("c"))] {
+        let code = format!(
+            "import os, time\nopen('output/{name}', 'w').close()\n\
+             while not os.path.exists('output/{name}-go'): time.sleep(0.01)\nprint('came through')"
+        );
+        let body = json!({ "session_id": "s", "context_id": context, "code": code }).to_string();
+        let mut caller = site.server.connect();
+        let head = format!("POST /api/run HTTP/1.1\r\nhost: {}\r\n", site.server.address);
+        let rest =
+            format!("authorization: Bearer {}\r\ncontent-length: {}\r\n\r\n{body}", site.server.token, body.len());
+        write!(caller, "{head}{rest}").unwrap();
+        wait_for("the code to run", || files.join(name).exists().then_some(()));
+        let port = caller.local_addr().unwrap().port();
+        drop(caller);
+        wait_for("the server to hang up too", || (!has_connection_from(port)).then_some(()));
+        std::fs::write(files.join(format!("{name}-go")), "").unwrap();
+        let ended = wait_for("its end", || {
+            let newest = &site.server.ask("GET", "/sandbox/execs?limit=1", None).expect(200)[0];
+            (newest["status"] != "RUNNING").then(|| newest.clone())
+        });
+        assert_eq!(ended["status"], "SUCCEEDED", "{name}: {ended}");
+        assert_eq!(site.server.stdout(&ended), "came through\n", "{name}");
+    }
+}
+
+/// Whether somebody here still holds the other end of this port's connection.
+fn has_connection_from(port: u16) -> bool {
+    let of_port = format!(":{port:04X}");
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    // Established, or not yet closed by whoever was hung up on.
+    let is_held = |words: &[&str]| words[2].ends_with(&of_port) && ["01", "08"].contains(&words[3]);
+    table.lines().skip(1).any(|line| is_held(&line.split_whitespace().collect::<Vec<_>>()))
 }
 
 #[test]

@@ -73,3 +73,30 @@ fn migrator(steps: &'static [Step]) -> Migrator {
 fn newest(migrator: &Migrator) -> i64 {
     migrator.iter().map(|migration| migration.version).max().unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
+
+    use super::*;
+
+    /// Which entries are in the indices of lists was said of each, and is said by a number since.
+    #[tokio::test]
+    async fn entries_that_were_not_filed_stay_unfiled() {
+        for (filed, through) in [(vec![], 0), (vec![1, 1], 2), (vec![1, 0, 0], 1), (vec![0], 0)] {
+            let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+            migrator(&SQLITE[..10]).run_direct(None, &mut connection, false).await.unwrap();
+            for (place, is_filed) in filed.iter().enumerate() {
+                let seq = place + 1;
+                let text = format!(
+                    "INSERT INTO audit (seq, at, actor, action, subject, detail, previous, hash, filed) \
+                     VALUES ({seq}, 0, 'a', 'a', 's', '{{}}', x'', x'', {is_filed}); UPDATE audit_head SET seq = {seq}"
+                );
+                sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut connection).await.unwrap();
+            }
+            migrate_sqlite(&mut connection).await.unwrap();
+            let question = sqlx::query_scalar::<_, i64>("SELECT filed_through FROM audit_head");
+            assert_eq!(question.fetch_one(&mut connection).await.unwrap(), through, "{filed:?}");
+        }
+    }
+}

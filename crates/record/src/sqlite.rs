@@ -51,7 +51,7 @@ impl HeldRow {
     }
 }
 
-/// Opens a file that is there.
+/// Opens a file that is there, with a log that is written ahead of it: that is what the writer forces to disk.
 pub(crate) fn open<'p>(
     path: &Path,
     pragmas: impl IntoIterator<Item = (&'p str, &'p str)>,
@@ -63,7 +63,16 @@ pub(crate) fn open<'p>(
     for (name, value) in pragmas {
         connection.pragma_update(None, name, value)?;
     }
+    let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+    if mode != "wal" {
+        let words = "its file system lets no write-ahead log be shared; keep the database on a local disk";
+        return Err(failure(rusqlite::ffi::SQLITE_CANTOPEN, Some(words)));
+    }
     Ok(connection)
+}
+
+fn failure(code: i32, words: Option<&str>) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), words.map(str::to_owned))
 }
 
 /// Gives the log its usual length, in zeros, which SQLite takes for nothing. A commit that makes a file longer has to bring the
@@ -83,7 +92,7 @@ pub(crate) fn lengthen(connection: &mut Connection, log: &Path) -> Result<(), Le
 pub(crate) fn empty_log(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| match row.get::<_, i64>("busy")? {
         0 => Ok(()),
-        _ => Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None)),
+        _ => Err(failure(rusqlite::ffi::SQLITE_BUSY, None)),
     })
 }
 
@@ -115,5 +124,21 @@ impl ToSql for Value {
             Value::Bytes(Some(bytes)) => ValueRef::Blob(bytes),
             Value::Integer(None) | Value::Text(None) | Value::Bytes(None) => ValueRef::Null,
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Somewhere SQLite keeps no such log, and says so in no other way than by its answer.
+    #[test]
+    fn nothing_is_written_where_there_is_no_log() {
+        let refused = open(Path::new(":memory:"), [("journal_mode", "WAL")]).unwrap_err();
+        assert!(refused.to_string().contains("keep the database on a local disk"), "{refused}");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("db");
+        std::fs::write(&file, "").unwrap();
+        open(&file, [("journal_mode", "WAL")]).unwrap();
     }
 }

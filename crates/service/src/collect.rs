@@ -12,7 +12,7 @@ use crate::code::Created;
 use crate::error::{Error, causes};
 use crate::order::Ground;
 use crate::outcome::Told;
-use crate::run_exec::{Before, Exec, NAMES_MOST, OpenGround, Ran, Ready, Remains};
+use crate::run_exec::{Before, Exec, OpenGround, Ran, Ready, Remains, among_names};
 use crate::service::milliseconds;
 
 impl Exec {
@@ -46,7 +46,7 @@ impl Exec {
         let exec_id = &self.intent.exec_id;
         if let (OpenGround::Session(session), Ground::Code(code), Some(before)) = (ground, &self.order.ground, before) {
             let created = match before {
-                Before::These(before) => session.new_since(&before, NAMES_MOST),
+                Before::These(before) => among_names(|most| session.new_since(&before, most)),
                 Before::TooMany => Ok(None),
             };
             code.trail.created(match created {

@@ -29,7 +29,9 @@ use crate::service::{Service, milliseconds, now};
 use crate::submit::{Answered, Submitted};
 
 /// So many files of a session are compared before and after; in a larger one it is not told which are new.
-pub(crate) const NAMES_MOST: usize = 20_000;
+const NAMES_MOST: usize = 20_000;
+/// So few are gone through in less time than it takes to have a thread relieved.
+const NAMES_FEW: usize = 500;
 
 #[derive(Debug)]
 pub(crate) struct Exec {
@@ -371,7 +373,8 @@ impl Exec {
                             session.furnish()?;
                             code.write_files(&session)?;
                         }
-                        before = Some(session.furnished_names(NAMES_MOST)?.map_or(Before::TooMany, Before::These));
+                        let found = among_names(|most| session.furnished_names(most))?;
+                        before = Some(found.map_or(Before::TooMany, Before::These));
                     }
                     OpenGround::Session(session)
                 }
@@ -397,6 +400,16 @@ impl Exec {
         let [stdout, stderr] = [Stream::Stdout, Stream::Stderr].map(|stream| ready.files.output(stream).clone());
         self.live.set_output(stdout, stderr);
         Ok(ready)
+    }
+}
+
+/// Asks about the names of a session. The thread of the event loop on which that happens is relieved where they are many.
+pub(crate) fn among_names<T>(
+    ask: impl Fn(usize) -> Result<Option<T>, workspace::Error>,
+) -> Result<Option<T>, workspace::Error> {
+    match ask(NAMES_FEW)? {
+        None => block_in_place(|| ask(NAMES_MOST)),
+        few => Ok(few),
     }
 }
 
