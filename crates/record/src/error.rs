@@ -55,6 +55,8 @@ pub enum Error {
     Busy,
     #[error("the database's disk is full")]
     DiskFull(#[source] Source),
+    #[error("the database's log could not be brought to the disk")]
+    LogFailed(#[source] Source),
     #[error("the database cannot be reached")]
     Unreachable(#[source] Source),
     #[error("the database did not confirm a commit; whether it happened is not known")]
@@ -126,6 +128,7 @@ impl Error {
             Error::ChainBroken { .. } => "run `ringwall audit verify`; nothing was removed",
             Error::Busy => "try again; if it lasts, look for another program that holds the database",
             Error::DiskFull(_) => "free some space, or prune old records",
+            Error::LogFailed(_) => "look after the disk, and then start the server anew",
             Error::Unreachable(_) => "see that the database server runs and that its URL is right",
             Error::IdentitiesExhausted { .. } => "configure a larger range",
             _ => return None,

@@ -52,10 +52,7 @@ impl HeldRow {
 }
 
 /// Opens a file that is there, with a log that is written ahead of it: that is what the writer forces to disk.
-pub(crate) fn open<'p>(
-    path: &Path,
-    pragmas: impl IntoIterator<Item = (&'p str, &'p str)>,
-) -> rusqlite::Result<Connection> {
+pub(crate) fn open(path: &Path, pragmas: &[(&str, &str)]) -> rusqlite::Result<Connection> {
     let connection =
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(PATIENCE)?;
@@ -66,13 +63,10 @@ pub(crate) fn open<'p>(
     let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
     if mode != "wal" {
         let words = "its file system lets no write-ahead log be shared; keep the database on a local disk";
-        return Err(failure(rusqlite::ffi::SQLITE_CANTOPEN, Some(words)));
+        let failure = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
+        return Err(rusqlite::Error::SqliteFailure(failure, Some(words.to_owned())));
     }
     Ok(connection)
-}
-
-fn failure(code: i32, words: Option<&str>) -> rusqlite::Error {
-    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), words.map(str::to_owned))
 }
 
 /// Gives the log its usual length, in zeros, which SQLite takes for nothing. A commit that makes a file longer has to bring the
@@ -85,15 +79,6 @@ pub(crate) fn lengthen(connection: &mut Connection, log: &Path) -> Result<(), Le
     let end = log.seek(SeekFrom::End(0))?;
     io::copy(&mut io::repeat(0).take(LOG_LENGTH.saturating_sub(end)), &mut log)?;
     Ok(turn.rollback()?)
-}
-
-/// Has everything that is in the log in the database's own file, on disk, and the next commit at the log's front. Whoever
-/// still reads from the log is waited for, with a bound.
-pub(crate) fn empty_log(connection: &Connection) -> rusqlite::Result<()> {
-    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| match row.get::<_, i64>("busy")? {
-        0 => Ok(()),
-        _ => Err(failure(rusqlite::ffi::SQLITE_BUSY, None)),
-    })
 }
 
 /// Runs one statement to its end.
@@ -134,11 +119,12 @@ mod tests {
     /// Somewhere SQLite keeps no such log, and says so in no other way than by its answer.
     #[test]
     fn nothing_is_written_where_there_is_no_log() {
-        let refused = open(Path::new(":memory:"), [("journal_mode", "WAL")]).unwrap_err();
+        let wanted = [("journal_mode", "WAL")];
+        let refused = open(Path::new(":memory:"), &wanted).unwrap_err();
         assert!(refused.to_string().contains("keep the database on a local disk"), "{refused}");
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("db");
         std::fs::write(&file, "").unwrap();
-        open(&file, [("journal_mode", "WAL")]).unwrap();
+        open(&file, &wanted).unwrap();
     }
 }

@@ -5,9 +5,6 @@
 //! next one. An operation says no by its answer, having written nothing; an *error* undoes the transaction, and then
 //! each of its operations is tried alone, so that only the failing one fails. When the transaction itself cannot begin
 //! or commit, all of its operations fail.
-//!
-//! SQLite's commits go to its log, and are on disk when that is forced there, which is done here and not by SQLite: what may be
-//! on disk a moment later is not forced by itself, and nobody holds SQLite's lock meanwhile.
 
 use std::fs::File;
 use std::io;
@@ -25,6 +22,7 @@ use crate::error::Error;
 use crate::ledger::{Failure, Ledger};
 use crate::sqlite;
 use crate::statement::Statement;
+use crate::transaction::Durability;
 
 /// As many operations as one transaction takes. Each costs a statement or two, so this is some tens of milliseconds.
 const BATCH: usize = 256;
@@ -37,15 +35,6 @@ const FILED: u64 = 128;
 const SOME: u64 = 16;
 /// How long what may be on disk later waits for somebody's commit to take it along.
 const SOON: Duration = Duration::from_millis(10);
-
-/// When a commit has to be on disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Durability {
-    /// Before it is acknowledged.
-    Now,
-    /// A moment later. Until then it outlives this process, and not the machine. Means nothing to PostgreSQL.
-    Soon,
-}
 
 /// Something that is written, and can be tried again when the transaction it was in was undone.
 pub(crate) trait Operation: Send + Sync + 'static {
@@ -86,7 +75,16 @@ impl Queue {
     pub(crate) fn start(connector: Connector) -> Result<Self, Error> {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let no_writer = |source| Error::NoWriter(Arc::new(source));
-        let writer = Writer { connector, connection: None, log: None, debt: Debt::None, unfiled: FILED, written: 0 };
+        let writer = Writer {
+            connector,
+            connection: None,
+            log: None,
+            durability: Durability::Now,
+            debt: Debt::None,
+            failed: None,
+            unfiled: FILED,
+            written: 0,
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_writer)?;
         let thread = std::thread::Builder::new().name("record-writer".to_owned());
         let started = thread.spawn(move || {
@@ -155,23 +153,26 @@ impl<O: Operation> Job for Waiting<O> {
 struct Writer {
     connector: Connector,
     connection: Option<Connection>,
-    /// SQLite's, once it was forced. It is the same one for as long as anybody has a connection.
+    /// SQLite's, open as long as the connection is: whoever opens it later is not told what failed before.
     log: Option<File>,
+    /// What commits of the connection do.
+    durability: Durability,
     debt: Debt,
+    /// Why nothing is written any more. What was acknowledged could not be forced to disk, and the kernel says so once: to
+    /// force it again would prove nothing, and what comes behind it in the log could not be found after a power cut. Whoever
+    /// starts anew brings the log into the database's own file first.
+    failed: Option<Error>,
     /// How many entries are not in the indices of lists yet.
     unfiled: u64,
     /// How many transactions were committed.
     written: u64,
 }
 
-/// Whether something is committed that is not on disk.
+/// Whether something is acknowledged that is not on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Debt {
     None,
     Owed,
-    /// It could not be forced there, and the kernel says so once: to force it again would prove nothing. What comes after it in
-    /// the same log could not be found after a power cut, so that nothing may.
-    Lost,
 }
 
 impl Writer {
@@ -200,7 +201,7 @@ impl Writer {
                 receiver.close();
             }
         }
-        let _ = self.pay();
+        self.pay();
         if let Some(connection) = self.connection.take() {
             connection.close().await;
         }
@@ -215,42 +216,30 @@ impl Writer {
         if self.debt == Debt::Owed {
             match timeout(SOON, receiver.recv_many(messages, BATCH)).await {
                 Ok(count) => return count,
-                // Whoever writes next is told.
-                Err(_) => drop(self.pay()),
+                Err(_) => self.pay(),
             }
         }
         receiver.recv_many(messages, BATCH).await
     }
 
-    /// Has everything on disk that was committed before.
-    fn pay(&mut self) -> Result<(), Error> {
-        let (Debt::Owed, Some(path)) = (self.debt, self.connector.log()) else { return Ok(()) };
+    /// Has everything on disk that was acknowledged before. A commit that must be does the same for all that is before it.
+    fn pay(&mut self) {
+        let (Debt::Owed, Some(path)) = (self.debt, self.connector.log()) else { return };
         match force(&mut self.log, &path) {
-            Ok(()) => {
-                self.debt = Debt::None;
-                Ok(())
-            }
-            Err(error) => {
-                self.debt = Debt::Lost;
-                Err(Error::Unconfirmed(Arc::new(error)))
-            }
+            Ok(()) => self.debt = Debt::None,
+            Err(source) => self.failed = Some(Error::LogFailed(Arc::new(source))),
         }
-    }
-
-    /// After a log that could not be forced to disk: what is in it goes where it belongs, and it begins anew.
-    fn leave_log(&mut self, connection: &Connection) -> Result<(), Error> {
-        if let (Debt::Lost, Connection::Sqlite(connection)) = (self.debt, connection) {
-            sqlite::empty_log(connection).map_err(|error| Error::from_database("leave a log that failed", error))?;
-            self.debt = Debt::None;
-        }
-        Ok(())
     }
 
     /// Puts what was written lately into the indices of lists. What fails is done with the next: lists are right either way.
     async fn file(&mut self) {
+        if self.failed.is_some() {
+            return;
+        }
         let Some(mut connection) = self.connection.take() else { return };
-        if file_all(&mut connection).await.is_ok() {
-            (self.connection, self.unfiled) = (Some(connection), 0);
+        let change = (self.durability == Durability::Now).then_some(Durability::Soon);
+        if file_all(&mut connection, change).await.is_ok() {
+            (self.connection, self.durability, self.unfiled) = (Some(connection), Durability::Soon, 0);
         } else {
             connection.close().await;
         }
@@ -292,6 +281,9 @@ impl Writer {
         if jobs.is_empty() {
             return Ok(());
         }
+        if let Some(error) = &self.failed {
+            return Err(Failure::Whole(error.clone()));
+        }
         if let Some(connection) = self.connection.take() {
             match self.write_on(connection, jobs).await {
                 Err(Failure::Whole(Error::Unreachable(_)) | Failure::One(Error::Unreachable(_))) => {}
@@ -299,38 +291,40 @@ impl Writer {
             }
         }
         let connection = self.connector.connect().await.map_err(Failure::Whole)?;
-        self.log = None;
+        self.durability = Durability::Now;
+        // Where there is none yet, nothing in it can have failed.
+        self.log = self.connector.log().and_then(|path| File::open(path).ok());
         self.write_on(connection, jobs).await
     }
 
     /// A connection on which something failed is not used again: what state it is in is anybody's guess.
     async fn write_on(&mut self, mut connection: Connection, jobs: &mut [Box<dyn Job>]) -> Result<(), Failure> {
-        let changes = |connection: &Connection| match connection {
-            Connection::Sqlite(connection) => connection.total_changes(),
-            // There every commit is on disk.
-            Connection::Postgres(_) => 0,
-        };
-        let before = changes(&connection);
-        let written = match self.leave_log(&connection) {
-            Ok(()) => write_in_one_transaction(&mut connection, jobs).await,
-            Err(error) => Err(Failure::Whole(error)),
-        };
-        match written {
+        // To PostgreSQL every commit is one that must be on disk.
+        let may_wait =
+            matches!(connection, Connection::Sqlite(_)) && jobs.iter().all(|job| job.durability() == Durability::Soon);
+        let wanted = if may_wait { Durability::Soon } else { Durability::Now };
+        let change = (wanted != self.durability).then_some(wanted);
+        match write_in_one_transaction(&mut connection, change, jobs).await {
             Ok(grown) => {
-                if changes(&connection) != before {
-                    self.debt = Debt::Owed;
-                }
-                self.connection = Some(connection);
+                (self.connection, self.durability) = (Some(connection), wanted);
                 self.unfiled = self.unfiled.saturating_add(grown);
                 self.written = self.written.saturating_add(1);
-                match jobs.iter().any(|job| job.durability() == Durability::Now) {
-                    true => self.pay().map_err(Failure::Whole),
-                    false => Ok(()),
+                // A commit of nothing forces nothing.
+                if grown > 0 {
+                    self.debt = match wanted {
+                        Durability::Now => Debt::None,
+                        Durability::Soon => Debt::Owed,
+                    };
                 }
+                Ok(())
             }
             Err(failure) => {
                 // To its end, so that the next connection does not wait for a lock of this one.
                 connection.close().await;
+                // It is undone, and what was acknowledged before may be lost with it.
+                if let (Failure::Whole(error @ Error::LogFailed(_)), Debt::Owed) = (&failure, self.debt) {
+                    self.failed = Some(error.clone());
+                }
                 Err(failure)
             }
         }
@@ -338,8 +332,12 @@ impl Writer {
 }
 
 /// Gives how many entries the chain has grown by.
-async fn write_in_one_transaction(connection: &mut Connection, jobs: &mut [Box<dyn Job>]) -> Result<u64, Failure> {
-    let mut ledger = Ledger::begin(connection).await.map_err(Failure::Whole)?;
+async fn write_in_one_transaction(
+    connection: &mut Connection,
+    change: Option<Durability>,
+    jobs: &mut [Box<dyn Job>],
+) -> Result<u64, Failure> {
+    let mut ledger = Ledger::begin(connection, change).await.map_err(Failure::Whole)?;
     for job in jobs {
         if let Err(error) = job.apply(&mut ledger).await {
             // When even this fails, closing the connection does it.
@@ -350,7 +348,6 @@ async fn write_in_one_transaction(connection: &mut Connection, jobs: &mut [Box<d
     ledger.commit().await
 }
 
-/// The log is opened by the first who does.
 fn force(log: &mut Option<File>, path: &Path) -> io::Result<()> {
     let open = match log.take() {
         Some(open) => open,
@@ -359,8 +356,8 @@ fn force(log: &mut Option<File>, path: &Path) -> io::Result<()> {
     log.insert(open).sync_data()
 }
 
-async fn file_all(connection: &mut Connection) -> Result<(), Failure> {
-    let mut ledger = Ledger::begin(connection).await.map_err(Failure::Whole)?;
+async fn file_all(connection: &mut Connection, change: Option<Durability>) -> Result<(), Failure> {
+    let mut ledger = Ledger::begin(connection, change).await.map_err(Failure::Whole)?;
     for text in [
         "UPDATE sandbox_execs SET filed = 1 WHERE filed = 0 AND ended_at IS NOT NULL",
         "UPDATE audit SET filed = 1 WHERE seq > (SELECT filed_through FROM audit_head)",

@@ -31,7 +31,7 @@ pub(crate) struct Mouth {
 struct Line {
     /// Held for as long as it takes to write one of them.
     pipe: Mutex<Sender>,
-    /// How many orders are not written yet.
+    /// How much is said and not written yet.
     waiting: AtomicUsize,
 }
 
@@ -51,9 +51,12 @@ impl Mouth {
 
     /// Says something short, before everything that waits.
     pub(crate) fn say_urgently(&self, order: &ToAgent<'_>) -> Result<(), Deaf> {
-        match frame(order).map(|frame| self.urgent.try_send(frame)) {
-            Some(Err(mpsc::error::TrySendError::Full(_))) => Err(Deaf),
-            Some(Ok(()) | Err(mpsc::error::TrySendError::Closed(_))) | None => Ok(()),
+        let Some(frame) = frame(order) else { return Ok(()) };
+        // Nothing overtakes it from here on.
+        self.line.waiting.fetch_add(1, Ordering::SeqCst);
+        match self.urgent.try_send(frame) {
+            Err(mpsc::error::TrySendError::Full(_)) => Err(Deaf),
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
         }
     }
 
@@ -112,16 +115,16 @@ fn frame(order: &ToAgent<'_>) -> Option<Vec<u8>> {
 
 async fn speak(line: Arc<Line>, mut urgent: mpsc::Receiver<Vec<u8>>, mut orders: mpsc::Receiver<Vec<u8>>) {
     loop {
-        let (frame, orders) = tokio::select! {
+        let frame = tokio::select! {
             biased;
-            Some(frame) = urgent.recv() => (frame, 0),
-            Some(frame) = orders.recv() => (frame, 1),
+            Some(frame) = urgent.recv() => frame,
+            Some(frame) = orders.recv() => frame,
             else => return,
         };
         if line.pipe.lock().await.write_all(&frame).await.is_err() {
             return;
         }
-        line.waiting.fetch_sub(orders, Ordering::SeqCst);
+        line.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -204,5 +207,23 @@ mod tests {
         mouth.place().await.unwrap().say(&order);
         assert_eq!(mouth.line.waiting.load(Ordering::SeqCst), 1);
         assert!(!mouth.line.take_now(&one), "behind that one");
+    }
+
+    /// A terminal that gets another size, and then a key.
+    #[tokio::test]
+    async fn nothing_overtakes_what_is_urgent() {
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let mouth = Mouth::open(writer).unwrap();
+        mouth.line.pipe.lock().await.writable().await.unwrap();
+        let [first, second] = [1, 2].map(|id| ToAgent::CloseInput { visit: VisitId(id), to: Inlet::Stdin });
+        mouth.say_urgently(&first).unwrap();
+        mouth.place().await.unwrap().say(&second);
+        let both = [frame(&first).unwrap(), frame(&second).unwrap()].concat();
+        while rustix::io::ioctl_fionread(&reader).unwrap() < both.len() as u64 {
+            tokio::task::yield_now().await;
+        }
+        let mut heard = vec![0; both.len()];
+        rustix::io::read(&reader, &mut heard).unwrap();
+        assert_eq!(heard, both);
     }
 }
