@@ -1,6 +1,6 @@
 //! Which database, and how connections to it are made.
 //!
-//! SQLite: a write-ahead log, and every commit on disk before it is acknowledged, unless the writer asks for less. The
+//! SQLite: a write-ahead log, and every commit on disk before it is acknowledged; the writer sees to that itself. The
 //! file is made here, with mode 0600, and never opened here when it exists: closing any descriptor of a database's file
 //! drops the locks that SQLite holds on it in the same process. PostgreSQL: whatever the URL says, with bounds on waiting.
 
@@ -106,10 +106,12 @@ impl Connector {
         Some(log.into())
     }
 
-    /// A connection that writes. SQLite's is opened in this thread, which may wait for a lock, with a bound.
+    /// The writer's connection. SQLite's is opened in this thread, which may wait for a lock, with a bound; its commits are on
+    /// disk when the log is forced there.
     pub(crate) async fn connect(&self) -> Result<Connection, Error> {
+        let pragmas = PRAGMAS.into_iter().chain([("synchronous", "NORMAL")]);
         match self {
-            Connector::Sqlite(options) => match sqlite::open(options.get_filename(), &PRAGMAS) {
+            Connector::Sqlite(options) => match sqlite::open(options.get_filename(), pragmas) {
                 Ok(connection) => Ok(Connection::Sqlite(Box::new(connection))),
                 Err(error) => Err(Error::from_database(CONNECT, error)),
             },

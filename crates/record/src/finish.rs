@@ -17,8 +17,7 @@ use crate::statement::{Statement, Value};
 use crate::status::{EndedAs, Status};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
-use crate::transaction::Durability;
-use crate::writer::Operation;
+use crate::writer::{Durability, Operation};
 
 /// As many unfinished execs as one transaction ends, so that others can write in between.
 const AT_ONCE: i64 = 256;

@@ -9,7 +9,7 @@ use crate::audit::{Draft, Entry, Link};
 use crate::driver::{Connection, Row};
 use crate::error::Error;
 use crate::statement::Statement;
-use crate::transaction::{Durability, Transaction, Uncommitted};
+use crate::transaction::{Transaction, Uncommitted};
 
 /// As many entries as one statement writes. Fewer are written by halves of it, halves of those and so on: every number of
 /// entries then takes few statements, and there are few texts to keep prepared.
@@ -33,9 +33,9 @@ pub(crate) enum Failure {
 }
 
 impl<'c> Ledger<'c> {
-    pub(crate) async fn begin(connection: &'c mut Connection, change: Option<Durability>) -> Result<Self, Error> {
+    pub(crate) async fn begin(connection: &'c mut Connection) -> Result<Self, Error> {
         let question = Statement::new("read the end of the audit chain", "SELECT seq, hash FROM audit_head");
-        let (transaction, row) = Transaction::begin(connection, change, question).await?;
+        let (transaction, row) = Transaction::begin(connection, question).await?;
         let head = Link::read(row.as_ref(), "audit_head")?;
         Ok(Self { transaction, found: head, head, waiting: Vec::new() })
     }
@@ -136,11 +136,11 @@ mod tests {
         let mut connection = Connector::new(store.database()).unwrap().connect().await.unwrap();
         let mut texts = BTreeSet::new();
         for count in 0..=70 {
-            let mut undone = Ledger::begin(&mut connection, None).await.unwrap();
+            let mut undone = Ledger::begin(&mut connection).await.unwrap();
             (0..count).for_each(|number| _ = undone.append(draft(number)));
             texts.extend(std::iter::from_fn(|| undone.next_insertion()).map(|insertion| insertion.text));
             undone.rollback().await.unwrap();
-            let mut ledger = Ledger::begin(&mut connection, None).await.unwrap();
+            let mut ledger = Ledger::begin(&mut connection).await.unwrap();
             (0..count).for_each(|number| _ = ledger.append(draft(number)));
             assert!(ledger.commit().await.is_ok());
         }

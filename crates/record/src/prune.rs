@@ -199,7 +199,7 @@ mod tests {
             store.append(event(number)).await.unwrap();
         }
         let mut connection = Connector::new(store.database()).unwrap().connect().await.unwrap();
-        let mut ledger = Ledger::begin(&mut connection, None).await.unwrap();
+        let mut ledger = Ledger::begin(&mut connection).await.unwrap();
         ledger.append(Draft { event: event(4), digest: None });
         let at = Timestamp::from_milliseconds(4);
         let announce = AnnounceAudit { keep: Keep::Since(at), at, by: "test".to_owned() };

@@ -52,7 +52,10 @@ impl HeldRow {
 }
 
 /// Opens a file that is there, with a log that is written ahead of it: that is what the writer forces to disk.
-pub(crate) fn open(path: &Path, pragmas: &[(&str, &str)]) -> rusqlite::Result<Connection> {
+pub(crate) fn open<'p>(
+    path: &Path,
+    pragmas: impl IntoIterator<Item = (&'p str, &'p str)>,
+) -> rusqlite::Result<Connection> {
     let connection =
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(PATIENCE)?;
@@ -119,12 +122,11 @@ mod tests {
     /// Somewhere SQLite keeps no such log, and says so in no other way than by its answer.
     #[test]
     fn nothing_is_written_where_there_is_no_log() {
-        let wanted = [("journal_mode", "WAL")];
-        let refused = open(Path::new(":memory:"), &wanted).unwrap_err();
+        let refused = open(Path::new(":memory:"), [("journal_mode", "WAL")]).unwrap_err();
         assert!(refused.to_string().contains("keep the database on a local disk"), "{refused}");
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("db");
         std::fs::write(&file, "").unwrap();
-        open(&file, &wanted).unwrap();
+        open(&file, [("journal_mode", "WAL")]).unwrap();
     }
 }

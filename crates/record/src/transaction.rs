@@ -1,8 +1,5 @@
 //! The writer's transaction. SQLite's is done here and now, in the writer's thread; PostgreSQL's in trips to its server.
 
-use std::sync::Arc;
-
-use rusqlite::ErrorCode;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Postgres};
 
 use crate::driver::{Connection, Row, bounded, for_postgres, rows_of_postgres};
@@ -11,26 +8,6 @@ use crate::sqlite::{self, Answer};
 use crate::statement::Statement;
 
 const BEGIN: &str = "begin to write";
-
-/// When a commit has to be on disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Durability {
-    /// Before it is acknowledged.
-    Now,
-    /// A moment later. Until then it outlives this process, and not the machine. Means nothing to PostgreSQL.
-    Soon,
-}
-
-impl Durability {
-    /// What the next commits of a connection to SQLite do, from now on.
-    fn statement(self) -> Statement {
-        let text = match self {
-            Durability::Now => "PRAGMA synchronous = FULL",
-            Durability::Soon => "PRAGMA synchronous = NORMAL",
-        };
-        Statement::new("choose when commits are on disk", text)
-    }
-}
 
 /// Undone when it is rolled back, or when its connection is closed: whoever gets an error does one of the two.
 #[derive(Debug)]
@@ -48,19 +25,11 @@ pub(crate) enum Uncommitted {
 }
 
 impl<'c> Transaction<'c> {
-    /// Begins, after a change of when its commit is on disk if there is one, and reads the one row that writers take turns
-    /// on. SQLite takes its one lock for writing at once: a transaction that first reads and then wants to write could be
-    /// refused in its middle.
-    pub(crate) async fn begin(
-        connection: &'c mut Connection,
-        change: Option<Durability>,
-        turn: Statement,
-    ) -> Result<(Self, Option<Row>), Error> {
+    /// Begins, and reads the one row that writers take turns on. SQLite takes its one lock for writing at once: a transaction
+    /// that first reads and then wants to write could be refused in its middle.
+    pub(crate) async fn begin(connection: &'c mut Connection, turn: Statement) -> Result<(Self, Option<Row>), Error> {
         match connection {
             Connection::Sqlite(connection) => {
-                if let Some(durability) = change {
-                    run(connection, &durability.statement())?;
-                }
                 run(connection, &Statement::new(BEGIN, "BEGIN IMMEDIATE"))?;
                 let answer = run(connection, &turn)?;
                 Ok((Transaction::Sqlite(connection), answer.rows.into_iter().next().map(Row::Held)))
@@ -104,10 +73,7 @@ impl<'c> Transaction<'c> {
         let committed = match self {
             Transaction::Sqlite(connection) => {
                 let commit = Statement::new("commit", "COMMIT");
-                sqlite::run(connection, &commit).map(drop).map_err(|error| match error.sqlite_error_code() {
-                    Some(ErrorCode::SystemIoFailure) => Error::LogFailed(Arc::new(error)),
-                    _ => Error::from_commit(error),
-                })
+                sqlite::run(connection, &commit).map(drop).map_err(Error::from_commit)
             }
             Transaction::Postgres(transaction) => bounded(transaction.commit()).await.map_err(Error::from_commit),
         };

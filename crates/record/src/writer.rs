@@ -5,6 +5,10 @@
 //! next one. An operation says no by its answer, having written nothing; an *error* undoes the transaction, and then
 //! each of its operations is tried alone, so that only the failing one fails. When the transaction itself cannot begin
 //! or commit, all of its operations fail.
+//!
+//! SQLite's commits go to its log, and are on disk when that is forced there, which is done here and not by SQLite: what may be
+//! on disk a moment later is not forced by itself, and nobody holds SQLite's lock meanwhile. A log that cannot be forced takes
+//! nothing more.
 
 use std::fs::File;
 use std::io;
@@ -22,7 +26,6 @@ use crate::error::Error;
 use crate::ledger::{Failure, Ledger};
 use crate::sqlite;
 use crate::statement::Statement;
-use crate::transaction::Durability;
 
 /// As many operations as one transaction takes. Each costs a statement or two, so this is some tens of milliseconds.
 const BATCH: usize = 256;
@@ -35,6 +38,15 @@ const FILED: u64 = 128;
 const SOME: u64 = 16;
 /// How long what may be on disk later waits for somebody's commit to take it along.
 const SOON: Duration = Duration::from_millis(10);
+
+/// When a commit has to be on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// Before it is acknowledged.
+    Now,
+    /// A moment later. Until then it outlives this process, and not the machine. Means nothing to PostgreSQL.
+    Soon,
+}
 
 /// Something that is written, and can be tried again when the transaction it was in was undone.
 pub(crate) trait Operation: Send + Sync + 'static {
@@ -79,7 +91,6 @@ impl Queue {
             connector,
             connection: None,
             log: None,
-            durability: Durability::Now,
             debt: Debt::None,
             failed: None,
             unfiled: FILED,
@@ -95,7 +106,7 @@ impl Queue {
     }
 
     /// Returns when the operation is on disk (or soon is, where that is enough for it), or when it is certain that it is not;
-    /// except for [`Error::Unconfirmed`].
+    /// except for [`Error::Unconfirmed`] and [`Error::LogFailed`].
     /// An operation whose caller has stopped waiting is written all the same.
     pub(crate) async fn submit<O: Operation>(&self, operation: O) -> Result<O::Answer, Error> {
         let (reply, answer) = oneshot::channel();
@@ -155,12 +166,10 @@ struct Writer {
     connection: Option<Connection>,
     /// SQLite's, open as long as the connection is: whoever opens it later is not told what failed before.
     log: Option<File>,
-    /// What commits of the connection do.
-    durability: Durability,
     debt: Debt,
-    /// Why nothing is written any more. What was acknowledged could not be forced to disk, and the kernel says so once: to
-    /// force it again would prove nothing, and what comes behind it in the log could not be found after a power cut. Whoever
-    /// starts anew brings the log into the database's own file first.
+    /// Why nothing is written any more. Something could not be forced to disk, and the kernel says so once: to force it again
+    /// would prove nothing, and what comes behind it in the log could not be found after a power cut. Whoever starts anew
+    /// brings the log into the database's own file first.
     failed: Option<Error>,
     /// How many entries are not in the indices of lists yet.
     unfiled: u64,
@@ -168,7 +177,7 @@ struct Writer {
     written: u64,
 }
 
-/// Whether something is acknowledged that is not on disk.
+/// Whether something is committed that is not on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Debt {
     None,
@@ -201,7 +210,7 @@ impl Writer {
                 receiver.close();
             }
         }
-        self.pay();
+        let _ = self.pay();
         if let Some(connection) = self.connection.take() {
             connection.close().await;
         }
@@ -216,18 +225,22 @@ impl Writer {
         if self.debt == Debt::Owed {
             match timeout(SOON, receiver.recv_many(messages, BATCH)).await {
                 Ok(count) => return count,
-                Err(_) => self.pay(),
+                // Whoever writes next is told.
+                Err(_) => drop(self.pay()),
             }
         }
         receiver.recv_many(messages, BATCH).await
     }
 
-    /// Has everything on disk that was acknowledged before. A commit that must be does the same for all that is before it.
-    fn pay(&mut self) {
-        let (Debt::Owed, Some(path)) = (self.debt, self.connector.log()) else { return };
+    /// Has everything on disk that was committed before.
+    fn pay(&mut self) -> Result<(), Error> {
+        let (Debt::Owed, Some(path)) = (self.debt, self.connector.log()) else { return Ok(()) };
         match force(&mut self.log, &path) {
-            Ok(()) => self.debt = Debt::None,
-            Err(source) => self.failed = Some(Error::LogFailed(Arc::new(source))),
+            Ok(()) => {
+                self.debt = Debt::None;
+                Ok(())
+            }
+            Err(source) => Err(self.failed.insert(Error::LogFailed(Arc::new(source))).clone()),
         }
     }
 
@@ -237,9 +250,8 @@ impl Writer {
             return;
         }
         let Some(mut connection) = self.connection.take() else { return };
-        let change = (self.durability == Durability::Now).then_some(Durability::Soon);
-        if file_all(&mut connection, change).await.is_ok() {
-            (self.connection, self.durability, self.unfiled) = (Some(connection), Durability::Soon, 0);
+        if file_all(&mut connection).await.is_ok() {
+            (self.connection, self.unfiled) = (Some(connection), 0);
         } else {
             connection.close().await;
         }
@@ -291,7 +303,6 @@ impl Writer {
             }
         }
         let connection = self.connector.connect().await.map_err(Failure::Whole)?;
-        self.durability = Durability::Now;
         // Where there is none yet, nothing in it can have failed.
         self.log = self.connector.log().and_then(|path| File::open(path).ok());
         self.write_on(connection, jobs).await
@@ -299,32 +310,28 @@ impl Writer {
 
     /// A connection on which something failed is not used again: what state it is in is anybody's guess.
     async fn write_on(&mut self, mut connection: Connection, jobs: &mut [Box<dyn Job>]) -> Result<(), Failure> {
-        // To PostgreSQL every commit is one that must be on disk.
-        let may_wait =
-            matches!(connection, Connection::Sqlite(_)) && jobs.iter().all(|job| job.durability() == Durability::Soon);
-        let wanted = if may_wait { Durability::Soon } else { Durability::Now };
-        let change = (wanted != self.durability).then_some(wanted);
-        match write_in_one_transaction(&mut connection, change, jobs).await {
+        let changes = |connection: &Connection| match connection {
+            Connection::Sqlite(connection) => connection.total_changes(),
+            // There every commit is on disk.
+            Connection::Postgres(_) => 0,
+        };
+        let before = changes(&connection);
+        match write_in_one_transaction(&mut connection, jobs).await {
             Ok(grown) => {
-                (self.connection, self.durability) = (Some(connection), wanted);
+                if changes(&connection) != before {
+                    self.debt = Debt::Owed;
+                }
+                self.connection = Some(connection);
                 self.unfiled = self.unfiled.saturating_add(grown);
                 self.written = self.written.saturating_add(1);
-                // A commit of nothing forces nothing.
-                if grown > 0 {
-                    self.debt = match wanted {
-                        Durability::Now => Debt::None,
-                        Durability::Soon => Debt::Owed,
-                    };
+                match jobs.iter().any(|job| job.durability() == Durability::Now) {
+                    true => self.pay().map_err(Failure::Whole),
+                    false => Ok(()),
                 }
-                Ok(())
             }
             Err(failure) => {
                 // To its end, so that the next connection does not wait for a lock of this one.
                 connection.close().await;
-                // It is undone, and what was acknowledged before may be lost with it.
-                if let (Failure::Whole(error @ Error::LogFailed(_)), Debt::Owed) = (&failure, self.debt) {
-                    self.failed = Some(error.clone());
-                }
                 Err(failure)
             }
         }
@@ -332,12 +339,8 @@ impl Writer {
 }
 
 /// Gives how many entries the chain has grown by.
-async fn write_in_one_transaction(
-    connection: &mut Connection,
-    change: Option<Durability>,
-    jobs: &mut [Box<dyn Job>],
-) -> Result<u64, Failure> {
-    let mut ledger = Ledger::begin(connection, change).await.map_err(Failure::Whole)?;
+async fn write_in_one_transaction(connection: &mut Connection, jobs: &mut [Box<dyn Job>]) -> Result<u64, Failure> {
+    let mut ledger = Ledger::begin(connection).await.map_err(Failure::Whole)?;
     for job in jobs {
         if let Err(error) = job.apply(&mut ledger).await {
             // When even this fails, closing the connection does it.
@@ -356,8 +359,8 @@ fn force(log: &mut Option<File>, path: &Path) -> io::Result<()> {
     log.insert(open).sync_data()
 }
 
-async fn file_all(connection: &mut Connection, change: Option<Durability>) -> Result<(), Failure> {
-    let mut ledger = Ledger::begin(connection, change).await.map_err(Failure::Whole)?;
+async fn file_all(connection: &mut Connection) -> Result<(), Failure> {
+    let mut ledger = Ledger::begin(connection).await.map_err(Failure::Whole)?;
     for text in [
         "UPDATE sandbox_execs SET filed = 1 WHERE filed = 0 AND ended_at IS NOT NULL",
         "UPDATE audit SET filed = 1 WHERE seq > (SELECT filed_through FROM audit_head)",
