@@ -24,19 +24,19 @@ const AT_ONCE: i64 = 256;
 
 impl Store {
     /// Ends an exec that was intended. It outlives this process when it is acknowledged, and the machine a moment later: what
-    /// a power cut takes of it makes it one of the LOST.
-    pub fn finish<'s, W: Into<Whose>>(
-        &'s self,
+    /// a power cut takes of it makes it one of the LOST. It is on its way when this returns.
+    pub fn finish<W: Into<Whose>>(
+        &self,
         exec: W,
         ending: &Ending,
-    ) -> impl Future<Output = Result<Finish, Error>> + Send + use<'s, W> {
+    ) -> impl Future<Output = Result<Finish, Error>> + Send + use<W> {
         let whose = exec.into();
         let exec_id = whose.exec_id.clone();
-        let end = columns::ending_values(ending).map(|values| {
+        let ending = columns::ending_values(ending).map(|values| {
             let draft = draft(&whose, ending, &values, columns::OUTCOME_ACTION);
-            End { whose, values, draft }
+            self.submit(End { whose, values, draft })
         });
-        async move { self.submit(end?).await?.ok_or(Error::UnknownExec(exec_id)) }
+        async move { ending?.await?.ok_or(Error::UnknownExec(exec_id)) }
     }
 
     /// For the start of a server: whatever was recorded before this call and has no ending is lost, because nobody is

@@ -21,10 +21,12 @@ use crate::writer::Operation;
 
 impl Store {
     /// Records what is about to run. Of several intents of one caller with one key, also at once, one is recorded and
-    /// the others learn which. A denied one is ended from the start.
-    pub fn intend<'s>(&'s self, exec: &NewExec) -> impl Future<Output = Result<Intent, Error>> + Send + use<'s> {
-        let (exec_id, intend) = (exec.exec_id.clone(), Intend::new(exec));
-        async move { self.submit(intend?).await?.ok_or(Error::ExecIdTaken(exec_id)) }
+    /// the others learn which. A denied one is ended from the start. It is on its way when this returns, whether or not
+    /// somebody waits for what becomes of it.
+    pub fn intend(&self, exec: &NewExec) -> impl Future<Output = Result<Intent, Error>> + Send + use<> {
+        let exec_id = exec.exec_id.clone();
+        let intending = Intend::new(exec).map(|intend| self.submit(intend));
+        async move { intending?.await?.ok_or(Error::ExecIdTaken(exec_id)) }
     }
 
     /// What a caller's key stands for, if it was used before.

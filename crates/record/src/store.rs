@@ -84,7 +84,10 @@ impl Store {
         changing.await.unwrap_or(Err(Error::Closed))
     }
 
-    pub(crate) async fn submit<O: Operation>(&self, operation: O) -> Result<O::Answer, Error> {
-        self.inside.queue.submit(operation).await
+    pub(crate) fn submit<O: Operation>(
+        &self,
+        operation: O,
+    ) -> impl Future<Output = Result<O::Answer, Error>> + Send + use<O> {
+        self.inside.queue.submit(operation)
     }
 }

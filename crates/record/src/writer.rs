@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -107,14 +108,27 @@ impl Queue {
 
     /// Returns when the operation is on disk (or soon is, where that is enough for it), or when it is certain that it is not;
     /// except for [`Error::Unconfirmed`] and [`Error::LogFailed`].
-    /// An operation whose caller has stopped waiting is written all the same.
-    pub(crate) async fn submit<O: Operation>(&self, operation: O) -> Result<O::Answer, Error> {
+    /// An operation whose caller has stopped waiting is written all the same. Where there is a place for it, it is on its way
+    /// before anybody waits for it.
+    pub(crate) fn submit<O: Operation>(
+        &self,
+        operation: O,
+    ) -> impl Future<Output = Result<O::Answer, Error>> + Send + use<O> {
         let (reply, answer) = oneshot::channel();
         let job = Message::Write(Box::new(Waiting { operation, answer: None, reply }));
-        match timeout(PATIENCE, self.0.send(job)).await {
-            Ok(Ok(())) => answer.await.unwrap_or(Err(Error::Closed)),
-            Ok(Err(_)) => Err(Error::Closed),
-            Err(_) => Err(Error::Busy),
+        let sent = self.0.try_send(job);
+        let queue = self.0.clone();
+        async move {
+            match sent {
+                Ok(()) => {}
+                Err(TrySendError::Closed(_)) => return Err(Error::Closed),
+                Err(TrySendError::Full(job)) => match timeout(PATIENCE, queue.send(job)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => return Err(Error::Closed),
+                    Err(_) => return Err(Error::Busy),
+                },
+            }
+            answer.await.unwrap_or(Err(Error::Closed))
         }
     }
 

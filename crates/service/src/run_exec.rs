@@ -95,6 +95,9 @@ pub(crate) enum OpenGround {
 
 type Prepared = Result<Ready, Told>;
 
+/// What became of an intent.
+type Intended = Result<Intent, record::Error>;
+
 /// What was made before the intent was on record, if anything.
 type Early = Option<Prepared>;
 
@@ -150,10 +153,15 @@ impl Ran {
 
 impl Exec {
     /// The whole life. A fault of ours on the way is an ending too, for this one alone.
-    pub(crate) async fn live_to_the_end(self, entrance: Entrance, answer: oneshot::Sender<Result<Submitted, Error>>) {
+    pub(crate) async fn live_to_the_end(
+        self,
+        entrance: Entrance,
+        answer: oneshot::Sender<Result<Submitted, Error>>,
+        intending: impl Future<Output = Intended>,
+    ) {
         let (store, exec_id) = (self.service.inner.store.clone(), self.intent.exec_id.clone());
         let whose = Whose::from(&self.intent);
-        if AssertUnwindSafe(self.live(entrance, answer)).catch_unwind().await.is_err() {
+        if AssertUnwindSafe(self.live(entrance, answer, intending)).catch_unwind().await.is_err() {
             tracing::error!(%exec_id, "the task of an exec has panicked");
             let told = Told::failed(RUNTIME_ERROR, "a fault of this server ended it; the server's log says more");
             // Whatever it had was let go of, its box with everything in it. One that is not on record needs no ending.
@@ -162,9 +170,14 @@ impl Exec {
     }
 
     /// Whoever asked is answered when the intent is on record, or with the ending.
-    async fn live(mut self, entrance: Entrance, answer: oneshot::Sender<Result<Submitted, Error>>) {
+    async fn live(
+        mut self,
+        entrance: Entrance,
+        answer: oneshot::Sender<Result<Submitted, Error>>,
+        intending: impl Future<Output = Intended>,
+    ) {
         let exec_id = self.intent.exec_id.clone();
-        let (intended, early) = self.intend(&entrance).await;
+        let (intended, early) = self.intend(&entrance, intending).await;
         match intended {
             Ok(Intent::Recorded) => {}
             Ok(Intent::Known { exec_id, body_digest }) => {
@@ -230,10 +243,9 @@ impl Exec {
         }
     }
 
-    /// Records the intent. Empty files are made meanwhile where the exec starts at once: that takes no time then, and what
+    /// Waits for the intent. Empty files are made meanwhile where the exec starts at once: that takes no time then, and what
     /// a refused intent leaves is removed. Inputs are written only when the intent is on record.
-    async fn intend(&self, entrance: &Entrance) -> (Result<Intent, record::Error>, Early) {
-        let intending = self.service.inner.store.intend(&self.intent);
+    async fn intend(&self, entrance: &Entrance, intending: impl Future<Output = Intended>) -> (Intended, Early) {
         match entrance {
             Entrance::Admitted(Admission::Now(_)) if !self.order.has_inputs() && self.order.idempotency.is_none() => {
                 let (intended, prepared) = tokio::join!(intending, self.prepare(Vec::new()));

@@ -1,7 +1,7 @@
 //! From a request to an exec: read, decided, on record, and then in line or running.
 //!
-//! Whoever asked may go away at any moment. So from the intent on, everything happens in a task of the exec's own, which
-//! answers when the intent is on record; nothing that is recorded is ever without somebody who brings it to its end.
+//! Whoever asked may go away at any moment. So once the intent is on its way, everything happens in a task of the exec's own,
+//! which answers when it is on record; nothing that is recorded is ever without somebody who brings it to its end.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -161,6 +161,8 @@ impl Service {
             Entrance::Asking(_) => Start::AwaitingApproval,
         };
         let intent = order.intent(exec_id, snapshot, start);
+        // On its way at once; and nothing comes between this and the task that sees to it.
+        let intending = self.inner.store.intend(&intent);
         let (answer, told) = oneshot::channel();
         let followed = live.clone();
         let exec = Exec {
@@ -175,7 +177,7 @@ impl Service {
             questions: 0,
             answered,
         };
-        tokio::spawn(exec.live_to_the_end(entrance, answer));
+        tokio::spawn(exec.live_to_the_end(entrance, answer, intending));
         match told.await {
             Ok(submitted) => submitted.map(|submitted| {
                 // Where the same was asked before, that one is told of.
