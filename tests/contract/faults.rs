@@ -1,7 +1,6 @@
 //! A docker that is missing, hangs or goes away, seen through the door: 503 within 10 s, and no other backend in silence.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -65,7 +64,7 @@ pub(crate) fn no_client() {
     works_natively(&server);
 }
 
-/// The verb that makes the image asks the client that a server would ask, wherever that was said.
+/// `ringwall image build-docker` runs the docker client that a server with the same start-up configuration runs.
 pub(crate) fn the_client_that_is_set_makes_the_image() {
     let data = TempDir::with_prefix("rw-serve-").unwrap();
     let client = |name: &str| {
@@ -74,27 +73,20 @@ pub(crate) fn the_client_that_is_set_makes_the_image() {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let (stored, filed, flagged) = (client("stored"), client("filed"), client("flagged"));
-    let build = |data: &Path, flags: &[&str]| {
-        let built = command(data).args(["image", "build-docker"]).args(flags).output().unwrap();
+    let (filed, set, flagged) = (client("filed"), client("set"), client("flagged"));
+    let build = |flags: &[&str], environment: &[(&str, &str)]| {
+        let mut build = command(data.path());
+        build.args(["image", "build-docker"]).args(flags).envs(environment.iter().copied());
+        let built = build.output().unwrap();
         assert!(!built.status.success());
         String::from_utf8(built.stderr).unwrap()
     };
-    let server = Server::start();
-    let patch = json!({ "sandbox": { "docker": { "cli_path": stored } } });
-    server.ask("PUT", "/settings", Some(&patch)).expect(200);
-    // While it runs, and afterwards.
-    assert!(build(server.data(), &[]).contains("asked stored"));
-    server.signal(Signal::TERM);
-    let served = server.leave();
-    assert!(build(served.path(), &[]).contains("asked stored"));
-    std::fs::write(served.path().join("ringwall.toml"), format!("[docker]\ncli_path = '{filed}'\n")).unwrap();
-    assert!(build(served.path(), &[]).contains("asked filed"));
-    assert!(build(served.path(), &["--docker-cli-path", &flagged]).contains("asked flagged"));
-    // Without a record there is nothing stored, and none is made.
-    let empty = TempDir::with_prefix("rw-serve-").unwrap();
-    assert!(build(empty.path(), &["--docker-cli-path", &flagged]).contains("asked flagged"));
-    assert!(!empty.path().join("db.sqlite").exists());
+    std::fs::write(data.path().join("ringwall.toml"), format!("[docker]\ncli_path = '{filed}'\n")).unwrap();
+    assert!(build(&[], &[]).contains("asked filed"));
+    let environment = [("RINGWALL_SANDBOX_DOCKER_CLI_PATH", set.as_str())];
+    assert!(build(&[], &environment).contains("asked set"));
+    assert!(build(&["--docker-cli-path", &flagged], &environment).contains("asked flagged"));
+    assert!(!data.path().join("db.sqlite").exists(), "the verb needs no record");
 }
 
 pub(crate) fn no_daemon() {

@@ -1,8 +1,8 @@
-//! What a server is told before it starts: `ringwall.toml`, then `RINGWALL_*` variables, then flags; the later wins.
+//! Start-up configuration: `ringwall.toml`, then `RINGWALL_*` variables, then flags; a later source overrides an earlier one.
 //!
-//! A key that nobody knows is refused, because a limit that was misspelt is a limit that does not hold. Nothing here
-//! opens the database or looks at the machine. Limits of execs are settings of the service, not of the file; what the
-//! environment says of them is fixed as long as the server runs.
+//! An unknown key is refused, because a misspelt limit is a limit that does not hold. Nothing here opens the database or
+//! looks at the machine. Limits of execs are settings of the service and have no key in the file; a variable sets them for
+//! as long as the server runs.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use record::Database;
 use serde::Deserialize;
-use service::Fixed;
+use service::{Fixed, Source};
 
 use crate::environment::Environment;
 use crate::message::Message;
@@ -86,6 +86,8 @@ struct File {
     database: DatabaseTable,
     docker: Docker,
     aio: Aio,
+    sandbox: SandboxTable,
+    skills: SkillsTable,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -108,6 +110,20 @@ struct DatabaseTable {
 struct Docker {
     cli_path: Option<String>,
     context: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct SandboxTable {
+    workspace_root_win: Option<String>,
+    workspace_root_wsl: Option<String>,
+    runtime_mode: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct SkillsTable {
+    root: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -151,9 +167,9 @@ pub(crate) struct ServerConfig {
 pub(crate) fn resolve(data: &Path, flags: Overrides, environment: &Environment) -> Result<ServerConfig, Message> {
     let file = read(data, flags.config.as_deref())?;
     let mut fixed = Fixed::default();
-    fix_aio(&mut fixed, file.aio)?;
+    set_from_file(&mut fixed, &file)?;
     environment.fix(&mut fixed)?;
-    fix_docker(&mut fixed, flags.docker, file.docker)?;
+    set_from_flags(&mut fixed, flags.docker)?;
     let hosts = flags.allowed_hosts.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>();
     let config = ServerConfig {
         listen: flags.listen.or(file.server.listen).unwrap_or(LISTEN),
@@ -187,39 +203,55 @@ pub(crate) fn database(data: &Path, flags: &DatabaseOverride) -> Result<Database
     Ok(choose_database(data, url))
 }
 
-/// What a server with the same data directory would have fixed about docker. What an operator stored stands below it.
+/// The docker settings of a server with the same data directory and environment.
 pub(crate) fn docker(data: &Path, flags: DockerOverride) -> Result<Fixed, Message> {
-    let mut fixed = Fixed::default();
-    fix_docker(&mut fixed, flags, read(data, None)?.docker)?;
+    let mut fixed = from_file(data)?;
+    set_from_flags(&mut fixed, flags)?;
     Ok(fixed)
 }
 
-/// What a server with the same data directory and environment would be told about an AIO service.
+/// The AIO service of a server with the same data directory and environment.
 pub(crate) fn aio(data: &Path, environment: &Environment) -> Result<Fixed, Message> {
-    let mut fixed = Fixed::default();
-    fix_aio(&mut fixed, read(data, None)?.aio)?;
+    let mut fixed = from_file(data)?;
     environment.fix(&mut fixed)?;
     Ok(fixed)
 }
 
-fn fix_aio(fixed: &mut Fixed, file: Aio) -> Result<(), Message> {
-    let Aio { url, key, user, agent } = file;
-    for (name, said) in [("aio.url", url), ("aio.key", key), ("aio.user", user), ("aio.agent", agent)] {
-        if let Some(text) = said {
-            fixed.set(name, &text)?;
+fn from_file(data: &Path) -> Result<Fixed, Message> {
+    let (mut fixed, file) = (Fixed::default(), read(data, None)?);
+    set_from_file(&mut fixed, &file)?;
+    Ok(fixed)
+}
+
+fn set_from_file(fixed: &mut Fixed, file: &File) -> Result<(), Message> {
+    let File { docker, aio, sandbox, skills, server: _, database: _ } = file;
+    let values = [
+        ("aio.url", &aio.url),
+        ("aio.key", &aio.key),
+        ("aio.user", &aio.user),
+        ("aio.agent", &aio.agent),
+        ("sandbox.docker.cli_path", &docker.cli_path),
+        ("sandbox.docker.context", &docker.context),
+        ("sandbox.workspace_root_win", &sandbox.workspace_root_win),
+        ("sandbox.workspace_root_wsl", &sandbox.workspace_root_wsl),
+        ("sandbox.runtime_mode", &sandbox.runtime_mode),
+        ("skills.root", &skills.root),
+    ];
+    for (key, value) in values {
+        if let Some(text) = value {
+            fixed.set(key, text, Source::File)?;
         }
     }
     Ok(())
 }
 
-fn fix_docker(fixed: &mut Fixed, flags: DockerOverride, file: Docker) -> Result<(), Message> {
-    let docker = [
-        ("sandbox.docker.cli_path", flags.docker_cli_path.or(file.cli_path)),
-        ("sandbox.docker.context", flags.docker_context.or(file.context)),
-    ];
-    for (key, said) in docker {
-        if let Some(text) = said {
-            fixed.set(key, &text)?;
+fn set_from_flags(fixed: &mut Fixed, docker: DockerOverride) -> Result<(), Message> {
+    let values =
+        [("sandbox.docker.cli_path", docker.docker_cli_path), ("sandbox.docker.context", docker.docker_context)];
+    for (key, value) in values {
+        // clap takes the variable where the flag is missing; then the environment stays the source.
+        if let Some(text) = value.filter(|text| !fixed.is(key, text)) {
+            fixed.set(key, &text, Source::Flag)?;
         }
     }
     Ok(())
@@ -269,6 +301,9 @@ mod tests {
         let flagged = with_file(text, flags).unwrap();
         let docker = with_file("[docker]\ncontext = 'there'\n", Overrides::default()).unwrap();
         assert_eq!(docker.fixed.keys().collect::<Vec<_>>(), ["sandbox.docker.context"]);
+        let roots = "[sandbox]\nworkspace_root_wsl = '/w'\n[skills]\nroot = '/s'\n";
+        let roots = with_file(roots, Overrides::default()).unwrap();
+        assert!(roots.fixed.is("sandbox.workspace_root_wsl", "/w") && roots.fixed.is("skills.root", "/s"));
         let aio = with_file("[aio]\nurl = 'http://127.0.0.1:1'\nkey = 'hunter2'\n", Overrides::default()).unwrap();
         assert_eq!(aio.fixed.keys().collect::<Vec<_>>(), ["aio.key", "aio.url"]);
         assert!(!format!("{aio:?}").contains("hunter2"));
@@ -284,6 +319,9 @@ mod tests {
             "[aio]\ntoken = 'x'\n",
             "[aio]\nurl = 'file:///etc'\n",
             "[server]\nno_auth = true\n",
+            "[sandbox]\nmax_concurrent_execs = 2\n",
+            "[sandbox]\nruntime_mode = 'mac'\n",
+            "[skills]\nentries_max = 2\n",
         ] {
             assert!(with_file(text, Overrides::default()).is_err(), "{text}");
         }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use service::{Fixed, setting_keys};
+use service::{Fixed, Source, setting_keys, setting_variable};
 
 use crate::message::Message;
 
@@ -51,21 +51,16 @@ impl Environment {
         Ok(Self { variables })
     }
 
-    /// Fixes every setting that has a variable.
+    /// Sets every setting whose variable is there.
     pub(crate) fn fix(&self, fixed: &mut Fixed) -> Result<(), Message> {
         for key in setting_keys() {
-            let name = variable(&key);
+            let name = setting_variable(&key);
             if let Some(text) = self.variables.get(&name) {
-                fixed.set(&key, text).map_err(|error| Message::new(format!("{name}: {error}")))?;
+                fixed.set(&key, text, Source::Environment).map_err(|error| Message::new(format!("{name}: {error}")))?;
             }
         }
         Ok(())
     }
-}
-
-/// The name of a setting's variable.
-pub(crate) fn variable(key: &str) -> String {
-    format!("{PREFIX}{}", key.to_ascii_uppercase().replace('.', "_"))
 }
 
 fn check(name: &str) -> Result<(), Message> {
@@ -74,7 +69,8 @@ fn check(name: &str) -> Result<(), Message> {
     if OTHERS.contains(&name) || OF_A_CLUSTER.iter().any(|prefix| is_within(prefix)) {
         return Ok(());
     }
-    let names = || OTHERS.iter().map(|other| (*other).to_owned()).chain(setting_keys().map(|key| variable(&key)));
+    let names =
+        || OTHERS.iter().map(|other| (*other).to_owned()).chain(setting_keys().map(|key| setting_variable(&key)));
     if names().any(|known| known == name) {
         return Ok(());
     }

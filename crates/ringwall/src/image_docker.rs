@@ -1,19 +1,18 @@
 //! `ringwall image build-docker`: the image that docker's boxes run on, made from this machine's own packages.
 //!
-//! This door shows how far it is and listens for Ctrl-C; what is installed is decided in `executor::docker`. Docker is asked
-//! in the way in which a server with the same data directory would ask it, whether one runs or not.
+//! This verb shows progress and handles Ctrl-C; `executor::docker` decides what is installed. It uses the docker client and
+//! context of a server with the same data directory and environment.
 
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 
-use executor::docker::{BuildStep, DEFAULT_IMAGE, Docker, DockerSettings};
+use executor::docker::{BuildStep, DEFAULT_IMAGE, Docker};
 use indicatif::{ProgressBar, ProgressStyle};
 use policy::DockerImage;
-use record::{Database, Store};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::config::{self, DatabaseOverride, DockerOverride};
+use crate::config::{self, DockerOverride};
 use crate::message::Message;
 
 #[derive(Debug, clap::Args)]
@@ -23,8 +22,6 @@ pub(crate) struct BuildArguments {
     tag: DockerImage,
     #[command(flatten)]
     docker: DockerOverride,
-    #[command(flatten)]
-    database: DatabaseOverride,
 }
 
 /// Makes it; gives the answer to print.
@@ -33,7 +30,8 @@ pub(crate) fn build(arguments: &BuildArguments, data: &Path) -> Result<String, M
         .enable_all()
         .build()
         .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
-    let docker = Docker::new(runtime.block_on(settings(arguments, data))?, data)?;
+    let fixed = config::docker(data, arguments.docker.clone())?;
+    let docker = Docker::new(service::docker_settings(&fixed)?, data)?;
     let bar = spinner();
     let built = runtime.block_on(async {
         let mut show = |step: BuildStep| bar.set_message(words(step));
@@ -49,19 +47,6 @@ pub(crate) fn build(arguments: &BuildArguments, data: &Path) -> Result<String, M
     });
     bar.finish_and_clear();
     built.map(|id| format!("built {} ({id})\n", arguments.tag))
-}
-
-/// What was said here or in the file, and below it what an operator stored, where there is a record.
-async fn settings(arguments: &BuildArguments, data: &Path) -> Result<DockerSettings, Message> {
-    let fixed = config::docker(data, arguments.docker.clone())?;
-    let database = config::database(data, &arguments.database)?;
-    if matches!(&database, Database::Sqlite(path) if !path.exists()) {
-        return Ok(service::docker_settings(None, &fixed).await?);
-    }
-    let store = Store::open(database).await?;
-    let settings = service::docker_settings(Some(&store), &fixed).await;
-    store.close().await;
-    Ok(settings?)
 }
 
 fn words(step: BuildStep) -> String {

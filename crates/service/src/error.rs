@@ -6,6 +6,7 @@
 use record::ExecId;
 
 use crate::agents::AgentProblem;
+use crate::fixed::{Source, setting_variable};
 use crate::outcome::DISK_QUOTA;
 
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +26,9 @@ pub enum Error {
     Denied { denial: Box<policy::Denial>, exec_id: ExecId },
     #[error("{message}")]
     Conflict { message: String },
+    /// A settings key that only start-up configuration changes.
+    #[error("{key} is set when the server starts (source: {by}) and cannot be changed over HTTP")]
+    SetAtStart { key: String, by: Source },
     #[error("the exec {0} has ended already")]
     AlreadyEnded(ExecId),
     #[error("too many questions wait for a person's answer")]
@@ -77,7 +81,7 @@ impl Error {
             Error::InvalidArgument { .. } => "INVALID_ARGUMENT",
             Error::InvalidInput { .. } => "INVALID_INPUT",
             Error::Denied { .. } => "POLICY_DENIED",
-            Error::Conflict { .. } | Error::AlreadyEnded(_) => "CONFLICT",
+            Error::Conflict { .. } | Error::SetAtStart { .. } | Error::AlreadyEnded(_) => "CONFLICT",
             Error::QueueFull | Error::TooManyActions => "QUEUE_FULL",
             Error::TooManyApprovals => "TOO_MANY_APPROVALS",
             Error::TooManyTickets => "TOO_MANY_TICKETS",
@@ -100,6 +104,15 @@ impl Error {
                 "send the header `Authorization: Bearer <token>`; `ringwall token create` makes one"
             }
             Error::Denied { denial, .. } => return denial.hint.clone(),
+            Error::SetAtStart { key, by: Source::Flag } => {
+                return Some(format!("restart the server with another flag for {key}"));
+            }
+            Error::SetAtStart { key, by: Source::File } => {
+                return Some(format!("change {key} in ringwall.toml and restart the server"));
+            }
+            Error::SetAtStart { key, by: Source::Environment | Source::Default } => {
+                return Some(format!("restart the server with {}", setting_variable(key)));
+            }
             Error::TooManyTickets => "use them, or wait half a minute",
             Error::TooManyApprovals => "answer some of them: GET /api/approvals?status=pending",
             Error::QueueFull => "wait for some of them to end, or raise sandbox.max_queued_execs",

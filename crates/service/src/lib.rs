@@ -24,6 +24,7 @@ mod live;
 mod queue;
 mod service;
 mod settings;
+mod settings_view;
 mod skill_names;
 
 mod change_settings;
@@ -83,7 +84,6 @@ pub use approvals::{
     Announcement, Answer, ApprovalView, Considered, Following, Gone, Preview, PreviewedPath, Verdict, Watched,
 };
 pub use artifacts::{Artifacts, Observation, OutputPart};
-pub use change_settings::SettingsView;
 pub use code::{CodeBegun, CodeRan, CodeRequest, Language};
 pub use contexts::{Bundle, ContextAddress, ContextView};
 pub use egress::{AllowedHost, ConnectionView, NetworkView};
@@ -92,7 +92,7 @@ pub use events::{Event, EventCursor, EventKind};
 pub use execs::ExecFilter;
 pub use executor::WindowSize;
 pub use executor::pool::{Figures as PoolFigures, OnBusy};
-pub use fixed::{Fixed, setting_keys};
+pub use fixed::{Fixed, Source, setting_keys, setting_variable};
 pub use health::{Availability, Backends, Health, Host, WritableCheck};
 pub use invoke::InvokeOptions;
 pub use logins::{BegunLogin, HeldLogin, LOGIN_LASTS};
@@ -113,6 +113,7 @@ pub use residents::{AfterInput, OpenedTerminal, ProcessOutput, Terminal, Termina
 pub use service::{Service, now};
 pub use sessions::{SessionAddress, SessionChange, SessionFilter, SessionList, SessionView};
 pub use settings::{Webhook, aio_service, docker_settings};
+pub use settings_view::SettingsView;
 pub use skill_names::SkillNames;
 pub use submit::Submitted;
 pub use tickets::NewTicket;

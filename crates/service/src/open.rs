@@ -20,7 +20,7 @@ use crate::agents::{Locks, Quotas};
 use crate::browser::Browsers;
 use crate::digest_key::DigestKey;
 use crate::error::{Error, causes};
-use crate::fixed::Fixed;
+use crate::fixed::{Fixed, setting_variable};
 use crate::health::TrialError;
 use crate::live::Registry;
 use crate::logins::Logins;
@@ -45,7 +45,7 @@ pub struct Config {
     pub data: PathBuf,
     pub database: Database,
     pub auth: Auth,
-    /// Settings that stand over what is stored.
+    /// Settings from flags, environment and file, which override the stored ones.
     pub fixed: Fixed,
 }
 
@@ -85,6 +85,14 @@ impl Service {
             tracing::warn!(expired, "approvals of a server that did not stop have expired");
         }
         let settings = Settings::load(&store, &config.fixed).await?;
+        for key in &settings.ignored {
+            let variable = setting_variable(key);
+            tracing::warn!(
+                key,
+                variable,
+                "ignored a stored setting that only start-up configuration may set; if it is wanted, restart the server with the variable"
+            );
+        }
         let aio = settings.aio.assigned()?;
         let owner_token = match config.auth {
             Auth::Tokens => Some(owner_token::ensure(&store, &data).await?),

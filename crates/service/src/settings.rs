@@ -1,7 +1,7 @@
-//! The settings in force: what an operator has stored in the record, and over it what was fixed when the server started.
+//! The settings in force: the document that operators store in the record, overridden by what was set at start-up.
 //!
-//! A document is read strictly before it is saved, so that what is stored can always be served. The roots of workspaces and
-//! skills, and docker's client, count from the next start on.
+//! A document is validated before it is saved, so a stored one can always be applied. Keys of the stored document that
+//! only start-up configuration may set are dropped when it is read.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 use crate::aio::AioPart;
 use crate::browser::BrowserPart;
 use crate::error::Error;
-use crate::fixed::Fixed;
+use crate::fixed::{Fixed, remove_start_up_keys};
 use crate::queue::Bounds;
 use crate::skill_names::McpPart;
 
@@ -35,8 +35,10 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) version: i64,
-    /// What is stored.
+    /// The stored document, without the keys in `ignored`.
     pub(crate) document: Value,
+    /// Start-up-only keys that the stored document held. The next change saves a document without them.
+    pub(crate) ignored: Vec<String>,
     pub(crate) operator: Layer,
     pub(crate) sandbox: Sandbox,
     pub(crate) commands: CommandLists,
@@ -283,7 +285,8 @@ impl Settings {
         }
     }
 
-    pub(crate) fn read(version: i64, document: Value, fixed: &Fixed) -> Result<Self, Error> {
+    pub(crate) fn read(version: i64, mut document: Value, fixed: &Fixed) -> Result<Self, Error> {
+        let ignored = remove_start_up_keys(&mut document);
         let mut whole = document.clone();
         merge(&mut whole, &fixed.document());
         let read = Document::deserialize(&whole).map_err(|error| Error::invalid(format!("settings: {error}")))?;
@@ -302,7 +305,7 @@ impl Settings {
         read.aio.check()?;
         read.sessions.check(&read.approvals)?;
         read.strict.check()?;
-        // A root that no server could start with is not saved.
+        // Refuses a runtime mode or root that this platform cannot use, when it is set and not when a box needs it.
         read.sandbox.root(UNKNOWN).map_err(|error| Error::invalid(error.to_string()))?;
         let image = read.sandbox.docker.image.as_deref().unwrap_or(executor::docker::DEFAULT_IMAGE).parse()?;
         let Document {
@@ -325,6 +328,7 @@ impl Settings {
         Ok(Self {
             version,
             document,
+            ignored,
             operator,
             commands,
             files,
@@ -360,13 +364,9 @@ pub fn aio_service(fixed: &Fixed) -> Result<Option<AioService>, Error> {
     Ok(settings.aio.assigned()?.map(|assigned| assigned.service))
 }
 
-/// How docker is to be asked by whoever does so without a service; without a record, by what was fixed alone.
-pub async fn docker_settings(store: Option<&Store>, fixed: &Fixed) -> Result<DockerSettings, Error> {
-    let settings = match store {
-        Some(store) => Settings::load(store, fixed).await?,
-        None => Settings::read(0, Value::Object(Map::new()), fixed)?,
-    };
-    Ok(settings.sandbox.docker.asked())
+/// The docker client and context that a server with the same start-up configuration uses.
+pub fn docker_settings(fixed: &Fixed) -> Result<DockerSettings, Error> {
+    Ok(Settings::read(0, Value::Object(Map::new()), fixed)?.sandbox.docker.asked())
 }
 
 impl DockerPart {
@@ -445,7 +445,6 @@ mod tests {
             json!({"sandbox": {"limits": {"timeout_ms": 300_001}}}),
             json!({"sandbox": {"max_concurrent_execs": 17}}),
             json!({"sandbox": {"max_concurrent_execs": 0}}),
-            json!({"sandbox": {"runtime_mode": "mac"}}),
             json!({"sandbox": {"docker": {"image": "-v"}}}),
             json!({"sandbox": 1}),
             json!({"retention": {"execs_days": 0}}),
@@ -462,8 +461,6 @@ mod tests {
             json!({"strict": {"backends": ["vm"]}}),
             json!({"workspace": {"quota_mb": 0}}),
             json!({"workspace": {"quota": 1}}),
-            json!({"aio": {"url": "ftp://aio.example"}}),
-            json!({"aio": {"user": "a/b"}}),
             json!({"aio": {"token": "x"}}),
             json!({"net": {"mode": "open"}}),
             json!({"net": {"mode": "allowlist", "allow": ["*"]}}),
