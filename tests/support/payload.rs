@@ -105,7 +105,7 @@ _table = dict(
     move_mount=(429, 429), fsopen=(430, 430), fsconfig=(431, 431), fsmount=(432, 432), fspick=(433, 433),
     clone3=(435, 435), pidfd_getfd=(438, 438), process_madvise=(440, 440), mount_setattr=(442, 442),
     quotactl_fd=(443, 443), open_tree_attr=(467, 467), create_module=(174, None), get_kernel_syms=(177, None),
-    query_module=(178, None), sysfs=(139, None), _sysctl=(156, None))
+    query_module=(178, None), sysfs=(139, None), _sysctl=(156, None), setrlimit=(160, 164), prlimit64=(302, 261))
 NUMBERS = {name: both[MACHINE] for name, both in _table.items() if both[MACHINE] is not None}
 
 def name_of(number):

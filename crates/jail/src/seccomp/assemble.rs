@@ -10,6 +10,8 @@ pub(super) const ALLOW: u32 = 0x7FFF_0000;
 pub(super) const DENY: u32 = 0x0005_0000 | 1;
 /// SECCOMP_RET_ERRNO with ENOSYS.
 pub(super) const ABSENT: u32 = 0x0005_0000 | 38;
+/// SECCOMP_RET_ERRNO with errno 0: the kernel skips the call and returns 0 to the caller.
+pub(super) const PRETEND: u32 = 0x0005_0000;
 /// SECCOMP_RET_KILL_PROCESS.
 pub(super) const KILL: u32 = 0x8000_0000;
 
@@ -42,6 +44,11 @@ pub(super) fn load_architecture() -> Instruction {
 /// The low 32 bits of an argument (both architectures are little-endian).
 pub(super) fn load_argument(position: u8) -> Instruction {
     instruction(LOAD_WORD, 0, 0, ARGUMENTS_OFFSET + 8 * u32::from(position))
+}
+
+/// The high 32 bits of an argument. Only pointers use them.
+pub(super) fn load_argument_high(position: u8) -> Instruction {
+    instruction(LOAD_WORD, 0, 0, ARGUMENTS_OFFSET + 8 * u32::from(position) + 4)
 }
 
 pub(super) fn and(mask: u32) -> Instruction {

@@ -2,8 +2,12 @@
 //!
 //! A guard sees registers, never memory: what lies behind a pointer can change after the check. Arguments
 //! are compared as the 32 bits that the kernel itself uses, so bits set above them neither help nor hurt.
+//! The exception is a pointer, which is null only when all its 64 bits are zero.
 
-use super::assemble::{ALLOW, DENY, Instruction, and, jump_any_bit, jump_equal, load_argument, ret};
+use super::assemble::{
+    ALLOW, DENY, Instruction, PRETEND, and, jump_any_bit, jump_equal, load_argument,
+    load_argument_high, ret,
+};
 
 const SET_ID_BITS: u32 = 0o6000;
 /// O_CREAT, and the bit that makes O_TMPFILE out of O_DIRECTORY: the two ways in which open(2) uses its mode.
@@ -21,6 +25,7 @@ const INET: u32 = 2;
 const INET6: u32 = 10;
 const NETLINK: u32 = 16;
 const NETLINK_ROUTE: u32 = 0;
+const RLIMIT_CORE: u32 = 4;
 /// Plain Linux, the 32-bit machine name, the old version number, both, and "only ask".
 const PERSONALITIES: [u32; 5] = [0, 0x0008, 0x0002_0000, 0x0002_0008, 0xFFFF_FFFF];
 
@@ -43,10 +48,10 @@ pub enum Guard {
     UnixOnly,
     NotUnix,
     Personality,
-    /// The process must be the caller itself, written as 0.
-    OwnProcess {
-        process: u8,
-    },
+    /// `setrlimit`: a new core size limit is ignored.
+    OwnLimit,
+    /// `prlimit64`: only the caller's own limits, written as process 0, and a new core size limit is ignored.
+    ProcessLimit,
 }
 
 impl Guard {
@@ -89,10 +94,34 @@ impl Guard {
             ],
             Guard::UnixOnly => one_of(0, &[UNIX], ALLOW, DENY),
             Guard::NotUnix => one_of(0, &[UNIX], DENY, ALLOW),
-            Guard::OwnProcess { process } => one_of(process, &[0], ALLOW, DENY),
             Guard::Personality => one_of(0, &PERSONALITIES, ALLOW, DENY),
+            Guard::OwnLimit => one_of(0, &[RLIMIT_CORE], PRETEND, ALLOW),
+            Guard::ProcessLimit => process_limit(),
         }
     }
+}
+
+/// A core size of 0 would make the kernel start a piped core handler, which runs outside the box; the box's limit of 1
+/// prevents that. The call succeeds without effect, because programs that keep secrets in memory set the limit to 0 and
+/// refuse to run where that fails. With somewhere to store the old limit it fails: nothing would be stored.
+fn process_limit() -> Vec<Instruction> {
+    vec![
+        load_argument(0),
+        jump_equal(0, 0, 11),
+        load_argument(1),
+        jump_equal(RLIMIT_CORE, 0, 4),
+        load_argument(2),
+        jump_equal(0, 0, 3),
+        load_argument_high(2),
+        jump_equal(0, 0, 1),
+        ret(ALLOW),
+        load_argument(3),
+        jump_equal(0, 0, 2),
+        load_argument_high(3),
+        jump_equal(0, 1, 0),
+        ret(DENY),
+        ret(PRETEND),
+    ]
 }
 
 /// `listed` when the argument is one of `values`, otherwise `other`.

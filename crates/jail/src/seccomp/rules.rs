@@ -133,7 +133,7 @@ pub const GROUPS: &[Group] = &[
         __NR_sched_setparam __NR_sched_getparam __NR_sched_setscheduler __NR_sched_getscheduler
         __NR_sched_get_priority_max __NR_sched_get_priority_min __NR_sched_rr_get_interval __NR_sched_setaffinity
         __NR_sched_getaffinity __NR_sched_setattr __NR_sched_getattr __NR_getpriority __NR_setpriority
-        __NR_ioprio_get __NR_ioprio_set __NR_getrlimit __NR_setrlimit __NR_getrusage __NR_times
+        __NR_ioprio_get __NR_ioprio_set __NR_getrlimit __NR_getrusage __NR_times
         __NR_getcpu
     ),
     group!(
@@ -315,7 +315,11 @@ pub const GROUPS: &[Group] = &[
         __NR_personality
     ),
     group!(
-        Action::Guarded(Guard::OwnProcess { process: 0 }), "Limits of oneself; those of PID 1, which has the same user id, would blind it.";
+        Action::Guarded(Guard::OwnLimit), "Own limits, but the core size stays: at 0 the host's core handler would run.";
+        __NR_setrlimit
+    ),
+    group!(
+        Action::Guarded(Guard::ProcessLimit), "Own limits, but the core size stays; those of PID 1, which has the same user id, would blind it.";
         __NR_prlimit64
     ),
 ];
