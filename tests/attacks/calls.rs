@@ -26,7 +26,7 @@ const REFUSED: &str = "EPERM";
 pub(crate) fn refused(context: &Context, calls: &[Call]) -> Verdict {
     let payload = payload(calls);
     let outside = outside_as(Identity::Unprivileged, &payload)?;
-    let inside = context.inside(&context.boxed(), &payload)?;
+    let inside = context.inside(&context.with_oracle(), &payload)?;
     judge(calls, &outside, &inside)
 }
 

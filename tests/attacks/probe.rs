@@ -16,7 +16,7 @@ use tests::support::asked::{Asked, NotServed, SERVED_INPUTS, SERVED_WORKSPACE};
 use tests::support::boxed::BoxRun;
 use tests::support::canary::Canary;
 use tests::support::host;
-use tests::support::payload::Payload;
+use tests::support::payload::{Payload, WITH_ORACLE};
 use tests::support::process::{DEADLINE, Live, Outcome, run};
 use tests::support::scratch::Scratch;
 use tests::support::server::Server;
@@ -173,6 +173,12 @@ impl Context {
             Some(served) => run.asked(served.asked.clone()),
             None => run,
         }
+    }
+
+    /// The same, started under the filter that the payload's `judged` asks. The suite's server runs without it, so there
+    /// `judged` answers `no oracle`.
+    pub(crate) fn with_oracle(&self) -> BoxRun {
+        if self.is_served() { self.boxed() } else { self.boxed().through(WITH_ORACLE, &[]) }
     }
 
     /// The server, for probes that only a server can be put to.

@@ -76,19 +76,37 @@ for number in range(3, 10):
 os.execvp(sys.argv[2], sys.argv[2:])
 ";
 
+/// Runs its arguments under a filter that answers TRACE to every call whose sixth argument is `MAGIC`: the oracle that
+/// `judged` asks where the filter under test lets nobody add another one. Root keeps `no_new_privs` unset, as a product
+/// started by root has it.
+pub const WITH_ORACLE: &str = r"
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+steps = [(0x20, 0, 0, 56), (0x15, 0, 1, 0x52574f52), (0x06, 0, 0, 0x7ff00000), (0x06, 0, 0, 0x7fff0000)]
+program = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *step) for step in steps))
+holder = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', len(steps), ctypes.addressof(program)))
+if os.geteuid() != 0:
+    libc.prctl(38, 1, 0, 0, 0)
+if libc.prctl(22, 2, ctypes.c_void_p(ctypes.addressof(holder)), 0, 0) != 0:
+    sys.exit('no oracle: ' + os.strerror(ctypes.get_errno()))
+os.execvp(sys.argv[1], sys.argv[1:])
+";
+
 /// `attempt` names the outcome of an act; `call` makes a raw system call; `isolated` does it in a child, so that a
 /// filter that kills is seen as the signal it sends; `judged` asks the outer filter alone.
 ///
 /// `judged` rests on the order of seccomp's verdicts: the child adds a filter that answers TRACE for the call, and
 /// without a tracer TRACE means ENOSYS *and the call is not made*. An outer filter's ERRNO outranks TRACE. So the
 /// outer filter's own errno shows through when it denies, ENOSYS when it allows, and even `reboot` is safe to ask.
+/// In a box, which may add no filter, the one of `WITH_ORACLE` does the same for calls with `MAGIC` in the sixth
+/// argument; a `getpid` with it shows first whether that filter is there.
 const PRELUDE: &str = r"
 import ctypes, errno, json, os, platform, signal, struct, sys
 DATA = json.loads(sys.argv[1])
 libc = ctypes.CDLL(None, use_errno=True)
 MACHINE = 0 if platform.machine() == 'x86_64' else 1
 _table = dict(
-    ioctl=(16, 29), socket=(41, 198), clone=(56, 220),
+    ioctl=(16, 29), getpid=(39, 172), socket=(41, 198), setsockopt=(54, 208), clone=(56, 220),
     truncate=(76, 45), ptrace=(101, 117), syslog=(103, 116), capset=(126, 91), uselib=(134, None),
     personality=(135, 92), ustat=(136, None), vhangup=(153, 58), modify_ldt=(154, None), pivot_root=(155, 41),
     prctl=(157, 167), adjtimex=(159, 171), chroot=(161, 51), acct=(163, 89), settimeofday=(164, 170),
@@ -105,7 +123,8 @@ _table = dict(
     move_mount=(429, 429), fsopen=(430, 430), fsconfig=(431, 431), fsmount=(432, 432), fspick=(433, 433),
     clone3=(435, 435), pidfd_getfd=(438, 438), process_madvise=(440, 440), mount_setattr=(442, 442),
     quotactl_fd=(443, 443), open_tree_attr=(467, 467), create_module=(174, None), get_kernel_syms=(177, None),
-    query_module=(178, None), sysfs=(139, None), _sysctl=(156, None), setrlimit=(160, 164), prlimit64=(302, 261))
+    query_module=(178, None), sysfs=(139, None), _sysctl=(156, None), setrlimit=(160, 164), io_setup=(206, 0),
+    prlimit64=(302, 261))
 NUMBERS = {name: both[MACHINE] for name, both in _table.items() if both[MACHINE] is not None}
 
 def name_of(number):
@@ -159,6 +178,7 @@ def isolated(act):
     return answer.decode()
 
 ALLOW, TRACE, KILL = 0x7fff0000, 0x7ff00000, 0x80000000
+MAGIC = 0x52574f52
 
 def install_filter(numbers, answer, otherwise=ALLOW):
     steps = [struct.pack('HBBI', 0x20, 0, 0, 0)]
@@ -178,7 +198,9 @@ def judged(name, *arguments):
         try:
             install_filter([NUMBERS[name]], TRACE)
         except OSError as error:
-            return 'no oracle: ' + name_of(error.errno)
+            if call('getpid', 0, 0, 0, 0, 0, MAGIC) != 'ENOSYS':
+                return 'no oracle: ' + name_of(error.errno)
+            return call(name, *(arguments + (None,) * 5)[:5], MAGIC)
         return call(name, *arguments)
     return isolated(act)
 

@@ -5,7 +5,7 @@
 //! The exception is a pointer, which is null only when all its 64 bits are zero.
 
 use super::assemble::{
-    ALLOW, DENY, Instruction, PRETEND, and, jump_any_bit, jump_equal, load_argument,
+    ALLOW, DENY, Instruction, PRETEND, and, jump, jump_any_bit, jump_equal, load_argument,
     load_argument_high, ret,
 };
 
@@ -25,6 +25,21 @@ const INET: u32 = 2;
 const INET6: u32 = 10;
 const NETLINK: u32 = 16;
 const NETLINK_ROUTE: u32 = 0;
+/// SOCK_NONBLOCK and SOCK_CLOEXEC, which callers combine with the socket type.
+const SOCKET_FLAGS: u32 = 0o4000 | 0o2_000_000;
+const STREAM: u32 = 1;
+const DATAGRAM: u32 = 2;
+/// "The default of this type": TCP for streams, UDP for datagrams.
+const ANY_PROTOCOL: u32 = 0;
+const ICMP: u32 = 1;
+const TCP: u32 = 6;
+const UDP: u32 = 17;
+const ICMPV6: u32 = 58;
+const SOL_SOCKET: u32 = 1;
+/// SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and SO_ATTACH_REUSEPORT_EBPF.
+const ATTACH_PROGRAM: [u32; 4] = [26, 50, 51, 52];
+const SOL_TCP: u32 = 6;
+const TCP_ULP: u32 = 31;
 const RLIMIT_CORE: u32 = 4;
 /// Plain Linux, the 32-bit machine name, the old version number, both, and "only ask".
 const PERSONALITIES: [u32; 5] = [0, 0x0008, 0x0002_0000, 0x0002_0008, 0xFFFF_FFFF];
@@ -44,7 +59,10 @@ pub enum Guard {
     },
     CloneFlags,
     TerminalRequests,
-    SocketFamily,
+    /// Family, type and protocol together.
+    Socket,
+    /// No BPF program on a socket, and no upper layer protocol on TCP.
+    SocketOption,
     UnixOnly,
     NotUnix,
     Personality,
@@ -81,14 +99,18 @@ impl Guard {
             ],
             Guard::CloneFlags => vec![load_argument(0), jump_any_bit(NAMESPACES, 1, 0), ret(ALLOW), ret(DENY)],
             Guard::TerminalRequests => one_of(1, &TERMINAL_REQUESTS, DENY, ALLOW),
-            Guard::SocketFamily => vec![
-                load_argument(0),
-                jump_equal(UNIX, 5, 0),
-                jump_equal(INET, 4, 0),
-                jump_equal(INET6, 3, 0),
-                jump_equal(NETLINK, 0, 3),
+            Guard::Socket => socket(),
+            Guard::SocketOption => vec![
+                load_argument(1),
+                jump_equal(SOL_TCP, 6, 0),
+                jump_equal(SOL_SOCKET, 0, 7),
                 load_argument(2),
-                jump_equal(NETLINK_ROUTE, 0, 1),
+                jump_equal(ATTACH_PROGRAM[0], 6, 0),
+                jump_equal(ATTACH_PROGRAM[1], 5, 0),
+                jump_equal(ATTACH_PROGRAM[2], 4, 0),
+                jump_equal(ATTACH_PROGRAM[3], 3, 2),
+                load_argument(2),
+                jump_equal(TCP_ULP, 1, 0),
                 ret(ALLOW),
                 ret(DENY),
             ],
@@ -99,6 +121,53 @@ impl Guard {
             Guard::ProcessLimit => process_limit(),
         }
     }
+}
+
+/// Unix and the routing netlink as they are. IPv4 and IPv6 only with TCP, UDP and ICMP echo: the kernel loads the module
+/// of any other protocol (SCTP, DCCP, L2TP, SMC, UDP-Lite) when an unprivileged process asks for a socket of it.
+fn socket() -> Vec<Instruction> {
+    const IPV4: u8 = 10;
+    const BY_PROTOCOL: u8 = 12;
+    const EITHER_TYPE: u8 = 15;
+    const ONLY_DATAGRAM: u8 = 18;
+    const ONLY_STREAM: u8 = 21;
+    const DENIED: u8 = 24;
+    const ALLOWED: u8 = 25;
+    // How far a jump at one position is from its target.
+    let to = |position: u8, target: u8| target - position - 1;
+    vec![
+        load_argument(0),
+        jump_equal(UNIX, to(1, ALLOWED), 0),
+        jump_equal(NETLINK, 0, to(2, 5)),
+        load_argument(2),
+        jump_equal(NETLINK_ROUTE, to(4, ALLOWED), to(4, DENIED)),
+        jump_equal(INET, to(5, IPV4), 0),
+        jump_equal(INET6, 0, to(6, DENIED)),
+        load_argument(2),
+        jump_equal(ICMPV6, to(8, ONLY_DATAGRAM), 0),
+        jump(u32::from(to(9, BY_PROTOCOL))),
+        // IPV4
+        load_argument(2),
+        jump_equal(ICMP, to(11, ONLY_DATAGRAM), 0),
+        // BY_PROTOCOL
+        jump_equal(ANY_PROTOCOL, to(12, EITHER_TYPE), 0),
+        jump_equal(TCP, to(13, ONLY_STREAM), 0),
+        jump_equal(UDP, to(14, ONLY_DATAGRAM), to(14, DENIED)),
+        // EITHER_TYPE
+        load_argument(1),
+        and(!SOCKET_FLAGS),
+        jump_equal(STREAM, to(17, ALLOWED), to(17, 20)),
+        // ONLY_DATAGRAM
+        load_argument(1),
+        and(!SOCKET_FLAGS),
+        jump_equal(DATAGRAM, to(20, ALLOWED), to(20, DENIED)),
+        // ONLY_STREAM
+        load_argument(1),
+        and(!SOCKET_FLAGS),
+        jump_equal(STREAM, to(23, ALLOWED), to(23, DENIED)),
+        ret(DENY),
+        ret(ALLOW),
+    ]
 }
 
 /// A core size of 0 would make the kernel start a piped core handler, which runs outside the box; the box's limit of 1

@@ -154,8 +154,7 @@ pub const GROUPS: &[Group] = &[
     group!(
         Action::Allow, "Talk over sockets; the network namespace has nothing but its own loopback.";
         __NR_connect __NR_accept __NR_accept4 __NR_bind __NR_listen __NR_getsockname __NR_getpeername __NR_sendto
-        __NR_recvfrom __NR_sendmsg __NR_recvmsg __NR_sendmmsg __NR_recvmmsg __NR_setsockopt __NR_getsockopt
-        __NR_shutdown
+        __NR_recvfrom __NR_sendmsg __NR_recvmsg __NR_sendmmsg __NR_recvmmsg __NR_getsockopt __NR_shutdown
     ),
     group!(
         Action::Allow, "System V and POSIX messages, semaphores and shared memory of the box's own IPC namespace.";
@@ -303,11 +302,15 @@ pub const GROUPS: &[Group] = &[
         __NR_ioctl
     ),
     group!(
-        Action::Guarded(Guard::SocketFamily), "Unix, IPv4, IPv6 and the routing netlink that getifaddrs needs; no packet, vsock, crypto or other families.";
+        Action::Guarded(Guard::Socket), "Unix sockets, TCP, UDP and ICMP echo, and the routing netlink that getifaddrs needs; no other families and protocols, whose modules the kernel would load.";
         __NR_socket
     ),
     group!(
-        Action::Guarded(Guard::UnixOnly), "Unix, IPv4, IPv6 and the routing netlink that getifaddrs needs; no packet, vsock, crypto or other families.";
+        Action::Guarded(Guard::SocketOption), "Set options of sockets, but attach no BPF program, which takes from the machine's pool of compiled code, and no upper layer protocol.";
+        __NR_setsockopt
+    ),
+    group!(
+        Action::Guarded(Guard::UnixOnly), "Pairs of Unix sockets; no other family has pairs that programs use.";
         __NR_socketpair
     ),
     group!(
