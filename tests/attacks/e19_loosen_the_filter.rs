@@ -1,4 +1,6 @@
-//! A process may add filters of its own and change its own dumpable flag or tracer; none of it loosens what it had.
+//! Attack e19: a process tries to loosen the filter by adding others, and by changing its dumpable flag or tracer.
+//!
+//! In a box every further filter fails with EINVAL, by `seccomp` and by `prctl`; outside each of them is added.
 
 use tests::support::actor::Identity;
 use tests::support::payload::Payload;
@@ -43,7 +45,13 @@ fn run(context: &Context) -> Verdict {
     control(after["unshare"] == "ok" && after["ptrace"] == "ESRCH" && after["io_uring"] == "EBADF", || {
         format!("the acts do not work outside: {outside}")
     })?;
+    let filters = ["second filter", "seccomp(2)", "with tsync", "with log"];
+    let added = filters.iter().all(|filter| outside["steps"][filter] == "ok");
+    control(added, || format!("filters cannot be added outside: {}", outside["steps"]))?;
     let inside = context.inside(&context.boxed(), &payload)?;
+    for filter in filters {
+        held(inside["steps"][filter] == "EINVAL", || format!("{filter} → {}", inside["steps"][filter]))?;
+    }
     for act in ["unshare", "ptrace", "io_uring"] {
         held(inside["after"][act] == "EPERM", || {
             format!("{act} → {} after {}", inside["after"][act], inside["steps"])
@@ -53,5 +61,5 @@ fn run(context: &Context) -> Verdict {
     held(inside["after"]["seccomp"] == "2" && inside["after"]["no_new_privs"] == "1", || inside["after"].to_string())?;
     held(inside["steps"]["seccomp off"] != "ok", || "the filter was switched off".into())?;
     held(inside["before"] == inside["after"], || format!("{} became {}", inside["before"], inside["after"]))?;
-    Ok(format!("nothing loosened by {}", inside["steps"]))
+    Ok(format!("nothing is loosened by {}", inside["steps"]))
 }

@@ -72,6 +72,7 @@ mod g15_zombie_storm;
 mod g18_child_cgroup;
 mod g19_core_dump;
 mod g21_blind_the_meter;
+mod g22_machine_pools;
 mod k01_environment;
 mod k02_starter_environ;
 mod k03_inherited_descriptors;
@@ -173,6 +174,7 @@ const PROBES: &[Probe] = &[
     g18_child_cgroup::PROBE,
     g19_core_dump::PROBE,
     g21_blind_the_meter::PROBE,
+    g22_machine_pools::PROBE,
     k01_environment::PROBE,
     k02_starter_environ::PROBE,
     k03_inherited_descriptors::PROBE,

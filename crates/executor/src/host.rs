@@ -45,6 +45,8 @@ pub struct Host {
     pub memory_mb: u64,
     pub cpus: u64,
     pub pids: u64,
+    /// How many files all processes of this machine together can have open (fs.file-max).
+    pub open_files: u64,
     /// Where python3 is, if it is there without a `python`.
     pub python3_alone: Option<CString>,
 }
@@ -86,6 +88,7 @@ impl Host {
             memory_mb: (system.totalram as u64).saturating_mul(u64::from(system.mem_unit)) / (1024 * 1024),
             cpus: rustix::thread::sched_getaffinity(None).map_or(1, |cpus| u64::from(cpus.count())),
             pids: read_number("/proc/sys/kernel/pid_max").unwrap_or(32_768),
+            open_files: read_number("/proc/sys/fs/file-max").unwrap_or(u64::MAX),
             python3_alone: python::find_alone(),
         }
     }

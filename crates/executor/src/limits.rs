@@ -23,8 +23,11 @@ const PERIOD_MICROSECONDS: u64 = 100_000;
 const LONG_PERIOD_MICROSECONDS: u64 = 1_000_000;
 const SMALL_SHARE_MILLIS: u64 = 10;
 
-/// Hosts allow far more; a box that needs more than this is leaking them.
-const OPEN_FILES: u64 = 16_384;
+/// Open files per process. Browsers and build tools stay below 4096; below 512 ordinary programs fail.
+const MAX_OPEN_FILES: u64 = 4096;
+const MIN_OPEN_FILES: u64 = 512;
+/// A box may hold this part of the files that all processes of the machine can have open together.
+const SHARE_OF_OPEN_FILES: u64 = 4;
 const LOCKED_MEMORY: u64 = 8 * MIB;
 const MESSAGE_QUEUES: u64 = 819_200;
 const PENDING_SIGNALS: u64 = 1024;
@@ -45,11 +48,14 @@ pub(crate) fn cgroups(
     not_its_own: u64,
     stay: Stay,
 ) -> (Option<Cgroups>, Vec<Protection>) {
+    let mut protections: Vec<_> = open_files(limits.get(Field::Pids) + not_its_own, host).1.into_iter().collect();
     let layout = match &host.cgroups {
         Ok(layout) => layout,
-        Err(why) => return (None, without(why)),
+        Err(why) => {
+            protections.extend(without(why));
+            return (None, protections);
+        }
     };
-    let mut protections = Vec::new();
     let mut directories: BTreeMap<&CString, Vec<CgroupSetting>> = BTreeMap::new();
     let controllers = [
         (&layout.memory, ProtectionName::MemoryLimit),
@@ -136,12 +142,28 @@ pub(crate) fn watchdog(limits: &Limits, file_systems: Vec<CString>) -> Watchdog 
     Watchdog { memory_bytes: limits.get(Field::MemoryMb) * MIB, file_systems }
 }
 
-/// With so many processes, ours included.
-pub(crate) fn resource_limits(pids: u64) -> Vec<ResourceLimit> {
+/// How many files each of so many processes may have open, so that all of them stay below a quarter of what the machine
+/// has; with the reason where that would leave a process too few.
+pub(crate) fn open_files(pids: u64, host: &Host) -> (u64, Option<Protection>) {
+    let share = host.open_files / SHARE_OF_OPEN_FILES;
+    let each = (share / pids.max(1)).clamp(MIN_OPEN_FILES, MAX_OPEN_FILES);
+    let partial = (each.saturating_mul(pids) > share).then(|| {
+        let why = format!(
+            "{pids} processes with {each} open files each exceed a quarter of fs.file-max ({}); raise fs.file-max or \
+             lower the process limit",
+            host.open_files
+        );
+        Protection::partial(ProtectionName::ResourceLimits, why)
+    });
+    (each, partial)
+}
+
+/// The limits of each process in a box of so many processes, ours included.
+pub(crate) fn resource_limits(pids: u64, host: &Host) -> Vec<ResourceLimit> {
     [
         // One byte is too little for a core file, and unlike zero it also keeps the host's core handler from starting.
         (Resource::CoreSize, 1),
-        (Resource::OpenFiles, OPEN_FILES),
+        (Resource::OpenFiles, open_files(pids, host).0),
         (Resource::Processes, pids),
         (Resource::LockedMemory, LOCKED_MEMORY),
         (Resource::MessageQueues, MESSAGE_QUEUES),
@@ -159,7 +181,29 @@ fn literal(text: &str) -> CString {
 
 #[cfg(test)]
 mod tests {
-    use super::quota;
+    use jail::plan::Privilege;
+    use jail::report::ProtectionState;
+
+    use super::{open_files, quota};
+    use crate::lower::tests::host;
+
+    #[test]
+    fn open_files_of_all_processes_stay_below_a_quarter_of_the_machine() {
+        for (file_max, pids, expected) in [
+            (2_466_190, 257, Some(2398)),
+            (u64::MAX, 257, Some(4096)),
+            (u64::MAX, 1 << 22, Some(4096)),
+            (102_400, 2, Some(4096)),
+            (102_400, 257, None),
+            (0, 1, None),
+        ] {
+            let mut host = host(Privilege::Root, Err(String::new()));
+            host.open_files = file_max;
+            let (each, partial) = open_files(pids, &host);
+            assert_eq!(each, expected.unwrap_or(512), "fs.file-max {file_max}, {pids} processes");
+            assert_eq!(partial.map(|partial| partial.state), expected.is_none().then_some(ProtectionState::Partial));
+        }
+    }
 
     #[test]
     fn a_small_share_of_a_processor_still_has_a_quota_that_the_kernel_takes() {

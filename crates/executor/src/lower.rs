@@ -126,7 +126,7 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
             RootKind::Own => operations(host, sources, scratch, &identity, hidden, agent),
             RootKind::Skeleton => additions(sources, scratch, &identity, hidden, agent),
         },
-        resource_limits: limits::resource_limits(limits.get(Field::Pids) + ours),
+        resource_limits: limits::resource_limits(limits.get(Field::Pids) + ours, host),
         access: access(sources),
         unix_sockets: sources.unix_sockets,
         watchdog: limits::watchdog(limits, scratch_places(sources)),

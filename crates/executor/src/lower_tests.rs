@@ -41,6 +41,7 @@ pub(crate) fn host(privilege: Privilege, cgroups: CgroupSupport) -> Host {
         memory_mb: 8192,
         cpus: 4,
         pids: 32_768,
+        open_files: 819_200,
         python3_alone: Some(text("/usr/bin/python3")),
     }
 }

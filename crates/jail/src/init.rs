@@ -213,7 +213,10 @@ pub(crate) fn complete(protections: &mut Vec<Protection>) {
         Seccomp,
         ResourceLimits,
     ] {
-        protections.push(Protection::enforced(name));
+        // The plan says so where one of them is only partly there.
+        if !protections.iter().any(|known| known.name == name) {
+            protections.push(Protection::enforced(name));
+        }
     }
     let groups = rustix::process::getgroups().map_or(0, |groups| groups.len());
     protections.push(match groups {

@@ -18,6 +18,8 @@ use crate::sys::{self, Reach};
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 const NO_SET_ID: u64 = libc::MOUNT_ATTR_NOSUID;
 const NO_DEVICES: u64 = libc::MOUNT_ATTR_NODEV;
+/// Terminals that a box may have open. All boxes take theirs from one pool of the machine (kernel.pty.max, usually 4096).
+const MAX_TERMINALS: &str = "64";
 
 /// Attributes of the mounts that a box gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,11 +98,12 @@ pub(crate) fn proc() -> Result<OwnedFd> {
     )
 }
 
-/// A terminal file system of the box's own.
+/// A terminal file system of the box's own, with at most `MAX_TERMINALS` terminals.
 pub(crate) fn pts() -> Result<OwnedFd> {
     let context = fsopen(c"devpts", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(context.as_fd(), c"ptmxmode", c"0666")?;
     fsconfig_set_string(context.as_fd(), c"mode", c"0620")?;
+    fsconfig_set_string(context.as_fd(), c"max", MAX_TERMINALS)?;
     finish(&context, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC)
 }
 

@@ -184,7 +184,7 @@ fn words(outline: Outline<'_>, daemon: &Daemon, particulars: &Particulars<'_>) -
 }
 
 /// The walls: no network, no privilege, nothing shared with the host, and an image that cannot be changed.
-fn isolation() -> [&'static str; 7] {
+fn isolation() -> [&'static str; 8] {
     [
         "--network=none",
         "--cap-drop=ALL",
@@ -192,7 +192,9 @@ fn isolation() -> [&'static str; 7] {
         "--ipc=private",
         "--cgroupns=private",
         "--read-only",
-        "--ulimit=core=0",
+        // One byte is too little for a core file, and unlike zero it keeps the kernel from starting a piped core handler.
+        "--ulimit=core=1",
+        "--ulimit=nofile=4096",
     ]
 }
 

@@ -28,7 +28,10 @@ pub(crate) fn protections(daemon: &Daemon, runtime: Runtime) -> Vec<Protection> 
         Runtime::Usual => Protection::partial(ProtectionName::Seccomp, "the filter is docker's, not Ringwall's"),
     });
     found.push(Protection::not_available(ProtectionName::Landlock, "docker does not use it"));
-    found.push(Protection::partial(ProtectionName::ResourceLimits, "core files only; the rest is the daemon's"));
+    found.push(Protection::partial(
+        ProtectionName::ResourceLimits,
+        "core files and open files only; terminals, asynchronous I/O and BPF filters come from pools of the machine",
+    ));
     let lacking = "this docker daemon cannot enforce it";
     found.push(either(daemon.memory_limit, ProtectionName::MemoryLimit, lacking));
     found.push(match runtime {

@@ -45,7 +45,7 @@ pub(super) fn config(grant: &Grant, host: &Host, sources: &Sources, owner: Owner
                 "bounding": nothing, "effective": nothing, "inheritable": nothing, "permitted": nothing, "ambient": nothing,
             },
             "noNewPrivileges": true,
-            "rlimits": limits::resource_limits(allowed.get(Field::Pids) + ours).iter().map(|limit| json!({
+            "rlimits": limits::resource_limits(allowed.get(Field::Pids) + ours, host).iter().map(|limit| json!({
                 "type": resource(limit.resource), "hard": limit.value, "soft": limit.value,
             })).collect::<Vec<_>>(),
         },

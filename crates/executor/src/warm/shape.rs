@@ -57,7 +57,7 @@ impl Executor {
             protections,
             root,
             operations: frame::ahead(&self.host, allowed.get(Field::ScratchMb) * MIB, root),
-            resource_limits: limits::resource_limits(allowed.get(Field::Pids) + limits::OUR_PROCESSES),
+            resource_limits: limits::resource_limits(allowed.get(Field::Pids) + limits::OUR_PROCESSES, &self.host),
             access: Vec::new(),
             watchdog: limits::watchdog(allowed, vec![literal("/")]),
             // No spare is shown files of the host's.

@@ -10,6 +10,8 @@ pub(super) const ALLOW: u32 = 0x7FFF_0000;
 pub(super) const DENY: u32 = 0x0005_0000 | 1;
 /// SECCOMP_RET_ERRNO with ENOSYS.
 pub(super) const ABSENT: u32 = 0x0005_0000 | 38;
+/// SECCOMP_RET_ERRNO with EINVAL.
+pub(super) const UNSUPPORTED: u32 = 0x0005_0000 | 22;
 /// SECCOMP_RET_ERRNO with errno 0: the kernel skips the call and returns 0 to the caller.
 pub(super) const PRETEND: u32 = 0x0005_0000;
 /// SECCOMP_RET_KILL_PROCESS.

@@ -5,7 +5,7 @@
 //! The exception is a pointer, which is null only when all its 64 bits are zero.
 
 use super::assemble::{
-    ALLOW, DENY, Instruction, PRETEND, and, jump, jump_any_bit, jump_equal, load_argument,
+    ALLOW, DENY, Instruction, PRETEND, UNSUPPORTED, and, jump, jump_any_bit, jump_equal, load_argument,
     load_argument_high, ret,
 };
 
@@ -40,6 +40,7 @@ const SOL_SOCKET: u32 = 1;
 const ATTACH_PROGRAM: [u32; 4] = [26, 50, 51, 52];
 const SOL_TCP: u32 = 6;
 const TCP_ULP: u32 = 31;
+const PR_SET_SECCOMP: u32 = 22;
 const RLIMIT_CORE: u32 = 4;
 /// Plain Linux, the 32-bit machine name, the old version number, both, and "only ask".
 const PERSONALITIES: [u32; 5] = [0, 0x0008, 0x0002_0000, 0x0002_0008, 0xFFFF_FFFF];
@@ -66,6 +67,8 @@ pub enum Guard {
     UnixOnly,
     NotUnix,
     Personality,
+    /// No further filter by `prctl`.
+    ProcessOption,
     /// `setrlimit`: a new core size limit is ignored.
     OwnLimit,
     /// `prlimit64`: only the caller's own limits, written as process 0, and a new core size limit is ignored.
@@ -117,6 +120,7 @@ impl Guard {
             Guard::UnixOnly => one_of(0, &[UNIX], ALLOW, DENY),
             Guard::NotUnix => one_of(0, &[UNIX], DENY, ALLOW),
             Guard::Personality => one_of(0, &PERSONALITIES, ALLOW, DENY),
+            Guard::ProcessOption => one_of(0, &[PR_SET_SECCOMP], UNSUPPORTED, ALLOW),
             Guard::OwnLimit => one_of(0, &[RLIMIT_CORE], PRETEND, ALLOW),
             Guard::ProcessLimit => process_limit(),
         }

@@ -11,7 +11,8 @@ mod rules;
 pub use rules::{Action, GROUPS, Group};
 
 use assemble::{
-    ABSENT, ALLOW, DENY, Instruction, KILL, jump, jump_at_least, jump_equal, load_architecture, load_number, ret,
+    ABSENT, ALLOW, DENY, Instruction, KILL, UNSUPPORTED, jump, jump_at_least, jump_equal, load_architecture,
+    load_number, ret,
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -119,6 +120,7 @@ fn leaf(action: Action) -> Vec<Instruction> {
         Action::Allow => vec![ret(ALLOW)],
         Action::Deny => vec![ret(DENY)],
         Action::Absent => vec![ret(ABSENT)],
+        Action::Unsupported => vec![ret(UNSUPPORTED)],
         Action::Guarded(guard) => guard.instructions(),
     }
 }

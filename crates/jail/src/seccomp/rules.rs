@@ -17,6 +17,8 @@ pub enum Action {
     Deny,
     /// It fails with ENOSYS, as if the kernel did not have it.
     Absent,
+    /// It fails with EINVAL, as if the kernel was built without this feature.
+    Unsupported,
     /// Its arguments decide.
     Guarded(Guard),
 }
@@ -121,7 +123,7 @@ pub const GROUPS: &[Group] = &[
         __NR_getpid __NR_getppid __NR_getuid __NR_geteuid __NR_getgid __NR_getegid __NR_getgroups __NR_getresuid
         __NR_getresgid __NR_setuid __NR_setgid __NR_setreuid __NR_setregid __NR_setresuid __NR_setresgid
         __NR_setfsuid __NR_setfsgid __NR_setgroups __NR_getpgid __NR_setpgid __NR_getsid __NR_setsid __NR_capget
-        __NR_capset __NR_prctl
+        __NR_capset
     ),
     #[cfg(target_arch = "x86_64")]
     group!(
@@ -163,12 +165,16 @@ pub const GROUPS: &[Group] = &[
         __NR_mq_timedreceive __NR_mq_notify __NR_mq_getsetattr
     ),
     group!(
-        Action::Allow, "The older asynchronous I/O, which works on open descriptors only.";
+        Action::Absent, "Contexts of the older asynchronous I/O come from one pool of the machine (fs.aio-max-nr); programs fall back to plain reads and writes.";
         __NR_io_setup __NR_io_destroy __NR_io_submit __NR_io_cancel __NR_io_getevents __NR_io_pgetevents
     ),
     group!(
-        Action::Allow, "Restrict oneself further; neither can loosen what is in force.";
-        __NR_seccomp __NR_landlock_create_ruleset __NR_landlock_add_rule __NR_landlock_restrict_self
+        Action::Unsupported, "Each filter takes compiled code from one pool of the machine (net.core.bpf_jit_limit); EINVAL is the answer of a kernel without filters, and programs go on without one.";
+        __NR_seccomp
+    ),
+    group!(
+        Action::Allow, "Restrict oneself further, which cannot loosen what is in force.";
+        __NR_landlock_create_ruleset __NR_landlock_add_rule __NR_landlock_restrict_self
         __NR_lsm_get_self_attr __NR_lsm_list_modules
     ),
     group!(
@@ -316,6 +322,10 @@ pub const GROUPS: &[Group] = &[
     group!(
         Action::Guarded(Guard::Personality), "The personalities that leave address layout and ABI alone.";
         __NR_personality
+    ),
+    group!(
+        Action::Guarded(Guard::ProcessOption), "Options of the process, but no further filter: it would take from the machine's pool of compiled code.";
+        __NR_prctl
     ),
     group!(
         Action::Guarded(Guard::OwnLimit), "Own limits, but the core size stays: at 0 the host's core handler would run.";

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::assemble::Instruction;
-use super::assemble::{ABSENT, ALLOW, DENY, KILL, PRETEND};
+use super::assemble::{ABSENT, ALLOW, DENY, KILL, PRETEND, UNSUPPORTED};
 use super::rules::{Action, GROUPS};
 use super::{ARCHITECTURE, program, without_unix_sockets};
 
@@ -74,6 +74,7 @@ fn the_program_gives_the_answer_of_the_table_for_every_number() {
             Some(Action::Allow) => ALLOW,
             Some(Action::Deny) => DENY,
             Some(Action::Absent) | None => ABSENT,
+            Some(Action::Unsupported) => UNSUPPORTED,
             Some(Action::Guarded(_)) => continue,
         };
         assert_eq!(run(ARCHITECTURE, number, [0; 6]), expected, "call {number}");
@@ -206,6 +207,17 @@ fn core_size_limit_is_read_but_never_changed() {
         let [process, resource, new, old] = arguments;
         assert_eq!(judge("prlimit64", [process, resource, new, old, 0, 0]), expected, "{arguments:x?}");
     }
+}
+
+#[test]
+fn further_filters_are_answered_as_by_a_kernel_without_them() {
+    for operation in 0..5 {
+        assert_eq!(judge("seccomp", [operation, 0, 0, 0, 0, 0]), UNSUPPORTED);
+    }
+    assert_eq!(judge("prctl", [22, 2, 0, 0, 0, 0]), UNSUPPORTED);
+    assert_eq!(judge("prctl", [22 | 1 << 32, 2, 0, 0, 0, 0]), UNSUPPORTED);
+    assert_eq!(judge("prctl", [21, 0, 0, 0, 0, 0]), ALLOW, "PR_GET_SECCOMP");
+    assert_eq!(judge("prctl", [38, 1, 0, 0, 0, 0]), ALLOW, "PR_SET_NO_NEW_PRIVS");
 }
 
 #[test]
