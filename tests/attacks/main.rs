@@ -73,6 +73,7 @@ mod g18_child_cgroup;
 mod g19_core_dump;
 mod g21_blind_the_meter;
 mod g22_machine_pools;
+mod g23_socket_memory;
 mod k01_environment;
 mod k02_starter_environ;
 mod k03_inherited_descriptors;
@@ -175,6 +176,7 @@ const PROBES: &[Probe] = &[
     g19_core_dump::PROBE,
     g21_blind_the_meter::PROBE,
     g22_machine_pools::PROBE,
+    g23_socket_memory::PROBE,
     k01_environment::PROBE,
     k02_starter_environ::PROBE,
     k03_inherited_descriptors::PROBE,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::freezer::Freezer;
 use jail::cgroups::Counted;
 use jail::plan::{CgroupDirectory, CgroupVersion, Cgroups};
-use jail::report::{Failure, Protection, ProtectionName, Step};
+use jail::report::{Failure, Protection, ProtectionName, ProtectionState, Step};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, Result};
 
@@ -27,6 +27,8 @@ pub(crate) struct Groups {
     pub(crate) doors: Vec<OwnedFd>,
     /// Files that count, for PID 1 to read when all others are gone, and for us if it cannot.
     pub(crate) counters: Vec<OwnedFd>,
+    /// The bytes in TCP and UDP queues, which version 1 counts apart.
+    pub(crate) socket_counter: Option<OwnedFd>,
 }
 
 #[derive(Debug)]
@@ -63,13 +65,18 @@ impl Groups {
         for setting in &plan.settings {
             let outcome = write_at(directory.as_fd(), &setting.file, setting.value.as_bytes());
             let Some(name) = setting.protects else { continue };
-            self.protections.push(match outcome {
-                Ok(()) => Protection::enforced(name),
-                Err(errno) => Protection::not_available(
-                    name,
-                    format!("the kernel refused {} for {}: {errno}", setting.value, setting.file.to_string_lossy()),
-                ),
-            });
+            let refused = |errno: Errno| {
+                format!("the kernel refused {} for {}: {errno}", setting.value, setting.file.to_string_lossy())
+            };
+            // The first setting of a protection is the limit itself; one that is refused after it leaves a gap.
+            match (self.protections.iter_mut().find(|known| known.name == name), outcome) {
+                (None, Ok(())) => self.protections.push(Protection::enforced(name)),
+                (None, Err(errno)) => self.protections.push(Protection::not_available(name, refused(errno))),
+                (Some(known), Err(errno)) if known.state == ProtectionState::Enforced => {
+                    *known = Protection::partial(name, refused(errno));
+                }
+                (Some(_), _) => {}
+            }
         }
         if version == CgroupVersion::V1 {
             self.doors.push(open_at(directory.as_fd(), c"tasks", OFlags::WRONLY).map_err(fail)?);
@@ -80,6 +87,7 @@ impl Groups {
                 CgroupVersion::V2 => &[c"memory.peak", c"memory.events", c"cpu.stat"],
             };
             self.counters.extend(files.iter().filter_map(|file| open_at(directory.as_fd(), file, OFlags::RDONLY).ok()));
+            self.socket_counter = open_at(directory.as_fd(), c"memory.kmem.tcp.usage_in_bytes", OFlags::RDONLY).ok();
         }
         self.made.push(Made { path, plan: plan.clone(), directory });
         Ok(())

@@ -32,6 +32,9 @@ const LOCKED_MEMORY: u64 = 8 * MIB;
 const MESSAGE_QUEUES: u64 = 819_200;
 const PENDING_SIGNALS: u64 = 1024;
 
+/// On version 1, where the kernel counts TCP and UDP queues apart, they may hold this part of the memory limit beside it.
+const SHARE_OF_SOCKETS: u64 = 4;
+
 /// How long a box is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stay {
@@ -95,7 +98,10 @@ fn settings(
     let (quota, period) = quota(limits.get(Field::CpuMillis));
     match (layout.version, protects) {
         (CgroupVersion::V1, ProtectionName::MemoryLimit) => {
-            let mut settings = vec![main("memory.limit_in_bytes", bytes.clone())];
+            // Queues of TCP and UDP sockets are not part of the limit above.
+            let sockets = (limits.get(Field::MemoryMb) * MIB / SHARE_OF_SOCKETS).to_string();
+            let mut settings =
+                vec![main("memory.limit_in_bytes", bytes.clone()), main("memory.kmem.tcp.limit_in_bytes", sockets)];
             if controller.swap {
                 settings.push(refine("memory.memsw.limit_in_bytes", bytes));
             }
@@ -127,7 +133,10 @@ fn without(why: &str) -> Vec<Protection> {
     vec![
         Protection::partial(
             ProtectionName::MemoryLimit,
-            format!("{why}; PID 1 of the box counts its memory 20 times a second and ends it when it is over"),
+            format!(
+                "{why}; PID 1 of the box counts its memory 20 times a second and ends it when it is over; queues of Unix \
+                 sockets and pipes are not counted"
+            ),
         ),
         Protection::partial(
             ProtectionName::PidsLimit,

@@ -85,8 +85,9 @@ impl Executor {
                 return Ok(());
             }
         }
-        let Groups { doors, counters, .. } = &belongings.groups;
-        sent(jail::send_limits(&prepared.control, doors, counters, belongings.protections.clone()))
+        let Groups { doors, counters, socket_counter, .. } = &belongings.groups;
+        let protections = belongings.protections.clone();
+        sent(jail::send_limits(&prepared.control, doors, counters, socket_counter.as_ref(), protections))
     }
 
     fn make_groups(

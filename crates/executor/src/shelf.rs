@@ -35,6 +35,7 @@ struct Kept {
 struct MemoryFiles {
     usage: OwnedFd,
     peak: OwnedFd,
+    sockets: OwnedFd,
 }
 
 impl Shelf {
@@ -68,6 +69,7 @@ impl Kept {
             Some(made) => Some(MemoryFiles {
                 usage: open_at(made.directory.as_fd(), c"memory.usage_in_bytes", OFlags::RDONLY).ok()?,
                 peak: open_at(made.directory.as_fd(), c"memory.max_usage_in_bytes", OFlags::WRONLY).ok()?,
+                sockets: open_at(made.directory.as_fd(), c"memory.kmem.tcp.usage_in_bytes", OFlags::RDONLY).ok()?,
             }),
             None => None,
         };
@@ -81,7 +83,9 @@ impl Kept {
     /// Forgets what was counted; `false` where there is something that cannot be forgotten.
     fn renew(&self) -> bool {
         let Some(memory) = &self.memory else { return true };
-        number(&memory.usage).is_some_and(|bytes| bytes <= NOTHING_BYTES)
+        let is_small = |file| number(file).is_some_and(|bytes| bytes <= NOTHING_BYTES);
+        is_small(&memory.usage)
+            && is_small(&memory.sockets)
             && self.groups.count().oom_kills == 0
             && rustix::io::pwrite(&memory.peak, b"0", 0).is_ok()
     }

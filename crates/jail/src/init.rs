@@ -86,12 +86,12 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
     };
     progress.done(Step::OpenTerminal, control)?;
 
-    let Limits { doors, counters, mut protections } = Limits::receive(control)?;
+    let Limits { doors, counters, socket_counter, mut protections } = Limits::receive(control)?;
     // A box competes as an ordinary process; real-time ones could not even join a cgroup with a processor limit.
     sys::schedule_ordinarily().map_err(|errno| Failure::new(Step::JoinCgroups, "(ordinary scheduling)", errno))?;
     cgroups::join(&doors)?;
     drop(doors);
-    let meter = Meter::where_needed(&plan.watchdog, &protections);
+    let meter = Meter::new(&plan.watchdog, &protections, socket_counter);
     protections.push(match sys::unshare(UnshareFlags::NEWCGROUP) {
         Ok(()) => Protection::enforced(ProtectionName::CgroupNamespace),
         Err(errno) => Protection::not_available(ProtectionName::CgroupNamespace, errno.to_string()),
@@ -146,14 +146,14 @@ pub(crate) struct Made {
     pub(crate) streams: Streams,
     pub(crate) protections: Vec<Protection>,
     pub(crate) counters: Vec<OwnedFd>,
-    pub(crate) meter: Option<Meter>,
+    pub(crate) meter: Meter,
     pub(crate) network: Network,
 }
 
 /// A command that has begun.
 pub(crate) struct Running {
     pub(crate) command: Pid,
-    pub(crate) meter: Option<Meter>,
+    pub(crate) meter: Meter,
     pub(crate) counters: Vec<OwnedFd>,
     /// Processor time that is not the command's own: what its interpreter took before.
     pub(crate) spent_before: u64,
@@ -162,7 +162,7 @@ pub(crate) struct Running {
 /// Follows the command to its end, and the box to its last process but this one.
 pub(crate) fn follow(running: Running, signals: &OwnedFd, control: &OwnedFd) -> Report {
     let Running { command, mut meter, counters, spent_before } = running;
-    let ending = keep(signals, control, command, meter.as_mut());
+    let ending = keep(signals, control, command, &mut meter);
     let usage = sys::children_usage();
     let counted = Counted::read(&counters);
     Report::Ended {
@@ -230,12 +230,12 @@ pub(crate) fn complete(protections: &mut Vec<Protection>) {
 }
 
 /// Reaps until the command has ended; then ends and reaps all others.
-fn keep(signals: &OwnedFd, control: &OwnedFd, command: Pid, mut meter: Option<&mut Meter>) -> Ending {
+fn keep(signals: &OwnedFd, control: &OwnedFd, command: Pid, meter: &mut Meter) -> Ending {
     let ending = loop {
         let timeout = match reap_some(command) {
             Reaped::Command(ending) => break ending,
             Reaped::Some => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
-            Reaped::All => meter.as_ref().map(|meter| meter.interval()),
+            Reaped::All => Some(meter.interval()),
         };
         let mut events = [
             PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
@@ -254,7 +254,7 @@ fn keep(signals: &OwnedFd, control: &OwnedFd, command: Pid, mut meter: Option<&m
                 break;
             }
         }
-        if meter.as_mut().is_some_and(|meter| meter.is_over_now()) {
+        if meter.is_over_now() {
             break Ending::OverMemory;
         }
     };

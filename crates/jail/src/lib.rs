@@ -32,6 +32,7 @@ mod place;
 mod processor;
 mod progress;
 mod root;
+mod socket_memory;
 mod spare;
 mod spawner;
 mod start;

@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, Result};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, WaitOptions};
@@ -21,6 +22,10 @@ use crate::wire;
 
 /// Connections that wait to be accepted.
 const WAITING: i32 = 64;
+
+/// The smallest, the first and the largest receive buffer of a TCP socket, in bytes. The machine's own are usually 4096,
+/// 131072 and 6 MiB or more.
+const RECEIVE_BUFFERS: &[u8] = b"4096 65536 131072";
 
 /// A namespace in the making.
 pub(crate) enum Network {
@@ -84,7 +89,18 @@ pub(crate) fn open() -> Result<OwnedFd> {
     sys::unshare(UnshareFlags::NEWNET)?;
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     sys::bring_loopback_up(socket.as_fd())?;
+    limit_receive_buffers();
     Ok(socket)
+}
+
+/// Halves what an unread TCP connection holds, and keeps it from growing: on cgroup version 1 the kernel exceeds the
+/// limit of TCP memory by a whole receive buffer for each connection. Where /proc/sys cannot be written the limit still
+/// holds, with a larger excess.
+fn limit_receive_buffers() {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    if let Ok(file) = rustix::fs::open(c"/proc/sys/net/ipv4/tcp_rmem", flags, Mode::empty()) {
+        let _ = rustix::io::write(file, RECEIVE_BUFFERS);
+    }
 }
 
 /// Makes a socket that listens on the loopback of this process's namespace, and hands it to the executor. A socket stays in

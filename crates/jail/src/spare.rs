@@ -18,6 +18,7 @@ use crate::progress::Progress;
 use crate::report::{Failure, Report, Step};
 use crate::restrict::{self, Rules};
 use crate::sys::{self, BpfInstruction};
+use crate::watchdog::Counts;
 use crate::{identity, root, start, wire};
 
 /// From a box that lacks nothing else to its end.
@@ -36,7 +37,7 @@ pub(crate) fn live(
     let (interpreter, streams) = match ahead {
         Ahead::Alone => (None, Some(streams)),
         // PID 1 counts memory by looking into processes, and into one that restricts itself it could not look.
-        Ahead::WithInterpreter if meter.is_some() => {
+        Ahead::WithInterpreter if meter.counts() == Counts::Everything => {
             return Err(Failure::plain(Step::StartCommand, "(an interpreter ahead: no cgroup limits its memory)"));
         }
         Ahead::WithInterpreter => (Some(Interpreter::start(&plan, &streams, &rules, filter, control)?), None),

@@ -25,8 +25,9 @@ enum Message {
     /// Descriptors: the command's three streams unless it gets a terminal; and the plan, if it is too long to come with
     /// the message.
     Begin { plan: Option<Box<Plan>>, ahead: Option<Ahead> },
-    /// The cgroups are ready. Descriptors: the doors through which PID 1 enters them (version 1), and files that count.
-    Limits { doors: usize, protections: Vec<Protection> },
+    /// The cgroups are ready. Descriptors: the doors through which PID 1 enters them (version 1), files that count, and
+    /// last, where there is one, the counter of socket queues.
+    Limits { doors: usize, has_socket_counter: bool, protections: Vec<Protection> },
     /// Descriptor: the completion, if it is too long to come with the message.
     Complete { completion: Option<Box<Completion>> },
 }
@@ -48,6 +49,7 @@ pub(crate) struct Start {
 pub(crate) struct Limits {
     pub(crate) doors: Vec<OwnedFd>,
     pub(crate) counters: Vec<OwnedFd>,
+    pub(crate) socket_counter: Option<OwnedFd>,
     pub(crate) protections: Vec<Protection>,
 }
 
@@ -88,10 +90,13 @@ pub fn send_limits(
     control: impl AsFd,
     doors: &[OwnedFd],
     counters: &[OwnedFd],
+    socket_counter: Option<&OwnedFd>,
     protections: Vec<Protection>,
 ) -> Result<()> {
-    let descriptors: Vec<BorrowedFd<'_>> = doors.iter().chain(counters).map(AsFd::as_fd).collect();
-    wire::send(&control, &Message::Limits { doors: doors.len(), protections }, &descriptors)
+    let descriptors: Vec<BorrowedFd<'_>> =
+        doors.iter().chain(counters).chain(socket_counter).map(AsFd::as_fd).collect();
+    let has_socket_counter = socket_counter.is_some();
+    wire::send(&control, &Message::Limits { doors: doors.len(), has_socket_counter, protections }, &descriptors)
 }
 
 impl Start {
@@ -121,9 +126,12 @@ impl Start {
 impl Limits {
     pub(crate) fn receive(control: &OwnedFd) -> std::result::Result<Self, Failure> {
         match receive(control) {
-            (Message::Limits { doors, protections }, mut descriptors) if doors <= descriptors.len() => {
-                let counters = descriptors.split_off(doors);
-                Ok(Limits { doors: descriptors, counters, protections })
+            (Message::Limits { doors, has_socket_counter, protections }, mut descriptors)
+                if doors <= descriptors.len() =>
+            {
+                let mut counters = descriptors.split_off(doors);
+                let socket_counter = if has_socket_counter { counters.pop() } else { None };
+                Ok(Limits { doors: descriptors, counters, socket_counter, protections })
             }
             _ => Err(disorder()),
         }

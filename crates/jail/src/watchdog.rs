@@ -1,9 +1,10 @@
-//! Memory without a cgroup: PID 1 adds up what its box holds and says when it is too much.
+//! Memory that the kernel does not limit: PID 1 adds it up and ends the box when it is too much.
 //!
-//! It counts the anonymous and shared pages of every process, System V segments that nobody has attached, what the
-//! box's memory file systems store, and memory files that are open. It looks twenty times a second (at open files
-//! less often), so a box can overshoot in between, and a process can hide its descriptors: the box's report says
-//! that this limit is partial.
+//! With a memory cgroup that is socket queues alone, looked at four times a second and allowed half as much as the limit.
+//! Without one it is everything: the anonymous and shared pages of every process, System V segments that nobody has
+//! attached, what the box's memory file systems store, memory files that are open, and socket queues. Then it looks
+//! twenty times a second (at open files and sockets less often), so a box can overshoot in between, and a process can
+//! hide its descriptors: the box's report says that this limit is partial.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -15,56 +16,88 @@ use rustix::time::Timespec;
 
 use crate::plan::Watchdog;
 use crate::report::{Protection, ProtectionName, ProtectionState};
+use crate::socket_memory::SocketMemory;
 
 const INTERVAL_NANOSECONDS: i64 = 50_000_000;
-/// Every so many looks, open descriptors are looked at too: there can be many.
+const SOCKETS_INTERVAL_NANOSECONDS: i64 = 250_000_000;
+/// Every so many looks, open descriptors and sockets are looked at too: there can be many.
 const LOOKS_PER_SEARCH: u32 = 5;
+/// Socket queues beside a memory cgroup may hold this part of its limit.
+const SHARE_OF_SOCKETS: u64 = 2;
 const BLOCK: u64 = 512;
 const KIB: u64 = 1024;
 
 /// The count and its limit.
 pub(crate) struct Meter {
+    counts: Counts,
     limit: u64,
+    sockets: SocketMemory,
     processes: Option<OwnedFd>,
     file_systems: Vec<CString>,
     looks: u32,
     looked: Timespec,
     memory_files: u64,
+    socket_queues: u64,
+}
+
+/// What a meter adds up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counts {
+    Everything,
+    /// A cgroup limits the rest.
+    SocketsOnly,
 }
 
 impl Meter {
-    /// A meter, unless the kernel counts by itself.
-    pub(crate) fn where_needed(plan: &Watchdog, protections: &[Protection]) -> Option<Self> {
-        let counts = |protection: &Protection| {
+    /// `socket_counter` is the version 1 counter of TCP and UDP queues, where there is one.
+    pub(crate) fn new(plan: &Watchdog, protections: &[Protection], socket_counter: Option<OwnedFd>) -> Self {
+        let counts_itself = |protection: &Protection| {
             protection.name == ProtectionName::MemoryLimit && protection.state == ProtectionState::Enforced
         };
-        if protections.iter().any(counts) {
-            return None;
-        }
+        let (counts, limit) = if protections.iter().any(counts_itself) {
+            (Counts::SocketsOnly, plan.memory_bytes / SHARE_OF_SOCKETS)
+        } else {
+            (Counts::Everything, plan.memory_bytes)
+        };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Some(Meter {
-            limit: plan.memory_bytes,
+        Meter {
+            counts,
+            limit,
+            sockets: SocketMemory::new(socket_counter),
             processes: rustix::fs::open(c"/proc", flags, Mode::empty()).ok(),
             file_systems: plan.file_systems.clone(),
             looks: 0,
             looked: Timespec { tv_sec: 0, tv_nsec: 0 },
             memory_files: 0,
-        })
+            socket_queues: 0,
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts
     }
 
     pub(crate) fn interval(&self) -> Timespec {
-        Timespec { tv_sec: 0, tv_nsec: INTERVAL_NANOSECONDS }
+        let tv_nsec = match self.counts {
+            Counts::Everything => INTERVAL_NANOSECONDS,
+            Counts::SocketsOnly => SOCKETS_INTERVAL_NANOSECONDS,
+        };
+        Timespec { tv_sec: 0, tv_nsec }
     }
 
     /// Looks when it is time to; a box that wakes PID 1 all the time must not make it look all the time.
     pub(crate) fn is_over_now(&mut self) -> bool {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let since = (now.tv_sec - self.looked.tv_sec) * 1_000_000_000 + (now.tv_nsec - self.looked.tv_nsec);
-        if since < INTERVAL_NANOSECONDS {
+        if since < self.interval().tv_nsec {
             return false;
         }
         self.looked = now;
-        self.is_over()
+        match (self.counts, &self.processes) {
+            (Counts::SocketsOnly, Some(processes)) => self.sockets.beside_cgroup(processes.as_fd()) > self.limit,
+            (Counts::SocketsOnly, None) => true,
+            (Counts::Everything, _) => self.is_over(),
+        }
     }
 
     /// Whether the box holds more than it may. What cannot be read counts as nothing: a process that has just
@@ -80,13 +113,15 @@ impl Meter {
         let pids: Vec<CString> = pids.into_iter().map(|pid| visible(processes, pid)).collect();
         if self.looks.is_multiple_of(LOOKS_PER_SEARCH) {
             self.memory_files = memory_files(processes, &pids);
+            self.socket_queues = self.sockets.without_cgroup(processes);
         }
         self.looks = self.looks.wrapping_add(1);
         let stored: u64 = self.file_systems.iter().map(|path| stored(path)).sum();
         let segments = unattached_segments(processes);
         // Memory files are partly mapped, and then counted with the processes: the larger of both counts, so that
         // no box dies for memory counted twice.
-        let total = |held: Held| stored + held.own + (held.shared + segments).max(self.memory_files);
+        let kept = stored + self.socket_queues;
+        let total = |held: Held| kept + held.own + (held.shared + segments).max(self.memory_files);
         // Shared pages were counted once for each process that has them. Before that costs a box its life, they are
         // shared out exactly, which takes the kernel much longer.
         total(pids.iter().map(|pid| resident(processes, pid)).sum()) > self.limit
@@ -178,7 +213,8 @@ fn stored(path: &CStr) -> u64 {
     rustix::fs::statvfs(path).map_or(0, |status| (status.f_blocks - status.f_bfree) * status.f_frsize)
 }
 
-fn read(processes: BorrowedFd<'_>, directory: &CStr, file: &str) -> Option<String> {
+/// A file of a directory of /proc, whole.
+pub(crate) fn read(processes: BorrowedFd<'_>, directory: &CStr, file: &str) -> Option<String> {
     let path = CString::new([directory.to_bytes(), b"/", file.as_bytes()].concat()).ok()?;
     let file = rustix::fs::openat(processes, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut text = Vec::new();
