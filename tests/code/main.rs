@@ -16,6 +16,7 @@ mod lasting;
 mod pages;
 mod residents;
 mod run;
+mod session_rules;
 mod sessions;
 mod site;
 mod strict;

@@ -71,7 +71,7 @@ pub use networks::{ExecNetwork, NetHostEntry};
 pub use page::{Cursor, Filter, Limit, Page, Scope};
 pub use paths::{Added, NewPath, PathChange, PathEntry, PathScope, RememberedPath, Switch};
 pub use prune::Keep;
-pub use sessions::{Confirmation, SessionName, SessionRules};
+pub use sessions::{Confirmation, RuledSession, SessionName, SessionRules, SessionWord, UserWord, WordAuthor};
 pub use settings::{Saved, Settings};
 pub use status::{EndedAs, Status};
 pub use store::Store;

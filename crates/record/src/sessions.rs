@@ -1,8 +1,9 @@
-//! What was said about sessions: who is asked about their code, and how strictly it is treated.
+//! Rules of single sessions: who is asked about risky code, and the security mode.
 //!
-//! A session itself is its files, which the record does not know. What is said here ends with them: whoever removes a
-//! session forgets what was said first, so that a later session of the same name never inherits a lenient word. Every change
-//! is an audit entry in the same transaction.
+//! A session itself is a directory, which the record does not know. A row holds two words: the operator's and the user's. Each
+//! author writes only their own columns, so that a user's write cannot replace an operator's word. When a session is deleted,
+//! the row stays with `ended` set: the operator's word then only tightens a new session of the same id. Every change is an
+//! audit entry in the same transaction.
 
 use std::collections::HashMap;
 
@@ -35,6 +36,15 @@ pub enum Confirmation {
 }
 
 impl Confirmation {
+    /// `auto-approve` < `websocket` = `callback` < `auto-reject`.
+    pub const fn strictness(self) -> u8 {
+        match self {
+            Self::AutoApprove => 0,
+            Self::Websocket | Self::Callback => 1,
+            Self::AutoReject => 2,
+        }
+    }
+
     pub const ALL: [Self; 4] = [Self::Websocket, Self::AutoApprove, Self::AutoReject, Self::Callback];
 
     pub const fn as_str(self) -> &'static str {
@@ -72,24 +82,51 @@ pub struct SessionName {
     pub session_id: String,
 }
 
-/// What was said about one. What is absent is as the settings have it.
+/// What one author said about a session. The settings apply to absent fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SessionRules {
+pub struct SessionWord {
     pub confirmation: Option<Confirmation>,
+    /// An operator's only; a user's word is stored without it.
     pub callback_url: Option<String>,
-    /// `strict` or `permissive`; what that means is decided elsewhere.
+    /// `strict` or `permissive`; the service defines their meaning.
     pub security_mode: Option<String>,
 }
 
+/// What was said about a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionRules {
+    pub operator: SessionWord,
+    pub user: SessionWord,
+    /// The session was deleted after the operator's word.
+    pub has_ended: bool,
+}
+
+/// Whose word is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WordAuthor {
+    /// An owner or operator. Both words are written, because an operator may replace a user's, and `ended` is cleared.
+    Operator,
+    /// Only the user's word is written.
+    User,
+}
+
+/// A session with rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuledSession {
+    pub name: SessionName,
+    pub has_ended: bool,
+}
+
+const COLUMNS: &str = "confirmation, callback_url, security_mode, user_confirmation, user_security_mode, ended";
+
 impl Store {
-    /// Nothing where nothing was said.
+    /// `None` for a session without rules.
     pub async fn session_rules(&self, session: &SessionName) -> Result<Option<SessionRules>, Error> {
         let stamp = self.remembered().stamp();
         if let Some(rules) = self.remembered().find_rules(session, stamp) {
             return Ok(rules);
         }
-        let text = "SELECT confirmation, callback_url, security_mode FROM sessions \
-                    WHERE user_id = $1 AND agent_id = $2 AND session_id = $3";
+        let text = format!("SELECT {COLUMNS} FROM sessions WHERE user_id = $1 AND agent_id = $2 AND session_id = $3");
         let question = session.bind(Statement::new("read what was said about a session", text));
         let row = self.readers().row(question).await?;
         let rules = row.map(|row| row.read("sessions", "session_id", read)).transpose()?;
@@ -97,7 +134,7 @@ impl Store {
         Ok(rules)
     }
 
-    /// The same of many, in one question; those about which nothing was said are missing.
+    /// The rules of many sessions in one query. Sessions without rules are missing.
     pub async fn rules_of_sessions(
         &self,
         sessions: &[SessionName],
@@ -112,8 +149,7 @@ impl Store {
             places.push(format!("({})", words.map(|word| question.place(word)).join(", ")));
         }
         question.text = format!(
-            "SELECT user_id, agent_id, session_id, confirmation, callback_url, security_mode FROM sessions \
-             WHERE (user_id, agent_id, session_id) IN (VALUES {})",
+            "SELECT user_id, agent_id, session_id, {COLUMNS} FROM sessions WHERE (user_id, agent_id, session_id) IN (VALUES {})",
             places.join(", ")
         )
         .into();
@@ -121,31 +157,39 @@ impl Store {
         rows.iter().map(|row| row.read("sessions", "session_id", |row| Ok((whose(row)?, read(row)?)))).collect()
     }
 
-    /// Every session about which something was said.
-    pub async fn ruled_sessions(&self) -> Result<Vec<SessionName>, Error> {
-        let text = "SELECT user_id, agent_id, session_id FROM sessions";
+    /// Every session with rules, deleted ones included.
+    pub async fn ruled_sessions(&self) -> Result<Vec<RuledSession>, Error> {
+        let text = "SELECT user_id, agent_id, session_id, ended FROM sessions";
         let rows = self.readers().rows(Statement::new("list what was said about sessions", text)).await?;
-        rows.iter().map(|row| row.read("sessions", "session_id", whose)).collect()
+        let read = |row: &Row| Ok(RuledSession { name: whose(row)?, has_ended: has_ended(row)? });
+        rows.iter().map(|row| row.read("sessions", "session_id", read)).collect()
     }
 
-    /// Says something about a session, in place of what was said before.
+    /// Replaces the author's word about a session; see [`WordAuthor`] for what is written.
     pub async fn rule_session(
         &self,
         session: SessionName,
+        author: WordAuthor,
         rules: SessionRules,
         at: Timestamp,
         by: &str,
     ) -> Result<(), Error> {
         check_indexed("session_id", &session.session_id)?;
         check_text("changed_by", by)?;
-        rules.callback_url.as_ref().map_or(Ok(()), |url| check_text("callback_url", url))?;
-        self.submit_change(Rule { session, rules, at, by: by.to_owned() }).await
+        rules.operator.callback_url.as_ref().map_or(Ok(()), |url| check_text("callback_url", url))?;
+        self.submit_change(Rule { session, author, rules, at, by: by.to_owned() }).await
     }
 
-    /// Forgets what was said about a session.
-    pub async fn forget_session(&self, session: SessionName, at: Timestamp, by: &str) -> Result<(), Error> {
+    /// Notes that a session is deleted. The operator's word stays; the user's goes unless it is kept.
+    pub async fn end_session(
+        &self,
+        session: SessionName,
+        user_word: UserWord,
+        at: Timestamp,
+        by: &str,
+    ) -> Result<(), Error> {
         check_text("changed_by", by)?;
-        self.submit_change(Forget { session, at, by: by.to_owned() }).await
+        self.submit_change(End { session, user_word, at, by: by.to_owned() }).await
     }
 }
 
@@ -177,18 +221,33 @@ fn whose(row: &Row) -> Result<SessionName, BadColumn> {
     })
 }
 
+fn has_ended(row: &Row) -> Result<bool, BadColumn> {
+    row.get::<i64>("ended").map(|ended| ended != 0)
+}
+
 fn read(row: &Row) -> Result<SessionRules, BadColumn> {
-    let confirmation: Option<String> = row.get("confirmation")?;
-    let confirmation = confirmation.map(|text| text.parse()).transpose();
+    let confirmation = |column| {
+        let text: Option<String> = row.get(column)?;
+        text.map(|text| text.parse()).transpose().map_err(|error: Error| BadColumn::new(column, error))
+    };
     Ok(SessionRules {
-        confirmation: confirmation.map_err(|error| BadColumn::new("confirmation", error))?,
-        callback_url: row.get("callback_url")?,
-        security_mode: row.get("security_mode")?,
+        operator: SessionWord {
+            confirmation: confirmation("confirmation")?,
+            callback_url: row.get("callback_url")?,
+            security_mode: row.get("security_mode")?,
+        },
+        user: SessionWord {
+            confirmation: confirmation("user_confirmation")?,
+            callback_url: None,
+            security_mode: row.get("user_security_mode")?,
+        },
+        has_ended: has_ended(row)?,
     })
 }
 
 struct Rule {
     session: SessionName,
+    author: WordAuthor,
     rules: SessionRules,
     at: Timestamp,
     by: String,
@@ -198,39 +257,91 @@ impl Operation for Rule {
     type Answer = ();
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
-        let SessionRules { confirmation, callback_url, security_mode } = &self.rules;
-        let text = "INSERT INTO sessions (user_id, agent_id, session_id, confirmation, callback_url, security_mode, \
-                    changed_at, changed_by) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
-                    ON CONFLICT (user_id, agent_id, session_id) DO UPDATE SET confirmation = excluded.confirmation, \
-                    callback_url = excluded.callback_url, security_mode = excluded.security_mode, \
-                    changed_at = excluded.changed_at, changed_by = excluded.changed_by";
-        let statement = self.session.bind(Statement::new("say something about a session", text));
-        let statement = statement
-            .bind(confirmation.map(Confirmation::as_str))
-            .bind(callback_url.as_deref())
-            .bind(security_mode.as_deref())
-            .bind(self.at)
-            .bind(self.by.as_str());
+        let SessionRules { operator, user, .. } = &self.rules;
+        let statement = match self.author {
+            WordAuthor::Operator => {
+                let text = "INSERT INTO sessions (user_id, agent_id, session_id, user_confirmation, \
+                            user_security_mode, changed_at, changed_by, confirmation, callback_url, security_mode) \
+                            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
+                            ON CONFLICT (user_id, agent_id, session_id) DO UPDATE SET \
+                            user_confirmation = excluded.user_confirmation, \
+                            user_security_mode = excluded.user_security_mode, changed_at = excluded.changed_at, \
+                            changed_by = excluded.changed_by, confirmation = excluded.confirmation, \
+                            callback_url = excluded.callback_url, security_mode = excluded.security_mode, ended = 0";
+                self.bind_user_word(text)
+                    .bind(operator.confirmation.map(Confirmation::as_str))
+                    .bind(operator.callback_url.as_deref())
+                    .bind(operator.security_mode.as_deref())
+            }
+            WordAuthor::User => self.bind_user_word(
+                "INSERT INTO sessions (user_id, agent_id, session_id, user_confirmation, user_security_mode, \
+                 changed_at, changed_by) VALUES ($1, $2, $3, $4, $5, $6, $7) \
+                 ON CONFLICT (user_id, agent_id, session_id) DO UPDATE SET \
+                 user_confirmation = excluded.user_confirmation, \
+                 user_security_mode = excluded.user_security_mode, changed_at = excluded.changed_at, \
+                 changed_by = excluded.changed_by",
+            ),
+        };
         ledger.execute(statement).await?;
-        let detail =
-            json!({ "confirmation": confirmation, "callback_url": callback_url, "security_mode": security_mode });
+        let (author, word) = match self.author {
+            WordAuthor::Operator => ("operator", operator),
+            WordAuthor::User => ("user", user),
+        };
+        let SessionWord { confirmation, callback_url, security_mode } = word;
+        let detail = json!({ "author": author, "confirmation": confirmation, "callback_url": callback_url,
+            "security_mode": security_mode });
         ledger.append(self.session.event("changed", self.at, &self.by, detail));
         Ok(())
     }
 }
 
-struct Forget {
+impl Rule {
+    /// Binds $1 to $7, which both statements share.
+    fn bind_user_word(&self, text: &'static str) -> Statement {
+        let user = &self.rules.user;
+        let statement = self.session.bind(Statement::new("say something about a session", text));
+        statement
+            .bind(user.confirmation.map(Confirmation::as_str))
+            .bind(user.security_mode.as_deref())
+            .bind(self.at)
+            .bind(self.by.as_str())
+    }
+}
+
+/// What becomes of a user's word when the session is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UserWord {
+    /// The user or an operator deletes the session.
+    Dropped,
+    /// An agent or retention deletes it: neither may lift what a user said.
+    Kept,
+}
+
+struct End {
     session: SessionName,
+    user_word: UserWord,
     at: Timestamp,
     by: String,
 }
 
-impl Operation for Forget {
+impl Operation for End {
     type Answer = ();
 
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
-        let text = "DELETE FROM sessions WHERE user_id = $1 AND agent_id = $2 AND session_id = $3";
-        ledger.execute(self.session.bind(Statement::new("forget what was said about a session", text))).await?;
+        let text = match self.user_word {
+            UserWord::Dropped => {
+                "UPDATE sessions SET ended = 1, user_confirmation = NULL, user_security_mode = NULL \
+                 WHERE user_id = $1 AND agent_id = $2 AND session_id = $3"
+            }
+            UserWord::Kept => "UPDATE sessions SET ended = 1 WHERE user_id = $1 AND agent_id = $2 AND session_id = $3",
+        };
+        ledger.execute(self.session.bind(Statement::new("note that a session was deleted", text))).await?;
+        // A word that only loosens is of no use to a new session.
+        let text = "DELETE FROM sessions WHERE user_id = $1 AND agent_id = $2 AND session_id = $3 \
+                    AND (confirmation IS NULL OR confirmation = 'auto-approve') \
+                    AND (security_mode IS NULL OR security_mode = 'permissive') \
+                    AND user_confirmation IS NULL AND user_security_mode IS NULL";
+        ledger.execute(self.session.bind(Statement::new("remove the row of a deleted session", text))).await?;
         ledger.append(self.session.event("deleted", self.at, &self.by, json!({})));
         Ok(())
     }

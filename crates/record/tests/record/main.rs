@@ -69,7 +69,13 @@ const ON_BOTH: &[(&str, Run)] = trials! {
         every_change_of_paths_is_an_entry,
     }
     networks::{ what_comes_later_is_added_and_goes_with_its_exec, hosts_are_allowed_once_and_taken_back }
-    sessions::{ what_was_said_counts_until_it_is_forgotten, what_cannot_be_said_is_refused }
+    sessions::{
+        words_are_read_back_and_audited,
+        user_write_leaves_operator_word,
+        operator_word_outlives_session,
+        loosening_word_ends_with_session,
+        what_cannot_be_said_is_refused
+    }
     retention::{ the_newest_entries_stay, entries_since_a_moment_stay, a_broken_chain_is_not_pruned, ended_execs_go }
     rest::{
         tokens_are_found_by_their_hash, tokens_are_listed_and_revoked, settings_have_versions, identities_are_for_ever,

@@ -34,11 +34,12 @@ pub(crate) struct NewSession {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SessionRulesBody {
-    /// `websocket`, `auto-approve`, `auto-reject` or `callback`; the second is an operator's to set
+    /// `websocket`, `auto-approve`, `auto-reject` or `callback`. A user may only tighten what an operator or the settings
+    /// have (`auto-approve` < `websocket` = `callback` < `auto-reject`), else 403
     confirmation: Option<Confirmation>,
     /// With `callback`: where each question is told, signed, if not at `approvals.webhook_url`; an operator's to set
     callback_url: Option<String>,
-    /// `strict`, or `permissive`, which is an operator's to set
+    /// `strict`, or `permissive`, which only an operator may set
     #[schema(value_type = Option<String>)]
     security_mode: Option<SecurityMode>,
 }

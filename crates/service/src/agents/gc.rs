@@ -47,7 +47,7 @@ impl Service {
         let before = move |time: Duration| at.checked_sub(time).unwrap_or(SystemTime::UNIX_EPOCH);
         self.touch_sessions_in_use().await;
         if doing == Doing::Removing {
-            self.forget_idle_sessions(before(kept)).await?;
+            self.end_idle_sessions(before(kept)).await?;
         }
         let (workspaces, baselines) = (self.inner.workspaces.clone(), self.inner.baselines.clone());
         let registry = self.inner.registry.clone();

@@ -1,13 +1,13 @@
 //! Making, seeing, listing, changing and removing sessions.
 //!
-//! A session is also made by its first use. One that is removed takes what was said about it along, and whatever still runs in
-//! it is cancelled first.
+//! A session is also made by its first use. Deleting one cancels its execs first and notes the end in the record before the
+//! files go; `rules` says which words outlive it.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use policy::SecurityMode;
-use record::{AgentId, Confirmation, Holder, Limit, SessionName, SessionRules, Timestamp, UserId};
+use record::{AgentId, Confirmation, Holder, Limit, RuledSession, SessionName, Timestamp, UserId, UserWord};
 use serde::Serialize;
 use utoipa::ToSchema;
 use workspace::{SessionId, SessionMark, SessionPage, SessionTimes};
@@ -21,7 +21,7 @@ use crate::principal::Principal;
 use crate::service::{Service, milliseconds, now};
 use crate::token::random_digits;
 
-/// Who forgets a session that is over, in the record.
+/// The actor in the audit entry of a session that retention deletes.
 const BY: &str = "retention";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -77,15 +77,17 @@ impl Service {
         let place = Place::read(by, &address)?;
         if !change.is_empty() {
             change.check_role(by)?;
-            self.check_change(&change, SessionRules::default())?;
         }
         let workspace = self.session_workspace(&place.name).await?;
         let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
         if self.session_times(&place).await?.is_some() {
             return Err(Error::Conflict { message: format!("the session {} is there already", place.id) });
         }
-        // What was said about an earlier one of this id is forgotten before there is a new one.
-        self.session_rules(&place).await?;
+        // Notes the end of an earlier session of this id before the new one exists, and refuses before anything is made.
+        let said = self.said_of(&place).await?;
+        if !change.is_empty() {
+            self.check_change(by, &change, said)?;
+        }
         Self::blocking(|| Ok(workspace.session(&place.id)?.furnish()?)).await?;
         if !change.is_empty() {
             self.rule_session(by, &place, &change).await?;
@@ -165,7 +167,11 @@ impl Service {
         self.end_boxes(&place).await;
         let workspace = self.session_workspace(&place.name).await?;
         let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
-        self.inner.store.forget_session(place.name.clone(), now(), by.caller()).await?;
+        let user_word = match by.holder() {
+            Holder::Owner | Holder::Operator | Holder::User(_) => UserWord::Dropped,
+            Holder::Agent(..) => UserWord::Kept,
+        };
+        self.inner.store.end_session(place.name.clone(), user_word, now(), by.caller()).await?;
         let (id, disk) = (place.id.clone(), self.disk(&place.name.user_id, &place.name.agent_id, &workspace));
         let removed = detached(move || Ok(workspace.remove_session(&id)?)).await?;
         disk.shrink();
@@ -173,22 +179,23 @@ impl Service {
         if removed { Ok(()) } else { Err(no_session(&place.id)) }
     }
 
-    /// Forgets what was said about sessions that retention removes next, or that are gone. First, so that no later session
-    /// of the same id inherits it.
-    pub(crate) async fn forget_idle_sessions(&self, used_before: SystemTime) -> Result<(), Error> {
-        for name in self.inner.store.ruled_sessions().await? {
+    /// Notes the end of sessions that retention removes next, or whose directory is gone. This comes before the removal, so
+    /// that a new session of the same id never inherits a word that loosens.
+    pub(crate) async fn end_idle_sessions(&self, used_before: SystemTime) -> Result<(), Error> {
+        for RuledSession { name, has_ended } in self.inner.store.ruled_sessions().await? {
             let Ok(id) = name.session_id.parse::<SessionId>() else { continue };
             let place = Place { name, id };
             let times = self.session_times(&place).await;
             let is_over = match times {
-                Ok(times) => times.is_none_or(|times| times.used < used_before),
+                Ok(Some(times)) => times.used < used_before,
+                Ok(None) => !has_ended,
                 Err(error) => {
                     tracing::warn!(session = %place.id, error = %causes(&error), "could not look at a session");
                     false
                 }
             };
             if is_over {
-                self.inner.store.forget_session(place.name, now(), BY).await?;
+                self.inner.store.end_session(place.name, UserWord::Kept, now(), BY).await?;
             }
         }
         Ok(())
