@@ -1,7 +1,7 @@
 // Text that strangers wrote, made safe to look at. Nothing here ever makes HTML.
 //
-// A name can hold characters that nobody sees: controls, marks that turn the direction of writing, spaces without width. They
-// are cut out of the flow and shown as what they are, so that what is read is what is there.
+// A name can hold characters without a picture: controls, bidi marks, spaces without width. Each is written out, so that two
+// different texts never look the same.
 
 export type SegmentKind = "plain" | "mark" | "path";
 
@@ -13,10 +13,10 @@ export interface Segment {
 
 export type Lines = "one" | "many";
 
-// Controls (C0, DEL, C1), soft hyphen, Arabic letter mark, widthless and direction marks, line separators, isolates and
-// overrides, byte order mark, interlinear marks, tags, and halves of pairs.
-const UNSEEN =
-  /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/gu;
+// The rule of crates/ringwall/src/inert.rs: controls, format characters (all bidi controls and tags among them), line and
+// paragraph separators, private use, unassigned and halves of pairs (\p{C} and the two \p{Z}), the default-ignorable code
+// points, the braille blank, and every space but U+0020.
+const UNSEEN = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\p{Bidi_Control}\u2800]|(?! )\p{Zs}/gu;
 
 /** How one unseen character is written: the picture of a control, or its number. */
 export function picture(character: string): string {

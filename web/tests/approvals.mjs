@@ -270,7 +270,8 @@ export const tests = {
     await enable();
     const { page, done } = await visit(browser, { path: "/console/overview", language: "zh-CN" });
     const path = `${directory()}/<img src=x onerror=alert(1)>\u202Etxt`;
-    const id = await asks(`ls "${path}" # \u001b[2J ${"x".repeat(200_000)}`);
+    const unseen = "\u200b\u034f\u00a0\ufe0f\u{e0041}\u2062";
+    const id = await asks(`ls "${path}" # \u001b[2J r${unseen}m ${"x".repeat(200_000)}`);
     await dialog(page).getByText("AI 请求访问新路径").waitFor();
     await dialog(page).getByText("AI 尝试访问以下路径，但该路径不在允许列表中：").waitFor();
     for (const words of ["路径：", "执行的命令："]) await dialog(page).getByText(words, { exact: true }).waitFor();
@@ -278,6 +279,7 @@ export const tests = {
     equal(names.map((name) => name.trim()).join(), "拒绝,允许,允许并记住", "the buttons");
     const shown = await page.locator("[data-command]").textContent();
     expect(shown.includes("<img src=x onerror=alert(1)>⟨U+202E⟩txt") && shown.includes("␛[2J"), shown.slice(0, 300));
+    expect(shown.includes("r⟨U+200B⟩⟨U+034F⟩⟨U+00A0⟩⟨U+FE0F⟩⟨U+E0041⟩⟨U+2062⟩m"), shown.slice(0, 300));
     equal(await dialog(page).locator("img").count(), 0, "elements made of a command");
     expect(shown.endsWith("x".repeat(200_000)), `only ${shown.length} characters are there`);
     for (const [width, height] of [[1280, 860], [390, 844]]) {

@@ -21,6 +21,7 @@ mod gc;
 mod http;
 mod image;
 mod image_docker;
+mod inert;
 mod json_text;
 mod logging;
 mod mcp;

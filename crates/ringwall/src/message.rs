@@ -9,6 +9,8 @@ use executor::image::ImageError;
 use policy::Denial;
 use service::causes;
 
+pub(crate) use crate::inert::inert;
+
 /// Exit codes as shells and `timeout` use them.
 const BAD_INPUT: u8 = 2;
 /// It could not be tried, or nobody knows what became of it.
@@ -108,22 +110,6 @@ impl Message {
     }
 }
 
-/// A message may quote a name that somebody chose to steer the reader's terminal: control characters are shown,
-/// not sent, and so are the ones that reverse the direction of writing.
-pub(crate) fn inert(text: &str) -> String {
-    let steering = |c: char| {
-        c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
-        if steering(c) {
-            shown.extend(c.escape_unicode());
-        } else {
-            shown.push(c);
-        }
-        shown
-    })
-}
-
 impl From<Error> for Message {
     fn from(error: Error) -> Self {
         let (code, exit) = match &error {
@@ -165,17 +151,5 @@ impl From<record::Error> for Message {
 impl From<service::Error> for Message {
     fn from(error: service::Error) -> Self {
         Message::of(error.code(), causes(&error), error.hint(), BAD_INPUT)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::inert;
-
-    #[test]
-    fn control_characters_are_shown_and_not_sent() {
-        assert_eq!(inert("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
-        assert_eq!(inert("x\u{202e}y\n"), "x\\u{202e}y\\u{a}");
-        assert_eq!(inert("café 文件 ok"), "café 文件 ok");
     }
 }

@@ -1,0 +1,121 @@
+//! Writes out the characters of a stranger's text that a reader would not see, or that would steer the terminal.
+//!
+//! Commands, code, paths and reasons are shown to a person who decides on them. A character without a picture lets two
+//! different texts look the same, so each one is shown as `\u{…}`: controls, format characters (which include all bidi
+//! controls and tags), line and paragraph separators, private use, unassigned code points, the default-ignorable ones, and
+//! every space but U+0020. The console has the same rule in `web/src/text.ts`.
+
+use unicode_general_category::{GeneralCategory, get_general_category};
+
+/// Default_Ignorable_Code_Point of Unicode's DerivedCoreProperties, without the ranges that consist of format characters or
+/// unassigned code points alone. Renderers draw nothing for them, although some are letters or marks.
+const DEFAULT_IGNORABLE: [(char, char); 7] = [
+    ('\u{34f}', '\u{34f}'),
+    ('\u{115f}', '\u{1160}'),
+    ('\u{17b4}', '\u{17b5}'),
+    ('\u{180b}', '\u{180f}'),
+    ('\u{3164}', '\u{3164}'),
+    ('\u{fe00}', '\u{fe0f}'),
+    ('\u{ffa0}', '\u{ffa0}'),
+];
+/// The variation selectors supplement, in the plane of the tags.
+const VARIATION_SELECTORS: (char, char) = ('\u{e0100}', '\u{e01ef}');
+/// A symbol by its category, and drawn as nothing.
+const BRAILLE_BLANK: char = '\u{2800}';
+
+pub(crate) fn inert(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut shown, character| {
+        if is_unseen(character) {
+            shown.extend(character.escape_unicode());
+        } else {
+            shown.push(character);
+        }
+        shown
+    })
+}
+
+fn is_unseen(character: char) -> bool {
+    if character.is_ascii() {
+        return character.is_ascii_control();
+    }
+    let is_in = |&(first, last): &(char, char)| (first..=last).contains(&character);
+    let is_pictureless = matches!(
+        get_general_category(character),
+        GeneralCategory::Control
+            | GeneralCategory::Format
+            | GeneralCategory::LineSeparator
+            | GeneralCategory::ParagraphSeparator
+            | GeneralCategory::PrivateUse
+            | GeneralCategory::SpaceSeparator
+            | GeneralCategory::Surrogate
+            | GeneralCategory::Unassigned
+    );
+    is_pictureless || character == BRAILLE_BLANK || DEFAULT_IGNORABLE.iter().any(is_in) || is_in(&VARIATION_SELECTORS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all_characters() -> impl Iterator<Item = char> {
+        (0..=u32::from(char::MAX)).filter_map(char::from_u32)
+    }
+
+    /// The regex crate has its own tables of the Unicode Character Database.
+    fn characters_of(class: &str) -> impl Iterator<Item = char> {
+        let class = regex::Regex::new(&format!("^{class}$")).unwrap();
+        all_characters().filter(move |character| class.is_match(character.encode_utf8(&mut [0; 4])))
+    }
+
+    #[test]
+    fn invisible_and_bidi_classes_are_escaped() {
+        // Code points that a newer version of Unicode has assigned are Cn in one table only, so Cn is tested below.
+        for class in [
+            r"\p{Default_Ignorable_Code_Point}",
+            r"\p{Bidi_Control}",
+            r"\p{Cc}",
+            r"\p{Cf}",
+            r"\p{Co}",
+            r"\p{Zl}",
+            r"\p{Zp}",
+            r"[\p{Zs}--\x20]",
+        ] {
+            let mut shown = characters_of(class).filter(|&character| !is_unseen(character));
+            assert_eq!(shown.next(), None, "{class}");
+        }
+    }
+
+    #[test]
+    fn visible_classes_are_kept() {
+        let class = r"[[\p{L}\p{M}\p{N}\p{P}\p{S}\x20]--\p{Default_Ignorable_Code_Point}--\u2800]";
+        let is_known = |&character: &char| get_general_category(character) != GeneralCategory::Unassigned;
+        let mut escaped = characters_of(class).filter(is_known).filter(|&character| is_unseen(character));
+        assert_eq!(escaped.next(), None);
+    }
+
+    #[test]
+    fn unassigned_tag_and_noncharacter_code_points_are_escaped() {
+        for character in ['\u{378}', '\u{fff0}', '\u{ffff}', '\u{e0000}', '\u{e0041}', '\u{e0fff}', '\u{10ffff}'] {
+            assert!(is_unseen(character), "{character:?}");
+        }
+    }
+
+    #[test]
+    fn escaped_text_has_no_unseen_character_and_tells_texts_apart() {
+        let plain = "rm -rf build";
+        for character in all_characters().filter(|&character| is_unseen(character)) {
+            let shown = inert(&format!("rm -rf {character}build"));
+            assert!(!shown.chars().any(is_unseen), "{character:?}");
+            assert_ne!(shown, plain, "{character:?}");
+        }
+        assert_eq!(inert(plain), plain);
+    }
+
+    #[test]
+    fn ordinary_text_is_unchanged() {
+        for text in ["café 文件 ok", "naïve Ωμέγα עברית العربية", "a\\u{200b}", "→ • ✓ 😀"]
+        {
+            assert_eq!(inert(text), text);
+        }
+    }
+}
