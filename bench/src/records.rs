@@ -5,7 +5,9 @@
 use std::time::Instant;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use record::{Database, EndedAs, Ending, ExecId, Filter, Kept, Limit, NewExec, Scope, Start, Status, Store, Timestamp};
+use record::{
+    Database, EndedAs, Ending, ExecId, Filter, HeadKey, Kept, Limit, NewExec, Scope, Start, Status, Store, Timestamp,
+};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -30,7 +32,7 @@ pub(crate) fn measure(execs: usize) -> Result<Records, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::EventLoop)?;
     let data = TempDir::with_prefix("ringwall-bench-records-").map_err(Error::Scratch)?;
     runtime.block_on(async {
-        let store = Store::open(Database::Sqlite(data.path().join("db.sqlite"))).await?;
+        let store = Store::open(Database::Sqlite(data.path().join("db.sqlite")), Some(HeadKey::new([7; 32]))).await?;
         let began = Instant::now();
         stream::iter(0..execs)
             .map(|number| write(&store, number))

@@ -22,4 +22,5 @@ mod refusals;
 mod risk;
 mod spares;
 mod strangers;
+mod tampering;
 mod verbs;

@@ -16,6 +16,7 @@ use crate::ledger::Ledger;
 use crate::networks::allow_host;
 use crate::page::{Cursor, Limit, Page, Scope, where_all};
 use crate::paths::{Hand, check_new, remember};
+use crate::rows::{APPROVAL_QUESTIONS, APPROVALS};
 use crate::statement::{Statement, check_indexed, check_text};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
@@ -26,6 +27,8 @@ const COLUMNS: &str = "seq, id, kind, status, exec_id, user_id, agent_id, sessio
                        answered_by, reason";
 /// As many as one transaction ends, so that others can write in between.
 const AT_ONCE: i64 = 256;
+/// The digest of the approval's row, in the details of its entries. Their `digest` is that of the action.
+pub(crate) const ROW_DIGEST: &str = "row_sha256";
 /// So much of a command is in the chain, which keeps it for longer than the table does.
 const SHOWN: usize = 1000;
 
@@ -149,7 +152,9 @@ impl Operation for Open {
             .bind(new.created_at)
             .bind(new.expires_at);
         ledger.execute(insertion).await?;
+        let row = APPROVAL_QUESTIONS.digest(ledger, [new.id.as_str().into()]).await?;
         let detail = json!({
+            ROW_DIGEST: row,
             "exec_id": new.exec_id,
             "session_id": new.session_id,
             "kind": new.kind,
@@ -236,7 +241,9 @@ async fn settle(ledger: &mut Ledger<'_>, id: &ApprovalId, answer: &Answer) -> Re
         .bind(id.as_str());
     let Some(row) = ledger.row(update).await? else { return Ok(None) };
     let (_, approval) = read(&row)?;
+    let row = APPROVALS.digest(ledger, [id.as_str().into()]).await?;
     let detail = json!({
+        ROW_DIGEST: row,
         "exec_id": approval.asked.exec_id,
         "session_id": approval.asked.session_id,
         "asked_by": approval.asked.asked_by,

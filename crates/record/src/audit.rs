@@ -1,8 +1,8 @@
 //! Entries of the audit chain: what is in one, and how it hangs on the one before.
 //!
-//! The hash of an entry covers every one of its columns and the hash of the entry before it. So whoever changes, removes
-//! or moves an entry has to write all later ones anew, up to the end, which is kept apart. Against somebody who can
-//! rewrite the whole database that is no proof: keep a head's number and hash elsewhere, and compare.
+//! The hash of an entry covers each of its columns and the hash of the entry before it. Changing,
+//! removing or moving an entry therefore means rewriting all later ones up to the head, which is
+//! stored apart and signed ([`crate::HeadKey`]).
 
 use serde::Serialize as _;
 use serde_json::{Value as Json, json};
@@ -211,6 +211,11 @@ fn to_digest(column: &'static str, bytes: Vec<u8>) -> Result<Digest, BadColumn> 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::head::HeadKey;
+
+    pub(crate) fn test_key() -> HeadKey {
+        HeadKey::new([7; 32])
+    }
 
     /// Something that happened at this moment, whatever it was.
     pub(crate) fn event(number: i64) -> Event {

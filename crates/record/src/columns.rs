@@ -22,11 +22,21 @@ pub(crate) const DENIED_ACTION: &str = "exec.denied";
 pub(crate) const OUTCOME_ACTION: &str = "exec.outcome";
 pub(crate) const LOST_ACTION: &str = "exec.lost";
 
-#[derive(Debug, Clone, Copy)]
-enum Kind {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
     Integer,
     Text,
     Bytes,
+}
+
+impl Kind {
+    pub(crate) fn read(self, row: &Row, column: &'static str) -> Result<Value, BadColumn> {
+        Ok(match self {
+            Kind::Integer => Value::Integer(row.get(column)?),
+            Kind::Text => Value::Text(row.get(column)?),
+            Kind::Bytes => Value::Bytes(row.get(column)?),
+        })
+    }
 }
 
 const INTENT: [(&str, Kind); 19] = [
@@ -201,13 +211,7 @@ pub(crate) fn stored_digest(action: &str, row: &Row) -> Result<Option<Digest>, B
     if row.get::<Option<String>>("exec_exec_id")?.is_none() {
         return Ok(None);
     }
-    let stored = |(name, kind): (&'static String, Kind)| {
-        Ok(match kind {
-            Kind::Integer => Value::Integer(row.get(name)?),
-            Kind::Text => Value::Text(row.get(name)?),
-            Kind::Bytes => Value::Bytes(row.get(name)?),
-        })
-    };
+    let stored = |(name, kind): (&'static String, Kind)| kind.read(row, name);
     let kinds = INTENT.iter().chain(&ENDING).map(|(_, kind)| *kind);
     let values = JOINED_NAMES.iter().zip(kinds).map(stored).collect::<Result<Vec<_>, BadColumn>>()?;
     let (intent, ending) = values.split_at(INTENT.len());

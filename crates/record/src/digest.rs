@@ -7,6 +7,7 @@ use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::error::Error;
 use crate::statement::Value;
 
 /// Thirty-two bytes of SHA-256.
@@ -58,6 +59,22 @@ impl fmt::Display for Digest {
     }
 }
 
+impl std::str::FromStr for Digest {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let malformed = Error::NameMalformed { what: "a digest of 64 hexadecimal digits" };
+        let mut bytes = [0; 32];
+        if text.len() != 2 * bytes.len() || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(malformed);
+        }
+        for (byte, place) in bytes.iter_mut().zip((0..text.len()).step_by(2)) {
+            *byte = u8::from_str_radix(&text[place..place + 2], 16).map_err(|_| malformed.clone())?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
 impl serde::Serialize for Digest {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -74,6 +91,10 @@ mod tests {
     fn the_hash_is_the_published_one() {
         let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(Digest::of(b"abc").to_string(), expected);
+        assert_eq!(expected.parse::<Digest>().unwrap(), Digest::of(b"abc"));
+        for bad in ["", "ba78", &"g".repeat(64), &"é".repeat(32), &format!("{expected}0")] {
+            assert!(bad.parse::<Digest>().is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub enum Error {
     NoWriter(#[source] Arc<std::io::Error>),
     #[error("the record is closed")]
     Closed,
+    #[error("this record was opened without the key that signs the audit chain, so nothing can be written")]
+    NoKey,
 
     #[error("that is not {what}")]
     NameMalformed { what: &'static str },

@@ -11,6 +11,7 @@ use crate::driver::{BadColumn, Row};
 use crate::error::Error;
 use crate::id::{AgentId, UserId};
 use crate::ledger::Ledger;
+use crate::rows::IDENTITIES;
 use crate::statement::Statement;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
@@ -64,7 +65,8 @@ impl Operation for Allocate {
             agent_id: Some(self.agent_id.clone()),
             detail: json!({}),
         };
-        ledger.append(Draft { event, digest: None });
+        let digest = IDENTITIES.digest(ledger, [i64::from(uid).into()]).await?;
+        ledger.append(Draft { event, digest });
         Ok(Some(uid))
     }
 }

@@ -8,7 +8,10 @@
 use crate::audit::{Draft, Entry, Link};
 use crate::driver::{Connection, Row};
 use crate::error::Error;
+use crate::head::{HeadState, SELECT_HEAD, Signer, StoredHead};
+use crate::rows;
 use crate::statement::Statement;
+use crate::timestamp::Timestamp;
 use crate::transaction::{Transaction, Uncommitted};
 
 /// As many entries as one statement writes. Fewer are written by halves of it, halves of those and so on: every number of
@@ -18,10 +21,22 @@ const AT_ONCE: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Ledger<'c> {
     transaction: Transaction<'c>,
+    signer: &'c Signer,
     found: Link,
+    state: HeadState,
     head: Link,
+    /// When the newest entry of this transaction happened, or when a signature was required.
+    at: Option<Timestamp>,
     /// Appended, and not yet in the database.
     waiting: Vec<Entry>,
+}
+
+/// What a commit left.
+pub(crate) struct Committed {
+    /// How many entries the chain has grown by.
+    pub(crate) grown: u64,
+    /// Absent where the head was not written.
+    pub(crate) head: Option<StoredHead>,
 }
 
 /// Why a transaction was undone.
@@ -33,11 +48,12 @@ pub(crate) enum Failure {
 }
 
 impl<'c> Ledger<'c> {
-    pub(crate) async fn begin(connection: &'c mut Connection) -> Result<Self, Error> {
-        let question = Statement::new("read the end of the audit chain", "SELECT seq, hash FROM audit_head");
+    pub(crate) async fn begin(connection: &'c mut Connection, signer: &'c Signer) -> Result<Self, Error> {
+        let question = Statement::new("read the end of the audit chain", SELECT_HEAD);
         let (transaction, row) = Transaction::begin(connection, question).await?;
-        let head = Link::read(row.as_ref(), "audit_head")?;
-        Ok(Self { transaction, found: head, head, waiting: Vec::new() })
+        let stored = StoredHead::read(row.as_ref())?;
+        let (state, head) = (signer.judge(&stored), stored.link);
+        Ok(Self { transaction, signer, found: head, state, head, at: None, waiting: Vec::new() })
     }
 
     /// Where the chain ends, with what this transaction has appended.
@@ -47,10 +63,16 @@ impl<'c> Ledger<'c> {
 
     /// Appends an entry and returns its number.
     pub(crate) fn append(&mut self, draft: Draft) -> i64 {
+        self.at = Some(draft.event.at);
         let entry = draft.after(self.head);
         self.head = entry.link();
         self.waiting.push(entry);
         self.head.seq
+    }
+
+    /// Signs the head at the commit, even if this transaction appends nothing else.
+    pub(crate) fn require_signature(&mut self, at: Timestamp) {
+        self.at.get_or_insert(at);
     }
 
     /// The number that the next entry will have.
@@ -79,9 +101,10 @@ impl<'c> Ledger<'c> {
         Ok(())
     }
 
-    /// Stores the entries that are not yet, and the new end of the chain, and commits. Gives how many entries the chain has
-    /// grown by; a commit that has added none may have written nothing.
-    pub(crate) async fn commit(mut self) -> Result<u64, Failure> {
+    /// Stores the remaining entries and the signed head, and commits. A commit without entries may
+    /// have written nothing.
+    pub(crate) async fn commit(mut self) -> Result<Committed, Failure> {
+        self.account_for_found_head().await.map_err(Failure::Whole)?;
         let mut last = Vec::new();
         while let Some(insertion) = self.next_insertion() {
             if self.waiting.is_empty() {
@@ -92,15 +115,33 @@ impl<'c> Ledger<'c> {
         }
         let entries = last.len();
         let grown = self.head.seq.abs_diff(self.found.seq);
+        let mut head = None;
         if grown > 0 {
-            let text = "UPDATE audit_head SET seq = $1, hash = $2";
+            let mac = self.signer.key.sign(self.head);
+            let text = "UPDATE audit_head SET seq = $1, hash = $2, mac = $3";
             let update = Statement::new("store the end of the audit chain", text);
-            last.push(update.bind(self.head.seq).bind(self.head.hash));
+            last.push(update.bind(self.head.seq).bind(self.head.hash).bind(mac.clone()));
+            head = Some(StoredHead { link: self.head, mac: Some(mac) });
         }
-        self.transaction.commit(last).await.map(|()| grown).map_err(|uncommitted| match uncommitted {
+        self.transaction.commit(last).await.map(|()| Committed { grown, head }).map_err(|uncommitted| match uncommitted
+        {
             Uncommitted::Statement(number, error) if number < entries => Failure::One(error),
             Uncommitted::Statement(_, error) | Uncommitted::Commit(error) => Failure::Whole(error),
         })
+    }
+
+    /// Before a head that was not signed with our key is replaced by one that is, an entry says so.
+    /// The first signature of an older database also records the digests of the rows that have power
+    /// now: their own entries hold none.
+    async fn account_for_found_head(&mut self) -> Result<(), Error> {
+        let Some(at) = self.at else { return Ok(()) };
+        match self.state {
+            HeadState::Signed => return Ok(()),
+            HeadState::Unsigned => rows::restate_all(self, at).await?,
+            HeadState::Foreign | HeadState::Older => {}
+        }
+        self.append(self.state.draft(self.found.seq, at));
+        Ok(())
     }
 
     pub(crate) async fn rollback(self) -> Result<(), Error> {
@@ -121,7 +162,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::audit::tests::event;
+    use crate::audit::tests::{event, test_key};
     use crate::database::{Connector, Database};
 
     fn draft(number: i64) -> Draft {
@@ -132,17 +173,20 @@ mod tests {
     #[tokio::test]
     async fn batches_of_any_size_share_their_texts() {
         let directory = tempfile::tempdir().unwrap();
-        let store = crate::Store::open(Database::Sqlite(directory.path().join("record.db"))).await.unwrap();
+        let store =
+            crate::Store::open(Database::Sqlite(directory.path().join("record.db")), Some(test_key())).await.unwrap();
         let mut connection = Connector::new(store.database()).unwrap().connect().await.unwrap();
+        let mut signer = Signer::new(test_key());
         let mut texts = BTreeSet::new();
         for count in 0..=70 {
-            let mut undone = Ledger::begin(&mut connection).await.unwrap();
+            let mut undone = Ledger::begin(&mut connection, &signer).await.unwrap();
             (0..count).for_each(|number| _ = undone.append(draft(number)));
             texts.extend(std::iter::from_fn(|| undone.next_insertion()).map(|insertion| insertion.text));
             undone.rollback().await.unwrap();
-            let mut ledger = Ledger::begin(&mut connection).await.unwrap();
+            let mut ledger = Ledger::begin(&mut connection, &signer).await.unwrap();
             (0..count).for_each(|number| _ = ledger.append(draft(number)));
-            assert!(ledger.commit().await.is_ok());
+            let committed = ledger.commit().await.ok().unwrap();
+            committed.head.into_iter().for_each(|head| signer.committed(head));
         }
         assert_eq!(texts.len(), 5);
         let verification = store.verify(|_| {}).await.unwrap();

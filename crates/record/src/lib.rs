@@ -23,6 +23,7 @@ mod exec;
 mod page;
 
 mod columns;
+mod rows;
 mod statement;
 
 mod database;
@@ -31,6 +32,7 @@ mod schema;
 mod sqlite;
 mod transaction;
 
+mod head;
 mod ledger;
 mod store;
 mod writer;
@@ -41,6 +43,7 @@ mod finish;
 mod intend;
 mod prune;
 mod verify;
+mod verify_rows;
 
 mod approvals;
 mod backup;
@@ -66,6 +69,7 @@ pub use entries::AuditFilter;
 pub use error::Error;
 pub use exec::{Command, Ending, Exec, Finish, Idempotency, Intent, Kept, NewExec, Reason, Start, Summary};
 pub use finish::Whose;
+pub use head::HeadKey;
 pub use id::{AgentId, ApprovalId, ExecId, TokenId, UserId};
 pub use networks::{ExecNetwork, NetHostEntry};
 pub use page::{Cursor, Filter, Limit, Page, Scope};
@@ -77,4 +81,4 @@ pub use status::{EndedAs, Status};
 pub use store::Store;
 pub use timestamp::Timestamp;
 pub use tokens::{Holder, NewToken, Revocation, Token};
-pub use verify::{Finding, Progress, Verification};
+pub use verify::{Finding, Note, Progress, Signature, Verification};

@@ -14,7 +14,8 @@ use crate::id::{AgentId, ExecId, UserId};
 use crate::ledger::Ledger;
 use crate::page::Scope;
 use crate::paths::Hand;
-use crate::statement::{Statement, check_number, check_text};
+use crate::rows::NET_HOSTS;
+use crate::statement::{Statement, Value, check_number, check_text};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::Operation;
@@ -155,10 +156,11 @@ pub(crate) async fn allow_host(
         .bind(hand.at)
         .bind(hand.author.by.as_str());
     if let Some(row) = ledger.row(insertion).await? {
-        let id = row.read("net_hosts", "id", |row| row.get("id"))?;
+        let id: i64 = row.read("net_hosts", "id", |row| row.get("id"))?;
         let mut draft = draft("net.host.allowed", id, user, entry, hand.at, &hand.author.by);
         draft.event.detail["from"] = hand.author.from.clone();
         draft.event.detail["request_id"] = json!(hand.answer_to);
+        draft.digest = NET_HOSTS.digest(ledger, [Value::from(id)]).await?;
         ledger.append(draft);
     }
     Ok(())

@@ -11,6 +11,7 @@ use crate::driver::{BadColumn, Row};
 use crate::error::Error;
 use crate::id::{ApprovalId, UserId};
 use crate::ledger::Ledger;
+use crate::rows::SANDBOX_PATHS;
 use crate::statement::{Statement, check_indexed, check_text};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
@@ -127,7 +128,7 @@ pub enum Added {
 }
 
 const SELECT: &str = "SELECT id, path, description, enabled, scope, created_at, created_by FROM sandbox_paths";
-const SWITCH: &str = "SELECT enabled FROM sandbox_configs ORDER BY id DESC LIMIT 1";
+pub(crate) const SWITCH: &str = "SELECT enabled FROM sandbox_configs ORDER BY id DESC LIMIT 1";
 
 impl Store {
     pub async fn path_switch(&self) -> Result<Switch, Error> {
@@ -302,7 +303,8 @@ async fn insert(ledger: &mut Ledger<'_>, new: &NewPath, hand: Hand<'_>) -> Resul
     let row = ledger.row(insertion).await?;
     let id = row.map_or(Ok(0), |row| row.read("sandbox_paths", "id", |row| row.get("id")))?;
     let detail = json!({ "path": path, "description": description, "scope": scope.text() });
-    ledger.append(draft("sandbox.path.added", id, scope, detail, hand));
+    let digest = SANDBOX_PATHS.digest(ledger, [id.into()]).await?;
+    ledger.append(Draft { digest, ..draft("sandbox.path.added", id, scope, detail, hand) });
     Ok(id)
 }
 
@@ -326,7 +328,8 @@ async fn change(
         .bind(after.id);
     ledger.execute(update).await?;
     let detail = json!({ "path": after.path, "enabled": after.enabled.is_on(), "description": after.description });
-    ledger.append(draft("sandbox.path.changed", after.id, &after.scope, detail, hand));
+    let digest = SANDBOX_PATHS.digest(ledger, [after.id.into()]).await?;
+    ledger.append(Draft { digest, ..draft("sandbox.path.changed", after.id, &after.scope, detail, hand) });
     Ok(after)
 }
 
@@ -383,7 +386,7 @@ fn draft(action: &str, id: i64, scope: &PathScope, mut detail: Json, hand: Hand<
     Draft { event, digest: None }
 }
 
-fn read_switch(row: Option<&Row>) -> Result<Switch, Error> {
+pub(crate) fn read_switch(row: Option<&Row>) -> Result<Switch, Error> {
     let number = row.map(|row| row.read("sandbox_configs", "enabled", |row| row.get::<i64>("enabled"))).transpose()?;
     Ok(number.map_or(Switch::Off, Switch::read))
 }

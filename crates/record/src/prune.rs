@@ -10,6 +10,7 @@ use crate::audit::{Draft, Event, Link};
 use crate::error::Error;
 use crate::id::ExecId;
 use crate::ledger::Ledger;
+use crate::rows;
 use crate::statement::{Statement, check_text};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
@@ -122,6 +123,7 @@ impl Operation for RemoveEntries {
         let question = Statement::new("read an audit entry", "SELECT seq, hash FROM audit WHERE seq = $1").bind(last);
         let Some(row) = ledger.row(question).await? else { return Ok(Removal::Broken { seq: last }) };
         let link = Link::read(Some(&row), "audit")?;
+        rows::restate_removed(ledger, checkpoint.seq, last, self.at).await?;
         // The checkpoint first: entries after it cannot be removed.
         let text = "UPDATE audit_checkpoint SET seq = $1, hash = $2, removed = removed + $3, at = $4";
         let count = last - checkpoint.seq;
@@ -187,19 +189,21 @@ impl Operation for RemoveExecs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::tests::event;
+    use crate::audit::tests::{event, test_key};
     use crate::database::{Connector, Database};
+    use crate::head::Signer;
 
     /// Entries wait in memory for the commit; whoever asks which are old has to see those too.
     #[tokio::test]
     async fn what_was_appended_a_moment_ago_is_not_pruned() {
         let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(Database::Sqlite(directory.path().join("record.db"))).await.unwrap();
+        let store = Store::open(Database::Sqlite(directory.path().join("record.db")), Some(test_key())).await.unwrap();
         for number in 1..=3 {
             store.append(event(number)).await.unwrap();
         }
         let mut connection = Connector::new(store.database()).unwrap().connect().await.unwrap();
-        let mut ledger = Ledger::begin(&mut connection).await.unwrap();
+        let signer = Signer::new(test_key());
+        let mut ledger = Ledger::begin(&mut connection, &signer).await.unwrap();
         ledger.append(Draft { event: event(4), digest: None });
         let at = Timestamp::from_milliseconds(4);
         let announce = AnnounceAudit { keep: Keep::Since(at), at, by: "test".to_owned() };

@@ -15,7 +15,8 @@ use crate::driver::{BadColumn, Row};
 use crate::error::Error;
 use crate::id::{AgentId, UserId};
 use crate::ledger::Ledger;
-use crate::statement::{Statement, check_indexed, check_text};
+use crate::rows::SESSIONS;
+use crate::statement::{Statement, Value, check_indexed, check_text};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::Operation;
@@ -199,6 +200,10 @@ impl SessionName {
         statement.bind(self.session_id.as_str())
     }
 
+    fn key(&self) -> [Value; 3] {
+        [self.user_id.as_str().into(), self.agent_id.as_str().into(), self.session_id.as_str().into()]
+    }
+
     fn event(&self, verb: &str, at: Timestamp, by: &str, detail: serde_json::Value) -> Draft {
         let event = Event {
             at,
@@ -290,7 +295,9 @@ impl Operation for Rule {
         let SessionWord { confirmation, callback_url, security_mode } = word;
         let detail = json!({ "author": author, "confirmation": confirmation, "callback_url": callback_url,
             "security_mode": security_mode });
-        ledger.append(self.session.event("changed", self.at, &self.by, detail));
+        let mut draft = self.session.event("changed", self.at, &self.by, detail);
+        draft.digest = SESSIONS.digest(ledger, self.session.key()).await?;
+        ledger.append(draft);
         Ok(())
     }
 }
@@ -342,7 +349,9 @@ impl Operation for End {
                     AND (security_mode IS NULL OR security_mode = 'permissive') \
                     AND user_confirmation IS NULL AND user_security_mode IS NULL";
         ledger.execute(self.session.bind(Statement::new("remove the row of a deleted session", text))).await?;
-        ledger.append(self.session.event("deleted", self.at, &self.by, json!({})));
+        let mut draft = self.session.event("deleted", self.at, &self.by, json!({}));
+        draft.digest = SESSIONS.digest(ledger, self.session.key()).await?;
+        ledger.append(draft);
         Ok(())
     }
 }

@@ -1,15 +1,15 @@
 //! The settings: one document, each version kept, and nobody's change overwritten by somebody who had not seen it.
 //!
-//! What the document means is decided elsewhere. The audit entry names the version and its digest; the versions
-//! themselves stay in their table.
+//! What the document means is decided elsewhere. The audit entry names the version and the digest of its row; the
+//! versions themselves stay in their table.
 
 use serde_json::{Value as Json, json};
 
 use crate::audit::{Draft, Event};
-use crate::digest::Digest;
 use crate::driver::BadColumn;
 use crate::error::Error;
 use crate::ledger::Ledger;
+use crate::rows::SETTINGS;
 use crate::statement::{Statement, check_text};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
@@ -88,7 +88,7 @@ impl Operation for Save {
             .bind(self.at)
             .bind(self.by.as_str());
         ledger.execute(insertion).await?;
-        let digest = Digest::of(self.document.as_bytes());
+        let digest = SETTINGS.digest(ledger, [version.into()]).await?;
         let event = Event {
             at: self.at,
             actor: self.by.clone(),
@@ -98,7 +98,7 @@ impl Operation for Save {
             agent_id: None,
             detail: json!({ "version": version }),
         };
-        ledger.append(Draft { event, digest: Some(digest) });
+        ledger.append(Draft { event, digest });
         Ok(Saved::Recorded { version })
     }
 }

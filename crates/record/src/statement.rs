@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::timestamp::Timestamp;
 
 /// A missing value keeps its type, because PostgreSQL asks for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Value {
     Integer(Option<i64>),
     Text(Option<String>),
@@ -75,6 +75,12 @@ impl From<Option<String>> for Value {
 impl From<Digest> for Value {
     fn from(digest: Digest) -> Self {
         Value::Bytes(Some(digest.as_bytes().to_vec()))
+    }
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Self {
+        Value::Bytes(Some(bytes))
     }
 }
 

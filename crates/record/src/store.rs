@@ -9,6 +9,7 @@ use crate::audit::Link;
 use crate::database::{Connector, Database};
 use crate::driver::Pool;
 use crate::error::Error;
+use crate::head::HeadKey;
 use crate::remembered::Remembered;
 use crate::statement::Statement;
 use crate::writer::{Operation, Queue};
@@ -23,19 +24,21 @@ struct Inside {
     database: Database,
     readers: Pool,
     queue: Queue,
+    key: Option<HeadKey>,
     remembered: Remembered,
 }
 
 impl Store {
     /// Opens the database, makes it when there is none, and brings its schema up to date. Needs a tokio runtime, on
-    /// which is read then; the writer has a thread of its own.
-    pub async fn open(database: Database) -> Result<Self, Error> {
+    /// which is read then; the writer has a thread of its own. The key signs the audit chain's head; without
+    /// it nothing can be written, and [`Store::verify`] does not check the head's signature.
+    pub async fn open(database: Database, key: Option<HeadKey>) -> Result<Self, Error> {
         let connector = Connector::new(&database)?;
         connector.migrate().await?;
         let readers = connector.readers();
         let remembered = Remembered::beside(&database);
-        let queue = Queue::start(connector)?;
-        let store = Self { inside: Arc::new(Inside { database, readers, queue, remembered }) };
+        let queue = Queue::start(connector, key.clone())?;
+        let store = Self { inside: Arc::new(Inside { database, readers, queue, key, remembered }) };
         // The first read shows a damage that the schema alone does not.
         store.health().await?;
         Ok(store)
@@ -61,6 +64,10 @@ impl Store {
 
     pub(crate) fn database(&self) -> &Database {
         &self.inside.database
+    }
+
+    pub(crate) fn key(&self) -> Option<&HeadKey> {
+        self.inside.key.as_ref()
     }
 
     pub(crate) fn readers(&self) -> &Pool {

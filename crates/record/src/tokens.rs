@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::id::{AgentId, TokenId, UserId};
 use crate::ledger::Ledger;
 use crate::page::{Cursor, Limit, Page};
+use crate::rows::TOKENS;
 use crate::statement::{Statement, check_text};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
@@ -173,7 +174,8 @@ impl Operation for Create {
             agent_id: agent_id.cloned(),
             detail: json!({ "role": token.holder.role(), "label": token.label, "expires_at": token.expires_at }),
         };
-        ledger.append(Draft { event, digest: None });
+        let digest = TOKENS.digest(ledger, [token.id.as_str().into()]).await?;
+        ledger.append(Draft { event, digest });
         Ok(Created::Recorded)
     }
 }
@@ -206,7 +208,8 @@ impl Operation for Revoke {
             agent_id: agent_id.cloned(),
             detail: json!({ "role": token.holder.role() }),
         };
-        ledger.append(Draft { event, digest: None });
+        let digest = TOKENS.digest(ledger, [self.id.as_str().into()]).await?;
+        ledger.append(Draft { event, digest });
         Ok(Revocation::Recorded)
     }
 }

@@ -1,9 +1,15 @@
-//! The audit chain, read from its beginning to its end, and everything that is wrong with it.
+//! Reads the audit chain from its start to its head and reports everything that does not fit.
 //!
-//! One snapshot, so that writers do not disturb it, and one page in memory. A changed entry is found by its own hash, a
-//! removed one by its number, a removed tail by the head that is kept apart; an exec's row that was changed later is
-//! found by the digest in its entries. Not found: a database rewritten as a whole, or one put back to an older state.
-//! Compare [`Verification::head`] with a head that was kept elsewhere for those.
+//! All reads are of one snapshot, so writers do not disturb it. Memory: one page of entries, and one line for each
+//! row of the tables in [`crate::rows`]. Found are
+//!
+//! - a changed entry, by its hash; a removed one, by its number; a cut tail or a rewritten chain, by the head's
+//!   signature, if the key is at hand; removed oldest entries, by the missing entry of retention;
+//! - an exec or approval that is not what its entries recorded, or that has no entries;
+//! - a token, settings version, session rule, allowed host or host uid that the newest entry about it does not match.
+//!
+//! Not found: the removal of whole execs and approvals, which looks like retention, and a database that was put back
+//! to an older state as a whole. For the latter compare with a head that was stored elsewhere.
 
 use std::fmt;
 
@@ -12,8 +18,11 @@ use crate::columns;
 use crate::digest::Digest;
 use crate::driver::{Row, Snapshot};
 use crate::error::Error;
+use crate::head::{SELECT_HEAD, SIGNED_ACTION, StoredHead, UNSIGNED};
+use crate::rows::{Difference, Expected, SANDBOX_PATHS, TABLES};
 use crate::statement::Statement;
 use crate::store::Store;
+use crate::verify_rows;
 
 /// Rows in memory at once. Each may carry a whole exec, so not many.
 const AT_ONCE: i64 = 64;
@@ -42,8 +51,34 @@ pub enum Finding {
     ExecAltered { seq: i64, exec_id: String },
     /// An entry with a number that retention has long passed: nobody appends there.
     Planted { seq: i64 },
-    /// An exec that nobody intended: its entry is another's, or not there.
+    /// An exec without its own intent entry.
     ExecUnrecorded { exec_id: String },
+    /// An exec that has ended, without an entry that says so.
+    EndingUnrecorded { exec_id: String },
+    /// The approval's row is not what this entry recorded.
+    ApprovalAltered { seq: i64, id: String },
+    /// An approval without its own opening entry, or answered without an entry that says so.
+    ApprovalUnrecorded { id: String },
+    /// The row is not what this entry recorded.
+    RowAltered { table: &'static str, key: String, seq: i64 },
+    /// A row that no entry accounts for.
+    RowUnrecorded { table: &'static str, key: String },
+    /// A row that this entry recorded and no later one removed is not there.
+    RowRemoved { table: &'static str, key: String, seq: i64 },
+    /// Lists do not show this entry.
+    Hidden { seq: i64 },
+    /// The oldest entries, up to this one, are gone without an entry of retention.
+    StartRemoved { through: i64 },
+    /// The head has no signature.
+    HeadUnsigned,
+    /// The head's signature was not made with this key for this head.
+    HeadForged,
+    /// When this entry was written, the head was not the one that the server had signed.
+    HeadReplaced { seq: i64, found: String, through: i64 },
+    /// The chain does not contain the head that was stored elsewhere.
+    KeptHeadMissing { kept: Link },
+    /// Retention removed the entry of the head that was stored elsewhere.
+    KeptHeadTooOld { kept: Link, start: i64 },
 }
 
 impl fmt::Display for Finding {
@@ -65,6 +100,106 @@ impl fmt::Display for Finding {
             }
             Finding::Planted { seq } => write!(formatter, "entry {seq} was planted before the chain's start"),
             Finding::ExecUnrecorded { exec_id } => write!(formatter, "exec {exec_id} has no intent in the chain"),
+            Finding::EndingUnrecorded { exec_id } => write!(formatter, "exec {exec_id} has no outcome in the chain"),
+            Finding::ApprovalAltered { seq, id } => {
+                write!(formatter, "approval {id} was altered after entry {seq} recorded it")
+            }
+            Finding::ApprovalUnrecorded { id } => {
+                write!(formatter, "approval {id}, or its answer, is not recorded in the chain")
+            }
+            Finding::RowAltered { table, key, seq } => {
+                write!(formatter, "row {key} of {table} was altered after entry {seq} recorded it")
+            }
+            Finding::RowUnrecorded { table, key } => {
+                write!(formatter, "row {key} of {table} is not recorded in the chain")
+            }
+            Finding::RowRemoved { table, key, seq } => {
+                write!(formatter, "row {key} of {table} was removed after entry {seq} recorded it")
+            }
+            Finding::Hidden { seq } => write!(formatter, "entry {seq} was altered so that lists do not show it"),
+            Finding::StartRemoved { through } => {
+                write!(formatter, "the oldest entries, up to {through}, were removed, but not by retention")
+            }
+            Finding::HeadUnsigned => formatter.write_str(
+                "the chain's head is not signed: the signature was removed, or no server of this version has started \
+                 on this database; the other tables were not compared",
+            ),
+            Finding::HeadForged => formatter.write_str(
+                "the chain's head is not signed with this server's key: the newest entries were removed or rewritten, \
+                 or digest.key is another one",
+            ),
+            Finding::HeadReplaced { seq, found, through } => write!(
+                formatter,
+                "before entry {seq} the server found another head than it had signed ({found}), ending with entry {through}"
+            ),
+            Finding::KeptHeadMissing { kept: Link { seq, hash } } => {
+                write!(formatter, "the chain does not contain entry {seq} with hash {hash}, the head to compare with")
+            }
+            Finding::KeptHeadTooOld { kept: Link { seq, .. }, start } => write!(
+                formatter,
+                "entry {seq}, the head to compare with, was removed by retention, which ended with entry {start}; \
+                 compare with a newer head"
+            ),
+        }
+    }
+}
+
+/// Something that the reader should know and that is no violation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Note {
+    /// No key was at hand.
+    SignatureNotChecked,
+    /// The database is older than signatures: the head was first signed after this entry.
+    UnsignedThrough { seq: i64 },
+    /// Rows that are older than the chain's start.
+    NotCompared { execs: u64, approvals: u64, start: i64 },
+    /// An allowed path that was written by hand, which is supported.
+    PathByHand { id: String },
+    /// The switch of path control was turned by hand.
+    SwitchByHand,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::SignatureNotChecked => formatter.write_str(
+                "the head's signature was not checked, because the data directory has no readable digest.key; \
+                 a removed tail is found only by comparing with a head that was stored elsewhere",
+            ),
+            Note::UnsignedThrough { seq } => write!(
+                formatter,
+                "the head was not signed before entry {seq}; a database made by this version has no such entry"
+            ),
+            Note::NotCompared { execs, approvals, start } => write!(
+                formatter,
+                "{execs} execs and {approvals} approvals are older than the chain's start, entry {start}, and were not compared"
+            ),
+            Note::PathByHand { id } => {
+                write!(formatter, "row {id} of sandbox_paths was added, changed or removed by hand")
+            }
+            Note::SwitchByHand => formatter.write_str("path control was switched by hand"),
+        }
+    }
+}
+
+/// What became of the head's signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signature {
+    /// Made with our key for this head, or the chain is empty.
+    Valid,
+    /// There is one, and no key to check it with.
+    NotChecked,
+    Missing,
+    Invalid,
+}
+
+impl Signature {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Signature::Valid => "valid",
+            Signature::NotChecked => "not_checked",
+            Signature::Missing => "missing",
+            Signature::Invalid => "invalid",
         }
     }
 }
@@ -87,6 +222,8 @@ pub struct Verification {
     pub findings: Vec<Finding>,
     /// How many there were beyond those.
     pub further: u64,
+    pub signature: Signature,
+    pub notes: Vec<Note>,
 }
 
 impl Verification {
@@ -94,7 +231,13 @@ impl Verification {
         self.findings.is_empty()
     }
 
-    fn find(&mut self, finding: Finding) {
+    pub(crate) fn note(&mut self, note: Note) {
+        if self.notes.len() < FINDINGS {
+            self.notes.push(note);
+        }
+    }
+
+    pub(crate) fn find(&mut self, finding: Finding) {
         if self.findings.len() < FINDINGS {
             self.findings.push(finding);
         } else {
@@ -104,25 +247,62 @@ impl Verification {
 }
 
 impl Store {
-    pub async fn verify(&self, mut progress: impl FnMut(Progress) + Send) -> Result<Verification, Error> {
+    pub async fn verify(&self, progress: impl FnMut(Progress) + Send) -> Result<Verification, Error> {
+        self.verify_with(None, progress).await
+    }
+
+    /// Also checks that the chain contains a head that was stored elsewhere.
+    pub async fn verify_with(
+        &self,
+        kept: Option<Link>,
+        mut progress: impl FnMut(Progress) + Send,
+    ) -> Result<Verification, Error> {
         let mut snapshot = self.readers().snapshot().await?;
-        let start = one_row(&mut snapshot, "audit_checkpoint", "SELECT seq, hash FROM audit_checkpoint").await?;
-        let head = one_row(&mut snapshot, "audit_head", "SELECT seq, hash FROM audit_head").await?;
+        let start = snapshot.row(Statement::new(ENDS, "SELECT seq, hash FROM audit_checkpoint")).await?;
+        let start = Link::read(start.as_ref(), "audit_checkpoint")?;
+        let stored = StoredHead::read(snapshot.row(Statement::new(ENDS, SELECT_HEAD)).await?.as_ref())?;
+        let filed = snapshot.row(Statement::new(ENDS, "SELECT filed_through FROM audit_head")).await?;
+        let filed = filed.map(|row| row.read("audit_head", "filed_through", |row| row.get("filed_through")));
+        let head = stored.link;
         let of = u64::try_from(head.seq - start.seq).unwrap_or_default();
+        let signature = match (&stored.mac, self.key()) {
+            (None, _) if head.seq == 0 => Signature::Valid,
+            (None, _) => Signature::Missing,
+            (Some(_), None) => Signature::NotChecked,
+            (Some(mac), Some(key)) if key.is_signed(head, mac) => Signature::Valid,
+            (Some(_), Some(_)) => Signature::Invalid,
+        };
         let mut walk = Walk {
             last: start.seq,
             hash: Some(start.hash),
             origins: 0,
-            verification: Verification { start, head, checked: 0, findings: Vec::new(), further: 0 },
+            filed_through: filed.transpose()?.unwrap_or_default(),
+            kept,
+            expected: Expected::default(),
+            endings: 0,
+            pruned_through: 0,
+            has_signed: false,
+            path_control: None,
+            verification: Verification {
+                start,
+                head,
+                checked: 0,
+                findings: Vec::new(),
+                further: 0,
+                signature,
+                notes: Vec::new(),
+            },
         };
         loop {
             let rows = snapshot.rows(page_after(walk.last)).await?;
             if rows.is_empty() {
                 break;
             }
+            let mut approvals = Vec::new();
             for row in &rows {
-                walk.step(row)?;
+                approvals.extend(walk.step(row)?.filter(|entry| entry.action.starts_with("approval.")));
             }
+            verify_rows::compare_approvals(&mut snapshot, &approvals, &mut walk.verification).await?;
             progress(Progress { checked: walk.verification.checked, of });
         }
         walk.end();
@@ -132,22 +312,20 @@ impl Store {
         for exec_id in unrecorded(&mut snapshot, start.seq).await? {
             walk.verification.find(Finding::ExecUnrecorded { exec_id });
         }
+        walk.compare_rows(&mut snapshot).await?;
         // Nothing was written; a failing end of the snapshot changes nothing.
         let _ = snapshot.rollback().await;
         Ok(walk.verification)
     }
 }
 
-async fn one_row(snapshot: &mut Snapshot, table: &'static str, text: &'static str) -> Result<Link, Error> {
-    let row = snapshot.row(Statement::new("read the ends of the audit chain", text)).await?;
-    Link::read(row.as_ref(), table)
-}
+const ENDS: &str = "read the ends of the audit chain";
 
 fn page_after(seq: i64) -> Statement {
     let columns = COLUMNS.split(", ").map(|column| format!("entry.{column}")).collect::<Vec<_>>().join(", ");
     let text = format!(
-        "SELECT {columns}, {} FROM audit AS entry LEFT JOIN sandbox_execs AS exec \
-         ON exec.exec_id = entry.subject AND entry.digest IS NOT NULL \
+        "SELECT {columns}, entry.filed AS filed, exec.seq AS exec_seq, {} FROM audit AS entry \
+         LEFT JOIN sandbox_execs AS exec ON exec.exec_id = entry.subject AND entry.digest IS NOT NULL \
          WHERE entry.seq > $1 ORDER BY entry.seq LIMIT $2",
         *columns::JOINED
     );
@@ -171,17 +349,31 @@ async fn unrecorded(snapshot: &mut Snapshot, start: i64) -> Result<Vec<String>, 
     rows.iter().map(|row| row.read("sandbox_execs", "exec_id", |row| row.get("exec_id"))).collect()
 }
 
-/// A walk along the chain: what the last entry was, and what was found.
+/// A walk along the chain: what the last entry was, what the entries say about rows, and what was found.
 struct Walk {
     last: i64,
     /// Not known when the last entry could not be read.
     hash: Option<Digest>,
     origins: usize,
+    /// Entries up to this one are in the indexes of lists.
+    filed_through: i64,
+    /// The head that was stored elsewhere, until its entry was found.
+    kept: Option<Link>,
+    expected: Expected,
+    /// Execs after the chain's start that have ended as an entry says.
+    endings: i64,
+    /// The last entry that retention announced to remove.
+    pruned_through: i64,
+    /// Whether an entry said that a head was signed anew.
+    has_signed: bool,
+    /// What the newest entry says about the switch of path control.
+    path_control: Option<bool>,
     verification: Verification,
 }
 
 impl Walk {
-    fn step(&mut self, row: &Row) -> Result<(), Error> {
+    /// Gives the entry if it is whole and follows the one before it.
+    fn step(&mut self, row: &Row) -> Result<Option<Entry>, Error> {
         let seq: i64 = row.read("audit", "seq", |row| row.get("seq"))?;
         self.verification.checked += 1;
         if seq > self.last + 1 {
@@ -192,18 +384,28 @@ impl Walk {
         let Ok(entry) = Entry::read(row) else {
             self.verification.find(Finding::Unreadable { seq });
             self.hash = None;
-            return Ok(());
+            return Ok(None);
         };
-        if entry.computed_hash() != entry.hash {
+        if seq <= self.filed_through && row.read("audit", "seq", |row| row.get::<i64>("filed"))? == 0 {
+            self.verification.find(Finding::Hidden { seq });
+        }
+        if self.kept == Some(entry.link()) {
+            self.kept = None;
+        }
+        let (hash, previous) = (entry.computed_hash(), self.hash.replace(entry.hash));
+        if hash != entry.hash {
             let finding = self.origin(&entry).map_or(Finding::Altered { seq }, |from| Finding::Moved { seq, from });
             self.verification.find(finding);
-        } else if self.hash.is_some_and(|hash| entry.previous != hash) {
-            self.verification.find(Finding::Unlinked { seq });
-        } else {
-            self.compare_exec(&entry, row);
+            return Ok(None);
         }
-        self.hash = Some(entry.hash);
-        Ok(())
+        if previous.is_some_and(|previous| entry.previous != previous) {
+            self.verification.find(Finding::Unlinked { seq });
+            return Ok(None);
+        }
+        self.compare_exec(&entry, row);
+        self.expected.follow(&entry);
+        self.follow_events(&entry);
+        Ok(Some(entry))
     }
 
     /// The number with which the entry would be whole. To try them all costs a second for a million.
@@ -223,20 +425,93 @@ impl Walk {
     /// An exec that is not there any more was pruned, which the chain says too.
     fn compare_exec(&mut self, entry: &Entry, row: &Row) {
         let is_altered = match columns::stored_digest(&entry.action, row) {
-            Ok(stored) => stored.is_some_and(|stored| entry.digest != Some(stored)),
+            Ok(Some(stored)) => entry.digest != Some(stored),
+            Ok(None) => return,
             Err(_) => true,
         };
         if is_altered {
             self.verification.find(Finding::ExecAltered { seq: entry.seq, exec_id: entry.subject.clone() });
+        } else if entry.action != columns::INTENT_ACTION
+            && row.get::<i64>("exec_seq").is_ok_and(|seq| seq > self.verification.start.seq)
+        {
+            self.endings += 1;
+        }
+    }
+
+    /// What entries say about the chain itself and about path control.
+    fn follow_events(&mut self, entry: &Entry) {
+        let detail = || serde_json::from_str::<serde_json::Value>(&entry.detail).unwrap_or_default();
+        match entry.action.as_str() {
+            "audit.pruned" => {
+                self.pruned_through = self.pruned_through.max(detail()["last"].as_i64().unwrap_or_default());
+            }
+            SIGNED_ACTION => {
+                let detail = detail();
+                let (found, through) = (detail["found"].as_str(), detail["through"].as_i64().unwrap_or_default());
+                if found == Some(UNSIGNED) && !self.has_signed {
+                    self.verification.note(Note::UnsignedThrough { seq: through + 1 });
+                } else {
+                    let found = found.unwrap_or_default().to_owned();
+                    self.verification.find(Finding::HeadReplaced { seq: entry.seq, found, through });
+                }
+                self.has_signed = true;
+            }
+            "sandbox.enabled" => self.path_control = Some(true),
+            "sandbox.disabled" => self.path_control = Some(false),
+            _ => {}
         }
     }
 
     fn end(&mut self) {
-        let head = self.verification.head;
+        let (start, head) = (self.verification.start, self.verification.head);
         if self.last < head.seq {
             self.verification.find(Finding::TailRemoved { first: self.last + 1, last: head.seq });
         } else if self.last > head.seq || self.hash.is_some_and(|hash| hash != head.hash) {
             self.verification.find(Finding::HeadWrong { seq: self.last });
         }
+        match self.verification.signature {
+            Signature::Valid => {}
+            Signature::NotChecked => self.verification.note(Note::SignatureNotChecked),
+            Signature::Missing => self.verification.find(Finding::HeadUnsigned),
+            Signature::Invalid => self.verification.find(Finding::HeadForged),
+        }
+        if start.seq > self.pruned_through {
+            self.verification.find(Finding::StartRemoved { through: start.seq });
+        }
+        match self.kept {
+            None => {}
+            Some(kept) if kept == start => {}
+            Some(kept) if kept.seq < start.seq => {
+                self.verification.find(Finding::KeptHeadTooOld { kept, start: start.seq });
+            }
+            Some(kept) => self.verification.find(Finding::KeptHeadMissing { kept }),
+        }
+    }
+
+    /// Compares the tables with what the entries said about them. Entries of a database that was never signed hold
+    /// no digests of rows.
+    async fn compare_rows(&mut self, snapshot: &mut Snapshot) -> Result<(), Error> {
+        let start = self.verification.start.seq;
+        verify_rows::find_unrecorded_endings(snapshot, start, self.endings, &mut self.verification).await?;
+        verify_rows::find_unrecorded_approvals(snapshot, start, &mut self.verification).await?;
+        if self.verification.signature == Signature::Missing {
+            return Ok(());
+        }
+        for table in TABLES {
+            let verification = &mut self.verification;
+            let report = |key, difference| match difference {
+                _ if *table == SANDBOX_PATHS => verification.note(Note::PathByHand { id: key }),
+                Difference::Altered { seq } => verification.find(Finding::RowAltered { table: table.name, key, seq }),
+                Difference::Unrecorded => verification.find(Finding::RowUnrecorded { table: table.name, key }),
+                Difference::Removed { seq } => verification.find(Finding::RowRemoved { table: table.name, key, seq }),
+            };
+            self.expected.compare(snapshot, table, report).await?;
+        }
+        if let Some(recorded) = self.path_control
+            && verify_rows::path_control(snapshot).await? != recorded
+        {
+            self.verification.note(Note::SwitchByHand);
+        }
+        verify_rows::note_not_compared(snapshot, start, &mut self.verification).await
     }
 }

@@ -24,7 +24,8 @@ use tokio::time::timeout;
 use crate::database::{Connector, PATIENCE};
 use crate::driver::Connection;
 use crate::error::Error;
-use crate::ledger::{Failure, Ledger};
+use crate::head::{HeadKey, Signer};
+use crate::ledger::{Committed, Failure, Ledger};
 use crate::sqlite;
 use crate::statement::Statement;
 
@@ -84,12 +85,13 @@ impl Drop for Vital {
 
 impl Queue {
     /// Starts the writer in a thread of its own, where it may wait for a disk; it ends when the last way to it is gone, or
-    /// when it is closed.
-    pub(crate) fn start(connector: Connector) -> Result<Self, Error> {
+    /// when it is closed. Without a key it refuses every operation.
+    pub(crate) fn start(connector: Connector, key: Option<HeadKey>) -> Result<Self, Error> {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let no_writer = |source| Error::NoWriter(Arc::new(source));
         let writer = Writer {
             connector,
+            signer: key.map(Signer::new),
             connection: None,
             log: None,
             debt: Debt::None,
@@ -177,6 +179,8 @@ impl<O: Operation> Job for Waiting<O> {
 
 struct Writer {
     connector: Connector,
+    /// Absent where the record was opened to be read.
+    signer: Option<Signer>,
     connection: Option<Connection>,
     /// SQLite's, open as long as the connection is: whoever opens it later is not told what failed before.
     log: Option<File>,
@@ -264,7 +268,8 @@ impl Writer {
             return;
         }
         let Some(mut connection) = self.connection.take() else { return };
-        if file_all(&mut connection).await.is_ok() {
+        let Some(signer) = &self.signer else { return };
+        if file_all(&mut connection, signer).await.is_ok() {
             (self.connection, self.unfiled) = (Some(connection), 0);
         } else {
             connection.close().await;
@@ -310,6 +315,9 @@ impl Writer {
         if let Some(error) = &self.failed {
             return Err(Failure::Whole(error.clone()));
         }
+        if self.signer.is_none() {
+            return Err(Failure::Whole(Error::NoKey));
+        }
         if let Some(connection) = self.connection.take() {
             match self.write_on(connection, jobs).await {
                 Err(Failure::Whole(Error::Unreachable(_)) | Failure::One(Error::Unreachable(_))) => {}
@@ -330,8 +338,10 @@ impl Writer {
             Connection::Postgres(_) => 0,
         };
         let before = changes(&connection);
-        match write_in_one_transaction(&mut connection, jobs).await {
-            Ok(grown) => {
+        let Some(signer) = &mut self.signer else { return Err(Failure::Whole(Error::NoKey)) };
+        match write_in_one_transaction(&mut connection, jobs, signer).await {
+            Ok(Committed { grown, head }) => {
+                head.into_iter().for_each(|head| signer.committed(head));
                 if changes(&connection) != before {
                     self.debt = Debt::Owed;
                 }
@@ -352,9 +362,12 @@ impl Writer {
     }
 }
 
-/// Gives how many entries the chain has grown by.
-async fn write_in_one_transaction(connection: &mut Connection, jobs: &mut [Box<dyn Job>]) -> Result<u64, Failure> {
-    let mut ledger = Ledger::begin(connection).await.map_err(Failure::Whole)?;
+async fn write_in_one_transaction(
+    connection: &mut Connection,
+    jobs: &mut [Box<dyn Job>],
+    signer: &Signer,
+) -> Result<Committed, Failure> {
+    let mut ledger = Ledger::begin(connection, signer).await.map_err(Failure::Whole)?;
     for job in jobs {
         if let Err(error) = job.apply(&mut ledger).await {
             // When even this fails, closing the connection does it.
@@ -373,8 +386,8 @@ fn force(log: &mut Option<File>, path: &Path) -> io::Result<()> {
     log.insert(open).sync_data()
 }
 
-async fn file_all(connection: &mut Connection) -> Result<(), Failure> {
-    let mut ledger = Ledger::begin(connection).await.map_err(Failure::Whole)?;
+async fn file_all(connection: &mut Connection, signer: &Signer) -> Result<(), Failure> {
+    let mut ledger = Ledger::begin(connection, signer).await.map_err(Failure::Whole)?;
     for text in [
         "UPDATE sandbox_execs SET filed = 1 WHERE filed = 0 AND ended_at IS NOT NULL",
         "UPDATE audit SET filed = 1 WHERE seq > (SELECT filed_through FROM audit_head)",

@@ -4,6 +4,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 use super::*;
+use crate::audit::tests::test_key;
 use crate::audit::{Draft, Event};
 use crate::statement::Statement;
 use crate::{Database, Store};
@@ -71,7 +72,7 @@ fn purpose<T>(outcome: Result<T, Error>) -> &'static str {
 }
 
 async fn open(directory: &tempfile::TempDir) -> Store {
-    Store::open(Database::Sqlite(directory.path().join("record.db"))).await.unwrap()
+    Store::open(Database::Sqlite(directory.path().join("record.db")), Some(test_key())).await.unwrap()
 }
 
 async fn assert_intact(store: &Store, entries: u64) {
@@ -86,7 +87,8 @@ async fn one_that_fails_costs_the_others_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let (store, other) = (open(&directory).await, open(&directory).await);
     let mut connection = crate::database::Connector::new(other.database()).unwrap().connect().await.unwrap();
-    let lock = Ledger::begin(&mut connection).await.unwrap();
+    let signer = Signer::new(test_key());
+    let lock = Ledger::begin(&mut connection, &signer).await.unwrap();
     let good = join_all((1..=20).map(|number| store.append(event(number))));
     let bad = join_all((0..5).map(|_| store.submit(AppendAndFail)));
     let release = async {
@@ -197,7 +199,8 @@ fn job<O: Operation>(operation: O) -> (Box<dyn Job>, Answered<O>) {
 /// Another writer of the same database, in this thread.
 fn writer(store: &Store) -> Writer {
     let connector = Connector::new(store.database()).unwrap();
-    Writer { connector, connection: None, log: None, debt: Debt::None, failed: None, unfiled: 0, written: 0 }
+    let signer = Some(Signer::new(test_key()));
+    Writer { connector, signer, connection: None, log: None, debt: Debt::None, failed: None, unfiled: 0, written: 0 }
 }
 
 /// What may be later is owed until it is forced, or until something is committed that must be there at once.

@@ -1,7 +1,7 @@
-//! `ringwall audit verify|tail|export` and `ringwall backup`: the record, read where it lies.
+//! `ringwall audit verify|head|tail|export` and `ringwall backup`: read the record from its database, without a server.
 //!
-//! For whoever may read the database's file anyway: no server is asked, and one that runs is not disturbed. A chain that
-//! does not hold is told on standard output and by exit code 1.
+//! A running server is not disturbed. `verify` prints what it found on standard output and exits with 1 if anything in
+//! the record was changed.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use futures::StreamExt;
 use indicatif::{ProgressBar, ProgressStyle};
-use record::{Digest, Store, Verification};
+use record::{Digest, Link, Store, Verification};
 use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
@@ -20,13 +20,21 @@ use crate::message::Message;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// Read the whole chain and say whether anything in it was changed
+    /// Read the whole record and say whether anything in it was changed
     Verify {
         #[command(flatten)]
         database: DatabaseOverride,
+        /// A head that `ringwall audit head` printed earlier; the chain must contain it
+        #[arg(long, value_name = "SEQ:HASH", value_parser = parse_head)]
+        head: Option<Link>,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
+    },
+    /// Print the newest entry as SEQ:HASH, to be stored elsewhere for `verify --head`
+    Head {
+        #[command(flatten)]
+        database: DatabaseOverride,
     },
     /// The newest entries, as lines of JSON
     Tail {
@@ -48,15 +56,22 @@ pub(crate) enum AuditCommand {
 
 pub(crate) fn run(command: AuditCommand, data: &Path) -> Result<ExitCode, Message> {
     match command {
-        AuditCommand::Verify { database, json } => with_store(data, &database, async |store| verify(store, json).await),
-        AuditCommand::Tail { database, lines } => with_store(data, &database, async |store| {
+        AuditCommand::Verify { database, head, json } => {
+            with_store(data, &database, Access::Read, async |store| verify(store, head, json).await)
+        }
+        AuditCommand::Head { database } => with_store(data, &database, Access::Read, async |store| {
+            let Link { seq, hash } = store.audit_head().await?;
+            print(&format!("{seq}:{hash}\n"))?;
+            Ok(ExitCode::SUCCESS)
+        }),
+        AuditCommand::Tail { database, lines } => with_store(data, &database, Access::Read, async |store| {
             // Entries are numbered without a gap.
             let head = store.audit_head().await?.seq;
             let first = head.saturating_sub(i64::try_from(lines).unwrap_or(i64::MAX)).saturating_add(1);
             export(store, first.max(0), lines).await
         }),
         AuditCommand::Export { database, from } => {
-            with_store(data, &database, async |store| export(store, from, u64::MAX).await)
+            with_store(data, &database, Access::Read, async |store| export(store, from, u64::MAX).await)
         }
     }
 }
@@ -74,16 +89,33 @@ async fn export(store: &Store, from: i64, most: u64) -> Result<ExitCode, Message
 pub(crate) fn back_up(file: &Path, database: &DatabaseOverride, data: &Path) -> Result<ExitCode, Message> {
     let file: PathBuf =
         std::path::absolute(file).map_err(|error| Message::new(format!("{}: {error}", file.display())))?;
-    with_store(data, database, async |store| {
+    with_store(data, database, Access::Read, async |store| {
         store.backup(&file).await?;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// What a verb does with the record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Needs no key. With one, `verify` checks the head's signature.
+    Read,
+    /// Signs the head, so it needs the data directory's key.
+    Write,
+}
+
+/// `SEQ:HASH`, as `ringwall audit head` prints it.
+pub(crate) fn parse_head(text: &str) -> Result<Link, String> {
+    let parsed = text.split_once(':').and_then(|(seq, hash)| Some((seq.parse().ok()?, hash.parse().ok()?)));
+    let (seq, hash) = parsed.ok_or("write it as `ringwall audit head` prints it: a number, a colon, 64 digits")?;
+    Ok(Link { seq, hash })
 }
 
 /// Opens the database that is there; a verb that only reads makes none.
 pub(crate) fn with_store(
     data: &Path,
     database: &DatabaseOverride,
+    access: Access,
     work: impl AsyncFnOnce(&Store) -> Result<ExitCode, Message>,
 ) -> Result<ExitCode, Message> {
     let database = config::database(data, database)?;
@@ -93,25 +125,30 @@ pub(crate) fn with_store(
         return Err(Message::new(format!("{}: there is no database", path.display()))
             .with_hint("name the server's data directory with --data DIR"));
     }
+    let key = match access {
+        // A copy for an auditor has no key, or one that the auditor may not read; the result says what was not checked.
+        Access::Read => service::head_key(data).unwrap_or_default(),
+        Access::Write => Some(service::ensure_head_key(data)?),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Message::new(format!("could not begin: {error}")))?;
     runtime.block_on(async {
-        let store = Store::open(database).await?;
+        let store = Store::open(database, key).await?;
         let outcome = work(&store).await;
         store.close().await;
         outcome
     })
 }
 
-async fn verify(store: &Store, as_json: bool) -> Result<ExitCode, Message> {
+async fn verify(store: &Store, head: Option<Link>, as_json: bool) -> Result<ExitCode, Message> {
     let bar = if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
     if let Ok(style) = ProgressStyle::with_template("verifying [{bar:30}] {pos} of {len}") {
         bar.set_style(style.progress_chars("=> "));
     }
     let found = store
-        .verify(|progress| {
+        .verify_with(head, |progress| {
             bar.set_length(progress.of);
             bar.set_position(progress.checked);
         })
@@ -122,7 +159,7 @@ async fn verify(store: &Store, as_json: bool) -> Result<ExitCode, Message> {
     Ok(if found.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What was found, for programs.
+/// The result of a verification.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct VerificationReport {
     intact: bool,
@@ -130,9 +167,13 @@ pub(crate) struct VerificationReport {
     checked: u64,
     /// The newest entry; compare it with one that was kept elsewhere
     head: Head,
+    /// `valid`; `not_checked` without the data directory's key; `missing` or `invalid`, which is also a finding
+    head_signature: &'static str,
     findings: Vec<String>,
     /// How many more findings there were
     further: u64,
+    /// What the reader should know and is no violation
+    notes: Vec<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -147,16 +188,19 @@ impl From<&Verification> for VerificationReport {
             intact: found.is_intact(),
             checked: found.checked,
             head: Head { seq: found.head.seq, hash: found.head.hash },
+            head_signature: found.signature.as_str(),
             findings: found.findings.iter().map(ToString::to_string).collect(),
             further: found.further,
+            notes: found.notes.iter().map(ToString::to_string).collect(),
         }
     }
 }
 
 fn words(found: &Verification) -> String {
+    let notes: String = found.notes.iter().map(|note| format!("note: {note}\n")).collect();
     if found.is_intact() {
         return format!(
-            "intact: {} entries, the newest is {} with hash {}\n",
+            "intact: {} entries, the newest is {} with hash {}\n{notes}",
             found.checked, found.head.seq, found.head.hash
         );
     }
@@ -164,7 +208,7 @@ fn words(found: &Verification) -> String {
     if found.further > 0 {
         text.push_str(&format!("and {} more\n", found.further));
     }
-    text
+    text + &notes
 }
 
 /// A reader that has seen enough (`| head`) is told nothing more.

@@ -15,7 +15,7 @@ use serde_json::json;
 use service::{Holder, Limit, NewToken, Timestamp, TokenId, TokenInfo, now};
 use utoipa::ToSchema;
 
-use crate::audit::{print, with_store};
+use crate::audit::{Access, print, with_store};
 use crate::config::{self, DatabaseOverride};
 use crate::message::Message;
 
@@ -73,7 +73,7 @@ pub(crate) fn run(command: TokenCommand, data: &Path) -> Result<ExitCode, Messag
             let new = NewToken { holder: holder(role, user.as_deref(), agent.as_deref())?, label, expires_at };
             create(new, &database, data)
         }
-        TokenCommand::List { database, json } => with_store(data, &database, async |store| {
+        TokenCommand::List { database, json } => with_store(data, &database, Access::Read, async |store| {
             let (mut tokens, mut cursor) = (Vec::new(), None);
             loop {
                 let page = store.tokens(Limit::nearest(u64::MAX), cursor).await?;
@@ -90,7 +90,7 @@ pub(crate) fn run(command: TokenCommand, data: &Path) -> Result<ExitCode, Messag
             })?;
             Ok(ExitCode::SUCCESS)
         }),
-        TokenCommand::Revoke { database, id } => with_store(data, &database, async |store| {
+        TokenCommand::Revoke { database, id } => with_store(data, &database, Access::Write, async |store| {
             let id: TokenId = id.parse()?;
             match store.revoke_token(&id, now(), "command_line").await? {
                 Revocation::Recorded => print(&format!("revoked {id}\n"))?,
@@ -118,7 +118,8 @@ fn create(new: NewToken, database: &DatabaseOverride, data: &Path) -> Result<Exi
         .enable_all()
         .build()
         .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
-    let (_, text) = runtime.block_on(service::create_token_offline(database, new))?;
+    let key = service::ensure_head_key(data)?;
+    let (_, text) = runtime.block_on(service::create_token_offline(database, key, new))?;
     print(&format!("{text}\n"))?;
     Ok(ExitCode::SUCCESS)
 }

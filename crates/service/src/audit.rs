@@ -1,7 +1,7 @@
 //! The audit chain, for whoever asks later who ran what: as much of it as the asker may see.
 
 use futures::{Stream, TryStreamExt};
-use record::{AuditFilter, Cursor, Entry, Limit, Page, Progress, Verification};
+use record::{AuditFilter, Cursor, Entry, Limit, Link, Page, Progress, Verification};
 
 use crate::error::Error;
 use crate::principal::Principal;
@@ -23,14 +23,15 @@ impl Service {
         Ok(self.inner.store.audit(&AuditFilter { scope, ..filter }, limit, cursor).await?)
     }
 
-    /// Reads the whole chain.
+    /// Reads the whole chain. `kept` is a head that was stored elsewhere and must be in the chain.
     pub async fn verify_audit(
         &self,
         by: &Principal,
+        kept: Option<Link>,
         progress: impl FnMut(Progress) + Send,
     ) -> Result<Verification, Error> {
         by.require_operator("verify the audit chain")?;
-        Ok(self.inner.store.verify(progress).await?)
+        Ok(self.inner.store.verify_with(kept, progress).await?)
     }
 
     /// Lines of JSON, oldest first, from this number on.

@@ -1,12 +1,13 @@
-//! The key of the digests by which a repeated request is known again, made once for a data directory.
+//! `digest.key`: the secret of a data directory, made once. Keys for other purposes are derived from it.
 //!
-//! A request may hold secrets. A plain digest of it on record would let whoever gets hold of a copy of the record try
-//! values until one fits; with a key that lies beside the record, and not in it, they cannot. Without its old key a
-//! server takes a repeated request for another one and refuses it; it never runs it twice. Other keys are derived from it.
+//! - It keys the digests by which a repeated request is known again. A request may hold secrets, and a plain digest
+//!   in a copied record could be tried against guesses. With another key a repeated request is refused, never run twice.
+//! - A derived key signs the head of the audit chain ([`head_key`]).
 
 use std::path::Path;
 
 use hmac::{Hmac, KeyInit, Mac};
+use record::HeadKey;
 use sha2::Sha256;
 
 use crate::error::Error;
@@ -20,23 +21,36 @@ const BYTES: usize = 64;
 pub(crate) struct DigestKey([u8; BYTES]);
 
 impl DigestKey {
-    /// Reads it, or makes it. Blocks.
+    /// Reads it, or makes it. Of several processes that make it at once, all get the same one. Blocks.
     pub(crate) fn ensure(data: &Path) -> Result<Self, Error> {
-        let path = data.join(FILE);
         let failed =
             |source: std::io::Error| Error::start("read or write digest.key in the data directory")(source.into());
-        let text = match private_file::read(&path).map_err(failed)? {
+        if let Some(key) = Self::read(data).map_err(failed)? {
+            return Ok(key);
+        }
+        let made = random_digits::<BYTES>()?;
+        private_file::create(&data.join(FILE), &made).map_err(failed)?;
+        // The one on disk counts: another process may have been faster.
+        let key = Self::read(data).map_err(failed)?;
+        key.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))
+    }
+
+    /// Nothing if the data directory has none.
+    fn read(data: &Path) -> std::io::Result<Option<Self>> {
+        let path = data.join(FILE);
+        let text = match private_file::read(&path)? {
             Some(text) => text,
-            None => {
-                let text = random_digits::<BYTES>()?;
-                private_file::write(&path, &text).map_err(failed)?;
-                text
-            }
+            None if path.symlink_metadata().is_ok() => String::new(),
+            None => return Ok(None),
         };
-        Self::parse(&text).ok_or_else(|| {
-            let wrong = "it does not hold the 128 hexadecimal digits of a key; put it back from a copy, or remove it";
-            failed(std::io::Error::new(std::io::ErrorKind::InvalidData, wrong))
-        })
+        let wrong = "it does not hold the 128 hexadecimal digits of a key; put it back from a copy, or remove it";
+        let key = Self::parse(&text).ok_or_else(|| std::io::Error::new(std::io::ErrorKind::InvalidData, wrong))?;
+        Ok(Some(key))
+    }
+
+    /// Signs the head of the audit chain.
+    pub(crate) fn head_key(&self) -> HeadKey {
+        HeadKey::new(self.derive("the head of the audit chain"))
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -68,6 +82,17 @@ impl DigestKey {
     }
 }
 
+/// The key with which the servers of this data directory sign the head of the audit chain; nothing if the directory
+/// has no key. Blocks.
+pub fn head_key(data: &Path) -> std::io::Result<Option<HeadKey>> {
+    DigestKey::read(data).map(|key| key.map(|key| key.head_key()))
+}
+
+/// The same for a program that writes to the record, which makes the key if there is none. Blocks.
+pub fn ensure_head_key(data: &Path) -> Result<HeadKey, Error> {
+    DigestKey::ensure(data).map(|key| key.head_key())
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
@@ -93,9 +118,33 @@ mod tests {
     #[test]
     fn a_damaged_key_is_not_replaced_in_silence() {
         let data = tempfile::tempdir().unwrap();
-        for damaged in ["x", "0g", &"0".repeat(127), &"é".repeat(64)] {
+        for damaged in ["", "x", "0g", &"0".repeat(127), &"é".repeat(64)] {
             std::fs::write(data.path().join(FILE), damaged).unwrap();
             assert!(DigestKey::ensure(data.path()).is_err(), "{damaged}");
         }
+    }
+
+    #[test]
+    fn concurrent_starts_get_one_key() {
+        let data = tempfile::tempdir().unwrap();
+        let barrier = std::sync::Barrier::new(8);
+        let sealed: Vec<[u8; 32]> = std::thread::scope(|scope| {
+            let start = || {
+                barrier.wait();
+                DigestKey::ensure(data.path()).unwrap().seal([7; 32])
+            };
+            let starts: Vec<_> = (0..8).map(|_| scope.spawn(start)).collect();
+            starts.into_iter().map(|start| start.join().unwrap()).collect()
+        });
+        assert!(sealed.iter().all(|one| *one == sealed[0]));
+        assert_eq!(std::fs::read_dir(data.path()).unwrap().count(), 1, "no temporary file stays");
+    }
+
+    #[test]
+    fn head_key_of_empty_directory_is_absent() {
+        let data = tempfile::tempdir().unwrap();
+        assert!(head_key(data.path()).unwrap().is_none());
+        ensure_head_key(data.path()).unwrap();
+        assert!(head_key(data.path()).unwrap().is_some());
     }
 }

@@ -86,6 +86,7 @@ pub use approvals::{
 pub use artifacts::{Artifacts, Observation, OutputPart};
 pub use code::{CodeBegun, CodeRan, CodeRequest, Language};
 pub use contexts::{Bundle, ContextAddress, ContextView};
+pub use digest_key::{ensure_head_key, head_key};
 pub use egress::{AllowedHost, ConnectionView, NetworkView};
 pub use error::{Error, causes};
 pub use events::{Event, EventCursor, EventKind};

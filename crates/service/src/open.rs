@@ -70,8 +70,10 @@ impl Service {
             Ok((real, lock, digest_key))
         })
         .await?;
-        let store =
-            Store::open(config.database).await.map_err(|error| Error::start("open the record")(error.into()))?;
+        let store = Store::open(config.database, Some(digest_key.head_key()))
+            .await
+            .map_err(|error| Error::start("open the record")(error.into()))?;
+        store.sign_head(now()).await?;
         let lost = store.lose_unfinished(now()).await?;
         if !lost.is_empty() {
             tracing::warn!(execs = lost.len(), "execs of a server that did not stop are LOST");

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -19,6 +20,20 @@ pub(crate) fn read(path: &Path) -> std::io::Result<Option<String>> {
     std::fs::File::from(file).take(LONGEST).read_to_string(&mut text)?;
     let text = text.trim();
     Ok((!text.is_empty()).then(|| text.to_owned()))
+}
+
+/// Makes the file with its whole content, unless it exists: then nothing is changed. When this returns, it is on disk.
+pub(crate) fn create(path: &Path, text: &str) -> std::io::Result<()> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let temporary = path.with_added_extension(format!("{}.{number}", std::process::id()));
+    let linked = write(&temporary, text).and_then(|()| match std::fs::hard_link(&temporary, path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        linked => linked,
+    });
+    let removed = std::fs::remove_file(&temporary);
+    linked.and(removed)?;
+    path.parent().map_or(Ok(()), |directory| std::fs::File::open(directory)?.sync_all())
 }
 
 /// When this returns, it is on disk.

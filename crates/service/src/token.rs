@@ -1,6 +1,6 @@
 //! Tokens: a text that opens, of which only the hash is ever stored; and who somebody is who shows one.
 
-use record::{Cursor, Database, Digest, Holder, Limit, Page, Revocation, Store, Timestamp, Token, TokenId};
+use record::{Cursor, Database, Digest, HeadKey, Holder, Limit, Page, Revocation, Store, Timestamp, Token, TokenId};
 use rustix::rand::GetRandomFlags;
 
 use crate::error::Error;
@@ -74,9 +74,9 @@ impl Service {
     }
 }
 
-/// Makes a token without a server, or beside one that runs: whoever can open its database may.
-pub async fn create_token_offline(database: Database, new: NewToken) -> Result<(Token, String), Error> {
-    let store = Store::open(database).await?;
+/// Makes a token without a server, or beside one that runs, for a caller that can open its database and read its key.
+pub async fn create_token_offline(database: Database, key: HeadKey, new: NewToken) -> Result<(Token, String), Error> {
+    let store = Store::open(database, Some(key)).await?;
     let created = create(&store, new, COMMAND_LINE).await;
     store.close().await;
     created

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::place::{Place, assert_intact};
 use crate::samples::{at, ended, exec_id, running};
 
-fn approval_id(number: u64) -> ApprovalId {
+pub(crate) fn approval_id(number: u64) -> ApprovalId {
     format!("a_{number:016x}").parse().unwrap()
 }
 

@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 use futures::future::join_all;
 use record::{Database, EndedAs, Scope, Store};
 
-use crate::place::{Place, assert_intact};
+use crate::place::{Place, assert_intact, key};
 use crate::samples::{at, ended, exec_id, running};
 
 const PLACE: &str = "RECORD_TEST_CHILD";
@@ -22,7 +22,7 @@ pub fn place_of_child() -> Option<Database> {
 pub fn be_the_child(database: Database) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        let store = Store::open(database).await.unwrap();
+        let store = Store::open(database, Some(key())).await.unwrap();
         let mut from = 0_u64;
         loop {
             join_all((from..from + 32).map(|number| {

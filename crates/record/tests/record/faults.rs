@@ -5,7 +5,7 @@ use record::{Database, Error, Scope, Store};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{Connection as _, SqlSafeStr};
 
-use crate::place::{Place, assert_intact};
+use crate::place::{Place, assert_intact, key};
 use crate::samples::{event, exec_id, running};
 
 /// Somebody else has the lock for longer than anybody waits.
@@ -48,8 +48,8 @@ pub async fn a_newer_schema_is_refused(place: Place) {
         )
         .await
         .unwrap();
-    let refused = Store::open(place.database.clone()).await.unwrap_err();
-    assert!(matches!(refused, Error::SchemaNewer { version: 9999, known: 11 }), "{refused:?}");
+    let refused = Store::open(place.database.clone(), Some(key())).await.unwrap_err();
+    assert!(matches!(refused, Error::SchemaNewer { version: 9999, known: 12 }), "{refused:?}");
     assert!(refused.hint().is_some());
     place.execute("DELETE FROM _sqlx_migrations WHERE version = 9999").await.unwrap();
     assert_eq!(place.open().await.audit_head().await.unwrap().seq, 1, "nothing was changed");
@@ -61,7 +61,7 @@ pub async fn an_altered_schema_is_refused(place: Place) {
         .execute(&format!("UPDATE _sqlx_migrations SET checksum = {} WHERE version = 2", place.bytes(1)))
         .await
         .unwrap();
-    let refused = Store::open(place.database.clone()).await.unwrap_err();
+    let refused = Store::open(place.database.clone(), Some(key())).await.unwrap_err();
     assert!(matches!(refused, Error::SchemaForeign { version: 2 }), "{refused:?}");
 }
 
@@ -114,7 +114,7 @@ pub async fn a_corrupt_row_is_named(place: Place) {
 }
 
 pub async fn two_open_a_new_database_at_once(place: Place) {
-    let stores = join_all((0..6).map(|_| Store::open(place.database.clone()))).await;
+    let stores = join_all((0..6).map(|_| Store::open(place.database.clone(), Some(key())))).await;
     let stores: Vec<Store> = stores.into_iter().map(Result::unwrap).collect();
     for (number, store) in (1..).zip(&stores) {
         assert_eq!(store.append(event(number)).await.unwrap(), number);

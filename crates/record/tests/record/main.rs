@@ -36,6 +36,8 @@ mod retention;
 mod samples;
 mod sessions;
 mod sqlite_faults;
+mod tampered_heads;
+mod tampered_rows;
 mod tampering;
 
 type Run = fn(Place) -> Pin<Box<dyn Future<Output = ()>>>;
@@ -63,6 +65,21 @@ const ON_BOTH: &[(&str, Run)] = trials! {
     tampering::{
         an_altered_column_is_named, a_removed_entry_is_named, a_removed_tail_is_named, swapped_entries_are_named,
         a_rewritten_entry_breaks_its_link, an_altered_exec_is_named, a_planted_exec_is_named, a_wrong_head_is_named,
+    }
+    tampered_heads::{
+        cut_tail_is_found_with_the_key, cut_tail_is_not_found_without_the_key, removed_signature_is_found,
+        running_writer_records_a_cut_tail, running_writer_records_an_older_head, restarted_writer_records_a_cut_tail,
+        database_set_back_is_found_by_a_kept_head, kept_head_is_found_in_the_chain, cut_start_is_found,
+        hidden_entry_is_found, first_signature_of_an_older_database_is_noted, store_without_key_refuses_to_write,
+    }
+    tampered_rows::{
+        approval_answered_by_sql_is_found, approval_with_changed_answer_is_found,
+        approval_with_changed_question_is_found, planted_approval_is_found, planted_owner_token_is_found,
+        token_with_other_hash_is_found, token_revocation_undone_is_found, removed_token_is_found,
+        changed_settings_are_found, removed_settings_version_is_found, planted_session_rule_is_found,
+        removed_session_rule_is_found, planted_host_is_found, changed_host_uid_is_found,
+        ending_written_by_sql_is_found, path_written_by_hand_is_noted, path_switch_turned_by_hand_is_noted,
+        rows_stay_recorded_when_retention_removes_their_entries, altered_row_is_not_restated_by_retention,
     }
     paths::{
         a_fresh_record_controls_nothing, paths_are_added_once, paths_are_changed_and_removed, rows_by_hand_are_seen,

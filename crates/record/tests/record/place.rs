@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use record::{Database, Progress, Store, Verification};
+use record::{Database, HeadKey, Progress, Store, Verification};
 use sqlx::{AssertSqlSafe, Connection as _};
 use tempfile::TempDir;
 
@@ -42,7 +42,7 @@ impl Place {
     }
 
     pub async fn open(&self) -> Store {
-        Store::open(self.database.clone()).await.unwrap()
+        Store::open(self.database.clone(), Some(key())).await.unwrap()
     }
 
     pub fn is_sqlite(&self) -> bool {
@@ -93,6 +93,11 @@ impl Place {
         let digits = format!("{byte:02x}").repeat(32);
         if self.is_sqlite() { format!("x'{digits}'") } else { format!("decode('{digits}', 'hex')") }
     }
+}
+
+/// The key that signs heads in these tests.
+pub fn key() -> HeadKey {
+    HeadKey::new([7; 32])
 }
 
 pub async fn verify(store: &Store) -> Verification {

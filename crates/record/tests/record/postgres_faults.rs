@@ -6,7 +6,7 @@ use record::{Database, Error, Store};
 use tokio::task::block_in_place;
 
 use crate::cluster::Cluster;
-use crate::place::{Place, assert_intact};
+use crate::place::{Place, assert_intact, key};
 use crate::samples::event;
 
 /// A cluster of its own, because the others' is used by the others.
@@ -14,7 +14,7 @@ pub async fn a_restart_is_survived(_: Place) {
     // On this thread, because the server is told to end with the thread that started it.
     let cluster = block_in_place(Cluster::start).unwrap();
     let url = block_in_place(|| cluster.create_database("restarted"));
-    let store = Store::open(Database::Postgres(url)).await.unwrap();
+    let store = Store::open(Database::Postgres(url), Some(key())).await.unwrap();
     store.append(event(1)).await.unwrap();
 
     block_in_place(|| cluster.halt());
@@ -38,9 +38,9 @@ pub async fn a_restart_is_survived(_: Place) {
 pub async fn an_absent_server_is_said(place: Place) {
     let Database::Postgres(url) = &place.database else { panic!("not PostgreSQL") };
     let nowhere = url.replace("ringwall-pg-", "nowhere-");
-    let refused = Store::open(Database::Postgres(nowhere)).await.unwrap_err();
+    let refused = Store::open(Database::Postgres(nowhere), Some(key())).await.unwrap_err();
     assert!(matches!(refused, Error::Unreachable(_)), "{refused:?}");
-    let refused = Store::open(Database::Postgres("no url".to_owned())).await.unwrap_err();
+    let refused = Store::open(Database::Postgres("no url".to_owned()), Some(key())).await.unwrap_err();
     assert!(matches!(refused, Error::Url(_)), "{refused:?}");
     let secret = Database::Postgres("postgres://ann:hunter2@localhost/x".to_owned());
     assert!(!format!("{secret:?}").contains("hunter2"));

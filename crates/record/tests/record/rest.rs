@@ -7,11 +7,11 @@ use serde_json::json;
 use crate::place::{Place, assert_intact};
 use crate::samples::{at, event};
 
-fn token_id(number: u64) -> TokenId {
+pub(crate) fn token_id(number: u64) -> TokenId {
     format!("t_{number:016x}").parse().unwrap()
 }
 
-fn token(number: u64, holder: Holder) -> NewToken {
+pub(crate) fn token(number: u64, holder: Holder) -> NewToken {
     NewToken {
         id: token_id(number),
         hash: Digest::of(&number.to_be_bytes()),

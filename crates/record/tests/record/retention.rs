@@ -34,7 +34,8 @@ pub async fn the_newest_entries_stay(place: Place) {
     assert_eq!(verify(&store).await.findings, [Finding::Planted { seq: 7 }]);
     place.tamper("DELETE FROM audit WHERE seq = 7").await;
     place.tamper("UPDATE audit SET actor = 'eve'").await;
-    assert_eq!(verify(&store).await.findings.len(), 1);
+    let found = verify(&store).await.findings;
+    assert!(matches!(found[..], [Finding::Altered { .. }, Finding::StartRemoved { .. }]), "{found:?}");
     place.tamper(&format!("UPDATE audit_checkpoint SET hash = {}", place.bytes(3))).await;
     assert!(!verify(&store).await.is_intact());
 }

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use record::{Database, Error, Store};
 
-use crate::place::{Place, assert_intact, verify};
+use crate::place::{Place, assert_intact, key, verify};
 use crate::samples::event;
 
 fn mode(path: &Path) -> u32 {
@@ -28,7 +28,7 @@ pub async fn files_are_private(place: Place) {
 }
 
 pub async fn what_is_no_file_is_refused(place: Place) {
-    let open = async |path: &Path| Store::open(Database::Sqlite(path.to_owned())).await.unwrap_err();
+    let open = async |path: &Path| Store::open(Database::Sqlite(path.to_owned()), Some(key())).await.unwrap_err();
     assert!(matches!(open(&place.directory()).await, Error::NotAFile(_)));
     let link = place.directory().join("link");
     std::os::unix::fs::symlink(place.directory().join("elsewhere"), &link).unwrap();
@@ -39,7 +39,7 @@ pub async fn what_is_no_file_is_refused(place: Place) {
 
 pub async fn a_damaged_file_is_refused(place: Place) {
     std::fs::write(place.file(), "This is a letter and not a database. ".repeat(1_000)).unwrap();
-    let refused = Store::open(place.database.clone()).await.unwrap_err();
+    let refused = Store::open(place.database.clone(), Some(key())).await.unwrap_err();
     assert!(matches!(refused, Error::Corrupt(_)), "{refused:?}");
     std::fs::remove_file(place.file()).unwrap();
 
@@ -52,12 +52,12 @@ pub async fn a_damaged_file_is_refused(place: Place) {
     assert!(!place.file().with_extension("db-wal").exists(), "the log was closed");
     // All pages but the header's are gone, or are other bytes.
     std::fs::write(place.file(), &whole[..4096]).unwrap();
-    let refused = Store::open(place.database.clone()).await.unwrap_err();
+    let refused = Store::open(place.database.clone(), Some(key())).await.unwrap_err();
     assert!(matches!(refused, Error::Corrupt(_)), "{refused:?}");
     let mut scrambled = whole.clone();
     scrambled[4096..].fill(0xa5);
     std::fs::write(place.file(), scrambled).unwrap();
-    let refused = Store::open(place.database.clone()).await.unwrap_err();
+    let refused = Store::open(place.database.clone(), Some(key())).await.unwrap_err();
     assert!(matches!(refused, Error::Corrupt(_)), "{refused:?}");
     // A control: the same bytes as before are accepted.
     std::fs::write(place.file(), whole).unwrap();
@@ -88,7 +88,7 @@ async fn copy_with_log(place: &Place, name: &str, log: &[u8]) -> Store {
     let copy = place.directory().join(format!("{name}.db"));
     std::fs::copy(place.file(), &copy).unwrap();
     std::fs::write(copy.with_extension("db-wal"), log).unwrap();
-    Store::open(Database::Sqlite(copy)).await.unwrap()
+    Store::open(Database::Sqlite(copy), Some(key())).await.unwrap()
 }
 
 /// Whoever writes more than a little gives the log its whole length, in zeros. They mean nothing to whoever reads it after a
@@ -137,7 +137,7 @@ pub async fn a_backup_is_whole_and_private(place: Place) {
     assert_eq!(std::fs::read(&path).unwrap(), before);
     assert!(matches!(store.backup(&place.directory().join("not/there")).await, Err(Error::File { .. })));
 
-    let copy = Store::open(Database::Sqlite(path)).await.unwrap();
+    let copy = Store::open(Database::Sqlite(path), Some(key())).await.unwrap();
     let verification = verify(&copy).await;
     assert!(verification.is_intact() && (20..=21).contains(&verification.checked), "{verification:?}");
     copy.append(event(21)).await.unwrap();
@@ -170,7 +170,7 @@ pub fn be_the_child(directory: &Path) -> ExitCode {
     runtime.block_on(async {
         let ballast = directory.join("ballast");
         std::fs::write(&ballast, vec![1; 300_000]).unwrap();
-        let store = Store::open(Database::Sqlite(directory.join("record.db"))).await.unwrap();
+        let store = Store::open(Database::Sqlite(directory.join("record.db")), Some(key())).await.unwrap();
         let mut acknowledged = 0;
         let refused = loop {
             match store.append(event(acknowledged)).await {

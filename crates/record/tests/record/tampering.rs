@@ -58,11 +58,12 @@ pub async fn an_altered_column_is_named(place: Place) {
 pub async fn a_removed_entry_is_named(place: Place) {
     let store = fill(&place).await;
     place.tamper("DELETE FROM audit WHERE seq IN (3, 4)").await;
-    assert_eq!(findings(&store).await, [Finding::Removed { first: 3, last: 4 }]);
+    let outcome = || Finding::EndingUnrecorded { exec_id: exec_id(1).to_string() };
+    assert_eq!(findings(&store).await, [Finding::Removed { first: 3, last: 4 }, outcome()]);
     place.tamper("DELETE FROM audit WHERE seq = 1").await;
     let removed = |first, last| Finding::Removed { first, last };
     let unrecorded = Finding::ExecUnrecorded { exec_id: exec_id(1).to_string() };
-    assert_eq!(findings(&store).await, [removed(1, 1), removed(3, 4), unrecorded]);
+    assert_eq!(findings(&store).await, [removed(1, 1), removed(3, 4), unrecorded, outcome()]);
 }
 
 pub async fn a_removed_tail_is_named(place: Place) {
@@ -139,7 +140,7 @@ pub async fn a_planted_exec_is_named(place: Place) {
 pub async fn a_wrong_head_is_named(place: Place) {
     let store = fill(&place).await;
     place.tamper(&format!("UPDATE audit_head SET hash = {}", place.bytes(1))).await;
-    assert_eq!(findings(&store).await, [Finding::HeadWrong { seq: 5 }]);
+    assert_eq!(findings(&store).await, [Finding::HeadWrong { seq: 5 }, Finding::HeadForged]);
     place.tamper("UPDATE audit_head SET seq = 3").await;
-    assert_eq!(findings(&store).await, [Finding::HeadWrong { seq: 5 }]);
+    assert_eq!(findings(&store).await, [Finding::HeadWrong { seq: 5 }, Finding::HeadForged]);
 }

@@ -14,7 +14,7 @@ use super::Door;
 use super::body::Words;
 use super::execs::parse;
 use super::problem::Problem;
-use crate::audit::VerificationReport;
+use crate::audit::{VerificationReport, parse_head};
 
 const USUAL_PAGE: u64 = 100;
 
@@ -119,13 +119,23 @@ pub(crate) async fn list(
     Ok(Json(AuditPage { entries, next_cursor: page.next.map(|next| next.to_string()) }))
 }
 
-#[utoipa::path(post, path = "/api/audit/verify", tag = "audit",
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct VerifyWords {
+    /// A head that was stored elsewhere, as `SEQ:HASH`; the chain must contain it
+    head: Option<String>,
+}
+
+#[utoipa::path(post, path = "/api/audit/verify", tag = "audit", params(VerifyWords),
     responses((status = 200, description = "whether the chain holds, and what was found", body = VerificationReport)))]
 pub(crate) async fn verify(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
+    Words(words): Words<VerifyWords>,
 ) -> Result<Json<VerificationReport>, Problem> {
-    Ok(Json(VerificationReport::from(&door.service.verify_audit(&principal, |_| {}).await?)))
+    let head = words.head.as_deref().map(parse_head).transpose();
+    let head = head.map_err(|error| Problem::invalid(format!("head: {error}")))?;
+    Ok(Json(VerificationReport::from(&door.service.verify_audit(&principal, head, |_| {}).await?)))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

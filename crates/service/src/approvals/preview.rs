@@ -146,7 +146,7 @@ fn named(command: &Command) -> Option<Vec<HostPath>> {
 #[cfg(test)]
 mod tests {
     use futures::future::try_join_all;
-    use record::{Database, NewExec, PathEntry, Start, Switch, Timestamp};
+    use record::{Database, HeadKey, NewExec, PathEntry, Start, Switch, Timestamp};
     use serde_json::json;
 
     use super::*;
@@ -194,7 +194,8 @@ mod tests {
     #[tokio::test]
     async fn the_last_thousand_commands_are_looked_at_and_no_more() {
         let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(Database::Sqlite(directory.path().join("record"))).await.unwrap();
+        let store =
+            Store::open(Database::Sqlite(directory.path().join("record")), Some(HeadKey::new([7; 32]))).await.unwrap();
         let command = |number: u64| NewExec {
             exec_id: format!("e_{number:016}").parse().unwrap(),
             user_id: "ann".parse().unwrap(),

@@ -51,7 +51,7 @@ pub fn a_killed_service_loses_its_execs_and_says_so() {
         // What it had printed is still there.
         let part = service.output(&owner, &id, Stream::Stdout, 0, 100).await.unwrap();
         assert_eq!(part.bytes, b"held\n");
-        assert!(service.verify_audit(&owner, |_| {}).await.unwrap().is_intact());
+        assert!(service.verify_audit(&owner, None, |_| {}).await.unwrap().is_intact());
         let staging = directory.path().join("workspaces/default/default/.staging");
         assert_eq!(std::fs::read_dir(staging).unwrap().count(), 0);
     });

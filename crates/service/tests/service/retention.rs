@@ -18,7 +18,7 @@ fn kept(lab: &Lab) -> usize {
 }
 
 async fn is_intact(lab: &Lab) -> bool {
-    lab.service.verify_audit(&lab.owner, |_| {}).await.unwrap().is_intact()
+    lab.service.verify_audit(&lab.owner, None, |_| {}).await.unwrap().is_intact()
 }
 
 pub fn old_execs_go_with_their_files() {

@@ -78,7 +78,8 @@ pub fn tokens_open_what_they_should() {
         }
         // Beside the server that runs.
         let new = |holder| NewToken { holder, label: None, expires_at: None };
-        let (token, text) = create_token_offline(settings.database.clone(), new(Holder::Operator)).await.unwrap();
+        let key = service::ensure_head_key(directory.path()).unwrap();
+        let (token, text) = create_token_offline(settings.database.clone(), key, new(Holder::Operator)).await.unwrap();
         let operator = service.authenticate(Some(&text)).await.unwrap();
         let refused = service.create_token(&operator, new(Holder::Owner)).await.unwrap_err();
         assert_eq!(refused.code(), "FORBIDDEN");
@@ -98,7 +99,8 @@ pub fn tokens_close_at_once() {
         let directory = tempfile::tempdir().unwrap();
         let settings = config(directory.path(), Auth::Tokens);
         let service = Service::open(settings.clone()).await.unwrap();
-        let other = Store::open(settings.database).await.unwrap();
+        let key = service::ensure_head_key(directory.path()).unwrap();
+        let other = Store::open(settings.database, Some(key)).await.unwrap();
         let text = std::fs::read_to_string(directory.path().join("owner.token")).unwrap();
         let owner = service.authenticate(Some(text.trim())).await.unwrap();
         let new = NewToken { holder: user("u"), label: None, expires_at: None };

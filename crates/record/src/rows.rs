@@ -1,0 +1,436 @@
+//! Rows that give rights or set rules, and the entries that account for them.
+//!
+//! The newest entry about such a row carries a digest of the row as it is stored, so [`crate::Store::verify`]
+//! finds rows that were changed, added or removed past the record. When retention removes the entry of a row
+//! that still exists, a `*.restated` entry with the same digest takes its place.
+
+use std::collections::HashMap;
+
+use serde_json::json;
+
+use crate::audit::{COLUMNS, Draft, Entry, Event};
+use crate::columns::Kind;
+use crate::digest::Digest;
+use crate::driver::{Row, Snapshot};
+use crate::error::Error;
+use crate::ledger::Ledger;
+use crate::statement::{Statement, Value};
+use crate::timestamp::Timestamp;
+
+/// Rows in memory at once.
+const PAGE: i64 = 64;
+
+/// Which columns of a table a digest covers.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    /// Also in `columns`, in the order in which pages are read.
+    key: &'static [&'static str],
+    columns: &'static [(&'static str, Kind)],
+    /// The action of a restatement. Absent where rows stay without an entry after retention removed it.
+    restated: Option<&'static str>,
+}
+
+pub(crate) const TOKENS: Table = Table {
+    name: "tokens",
+    key: &["id"],
+    columns: &[
+        ("id", Kind::Text),
+        ("hash", Kind::Bytes),
+        ("role", Kind::Text),
+        ("user_id", Kind::Text),
+        ("agent_id", Kind::Text),
+        ("label", Kind::Text),
+        ("created_at", Kind::Integer),
+        ("created_by", Kind::Text),
+        ("expires_at", Kind::Integer),
+        ("revoked_at", Kind::Integer),
+    ],
+    restated: Some("token.restated"),
+};
+
+pub(crate) const SETTINGS: Table = Table {
+    name: "settings",
+    key: &["version"],
+    columns: &[
+        ("version", Kind::Integer),
+        ("document", Kind::Text),
+        ("saved_at", Kind::Integer),
+        ("saved_by", Kind::Text),
+    ],
+    restated: Some("settings.restated"),
+};
+
+pub(crate) const SESSIONS: Table = Table {
+    name: "sessions",
+    key: &["user_id", "agent_id", "session_id"],
+    columns: &[
+        ("user_id", Kind::Text),
+        ("agent_id", Kind::Text),
+        ("session_id", Kind::Text),
+        ("confirmation", Kind::Text),
+        ("callback_url", Kind::Text),
+        ("security_mode", Kind::Text),
+        ("user_confirmation", Kind::Text),
+        ("user_security_mode", Kind::Text),
+        ("ended", Kind::Integer),
+        ("changed_at", Kind::Integer),
+        ("changed_by", Kind::Text),
+    ],
+    restated: Some("session.restated"),
+};
+
+pub(crate) const NET_HOSTS: Table = Table {
+    name: "net_hosts",
+    key: &["id"],
+    columns: &[
+        ("id", Kind::Integer),
+        ("user_id", Kind::Text),
+        ("entry", Kind::Text),
+        ("created_at", Kind::Integer),
+        ("created_by", Kind::Text),
+    ],
+    restated: Some("net.host.restated"),
+};
+
+pub(crate) const IDENTITIES: Table = Table {
+    name: "identities",
+    key: &["uid"],
+    columns: &[("user_id", Kind::Text), ("agent_id", Kind::Text), ("uid", Kind::Integer)],
+    restated: Some("identity.restated"),
+};
+
+/// People may write this table by hand, so a difference is told and is no violation.
+pub(crate) const SANDBOX_PATHS: Table = Table {
+    name: "sandbox_paths",
+    key: &["id"],
+    columns: &[
+        ("id", Kind::Integer),
+        ("path", Kind::Text),
+        ("description", Kind::Text),
+        ("enabled", Kind::Integer),
+        ("scope", Kind::Text),
+        ("created_at", Kind::Integer),
+        ("created_by", Kind::Text),
+    ],
+    restated: Some("sandbox.path.restated"),
+};
+
+/// What a person was asked, fixed when the approval opens.
+pub(crate) const APPROVAL_QUESTIONS: Table =
+    Table { name: "approvals", key: &["id"], columns: APPROVAL_COLUMNS.split_at(16).0, restated: None };
+
+/// The question and its answer.
+pub(crate) const APPROVALS: Table =
+    Table { name: "approvals", key: &["id"], columns: &APPROVAL_COLUMNS, restated: None };
+
+const APPROVAL_COLUMNS: [(&str, Kind); 20] = [
+    ("id", Kind::Text),
+    ("kind", Kind::Text),
+    ("exec_id", Kind::Text),
+    ("user_id", Kind::Text),
+    ("agent_id", Kind::Text),
+    ("session_id", Kind::Text),
+    ("command", Kind::Text),
+    ("code", Kind::Text),
+    ("requested_paths", Kind::Text),
+    ("blocked_paths", Kind::Text),
+    ("risk_level", Kind::Text),
+    ("patterns", Kind::Text),
+    ("digest", Kind::Bytes),
+    ("asked_by", Kind::Text),
+    ("created_at", Kind::Integer),
+    ("expires_at", Kind::Integer),
+    ("status", Kind::Text),
+    ("answered_at", Kind::Integer),
+    ("answered_by", Kind::Text),
+    ("reason", Kind::Text),
+];
+
+/// The tables that verification compares as a whole.
+pub(crate) const TABLES: [&Table; 6] = [&TOKENS, &SETTINGS, &SESSIONS, &NET_HOSTS, &IDENTITIES, &SANDBOX_PATHS];
+
+/// Every action that [`RowRef::of`] knows, for SQL.
+const ACTIONS: &str = "'token.created', 'token.revoked', 'token.restated', 'settings.changed', 'settings.restated', \
+                       'session.changed', 'session.deleted', 'session.restated', 'net.host.allowed', \
+                       'net.host.forgotten', 'net.host.restated', 'identity.allocated', 'identity.restated', \
+                       'sandbox.path.added', 'sandbox.path.changed', 'sandbox.path.removed', 'sandbox.path.restated'";
+
+/// The values of a table's key columns.
+pub(crate) type Key = Vec<Value>;
+
+/// What an entry says about a row.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    Present,
+    Removed,
+}
+
+/// The row that an entry is about.
+#[derive(Debug)]
+pub(crate) struct RowRef {
+    pub(crate) table: &'static Table,
+    pub(crate) key: Key,
+    pub(crate) presence: Presence,
+}
+
+impl RowRef {
+    /// Nothing for actions that concern no such row, and for entries that name none.
+    pub(crate) fn of(entry: &Entry) -> Option<Self> {
+        use Presence::{Present, Removed};
+        let text = |text: &str| vec![Value::from(text)];
+        let number = || entry.subject.parse::<i64>().ok().map(|number| vec![Value::from(number)]);
+        let (table, key, presence) = match entry.action.as_str() {
+            "token.created" | "token.revoked" | "token.restated" => (&TOKENS, text(&entry.subject), Present),
+            "settings.changed" | "settings.restated" => {
+                let detail: serde_json::Value = serde_json::from_str(&entry.detail).ok()?;
+                (&SETTINGS, vec![detail["version"].as_i64()?.into()], Present)
+            }
+            action @ ("session.changed" | "session.deleted" | "session.restated") => {
+                let (user, agent) = (entry.user_id.as_deref()?, entry.agent_id.as_deref()?);
+                let key = vec![user.into(), agent.into(), entry.subject.as_str().into()];
+                // The row of a deleted session stays, and its entry has a digest, while it holds a rule that tightens.
+                let is_removed = action == "session.deleted" && entry.digest.is_none();
+                (&SESSIONS, key, if is_removed { Removed } else { Present })
+            }
+            "net.host.allowed" | "net.host.restated" => (&NET_HOSTS, number()?, Present),
+            "net.host.forgotten" => (&NET_HOSTS, number()?, Removed),
+            "identity.allocated" | "identity.restated" => (&IDENTITIES, number()?, Present),
+            "sandbox.path.added" | "sandbox.path.changed" | "sandbox.path.restated" => {
+                (&SANDBOX_PATHS, number()?, Present)
+            }
+            "sandbox.path.removed" => (&SANDBOX_PATHS, number()?, Removed),
+            _ => return None,
+        };
+        Some(Self { table, key, presence })
+    }
+}
+
+/// A row as verification needs it.
+pub(crate) struct StoredRow {
+    pub(crate) key: Key,
+    pub(crate) digest: Digest,
+}
+
+impl Table {
+    /// The digest of the row with this key as this transaction sees it, for the entry about it.
+    pub(crate) async fn digest(
+        &self,
+        ledger: &mut Ledger<'_>,
+        key: impl IntoIterator<Item = Value>,
+    ) -> Result<Option<Digest>, Error> {
+        let conditions: Vec<String> = (1..).zip(self.key).map(|(place, name)| format!("{name} = ${place}")).collect();
+        let text = format!("SELECT {} FROM {} WHERE {}", self.names(), self.name, conditions.join(" AND "));
+        let row = ledger.row(Statement::new("read a row for its audit entry", text).bind_all(key)).await?;
+        row.map(|row| self.read(&row).map(|row| row.digest)).transpose()
+    }
+
+    /// The rows after this key, in the order of their keys.
+    pub(crate) fn page(&self, after: Option<&Key>) -> Statement {
+        let mut statement = Statement::new("read the rows that entries account for", "");
+        let keys = self.key.join(", ");
+        let after = after.map_or(String::new(), |key| {
+            let places: Vec<String> = key.iter().map(|value| statement.place(value.clone())).collect();
+            format!(" WHERE ({keys}) > ({})", places.join(", "))
+        });
+        let limit = statement.place(PAGE);
+        statement.text =
+            format!("SELECT {} FROM {}{after} ORDER BY {keys} LIMIT {limit}", self.names(), self.name).into();
+        statement
+    }
+
+    pub(crate) fn read(&self, row: &Row) -> Result<StoredRow, Error> {
+        row.read(self.name, self.key[0], |row| {
+            let mut values = Vec::with_capacity(self.columns.len());
+            for (name, kind) in self.columns {
+                values.push(kind.read(row, name)?);
+            }
+            let position = |key: &&str| self.columns.iter().position(|(name, _)| name == key);
+            let key = self.key.iter().filter_map(position).map(|place| values[place].clone()).collect();
+            let domain = format!("ringwall row of {} 1", self.name);
+            Ok(StoredRow { key, digest: Digest::of_fields(&domain, &values) })
+        })
+    }
+
+    fn names(&self) -> String {
+        self.columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+    }
+
+    fn restatement(&self, key: &Key, digest: Digest, at: Timestamp) -> Option<Draft> {
+        let text = |place: usize| match key.get(place)? {
+            Value::Text(text) => text.clone(),
+            Value::Integer(number) => number.map(|number| number.to_string()),
+            Value::Bytes(_) => None,
+        };
+        let (mut user_id, mut agent_id, mut detail) = (None, None, json!({}));
+        let subject = if *self == SESSIONS {
+            (user_id, agent_id) = (text(0)?.parse().ok(), text(1)?.parse().ok());
+            text(2)?
+        } else if *self == SETTINGS {
+            detail = json!({ "version": text(0)?.parse::<i64>().ok()? });
+            "settings".to_owned()
+        } else {
+            text(0)?
+        };
+        let (actor, action) = ("ringwall".to_owned(), self.restated?.to_owned());
+        let event = Event { at, actor, action, subject, user_id, agent_id, detail };
+        Some(Draft { event, digest: Some(digest) })
+    }
+}
+
+/// Appends the digest of every row as it is now. For the first signature of a database whose entries have no
+/// such digests: what was changed before that moment is taken as it is.
+pub(crate) async fn restate_all(ledger: &mut Ledger<'_>, at: Timestamp) -> Result<(), Error> {
+    for table in TABLES {
+        let mut after = None;
+        loop {
+            let rows = ledger.rows(table.page(after.as_ref())).await?;
+            if rows.is_empty() {
+                break;
+            }
+            for row in &rows {
+                let StoredRow { key, digest } = table.read(row)?;
+                if let Some(draft) = table.restatement(&key, digest, at) {
+                    ledger.append(draft);
+                }
+                after = Some(key);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// For retention, before it removes the entries after `first` up to `last`: restates the rows whose newest entry is
+/// among them. A row that is not what its entry recorded is not restated, so that verification still finds it.
+pub(crate) async fn restate_removed(
+    ledger: &mut Ledger<'_>,
+    first: i64,
+    last: i64,
+    at: Timestamp,
+) -> Result<(), Error> {
+    let text =
+        format!("SELECT {COLUMNS} FROM audit WHERE seq > $1 AND seq <= $2 AND action IN ({ACTIONS}) ORDER BY seq");
+    let question = Statement::new("look for rows whose entries are to be removed", text).bind(first).bind(last);
+    let mut newest: HashMap<(&'static str, Key), (i64, &'static Table, Option<Digest>)> = HashMap::new();
+    for row in ledger.rows(question).await? {
+        let entry = Entry::read(&row)?;
+        if let Some(RowRef { table, key, presence }) = RowRef::of(&entry) {
+            let digest = entry.digest.filter(|_| presence == Presence::Present);
+            newest.insert((table.name, key), (entry.seq, table, digest));
+        }
+    }
+    let mut newest: Vec<_> =
+        newest.into_iter().map(|((_, key), (seq, table, digest))| (seq, table, key, digest)).collect();
+    newest.sort_by_key(|(seq, ..)| *seq);
+    for (_, table, key, recorded) in newest {
+        let Some(recorded) = recorded else { continue };
+        if table.digest(ledger, key.clone()).await? == Some(recorded)
+            && let Some(draft) = table.restatement(&key, recorded, at)
+        {
+            ledger.append(draft);
+        }
+    }
+    Ok(())
+}
+
+/// What the newest entry about each present row says. Grows with the number of rows, not of entries.
+#[derive(Debug, Default)]
+pub(crate) struct Expected(HashMap<(&'static str, Key), (i64, Option<Digest>)>);
+
+/// A row that the chain does not account for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Difference {
+    /// The row is not what this entry recorded.
+    Altered { seq: i64 },
+    /// No entry says that the row was made.
+    Unrecorded,
+    /// This entry says that the row is there.
+    Removed { seq: i64 },
+}
+
+impl Expected {
+    pub(crate) fn follow(&mut self, entry: &Entry) {
+        let Some(RowRef { table, key, presence }) = RowRef::of(entry) else { return };
+        match presence {
+            Presence::Present => drop(self.0.insert((table.name, key), (entry.seq, entry.digest))),
+            Presence::Removed => drop(self.0.remove(&(table.name, key))),
+        }
+    }
+
+    /// Compares all rows of one table and reports each difference.
+    pub(crate) async fn compare(
+        &mut self,
+        snapshot: &mut Snapshot,
+        table: &'static Table,
+        mut report: impl FnMut(String, Difference),
+    ) -> Result<(), Error> {
+        let mut after = None;
+        loop {
+            let rows = snapshot.rows(table.page(after.as_ref())).await?;
+            if rows.is_empty() {
+                break;
+            }
+            for row in &rows {
+                let StoredRow { key, digest } = table.read(row)?;
+                match self.0.remove(&(table.name, key.clone())) {
+                    Some((_, recorded)) if recorded == Some(digest) => {}
+                    Some((seq, _)) => report(in_words(&key), Difference::Altered { seq }),
+                    None => report(in_words(&key), Difference::Unrecorded),
+                }
+                after = Some(key);
+            }
+        }
+        let left = self.0.extract_if(|(name, _), _| *name == table.name);
+        let mut left: Vec<_> = left.map(|((_, key), (seq, _))| (seq, in_words(&key))).collect();
+        left.sort();
+        left.into_iter().for_each(|(seq, key)| report(key, Difference::Removed { seq }));
+        Ok(())
+    }
+}
+
+fn in_words(key: &Key) -> String {
+    let words = key.iter().map(|value| match value {
+        Value::Integer(number) => number.unwrap_or_default().to_string(),
+        Value::Text(text) => text.clone().unwrap_or_default(),
+        Value::Bytes(_) => String::new(),
+    });
+    words.collect::<Vec<_>>().join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::Link;
+    use crate::audit::tests::event;
+
+    /// An action that is missing from the SQL list would lose its row's entry to retention.
+    #[test]
+    fn every_action_about_a_row_is_in_the_list_for_sql() {
+        for action in ACTIONS.split(", ").map(|action| action.trim_matches('\'')) {
+            let mut event = Event { action: action.to_owned(), detail: json!({ "version": 1 }), ..event(1) };
+            (event.user_id, event.agent_id) = (Some("u".parse().unwrap()), Some("a".parse().unwrap()));
+            let entry = Draft { event, digest: None }.after(Link { seq: 0, hash: Digest::ZERO });
+            assert!(RowRef::of(&entry).is_some(), "{action}");
+        }
+        for table in TABLES {
+            assert!(ACTIONS.contains(table.restated.unwrap()), "{}", table.name);
+        }
+    }
+
+    #[test]
+    fn restated_entry_is_about_the_same_row() {
+        let keys: [Key; 6] = [
+            vec!["t_1".into()],
+            vec![3.into()],
+            vec!["u".into(), "a".into(), "s".into()],
+            vec![4.into()],
+            vec![5.into()],
+            vec![6.into()],
+        ];
+        for (table, key) in TABLES.into_iter().zip(keys) {
+            let draft = table.restatement(&key, Digest::ZERO, Timestamp::from_milliseconds(1)).unwrap();
+            let row = RowRef::of(&draft.after(Link { seq: 0, hash: Digest::ZERO })).unwrap();
+            assert_eq!((row.table.name, row.key, row.presence), (table.name, key, Presence::Present));
+        }
+    }
+}

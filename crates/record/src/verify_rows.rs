@@ -1,0 +1,156 @@
+//! Execs and approvals against their entries: answers and outcomes that no entry recorded.
+//!
+//! These tables grow with use, so they are compared by queries that keep nothing in memory.
+
+use std::collections::HashMap;
+
+use crate::approvals::ROW_DIGEST;
+use crate::audit::{Entry, read_optional_digest};
+use crate::digest::Digest;
+use crate::driver::{BadColumn, Row, Snapshot};
+use crate::error::Error;
+use crate::paths::{SWITCH, read_switch};
+use crate::rows::{APPROVAL_QUESTIONS, APPROVALS};
+use crate::statement::Statement;
+use crate::verify::{Finding, Note, Verification};
+
+/// Findings of one query.
+const FINDINGS: i64 = 100;
+
+const OPENED: &str = "approval.opened";
+
+/// An entry with this subject and this action exists. Both halves use an index or the few unfiled entries. An entry
+/// whose `filed` was changed is not found, and is reported as hidden by the walk.
+fn recorded(subject: &str, action: &str) -> String {
+    let entry = format!("FROM audit WHERE subject = {subject} AND action {action}");
+    format!(
+        "(EXISTS (SELECT 1 {entry} AND filed = 1) OR \
+          EXISTS (SELECT 1 {entry} AND filed = 0 AND seq > (SELECT filed_through FROM audit_head)))"
+    )
+}
+
+/// Compares approvals with these entries about them. A missing one was removed with its exec.
+pub(crate) async fn compare_approvals(
+    snapshot: &mut Snapshot,
+    entries: &[Entry],
+    verification: &mut Verification,
+) -> Result<(), Error> {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let mut question = Statement::new("read approvals", "");
+    let places: Vec<String> = entries.iter().map(|entry| question.place(entry.subject.as_str())).collect();
+    question.text = format!("SELECT * FROM approvals WHERE id IN ({})", places.join(", ")).into();
+    let mut rows = HashMap::new();
+    for row in snapshot.rows(question).await? {
+        rows.insert(row.read("approvals", "id", |row| row.get::<String>("id"))?, row);
+    }
+    for entry in entries {
+        if let Some(row) = rows.get(&entry.subject)
+            && !is_as_recorded(row, entry).unwrap_or(false)
+        {
+            verification.find(Finding::ApprovalAltered { seq: entry.seq, id: entry.subject.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// An error means that the row cannot be read.
+fn is_as_recorded(row: &Row, entry: &Entry) -> Result<bool, Error> {
+    let detail: serde_json::Value = serde_json::from_str(&entry.detail).unwrap_or_default();
+    let table = if entry.action == OPENED { &APPROVAL_QUESTIONS } else { &APPROVALS };
+    match detail[ROW_DIGEST].as_str() {
+        Some(recorded) => Ok(table.read(row)?.digest.to_string() == recorded),
+        None => row.read("approvals", "id", |row| is_as_older_version_recorded(row, entry)),
+    }
+}
+
+/// Entries without a digest of the row have that of the action, and the answer in their own columns.
+fn is_as_older_version_recorded(row: &Row, entry: &Entry) -> Result<bool, BadColumn> {
+    let action: Option<Digest> = read_optional_digest(row, "digest")?;
+    if action != entry.digest {
+        return Ok(false);
+    }
+    if entry.action == OPENED {
+        return Ok(row.get::<i64>("seq")? == entry.seq);
+    }
+    let (status, by): (String, Option<String>) = (row.get("status")?, row.get("answered_by")?);
+    let at: Option<i64> = row.get("answered_at")?;
+    Ok(entry.action == format!("approval.{status}")
+        && by.as_deref() == Some(&entry.actor)
+        && at == Some(entry.at.milliseconds()))
+}
+
+/// Approvals after the chain's start without the entry that opened them, or answered without an entry about it.
+pub(crate) async fn find_unrecorded_approvals(
+    snapshot: &mut Snapshot,
+    start: i64,
+    verification: &mut Verification,
+) -> Result<(), Error> {
+    let answered = recorded("approval.id", "= 'approval.' || approval.status");
+    let text = format!(
+        "SELECT approval.id AS id FROM approvals AS approval LEFT JOIN audit AS entry ON entry.seq = approval.seq \
+         WHERE approval.seq > $1 AND (entry.seq IS NULL OR entry.subject <> approval.id OR entry.action <> '{OPENED}' \
+         OR (approval.status <> 'pending' AND NOT {answered})) ORDER BY approval.seq LIMIT $2"
+    );
+    let question = Statement::new("look for approvals without an entry", text).bind(start).bind(FINDINGS);
+    for row in snapshot.rows(question).await? {
+        let id = row.read("approvals", "id", |row| row.get("id"))?;
+        verification.find(Finding::ApprovalUnrecorded { id });
+    }
+    Ok(())
+}
+
+/// Execs after the chain's start that have ended although no entry says so. `endings` have an entry that matches;
+/// while there are not more ended execs than that, none has to be looked for.
+pub(crate) async fn find_unrecorded_endings(
+    snapshot: &mut Snapshot,
+    start: i64,
+    endings: i64,
+    verification: &mut Verification,
+) -> Result<(), Error> {
+    let text = "SELECT count(*) AS count FROM sandbox_execs WHERE seq > $1 AND ended_at IS NOT NULL";
+    if count(snapshot, Statement::new("count ended execs", text).bind(start)).await? == endings {
+        return Ok(());
+    }
+    let ended = recorded("exec.exec_id", "IN ('exec.outcome', 'exec.lost', 'exec.denied')");
+    let text = format!(
+        "SELECT exec.exec_id AS exec_id FROM sandbox_execs AS exec \
+         WHERE exec.seq > $1 AND exec.ended_at IS NOT NULL AND NOT {ended} ORDER BY exec.seq LIMIT $2"
+    );
+    let question = Statement::new("look for execs without an outcome", text).bind(start).bind(FINDINGS);
+    for row in snapshot.rows(question).await? {
+        let exec_id = row.read("sandbox_execs", "exec_id", |row| row.get("exec_id"))?;
+        verification.find(Finding::EndingUnrecorded { exec_id });
+    }
+    Ok(())
+}
+
+/// Notes how many rows are older than the chain's start.
+pub(crate) async fn note_not_compared(
+    snapshot: &mut Snapshot,
+    start: i64,
+    verification: &mut Verification,
+) -> Result<(), Error> {
+    let mut older = async |table: &str| {
+        let text = format!("SELECT count(*) AS count FROM {table} WHERE seq <= $1");
+        count(snapshot, Statement::new("count rows before the chain's start", text).bind(start)).await
+    };
+    let (execs, approvals) = (older("sandbox_execs").await?, older("approvals").await?);
+    if execs + approvals > 0 {
+        let (execs, approvals) = (execs.unsigned_abs(), approvals.unsigned_abs());
+        verification.note(Note::NotCompared { execs, approvals, start });
+    }
+    Ok(())
+}
+
+/// Whether path control is on, as stored.
+pub(crate) async fn path_control(snapshot: &mut Snapshot) -> Result<bool, Error> {
+    let row = snapshot.row(Statement::new("read whether paths are controlled", SWITCH)).await?;
+    Ok(read_switch(row.as_ref())?.is_on())
+}
+
+async fn count(snapshot: &mut Snapshot, question: Statement) -> Result<i64, Error> {
+    let row = snapshot.row(question).await?;
+    row.map_or(Ok(0), |row| row.read("audit", "count", |row| row.get("count")))
+}
