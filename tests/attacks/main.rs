@@ -78,6 +78,7 @@ mod k01_environment;
 mod k02_starter_environ;
 mod k03_inherited_descriptors;
 mod probe;
+mod r01_operator_host_program;
 mod s01_other_tenants;
 mod s02_server_secrets;
 mod s03_starved_neighbours;
@@ -180,6 +181,7 @@ const PROBES: &[Probe] = &[
     k01_environment::PROBE,
     k02_starter_environ::PROBE,
     k03_inherited_descriptors::PROBE,
+    r01_operator_host_program::PROBE,
     s01_other_tenants::PROBE,
     s02_server_secrets::PROBE,
     s03_starved_neighbours::PROBE,

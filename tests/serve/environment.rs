@@ -41,6 +41,42 @@ fn what_the_environment_says_stands_over_what_is_stored() {
 }
 
 #[test]
+fn start_up_only_keys_are_shown_with_their_source() {
+    let data = tempfile::tempdir().unwrap();
+    std::fs::write(data.path().join("ringwall.toml"), "[docker]\ncontext = 'from-file'\n").unwrap();
+    let client = data.path().join("docker").display().to_string();
+    let root = data.path().join("own-skills").display().to_string();
+    let server = Server::start_under(data, &["--docker-cli-path", &client], &[("RINGWALL_SKILLS_ROOT", &root)]);
+    let shown = server.ask("GET", "/settings", None).expect(200);
+    let expected = [
+        ("sandbox.docker.cli_path", "flag", json!(client)),
+        ("sandbox.docker.context", "file", json!("from-file")),
+        ("skills.root", "environment", json!(root)),
+        ("sandbox.workspace_root_wsl", "default", json!(null)),
+    ];
+    for (key, source, value) in expected {
+        assert_eq!(shown["sources"][key], source, "{key}");
+        assert_eq!(shown.pointer(&format!("/{}", key.replace('.', "/"))), Some(&value), "{key}");
+    }
+    assert_eq!(server.ask("PUT", "/settings", Some(&shown)).expect(200), shown);
+}
+
+#[test]
+fn start_up_only_keys_cannot_be_changed_over_http() {
+    let server = Server::start();
+    let shown = server.ask("GET", "/settings", None).expect(200);
+    let keys: Vec<&String> = shown["sources"].as_object().unwrap().keys().collect();
+    assert!(keys.len() >= 11, "{keys:?}");
+    for key in keys {
+        let change = key.rsplit('.').fold(json!("/tmp/x"), |inner, name| json!({ name: inner }));
+        let refused = server.ask("PUT", "/settings", Some(&change)).expect(409);
+        let variable = format!("RINGWALL_{}", key.to_ascii_uppercase().replace('.', "_"));
+        assert!(refused["detail"]["hint"].as_str().unwrap().contains(&variable), "{refused}");
+    }
+    assert_eq!(server.ask("GET", "/settings", None).expect(200), shown);
+}
+
+#[test]
 fn what_means_nothing_is_refused_with_what_was_meant() {
     let data = tempfile::tempdir().unwrap();
     let misspelt = refused(data.path(), "RINGWALL_SANDBOX_LIMIT_MEMORY_MB", "64");

@@ -194,6 +194,20 @@ export const tests = {
     await done();
   },
 
+  async "start-up keys are shown with their source and cannot be edited"(browser) {
+    const { page, done } = await visit(browser, { path: "/console/settings/limits" });
+    const { sources } = (await api("GET", "/settings")).body;
+    equal(sources["sandbox.docker.cli_path"], "default", "the source that the server names");
+    const row = (key) => page.locator(`[data-startup] tr[data-key='${key}'] td`);
+    await row("sandbox.docker.cli_path").first().waitFor();
+    equal(await page.locator("[data-startup] tbody tr").count(), Object.keys(sources).length, "rows");
+    equal((await row("sandbox.docker.cli_path").allTextContents()).join("|"), "sandbox.docker.cli_path|–|default", "a key without a value");
+    equal((await row("approvals.webhook_secret").allTextContents()).join("|"), "approvals.webhook_secret|•••|environment variable", "a secret");
+    equal(await page.locator("[data-startup] input").count(), 0, "inputs for start-up keys");
+    equal(await page.locator("[data-ignored]").count(), 0, "notes on ignored keys");
+    await done();
+  },
+
   async "a token is made, shown once and revoked"(browser) {
     const { page, done } = await visit(browser, { path: "/console/settings/tokens" });
     await page.locator("input[name=token-user]").fill("ann");
