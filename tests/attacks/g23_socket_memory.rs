@@ -99,7 +99,8 @@ fn run(context: &Context) -> Verdict {
 
         let before = Queues::on_this_machine()?;
         let limit = LIMIT_MB.to_string();
-        let mut live = context.boxed().option("--memory-mb", limit).option("--timeout", "60").start_payload(&payload)?;
+        let mut live =
+            context.boxed().option("--memory-mb", limit).option("--timeout", "60").start_payload(&payload)?;
         let settled = settle(context, &mut live, &before)?;
         let ended = live.finish()?;
         let queues = settled.queues_mb;

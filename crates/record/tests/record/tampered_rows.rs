@@ -1,8 +1,8 @@
 //! Rows that somebody writes past the record: each is intact before, and found after the change.
 
 use record::{
-    Author, EndedAs, Finding, Holder, Keep, NewPath, Note, PathScope, Remembering, SessionName, SessionRules, Settled,
-    SettledAs, Store, Switch,
+    Author, EndedAs, Finding, Holder, Keep, NewPath, Note, PathScope, Remembering, SessionName, SessionRules,
+    SessionWord, Settled, SettledAs, Store, Switch, UserWord, WordAuthor,
 };
 use serde_json::json;
 
@@ -131,15 +131,26 @@ fn session(name: &str) -> SessionName {
     SessionName { user_id: "ann".parse().unwrap(), agent_id: "helper".parse().unwrap(), session_id: name.to_owned() }
 }
 
-/// One session with a rule, and one whose rule was forgotten.
+fn operator_mode(security_mode: &str) -> SessionRules {
+    let operator = SessionWord { security_mode: Some(security_mode.to_owned()), ..SessionWord::default() };
+    SessionRules { operator, ..SessionRules::default() }
+}
+
+/// A session with a rule, and a deleted one whose row is gone because its rule only loosened.
 async fn with_session_rules(place: &Place) -> Store {
     let store = place.open().await;
-    let strict = SessionRules { security_mode: Some("strict".to_owned()), ..SessionRules::default() };
-    for name in ["s", "gone"] {
-        store.rule_session(session(name), strict.clone(), at(1), "owner").await.unwrap();
+    for (name, mode) in [("s", "strict"), ("gone", "permissive")] {
+        store.rule_session(session(name), WordAuthor::Operator, operator_mode(mode), at(1), "owner").await.unwrap();
     }
-    store.forget_session(session("gone"), at(2), "owner").await.unwrap();
+    store.end_session(session("gone"), UserWord::Dropped, at(2), "owner").await.unwrap();
     store
+}
+
+pub async fn lifted_rule_of_deleted_session_is_found(place: Place) {
+    let store = with_session_rules(&place).await;
+    store.end_session(session("s"), UserWord::Dropped, at(3), "owner").await.unwrap();
+    let found = findings_after(&place, &store, "UPDATE sessions SET security_mode = 'permissive'").await;
+    assert_eq!(found, [altered("sessions", "ann/helper/s", 4)]);
 }
 
 pub async fn planted_session_rule_is_found(place: Place) {
@@ -211,7 +222,7 @@ pub async fn path_switch_turned_by_hand_is_noted(place: Place) {
 pub async fn rows_stay_recorded_when_retention_removes_their_entries(place: Place) {
     let store = with_token(&place).await;
     store.save_settings(&json!({}), 0, at(1), "ann").await.unwrap();
-    store.rule_session(session("s"), SessionRules::default(), at(1), "owner").await.unwrap();
+    store.rule_session(session("s"), WordAuthor::Operator, operator_mode("strict"), at(1), "owner").await.unwrap();
     for round in 0..2 {
         let removed = store.prune_audit(Keep::Newest(0), at(9), "owner").await.unwrap();
         assert!(removed >= 3, "round {round}: {removed}");
