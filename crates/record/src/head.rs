@@ -27,15 +27,35 @@ pub(crate) const SIGNED_ACTION: &str = "audit.signed";
 /// The block size of SHA-256. HMAC pads shorter keys with zeros to this length.
 const BLOCK: usize = 64;
 
-/// Signs and checks heads. Holds the keyed state, so that a signature costs three blocks of SHA-256.
+/// Signs and checks heads. Holds the keyed state, so that the key is not hashed for each signature.
 #[derive(Clone)]
-pub struct HeadKey(Hmac<Sha256>);
+pub struct HeadKey {
+    keyed: Hmac<Sha256>,
+    unsigned: UnsignedHead,
+}
+
+/// What a writer takes a head without a signature for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum UnsignedHead {
+    /// The database is older than signatures.
+    Older,
+    /// Somebody removed the signature.
+    Removed,
+}
 
 impl HeadKey {
     pub fn new(key: [u8; 32]) -> Self {
         let mut block = [0; BLOCK];
         block[..key.len()].copy_from_slice(&key);
-        Self(Hmac::new(&block.into()))
+        Self { keyed: Hmac::new(&block.into()), unsigned: UnsignedHead::Removed }
+    }
+
+    /// Takes a head without a signature for one of an older version, and its rows as they are. Only for a database that
+    /// this key has never signed, which something outside of the database has to say: otherwise removing the
+    /// signature would make any change an accepted one.
+    #[must_use]
+    pub fn adopting_unsigned(self) -> Self {
+        Self { unsigned: UnsignedHead::Older, ..self }
     }
 
     pub(crate) fn sign(&self, head: Link) -> Vec<u8> {
@@ -47,7 +67,7 @@ impl HeadKey {
     }
 
     fn mac(&self, head: Link) -> Hmac<Sha256> {
-        let mut mac = self.0.clone();
+        let mut mac = self.keyed.clone();
         mac.update(Digest::of_fields("ringwall audit head 1", &[head.seq.into(), head.hash.into()]).as_bytes());
         mac
     }
@@ -81,8 +101,10 @@ impl StoredHead {
 pub(crate) enum HeadState {
     /// Signed with our key, or the head of an empty chain.
     Signed,
-    /// No signature: written by a version without signatures, or removed.
+    /// No signature: written by a version without signatures.
     Unsigned,
+    /// No signature, although this key has signed the database before.
+    Removed,
     /// A signature that our key did not make.
     Foreign,
     /// Signed, but older than the head that this process wrote last.
@@ -94,6 +116,7 @@ impl HeadState {
         match self {
             HeadState::Signed => "signed",
             HeadState::Unsigned => UNSIGNED,
+            HeadState::Removed => "removed",
             HeadState::Foreign => "foreign",
             HeadState::Older => "older",
         }
@@ -136,7 +159,11 @@ impl Signer {
             return HeadState::Signed;
         }
         let Some(mac) = &found.mac else {
-            return if found.link.seq == 0 && self.last.is_none() { HeadState::Signed } else { HeadState::Unsigned };
+            return match (&self.last, self.key.unsigned) {
+                (None, _) if found.link.seq == 0 => HeadState::Signed,
+                (None, UnsignedHead::Older) => HeadState::Unsigned,
+                _ => HeadState::Removed,
+            };
         };
         if !self.key.is_signed(found.link, mac) {
             return HeadState::Foreign;
@@ -197,7 +224,10 @@ mod tests {
 
     #[test]
     fn writer_tells_unsigned_foreign_and_older_heads() {
-        let mut signer = Signer::new(HeadKey::new([1; 32]));
+        let strict = Signer::new(HeadKey::new([1; 32]));
+        assert_eq!(strict.judge(&stored(head(0, 0), None)), HeadState::Signed);
+        assert_eq!(strict.judge(&stored(head(5, 7), None)), HeadState::Removed);
+        let mut signer = Signer::new(HeadKey::new([1; 32]).adopting_unsigned());
         let ours = |seq| stored(head(seq, 7), Some(HeadKey::new([1; 32]).sign(head(seq, 7))));
         assert_eq!(signer.judge(&stored(head(0, 0), None)), HeadState::Signed);
         assert_eq!(signer.judge(&stored(head(5, 7), None)), HeadState::Unsigned);
@@ -207,7 +237,8 @@ mod tests {
         assert_eq!(signer.judge(&ours(6)), HeadState::Signed);
         assert_eq!(signer.judge(&ours(7)), HeadState::Signed);
         assert_eq!(signer.judge(&ours(5)), HeadState::Older);
-        assert_eq!(signer.judge(&stored(head(0, 0), None)), HeadState::Unsigned);
+        assert_eq!(signer.judge(&stored(head(0, 0), None)), HeadState::Removed);
+        assert_eq!(signer.judge(&stored(head(7, 7), None)), HeadState::Removed);
     }
 
     #[test]

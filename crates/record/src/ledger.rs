@@ -138,7 +138,7 @@ impl<'c> Ledger<'c> {
         match self.state {
             HeadState::Signed => return Ok(()),
             HeadState::Unsigned => rows::restate_all(self, at).await?,
-            HeadState::Foreign | HeadState::Older => {}
+            HeadState::Removed | HeadState::Foreign | HeadState::Older => {}
         }
         self.append(self.state.draft(self.found.seq, at));
         Ok(())

@@ -168,7 +168,7 @@ impl fmt::Display for Note {
             ),
             Note::UnsignedThrough { seq } => write!(
                 formatter,
-                "the head was not signed before entry {seq}; a database made by this version has no such entry"
+                "the head was not signed before entry {seq}, because an older version had made the database"
             ),
             Note::NotCompared { execs, approvals, start } => write!(
                 formatter,

@@ -15,6 +15,7 @@ use crate::private_file;
 use crate::token::random_digits;
 
 const FILE: &str = "digest.key";
+const SIGNED: &str = "audit.signed";
 /// As long as a block of the hash.
 const BYTES: usize = 64;
 
@@ -48,9 +49,13 @@ impl DigestKey {
         Ok(Some(key))
     }
 
-    /// Signs the head of the audit chain.
-    pub(crate) fn head_key(&self) -> HeadKey {
-        HeadKey::new(self.derive("the head of the audit chain"))
+    /// Signs the head of the audit chain. A head without a signature is accepted until [`mark_signed`] was called.
+    pub(crate) fn head_key(&self, data: &Path) -> HeadKey {
+        let key = HeadKey::new(self.derive("the head of the audit chain"));
+        match data.join(SIGNED).symlink_metadata() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => key.adopting_unsigned(),
+            _ => key,
+        }
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -85,12 +90,23 @@ impl DigestKey {
 /// The key with which the servers of this data directory sign the head of the audit chain; nothing if the directory
 /// has no key. Blocks.
 pub fn head_key(data: &Path) -> std::io::Result<Option<HeadKey>> {
-    DigestKey::read(data).map(|key| key.map(|key| key.head_key()))
+    DigestKey::read(data).map(|key| key.map(|key| key.head_key(data)))
 }
 
 /// The same for a program that writes to the record, which makes the key if there is none. Blocks.
 pub fn ensure_head_key(data: &Path) -> Result<HeadKey, Error> {
-    DigestKey::ensure(data).map(|key| key.head_key())
+    DigestKey::ensure(data).map(|key| key.head_key(data))
+}
+
+/// From now on a head without a signature counts as changed. Outside of the database, so that whoever can write that
+/// alone cannot take it back. Blocks.
+pub(crate) fn mark_signed(data: &Path) -> Result<(), Error> {
+    if data.join(SIGNED).symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let text = "The head of the audit chain is signed. Remove this file to accept a database that is not.";
+    let failed = |source: std::io::Error| Error::start("write audit.signed in the data directory")(source.into());
+    private_file::create(&data.join(SIGNED), text).map_err(failed)
 }
 
 #[cfg(test)]

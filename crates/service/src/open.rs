@@ -18,7 +18,7 @@ use workspace::{Baselines, Recorded, Workspaces};
 
 use crate::agents::{Locks, Quotas};
 use crate::browser::Browsers;
-use crate::digest_key::DigestKey;
+use crate::digest_key::{DigestKey, mark_signed};
 use crate::error::{Error, causes};
 use crate::fixed::{Fixed, setting_variable};
 use crate::health::TrialError;
@@ -41,7 +41,8 @@ const BASELINES: &str = "baselines";
 /// Everything that a server is told, resolved by its door.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Holds `workspaces`, `baselines`, `skills`, `owner.token`, `digest.key`, and the database unless that is elsewhere.
+    /// Holds `workspaces`, `baselines`, `skills`, `owner.token`, `digest.key`, `audit.signed`, and the database unless
+    /// that is elsewhere.
     pub data: PathBuf,
     pub database: Database,
     pub auth: Auth,
@@ -70,10 +71,12 @@ impl Service {
             Ok((real, lock, digest_key))
         })
         .await?;
-        let store = Store::open(config.database, Some(digest_key.head_key()))
+        let store = Store::open(config.database, Some(digest_key.head_key(&data)))
             .await
             .map_err(|error| Error::start("open the record")(error.into()))?;
         store.sign_head(now()).await?;
+        let signed = data.clone();
+        Self::blocking(move || mark_signed(&signed)).await?;
         let lost = store.lose_unfinished(now()).await?;
         if !lost.is_empty() {
             tracing::warn!(execs = lost.len(), "execs of a server that did not stop are LOST");
