@@ -74,6 +74,7 @@ mod g19_core_dump;
 mod g21_blind_the_meter;
 mod g22_machine_pools;
 mod g23_socket_memory;
+mod g24_disk_hog;
 mod k01_environment;
 mod k02_starter_environ;
 mod k03_inherited_descriptors;
@@ -178,6 +179,7 @@ const PROBES: &[Probe] = &[
     g21_blind_the_meter::PROBE,
     g22_machine_pools::PROBE,
     g23_socket_memory::PROBE,
+    g24_disk_hog::PROBE,
     k01_environment::PROBE,
     k02_starter_environ::PROBE,
     k03_inherited_descriptors::PROBE,

@@ -176,9 +176,13 @@ fn command_lines_that_mean_nothing_are_refused(mode: Mode) {
 
 fn a_protection_that_is_missing_can_be_insisted_on(mode: Mode) {
     let report = boxed(mode).report(&["true"]).unwrap();
-    for (requirement, protection) in
-        [("landlock", "landlock"), ("memory", "memory_limit"), ("pids", "pids_limit"), ("cpu", "cpu_limit")]
-    {
+    for (requirement, protection) in [
+        ("landlock", "landlock"),
+        ("memory", "memory_limit"),
+        ("pids", "pids_limit"),
+        ("cpu", "cpu_limit"),
+        ("io", "io_limit"),
+    ] {
         let (_, state, _) = report.protections(protection).remove(0);
         let outcome = boxed(mode).option("--require", requirement).run(&["sh", "-c", "echo ran"]).unwrap();
         match (state.as_str(), protection) {

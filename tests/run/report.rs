@@ -176,6 +176,7 @@ fn every_protection_is_listed(mode: Mode) {
             "memory_limit",
             "pids_limit",
             "cpu_limit",
+            "io_limit",
         ]
     );
     for (name, state, why) in listed {

@@ -17,6 +17,7 @@ use rustix::fs::Access;
 use crate::kernel_file;
 
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
+const IO: &str = "io";
 /// Box directories are named after the process that made them: `ringwall-<pid>-<start time>-<executor>-<number>`.
 const BOX_PREFIX: &str = "ringwall-";
 
@@ -30,11 +31,13 @@ pub struct CgroupLayout {
     pub memory: Option<Controller>,
     pub pids: Option<Controller>,
     pub cpu: Option<Controller>,
+    /// `blkio` on version 1, `io` on version 2. A group is chosen for the three above, and has this one or not.
+    pub io: Option<Controller>,
     /// By which whole boxes are held still (version 1; on version 2 every group can be).
     pub freezer: Option<Controller>,
 }
 
-/// One controller's directory for boxes; on version 2 all three are the same.
+/// One controller's directory for boxes; on version 2 all are the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Controller {
     pub parent: CString,
@@ -51,7 +54,8 @@ impl CgroupLayout {
         let [memory, pids, cpu] = CONTROLLERS.map(|name| version_1(name, &own, &mounts));
         if memory.is_some() || pids.is_some() || cpu.is_some() {
             let freezer = version_1("freezer", &own, &mounts);
-            return Ok(CgroupLayout { version: CgroupVersion::V1, memory, pids, cpu, freezer });
+            let io = version_1("blkio", &own, &mounts);
+            return Ok(CgroupLayout { version: CgroupVersion::V1, memory, pids, cpu, io, freezer });
         }
         version_2(&own, &mounts).map_err(|none| match none {
             NoPlace::Occupied(group) => {
@@ -69,7 +73,7 @@ impl CgroupLayout {
 
     /// The directories in which boxes get theirs, each once.
     pub(crate) fn parents(&self) -> std::collections::BTreeSet<&CString> {
-        let controllers = [&self.memory, &self.pids, &self.cpu, &self.freezer];
+        let controllers = [&self.memory, &self.pids, &self.cpu, &self.io, &self.freezer];
         controllers.into_iter().flatten().map(|controller| &controller.parent).collect()
     }
 
@@ -182,9 +186,9 @@ fn version_2(own: &str, mounts: &str) -> Result<CgroupLayout, NoPlace> {
     let (_, parent) = best.ok_or_else(none)?;
     let enabled = handed_on(parent);
     let parent = into_c_string(parent).ok_or(NoPlace::NotWritable)?;
-    let [memory, pids, cpu] =
-        CONTROLLERS.map(|name| enabled.contains(name).then(|| Controller { parent: parent.clone(), swap: true }));
-    Ok(CgroupLayout { version: CgroupVersion::V2, memory, pids, cpu, freezer: None })
+    let controller = |name: &str| enabled.contains(name).then(|| Controller { parent: parent.clone(), swap: true });
+    let ([memory, pids, cpu], io) = (CONTROLLERS.map(controller), controller(IO));
+    Ok(CgroupLayout { version: CgroupVersion::V2, memory, pids, cpu, io, freezer: None })
 }
 
 /// Whether a group holds processes and is not the root of the whole hierarchy, which alone has no type and may
@@ -199,7 +203,7 @@ fn is_occupied(directory: &Path) -> bool {
 /// the others; the caller sees what came of it by what is enabled afterwards.
 fn hand_on(directory: &Path) {
     let enabled = handed_on(directory);
-    for controller in CONTROLLERS.iter().filter(|name| !enabled.contains(**name)) {
+    for controller in CONTROLLERS.iter().chain([&IO]).filter(|name| !enabled.contains(**name)) {
         let _ = std::fs::write(directory.join("cgroup.subtree_control"), format!("+{controller}"));
     }
 }
@@ -269,12 +273,12 @@ mod tests {
         let tree = tempfile::tempdir().unwrap();
         let (slice, session) = (tree.path().join("slice"), tree.path().join("slice/session"));
         pretend_group(tree.path(), "", "");
-        pretend_group(&slice, "", "cpu memory pids\n");
+        pretend_group(&slice, "", "cpu io memory pids\n");
         pretend_group(&session, "7\n", "");
         let mounts = format!("30 24 0:26 / {} rw - cgroup2 cgroup2 rw", tree.path().display());
         let layout = version_2("0::/slice/session\n", &mounts).unwrap();
         let parent = into_c_string(&slice);
-        for controller in [layout.memory, layout.pids, layout.cpu] {
+        for controller in [layout.memory, layout.pids, layout.cpu, layout.io] {
             assert_eq!(controller.map(|controller| controller.parent), parent);
         }
         assert_eq!(handed_on(&session).len(), 0, "a shell's group is not divided");

@@ -261,5 +261,6 @@ pub(crate) fn protection_of(requirement: policy::Requirement) -> ProtectionName 
         policy::Requirement::Memory => ProtectionName::MemoryLimit,
         policy::Requirement::Pids => ProtectionName::PidsLimit,
         policy::Requirement::Cpu => ProtectionName::CpuLimit,
+        policy::Requirement::Io => ProtectionName::IoLimit,
     }
 }

@@ -47,6 +47,8 @@ pub struct Host {
     pub pids: u64,
     /// How many files all processes of this machine together can have open (fs.file-max).
     pub open_files: u64,
+    /// The disks of this machine by their numbers, `8:0`; no partitions and no memory.
+    pub disks: Vec<String>,
     /// Where python3 is, if it is there without a `python`.
     pub python3_alone: Option<CString>,
 }
@@ -89,6 +91,7 @@ impl Host {
             cpus: rustix::thread::sched_getaffinity(None).map_or(1, |cpus| u64::from(cpus.count())),
             pids: read_number("/proc/sys/kernel/pid_max").unwrap_or(32_768),
             open_files: read_number("/proc/sys/fs/file-max").unwrap_or(u64::MAX),
+            disks: disks(),
             python3_alone: python::find_alone(),
         }
     }
@@ -142,6 +145,22 @@ fn etc_entry(path: &str) -> Option<EtcEntry> {
         _ => return None,
     };
     Some(EtcEntry { path: CString::new(path).ok()?, kind })
+}
+
+/// Disks that hold something. Loop devices and compressed memory pass their requests on to others.
+fn disks() -> Vec<String> {
+    const NOT_DISKS: [&str; 5] = ["loop", "ram", "zram", "fd", "sr"];
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let read = |file: &str| kernel_file::read(&format!("/sys/block/{name}/{file}")).unwrap_or_default();
+        if !NOT_DISKS.iter().any(|other| name.starts_with(other)) && read("size").trim() != "0" {
+            found.push(read("dev").trim().to_owned());
+        }
+    }
+    found.retain(|number| !number.is_empty());
+    found.sort();
+    found
 }
 
 fn file_type(path: &str) -> Option<FileType> {

@@ -42,6 +42,7 @@ pub(crate) fn host(privilege: Privilege, cgroups: CgroupSupport) -> Host {
         cpus: 4,
         pids: 32_768,
         open_files: 819_200,
+        disks: vec!["8:0".to_owned(), "259:0".to_owned()],
         python3_alone: Some(text("/usr/bin/python3")),
     }
 }
@@ -53,13 +54,21 @@ pub(crate) fn version_1() -> CgroupSupport {
         memory: controller("memory", true),
         pids: controller("pids", false),
         cpu: controller("cpu", false),
+        io: controller("blkio", false),
         freezer: controller("freezer", false),
     })
 }
 
 fn version_2() -> CgroupSupport {
     let controller = || Some(Controller { parent: text("/sys/fs/cgroup/user.slice"), swap: true });
-    Ok(CgroupLayout { version: CgroupVersion::V2, memory: controller(), pids: controller(), cpu: None, freezer: None })
+    Ok(CgroupLayout {
+        version: CgroupVersion::V2,
+        memory: controller(),
+        pids: controller(),
+        cpu: None,
+        io: controller(),
+        freezer: None,
+    })
 }
 
 pub(crate) fn grant(workspace: Workspace, root: Root, read_only: &[&str], require: &[Requirement]) -> Grant {

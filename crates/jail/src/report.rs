@@ -138,13 +138,14 @@ pub enum ProtectionName {
     MemoryLimit,
     PidsLimit,
     CpuLimit,
+    IoLimit,
     /// Of a box that stays: none of its commands can look into another.
     CommandsApart,
 }
 
 impl ProtectionName {
     /// Those of every box.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::UserNamespace,
         Self::MountNamespace,
         Self::PidNamespace,
@@ -161,6 +162,7 @@ impl ProtectionName {
         Self::MemoryLimit,
         Self::PidsLimit,
         Self::CpuLimit,
+        Self::IoLimit,
     ];
 
     /// What reports, records and tables call it.
@@ -182,6 +184,7 @@ impl ProtectionName {
             Self::MemoryLimit => "memory_limit",
             Self::PidsLimit => "pids_limit",
             Self::CpuLimit => "cpu_limit",
+            Self::IoLimit => "io_limit",
             Self::CommandsApart => "commands_apart",
         }
     }

@@ -135,7 +135,7 @@ mod tests {
             ),
             (
                 Error::RequirementUnknown { given: quote("seccomp") },
-                "unknown requirement \"seccomp\"; choose from landlock, memory, pids, cpu",
+                "unknown requirement \"seccomp\"; choose from landlock, memory, pids, cpu, io",
             ),
         ];
         for (error, expected) in table {

@@ -61,10 +61,11 @@ pub enum Requirement {
     Memory,
     Pids,
     Cpu,
+    Io,
 }
 
 impl Requirement {
-    pub const ALL: [Self; 4] = [Self::Landlock, Self::Memory, Self::Pids, Self::Cpu];
+    pub const ALL: [Self; 5] = [Self::Landlock, Self::Memory, Self::Pids, Self::Cpu, Self::Io];
 
     pub const fn key(self) -> &'static str {
         match self {
@@ -72,6 +73,7 @@ impl Requirement {
             Self::Memory => "memory",
             Self::Pids => "pids",
             Self::Cpu => "cpu",
+            Self::Io => "io",
         }
     }
 }

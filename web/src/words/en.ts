@@ -156,6 +156,7 @@ export const en = {
   "protection.memory_limit": "Memory limit",
   "protection.pids_limit": "Process limit",
   "protection.cpu_limit": "CPU limit",
+  "protection.io_limit": "Disk I/O limit",
   "layer.system": "system",
   "layer.settings": "settings",
   "layer.command_line": "command line",

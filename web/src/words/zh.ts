@@ -158,6 +158,7 @@ export const zh: Record<keyof typeof en, string> = {
   "protection.memory_limit": "内存限制",
   "protection.pids_limit": "进程数限制",
   "protection.cpu_limit": "CPU 限制",
+  "protection.io_limit": "磁盘 I/O 限制",
   "layer.system": "系统",
   "layer.settings": "设置",
   "layer.command_line": "命令行",

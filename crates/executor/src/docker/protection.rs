@@ -41,6 +41,7 @@ pub(crate) fn protections(daemon: &Daemon, runtime: Runtime) -> Vec<Protection> 
         _ => either(daemon.pids_limit, ProtectionName::PidsLimit, lacking),
     });
     found.push(either(daemon.cpu_quota, ProtectionName::CpuLimit, lacking));
+    found.push(Protection::not_available(ProtectionName::IoLimit, "containers are started without a disk limit"));
     found
 }
 

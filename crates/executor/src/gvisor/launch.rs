@@ -193,6 +193,7 @@ fn complete(protections: &mut Vec<Protection>) {
     ));
     protections.push(Protection::partial(ProtectionName::Seccomp, "gVisor's own kernel answers the calls"));
     protections.push(Protection::not_available(ProtectionName::Landlock, "gVisor's kernel does not have it"));
+    protections.retain(|known| known.name != ProtectionName::ResourceLimits);
     protections.push(Protection::partial(ProtectionName::ResourceLimits, "kept by gVisor's own kernel"));
     protections.sort_by_key(|protection| protection.name);
 }
@@ -233,9 +234,8 @@ mod tests {
 
     #[test]
     fn every_protection_has_a_state() {
-        let mut protections = [ProtectionName::MemoryLimit, ProtectionName::PidsLimit, ProtectionName::CpuLimit]
-            .map(Protection::enforced)
-            .to_vec();
+        use ProtectionName::{CpuLimit, IoLimit, MemoryLimit, PidsLimit};
+        let mut protections = [MemoryLimit, PidsLimit, CpuLimit, IoLimit].map(Protection::enforced).to_vec();
         complete(&mut protections);
         let names: Vec<_> = protections.iter().map(|protection| protection.name).collect();
         assert_eq!(names, ProtectionName::ALL);

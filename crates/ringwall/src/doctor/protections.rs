@@ -73,6 +73,7 @@ fn enforced(facts: &Facts, name: ProtectionName) -> String {
         ProtectionName::MemoryLimit => "kept by the kernel for the box as a whole",
         ProtectionName::PidsLimit => "kept by the kernel for the box as a whole",
         ProtectionName::CpuLimit => "kept by the kernel for the box as a whole",
+        ProtectionName::IoLimit => "500 writes and 4000 reads a second on each disk for the box as a whole",
         ProtectionName::CommandsApart => "commands of one box cannot look into each other",
     };
     what.to_owned()
@@ -99,6 +100,7 @@ fn costs(name: ProtectionName, state: ProtectionState) -> &'static str {
         (ProtectionName::PidsLimit, ProtectionState::Partial) => "boxes of one user share one count of processes",
         (ProtectionName::PidsLimit, _) => "a box can use up this machine's processes",
         (ProtectionName::CpuLimit, _) => "a box can use every processor as long as it runs",
+        (ProtectionName::IoLimit, _) => "a box can keep a disk busy and slow others down",
         _ => "a box is open where it should be closed",
     }
 }
@@ -113,6 +115,10 @@ fn fix(facts: &Facts, name: ProtectionName) -> Option<String> {
         ProtectionName::MemoryLimit | ProtectionName::PidsLimit | ProtectionName::CpuLimit => {
             cgroups::fix(facts).map(|_| "see cgroups".to_owned())
         }
+        ProtectionName::IoLimit => Some(
+            "enable the io controller (blkio on cgroup version 1) for the group in which boxes' groups are made"
+                .to_owned(),
+        ),
         _ => None,
     }
 }
