@@ -138,3 +138,43 @@ fn without_authentication_everyone_on_this_machine_is_the_owner() {
     assert_eq!(afar.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&afar.stderr).contains("loopback"), "{afar:?}");
 }
+
+#[test]
+fn last_owner_token_cannot_be_revoked() {
+    let server = Server::start();
+    let own = server.ask("GET", "/api/tokens", None).expect(200)[0]["id"].as_str().unwrap().to_owned();
+    let revoke = |id: &str| server.ask("DELETE", &format!("/api/tokens/{id}"), None);
+    let refused = revoke(&own).expect(409);
+    assert!(refused["error"]["hint"].as_str().unwrap().contains("create another owner token"), "{refused}");
+    assert_eq!(server.ask("GET", "/api/tokens", None).status, 200);
+    // The command line has the same rule.
+    let output = server.command().args(["token", "revoke", &own]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("ringwall token create --role owner"));
+    // The control: with a second owner token the first one goes.
+    let second = server.make_token(&["--role", "owner"]);
+    assert_eq!(revoke(&own).status, 204);
+    assert_eq!(server.ask("GET", "/api/tokens", None).status, 401);
+    assert_eq!(server.ask_as(&second, "GET", "/api/tokens", None).status, 200);
+}
+
+/// Each of two owners revokes the other's token at the same moment. One of them has to remain.
+#[test]
+fn concurrent_revocations_keep_one_owner_token() {
+    let server = Server::start();
+    let first = server.ask("GET", "/api/tokens", None).expect(200)[0]["id"].as_str().unwrap().to_owned();
+    let made = server.ask("POST", "/api/tokens", Some(&json!({ "role": "owner" }))).expect(201);
+    let (second, second_id) = (made["token"].as_str().unwrap(), made["id"].as_str().unwrap());
+    let barrier = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        for (token, id) in [(server.token.as_str(), second_id), (second, first.as_str())] {
+            let (server, barrier) = (&server, &barrier);
+            scope.spawn(move || {
+                barrier.wait();
+                server.ask_as(token, "DELETE", &format!("/api/tokens/{id}"), None).status
+            });
+        }
+    });
+    let still = [server.token.as_str(), second].map(|token| server.ask_as(token, "GET", "/api/tokens", None).status);
+    assert!(still == [200, 401] || still == [401, 200], "{still:?}");
+}

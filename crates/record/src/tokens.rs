@@ -84,6 +84,8 @@ impl Token {
 pub enum Revocation {
     Recorded,
     RevokedBefore(Timestamp),
+    /// It is the only owner token that is valid, and stays so.
+    LastOwner,
     Unknown,
 }
 
@@ -130,6 +132,8 @@ impl Store {
         Ok(Page::cut(rows.iter().map(read).collect::<Result<_, Error>>()?, limit))
     }
 
+    /// Refuses to revoke the last valid owner token. The writer's transaction holds the only write lock of the database,
+    /// so of two concurrent revocations, also by two processes, the second sees the first.
     pub async fn revoke_token(&self, id: &TokenId, at: Timestamp, by: &str) -> Result<Revocation, Error> {
         check_text("actor", by)?;
         self.submit_change(Revoke { id: id.clone(), at, by: by.to_owned() }).await
@@ -196,6 +200,9 @@ impl Operation for Revoke {
         if let Some(before) = token.revoked_at {
             return Ok(Revocation::RevokedBefore(before));
         }
+        if token.holder == Holder::Owner && token.is_valid(self.at) && !self.leaves_an_owner(ledger).await? {
+            return Ok(Revocation::LastOwner);
+        }
         let update = Statement::new("revoke a token", "UPDATE tokens SET revoked_at = $1 WHERE id = $2");
         ledger.execute(update.bind(self.at).bind(self.id.as_str())).await?;
         let (user_id, agent_id) = token.holder.subject();
@@ -211,6 +218,15 @@ impl Operation for Revoke {
         let digest = TOKENS.digest(ledger, [self.id.as_str().into()]).await?;
         ledger.append(Draft { event, digest });
         Ok(Revocation::Recorded)
+    }
+}
+
+impl Revoke {
+    async fn leaves_an_owner(&self, ledger: &mut Ledger<'_>) -> Result<bool, Error> {
+        let text = "SELECT id FROM tokens WHERE role = 'owner' AND id <> $1 AND revoked_at IS NULL \
+                    AND (expires_at IS NULL OR expires_at > $2) LIMIT 1";
+        let question = Statement::new("look for another owner token", text).bind(self.id.as_str()).bind(self.at);
+        Ok(ledger.row(question).await?.is_some())
     }
 }
 

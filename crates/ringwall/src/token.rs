@@ -95,6 +95,7 @@ pub(crate) fn run(command: TokenCommand, data: &Path) -> Result<ExitCode, Messag
             match store.revoke_token(&id, now(), "command_line").await? {
                 Revocation::Recorded => print(&format!("revoked {id}\n"))?,
                 Revocation::RevokedBefore(_) => print(&format!("{id} was already revoked\n"))?,
+                Revocation::LastOwner => return Err(service::Error::LastOwner.into()),
                 Revocation::Unknown => {
                     return Err(
                         Message::new(format!("there is no token {id}")).with_hint("`ringwall token list` shows them")

@@ -29,6 +29,8 @@ pub enum Error {
     /// A settings key that only start-up configuration changes.
     #[error("{key} is set when the server starts (source: {by}) and cannot be changed over HTTP")]
     SetAtStart { key: String, by: Source },
+    #[error("this is the last valid owner token; without it nobody could manage this server")]
+    LastOwner,
     #[error("the exec {0} has ended already")]
     AlreadyEnded(ExecId),
     #[error("too many questions wait for a person's answer")]
@@ -71,6 +73,9 @@ pub enum Error {
     DataInUse,
 }
 
+/// What to do about a refused revocation.
+const LAST_OWNER_HINT: &str = "create another owner token first: POST /api/tokens with {\"role\":\"owner\"}, or `ringwall token create --role owner`";
+
 impl Error {
     /// The word that programs read.
     pub fn code(&self) -> &'static str {
@@ -81,7 +86,7 @@ impl Error {
             Error::InvalidArgument { .. } => "INVALID_ARGUMENT",
             Error::InvalidInput { .. } => "INVALID_INPUT",
             Error::Denied { .. } => "POLICY_DENIED",
-            Error::Conflict { .. } | Error::SetAtStart { .. } | Error::AlreadyEnded(_) => "CONFLICT",
+            Error::Conflict { .. } | Error::SetAtStart { .. } | Error::LastOwner | Error::AlreadyEnded(_) => "CONFLICT",
             Error::QueueFull | Error::TooManyActions => "QUEUE_FULL",
             Error::TooManyApprovals => "TOO_MANY_APPROVALS",
             Error::TooManyTickets => "TOO_MANY_TICKETS",
@@ -113,6 +118,7 @@ impl Error {
             Error::SetAtStart { key, by: Source::Environment | Source::Default } => {
                 return Some(format!("restart the server with {}", setting_variable(key)));
             }
+            Error::LastOwner => LAST_OWNER_HINT,
             Error::TooManyTickets => "use them, or wait half a minute",
             Error::TooManyApprovals => "answer some of them: GET /api/approvals?status=pending",
             Error::QueueFull => "wait for some of them to end, or raise sandbox.max_queued_execs",

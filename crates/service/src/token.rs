@@ -69,7 +69,8 @@ impl Service {
         by.require_owner("revoke tokens")?;
         match self.inner.store.revoke_token(id, now(), by.caller()).await? {
             Revocation::Unknown => Err(Error::NotFound { what: format!("token {id}") }),
-            revoked => Ok(revoked),
+            Revocation::LastOwner => Err(Error::LastOwner),
+            revoked @ (Revocation::Recorded | Revocation::RevokedBefore(_)) => Ok(revoked),
         }
     }
 }

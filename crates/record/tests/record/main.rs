@@ -96,7 +96,8 @@ const ON_BOTH: &[(&str, Run)] = trials! {
     }
     retention::{ the_newest_entries_stay, entries_since_a_moment_stay, a_broken_chain_is_not_pruned, ended_execs_go }
     rest::{
-        tokens_are_found_by_their_hash, tokens_are_listed_and_revoked, settings_have_versions, identities_are_for_ever,
+        tokens_are_found_by_their_hash, tokens_are_listed_and_revoked, last_valid_owner_token_is_kept,
+        concurrent_revocations_leave_one_owner_token, settings_have_versions, identities_are_for_ever,
         identities_run_out, a_closed_record_says_so,
     }
     approvals::{

@@ -67,6 +67,46 @@ pub async fn tokens_are_listed_and_revoked(place: Place) {
     assert_intact(&store).await;
 }
 
+pub async fn last_valid_owner_token_is_kept(place: Place) {
+    let store = place.open().await;
+    let expired = NewToken { expires_at: Some(at(20)), ..token(2, Holder::Owner) };
+    let lasting = NewToken { expires_at: None, ..token(3, Holder::Owner) };
+    for new in [token(1, Holder::Operator), expired, lasting] {
+        store.create_token(new).await.unwrap();
+    }
+    assert_eq!(store.revoke_token(&token_id(3), at(50), "owner").await.unwrap(), Revocation::LastOwner);
+    let kept = store.token(&token_id(3)).await.unwrap().unwrap();
+    assert!(kept.is_valid(at(60)));
+    // Other roles and expired owner tokens are revoked as before.
+    for number in [1, 2] {
+        assert_eq!(store.revoke_token(&token_id(number), at(50), "owner").await.unwrap(), Revocation::Recorded);
+    }
+    store.create_token(token(4, Holder::Owner)).await.unwrap();
+    assert_eq!(store.revoke_token(&token_id(3), at(50), "owner").await.unwrap(), Revocation::Recorded);
+    assert_intact(&store).await;
+}
+
+/// Two stores, as of a server and a command line, each revoke the other's owner token.
+pub async fn concurrent_revocations_leave_one_owner_token(place: Place) {
+    let (one, other) = (place.open().await, place.open().await);
+    for round in 0..8 {
+        let pair = [2 * round + 1, 2 * round + 2];
+        for number in pair {
+            one.create_token(NewToken { expires_at: None, ..token(number, Holder::Owner) }).await.unwrap();
+        }
+        let (first, second) = (token_id(pair[0]), token_id(pair[1]));
+        let (first, second) =
+            futures::join!(one.revoke_token(&first, at(50), "owner"), other.revoke_token(&second, at(50), "owner"));
+        let mut answers = vec![first.unwrap(), second.unwrap()];
+        answers.sort_by_key(|answer| *answer == Revocation::LastOwner);
+        assert_eq!(answers, [Revocation::Recorded, Revocation::LastOwner]);
+        // The kept token must not count in the next round.
+        let kept = pair.map(token_id);
+        let text = format!("UPDATE tokens SET revoked_at = 50 WHERE id IN ('{}', '{}')", kept[0], kept[1]);
+        place.execute(&text).await.unwrap();
+    }
+}
+
 pub async fn settings_have_versions(place: Place) {
     let store = place.open().await;
     assert_eq!(store.settings().await.unwrap(), None);

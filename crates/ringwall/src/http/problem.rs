@@ -156,7 +156,7 @@ impl From<service::Error> for Problem {
             Of::Forbidden { .. } | Of::Denied { .. } => StatusCode::FORBIDDEN,
             Of::NotFound { .. } => StatusCode::NOT_FOUND,
             Of::InvalidArgument { .. } | Of::InvalidInput { .. } => StatusCode::BAD_REQUEST,
-            Of::Conflict { .. } | Of::SetAtStart { .. } | Of::AlreadyEnded(_) => StatusCode::CONFLICT,
+            Of::Conflict { .. } | Of::SetAtStart { .. } | Of::LastOwner | Of::AlreadyEnded(_) => StatusCode::CONFLICT,
             Of::ApprovalExpired => StatusCode::GONE,
             Of::QueueFull | Of::TooManyActions | Of::TooManyApprovals | Of::TooManyTickets => {
                 StatusCode::TOO_MANY_REQUESTS
