@@ -22,5 +22,6 @@ mod refusals;
 mod risk;
 mod spares;
 mod strangers;
+mod strict;
 mod tampering;
 mod verbs;

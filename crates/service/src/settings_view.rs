@@ -13,7 +13,7 @@ use crate::skill_names::SkillNames;
 /// Shown in place of a secret.
 pub(crate) const HIDDEN: &str = "•••";
 
-/// Every key with its value in force. Sent back unchanged with PUT, it changes nothing
+/// Every key with its value in force. Sent back unchanged with PUT, it changes nothing.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 pub struct SettingsView {
     sandbox: SandboxView,

@@ -17,6 +17,7 @@ use super::run::locale;
 const USUAL_PAGE: u64 = 50;
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ApprovalWords {
     /// `pending`, `approved`, `remembered`, `denied`, `expired` or `cancelled`

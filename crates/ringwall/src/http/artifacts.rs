@@ -49,6 +49,7 @@ pub(crate) async fn download(
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OutputWords {
     /// In bytes

@@ -19,6 +19,7 @@ use crate::audit::{VerificationReport, parse_head};
 const USUAL_PAGE: u64 = 100;
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuditWords {
     /// Who did it: the id of a token, or a part of the program
@@ -139,6 +140,7 @@ pub(crate) async fn verify(
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExportWords {
     /// The number of the first entry

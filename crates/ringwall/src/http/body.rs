@@ -30,6 +30,30 @@ pub(crate) async fn read_json_within(body: Body, largest: usize, setting: &str) 
     parse(&read_bytes(body, largest, setting).await?)
 }
 
+/// Refuses the body of a route that reads none: a key in it would be ignored in silence. `{}` and `null` have no keys, and
+/// some clients send one of them with every request.
+pub(crate) async fn refuse_body(body: Body, query: &[String]) -> Result<(), Problem> {
+    /// Room for `{}` and some white space.
+    const LONGEST_EMPTY: usize = 64;
+    if axum::body::HttpBody::is_end_stream(&body) {
+        return Ok(());
+    }
+    if let Ok(Ok(bytes)) = tokio::time::timeout(PATIENCE, to_bytes(body, LONGEST_EMPTY)).await
+        && (bytes.is_empty() || parse(&bytes).is_ok_and(|body| names_nothing(&body)))
+    {
+        return Ok(());
+    }
+    let problem = Problem::invalid("this route takes no body, so what it says would be ignored");
+    Err(match query {
+        [] => problem.with_hint("send the request without a body"),
+        names => problem.with_hint(format!("send it as a parameter of the URL: {}", names.join(", "))),
+    })
+}
+
+fn names_nothing(body: &Value) -> bool {
+    body.is_null() || body.as_object().is_some_and(serde_json::Map::is_empty)
+}
+
 fn parse(bytes: &[u8]) -> Result<Value, Problem> {
     json::read(bytes).map_err(|error| Problem::invalid(format!("the body is not JSON: {error}")))
 }
@@ -173,6 +197,20 @@ mod tests {
         let unannounced = || Body::from_stream(futures::stream::iter(["[1", ",2]"].map(Ok::<_, std::io::Error>)));
         assert_eq!(read_json(unannounced(), 5).await.unwrap(), json!([1, 2]));
         assert_eq!(read_json(unannounced(), 4).await.unwrap_err().code(), "BODY_TOO_LARGE");
+    }
+
+    #[tokio::test]
+    async fn unread_body_is_refused_unless_it_names_nothing() {
+        let refuse = async |text: &str| {
+            let refused = refuse_body(Body::from(text.to_owned()), &["dry_run".to_owned()]).await;
+            refused.map_err(|problem| problem.code())
+        };
+        for nothing in ["", "{}", " { }\n", "null"] {
+            assert_eq!(refuse(nothing).await, Ok(()), "{nothing:?}");
+        }
+        for something in [r#"{"dry_run":true}"#, "[]", "true", "x", " ", &" ".repeat(100)] {
+            assert_eq!(refuse(something).await, Err("INVALID_ARGUMENT"), "{something:?}");
+        }
     }
 
     #[test]

@@ -28,6 +28,7 @@ use super::problem::Problem;
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventWords {
     /// `text` unless said, or `base64`

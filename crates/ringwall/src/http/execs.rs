@@ -89,6 +89,7 @@ pub(crate) struct ExecAnswer {
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListWords {
     task_id: Option<String>,

@@ -11,6 +11,7 @@ use super::body::Words;
 use super::problem::Problem;
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GcWords {
     /// Only show what would be removed

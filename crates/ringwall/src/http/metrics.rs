@@ -30,6 +30,7 @@ pub(crate) struct Ready {
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HealthWords {
     /// `1`: a real run in each backend that is there

@@ -13,7 +13,7 @@ use utoipa::OpenApi;
 
 use super::access::Access;
 use super::problem::{ANSWERED, DETAILED, ENVELOPED, WORDED, is_within};
-use super::routes::ROUTES;
+use super::routes::{ROUTES, Route};
 use super::{
     approvals, artifacts, audit, browser, console, contexts, events, execs, gc, login, mcp, metrics, networks, risk,
     run, sandbox, session_box, session_files, session_processes, sessions, settings, skills, sockets, terminals,
@@ -203,6 +203,22 @@ fn describe() -> Value {
         };
     }
     document
+}
+
+/// What the document says of a route.
+fn operation(route: &Route) -> &'static Value {
+    &DOCUMENT["paths"][route.path.replace("{*", "{")][route.method.as_str().to_ascii_lowercase()]
+}
+
+pub(crate) fn takes_body(route: &Route) -> bool {
+    operation(route).get("requestBody").is_some()
+}
+
+/// The names that a route reads in a query.
+pub(crate) fn query_names(route: &Route) -> Vec<String> {
+    let parameters = operation(route)["parameters"].as_array().into_iter().flatten();
+    let names = parameters.filter(|parameter| parameter["in"] == "query").map(|parameter| &parameter["name"]);
+    names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
 /// The form of a problem.

@@ -1,12 +1,19 @@
 //! The one table of routes: method, path, who may, and the handler. The router is built from it and from nothing else, so
 //! that what is published about a route is what holds.
 
+use std::sync::Arc;
+
 use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
 use axum::http::Method;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::access::{Access, admit};
+use super::body::refuse_body;
+use super::problem::{Problem, is_within};
 use super::{
     Door, approvals, artifacts, audit, browser, console, contexts, events, execs, gc, login, mcp, metrics, networks,
     openapi, risk, run, sandbox, session_box, session_files, session_processes, sessions, settings, skills, sockets,
@@ -134,9 +141,25 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::PUT, "/v1/skills/{user}/{agent}/{skill}/edit", Access::Agent, || put(v1::skill_files::edit)),
 ];
 
+/// Routes whose protocol says what a body without a reader means.
+const OWN_BODY_RULE: &[&str] = &["/mcp"];
+
 pub(crate) fn build(door: &Door) -> Router<Door> {
     ROUTES.iter().fold(Router::new(), |router, route| {
+        let mut handler = (route.handler)();
+        if !openapi::takes_body(route) && !is_within(route.path, OWN_BODY_RULE) {
+            let query: Arc<[String]> = openapi::query_names(route).into();
+            handler = handler.route_layer(from_fn_with_state(query, without_body));
+        }
+        // Added last, so that it runs first: a caller without a token is told nothing about bodies.
         let admission = from_fn_with_state((door.clone(), route.access), admit);
-        router.route(route.path, (route.handler)().route_layer(admission))
+        router.route(route.path, handler.route_layer(admission))
     })
+}
+
+/// Lets a request through to a handler that reads no body.
+async fn without_body(State(query): State<Arc<[String]>>, request: Request, next: Next) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    refuse_body(body, &query).await?;
+    Ok(next.run(Request::from_parts(parts, Body::empty())).await)
 }

@@ -41,6 +41,7 @@ pub(crate) struct PathChangeBody {
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RemovedWords {
     /// The path

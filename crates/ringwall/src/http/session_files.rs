@@ -20,6 +20,7 @@ use super::sessions::WhoseWords;
 use super::v1::{UPLOAD_SETTING, largest};
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DirectoryWords {
     /// A directory of the session; all of it unless said

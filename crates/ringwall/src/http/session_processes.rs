@@ -46,6 +46,7 @@ pub(crate) struct ProcessBegun {
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OutputWords {
     /// The first byte of standard output that is wanted

@@ -46,6 +46,7 @@ pub(crate) struct SessionRulesBody {
 
 /// Whose session it is.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WhoseWords {
     /// `default` unless said
@@ -65,6 +66,7 @@ impl WhoseWords {
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListWords {
     /// All of the user's unless said

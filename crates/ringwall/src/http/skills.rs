@@ -18,6 +18,7 @@ use super::execs::{ExecAnswer, answer};
 use super::problem::Problem;
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SkillWords {
     /// `invalid`: an object that has the manifests that are not valid, too

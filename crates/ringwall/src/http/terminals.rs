@@ -24,6 +24,7 @@ const LARGEST_SIDE: u16 = 1000;
 const USUAL: WindowSize = WindowSize { rows: 24, columns: 80 };
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TerminalWords {
     /// 1 to 1000; 80 unless said

@@ -39,6 +39,7 @@ pub(crate) struct CreatedToken {
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PageWords {
     limit: Option<u64>,

@@ -25,6 +25,7 @@ pub(crate) struct NewLine {
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CommandWords {
     /// The program, by its name

@@ -22,6 +22,7 @@ use crate::http::problem::Problem;
 
 /// Whose agent it is.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct UserWord {
     /// For an owner or operator: whose agent; `default` unless said
@@ -29,6 +30,7 @@ pub(crate) struct UserWord {
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PathWords {
     /// `files`, `skills`, or something beneath
@@ -38,6 +40,7 @@ pub(crate) struct PathWords {
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ContentWords {
     /// A file beneath `files` or `skills`

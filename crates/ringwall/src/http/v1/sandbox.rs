@@ -17,6 +17,7 @@ use crate::http::body::{Named, Words, read_text_within};
 use crate::http::problem::Problem;
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RangeWords {
     /// Relative to the sandbox or the skill

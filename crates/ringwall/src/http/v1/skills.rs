@@ -16,6 +16,7 @@ use crate::http::body::{Named, Words};
 use crate::http::problem::Problem;
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SkillWords {
     /// the skill's directory
@@ -25,6 +26,7 @@ pub(crate) struct SkillWords {
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScopeWords {
     /// `overlay`, the user's own, or `baseline`, shared by all users of the agent; a form field says the same
