@@ -41,6 +41,8 @@ pub enum Error {
     ApprovalExpired,
     #[error("too many execs are waiting")]
     QueueFull,
+    #[error("too many texts wait to be assessed: at most {per_user} of one user and {all} in all")]
+    TooManyAssessments { per_user: u32, all: u32 },
     #[error("too many actions wait for this session's browser already; wait for the answers to some of them")]
     TooManyActions,
     /// A workspace takes all of the disk that it may, or would.
@@ -87,7 +89,7 @@ impl Error {
             Error::InvalidInput { .. } => "INVALID_INPUT",
             Error::Denied { .. } => "POLICY_DENIED",
             Error::Conflict { .. } | Error::SetAtStart { .. } | Error::LastOwner | Error::AlreadyEnded(_) => "CONFLICT",
-            Error::QueueFull | Error::TooManyActions => "QUEUE_FULL",
+            Error::QueueFull | Error::TooManyActions | Error::TooManyAssessments { .. } => "QUEUE_FULL",
             Error::TooManyApprovals => "TOO_MANY_APPROVALS",
             Error::TooManyTickets => "TOO_MANY_TICKETS",
             Error::ApprovalExpired => "APPROVAL_EXPIRED",
@@ -121,6 +123,7 @@ impl Error {
             Error::LastOwner => LAST_OWNER_HINT,
             Error::TooManyTickets => "use them, or wait half a minute",
             Error::TooManyApprovals => "answer some of them: GET /api/approvals?status=pending",
+            Error::TooManyAssessments { .. } => "wait for the answers to some of them, or send texts of at most 8 KiB",
             Error::QueueFull => "wait for some of them to end, or raise sandbox.max_queued_execs",
             Error::BackendUnavailable { backend, .. } if backend == "native" => {
                 "`ringwall doctor` says what is missing"

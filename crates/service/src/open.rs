@@ -18,6 +18,7 @@ use workspace::{Baselines, Recorded, Workspaces};
 
 use crate::agents::{Locks, Quotas};
 use crate::browser::Browsers;
+use crate::code::Assessors;
 use crate::digest_key::{DigestKey, mark_signed};
 use crate::error::{Error, causes};
 use crate::fixed::{Fixed, setting_variable};
@@ -178,6 +179,7 @@ impl Service {
             agent_locks: Locks::default(),
             agent_boxes: Locks::default(),
             quotas: Quotas::default(),
+            assessors: Assessors::default(),
             looked: tokio::sync::Mutex::default(),
             docker_seen: tokio::sync::Mutex::default(),
             uids: Mutex::new(HashMap::new()),

@@ -16,6 +16,8 @@ pub(crate) struct Bounds {
     pub(crate) running: u32,
     pub(crate) running_per_user: u32,
     pub(crate) waiting: u32,
+    /// How many of one user wait at most.
+    pub(crate) waiting_per_user: u32,
 }
 
 pub(crate) type Ticket = u64;
@@ -58,7 +60,8 @@ impl Line {
             return Entered::Running;
         }
         let is_full = self.waiting() >= self.bounds.waiting as usize;
-        if is_full && (self.waiting.contains_key(user) || self.bounds.waiting == 0) {
+        let own = self.waiting.get(user).map_or(0, VecDeque::len);
+        if is_full && (own > 0 || self.bounds.waiting == 0) || own >= self.bounds.waiting_per_user as usize {
             return Entered::Full;
         }
         let ticket = self.next;

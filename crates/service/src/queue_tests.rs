@@ -68,7 +68,7 @@ fn user(number: usize) -> UserId {
 proptest! {
     #[test]
     fn the_line_does_what_the_model_does(acts in acts(), running in 1..5_u32, per_user in 1..4_u32, waiting in 0..6_u32) {
-        let bounds = Bounds { running, running_per_user: per_user, waiting };
+        let bounds = Bounds { running, running_per_user: per_user, waiting, waiting_per_user: u32::MAX };
         let mut line = Line::new(bounds);
         let mut model = Model { bounds, running: vec![], waiting: vec![], turns: vec![] };
         let mut at_once = Ticket::MAX;
@@ -117,7 +117,7 @@ proptest! {
 
 #[test]
 fn one_user_with_many_does_not_keep_another_waiting() {
-    let mut line = Line::new(Bounds { running: 1, running_per_user: 1, waiting: 100 });
+    let mut line = Line::new(Bounds { running: 1, running_per_user: 1, waiting: 100, waiting_per_user: u32::MAX });
     let (many, one) = (user(0), user(1));
     assert_eq!(line.enter(&many), Entered::Running);
     let own: Vec<_> = (0..10).map(|_| line.enter(&many)).collect();
@@ -129,7 +129,7 @@ fn one_user_with_many_does_not_keep_another_waiting() {
 
 #[test]
 fn one_user_with_many_does_not_take_all_the_room() {
-    let mut line = Line::new(Bounds { running: 1, running_per_user: 1, waiting: 3 });
+    let mut line = Line::new(Bounds { running: 1, running_per_user: 1, waiting: 3, waiting_per_user: u32::MAX });
     let (many, one) = (user(0), user(1));
     assert_eq!(line.enter(&many), Entered::Running);
     while line.enter(&many) != Entered::Full {}
@@ -138,9 +138,19 @@ fn one_user_with_many_does_not_take_all_the_room() {
     assert_eq!((line.enter(&one), line.enter(&many)), (Entered::Full, Entered::Full));
 }
 
+#[test]
+fn waiting_per_user_is_bounded_while_there_is_room_for_others() {
+    let mut line = Line::new(Bounds { running: 1, running_per_user: 1, waiting: 100, waiting_per_user: 2 });
+    let (many, one) = (user(0), user(1));
+    assert_eq!(line.enter(&many), Entered::Running);
+    assert!(matches!(line.enter(&many), Entered::Waiting(_)) && matches!(line.enter(&many), Entered::Waiting(_)));
+    assert_eq!(line.enter(&many), Entered::Full);
+    assert!(matches!(line.enter(&one), Entered::Waiting(_)));
+}
+
 #[tokio::test]
 async fn a_slot_goes_to_the_next_also_when_somebody_gave_up() {
-    let turns = Turns::new(Bounds { running: 1, running_per_user: 1, waiting: 8 });
+    let turns = Turns::new(Bounds { running: 1, running_per_user: 1, waiting: 8, waiting_per_user: u32::MAX });
     let Some(Admission::Now(slot)) = turns.enter(&user(0)) else { panic!("it is free") };
     let Some(Admission::Later(given_up)) = turns.enter(&user(1)) else { panic!("it is taken") };
     let Some(Admission::Later(mut called)) = turns.enter(&user(2)) else { panic!("it is taken") };

@@ -19,6 +19,7 @@ use crate::agents::{Locks, Quotas};
 use crate::aio::AssignedService;
 use crate::approvals::Desk;
 use crate::browser::Browsers;
+use crate::code::Assessors;
 use crate::digest_key::DigestKey;
 use crate::error::Error;
 use crate::fixed::Fixed;
@@ -76,6 +77,7 @@ pub(crate) struct Inner {
     /// Held by the boxes on an agent's files.
     pub(crate) agent_boxes: Locks,
     pub(crate) quotas: Quotas,
+    pub(crate) assessors: Assessors,
     pub(crate) looked: tokio::sync::Mutex<Option<Looked>>,
     /// What docker was like when code last needed to know.
     pub(crate) docker_seen: tokio::sync::Mutex<Option<(Instant, Arc<DockerState>)>>,

@@ -354,6 +354,7 @@ impl Settings {
             running: self.sandbox.max_concurrent_execs.get(),
             running_per_user: self.sandbox.max_concurrent_execs_per_user.get(),
             waiting: self.sandbox.max_queued_execs.get(),
+            waiting_per_user: u32::MAX,
         }
     }
 }

@@ -158,9 +158,11 @@ impl From<service::Error> for Problem {
             Of::InvalidArgument { .. } | Of::InvalidInput { .. } => StatusCode::BAD_REQUEST,
             Of::Conflict { .. } | Of::SetAtStart { .. } | Of::LastOwner | Of::AlreadyEnded(_) => StatusCode::CONFLICT,
             Of::ApprovalExpired => StatusCode::GONE,
-            Of::QueueFull | Of::TooManyActions | Of::TooManyApprovals | Of::TooManyTickets => {
-                StatusCode::TOO_MANY_REQUESTS
-            }
+            Of::QueueFull
+            | Of::TooManyActions
+            | Of::TooManyApprovals
+            | Of::TooManyAssessments { .. }
+            | Of::TooManyTickets => StatusCode::TOO_MANY_REQUESTS,
             Of::DiskQuota { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Of::BackendUnavailable { .. } | Of::PoolFull { .. } | Of::Stopping | Of::Busy(_) => {
                 StatusCode::SERVICE_UNAVAILABLE

@@ -2,10 +2,11 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use policy::{Assessment, Content, LONGEST_CONTENT, Level, Locale};
 use serde::{Deserialize, Serialize};
+use service::Principal;
 use utoipa::ToSchema;
 
 use super::Door;
@@ -69,6 +70,7 @@ impl RiskView {
     responses((status = 200, description = "what it could do, and where it says so", body = RiskView)))]
 pub(crate) async fn assess(
     State(door): State<Door>,
+    Extension(principal): Extension<Principal>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<RiskView>, Problem> {
@@ -78,5 +80,5 @@ pub(crate) async fn assess(
         let message = format!("content is {} bytes long, but at most {LONGEST_CONTENT} are judged", body.content.len());
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", message));
     }
-    Ok(Json(RiskView::new(&door.service.assess(body.r#type, body.content).await?, locale)))
+    Ok(Json(RiskView::new(&door.service.assess(&principal, body.r#type, body.content).await?, locale)))
 }

@@ -21,6 +21,7 @@ pub use language::Language;
 pub use request::CodeRequest;
 pub use run::{CodeBegun, CodeRan};
 
+pub(crate) use assess::Assessors;
 pub(crate) use order::{CodeOrder, Input};
 pub(crate) use replace::goes_on_as;
 pub(crate) use trail::{Created, Trail};

@@ -88,7 +88,8 @@ impl Service {
     ) -> Result<Order, Error> {
         request.check(&stdin)?;
         request.files()?;
-        let assessment = Arc::new(self.assess(request.language.into(), request.code.clone()).await?);
+        let user = &place.name.user_id;
+        let assessment = Arc::new(self.assess_for(user, request.language.into(), request.code.clone()).await?);
         trail.assessed(assessment.clone());
         let rules = self.session_rules(&place).await?;
         let choice = self.choose_box(&place, request.asked_backend(), rules.mode, assessment.level).await?;
