@@ -19,6 +19,7 @@ mod logins;
 mod parts;
 mod queue;
 mod refusals;
+mod refused_records;
 mod risk;
 mod spares;
 mod strangers;

@@ -56,6 +56,7 @@ mod remembered;
 mod sessions;
 mod settings;
 mod tokens;
+mod usage;
 
 pub use approval::{
     Answer, Approval, ApprovalFilter, ApprovalKind, ApprovalStatus, NewApproval, Remembering, RiskLevel, Settled,

@@ -38,6 +38,7 @@ mod private_file;
 mod tickets;
 mod token;
 
+mod excerpt;
 mod line;
 mod order;
 mod submit;

@@ -190,6 +190,7 @@ impl Service {
             _lock: lock,
         });
         let service = Self { inner };
+        service.load_recorded().await?;
         service.try_native().await.map_err(|error| match error {
             TrialError::Box(error) => Error::start("run a box")(error.into()),
             other => Error::start("run a box")(other.into()),

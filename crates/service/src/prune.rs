@@ -35,6 +35,7 @@ impl Service {
         let mut pruned = Pruned::default();
         if let Some(kept) = retention.execs() {
             pruned.execs = tried("remove old execs", self.prune_execs(before(at, kept), at).await)?;
+            tried("read what workspaces have on record", self.load_recorded().await)?;
             let actions = self.inner.store.prune_browser_actions(before(at, kept), at, BY).await;
             tried("remove old actions of browsers", actions.map_err(Error::from))?;
         }

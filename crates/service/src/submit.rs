@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use crate::error::Error;
+use crate::excerpt::shorten_refused;
 use crate::live::Live;
 use crate::order::{Ground, Order, Places, control};
 use crate::principal::Principal;
@@ -138,6 +139,9 @@ impl Service {
             return self.deny(&order, exec_id, denial).await.map(unfollowed);
         }
         self.check_company(&order)?;
+        if let Err(full) = self.check_room_on_record(&order.user_id, &order.agent_id, &order.words).await {
+            return self.repeated(&order).await?.map(unfollowed).ok_or(full);
+        }
         let key = order.idempotency.as_ref().map(|known| (order.author.by.clone(), known.key.clone()));
         let session = order.session().map(ToString::to_string);
         let (user_id, agent_id) = (order.user_id.clone(), order.agent_id.clone());
@@ -188,10 +192,11 @@ impl Service {
         }
     }
 
-    /// A denied request is on record, and ends there.
+    /// A denied request is on record with an excerpt of its command, and ends there.
     async fn deny(&self, order: &Order, exec_id: ExecId, denial: Denial) -> Result<Submitted, Error> {
         let reason = Reason { code: "POLICY_DENIED".to_owned(), message: denial.message.clone() };
-        let intent = order.intent(exec_id.clone(), denied_policy(order, &denial), Start::Denied(reason));
+        let mut intent = order.intent(exec_id.clone(), denied_policy(order, &denial), Start::Denied(reason));
+        shorten_refused(&mut intent);
         let (user, backend) = (intent.user_id.clone(), intent.backend.clone());
         let exec_id = match self.inner.store.intend(&intent).await? {
             Intent::Recorded => {

@@ -39,6 +39,7 @@ mod sqlite_faults;
 mod tampered_heads;
 mod tampered_rows;
 mod tampering;
+mod usage;
 
 type Run = fn(Place) -> Pin<Box<dyn Future<Output = ()>>>;
 
@@ -108,6 +109,7 @@ const ON_BOTH: &[(&str, Run)] = trials! {
     faults::{ a_lock_held_too_long_is_busy, a_newer_schema_is_refused, an_altered_schema_is_refused,
         an_old_schema_is_brought_up_to_date, a_corrupt_row_is_named, two_open_a_new_database_at_once }
     crash::{ what_was_acknowledged_survives_a_kill }
+    usage::{ large_commands_and_code_count_until_retention_removes_them, usage_of_an_older_database_is_counted }
     laws::{ any_interleaving_keeps_the_chain }
 };
 

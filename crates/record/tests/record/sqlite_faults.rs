@@ -154,7 +154,7 @@ pub async fn a_full_disk_is_said_and_survived(place: Place) {
     if !rustix::process::geteuid().is_root() {
         child.args(["--user", "--map-root-user"]);
     }
-    let script = "mount -t tmpfs -o size=1m,mode=700 none \"$1\" && exec \"$2\"";
+    let script = "mount -t tmpfs -o size=1280k,mode=700 none \"$1\" && exec \"$2\"";
     child.args(["--", "sh", "-c", script, "sh"]).arg(&directory).arg(std::env::current_exe().unwrap());
     let output = child.env(DIRECTORY, &directory).output().unwrap();
     assert!(output.status.success(), "{output:?}");

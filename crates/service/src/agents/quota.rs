@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use record::{AgentId, UserId};
+use record::{AgentId, Store, UserId};
 use workspace::{SessionId, Usage, Workspace};
 
 use crate::error::Error;
@@ -43,6 +43,8 @@ pub(super) struct Known {
     figures: HashMap<Key, Figure>,
     /// Room that is kept for what is on its way.
     coming: HashMap<Key, Usage>,
+    /// Bytes of large commands on record, which count as the workspace's own.
+    recorded: HashMap<(UserId, AgentId), u64>,
 }
 
 /// What one workspace took when it was measured, and what has happened since.
@@ -96,9 +98,39 @@ pub(crate) struct Disk {
 }
 
 impl Service {
-    pub(crate) fn disk(&self, user: &UserId, agent: &AgentId, workspace: &Workspace) -> Disk {
+    /// What a workspace takes at most.
+    fn share(&self) -> Usage {
         let settings = self.settings_now().workspace;
-        let most = Usage { bytes: u64::from(settings.quota_mb.get()) * MIB, files: settings.quota_files.get().into() };
+        Usage { bytes: u64::from(settings.quota_mb.get()) * MIB, files: settings.quota_files.get().into() }
+    }
+
+    /// Refuses a large command if the workspace has no room for it on record. Requests that are decided at the same
+    /// time see the same figure, so the share can be exceeded by as many commands as are on their way.
+    pub(crate) async fn check_room_on_record(
+        &self,
+        user: &UserId,
+        agent: &AgentId,
+        words: &[String],
+    ) -> Result<(), Error> {
+        let size: usize = words.iter().map(String::len).sum();
+        if size <= Store::UNCOUNTED {
+            return Ok(());
+        }
+        let recorded = self.inner.store.recorded_bytes(user, agent).await?;
+        self.inner.quotas.set_recorded(user, agent, recorded);
+        self.inner.quotas.check_room_on_record(user, agent, size as u64, self.share())
+    }
+
+    /// Reads what all workspaces have on record: at the start, and after retention.
+    pub(crate) async fn load_recorded(&self) -> Result<(), Error> {
+        for (user, agent, bytes) in self.inner.store.all_recorded_bytes().await? {
+            self.inner.quotas.set_recorded(&user, &agent, bytes);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn disk(&self, user: &UserId, agent: &AgentId, workspace: &Workspace) -> Disk {
+        let most = self.share();
         let (key, workspace) = ((user.clone(), agent.clone(), None), workspace.clone());
         Disk { quotas: self.inner.quotas.clone(), key, workspace, most, bearable: most }
     }
@@ -212,7 +244,7 @@ impl Disk {
         let (begun, changes) = (Instant::now(), self.figure().map_or(0, |figure| figure.changes));
         let free_bytes = self.workspace.free_bytes()?;
         let usage = match &self.key.2 {
-            None => self.workspace.measure(files_most)?,
+            None => self.workspace.measure(files_most)?.plus(self.quotas.recorded(&self.key.0, &self.key.1)),
             Some(session) => self.workspace.measure_session(session, files_most)?,
         };
         let (took, next, full_from) = (begun.elapsed(), Next::Open, None);
@@ -272,6 +304,39 @@ impl Disk {
 }
 
 impl Quotas {
+    /// So much of a workspace's commands is on record.
+    pub(crate) fn set_recorded(&self, user: &UserId, agent: &AgentId, bytes: u64) {
+        let mut known = self.lock();
+        let before = known.recorded.insert((user.clone(), agent.clone()), bytes).unwrap_or_default();
+        if let Some(figure) = known.figures.get_mut(&(user.clone(), agent.clone(), None)) {
+            figure.usage.bytes = figure.usage.bytes.saturating_add(bytes).saturating_sub(before);
+        }
+    }
+
+    fn recorded(&self, user: &UserId, agent: &AgentId) -> Usage {
+        let recorded = self.lock().recorded.get(&(user.clone(), agent.clone())).copied();
+        Usage { bytes: recorded.unwrap_or_default(), files: 0 }
+    }
+
+    /// Files, as last measured, and commands on record.
+    fn used(&self, user: &UserId, agent: &AgentId) -> Usage {
+        let figure = self.lock().figures.get(&(user.clone(), agent.clone(), None)).map(|figure| figure.usage);
+        figure.unwrap_or_else(|| self.recorded(user, agent))
+    }
+
+    /// Refuses a command for which the record has no room within the workspace's share.
+    fn check_room_on_record(&self, user: &UserId, agent: &AgentId, size: u64, most: Usage) -> Result<(), Error> {
+        let (used, more) = (self.used(user, agent), Usage { bytes: size, files: 0 });
+        if used.plus(more).bytes <= most.bytes {
+            return Ok(());
+        }
+        let message = format!(
+            "{} Commands over 4 KiB stay on record and count; retention.execs_days removes them.",
+            words(Place::Workspace, used, more, most)
+        );
+        Err(Error::DiskQuota { message })
+    }
+
     /// Something was taken away from whoever it may be.
     pub(crate) fn shrink_all(&self) {
         self.lock().figures.values_mut().for_each(|figure| figure.changes += 1);

@@ -207,3 +207,28 @@ fn a_box_in_a_full_workspace_may_make_room_and_not_take_more() {
     disk.shrink();
     assert!(disk.for_box().unwrap().bearable.bytes >= 230 * MIB);
 }
+
+#[test]
+fn commands_on_record_count_as_the_workspaces_own() {
+    let lab = Lab::new();
+    let disk = lab.disk("a");
+    let (user, agent) = ("u".parse().unwrap(), "a".parse().unwrap());
+    let check = |size| lab.quotas.check_room_on_record(&user, &agent, size, MOST);
+    lab.quotas.set_recorded(&user, &agent, 70 * MIB);
+    assert!(check(20 * MIB).is_ok());
+    let refused = message(check(40 * MIB));
+    assert!(
+        refused.contains("takes 70.0 MiB of the 100.0 MiB") && refused.contains("retention.execs_days"),
+        "{refused}"
+    );
+    // Files have the rest, and files and record together are one figure.
+    let half = Usage { bytes: 20 * MIB, files: 1 };
+    disk.reserve(half).unwrap();
+    lab.write("large", 20 * MIB);
+    assert!(message(disk.reserve(Usage { bytes: 40 * MIB, files: 1 })).contains("takes 90.0 MiB"));
+    assert!(message(check(20 * MIB)).contains("takes 90.0 MiB"));
+    // Retention removes commands, and the room is there again.
+    lab.quotas.set_recorded(&user, &agent, 0);
+    assert!(check(20 * MIB).is_ok());
+    assert_eq!(disk.figure().unwrap().usage.bytes, 20 * MIB);
+}
