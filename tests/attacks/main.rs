@@ -75,6 +75,7 @@ mod g21_blind_the_meter;
 mod g22_machine_pools;
 mod g23_socket_memory;
 mod g24_disk_hog;
+mod g22_shared_counters;
 mod k01_environment;
 mod k02_starter_environ;
 mod k03_inherited_descriptors;
@@ -91,6 +92,8 @@ mod s08_spawner_faults;
 mod s09_other_commands;
 mod s10_allowed_path_swap;
 mod s11_whole_host_allowed;
+mod s12_full_counters;
+mod s13_user_processes;
 mod summary;
 
 use std::path::PathBuf;
@@ -180,6 +183,7 @@ const PROBES: &[Probe] = &[
     g22_machine_pools::PROBE,
     g23_socket_memory::PROBE,
     g24_disk_hog::PROBE,
+    g22_shared_counters::PROBE,
     k01_environment::PROBE,
     k02_starter_environ::PROBE,
     k03_inherited_descriptors::PROBE,
@@ -195,6 +199,8 @@ const PROBES: &[Probe] = &[
     s09_other_commands::PROBE,
     s10_allowed_path_swap::PROBE,
     s11_whole_host_allowed::PROBE,
+    s12_full_counters::PROBE,
+    s13_user_processes::PROBE,
 ];
 
 /// What all trials share.

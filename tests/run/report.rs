@@ -177,6 +177,12 @@ fn every_protection_is_listed(mode: Mode) {
             "pids_limit",
             "cpu_limit",
             "io_limit",
+            "epoll_watches",
+            "inotify_instances",
+            "pending_signals",
+            "pipe_pages",
+            "passed_descriptors",
+            "user_processes",
         ]
     );
     for (name, state, why) in listed {

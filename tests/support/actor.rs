@@ -7,6 +7,9 @@ use std::process::{Command, Stdio};
 /// The uid and gid of the rootless actor when the tests themselves run as root: an id that owns nothing.
 pub const ROOTLESS_ID: u32 = 54321;
 
+/// Process ids are added to it.
+const FIRST_ALONE_ID: u32 = 1_700_000_000;
+
 /// The two ways in which the product is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -21,6 +24,9 @@ pub enum Identity {
     Tester,
     /// As a user without privileges: the rootless id, or the tester when already unprivileged.
     Unprivileged,
+    /// As an unprivileged user whom only this test process uses: for tests that exhaust what the kernel counts per
+    /// user. Needs a tester who is root.
+    Alone,
 }
 
 /// Why a mode or a probe did not run.
@@ -82,19 +88,29 @@ impl Mode {
 impl Identity {
     /// The numeric user and group id, as the host sees them.
     pub fn id(self) -> (u32, u32) {
-        if self == Self::Unprivileged && tester_is_root() {
-            return (ROOTLESS_ID, ROOTLESS_ID);
+        if let Some(id) = self.other_id() {
+            return (id, id);
         }
         (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
     }
 
+    /// The id to change to.
+    fn other_id(self) -> Option<u32> {
+        let id = match self {
+            Self::Tester => return None,
+            Self::Unprivileged => ROOTLESS_ID,
+            Self::Alone => FIRST_ALONE_ID + std::process::id(),
+        };
+        tester_is_root().then_some(id)
+    }
+
     /// A command that runs `program` under this identity, with an environment that holds only `PATH` and `HOME`.
     pub fn command(self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = if self == Self::Unprivileged && tester_is_root() {
+        let mut command = if let Some(id) = self.other_id() {
             let mut command = Command::new("setpriv");
             command
-                .arg(format!("--reuid={ROOTLESS_ID}"))
-                .arg(format!("--regid={ROOTLESS_ID}"))
+                .arg(format!("--reuid={id}"))
+                .arg(format!("--regid={id}"))
                 .args(["--clear-groups", "--inh-caps=-all", "--"])
                 .arg(program);
             command

@@ -242,7 +242,7 @@ fn setup_hint(failure: &Failure) -> Option<&'static str> {
             "this system hides parts of /proc (a container does that); a box needs a whole one to start from"
         }
         (_, ENOSYS) => "this kernel is too old; Linux 5.12 or newer is needed",
-        (Step::RestrictFiles | Step::MakeCgroups, 0) => {
+        (Step::RestrictFiles | Step::MakeCgroups | Step::LimitResources, 0) => {
             "drop the requirement, or see `ringwall doctor` for how to get it"
         }
         (Step::MakeCgroups, EACCES | EPERM) => "cgroups cannot be made here; `ringwall doctor` says why",
@@ -262,5 +262,11 @@ pub(crate) fn protection_of(requirement: policy::Requirement) -> ProtectionName 
         policy::Requirement::Pids => ProtectionName::PidsLimit,
         policy::Requirement::Cpu => ProtectionName::CpuLimit,
         policy::Requirement::Io => ProtectionName::IoLimit,
+        policy::Requirement::EpollWatches => ProtectionName::EpollWatches,
+        policy::Requirement::InotifyInstances => ProtectionName::InotifyInstances,
+        policy::Requirement::PendingSignals => ProtectionName::PendingSignals,
+        policy::Requirement::PipePages => ProtectionName::PipePages,
+        policy::Requirement::PassedDescriptors => ProtectionName::PassedDescriptors,
+        policy::Requirement::UserProcesses => ProtectionName::UserProcesses,
     }
 }

@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, FileType};
 use rustix::thread::CapabilitySet;
 
 use crate::cgroup::{CgroupLayout, CgroupSupport};
+use crate::counters::Caps;
 use crate::{kernel_file, python};
 
 /// Where programs and libraries live. `/usr` is a directory; the others are, by distribution, links into it.
@@ -51,6 +52,7 @@ pub struct Host {
     pub disks: Vec<String>,
     /// Where python3 is, if it is there without a `python`.
     pub python3_alone: Option<CString>,
+    pub(crate) counter_caps: Caps,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +95,7 @@ impl Host {
             open_files: read_number("/proc/sys/fs/file-max").unwrap_or(u64::MAX),
             disks: disks(),
             python3_alone: python::find_alone(),
+            counter_caps: Caps::of_machine(),
         }
     }
 }

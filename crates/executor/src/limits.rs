@@ -29,7 +29,9 @@ const MIN_OPEN_FILES: u64 = 256;
 /// A box may hold this part of the files that all processes of the machine can have open together.
 const SHARE_OF_OPEN_FILES: u64 = 4;
 const LOCKED_MEMORY: u64 = 8 * MIB;
-const MESSAGE_QUEUES: u64 = 819_200;
+/// No POSIX message queues. Their bytes also count for the user who made the box's user namespace, who has 819,200 by
+/// default: ten queues of one box would leave none to that user and to all other boxes.
+const MESSAGE_QUEUES: u64 = 0;
 const PENDING_SIGNALS: u64 = 1024;
 
 /// On version 1, where the kernel counts TCP and UDP queues apart, they may hold this part of the memory limit beside it.

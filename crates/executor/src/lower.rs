@@ -21,7 +21,7 @@ use crate::host::{Host, SystemKind};
 use crate::limits::{self, Stay};
 use crate::python::Python;
 use crate::sources::{AGENT_FILES, Opened, ProjectPlace, Sources, WORKSPACE};
-use crate::{egress, etc, python};
+use crate::{counters, egress, etc, python};
 
 pub(crate) const MIB: u64 = 1024 * 1024;
 /// What the root needs for its own directories, links and small files, beside the box's private ones. Their few
@@ -107,7 +107,8 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
         Occupant::Command => (limits::OUR_PROCESSES, Stay::OneCommand),
         Occupant::Agent(_) => (limits::OUR_PROCESSES + limits::OUR_AGENT, Stay::Resident),
     };
-    let (cgroups, protections) = limits::cgroups(limits, host, &particulars.name, ours, stay);
+    let (cgroups, mut protections) = limits::cgroups(limits, host, &particulars.name, ours, stay);
+    protections.extend(counters::protections(host.privilege, host.counter_caps));
     // The skeleton has no room for other roots, nor for directories at places of their own.
     let fits = sources.image.is_none() && sources.read_only.is_empty() && sources.allowed.is_empty();
     let root = match particulars.birthplace {

@@ -13,6 +13,7 @@ use policy::{
 use super::{Birthplace, MIB, Occupant, Particulars, lower, shown};
 use crate::allowed::Allowed;
 use crate::cgroup::{CgroupLayout, CgroupSupport, Controller};
+use crate::counters::Caps;
 use crate::frame::{ahead, skeleton};
 use crate::host::{EtcEntry, Host, SystemEntry, SystemKind};
 use crate::python::Python;
@@ -44,6 +45,7 @@ pub(crate) fn host(privilege: Privilege, cgroups: CgroupSupport) -> Host {
         open_files: 819_200,
         disks: vec!["8:0".to_owned(), "259:0".to_owned()],
         python3_alone: Some(text("/usr/bin/python3")),
+        counter_caps: Caps::of(1_600_000),
     }
 }
 

@@ -8,6 +8,7 @@ use jail::Undertaker;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions};
 
+use crate::counters::Guard;
 use crate::docker::find_in_path;
 use crate::error::Error;
 use crate::host::Host;
@@ -37,6 +38,8 @@ pub struct Executor {
     pub(crate) mappings: Mappings,
     /// gVisor's program, where there is one.
     pub(crate) runsc: Option<PathBuf>,
+    /// Ends boxes that take too much of what they share with this process.
+    pub(crate) guard: Guard,
 }
 
 impl Executor {
@@ -61,6 +64,7 @@ impl Executor {
 
     fn with(host: Host, data: &Path, spawner: Spawner) -> Self {
         Executor {
+            guard: Guard::new(host.counter_caps),
             host,
             spawner,
             images: Store::open(data),

@@ -14,6 +14,9 @@ pub enum Ending {
     TimedOut,
     /// Somebody outside ended it with this signal.
     Stopped(i32),
+    /// It held too much of a counter that rootless boxes share with the server: epoll watches, or descriptors that
+    /// were sent and not received.
+    OverCounters,
 }
 
 #[derive(Debug, Clone)]
@@ -40,10 +43,12 @@ impl Outcome {
     pub fn exit_code(&self) -> i32 {
         const SHELL_SIGNAL_BASE: i32 = 128;
         const TIMED_OUT: i32 = 124;
+        const SIGKILL: i32 = 9;
         match self.ending {
             Ending::Exited(code) => code,
             Ending::Signalled(signal) | Ending::Stopped(signal) => signal.saturating_add(SHELL_SIGNAL_BASE),
             Ending::TimedOut => TIMED_OUT,
+            Ending::OverCounters => SHELL_SIGNAL_BASE + SIGKILL,
         }
     }
 }

@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
+use crate::counters::Watched;
 use crate::error::Error;
 use crate::freezer::Freezer;
 use crate::groups::Groups;
@@ -58,6 +59,8 @@ pub struct Running {
     parent: Option<Parent>,
     /// The user that it is on the host, where another one will be that after it.
     pub(crate) lease: Option<Lease>,
+    /// Rootless: what ends it when it takes too much of a counter that all boxes share.
+    pub(crate) watched: Option<Arc<Watched>>,
 }
 
 /// Gives orders to a running box, from anywhere.
@@ -109,6 +112,7 @@ impl Running {
             shelf,
             parent,
             lease: None,
+            watched: None,
         }
     }
 
@@ -266,6 +270,7 @@ impl Running {
                 Some(JailEnding::Exited(code)) => Ending::Exited(code),
                 Some(JailEnding::Signalled(signal)) => Ending::Signalled(signal),
                 Some(JailEnding::OverMemory) => Ending::Signalled(SIGKILL),
+                None if self.watched.as_ref().is_some_and(|watched| watched.was_ended()) => Ending::OverCounters,
                 None => Ending::Stopped(SIGKILL),
             },
             out_of_memory: oom_kills > 0 || ending == Some(JailEnding::OverMemory),

@@ -13,6 +13,7 @@ use rustix::fs::{Gid, Uid};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::UnixStream;
 
+use crate::counters::register;
 use crate::error::{Error, talk};
 use crate::lower::{Birthplace, Occupant, Particulars, SEARCH, lower};
 use crate::maker::Executor;
@@ -165,8 +166,12 @@ impl Executor {
         let Prepared { control, birth, .. } = prepared;
         drop(birth);
         rustix::io::ioctl_fionbio(&control, true).map_err(talk)?;
-        let control = UnixStream::from_std(control.into()).map_err(Error::Talk)?;
-        Ok(Running::new(control, time_limit, groups, self.shelf.clone(), steps, parent))
+        let control = register(control, |control| UnixStream::from_std(control.into())).await.map_err(Error::Talk)?;
+        let mut running = Running::new(control, time_limit, groups, self.shelf.clone(), steps, parent);
+        if self.host.privilege == Privilege::Rootless {
+            running.watched = Some(self.guard.watch(running.init()));
+        }
+        Ok(running)
     }
 
     /// The name of a box's cgroups, where there are any.

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, WaitOptions};
+use rustix::process::{Pid, Resource, Rlimit, WaitOptions, getrlimit, setrlimit};
 
 use crate::network::Haste;
 use crate::plan::Identity;
@@ -82,6 +82,14 @@ pub(crate) fn settle() {
     let _ = rustix::process::setsid();
     sys::reset_signals();
     give_up_oom_protection();
+    raise_open_files();
+}
+
+/// Raises RLIMIT_NOFILE to its maximum. PID 1 sends descriptors only while the user has fewer unreceived ones than
+/// this; the command gets the limit of its plan.
+fn raise_open_files() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 /// A server may be spared by the kernel when memory runs out; its boxes must not be.

@@ -17,7 +17,7 @@ use rustix::time::Timespec;
 use crate::cgroups::Counted;
 use crate::command::{self, Streams};
 use crate::network::{self, Haste, Network};
-use crate::plan::{Plan, Privilege, RootKind, UnixSockets, WindowSize};
+use crate::plan::{Plan, Privilege, Resource, ResourceLimit, RootKind, UnixSockets, WindowSize};
 use crate::progress::Progress;
 use crate::report::{Ending, Failure, Order, Protection, ProtectionName, Report, Step};
 use crate::start::{self, Limits, Start};
@@ -98,10 +98,13 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
     });
     progress.done(Step::JoinCgroups, control)?;
 
-    restrict::resources(&plan.resource_limits)?;
+    let (open_files, other): (Vec<ResourceLimit>, Vec<ResourceLimit>) =
+        plan.resource_limits.iter().partition(|limit| limit.resource == Resource::OpenFiles);
+    restrict::resources(&other)?;
     progress.done(Step::LimitResources, control)?;
     rustix::thread::set_no_new_privs(true).map_err(|errno| Failure::new(Step::DropPrivileges, "", errno))?;
     if let Some(ahead) = ahead {
+        restrict::resources(&open_files)?;
         let made = Made { plan, streams, protections, counters, meter, network };
         return spare::live(made, ahead, control, filter);
     }
@@ -134,6 +137,10 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
     wire::send(control, &started, &[handle.as_fd()])
         .map_err(|errno| Failure::new(Step::StartCommand, "(reporting)", errno))?;
     drop(handle);
+    // After the last descriptor was sent. The kernel refuses to send one while the user's unreceived descriptors
+    // exceed the sender's RLIMIT_NOFILE, and a rootless box counts as the same user as all other boxes: with the
+    // limit in force one box could keep every other from starting.
+    restrict::resources(&open_files)?;
     let command = sys::start_sharing_memory(&mut || command::execute(&plan.command, &streams, control.as_fd()))
         .map_err(|errno| Failure::new(Step::StartCommand, "", errno))?;
     drop(streams);

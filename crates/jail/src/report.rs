@@ -139,13 +139,23 @@ pub enum ProtectionName {
     PidsLimit,
     CpuLimit,
     IoLimit,
+    /// This and the following five are kernel counters that belong to a user id, not to a box. Enforced means that no
+    /// other user id is charged for what the box takes.
+    EpollWatches,
+    InotifyInstances,
+    PendingSignals,
+    PipePages,
+    /// Descriptors sent over Unix sockets and not received yet.
+    PassedDescriptors,
+    /// RLIMIT_NPROC of the user who runs Ringwall.
+    UserProcesses,
     /// Of a box that stays: none of its commands can look into another.
     CommandsApart,
 }
 
 impl ProtectionName {
     /// Those of every box.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 23] = [
         Self::UserNamespace,
         Self::MountNamespace,
         Self::PidNamespace,
@@ -163,6 +173,12 @@ impl ProtectionName {
         Self::PidsLimit,
         Self::CpuLimit,
         Self::IoLimit,
+        Self::EpollWatches,
+        Self::InotifyInstances,
+        Self::PendingSignals,
+        Self::PipePages,
+        Self::PassedDescriptors,
+        Self::UserProcesses,
     ];
 
     /// What reports, records and tables call it.
@@ -185,6 +201,12 @@ impl ProtectionName {
             Self::PidsLimit => "pids_limit",
             Self::CpuLimit => "cpu_limit",
             Self::IoLimit => "io_limit",
+            Self::EpollWatches => "epoll_watches",
+            Self::InotifyInstances => "inotify_instances",
+            Self::PendingSignals => "pending_signals",
+            Self::PipePages => "pipe_pages",
+            Self::PassedDescriptors => "passed_descriptors",
+            Self::UserProcesses => "user_processes",
             Self::CommandsApart => "commands_apart",
         }
     }

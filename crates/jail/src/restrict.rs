@@ -152,9 +152,19 @@ pub fn require(required: &[ProtectionName], protections: &[Protection]) -> std::
             let why = protection.why.as_deref().unwrap_or_default();
             let step = match required {
                 ProtectionName::Landlock => Step::RestrictFiles,
+                ProtectionName::EpollWatches
+                | ProtectionName::InotifyInstances
+                | ProtectionName::PendingSignals
+                | ProtectionName::PipePages
+                | ProtectionName::PassedDescriptors
+                | ProtectionName::UserProcesses => Step::LimitResources,
                 _ => Step::MakeCgroups,
             };
-            return Err(Failure::plain(step, format!("(required by the policy): {why}")));
+            let subject = match step {
+                Step::LimitResources => format!("{} (required by the policy): {why}", required.key()),
+                _ => format!("(required by the policy): {why}"),
+            };
+            return Err(Failure::plain(step, subject));
         }
     }
     Ok(())

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::Mode;
 use rustix::io::{Errno, Result};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{PidfdFlags, Signal, WaitOptions};
+use rustix::process::{PidfdFlags, Resource, Rlimit, Signal, WaitOptions, getrlimit, setrlimit};
 use rustix::thread::ThreadNameSpaceType;
 use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
@@ -73,6 +73,9 @@ pub enum Answer {
 }
 
 const BAD_INPUT: u8 = 2;
+/// Processes and threads that boxes leave to the server. It runs a thread per processor and, for blocking calls, up to
+/// 512 more, of which it needs one.
+const SERVER_PROCESSES: u64 = 256;
 /// How often the removal of a group is tried: the kernel lets go of the last task a moment after it was reaped.
 const REMOVALS: u32 = 200;
 /// How long the executor has to read the counters of a box whose PID 1 was killed, and could not say them any more. It
@@ -94,7 +97,17 @@ pub fn main() -> ExitCode {
         Err(_) => return ExitCode::FAILURE,
     }
     birth::settle();
+    reserve_processes();
     serve(&requests)
+}
+
+/// Keeps processes free for the server, which has the same user id as its rootless boxes. Processes in a user
+/// namespace also count for the user who made it, against the RLIMIT_NPROC that this user had at that moment: with a
+/// lower limit here, forks in boxes fail while the server can still start threads.
+fn reserve_processes() {
+    let Rlimit { current: Some(current), maximum } = getrlimit(Resource::Nproc) else { return };
+    let reserved = SERVER_PROCESSES.min(current / 4);
+    let _ = setrlimit(Resource::Nproc, Rlimit { current: Some(current - reserved), maximum });
 }
 
 /// Serves until the socket is closed and the last box has ended.

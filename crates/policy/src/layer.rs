@@ -62,10 +62,29 @@ pub enum Requirement {
     Pids,
     Cpu,
     Io,
+    /// This and the following: a counter that the kernel keeps per user id is the box's own.
+    EpollWatches,
+    InotifyInstances,
+    PendingSignals,
+    PipePages,
+    PassedDescriptors,
+    UserProcesses,
 }
 
 impl Requirement {
-    pub const ALL: [Self; 5] = [Self::Landlock, Self::Memory, Self::Pids, Self::Cpu, Self::Io];
+    pub const ALL: [Self; 11] = [
+        Self::Landlock,
+        Self::Memory,
+        Self::Pids,
+        Self::Cpu,
+        Self::Io,
+        Self::EpollWatches,
+        Self::InotifyInstances,
+        Self::PendingSignals,
+        Self::PipePages,
+        Self::PassedDescriptors,
+        Self::UserProcesses,
+    ];
 
     pub const fn key(self) -> &'static str {
         match self {
@@ -74,6 +93,12 @@ impl Requirement {
             Self::Pids => "pids",
             Self::Cpu => "cpu",
             Self::Io => "io",
+            Self::EpollWatches => "epoll_watches",
+            Self::InotifyInstances => "inotify_instances",
+            Self::PendingSignals => "pending_signals",
+            Self::PipePages => "pipe_pages",
+            Self::PassedDescriptors => "passed_descriptors",
+            Self::UserProcesses => "user_processes",
         }
     }
 }

@@ -160,6 +160,10 @@ fn explain(outcome: &Outcome, limits: &policy::Limits) {
     } else if outcome.ending == Ending::TimedOut {
         let seconds = limits.get(Field::TimeoutMs) as f64 / 1000.0;
         Message::new(format!("timed out after {seconds} s (--timeout)")).print();
+    } else if outcome.ending == Ending::OverCounters {
+        Message::new("the box was ended: it held too many epoll watches or unreceived descriptors (ringwall doctor)")
+            .with_hint("hold fewer, or run as root, where a box has a user id of its own")
+            .print();
     }
 }
 

@@ -8,6 +8,8 @@ use serde::Serialize;
 
 use crate::message::Message;
 
+const SIGKILL: i32 = 9;
+
 #[derive(Serialize)]
 struct RunReport<'a> {
     /// The command's own exit code; null when it did not exit by itself.
@@ -43,6 +45,7 @@ pub(crate) fn print(outcome: &Outcome, kept: &[Captured; 2], limits: &Limits) ->
         Ending::Exited(code) => (Some(code), None),
         Ending::Signalled(signal) | Ending::Stopped(signal) => (None, Some(signal)),
         Ending::TimedOut => (None, None),
+        Ending::OverCounters => (None, Some(SIGKILL)),
     };
     let report = RunReport {
         exit_code,

@@ -11,7 +11,6 @@ use std::time::Duration;
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::{Auth, Config, Service};
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{self, Authentication, Overrides, ServerConfig};
@@ -52,11 +51,12 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
             "stop what listens there, or choose another port: --listen ADDR:PORT, or RINGWALL_LISTEN=ADDR:PORT",
         )
     };
-    let listener = TcpListener::bind(asked).await.map_err(taken)?;
-    let listening = listener.local_addr().map_err(taken)?;
+    let listener = http::Listener::bind(asked).await.map_err(taken)?;
+    let listening = listener.local_addr();
     let failed = |error| Message::new(format!("could not listen for signals: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    raise_open_files();
     let opening = Service::open(Config {
         data: config.data.clone(),
         database: config.database.clone(),
@@ -89,11 +89,15 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
     Ok(())
 }
 
-/// As many connections as this process may have descriptors for, the other half of them left to execs. It takes all that
-/// it may have; boxes have limits of their own.
+/// Raises RLIMIT_NOFILE to its maximum. It also bounds the unreceived descriptors of this user, rootless boxes
+/// included, at which the kernel still lets this process send some to a new box.
+fn raise_open_files() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
+/// Half of the descriptors that this process may have; the other half is for execs.
 fn usual_places() -> usize {
-    let allowed = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: allowed.maximum, maximum: allowed.maximum });
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(descriptors / 2).unwrap_or(usize::MAX).clamp(FEWEST_PLACES, MOST_PLACES)
 }

@@ -8,6 +8,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use executor::register;
 use executor::resident::{VisitInput, VisitOutput};
 use record::Kept;
 use rustix::io::Errno;
@@ -56,7 +57,7 @@ pub(crate) async fn feed(to: Fed, input: &[u8], mut over: watch::Receiver<bool>)
     }
     let write = async {
         match to {
-            Fed::Pipe(pipe) => Sender::from_owned_fd(pipe)?.write_all(input).await,
+            Fed::Pipe(pipe) => register(pipe, Sender::from_owned_fd).await?.write_all(input).await,
             Fed::Visit(Some(mut visit)) => visit.write(input).await,
             Fed::Visit(None) => Ok(()),
         }
@@ -93,7 +94,7 @@ pub(crate) async fn capture(
 }
 
 async fn read_all(pipe: OwnedFd, keeper: &mut Keeper<'_>, mut over: watch::Receiver<bool>) -> io::Result<()> {
-    let pipe = Receiver::from_owned_fd(pipe)?;
+    let pipe = register(pipe, Receiver::from_owned_fd).await?;
     let mut buffer = vec![0; CHUNK];
     // What lay in the pipe when the box was over, and is still to be read.
     let mut rest = None;

@@ -15,6 +15,7 @@ pub(crate) const BACKEND_UNAVAILABLE: &str = "BACKEND_UNAVAILABLE";
 pub(crate) const RUNTIME_ERROR: &str = "RUNTIME_ERROR";
 pub(crate) const DISK_QUOTA: &str = "DISK_QUOTA";
 pub(crate) const OOM: &str = "OOM";
+pub(crate) const SHARED_COUNTER: &str = "SHARED_COUNTER";
 pub(crate) const SESSION_BUSY: &str = "SESSION_BUSY";
 /// Under what ran in it: an ending as a signal is one.
 pub(crate) const BOX_DIED: &str = "BOX_DIED";
@@ -64,6 +65,12 @@ impl Told {
             Ending::Exited(_) | Ending::Signalled(_) | Ending::Stopped(_) if outcome.out_of_memory => {
                 let message = format!("it needed more than the {memory_mb} MB of memory that it may have");
                 Self { status: EndedAs::Failed, exit_code, reason: Some(reason(OOM, message)) }
+            }
+            Ending::OverCounters => {
+                let message = "the box was ended: it held more epoll watches, or unreceived descriptors sent over Unix \
+                               sockets, than one box may take from the user that the server runs as; hold fewer, or run \
+                               the server as root";
+                Self { status: EndedAs::Failed, exit_code, reason: Some(reason(SHARED_COUNTER, message)) }
             }
             Ending::Exited(_) | Ending::Signalled(_) => Self { status: EndedAs::Failed, exit_code, reason: None },
             Ending::Stopped(_) => {
@@ -240,6 +247,7 @@ mod tests {
             (Ending::Stopped(9), false, EndedAs::Failed, Some(137), RUNTIME_ERROR),
             (Ending::Stopped(9), true, EndedAs::Failed, Some(137), "OOM"),
             (Ending::TimedOut, false, EndedAs::Timeout, None, "TIMEOUT"),
+            (Ending::OverCounters, false, EndedAs::Failed, Some(137), SHARED_COUNTER),
             (Ending::TimedOut, true, EndedAs::Timeout, None, "TIMEOUT"),
         ] {
             let told = Told::of_outcome(&outcome(ending, out_of_memory), 1000, 64);

@@ -7,6 +7,7 @@ use jail::report::{Protection, ProtectionName};
 
 use super::daemon::{Daemon, Runtime};
 use crate::protection::OF_EVERY_MAKER;
+use crate::{counters, host};
 
 pub(crate) fn protections(daemon: &Daemon, runtime: Runtime) -> Vec<Protection> {
     let has = |name: &str| daemon.security.iter().any(|option| option.split(',').any(|part| part == name));
@@ -42,6 +43,7 @@ pub(crate) fn protections(daemon: &Daemon, runtime: Runtime) -> Vec<Protection> 
     });
     found.push(either(daemon.cpu_quota, ProtectionName::CpuLimit, lacking));
     found.push(Protection::not_available(ProtectionName::IoLimit, "containers are started without a disk limit"));
+    found.extend(counters::protections_of_container(host::privilege()));
     found
 }
 

@@ -29,12 +29,10 @@ use crate::limits::{self, GVISOR_THREADS, OUR_PROCESSES, Stay};
 use crate::lower::literal;
 use crate::maker::Executor;
 use crate::prepare::owner;
-use crate::program;
-use crate::protection;
 use crate::running::Streams;
 use crate::sources::{Sources, check_working_directory, is_alone, session_place};
 use crate::start::pipes;
-use crate::time_limit;
+use crate::{counters, host, program, protection, time_limit};
 
 /// What callers, records and messages call it.
 pub const BACKEND: &str = "gvisor";
@@ -195,6 +193,7 @@ fn complete(protections: &mut Vec<Protection>) {
     protections.push(Protection::not_available(ProtectionName::Landlock, "gVisor's kernel does not have it"));
     protections.retain(|known| known.name != ProtectionName::ResourceLimits);
     protections.push(Protection::partial(ProtectionName::ResourceLimits, "kept by gVisor's own kernel"));
+    protections.extend(counters::protections_of_gvisor(host::privilege()));
     protections.sort_by_key(|protection| protection.name);
 }
 

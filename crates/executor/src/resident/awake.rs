@@ -10,14 +10,16 @@ use std::time::Duration;
 use jail::plan::Command;
 use jail::report::{Protection, ProtectionName};
 use jail::resident::frame::{Base, Given, Start, ToAgent};
+use tokio::net::unix::pipe::Sender;
 
 use super::listen::{ignore, listen};
 use super::mouth::Mouth;
 use super::register::{Death, Life, Progress, Shared, Wanted};
 use super::reins::Body;
+use crate::counters::register;
 use crate::error::Error;
 use crate::lower::literal;
-use crate::outcome::Outcome;
+use crate::outcome::{Ending, Outcome};
 use crate::running::Streams;
 
 /// How long the agent may take for its first word, and to start a command.
@@ -36,7 +38,7 @@ impl Awake {
     /// When this returns, the agent has said that it is there.
     pub(crate) async fn begin(mut body: Body) -> Result<Self, Error> {
         let Some(Streams::Pipes { stdin, stdout, stderr }) = body.take_streams() else { return Err(Error::JailDied) };
-        let mouth = Mouth::open(stdin).map_err(|_| Error::JailDied)?;
+        let mouth = Mouth::open(register(stdin, Sender::from_owned_fd).await.map_err(Error::Talk)?);
         let shared = Arc::new(Shared::new(body.reins(), mouth));
         let (protections, way_out) = (body.protections(), body.take_way_out());
         tokio::spawn(listen(stdout, Arc::clone(&shared)));
@@ -121,6 +123,9 @@ async fn follow(body: Body, shared: Arc<Shared>) {
     let death = match (shared.doom().cloned(), outcome) {
         (Some(Death::Ordered), _) => Death::Ordered,
         (_, Ok(_)) if ran_out && ended_by_kernel(&shared) => Death::OutOfMemory,
+        (_, Ok(Outcome { ending: Ending::OverCounters, .. })) => {
+            Death::Itself("it held more epoll watches or unreceived descriptors than one box may".to_owned())
+        }
         (Some(death), Ok(_)) => death,
         (None, Ok(_)) => Death::Itself("its agent has ended".to_owned()),
         (_, Err(error)) => Death::Itself(error.to_string()),

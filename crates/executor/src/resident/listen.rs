@@ -11,6 +11,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
 use super::register::{Death, Shared};
+use crate::counters::register;
 
 /// Hears the agent until it is gone or says what it cannot say.
 pub(crate) async fn listen(pipe: OwnedFd, shared: Arc<Shared>) {
@@ -27,7 +28,7 @@ enum Heard {
 }
 
 async fn hear(pipe: OwnedFd, shared: &Shared) -> Heard {
-    let Ok(mut pipe) = Receiver::from_owned_fd(pipe) else { return Heard::End };
+    let Ok(mut pipe) = register(pipe, Receiver::from_owned_fd).await else { return Heard::End };
     let mut frames = Frames::new(LONGEST_REPORT);
     loop {
         match pipe.read(frames.space()).await {
@@ -49,7 +50,7 @@ async fn hear(pipe: OwnedFd, shared: &Shared) -> Heard {
 }
 
 pub(crate) async fn ignore(pipe: OwnedFd) {
-    let Ok(mut pipe) = Receiver::from_owned_fd(pipe) else { return };
+    let Ok(mut pipe) = register(pipe, Receiver::from_owned_fd).await else { return };
     let mut buffer = [0; 4096];
     while let Ok(1..) = pipe.read(&mut buffer).await {}
 }

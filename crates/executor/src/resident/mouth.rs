@@ -4,8 +4,6 @@
 //!
 //! Orders keep their order. What is urgent goes before them, and never is much.
 
-use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -41,12 +39,12 @@ pub(crate) struct Deaf;
 
 impl Mouth {
     /// The task ends when nobody is left who could say anything, or nobody who reads.
-    pub(crate) fn open(pipe: OwnedFd) -> io::Result<Self> {
-        let line = Arc::new(Line { pipe: Mutex::new(Sender::from_owned_fd(pipe)?), waiting: AtomicUsize::new(0) });
+    pub(crate) fn open(pipe: Sender) -> Self {
+        let line = Arc::new(Line { pipe: Mutex::new(pipe), waiting: AtomicUsize::new(0) });
         let (urgent, urgent_out) = mpsc::channel(MOST_URGENT);
         let (orders, orders_out) = mpsc::channel(MOST_ORDERS);
         tokio::spawn(speak(Arc::clone(&line), urgent_out, orders_out));
-        Ok(Mouth { line, urgent, orders })
+        Mouth { line, urgent, orders }
     }
 
     /// Says something short, before everything that waits.
@@ -140,7 +138,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn what_is_said_arrives_whole_and_in_its_order() {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
-        let mouth = Arc::new(Mouth::open(writer).unwrap());
+        let mouth = Arc::new(Mouth::open(Sender::from_owned_fd(writer).unwrap()));
         let bytes = vec![7; CHUNK];
         let last = 400;
         let heard = std::thread::spawn(move || {
@@ -192,7 +190,7 @@ mod tests {
     #[tokio::test]
     async fn what_fits_goes_at_once() {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
-        let mouth = Mouth::open(writer).unwrap();
+        let mouth = Mouth::open(Sender::from_owned_fd(writer).unwrap());
         mouth.line.pipe.lock().await.writable().await.unwrap();
         let order = ToAgent::CloseInput { visit: VisitId(1), to: Inlet::Stdin };
         let one = frame(&order).unwrap();
@@ -213,7 +211,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_overtakes_what_is_urgent() {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
-        let mouth = Mouth::open(writer).unwrap();
+        let mouth = Mouth::open(Sender::from_owned_fd(writer).unwrap());
         mouth.line.pipe.lock().await.writable().await.unwrap();
         let [first, second] = [1, 2].map(|id| ToAgent::CloseInput { visit: VisitId(id), to: Inlet::Stdin });
         mouth.say_urgently(&first).unwrap();

@@ -12,7 +12,7 @@ use crate::error::protection_of;
 use crate::limits::Stay;
 use crate::lower::{Birthplace, MIB, literal};
 use crate::maker::Executor;
-use crate::{etc, frame, limits};
+use crate::{counters, etc, frame, limits};
 
 /// A plan without names, files and command; equal plans make spares that can stand in for each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,9 @@ impl Executor {
 
     pub(super) fn shape(&self, grant: &Grant, birthplace: Birthplace) -> Shape {
         let allowed = &grant.effective().limits;
-        let (cgroups, protections) = limits::cgroups(allowed, &self.host, "", limits::OUR_PROCESSES, Stay::OneCommand);
+        let (cgroups, mut protections) =
+            limits::cgroups(allowed, &self.host, "", limits::OUR_PROCESSES, Stay::OneCommand);
+        protections.extend(counters::protections(self.host.privilege, self.host.counter_caps));
         let root = match birthplace {
             Birthplace::Skeleton => RootKind::Skeleton,
             Birthplace::Host => RootKind::Own,

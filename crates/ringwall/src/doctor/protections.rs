@@ -74,6 +74,12 @@ fn enforced(facts: &Facts, name: ProtectionName) -> String {
         ProtectionName::PidsLimit => "kept by the kernel for the box as a whole",
         ProtectionName::CpuLimit => "kept by the kernel for the box as a whole",
         ProtectionName::IoLimit => "500 writes and 4000 reads a second on each disk for the box as a whole",
+        ProtectionName::EpollWatches => "epoll watches of a box count for a user id of its own",
+        ProtectionName::InotifyInstances => "inotify instances of a box count for a user id of its own",
+        ProtectionName::PendingSignals => "queued signals of a box count for a user id of its own",
+        ProtectionName::PipePages => "pipe buffers of a box count for a user id of its own",
+        ProtectionName::PassedDescriptors => "descriptors passed in a box count for a user id of its own",
+        ProtectionName::UserProcesses => "processes of a box take none from the user who runs Ringwall",
         ProtectionName::CommandsApart => "commands of one box cannot look into each other",
     };
     what.to_owned()
@@ -101,6 +107,19 @@ fn costs(name: ProtectionName, state: ProtectionState) -> &'static str {
         (ProtectionName::PidsLimit, _) => "a box can use up this machine's processes",
         (ProtectionName::CpuLimit, _) => "a box can use every processor as long as it runs",
         (ProtectionName::IoLimit, _) => "a box can keep a disk busy and slow others down",
+        (ProtectionName::EpollWatches, _) => {
+            "a box can fill fs.epoll.max_user_watches: until it is ended, other boxes fail to watch files and sockets, and \
+             the server's new connections wait"
+        }
+        (ProtectionName::InotifyInstances, _) => {
+            "four boxes can use up the default of 128 inotify instances; other boxes then cannot watch files"
+        }
+        (ProtectionName::PendingSignals, _) => "many boxes together can use up this user's queued signals",
+        (ProtectionName::PipePages, _) => "a box can make the pipes of all boxes slower",
+        (ProtectionName::PassedDescriptors, _) => {
+            "a box can keep programs of other boxes from passing descriptors, as Chromium does, until it is ended"
+        }
+        (ProtectionName::UserProcesses, _) => "many boxes together can keep each other from starting processes",
         _ => "a box is open where it should be closed",
     }
 }
@@ -119,6 +138,13 @@ fn fix(facts: &Facts, name: ProtectionName) -> Option<String> {
             "enable the io controller (blkio on cgroup version 1) for the group in which boxes' groups are made"
                 .to_owned(),
         ),
+        ProtectionName::EpollWatches
+        | ProtectionName::PipePages
+        | ProtectionName::PassedDescriptors
+        | ProtectionName::UserProcesses => Some("run as root, where boxes have user ids of their own".to_owned()),
+        ProtectionName::InotifyInstances => {
+            Some("as root: sysctl -w fs.inotify.max_user_instances=8192 (and in /etc/sysctl.d, to stay)".to_owned())
+        }
         _ => None,
     }
 }

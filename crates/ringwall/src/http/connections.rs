@@ -6,6 +6,7 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::net::{SocketFlags, acceptfrom_with};
+use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -30,7 +33,8 @@ const HEAD: Duration = Duration::from_secs(30);
 /// For a client to take in what it asked for. The kernel ends a connection whose other end leaves no room for so long;
 /// otherwise whoever asks much and reads nothing would hold a place for ever, without any token.
 const UNREAD_MS: u32 = 30_000;
-/// When there is no descriptor left to accept with, trying again at once would only burn the processor.
+/// After a failed accept. Without a free descriptor or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM) the next one fails as
+/// well until something was closed; the connection waits in the kernel's queue meanwhile.
 const BREATH: Duration = Duration::from_millis(100);
 /// How long answers that are ready may take to be read once the server stops.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -42,9 +46,47 @@ pub(crate) struct Caller {
     pub(crate) seat: Arc<Seat>,
 }
 
+/// The socket at which connections arrive, registered with the runtime before the first box runs.
+///
+/// Each accepted connection is registered too. When a rootless box holds all epoll watches of this user the kernel
+/// refuses that, and tokio's own listener would close the connection; here it waits until the box has been ended.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    /// A listening socket. Tokio's stream type only waits for it to become readable.
+    socket: TcpStream,
+    address: SocketAddr,
+}
+
+impl Listener {
+    pub(crate) async fn bind(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let socket = OwnedFd::from(listener.into_std()?);
+        Ok(Self { socket: TcpStream::from_std(socket.into())?, address })
+    }
+
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (stream, remote) = loop {
+            self.socket.readable().await?;
+            match self.socket.try_io(Interest::READABLE, || Ok(acceptfrom_with(&self.socket, flags)?)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                accepted => break accepted?,
+            }
+        };
+        let remote = remote.and_then(|remote| remote.try_into().ok()).ok_or(io::ErrorKind::ConnectionAborted)?;
+        let stream = executor::register(stream, |stream| TcpStream::from_std(stream.into())).await?;
+        Ok((stream, remote))
+    }
+}
+
 /// Serves until `stop` is over; then takes no new connection, waits for `drained` and for the answers to be read.
 pub(crate) async fn serve(
-    listener: TcpListener,
+    listener: Listener,
     app: Router,
     most: usize,
     stop: impl Future<Output = ()>,

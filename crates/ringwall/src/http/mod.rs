@@ -64,7 +64,7 @@ use axum::Router;
 use axum::middleware::{from_fn_with_state, map_response};
 use service::Service;
 
-pub(crate) use connections::{Caller, serve};
+pub(crate) use connections::{Caller, Listener, serve};
 use host_check::Hosts;
 use long_answers::LongAnswers;
 use mcp::Endpoint;

@@ -1,0 +1,168 @@
+//! What the processes of a box hold of shared counters, read from outside the box.
+//!
+//! A process can hide its descriptors from PID 1 with `PR_SET_DUMPABLE`, but not from here: the user who made the
+//! box's user namespace may look into everything that was executed in it, and `fdinfo` is open to whoever may look
+//! (`fd`, with the links, is not). `fdinfo` of an epoll instance has a line `tfd:` per watch; that of a Unix socket
+//! says how many descriptors lie unreceived in it (`scm_fds:`). An epoll instance among those is in no process, and
+//! cannot be seen at all.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Dir, Mode, OFlags, PROC_SUPER_MAGIC};
+use rustix::io::Errno;
+
+use crate::kernel_file;
+
+/// Descriptors read of one box at most, about a quarter of a second's work.
+const MAX_DESCRIPTORS: u32 = 50_000;
+const PID_1: &[u8] = b"1";
+
+/// What a box was seen to hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) watches: u64,
+    /// Sent over Unix sockets and not received.
+    pub(super) passed: u64,
+    /// Something could not be read, or there was too much of it.
+    pub(super) is_incomplete: bool,
+}
+
+/// Which descriptor tables are read. Threads share one, unless a box goes out of its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tables {
+    OfProcesses,
+    /// A table that threads share counts once for each.
+    OfThreads,
+}
+
+/// Counts until `enough` watches were seen. `init` is the box's PID 1, by its number on the host.
+pub(super) fn held(init: u32, tables: Tables, enough: u64) -> Held {
+    let mut count = Count { held: Held::default(), descriptors: 0, enough };
+    let Some(processes) = processes(init) else { return count.held };
+    for pid in names(&processes) {
+        if pid.as_bytes() == PID_1 {
+            continue;
+        }
+        match tables {
+            Tables::OfProcesses => count.table(processes.as_fd(), &pid),
+            Tables::OfThreads => {
+                let path = join(&pid, b"task");
+                let Ok(threads) = open_directory(processes.as_fd(), &path) else { continue };
+                for thread in names(&threads) {
+                    count.table(threads.as_fd(), &thread);
+                }
+            }
+        }
+        if count.is_over() {
+            break;
+        }
+    }
+    count.held
+}
+
+/// The box's own `/proc`, which lists its processes alone. PID 1 is a copy of our process and closed to us; its
+/// children were executed in the box.
+fn processes(init: u32) -> Option<OwnedFd> {
+    let children = kernel_file::read(&format!("/proc/{init}/task/{init}/children")).ok()?;
+    children.split_ascii_whitespace().find_map(|child| {
+        let path = CString::new(format!("/proc/{child}/root/proc")).ok()?;
+        let found = open_directory(rustix::fs::CWD, &path).ok()?;
+        (rustix::fs::fstatfs(&found).ok()?.f_type == PROC_SUPER_MAGIC).then_some(found)
+    })
+}
+
+struct Count {
+    held: Held,
+    descriptors: u32,
+    enough: u64,
+}
+
+impl Count {
+    fn is_over(&self) -> bool {
+        self.descriptors >= MAX_DESCRIPTORS || self.held.watches > self.enough
+    }
+
+    /// Adds what one descriptor table holds.
+    fn table(&mut self, parent: BorrowedFd<'_>, task: &CStr) {
+        let directory = match open_directory(parent, &join(task, b"fdinfo")) {
+            Ok(directory) => directory,
+            // It has ended.
+            Err(Errno::NOENT | Errno::SRCH) => return,
+            Err(_) => {
+                self.held.is_incomplete = true;
+                return;
+            }
+        };
+        for name in names(&directory) {
+            if self.is_over() {
+                self.held.is_incomplete |= self.descriptors >= MAX_DESCRIPTORS;
+                return;
+            }
+            self.descriptors += 1;
+            // Closed meanwhile, or its process has ended.
+            let Ok(text) = read(directory.as_fd(), &name) else { continue };
+            self.held.add(&text);
+        }
+    }
+}
+
+impl Held {
+    fn add(&mut self, fdinfo: &[u8]) {
+        for line in fdinfo.split(|byte| *byte == b'\n') {
+            if line.starts_with(b"tfd:") {
+                self.watches += 1;
+            } else if let Some(number) = line.strip_prefix(b"scm_fds:") {
+                let number = std::str::from_utf8(number).ok().and_then(|number| number.trim().parse::<u64>().ok());
+                self.passed += number.unwrap_or(0);
+            }
+        }
+    }
+}
+
+/// Entries whose names are numbers.
+fn names(directory: &OwnedFd) -> Vec<CString> {
+    let Ok(entries) = Dir::read_from(directory) else { return Vec::new() };
+    let names = entries.flatten().map(|entry| entry.file_name().to_owned());
+    names.filter(|name| name.as_bytes().first().is_some_and(u8::is_ascii_digit)).collect()
+}
+
+fn join(parent: &CStr, name: &[u8]) -> CString {
+    CString::new([parent.to_bytes(), b"/", name].concat()).unwrap_or_default()
+}
+
+fn open_directory(parent: BorrowedFd<'_>, path: &CStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(parent, path, flags, Mode::empty())
+}
+
+fn read(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Vec<u8>> {
+    let file = rustix::fs::openat(parent, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut text = vec![0; 4096];
+    let mut length = 0;
+    loop {
+        let count = rustix::io::retry_on_intr(|| rustix::io::read(&file, &mut text[length..]))?;
+        length += count;
+        if count == 0 {
+            text.truncate(length);
+            return Ok(text);
+        }
+        if text.len() - length < 1024 {
+            text.resize(text.len() * 2, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fdinfo_lines_are_counted() {
+        let mut held = Held::default();
+        held.add(b"pos:\t0\nflags:\t02000002\ntfd:       52 events:       19 data: 0  pos:0 ino:40e sdev:10\ntfd: 5\n");
+        held.add(b"pos:\t0\nflags:\t02\nscm_fds: 7\n");
+        held.add(b"pos:\t0\neventfd-count: 3\n");
+        assert_eq!(held, Held { watches: 2, passed: 7, is_incomplete: false });
+    }
+}

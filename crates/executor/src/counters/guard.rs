@@ -1,0 +1,237 @@
+//! A thread that ends rootless boxes which take too much of a counter that the server needs.
+//!
+//! Ten times a second it adds one epoll watch of its own. While that works, it looks once a second at what each box
+//! holds and ends those above their cap. When the kernel refuses (ENOSPC), processes of this user hold all watches:
+//! the box that holds the most is ended, and the next, until the watch can be added again. The thread uses no runtime,
+//! which could itself not watch anything new at that moment.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
+use rustix::io::Errno;
+use rustix::process::{Signal, pidfd_send_signal};
+use rustix::time::Timespec;
+
+use super::Caps;
+use super::count::{Held, Tables, held};
+use crate::kernel_file;
+
+const INTERVAL: Duration = Duration::from_millis(100);
+const INTERVALS_PER_LOOK: u32 = 10;
+/// How long the watches of a killed box may take to come back before the next box is ended.
+const TEARDOWN: Duration = Duration::from_secs(3);
+const MOMENT: Duration = Duration::from_millis(2);
+/// A box that holds less than this part of its cap is not ended when the user has no watch left: others hold them.
+const SMALL_PART: u64 = 16;
+
+/// The boxes of one executor.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    caps: Caps,
+    boxes: Mutex<Vec<Weak<Watched>>>,
+    thread: OnceLock<Thread>,
+    is_over: AtomicBool,
+}
+
+/// One box, watched as long as somebody has this.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    init: Arc<OnceLock<OwnedFd>>,
+    was_ended: AtomicBool,
+}
+
+impl Guard {
+    /// The thread starts with the first box.
+    pub(crate) fn new(caps: Caps) -> Self {
+        let shared = Shared { caps, boxes: Mutex::default(), thread: OnceLock::new(), is_over: AtomicBool::new(false) };
+        Guard { shared: Arc::new(shared) }
+    }
+
+    /// Watches the box whose PID 1 this is, or will be.
+    pub(crate) fn watch(&self, init: Arc<OnceLock<OwnedFd>>) -> Arc<Watched> {
+        let watched = Arc::new(Watched { init, was_ended: AtomicBool::new(false) });
+        self.shared.lock().push(Arc::downgrade(&watched));
+        let thread = self.shared.thread.get_or_init(|| {
+            let shared = Arc::clone(&self.shared);
+            std::thread::spawn(move || shared.keep_watch()).thread().clone()
+        });
+        thread.unpark();
+        watched
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.shared.thread.get() {
+            thread.unpark();
+        }
+    }
+}
+
+impl Watched {
+    /// Whether the guard ended this box.
+    pub(crate) fn was_ended(&self) -> bool {
+        self.was_ended.load(Ordering::Relaxed)
+    }
+
+    /// By PID 1's handle, so that a number that is used again does no harm.
+    fn end(&self) {
+        if let Some(init) = self.init.get() {
+            self.was_ended.store(true, Ordering::Relaxed);
+            let _ = pidfd_send_signal(init, Signal::KILL);
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let is_gone = |init| rustix::event::poll(&mut [PollFd::new(init, PollFlags::IN)], Some(&at_once)) == Ok(1);
+        self.init.get().is_some_and(is_gone)
+    }
+
+    fn held(&self, tables: Tables, enough: u64) -> Held {
+        match self.init.get().and_then(process_id) {
+            Some(init) if !self.is_gone() => held(init, tables, enough),
+            _ => Held::default(),
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Watched>>> {
+        self.boxes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn boxes(&self) -> Vec<Arc<Watched>> {
+        let mut boxes = self.lock();
+        boxes.retain(|watched| watched.strong_count() > 0);
+        boxes.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn keep_watch(&self) {
+        let Ok(probe) = Probe::new() else { return };
+        let mut intervals: u32 = 0;
+        while !self.is_over.load(Ordering::Relaxed) {
+            if self.lock().is_empty() {
+                std::thread::park();
+            } else {
+                std::thread::park_timeout(INTERVAL);
+            }
+            let boxes = self.boxes();
+            intervals = intervals.wrapping_add(1);
+            if probe.is_refused() {
+                self.make_room(&probe, boxes);
+            } else if intervals.is_multiple_of(INTERVALS_PER_LOOK) {
+                let is_over = |held: Held| held.watches > self.caps.watches || held.passed > self.caps.passed;
+                let over = boxes.iter().filter(|watched| is_over(watched.held(Tables::OfProcesses, self.caps.watches)));
+                over.for_each(|watched| watched.end());
+            }
+        }
+    }
+
+    /// Ends one box after another until the probe succeeds or no box is left that holds enough to matter.
+    fn make_room(&self, probe: &Probe, mut boxes: Vec<Arc<Watched>>) {
+        let enough = self.caps.user_watches / 4;
+        let mut held: Vec<Held> = boxes.iter().map(|watched| watched.held(Tables::OfThreads, enough)).collect();
+        while let Some(index) = largest(&held, self.caps) {
+            let ended = boxes.swap_remove(index);
+            held.swap_remove(index);
+            ended.end();
+            let deadline = Instant::now() + TEARDOWN;
+            while probe.is_refused() {
+                if ended.is_gone() || Instant::now() > deadline {
+                    break;
+                }
+                std::thread::sleep(MOMENT);
+            }
+            if !probe.is_refused() {
+                return;
+            }
+        }
+    }
+}
+
+/// The box to end when all watches of the user are taken. Watches that no box shows may be in epoll instances that
+/// were sent and not received, so they are held against each box with such descriptors, or with anything else that
+/// could not be read.
+fn largest(boxes: &[Held], caps: Caps) -> Option<usize> {
+    let seen: u64 = boxes.iter().map(|held| held.watches).sum();
+    let unseen = caps.user_watches.saturating_sub(seen);
+    let score = |held: &Held| held.watches + if held.passed > 0 || held.is_incomplete { unseen } else { 0 };
+    let scores = boxes.iter().enumerate().map(|(index, held)| (score(held), held.passed, index));
+    let (score, _, index) = scores.max()?;
+    (score >= caps.watches / SMALL_PART).then_some(index)
+}
+
+/// The number of a process on this side.
+fn process_id(handle: &OwnedFd) -> Option<u32> {
+    let text = kernel_file::read(&format!("/proc/self/fdinfo/{}", handle.as_raw_fd())).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
+}
+
+/// An epoll instance and something to watch.
+struct Probe {
+    epoll: OwnedFd,
+    event: OwnedFd,
+}
+
+impl Probe {
+    fn new() -> rustix::io::Result<Self> {
+        Ok(Probe { epoll: epoll::create(CreateFlags::CLOEXEC)?, event: eventfd(0, EventfdFlags::CLOEXEC)? })
+    }
+
+    /// Whether the kernel refuses this user one more watch.
+    fn is_refused(&self) -> bool {
+        match epoll::add(&self.epoll, &self.event, EventData::new_u64(0), EventFlags::empty()) {
+            Err(Errno::NOSPC) => true,
+            Ok(()) => epoll::delete(&self.epoll, &self.event).is_err(),
+            Err(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAPS: Caps = Caps { user_watches: 1_000_000, watches: 62_500, passed: 1024 };
+
+    fn seen(watches: u64) -> Held {
+        Held { watches, ..Held::default() }
+    }
+
+    #[test]
+    fn box_with_most_watches_is_ended() {
+        assert_eq!(largest(&[seen(50), seen(900_000), seen(90_000)], CAPS), Some(1));
+    }
+
+    #[test]
+    fn box_with_unreceived_descriptors_answers_for_unseen_watches() {
+        let hiding = Held { passed: 3, ..seen(10) };
+        assert_eq!(largest(&[seen(20_000), hiding], CAPS), Some(1));
+        // Nothing is hidden when the boxes account for all watches.
+        assert_eq!(largest(&[seen(999_000), hiding], CAPS), Some(0));
+    }
+
+    #[test]
+    fn box_that_cannot_be_read_answers_for_unseen_watches() {
+        let closed = Held { is_incomplete: true, ..Held::default() };
+        assert_eq!(largest(&[closed, seen(20_000)], CAPS), Some(0));
+    }
+
+    #[test]
+    fn boxes_with_few_watches_stay_when_others_hold_them() {
+        assert_eq!(largest(&[seen(50), seen(3_000)], CAPS), None);
+        assert_eq!(largest(&[], CAPS), None);
+    }
+}

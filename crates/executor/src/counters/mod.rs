@@ -1,0 +1,153 @@
+//! Kernel counters that belong to a user id instead of a box: which of them a box shares, and who is ended for it.
+//!
+//! As root a box has a host uid of its own, and most of these counters with it. A rootless box has the server's uid:
+//! what it takes is missing to the server and to all other boxes. `fs.epoll.max_user_watches` is the one that stops a
+//! server, because every connection it accepts needs a watch; [`Guard`] keeps boxes from filling it.
+
+mod count;
+mod guard;
+mod register;
+
+use jail::plan::Privilege;
+use jail::report::{Protection, ProtectionName};
+
+pub(crate) use guard::{Guard, Watched};
+pub use register::register;
+
+use crate::kernel_file;
+
+/// More than node, java and Chromium use together by two orders of magnitude.
+const MAX_WATCHES: u64 = 65_536;
+/// Where the user has few watches, one box may hold this part of them.
+const SHARE_OF_WATCHES: u64 = 16;
+/// A quarter of the number at which the kernel refuses to pass descriptors in a box (its RLIMIT_NOFILE).
+const MAX_PASSED: u64 = 1024;
+
+/// What a rootless box may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Caps {
+    /// `fs.epoll.max_user_watches`: what all processes of the user may hold together.
+    pub(crate) user_watches: u64,
+    pub(crate) watches: u64,
+    pub(crate) passed: u64,
+}
+
+impl Caps {
+    pub(crate) fn of_machine() -> Self {
+        let limit = kernel_file::read("/proc/sys/fs/epoll/max_user_watches").ok();
+        Self::of(limit.and_then(|limit| limit.trim().parse().ok()).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn of(user_watches: u64) -> Self {
+        Caps { user_watches, watches: (user_watches / SHARE_OF_WATCHES).min(MAX_WATCHES), passed: MAX_PASSED }
+    }
+}
+
+/// What a native box has of each counter.
+pub(crate) fn protections(privilege: Privilege, caps: Caps) -> Vec<Protection> {
+    use ProtectionName::*;
+    // These two go up to whoever made the box's user namespace: the server's user, as root root.
+    let for_maker = |name, limit: &str| {
+        Protection::partial(name, format!("also counted for the user who runs Ringwall; a box has at most {limit}"))
+    };
+    let mut found = vec![
+        for_maker(InotifyInstances, "32 instances and 65,536 watches"),
+        for_maker(PendingSignals, "1,024 queued signals"),
+    ];
+    match privilege {
+        Privilege::Root => {
+            found.extend([EpollWatches, PipePages, PassedDescriptors, UserProcesses].map(Protection::enforced));
+        }
+        Privilege::Rootless => {
+            let shared = "the box has the uid of the user who runs Ringwall";
+            found.push(Protection::partial(
+                EpollWatches,
+                format!(
+                    "{shared}; it is ended within about a second when it holds more than {} epoll watches, or when it \
+                     holds the most and the user has none left",
+                    caps.watches
+                ),
+            ));
+            found.push(Protection::partial(
+                PipePages,
+                format!("{shared}; past fs.pipe-user-pages-soft new pipes of all boxes hold 8 KB"),
+            ));
+            found.push(Protection::partial(
+                PassedDescriptors,
+                format!(
+                    "{shared}; it is ended within about a second when more than {} descriptors sent in it are not \
+                     received",
+                    caps.passed
+                ),
+            ));
+            found.push(Protection::partial(
+                UserProcesses,
+                format!("{shared}; all boxes share its RLIMIT_NPROC, of which the server keeps up to 256"),
+            ));
+        }
+    }
+    found
+}
+
+/// What a container has, which is in the host's user namespace and has the uid of its files: as root one of its own,
+/// otherwise the server's.
+pub(crate) fn protections_of_container(privilege: Privilege) -> Vec<Protection> {
+    ALL.map(|name| match privilege {
+        Privilege::Root => Protection::enforced(name),
+        Privilege::Rootless => Protection::partial(name, "the container has the uid of the user who runs Ringwall"),
+    })
+    .into()
+}
+
+/// What a box behind gVisor has: the counted objects are those of gVisor's kernel, but its processes are the host's.
+pub(crate) fn protections_of_gvisor(privilege: Privilege) -> Vec<Protection> {
+    ALL.map(|name| match (name, privilege) {
+        (ProtectionName::UserProcesses, Privilege::Rootless) => {
+            Protection::partial(name, "the processes of gVisor's kernel count for the user who runs Ringwall")
+        }
+        _ => Protection::enforced(name),
+    })
+    .into()
+}
+
+const ALL: [ProtectionName; 6] = [
+    ProtectionName::EpollWatches,
+    ProtectionName::InotifyInstances,
+    ProtectionName::PendingSignals,
+    ProtectionName::PipePages,
+    ProtectionName::PassedDescriptors,
+    ProtectionName::UserProcesses,
+];
+
+#[cfg(test)]
+mod tests {
+    use jail::report::ProtectionState;
+
+    use super::*;
+
+    #[test]
+    fn every_counter_has_one_state_in_both_modes() {
+        for privilege in [Privilege::Root, Privilege::Rootless] {
+            for mut found in [
+                protections(privilege, Caps::of(1 << 20)),
+                protections_of_container(privilege),
+                protections_of_gvisor(privilege),
+            ] {
+                found.sort_by_key(|protection| protection.name);
+                assert_eq!(found.iter().map(|protection| protection.name).collect::<Vec<_>>(), ALL);
+            }
+        }
+    }
+
+    #[test]
+    fn rootless_box_has_no_counter_of_its_own() {
+        let found = protections(Privilege::Rootless, Caps::of(1 << 20));
+        assert!(found.iter().all(|protection| protection.state == ProtectionState::Partial), "{found:?}");
+    }
+
+    #[test]
+    fn small_machine_lowers_cap_on_watches() {
+        assert_eq!(Caps::of(5_000_000).watches, MAX_WATCHES);
+        assert_eq!(Caps::of(160_000).watches, 10_000);
+    }
+}

@@ -1,0 +1,165 @@
+//! Attack s12: one box of a rootless server uses up what the kernel counts for the server's user.
+//!
+//! The server runs as a user whom nothing else uses. A process of that user outside holds all but some thousand epoll
+//! watches, so that a box takes the rest in a moment instead of minutes; the box goes on taking what becomes free. The
+//! server must answer every new connection and run another user's execs, and end the box. A second box leaves so many
+//! descriptors unreceived that the kernel refuses boxes to pass any; other boxes must start all the same. The controls
+//! do both outside.
+
+use std::io::{Read as _, Write as _};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::support::actor::{Identity, Mode};
+use tests::support::payload::Payload;
+use tests::support::process::{DEADLINE, Live};
+use tests::support::server::{Server, Starter, shell};
+
+use crate::probe::{Context, Fault, Probe, Verdict, control, held, need_root};
+
+pub(crate) const PROBE: Probe = Probe { id: "s12", title: "one box stops a rootless server", run };
+
+/// Takes every watch of the user, then gives `DATA` of them back and holds the others until its input ends.
+const LEAVE_SOME: &str = r"
+import resource, select
+limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+files = [os.eventfd(0) for _ in range(min(limit // 2 - 50, 4000))]
+instances, refusal = [], 'none'
+while refusal == 'none' and len(instances) < limit // 2 - 50:
+    instances.append(select.epoll())
+    try:
+        for file in files:
+            instances[-1].register(file, 0)
+    except OSError as error:
+        refusal = name_of(error.errno)
+for file in range(DATA // len(files)):
+    instances.pop(0).close()
+answer({'refusal': refusal})
+sys.stdin.read()
+";
+
+/// Takes watches until it is refused, and says so; then goes on as long as it lives.
+const TAKE_WATCHES: &str = r"
+import os, select
+files, instances, said = [os.eventfd(0) for _ in range(500)], [], False
+while True:
+    instances.append(select.epoll())
+    for file in files:
+        try:
+            instances[-1].register(file, 0)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            if not said:
+                print(error.errno, flush=True)
+                said = True
+            if os.environ.get('ONCE'):
+                raise SystemExit
+    if said and len(instances) > 1000:
+        instances.pop().close()
+";
+
+/// Sends descriptors that nobody receives until it is refused, and says so.
+const PASS_DESCRIPTORS: &str = r"
+import os, resource, socket, time
+if os.environ.get('ONCE'):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+null, pairs = os.open('/dev/null', os.O_RDONLY), []
+try:
+    while True:
+        pairs.append(socket.socketpair())
+        for _ in range(10):
+            socket.send_fds(pairs[-1][0], [b'x'], [null] * 20)
+except OSError as error:
+    print(error.errno, flush=True)
+if not os.environ.get('ONCE'):
+    time.sleep(60)
+";
+
+const ENOSPC: &str = "28";
+const ETOOMANYREFS: &str = "109";
+
+fn run(context: &Context) -> Verdict {
+    if context.mode != Mode::Rootless {
+        return Err(Fault::Senseless("as root a box has a uid of its own (g22)".into()));
+    }
+    need_root("it needs a user whom nothing else uses")?;
+    let starter = Starter { identity: Identity::Alone, binary: context.binary.clone() };
+    let server = Server::start_as(&starter, TempDir::with_prefix("rw-counters-")?, &[]);
+    let other = server.make_token(&["--role", "user", "--user", "other"]);
+
+    // Less than a box may hold, so that only the full counter ends it.
+    let room = cap()? * 9 / 10;
+    let mut holder = leave_some(room)?;
+    control_outside(TAKE_WATCHES, ENOSPC)?;
+    let rounds = attack(&server, &other, TAKE_WATCHES, ENOSPC)?;
+    holder.send(b"\n")?;
+    holder.finish()?;
+
+    control_outside(PASS_DESCRIPTORS, ETOOMANYREFS)?;
+    let more = attack(&server, &other, PASS_DESCRIPTORS, ETOOMANYREFS)?;
+    Ok(format!("{rounds} and {more} execs of another user while a box held all watches, all passed descriptors"))
+}
+
+/// Runs `code` in a box of the owner. Until that box was ended, every connection and every exec of another user must
+/// succeed.
+fn attack(server: &Server, other: &str, code: &str, refusal: &str) -> Result<u32, Fault> {
+    let exec = server.begin(&format!("exec /usr/bin/python3 -I -c \"{code}\""));
+    let begun = Instant::now();
+    let mut rounds = 0;
+    let ended = loop {
+        held(is_healthy(server), || format!("the server did not answer in round {rounds}: {}", server.log()))?;
+        let ran = server.ask_as(other, "POST", "/sandbox/execs", Some(&shell("echo well"))).json();
+        held(ran["status"] == "SUCCEEDED", || format!("another user's exec failed in round {rounds}: {ran}"))?;
+        rounds += 1;
+        let seen = server.exec(&exec);
+        if !["QUEUED", "RUNNING"].contains(&seen["status"].as_str().unwrap_or_default()) {
+            break seen;
+        }
+        held(begun.elapsed() < DEADLINE, || format!("the box was not ended: {seen}"))?;
+    };
+    control(server.stdout(&ended).trim() == refusal, || format!("the box met no refusal: {ended}"))?;
+    held(ended["error_reason"]["code"] == "SHARED_COUNTER", || format!("the box ended otherwise: {ended}"))?;
+    Ok(rounds)
+}
+
+/// A new connection, answered.
+fn is_healthy(server: &Server) -> bool {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = std::net::TcpStream::connect(&server.address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        let request = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", server.address);
+        stream.write_all(request.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+}
+
+/// The same code as the same user outside of a box meets the same refusal.
+fn control_outside(code: &str, refusal: &str) -> Result<(), Fault> {
+    let mut command = Identity::Alone.command("/usr/bin/python3");
+    command.env("ONCE", "1").args(["-I", "-c", code]);
+    let outcome = tests::support::process::run(command, None)?;
+    control(outcome.text().trim() == refusal, || outcome.describe())
+}
+
+fn leave_some(room: u64) -> Result<Live, Fault> {
+    let words = Payload::new(LEAVE_SOME).with(json!(room)).arguments();
+    let mut command = Identity::Alone.command(&words[0]);
+    command.args(&words[1..]);
+    let mut live = Live::start(command)?;
+    let answer: Value = serde_json::from_str(&live.line()?).unwrap_or_default();
+    control(answer["refusal"] == "ENOSPC", || format!("the watches of a user have no end: {answer}"))?;
+    Ok(live)
+}
+
+/// How many watches one box may hold here.
+fn cap() -> Result<u64, Fault> {
+    let limit = std::fs::read_to_string("/proc/sys/fs/epoll/max_user_watches")?;
+    let limit: u64 = limit.trim().parse().map_err(|error| Fault::Inconclusive(format!("{error}")))?;
+    Ok((limit / 16).min(65_536))
+}
