@@ -326,7 +326,8 @@ pub enum Reach {
 }
 
 /// mount_setattr(2) on the mount that `tree` refers to; `owners` is a user namespace whose mapping the mount
-/// takes on.
+/// takes on. The mount becomes private as well: a copy of a shared mount would otherwise show what is mounted on the original
+/// later.
 pub fn set_mount_attributes(
     tree: BorrowedFd<'_>,
     reach: Reach,
@@ -336,7 +337,7 @@ pub fn set_mount_attributes(
     let attributes = libc::mount_attr {
         attr_set: set | if owners.is_some() { libc::MOUNT_ATTR_IDMAP } else { 0 },
         attr_clr: 0,
-        propagation: 0,
+        propagation: libc::MS_PRIVATE,
         userns_fd: owners.map_or(0, |fd| fd.as_raw_fd() as u64),
     };
     let flags = libc::AT_EMPTY_PATH | if reach == Reach::AllBelow { libc::AT_RECURSIVE } else { 0 };
