@@ -335,11 +335,7 @@ fn an_agent_never_answers_itself() {
     assert_eq!(site.approval(approval)["status"], "pending");
 }
 
-#[test]
-fn names_can_be_without_dots() {
-    let site = Site::start();
-    let plain = json!({ "mcp": { "skill_names": "plain" } });
-    site.server.ask("PUT", "/settings", Some(&plain)).expect(200);
+fn list_tools(site: &Site) -> Vec<Value> {
     let mut list = call("", json!({}));
     list["method"] = "tools/list".into();
     let authorization = format!("Bearer {}", site.server.token);
@@ -348,12 +344,40 @@ fn names_can_be_without_dots() {
         ("mcp-protocol-version", "2026-07-28"),
         ("mcp-method", "tools/list"),
     ];
-    let listed = post(&site, &headers, &list).expect(200);
-    let names: Vec<&str> =
-        listed["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    // What is published is what is listed.
+    post(site, &headers, &list).expect(200)["result"]["tools"].as_array().unwrap().clone()
+}
+
+fn run_command_description(site: &Site) -> String {
+    let tools = list_tools(site);
+    let tool = tools.iter().find(|tool| tool["name"] == "run_command").unwrap();
+    tool["description"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn run_command_description_follows_path_control() {
+    let site = Site::start();
+    let on = run_command_description(&site);
+    assert!(on.contains("waits for a person's approval") && !on.contains("/srv"), "{on}");
+    site.control("PUT", "", &json!({ "enabled": false })).expect(200);
+    let off = run_command_description(&site);
+    assert!(off.contains("/etc, /opt and /srv") && !off.contains("approval"), "{off}");
+    let full = Site::start_under(&[("RINGWALL_SANDBOX_WHEN_DISABLED", "full")]);
+    full.control("PUT", "", &json!({ "enabled": false })).expect(200);
+    let full = run_command_description(&full);
+    assert!(full.contains("all paths of the host") && !full.contains("approval"), "{full}");
+}
+
+#[test]
+fn names_can_be_without_dots() {
+    let site = Site::start();
+    let plain = json!({ "mcp": { "skill_names": "plain" } });
+    site.server.ask("PUT", "/settings", Some(&plain)).expect(200);
+    // The published list is that of a new server, whose path control is off.
+    site.control("PUT", "", &json!({ "enabled": false })).expect(200);
+    let listed = list_tools(&site);
+    let names: Vec<&str> = listed.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     let published: Vec<Value> = serde_json::from_str(include_str!("../../docs/mcp-tools.json")).unwrap();
-    assert_eq!(listed["result"]["tools"].as_array().unwrap()[..published.len()], published);
+    assert_eq!(listed[..published.len()], published);
     assert!(names.contains(&"skill_shell_run") && names.iter().all(|name| !name.contains('.')), "{names:?}");
     for name in ["skill_shell_run", "skill.shell.run"] {
         let ran = call_as(&site, &site.server.token, name, json!({ "script": "echo hello" }));

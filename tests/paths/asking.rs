@@ -381,7 +381,7 @@ pub(crate) fn what_is_not_there_is_not_made_by_its_name(site: &Site) {
 
 /// What a user may allow for themselves is nobody's keys, neither at the path nor below it.
 pub(crate) fn keys_are_an_operators_to_give(site: &Site) {
-    let files = [".ssh/id_ed25519", ".config/gh/hosts.yml", "project/a"];
+    let files = [".ssh/id_ed25519", ".claude/.credentials.json", ".config/gh/hosts.yml", "project/a"];
     let (lab, home) = Lab::at_home(site, &files);
     lab.switch(true);
     let ann = lab.server.make_token(&["--role", "user", "--user", "ann"]);
@@ -389,6 +389,7 @@ pub(crate) fn keys_are_an_operators_to_give(site: &Site) {
         home.clone(),
         lab.host.path().to_owned(),
         home.join(".ssh"),
+        home.join(".claude/.credentials.json"),
         home.join(".config/gh/hosts.yml"),
         home.join(".config"),
     ] {

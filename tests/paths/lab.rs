@@ -21,6 +21,12 @@ pub(crate) struct Site {
     pub(crate) binary: PathBuf,
 }
 
+impl Site {
+    pub(crate) fn starter(&self) -> Starter {
+        Starter { identity: self.mode.identity(), binary: self.binary.clone() }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Lab {
     pub(crate) server: Server,
@@ -68,13 +74,18 @@ impl Lab {
     }
 
     fn start_under(site: &Site, data: TempDir, host: Scratch, environment: &[(&str, &str)]) -> Self {
-        let starter = Starter { identity: site.mode.identity(), binary: site.binary.clone() };
-        Self { server: Server::start_as_under(&starter, data, &[], environment), host }
+        Self { server: Server::start_as_under(&site.starter(), data, &[], environment), host }
+    }
+
+    /// A new server whose path control is off, with these flags and variables.
+    pub(crate) fn off(site: &Site, host: Scratch, flags: &[&str], environment: &[(&str, &str)]) -> Self {
+        let data = TempDir::with_prefix("rw-paths-").unwrap();
+        Self { server: Server::start_as_under(&site.starter(), data, flags, environment), host }
     }
 
     pub(crate) fn switch(&self, enabled: bool) {
-        let body = json!({ "enabled": enabled });
-        assert_eq!(self.server.ask("PUT", "/api/sandbox", Some(&body)).expect(200), body);
+        let answer = self.server.ask("PUT", "/api/sandbox", Some(&json!({ "enabled": enabled }))).expect(200);
+        assert_eq!((&answer["enabled"], answer["message"].is_string()), (&json!(enabled), !enabled), "{answer}");
     }
 
     pub(crate) fn allow(&self, path: impl AsRef<Path>) -> Value {

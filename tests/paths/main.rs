@@ -11,6 +11,8 @@ mod lab;
 
 mod asking;
 mod hostile;
+mod kernel_mounts;
+mod off_secrets;
 mod reach;
 mod settings;
 mod uncontrolled;
@@ -61,8 +63,19 @@ const TRIALS: &[(&str, Try)] = trials! {
         the_data_has_no_second_name, detours_are_resolved, what_is_not_read_is_not_there,
         an_entry_that_becomes_a_link, another_users_entries_are_not_in_my_box,
     }
-    uncontrolled::{ the_hosts_files_are_seen_and_its_secrets_are_not, only_sessions_are_uncontrolled, what_is_the_servers_users_is_only_seen,
-        nobody_who_listens_is_reached }
+    uncontrolled::{
+        readonly_shows_public_files_of_the_system, readonly_writes_nothing_of_the_host,
+        tenants_share_no_writable_directory, full_shows_the_host_and_says_so, full_changes_no_file_of_the_servers_user,
+        switching_off_says_what_is_shown, other_routes_keep_their_box, sockets_of_the_host_are_not_reached,
+    }
+    off_secrets::{
+        readonly_hides_home_directories, readonly_hides_files_that_only_the_servers_user_may_read,
+        configuration_file_is_hidden, full_hides_known_secrets, full_hides_a_history_that_is_replaced,
+    }
+    kernel_mounts::{
+        kernel_mounts_are_empty_while_path_control_is_off, kernel_mounts_are_empty_below_an_allowed_path,
+        later_mount_does_not_reach_a_running_box,
+    }
 };
 
 fn main() -> ExitCode {

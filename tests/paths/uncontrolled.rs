@@ -1,55 +1,124 @@
-//! What a session's box shows while path control is off, and what it hides all the same.
+//! What a session's box shows of the host while path control is off: `sandbox.when_disabled`.
 
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 
 use serde_json::json;
-use tests::support::actor::tester_is_root;
-use tests::support::scratch::give;
+use tests::support::actor::{Identity, Mode, tester_is_root};
+use tests::support::scratch::{Scratch, give};
 
 use crate::hostile::Bound;
-use crate::lab::{Lab, Site};
+use crate::lab::{Lab, Site, open_to_all, scratch};
 use crate::reach::mounts;
 
-pub(crate) fn the_hosts_files_are_seen_and_its_secrets_are_not(site: &Site) {
-    let secret_files = [".ssh/id_ed25519", ".aws/credentials", ".config/gh/hosts.yml"];
-    let (lab, home) = Lab::at_home(site, &[&secret_files[..], &["notes/plain"]].concat());
-    lab.file("plain", "the host's");
-    lab.directory("sockets");
-    let socket = lab.host.join("sockets/listening");
-    let _listener = UnixListener::bind(&socket).unwrap();
-    give(&socket, site.mode.identity()).unwrap();
-    let top = lab.host.path().display();
-    assert_eq!(lab.output(&format!("cat {top}/plain")), "the host's", "nobody is asked");
-    assert_eq!(lab.output("cat /etc/hostname"), std::fs::read_to_string("/etc/hostname").unwrap());
-    assert_eq!(lab.output(&format!("ls -A {} | wc -l", lab.server.data().display())).trim(), "0");
-    assert_eq!(lab.output(&format!("ls -A {top}/sockets | wc -l")).trim(), "0", "where somebody listens is covered");
-    assert_eq!(lab.output("ls -A /run 2>/dev/null | wc -l").trim(), "0");
-    assert_eq!(lab.output("echo own > /tmp/x; ls -A /tmp; id -u; echo $HOME"), "x\n1000\n/tmp\n");
-    lab.output("cat /usr/bin/env > /dev/null; echo kept > note; ls /proc/1 > /dev/null");
-    assert_eq!(lab.output("cat note"), "kept\n");
-    // Everybody may read these, and only the one whose name says nothing is there.
-    let read = |file: &str| lab.run(&format!("cat {}/{file}", home.display()))["stdout"].clone();
-    assert_eq!(read("notes/plain"), "of the home");
-    for secret in secret_files {
-        assert_eq!(std::fs::read_to_string(home.join(secret)).unwrap(), "of the home", "the control");
-        assert_eq!(read(secret), "", "{secret}");
+/// Sets `sandbox.when_disabled`.
+pub(crate) const FULL: (&str, &str) = ("RINGWALL_SANDBOX_WHEN_DISABLED", "full");
+
+/// A directory in `/srv` that belongs to root, where the tests may make one.
+pub(crate) fn system_directory(test: &str) -> Option<Scratch> {
+    if !tester_is_root() {
+        println!("{test} is not tried: only root makes directories in /srv");
+        return None;
     }
-    let secrets = lab.output("for f in /root/.ssh /home/*/.ssh /etc/ssh; do ls -A $f 2>/dev/null; done; true");
-    assert_eq!(secrets, "");
-    let written = lab.run("echo x > /etc/ringwall-test");
-    assert_ne!(written["status"], "SUCCEEDED");
-    // That it was not controlled is on record.
-    let exec = lab.server.exec(written["exec_id"].as_str().unwrap());
-    assert_eq!(exec["policy_snapshot"]["path_control"], "off");
-    assert!(mounts(&lab, &exec).iter().any(|mount| mount["source"] == "/"), "{exec}");
+    Some(Scratch::inside(Path::new("/srv"), Identity::Tester).unwrap())
 }
 
-/// A box of an ordinary user is that user to the host: it must not change what that user owns.
-pub(crate) fn what_is_the_servers_users_is_only_seen(site: &Site) {
+pub(crate) fn readonly_shows_public_files_of_the_system(site: &Site) {
+    let Some(system) = system_directory("readonly_shows_public_files_of_the_system") else { return };
+    let public = system.file("public", b"for every user", 0o644).unwrap();
+    std::os::unix::fs::symlink("public", system.join("link")).unwrap();
     let lab = Lab::uncontrolled(site);
+    assert_eq!(lab.output(&format!("cat {}", public.display())), "for every user");
+    assert_eq!(lab.output(&format!("cat {}/link", system.path().display())), "for every user");
+    assert_eq!(lab.output("cat /etc/hostname"), fs::read_to_string("/etc/hostname").unwrap());
+    lab.output("cat /etc/passwd /usr/bin/env > /dev/null; ls /proc/1 > /dev/null; python3 -c 'import ssl'");
+    for hidden in ["/root", "/run", "/home", "/mnt", "/media", "/boot", "/var/lib", "/var/log", "/sys"] {
+        let listed = lab.output(&format!("ls -A {hidden} 2>/dev/null | grep -vx sandbox; true"));
+        assert_eq!(listed, "", "{hidden}");
+    }
+    let exec = lab.server.exec(lab.run("true")["exec_id"].as_str().unwrap());
+    assert_eq!(exec["policy_snapshot"]["path_control"], "off");
+    assert_eq!(exec["policy_snapshot"]["when_disabled"], "readonly");
+    let shown = ["/etc", "/opt", "/srv"].map(|top| json!({ "source": top, "target": top, "mode": "ro" }));
+    assert_eq!(mounts(&lab, &exec).iter().filter(|mount| shown.contains(mount)).count(), 3, "{exec}");
+}
+
+/// `/workspace` and the private directories are writable, and nothing of the host is.
+pub(crate) fn readonly_writes_nothing_of_the_host(site: &Site) {
+    let Some(system) = system_directory("readonly_writes_nothing_of_the_host") else { return };
+    let shared = system.directory("shared").unwrap();
+    open_to_all(&shared);
+    let file = system.file("file", b"as it was", 0o666).unwrap();
+    // The control: outside, any user writes to both.
+    let write = format!("echo x >> {}; echo x > {}/outside", file.display(), shared.display());
+    assert!(Identity::Unprivileged.command("sh").args(["-c", &write]).status().unwrap().success());
+    let lab = Lab::uncontrolled(site);
+    for command in [
+        format!("echo y > {}", file.display()),
+        format!("echo y > {}/inside", shared.display()),
+        "echo y > /etc/ringwall-test".to_owned(),
+        "mkdir /opt/ringwall-test".to_owned(),
+    ] {
+        assert_ne!(lab.run(&command)["status"], "SUCCEEDED", "{command}");
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "as it wasx\n");
+    assert!(!shared.join("inside").exists());
+    lab.output("echo kept > note; for d in /tmp /var/tmp /dev/shm $HOME; do echo x > $d/own || exit 1; done");
+    assert_eq!(lab.output("cat note"), "kept\n");
+}
+
+/// A box's `/var/tmp`, `/dev/shm` and `/tmp` are its own, and a directory that all users may write to carries nothing from
+/// one tenant to the other.
+pub(crate) fn tenants_share_no_writable_directory(site: &Site) {
+    let Some(system) = system_directory("tenants_share_no_writable_directory") else { return };
+    let shared = system.directory("shared").unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+    let name = system.path().file_name().unwrap().to_string_lossy().into_owned();
+    for environment in [&[][..], &[FULL][..]] {
+        let lab = Lab::off(site, scratch(site), &[], environment);
+        let directories = ["/var/tmp", "/dev/shm", "/tmp"];
+        let run = |user: &str, command: String| {
+            let body = json!({ "session_id": "s", "user_id": user, "command": command });
+            lab.execute(&lab.server.token, &body).expect(200)
+        };
+        let told = run("ann", format!("for d in {}; do echo x > $d/{name} || exit 1; done", directories.join(" ")));
+        assert_eq!(told["status"], "SUCCEEDED", "{told}");
+        for directory in directories {
+            assert!(!Path::new(directory).join(&name).exists(), "a box wrote to {directory} of the host");
+            let seen = run("bob", format!("ls {directory}/{name}"));
+            assert_ne!(seen["status"], "SUCCEEDED", "{seen}");
+        }
+        let written = run("ann", format!("echo x > {}/by-a-box", shared.display()));
+        // `full` means that: as root a box writes where every user may.
+        let may_write = !environment.is_empty() && site.mode == Mode::Root;
+        assert_eq!(written["status"] == "SUCCEEDED", may_write, "{written}");
+        assert_eq!(shared.join("by-a-box").exists(), may_write);
+    }
+}
+
+pub(crate) fn full_shows_the_host_and_says_so(site: &Site) {
+    let lab = Lab::off(site, scratch(site), &[], &[FULL]);
+    let file = lab.file("plain", "the host's");
+    assert_eq!(lab.output(&format!("cat {}", file.display())), "the host's");
+    let private = lab.host.file("private", b"of the server's user", 0o600).unwrap();
+    // As root the box is another user; rootless it is the server's.
+    let seen = lab.run(&format!("cat {}", private.display()));
+    assert_eq!(seen["status"] == "SUCCEEDED", site.mode == Mode::Rootless, "{seen}");
+    assert_eq!(lab.output("ls -A /run 2>/dev/null | wc -l").trim(), "0");
+    assert_eq!(lab.output(&format!("ls -A {} 2>/dev/null | wc -l", lab.server.data().display())).trim(), "0");
+    let exec = lab.server.exec(lab.run("true")["exec_id"].as_str().unwrap());
+    assert_eq!(exec["policy_snapshot"]["when_disabled"], "full");
+    assert!(mounts(&lab, &exec).iter().any(|mount| mount["source"] == "/"), "{exec}");
+    assert_eq!(lab.server.ask("GET", "/healthz", None).expect(200)["when_disabled"], "full");
+    assert!(lab.server.log().contains("shows all paths of the host"), "{}", lab.server.log());
+}
+
+/// Rootless the box has the uid of the server's user: it must not change what that user owns.
+pub(crate) fn full_changes_no_file_of_the_servers_user(site: &Site) {
+    let lab = Lab::off(site, scratch(site), &[], &[FULL]);
     let (profile, config) = (lab.file(".bashrc", "as it was"), lab.directory(".config"));
-    give(&config, site.mode.identity()).unwrap();
     for command in [
         format!("echo x > {}", profile.display()),
         format!("mv {} {}2", config.display(), config.display()),
@@ -57,15 +126,34 @@ pub(crate) fn what_is_the_servers_users_is_only_seen(site: &Site) {
     ] {
         assert_ne!(lab.run(&command)["status"], "SUCCEEDED", "{command}");
     }
-    assert_eq!(std::fs::read_to_string(&profile).unwrap(), "as it was");
+    assert_eq!(fs::read_to_string(&profile).unwrap(), "as it was");
 }
 
-pub(crate) fn only_sessions_are_uncontrolled(site: &Site) {
+pub(crate) fn switching_off_says_what_is_shown(site: &Site) {
     let lab = Lab::uncontrolled(site);
+    let health = lab.server.ask("GET", "/healthz", None).expect(200);
+    assert_eq!((&health["path_control"], &health["when_disabled"]), (&json!("off"), &json!("readonly")));
+    assert!(lab.server.log().contains("It shows no home directories"), "{}", lab.server.log());
+    let off = lab.server.ask("PUT", "/api/sandbox", Some(&json!({ "enabled": false }))).expect(200);
+    let message = off["message"].as_str().unwrap();
+    for words in ["/etc, /opt and /srv", "sandbox.when_disabled = full", "RINGWALL_SANDBOX_WHEN_DISABLED=full"] {
+        assert!(message.contains(words), "{off}");
+    }
+    let on = lab.server.ask("PUT", "/api/sandbox", Some(&json!({ "enabled": true }))).expect(200);
+    assert_eq!(on, json!({ "enabled": true }));
+    assert_eq!(lab.server.ask("GET", "/healthz", None).expect(200)["when_disabled"], json!(null));
+    // Nobody sets it while the server runs.
+    let wanted = json!({ "sandbox": { "when_disabled": "full" } });
+    lab.server.ask("PUT", "/settings", Some(&wanted)).expect(409);
+    assert_eq!(lab.server.ask("GET", "/settings", None).expect(200)["sandbox"]["when_disabled"], "readonly");
+}
+
+pub(crate) fn other_routes_keep_their_box(site: &Site) {
+    let lab = Lab::off(site, scratch(site), &[], &[FULL]);
     let file = lab.file("plain", "the host's");
     assert_eq!(lab.output(&format!("cat {}", file.display())), "the host's");
     let exec = lab.server.shell(&format!("cat {}", file.display()));
-    assert_eq!(exec["status"], "FAILED", "other doors keep their box");
+    assert_eq!(exec["status"], "FAILED");
     let body = json!({ "command": format!("cat {}", file.display()) });
     let told = lab.server.ask("POST", "/v1/default/execute", Some(&body)).expect(200);
     assert_ne!(told["data"]["exit_code"], 0, "{told}");
@@ -73,17 +161,17 @@ pub(crate) fn only_sessions_are_uncontrolled(site: &Site) {
     lab.ask(&format!("cat {}", file.display()));
 }
 
-/// A socket is reached by its file, whatever that is called by now: the kernel's list has the name that it was made with.
-pub(crate) fn nobody_who_listens_is_reached(site: &Site) {
-    let lab = Lab::uncontrolled(site);
+/// A socket is reached by its file, and the kernel's list of sockets has the name with which it was made, not its present one.
+pub(crate) fn sockets_of_the_host_are_not_reached(site: &Site) {
+    let lab = Lab::off(site, scratch(site), &[], &[FULL]);
     let place = lab.directory("place");
     let made = place.join("made");
     let listener = UnixListener::bind(&made).unwrap();
     listener.set_nonblocking(true).unwrap();
     let renamed = lab.host.join("renamed");
-    std::fs::rename(&made, &renamed).unwrap();
+    fs::rename(&made, &renamed).unwrap();
     give(&renamed, site.mode.identity()).unwrap();
-    std::fs::set_permissions(&renamed, std::fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(&renamed, fs::Permissions::from_mode(0o777)).unwrap();
     // The control: outside it is there.
     UnixStream::connect(&renamed).unwrap();
     listener.accept().unwrap();
@@ -93,7 +181,7 @@ pub(crate) fn nobody_who_listens_is_reached(site: &Site) {
     let mut ways = vec![("/tmp".to_owned(), full.to_string()), (top.to_string(), "renamed".to_owned())];
     ways.push((top.to_string(), "/proc/self/cwd/renamed".to_owned()));
     ways.push(("/tmp".to_owned(), link.display().to_string()));
-    // A directory that is mounted a second time has other names, which nobody's list has.
+    // A directory that is mounted a second time has further names.
     let bound = tester_is_root().then(|| Bound::mount(lab.host.path(), lab.host.path().with_extension("again")));
     ways.extend(bound.as_ref().map(|bound| ("/tmp".to_owned(), format!("{}/renamed", bound.0.display()))));
     for (directory, name) in ways {

@@ -63,6 +63,8 @@ export interface Exec extends ExecSummary {
     /** Records of before have no layer for a box without a network. */
     net?: { mode?: string; layer?: string };
     path_control?: "on" | "off";
+    /** While path control was off: what the box showed of the host. Older records have none, and showed all of it. */
+    when_disabled?: HostView;
     /** Which paths of the host its box has, as whom, and by whose word. */
     paths?: { path: string; real?: string; acts_as: string; by: string }[];
   } | null;
@@ -235,4 +237,13 @@ export interface SessionBrowser {
   /** A PNG in base64. */
   screenshot: string | null;
   actions: BrowserAction[];
+}
+
+/** The setting sandbox.when_disabled. */
+export type HostView = "readonly" | "full";
+
+export interface Ready {
+  path_control: "on" | "off";
+  /** While path control is off. */
+  when_disabled?: HostView;
 }

@@ -15,6 +15,7 @@ export const tests = {
     const state = page.locator("[data-state]");
     await state.getByText("Off:").waitFor();
     equal(await page.locator("[data-paths]").count(), 0, "paths while it is off");
+    await page.locator("[data-remedy]").getByText("sandbox.when_disabled = full").waitFor();
     await page.getByRole("switch", { name: "Enable sandbox mode" }).click();
     await state.getByText("On:").waitFor();
     await page.getByRole("heading", { name: "Allowed paths" }).waitFor();

@@ -1,8 +1,8 @@
-//! The paths of the host that a session may reach: files and directories, opened where they really are.
+//! Opens the paths of the host that a session may reach, by their real names.
 //!
-//! What is not there, or is neither a file nor a directory, is left out: the list may name what comes later. What leads
-//! elsewhere than the policy judged refuses the box. A box acts on a path as itself, or where the operator's list says so
-//! as the user to whom it belongs, if that is an ordinary one: never as root or as a service.
+//! A path that does not exist, or is neither a file nor a directory, is left out: the list may name it before it exists. A
+//! path that leads elsewhere than when the policy judged it refuses the box. A box acts on a path as its own user. On an
+//! operator's entry it acts as the entry's owner, if that is a person's account and not root or a service.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,11 +15,10 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::Error;
+use crate::host_view;
+use crate::mount_table::{self, Mount};
+use crate::secrets::ORDINARY;
 use crate::sources::{Held, Opened, where_is};
-use crate::whole_host;
-
-/// The ids of people's accounts, as distributions give them.
-const ORDINARY: std::ops::RangeInclusive<u32> = 1000..=60_000;
 
 /// One path, opened.
 #[derive(Debug)]
@@ -29,11 +28,22 @@ pub(crate) struct Allowed {
     pub(crate) kind: FileKind,
     pub(crate) rights: Rights,
     pub(crate) access: MountAccess,
+    pub(crate) presence: Presence,
     pub(crate) opened: Opened,
+}
+
+/// Whether a box is refused if the path is gone, or another file, when the box is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    Required,
+    /// For entries of a directory that nobody named one by one.
+    Optional,
 }
 
 /// `data` is Ringwall's own directory, which no list can name.
 pub(crate) fn open_allowed(places: &[AllowedPath], data: Option<&Path>) -> Result<Vec<Allowed>, Error> {
+    let fail = |source| Error::OpenDirectory { path: "/proc/self/mountinfo".into(), source };
+    let mounts: Vec<Mount> = if places.is_empty() { Vec::new() } else { mount_table::read().map_err(fail)? };
     let mut allowed: Vec<Allowed> = Vec::new();
     for place in places {
         if data.is_some_and(|data| place.real.starts_with(data)) {
@@ -41,10 +51,14 @@ pub(crate) fn open_allowed(places: &[AllowedPath], data: Option<&Path>) -> Resul
         }
         if place.real == Path::new("/") {
             // A root of our own has the rest of it.
-            allowed.extend(whole_host::open()?.into_iter().map(|part| Allowed { rights: place.rights, ..part }));
+            allowed.extend(host_view::open_all()?.into_iter().map(|part| Allowed { rights: place.rights, ..part }));
             continue;
         }
         let Some(one) = open(&place.at, &place.real, place.rights)? else { continue };
+        // A path inside a kernel file system has no mount point below it that could be masked.
+        if one.opened.is_kernel_file(&mounts) {
+            continue;
+        }
         // What another shows already at the same place, with the same rights, needs no second mount.
         let is_shown = |other: &Allowed| {
             other.rights == one.rights
@@ -66,8 +80,8 @@ pub(crate) fn open_allowed(places: &[AllowedPath], data: Option<&Path>) -> Resul
     Ok(allowed)
 }
 
-/// The directories between what is shown and our own data below it, each as a mount of its own: what is a mount cannot be
-/// renamed, and with it what covers the data would be left behind. They show no more than what they lie in.
+/// Binds each directory between a shown directory and Ringwall's data below it. A mount point cannot be renamed, so the mask
+/// over the data stays in its place. The binds show no more than the directory they lie in.
 fn pin(allowed: &[Allowed], data: &Path) -> Result<Vec<Allowed>, Error> {
     let above = allowed.iter().filter(|one| one.at == one.opened.place() && data.starts_with(&one.at));
     // The last of those that lie in each other is the one that is seen.
@@ -82,7 +96,7 @@ fn pin(allowed: &[Allowed], data: &Path) -> Result<Vec<Allowed>, Error> {
     Ok(pins)
 }
 
-/// Nothing where there is nothing that can be shown.
+/// `None` for a path that cannot be shown: missing, out of reach, or neither a file nor a directory.
 pub(crate) fn open(at: &Path, real: &Path, rights: Rights) -> Result<Option<Allowed>, Error> {
     let fail = |errno: Errno| Error::OpenDirectory { path: real.to_owned(), source: errno.into() };
     let Some(handle) = locate(real).map_err(fail)? else { return Ok(None) };
@@ -99,10 +113,17 @@ pub(crate) fn open(at: &Path, real: &Path, rights: Rights) -> Result<Option<Allo
     };
     let path = CString::new(real.as_os_str().as_bytes()).map_err(|_| Error::NulByte("a path"))?;
     let opened = Opened::new(path, &status, Held::Place(handle));
-    Ok(Some(Allowed { at: at.to_owned(), kind, rights, access: MountAccess::ReadWrite, opened }))
+    Ok(Some(Allowed {
+        at: at.to_owned(),
+        kind,
+        rights,
+        access: MountAccess::ReadWrite,
+        presence: Presence::Required,
+        opened,
+    }))
 }
 
-/// What this user cannot even find does not exist for a box of theirs.
+/// `None` for a path that this process cannot reach.
 fn locate(path: &Path) -> rustix::io::Result<Option<OwnedFd>> {
     match rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
         Ok(handle) => Ok(Some(handle)),
@@ -113,15 +134,17 @@ fn locate(path: &Path) -> rustix::io::Result<Option<OwnedFd>> {
 
 impl Allowed {
     pub(crate) fn bind(&self, identity: &Identity) -> Operation {
-        Operation::Bind {
-            source: Source {
-                path: self.opened.path.clone(),
-                identity: Some(self.opened.identity),
-                owner: self.owner(identity),
-            },
-            at: CString::new(self.at.as_os_str().as_bytes()).unwrap_or_default(),
-            kind: self.kind,
-            access: self.access,
+        let source = Source {
+            path: self.opened.path.clone(),
+            identity: Some(self.opened.identity),
+            owner: self.owner(identity),
+        };
+        let at = CString::new(self.at.as_os_str().as_bytes()).unwrap_or_default();
+        match (self.presence, self.access) {
+            (Presence::Optional, MountAccess::ReadOnly) => Operation::Entry { source, at, kind: self.kind },
+            (Presence::Optional, MountAccess::ReadWrite) | (Presence::Required, _) => {
+                Operation::Bind { source, at, kind: self.kind, access: self.access }
+            }
         }
     }
 

@@ -21,7 +21,7 @@ use crate::host::{Host, SystemKind};
 use crate::limits::{self, Stay};
 use crate::python::Python;
 use crate::sources::{AGENT_FILES, Opened, ProjectPlace, Sources, WORKSPACE};
-use crate::{counters, egress, etc, python};
+use crate::{counters, egress, etc, host_view, python};
 
 pub(crate) const MIB: u64 = 1024 * 1024;
 /// What the root needs for its own directories, links and small files, beside the box's private ones. Their few
@@ -193,7 +193,8 @@ fn operations(
         operations.push(bind(directory, directory.path.as_bytes(), MountAccess::ReadOnly, identity));
     }
     operations.extend(sources.allowed.iter().map(|allowed| allowed.bind(identity)));
-    operations.extend(covers(hidden, sources));
+    operations.extend(host_view::links(&sources.links, &operations));
+    operations.extend(covers(hidden, sources, &host.system));
     operations.extend(agent.map(agents_place));
     if sources.image.is_none() {
         operations.push(Operation::SealRoot);
@@ -238,7 +239,7 @@ pub(crate) fn shown(sources: &Sources, identity: &Identity, hidden: Option<&Path
         operations.push(Operation::Mask { at: literal(WORKSPACE), cover });
     }
     operations.extend(workspace(sources, identity));
-    operations.extend(covers(hidden, sources));
+    operations.extend(covers(hidden, sources, &[]));
     operations.extend(sources.python.lay());
     operations
 }
@@ -273,7 +274,8 @@ pub(crate) fn os_release() -> Operation {
     Operation::Symlink { at: literal("/etc/os-release"), target: literal("../usr/lib/os-release") }
 }
 
-/// The host's programs and libraries, read-only, and the parts of its /etc that they need.
+/// The host's programs and libraries, read-only, and the parts of its /etc that they need. Kernel file systems in them are
+/// masked.
 pub(crate) fn system(host: &Host) -> Vec<Operation> {
     let plain = |path: &CString| Source { path: path.clone(), identity: None, owner: None };
     let directories = host.system.iter().map(|entry| match &entry.kind {
@@ -291,7 +293,8 @@ pub(crate) fn system(host: &Host) -> Vec<Operation> {
         kind: entry.kind,
         access: MountAccess::ReadOnly,
     });
-    directories.chain(etc).collect()
+    let masks = host.kernel_mounts.iter().map(|at| Operation::Mask { at: at.clone(), cover: Cover::FileSystem });
+    directories.chain(etc).chain(masks).collect()
 }
 
 fn devices(on_image: bool) -> Vec<Operation> {
@@ -385,7 +388,8 @@ fn source(directory: &Opened, identity: &Identity) -> Source {
     Source { path: directory.path.clone(), identity: Some(directory.identity), owner }
 }
 
-/// Landlock's view of the same: everything can be read, and written to where the mounts are writable.
+/// Landlock's view of the same: everything can be read, and written to where the mounts are writable. A read-only mount does
+/// not stop a process from writing to a named pipe on it; the missing Landlock right does.
 pub(crate) fn access(sources: &Sources) -> Vec<Access> {
     let rule = |beneath: &str, right| Access { beneath: literal(beneath), right };
     let root = if sources.image.is_some() { AccessRight::Write } else { AccessRight::Read };
@@ -394,7 +398,8 @@ pub(crate) fn access(sources: &Sources) -> Vec<Access> {
     if sources.workspace.is_some() {
         rules.push(rule(WORKSPACE, AccessRight::Write));
     }
-    rules.extend(sources.allowed.iter().map(|allowed| Access {
+    let writable = sources.allowed.iter().filter(|allowed| allowed.access == MountAccess::ReadWrite);
+    rules.extend(writable.map(|allowed| Access {
         beneath: CString::new(allowed.at.as_os_str().as_bytes()).unwrap_or_default(),
         right: match allowed.kind {
             FileKind::Directory => AccessRight::Write,

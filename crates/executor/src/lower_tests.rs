@@ -34,6 +34,7 @@ pub(crate) fn host(privilege: Privilege, cgroups: CgroupSupport) -> Host {
             link("/bin", "usr/bin"),
             link("/lib64", "usr/lib64"),
         ],
+        kernel_mounts: Vec::new(),
         etc: vec![
             EtcEntry { path: text("/etc/alternatives"), kind: FileKind::Directory },
             EtcEntry { path: text("/etc/ld.so.cache"), kind: FileKind::File },
@@ -128,6 +129,7 @@ fn sources(workspace: Option<Opened>, image: Option<Opened>) -> Sources {
         project: Vec::new(),
         read_only: Vec::new(),
         allowed: Vec::new(),
+        links: Vec::new(),
         covered: Vec::new(),
         unix_sockets: jail::plan::UnixSockets::Allowed,
         image,

@@ -15,10 +15,11 @@ use rustix::io::Errno;
 
 use crate::allowed::{Allowed, open_allowed};
 use crate::error::Error;
+use crate::host_view::{self, Link, Shown};
 use crate::image::{HeldImage, Store};
+use crate::mount_table::{self, Mount};
 use crate::python::Python;
 use crate::real::find_place;
-use crate::whole_host;
 
 /// Where the directory of a session is.
 pub(crate) const WORKSPACE: &str = "/workspace";
@@ -35,7 +36,9 @@ pub(crate) struct Sources {
     pub(crate) read_only: Vec<Opened>,
     /// Paths of the host that a session may reach, each before those inside it.
     pub(crate) allowed: Vec<Allowed>,
-    /// What of those stays covered.
+    /// Symbolic links beside them, where a directory of the host is shown entry by entry.
+    pub(crate) links: Vec<Link>,
+    /// What is masked below any directory of the host that the box shows.
     pub(crate) covered: Vec<Covered>,
     /// Whether the box may talk to whoever listens in a file.
     pub(crate) unix_sockets: UnixSockets,
@@ -72,8 +75,8 @@ pub(crate) enum Held {
     /// A directory, or a file that is located only.
     Place(OwnedFd),
     Image(HeldImage),
-    /// Tests of the pure part hold nothing.
-    #[cfg(test)]
+    /// The identity is still compared, but its inode number may have been reused by a user who may write to the parent
+    /// directory.
     Nothing,
 }
 
@@ -93,12 +96,25 @@ impl Opened {
         let top = match &self.held {
             Held::Place(handle) => handle.as_fd(),
             Held::Image(image) => image.as_fd(),
-            #[cfg(test)]
             Held::Nothing => return Err(Errno::NOENT),
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         rustix::fs::openat2(top, below, flags, Mode::empty(), resolve).map(drop)
+    }
+
+    /// Whether it lies on a kernel file system. True also if it is not held open, because its mount is then unknown.
+    pub(crate) fn is_kernel_file(&self, mounts: &[Mount]) -> bool {
+        match &self.held {
+            Held::Place(handle) => mount_table::is_kernel_file(handle.as_fd(), mounts),
+            Held::Image(_) => false,
+            Held::Nothing => true,
+        }
+    }
+
+    /// Closes the handle, for a box with so many sources that the server could run out of descriptors.
+    pub(crate) fn release(&mut self) {
+        self.held = Held::Nothing;
     }
 
     #[cfg(test)]
@@ -122,12 +138,19 @@ impl Sources {
             Workspace::Agent(mounts) => (None, open_agent(mounts, data)?),
             Workspace::Session(mounts) => (Some(open_own(&mounts.work, data)?), Vec::new()),
         };
-        let (allowed, covered) = match grant.workspace() {
+        let Shown { allowed, links, mut covered, .. } = match grant.workspace() {
             Workspace::Session(mounts) => open_reach(mounts, data)?,
             Workspace::Private | Workspace::Directory(_) | Workspace::Project(_) | Workspace::Agent(_) => {
-                (Vec::new(), Vec::new())
+                Shown::default()
             }
         };
+        // Workspaces that the server made hold no mounts.
+        let shows_host = matches!(grant.workspace(), Workspace::Directory(_))
+            || !grant.read_only().is_empty()
+            || !allowed.is_empty();
+        if shows_host {
+            covered.extend(host_view::kernel_mounts()?);
+        }
         // In a directory of the host's there may be a socket of somebody who listens, an agent for keys or a daemon, and to
         // connect is to act as them; no mount and no right of a file tells that from opening one.
         let sees_host = allowed.iter().any(|allowed| allowed.kind == FileKind::Directory);
@@ -142,7 +165,7 @@ impl Sources {
         };
         let read_only = grant.read_only().iter().map(open).collect::<Result<_, _>>()?;
         let python = Python::choose(grant, image.as_ref().map_or(Path::new("/"), Opened::place));
-        Ok(Sources { workspace, project, read_only, allowed, covered, unix_sockets, image, python })
+        Ok(Sources { workspace, project, read_only, allowed, links, covered, unix_sockets, image, python })
     }
 }
 
@@ -164,7 +187,7 @@ pub(crate) fn session_place(opened: Opened) -> ProjectPlace {
 pub(crate) fn is_alone(mounts: &SessionMounts) -> bool {
     match &mounts.control {
         Control::On(reach) => reach.places.is_empty(),
-        Control::Off => false,
+        Control::Off(_) => false,
     }
 }
 
@@ -195,15 +218,15 @@ fn open_agent(mounts: &AgentMounts, data: Option<&Path>) -> Result<Vec<ProjectPl
         .collect()
 }
 
-/// What a session reaches of the host, and what of that it does not see. What is not there needs no cover.
-fn open_reach(mounts: &SessionMounts, data: Option<&Path>) -> Result<(Vec<Allowed>, Vec<Covered>), Error> {
-    let (allowed, secrets) = match &mounts.control {
-        Control::On(reach) => (open_allowed(&reach.places, data)?, Vec::new()),
-        Control::Off => (whole_host::open_to_see()?, whole_host::covered()),
+/// What a session reaches of the host, and what of that is hidden from it.
+fn open_reach(mounts: &SessionMounts, data: Option<&Path>) -> Result<Shown, Error> {
+    let mut shown = match &mounts.control {
+        Control::On(reach) => Shown { allowed: open_allowed(&reach.places, data)?, ..Shown::default() },
+        Control::Off(view) => host_view::open(*view)?,
     };
     let hidden = mounts.hidden.iter().filter_map(|path| find_place(path));
-    let hidden = hidden.map(|place| Covered { path: place.path, kind: place.kind.mounted_as() });
-    Ok((allowed, hidden.chain(secrets).collect()))
+    shown.covered.extend(hidden.map(|place| Covered { path: place.path, kind: place.kind.mounted_as() }));
+    Ok(shown)
 }
 
 fn open_own(path: &Path, data: Option<&Path>) -> Result<Opened, Error> {

@@ -4,7 +4,7 @@
 //! and words are C strings, so no NUL byte can hide in them, and sources carry the identity of the file that
 //! the executor saw, so that a link swapped in between is noticed rather than followed.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use serde::{Deserialize, Serialize};
 
@@ -121,6 +121,13 @@ pub enum Operation {
         kind: FileKind,
         access: MountAccess,
     },
+    /// An entry of a host directory that is shown entry by entry, read-only. It may be gone by now, or replaced: then the
+    /// box has an empty file or directory, or nothing, in its place.
+    Entry {
+        source: Source,
+        at: CString,
+        kind: FileKind,
+    },
     /// A host device node, bound to an empty file.
     Device {
         source: CString,
@@ -145,6 +152,30 @@ pub enum Operation {
     },
     /// The root itself becomes read-only (mounts on it keep their own access).
     SealRoot,
+}
+
+impl Operation {
+    /// Where it makes something, unless that is the root or several places.
+    pub fn at(&self) -> Option<&CStr> {
+        match self {
+            Operation::TmpfsRoot { .. }
+            | Operation::OverlayRoot { .. }
+            | Operation::Scratch { .. }
+            | Operation::SealRoot => None,
+            Operation::Directory { at, .. }
+            | Operation::Symlink { at, .. }
+            | Operation::File { at, .. }
+            | Operation::Writable { at, .. }
+            | Operation::Tmpfs { at, .. }
+            | Operation::Bind { at, .. }
+            | Operation::Entry { at, .. }
+            | Operation::Device { at, .. }
+            | Operation::Pts { at }
+            | Operation::Proc { at }
+            | Operation::Mask { at, .. }
+            | Operation::Layer { at, .. } => Some(at),
+        }
+    }
 }
 
 /// What lies over something hidden.

@@ -72,7 +72,10 @@ pub(crate) fn enter(root: &OwnedFd) -> std::result::Result<(), Failure> {
 }
 
 fn has_source(operation: &Operation) -> bool {
-    matches!(operation, Operation::OverlayRoot { .. } | Operation::Bind { .. } | Operation::Device { .. })
+    matches!(
+        operation,
+        Operation::OverlayRoot { .. } | Operation::Bind { .. } | Operation::Entry { .. } | Operation::Device { .. }
+    )
 }
 
 fn begin(operation: &Operation, source: Option<OwnedFd>) -> Result<OwnedFd> {
@@ -142,6 +145,19 @@ fn apply(places: &mut Places, operation: &Operation, source: Option<OwnedFd>, st
             };
             mounts::restrict(tree.as_fd(), attributes)?;
             places.attach(&tree, at)
+        }
+        Operation::Entry { at, kind, .. } => {
+            let tree = source.ok_or(Errno::BADF)?;
+            match kind {
+                FileKind::Directory => places.make_directory(at, 0o755)?,
+                FileKind::File => places.make_file(at)?,
+            }
+            mounts::restrict(tree.as_fd(), Attributes::ReadOnlyFiles)?;
+            match places.attach(&tree, at) {
+                // The kernel attaches no tree whose root was removed meanwhile.
+                Err(Errno::NOENT) => Ok(()),
+                done => done,
+            }
         }
         Operation::Device { at, .. } => {
             places.make_file(at)?;
@@ -229,21 +245,5 @@ fn layer(places: &mut Places, stage: &CStr, own: &CStr, at: &CStr) -> Result<()>
 }
 
 fn subject(operation: &Operation) -> String {
-    match operation {
-        Operation::TmpfsRoot { .. }
-        | Operation::OverlayRoot { .. }
-        | Operation::Scratch { .. }
-        | Operation::SealRoot => "/".to_owned(),
-        Operation::Directory { at, .. }
-        | Operation::Symlink { at, .. }
-        | Operation::File { at, .. }
-        | Operation::Writable { at, .. }
-        | Operation::Tmpfs { at, .. }
-        | Operation::Bind { at, .. }
-        | Operation::Device { at, .. }
-        | Operation::Pts { at }
-        | Operation::Proc { at }
-        | Operation::Mask { at, .. }
-        | Operation::Layer { at, .. } => at.to_string_lossy().into_owned(),
-    }
+    operation.at().unwrap_or(c"/").to_string_lossy().into_owned()
 }

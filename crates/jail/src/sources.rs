@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::io::{Errno, Result};
 
 use crate::mounts;
-use crate::plan::{Operation, Owner, Source};
+use crate::plan::{FileKind, Operation, Owner, Source};
 use crate::report::{Failure, Step};
 use crate::sys::{self, Fork};
 
@@ -24,6 +24,7 @@ pub fn open(operations: &[Operation], mapping: &mut Mapping<'_>) -> std::result:
             Operation::OverlayRoot { image: source, .. } | Operation::Bind { source, .. } => {
                 Some(open_source(source, mapping))
             }
+            Operation::Entry { source, kind, .. } => Some(open_entry(source, *kind)),
             Operation::Device { source, .. } => Some(open_device(source)),
             _ => None,
         })
@@ -46,6 +47,22 @@ fn open_source(source: &Source, mapping: &mut Mapping<'_>) -> std::result::Resul
         })?;
     }
     Ok(tree)
+}
+
+/// One that was removed or replaced is shown empty: programs of the host rewrite files of /etc at any time.
+fn open_entry(source: &Source, kind: FileKind) -> std::result::Result<OwnedFd, Failure> {
+    let fail = |errno| Failure::new(Step::OpenSources, source.path.to_string_lossy(), errno);
+    match mounts::clone_tree(&source.path) {
+        Ok(tree) if source.identity.is_none_or(|expected| mounts::is_file(tree.as_fd(), expected) == Ok(true)) => {
+            return Ok(tree);
+        }
+        Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => {}
+        Err(errno) => return Err(fail(errno)),
+    }
+    match kind {
+        FileKind::Directory => mounts::tmpfs(4096, 1, 0o555).map_err(fail),
+        FileKind::File => open_device(&c"/dev/null".into()),
+    }
 }
 
 fn open_device(source: &CString) -> std::result::Result<OwnedFd, Failure> {

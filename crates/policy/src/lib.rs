@@ -64,7 +64,7 @@ pub use risk::{
     Assessment, Content, Finding, LONGEST_CONTENT, Level, Locale, PASSWORD_FIELDS, PAYMENT_FIELDS, Refusal, Rule,
     assess, rules, stack_needed,
 };
-pub use session::{AllowedPath, Control, Named, Reach, Rights, SessionMounts, is_never_shown};
+pub use session::{AllowedPath, Control, HostView, Named, Reach, Rights, SessionMounts, is_never_shown};
 pub use settings::{
     ApprovalSeconds, AuditKeptDays, BrowserIdleSeconds, BrowserMax, BrowserMemoryMb, BrowserPids, ConcurrentExecs,
     ConcurrentExecsPerUser, ExecsKeptDays, PoolAcquireSeconds, PoolIdleSeconds, PoolMax, PoolMin, PoolUses,

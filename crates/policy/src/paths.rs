@@ -127,7 +127,7 @@ pub(crate) fn check_working_directory(asked: Option<&Path>, workspace: &Workspac
     if let Workspace::Session(mounts) = workspace
         && match &mounts.control {
             Control::On(reach) => reach.names(&path),
-            Control::Off => true,
+            Control::Off(_) => true,
         }
     {
         return Ok(path);

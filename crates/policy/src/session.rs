@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use crate::paths::{FORBIDDEN_TREES, WORKSPACE, check_workspace, plain, show};
 use crate::reach::{HostPath, PathStyle, is_always_there, normalise};
 use crate::request::Owner;
@@ -31,8 +33,29 @@ pub struct SessionMounts {
 pub enum Control {
     /// The box has the allowed paths, and nothing else of the host but its system.
     On(Reach),
-    /// The box shows the host's files as an unprivileged user sees them.
-    Off,
+    /// Nobody is asked, and the box shows this part of the host.
+    Off(HostView),
+}
+
+/// What a session's box shows of the host while path control is off: the setting `sandbox.when_disabled`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HostView {
+    /// `/etc`, `/opt` and `/srv` beside the system directories, read-only, without home directories.
+    #[default]
+    ReadOnly,
+    /// All top-level directories except those that every box has for itself, with known secrets hidden.
+    Full,
+}
+
+impl HostView {
+    /// The value of the setting.
+    pub const fn key(self) -> &'static str {
+        match self {
+            HostView::ReadOnly => "readonly",
+            HostView::Full => "full",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -115,7 +138,7 @@ impl Control {
     pub fn blocked(&self) -> Vec<Named> {
         match self {
             Control::On(reach) => reach.blocked(),
-            Control::Off => Vec::new(),
+            Control::Off(_) => Vec::new(),
         }
     }
 }
@@ -125,7 +148,7 @@ pub(crate) fn check_session(mounts: &SessionMounts) -> Result<SessionMounts, Den
     let work = check_workspace(&mounts.work)?;
     let hidden = mounts.hidden.iter().map(|path| plain("what is hidden", path)).collect::<Result<Vec<_>, _>>()?;
     let control = match &mounts.control {
-        Control::Off => Control::Off,
+        Control::Off(view) => Control::Off(*view),
         Control::On(reach) => {
             check_named(reach, &hidden)?;
             Control::On(Reach { places: check_places(reach, &hidden)?, ..reach.clone() })
@@ -134,7 +157,7 @@ pub(crate) fn check_session(mounts: &SessionMounts) -> Result<SessionMounts, Den
     Ok(SessionMounts { work, owner: mounts.owner, control, hidden })
 }
 
-/// What the server keeps is nobody's to allow, so nobody is asked.
+/// Ringwall's own data cannot be allowed, so a command that names it is denied without a question.
 fn check_named(reach: &Reach, hidden: &[PathBuf]) -> Result<(), Denial> {
     let named = reach.named.iter().find(|named| {
         let real = Path::new(named.real.as_str());
@@ -355,6 +378,6 @@ mod tests {
         assert_eq!(reach("/srv/a", &[]), "ask");
         let unnamed = judge(Control::On(Reach { entries: paths(&["/srv"]), ..Reach::default() }), Some("/srv"));
         assert!(matches!(unnamed, Verdict::Deny(_)), "what was not judged is no place to start in");
-        assert!(matches!(judge(Control::Off, Some("/srv")), Verdict::Allow(_)));
+        assert!(matches!(judge(Control::Off(HostView::Full), Some("/srv")), Verdict::Allow(_)));
     }
 }

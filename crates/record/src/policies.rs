@@ -25,6 +25,7 @@ impl Store {
         let detail = json!({
             "policy": snapshot["version"],
             "path_control": snapshot["path_control"],
+            "when_disabled": snapshot["when_disabled"],
             "paths": snapshot["paths"],
             "digest": Digest::of(text.as_bytes()).to_string(),
         });

@@ -118,6 +118,7 @@ struct SandboxTable {
     workspace_root_win: Option<String>,
     workspace_root_wsl: Option<String>,
     runtime_mode: Option<String>,
+    when_disabled: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -153,6 +154,8 @@ pub(crate) enum Authentication {
 #[derive(Debug)]
 pub(crate) struct ServerConfig {
     pub(crate) data: PathBuf,
+    /// The file given by `--config`; one in the data directory needs no mention.
+    pub(crate) file: Option<PathBuf>,
     pub(crate) listen: SocketAddr,
     pub(crate) allowed_hosts: Vec<String>,
     /// As many as there is room for unless said.
@@ -180,6 +183,7 @@ pub(crate) fn resolve(data: &Path, flags: Overrides, environment: &Environment) 
         fixed,
         authentication: if flags.no_auth { Authentication::Nobody } else { Authentication::Tokens },
         data: data.to_owned(),
+        file: flags.config,
     };
     if config.max_connections == Some(0) {
         return Err(Message::new("max_connections must be at least 1, not 0"));
@@ -235,6 +239,7 @@ fn set_from_file(fixed: &mut Fixed, file: &File) -> Result<(), Message> {
         ("sandbox.workspace_root_win", &sandbox.workspace_root_win),
         ("sandbox.workspace_root_wsl", &sandbox.workspace_root_wsl),
         ("sandbox.runtime_mode", &sandbox.runtime_mode),
+        ("sandbox.when_disabled", &sandbox.when_disabled),
         ("skills.root", &skills.root),
     ];
     for (key, value) in values {
@@ -321,6 +326,7 @@ mod tests {
             "[server]\nno_auth = true\n",
             "[sandbox]\nmax_concurrent_execs = 2\n",
             "[sandbox]\nruntime_mode = 'mac'\n",
+            "[sandbox]\nwhen_disabled = 'everything'\n",
             "[skills]\nentries_max = 2\n",
         ] {
             assert!(with_file(text, Overrides::default()).is_err(), "{text}");

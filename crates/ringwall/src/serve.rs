@@ -65,6 +65,7 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
             Authentication::Nobody => Auth::Nobody,
         },
         fixed: config.fixed.clone(),
+        file: config.file.clone(),
     });
     let service = opening.await?;
     let places = config.max_connections.unwrap_or_else(usual_places);

@@ -24,10 +24,11 @@ use crate::error::Error;
 use crate::settings::{Settings, merge};
 
 const LIMITS: &str = "sandbox.limits";
-const TEXTS: [&str; 19] = [
+const TEXTS: [&str; 20] = [
     "sandbox.workspace_root_win",
     "sandbox.workspace_root_wsl",
     "sandbox.runtime_mode",
+    WHEN_DISABLED,
     "sandbox.docker.cli_path",
     "sandbox.docker.context",
     "sandbox.docker.image",
@@ -45,6 +46,9 @@ const TEXTS: [&str; 19] = [
     "net.unknown",
     "browser.external",
 ];
+/// What boxes of sessions show of the host while path control is off. An operator who could set it would show the server
+/// user's files to agents.
+const WHEN_DISABLED: &str = "sandbox.when_disabled";
 /// Signs webhook messages. `GET /settings` shows only whether it is set.
 pub(crate) const WEBHOOK_SECRET: &str = "approvals.webhook_secret";
 const COUNTS: [&str; 22] = [
@@ -85,10 +89,11 @@ const LISTS: [&str; 7] = [
 
 /// Keys that only start-up configuration sets. `PUT /settings` answers 409 for them, and a value that an older version
 /// stored is ignored. docs/api.md says for every key why it is here or not.
-const START_UP_ONLY: [&str; 11] = [
+const START_UP_ONLY: [&str; 12] = [
     "sandbox.workspace_root_win",
     "sandbox.workspace_root_wsl",
     "sandbox.runtime_mode",
+    WHEN_DISABLED,
     "sandbox.docker.cli_path",
     "sandbox.docker.context",
     "skills.root",

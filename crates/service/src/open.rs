@@ -27,6 +27,7 @@ use crate::live::Registry;
 use crate::logins::Logins;
 use crate::metrics::Counters;
 use crate::owner_token;
+use crate::paths::log_path_control;
 use crate::pool::{BoxPool, BoxSort, Boxes};
 use crate::queue::Turns;
 use crate::service::{Inner, Service, now};
@@ -49,6 +50,8 @@ pub struct Config {
     pub auth: Auth,
     /// Settings from flags, environment and file, which override the stored ones.
     pub fixed: Fixed,
+    /// The configuration file, which no box is shown: it may hold passwords.
+    pub file: Option<PathBuf>,
 }
 
 /// Who is believed.
@@ -113,7 +116,8 @@ impl Service {
         let root = settings.sandbox.root(usual);
         let workspace_root = root.map_err(|error| Error::start("find the workspaces")(error.into()))?;
         let workspaces_path = PathBuf::from(&workspace_root.host_path_native);
-        let kept = [data.clone(), workspaces_path.clone(), skills_root.clone()];
+        let mut kept = vec![data.clone(), workspaces_path.clone(), skills_root.clone()];
+        kept.extend(config.file.as_deref().and_then(|file| std::path::absolute(file).ok()));
         let (root, place) = (workspaces_path.clone(), data.clone());
         let (record, runtime) = (store.clone(), Handle::current());
         let (workspaces, baselines, skills, executor, docker) = Self::blocking(move || {
@@ -195,8 +199,7 @@ impl Service {
             TrialError::Box(error) => Error::start("run a box")(error.into()),
             other => Error::start("run a box")(other.into()),
         })?;
-        let switch = service.inner.store.path_switch().await?;
-        service.tell_path_control(switch);
+        log_path_control(service.path_control().await?);
         service.sweep_containers();
         service.expire_approvals();
         service.prune_on_schedule();

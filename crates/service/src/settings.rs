@@ -11,9 +11,9 @@ use executor::docker::DockerSettings;
 use executor::docker::paths::{self, Platform, Roots, RuntimeMode, WorkspaceRoot};
 use policy::{
     ApprovalSeconds, AuditKeptDays, CommandLists, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecsKeptDays,
-    Isolation, Layer, LayerName, NetList, NetMode, NetWish, PoolAcquireSeconds, PoolIdleSeconds, PoolMax, PoolMin,
-    PoolUses, QueuedExecs, QuotaFiles, QuotaMb, Secret, SecurityMode, SessionMaxMb, SessionsKeptHours, SkillEntriesMax,
-    Unknown, UnpackedMaxMb, UploadMaxMb, check_settings,
+    HostView, Isolation, Layer, LayerName, NetList, NetMode, NetWish, PoolAcquireSeconds, PoolIdleSeconds, PoolMax,
+    PoolMin, PoolUses, QueuedExecs, QuotaFiles, QuotaMb, Secret, SecurityMode, SessionMaxMb, SessionsKeptHours,
+    SkillEntriesMax, Unknown, UnpackedMaxMb, UploadMaxMb, check_settings,
 };
 use record::{Confirmation, Store};
 use serde::{Deserialize, Deserializer};
@@ -85,6 +85,7 @@ pub(crate) struct Sandbox {
     pub(crate) workspace_root_wsl: Option<String>,
     pub(crate) runtime_mode: Option<String>,
     pub(crate) docker: DockerPart,
+    pub(crate) when_disabled: HostView,
     limits: Option<Layer>,
     pub(crate) max_concurrent_execs: ConcurrentExecs,
     pub(crate) max_concurrent_execs_per_user: ConcurrentExecsPerUser,

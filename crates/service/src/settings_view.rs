@@ -46,6 +46,8 @@ struct SandboxView {
     workspace_root_wsl: Option<String>,
     /// `auto`, `windows`, `wsl` or `linux`
     runtime_mode: String,
+    /// `readonly` or `full`: what boxes of sessions show of the host while path control is off
+    when_disabled: &'static str,
     docker: DockerView,
     #[schema(schema_with = crate::schema::limits)]
     limits: policy::Limits,
@@ -220,6 +222,7 @@ impl SettingsView {
                 workspace_root_win: sandbox.workspace_root_win.clone(),
                 workspace_root_wsl: sandbox.workspace_root_wsl.clone(),
                 runtime_mode: sandbox.mode().to_owned(),
+                when_disabled: sandbox.when_disabled.key(),
                 docker: DockerView {
                     cli_path: sandbox.docker.cli_path.clone(),
                     context: sandbox.docker.context.clone(),

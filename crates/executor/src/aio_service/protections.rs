@@ -27,7 +27,7 @@ pub(super) fn check(grant: &Grant) -> Result<(), Error> {
         }
         (Root::Host, Workspace::Session(mounts)) => match &mounts.control {
             Control::On(reach) if !reach.places.is_empty() => Some("paths of this host"),
-            Control::On(_) | Control::Off => None,
+            Control::On(_) | Control::Off(_) => None,
         },
         (Root::Host, Workspace::Private) => None,
     };

@@ -27,6 +27,7 @@ fn sources() -> Sources {
         ],
         read_only: Vec::new(),
         allowed: Vec::new(),
+        links: Vec::new(),
         covered: Vec::new(),
         unix_sockets: jail::plan::UnixSockets::Allowed,
         image: None,

@@ -47,7 +47,7 @@ fn is_same_workspace(home: &Workspace, visitor: &Workspace) -> bool {
 /// What of the host is mounted; which of it a command names is no matter.
 fn reach(mounts: &SessionMounts) -> Option<BTreeSet<(&Path, &Path)>> {
     match &mounts.control {
-        Control::Off => None,
+        Control::Off(_) => None,
         Control::On(reach) => {
             Some(reach.places.iter().map(|place| (place.at.as_path(), place.real.as_path())).collect())
         }

@@ -26,7 +26,7 @@ impl Executor {
             Workspace::Project(_) | Workspace::Agent(_) => true,
             Workspace::Session(mounts) => match &mounts.control {
                 Control::On(reach) => reach.places.is_empty(),
-                Control::Off => false,
+                Control::Off(_) => false,
             },
             Workspace::Private | Workspace::Directory(_) => false,
         };

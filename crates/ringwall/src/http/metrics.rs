@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::header;
 use axum::response::IntoResponse;
+use policy::HostView;
 use serde::{Deserialize, Serialize};
 use service::{Health, Metrics, Overview, Principal};
 use utoipa::{IntoParams, ToSchema};
@@ -17,16 +18,22 @@ use super::problem::Problem;
 /// There is no door before a box has run, so whoever is answered is answered by a server that is ready.
 #[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "it can run a box", body = Ready)))]
 pub(crate) async fn healthz(State(door): State<Door>) -> Result<Json<Ready>, Problem> {
-    let path_control = if door.service.is_path_control_on().await? { "on" } else { "off" };
-    Ok(Json(Ready { status: "ok", version: env!("CARGO_PKG_VERSION"), path_control }))
+    let when_disabled = door.service.path_control().await?.when_disabled().map(HostView::key);
+    let path_control = if when_disabled.is_none() { "on" } else { "off" };
+    Ok(Json(Ready { status: "ok", version: env!("CARGO_PKG_VERSION"), path_control, when_disabled }))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Ready {
     status: &'static str,
     version: &'static str,
-    /// `on`: commands of sessions reach the allowed paths alone; `off`: the host's files as an unprivileged user sees them
+    /// `on`: commands of sessions reach the allowed paths alone; `off`: nobody is asked, and `when_disabled` says what they
+    /// see of the host
     path_control: &'static str,
+    /// While path control is off. `readonly`: the host's system directories, `/etc`, `/opt` and `/srv`, without home
+    /// directories; `full`: all paths of the host but known secrets
+    #[serde(skip_serializing_if = "Option::is_none")]
+    when_disabled: Option<&'static str>,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

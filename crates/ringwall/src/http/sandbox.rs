@@ -18,10 +18,18 @@ use super::body::{Named, Words, read_json, shape};
 use super::problem::Problem;
 use super::run::locale;
 
-#[derive(Debug, Deserialize, Serialize, ToSchema)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PathSwitch {
     enabled: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PathSwitched {
+    enabled: bool,
+    /// When it is off: what boxes of sessions show of the host, and how to change that
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -83,15 +91,22 @@ pub(crate) async fn show(
 }
 
 #[utoipa::path(put, path = "/api/sandbox", tag = "paths", operation_id = "switch_paths", request_body = PathSwitch,
-    responses((status = 200, description = "the switch as it is now", body = PathSwitch)))]
+    params(("accept-language" = Option<String>, Header, description = "`zh` for the message in Chinese")),
+    responses((status = 200, description = "the switch as it is now", body = PathSwitched)))]
 pub(crate) async fn switch(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
     body: Body,
-) -> Result<Json<PathSwitch>, Problem> {
+) -> Result<Json<PathSwitched>, Problem> {
+    let locale = locale(&headers);
     let body: PathSwitch = shape(read_json(body, door.largest_body).await?)?;
-    let enabled = door.service.switch_path_control(&principal, Switch::of(body.enabled)).await?;
-    Ok(Json(PathSwitch { enabled }))
+    let control = door.service.switch_path_control(&principal, Switch::of(body.enabled)).await?;
+    let message = control.when_disabled().map(|_| {
+        let sentences = [Some(control.shown(locale)), control.remedy(locale)];
+        sentences.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    });
+    Ok(Json(PathSwitched { enabled: message.is_none(), message }))
 }
 
 #[utoipa::path(post, path = "/api/sandbox/paths", tag = "paths", operation_id = "add_path", request_body = PathBody,

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use rmcp::model::Tool;
 use rmcp::service::SubscriptionContext;
 use rmcp::{Peer, RoleServer};
-use service::{Error, Principal, Service};
+use service::{Error, PathControl, Principal, Service};
 use tokio::sync::watch;
 
 use super::skills;
@@ -21,14 +21,14 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Between two questions whether whoever waits is still there, and still may.
 const PULSE: Duration = Duration::from_secs(30);
 
-/// What a list of tools was, in short. Of the tools that are always there only the words about the network differ.
+/// A digest of a list of tools. Of the built-in tools only the words about the network and the host's files differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen(u64);
 
 impl Seen {
-    pub(super) fn of(skills: &[Tool], world: World) -> Self {
+    pub(super) fn of(skills: &[Tool], world: World, paths: PathControl) -> Self {
         let mut hasher = DefaultHasher::new();
-        world.hash(&mut hasher);
+        (world, paths).hash(&mut hasher);
         for tool in skills {
             serde_json::to_string(tool).unwrap_or_default().hash(&mut hasher);
         }
@@ -58,7 +58,8 @@ impl Changes {
             let service = service.clone();
             Box::pin(async move {
                 let world = service.net_mode().into();
-                skills::described(&service).await.ok().map(|tools| Seen::of(&tools, world))
+                let paths = service.path_control().await.ok()?;
+                skills::described(&service).await.ok().map(|tools| Seen::of(&tools, world, paths))
             })
         })
     }
@@ -227,7 +228,10 @@ mod tests {
     }
 
     #[test]
-    fn a_way_out_makes_it_another_list() {
-        assert_ne!(Seen::of(&[], World::Closed), Seen::of(&[], World::Open));
+    fn changed_network_or_path_control_makes_it_another_list() {
+        let off = PathControl::Off { view: policy::HostView::ReadOnly, is_writable: false };
+        let seen = |world, paths| Seen::of(&[], world, paths);
+        assert_ne!(seen(World::Closed, off), seen(World::Open, off));
+        assert_ne!(seen(World::Closed, off), seen(World::Closed, PathControl::On));
     }
 }

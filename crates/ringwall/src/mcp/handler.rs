@@ -102,8 +102,8 @@ impl ServerHandler for Mcp {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        // Whatever the words are, what it takes is the same.
-        tools::described(World::Closed).iter().find(|tool| tool.name == name).cloned()
+        // Its schema does not depend on the settings.
+        tools::without_paths(World::Closed).iter().find(|tool| tool.name == name).cloned()
     }
 
     async fn list_tools(
@@ -113,10 +113,11 @@ impl ServerHandler for Mcp {
     ) -> Result<ListToolsResult, ErrorData> {
         let world = World::from(self.service.net_mode());
         let skills = skills::described(&self.service).await.map_err(of_service)?;
-        let seen = Seen::of(&skills, world);
+        let paths = self.service.path_control().await.map_err(of_service)?;
+        let seen = Seen::of(&skills, world, paths);
         self.changes.note(seen);
         self.given.note(seen);
-        let mut all = tools::described(world).to_vec();
+        let mut all = tools::described(world, paths);
         all.extend(skills);
         Ok(ListToolsResult::with_all_items(all))
     }

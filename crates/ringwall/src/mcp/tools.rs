@@ -1,13 +1,14 @@
 //! The tools that are always there: their names, what they say of themselves, and their schemas.
 //!
-//! What a client shows a person before a call is made of these words and hints, so they claim nothing that is not so: whether
-//! what runs code is open to the world depends on whether the operator lets boxes reach hosts.
+//! A client shows these words and hints to a person before a call, so they are true for the settings in force: whether boxes
+//! reach hosts of the network, and what `run_command` shows of the host's files.
 
 use std::sync::LazyLock;
 
-use policy::NetMode;
+use policy::{Locale, NetMode};
 use rmcp::model::{Tool, ToolAnnotations};
 use schemars::JsonSchema;
+use service::PathControl;
 
 use super::answers::{Content, Done, Paths, RAN, Standing};
 use super::arguments::{
@@ -105,14 +106,7 @@ impl BuiltIn {
                  refused.",
                 world,
             ),
-            Self::RunCommand => in_a_box::<CommandArguments>(
-                self,
-                "Run a command",
-                "Runs a line of bash in an isolated box, in the session's workspace at /workspace. The box sees no files \
-                 of the host but those that an operator allows; a line that names another path waits for a person's \
-                 approval.",
-                world,
-            ),
+            Self::RunCommand => in_a_box::<CommandArguments>(self, "Run a command", RUN_COMMAND, world),
             Self::RunSkill => in_a_box::<SkillArguments>(
                 self,
                 "Run a skill of the agent's",
@@ -161,6 +155,9 @@ impl BuiltIn {
     }
 }
 
+/// [`described`] adds what the box shows of the host.
+const RUN_COMMAND: &str = "Runs a line of bash in an isolated box, in the session's workspace at /workspace.";
+
 static CLOSED: LazyLock<Vec<Tool>> = LazyLock::new(|| describe_all(World::Closed));
 static OPEN: LazyLock<Vec<Tool>> = LazyLock::new(|| describe_all(World::Open));
 
@@ -169,7 +166,17 @@ fn describe_all(world: World) -> Vec<Tool> {
 }
 
 /// All of them, as they are listed.
-pub(super) fn described(world: World) -> &'static [Tool] {
+pub(super) fn described(world: World, paths: PathControl) -> Vec<Tool> {
+    let mut tools = without_paths(world).to_vec();
+    for tool in tools.iter_mut().filter(|tool| tool.name == BuiltIn::RunCommand.name()) {
+        let words = format!("{RUN_COMMAND} {}", paths.shown(Locale::English));
+        tool.description = tool.description.as_deref().map(|said| said.replacen(RUN_COMMAND, &words, 1).into());
+    }
+    tools
+}
+
+/// The same without the words about the host's files.
+pub(super) fn without_paths(world: World) -> &'static [Tool] {
     match world {
         World::Closed => &CLOSED,
         World::Open => &OPEN,
@@ -212,12 +219,34 @@ pub(super) fn annotations(title: &str, effect: Effect, world: World) -> ToolAnno
 
 #[cfg(test)]
 mod tests {
+    use policy::HostView;
+
     use super::*;
+
+    /// As a new server has it.
+    const FRESH: PathControl = PathControl::Off { view: HostView::ReadOnly, is_writable: false };
+
+    #[test]
+    fn run_command_says_what_its_box_shows_of_the_host() {
+        let full = |is_writable| PathControl::Off { view: HostView::Full, is_writable };
+        for (control, words) in [
+            (PathControl::On, "names another path waits for a person's approval"),
+            (FRESH, "/etc, /opt and /srv of the host beside its system directories, read-only"),
+            (full(true), "writes wherever Unix permissions let that user write"),
+            (full(false), "private files of that user included, read-only"),
+        ] {
+            let tools = described(World::Closed, control);
+            let tool = tools.iter().find(|tool| tool.name == "run_command").unwrap();
+            let said = tool.description.as_deref().unwrap();
+            assert!(said.starts_with(RUN_COMMAND) && said.contains(words) && said.ends_with("no network."), "{said}");
+            assert_eq!(said.contains("waits for a person"), control == PathControl::On);
+        }
+    }
 
     #[test]
     fn what_runs_something_says_whether_it_reaches_anybody() {
         for (world, words) in [(World::Closed, "no network"), (World::Open, "reaches the hosts")] {
-            let open: Vec<&str> = described(world)
+            let open: Vec<&str> = without_paths(world)
                 .iter()
                 .filter(|tool| tool.annotations.as_ref().and_then(|hints| hints.open_world_hint) == Some(true))
                 .map(|tool| tool.name.as_ref())
@@ -225,7 +254,7 @@ mod tests {
                 .collect();
             let runs = ["run_code", "run_command", "run_skill"];
             assert_eq!(open, if world == World::Open { &runs[..] } else { &[] });
-            for tool in described(world).iter().filter(|tool| runs.contains(&tool.name.as_ref())) {
+            for tool in without_paths(world).iter().filter(|tool| runs.contains(&tool.name.as_ref())) {
                 assert!(tool.description.as_deref().is_some_and(|said| said.contains(words)), "{tool:?}");
             }
         }
@@ -262,7 +291,7 @@ mod tests {
     #[test]
     fn every_tool_says_what_it_does_to_what_is_there() {
         for world in [World::Closed, World::Open] {
-            let told: Vec<(&str, [Option<bool>; 3])> = described(world)
+            let told: Vec<(&str, [Option<bool>; 3])> = without_paths(world)
                 .iter()
                 .map(|tool| {
                     let hints = tool.annotations.as_ref().unwrap();
@@ -278,21 +307,21 @@ mod tests {
     #[test]
     fn the_published_tools_are_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mcp-tools.json");
-        let current = format!("{}\n", serde_json::to_string_pretty(described(World::Closed)).unwrap());
+        let current = format!("{}\n", serde_json::to_string_pretty(&described(World::Closed, FRESH)).unwrap());
         if std::env::var_os("RINGWALL_WRITE_DOCS").is_some() {
             std::fs::write(path, &current).unwrap();
         }
         let published = std::fs::read_to_string(path).unwrap_or_default();
         assert!(published == current, "docs/mcp-tools.json is out of date; write it with RINGWALL_WRITE_DOCS=1");
         // Of what a way out changes, words and a hint are all.
-        for (closed, open) in described(World::Closed).iter().zip(described(World::Open)) {
+        for (closed, open) in without_paths(World::Closed).iter().zip(without_paths(World::Open)) {
             assert_eq!((&closed.input_schema, &closed.output_schema), (&open.input_schema, &open.output_schema));
         }
     }
 
     #[test]
     fn every_tool_says_all_of_itself() {
-        for tool in described(World::Closed) {
+        for tool in without_paths(World::Closed) {
             assert!(BuiltIn::find(&tool.name).is_some());
             assert_eq!(tool.input_schema["type"], "object", "{}", tool.name);
             assert_eq!(tool.input_schema["additionalProperties"], false, "{}", tool.name);

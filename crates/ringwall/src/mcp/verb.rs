@@ -128,7 +128,13 @@ enum Opened {
 }
 
 async fn open(config: config::ServerConfig, scope: &Scope) -> Result<Opened, Message> {
-    let config = Config { data: config.data, database: config.database, auth: Auth::Tokens, fixed: config.fixed };
+    let config = Config {
+        data: config.data,
+        database: config.database,
+        auth: Auth::Tokens,
+        fixed: config.fixed,
+        file: config.file,
+    };
     let deadline = Instant::now() + TAKING_OVER;
     loop {
         let error = match Service::open(config.clone()).await {

@@ -1,6 +1,6 @@
-//! Changing the switch and the list. Operators and owners do; a user may change or remove what is their own.
+//! Changes the switch and the list. Operators and owners may change both; a user may change or remove their own entries.
 //!
-//! What Ringwall keeps for itself can never be added, whatever link leads there. What is unwise can: the answer says so.
+//! Ringwall's own data can never be added, by any link. A sensitive path can, and the answer warns.
 
 use policy::{HostPath, Locale, PathStyle};
 use record::{Holder, NewPath, PathChange, PathScope, Switch};
@@ -13,6 +13,7 @@ use crate::principal::Principal;
 use crate::service::{Service, now};
 
 use super::list::{Listed, SandboxPath, read_path};
+use super::state::PathControl;
 
 /// How many entries a list may have: each is a mount of every box.
 const MOST: usize = 256;
@@ -27,22 +28,16 @@ pub struct NewSandboxPath {
 }
 
 impl Service {
-    pub async fn switch_path_control(&self, by: &Principal, switch: Switch) -> Result<bool, Error> {
+    pub async fn switch_path_control(&self, by: &Principal, switch: Switch) -> Result<PathControl, Error> {
         by.require_operator("switch path control")?;
         self.inner.store.switch_path_control(switch, now(), by.author()).await?;
-        self.tell_path_control(switch);
+        let control = match switch {
+            Switch::On => PathControl::On,
+            Switch::Off => self.path_control_off(),
+        };
+        log_path_control(control);
         self.review_approvals();
-        Ok(switch.is_on())
-    }
-
-    /// Says in the log what the switch means.
-    pub(crate) fn tell_path_control(&self, switch: Switch) {
-        match switch {
-            Switch::On => tracing::info!("path control is on: sessions reach the allowed paths and no others"),
-            Switch::Off => tracing::warn!(
-                "path control is off: commands of sessions see the host's files as an unprivileged user does"
-            ),
-        }
+        Ok(control)
     }
 
     pub async fn add_path(
@@ -161,6 +156,15 @@ impl Service {
             });
         }
         Ok(warnings)
+    }
+}
+
+/// Logs what boxes of sessions show of the host.
+pub(crate) fn log_path_control(control: PathControl) {
+    let shown = control.shown(Locale::English);
+    match control.when_disabled() {
+        None => tracing::info!("path control is on. {shown}"),
+        Some(view) => tracing::warn!(when_disabled = view.key(), "path control is off. {shown}"),
     }
 }
 

@@ -8,6 +8,7 @@ mod change;
 mod list;
 mod reach;
 mod remember;
+mod state;
 
 mod ask;
 mod execute;
@@ -16,8 +17,10 @@ pub use change::NewSandboxPath;
 pub use execute::{SessionCommand, SessionExecuted};
 pub use list::{AllowedPaths, SandboxPath};
 pub use record::PathChange;
+pub use state::PathControl;
 
 pub(crate) use ask::{APPROVAL_EXPIRED, DENIED_BY_PERSON};
+pub(crate) use change::log_path_control;
 pub(crate) use execute::HOME;
 pub(crate) use list::{Listed, read_path};
 pub(crate) use reach::{Approved, host_mounts, note, unseen};

@@ -35,7 +35,7 @@ impl Service {
         approved: &[Approved],
     ) -> Result<Control, Error> {
         if !self.is_path_control_on().await? {
-            return Ok(Control::Off);
+            return Ok(Control::Off(self.host_view()));
         }
         let mut listed = self.listed_for(user).await?;
         listed.retain(|listed| listed.entry.enabled.is_on());
@@ -100,7 +100,10 @@ fn way(named: &Named, is_allowed: impl Fn(&HostPath) -> bool) -> Option<(PathBuf
 /// What of the host a box has, for the record: which places, as whom, and by whose word.
 pub(crate) fn note(control: &Control, snapshot: &mut Value) {
     match control {
-        Control::Off => snapshot["path_control"] = json!("off"),
+        Control::Off(view) => {
+            snapshot["path_control"] = json!("off");
+            snapshot["when_disabled"] = json!(view.key());
+        }
         Control::On(reach) => {
             snapshot["path_control"] = json!("on");
             snapshot["paths"] = reach.places.iter().map(|place| note_place(place, reach)).collect();
@@ -113,10 +116,9 @@ pub(crate) fn host_mounts(grant: &Grant) -> Vec<Value> {
     let mount = |source: &Path, target: &Path, mode: &str| json!({ "source": source.to_string_lossy(), "target": target.to_string_lossy(), "mode": mode });
     match control(grant) {
         Some(Control::On(reach)) => reach.places.iter().map(|place| mount(&place.real, &place.at, "rw")).collect(),
-        // Everything but what is hidden, as an unprivileged user: rootless, that is only seen.
-        Some(Control::Off) => {
-            let mode = if rustix::process::geteuid().is_root() { "rw" } else { "ro" };
-            vec![mount(Path::new("/"), Path::new("/"), mode)]
+        Some(Control::Off(view)) => {
+            let mode = if executor::is_writable(*view) { "rw" } else { "ro" };
+            executor::shown_tops(*view).iter().map(|top| mount(Path::new(top), Path::new(top), mode)).collect()
         }
         None => Vec::new(),
     }
@@ -126,7 +128,7 @@ pub(crate) fn host_mounts(grant: &Grant) -> Vec<Value> {
 pub(crate) fn unseen(grant: &Grant) -> Option<HostPath> {
     match control(grant) {
         Some(Control::On(reach)) => reach.unseen().cloned(),
-        Some(Control::Off) | None => None,
+        Some(Control::Off(_)) | None => None,
     }
 }
 

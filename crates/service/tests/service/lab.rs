@@ -45,7 +45,7 @@ pub async fn seen<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T 
 
 pub fn config(data: &Path, auth: Auth) -> Config {
     let database = Database::Sqlite(data.join("db.sqlite"));
-    Config { data: data.to_owned(), database, auth, fixed: Default::default() }
+    Config { data: data.to_owned(), database, auth, fixed: Default::default(), file: None }
 }
 
 impl Lab {

@@ -1,0 +1,99 @@
+//! Kernel file systems mounted a second time below a directory that a box shows. A chroot's `/proc` shows the processes of the
+//! host, with their command lines and environments.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+use tests::support::scratch::Scratch;
+
+use crate::hostile::Bound;
+use crate::lab::{Lab, Site, scratch};
+use crate::uncontrolled::{FULL, system_directory};
+
+/// A kernel file system, mounted until the value is dropped.
+struct KernelMount(PathBuf);
+
+impl KernelMount {
+    fn new(kind: &str, at: PathBuf) -> Self {
+        fs::create_dir_all(&at).unwrap();
+        let done = Command::new("mount").args(["-t", kind, kind]).arg(&at).status().unwrap();
+        assert!(done.success(), "mount -t {kind} {}", at.display());
+        // The control: outside, any user sees it.
+        assert_ne!(fs::read_dir(&at).unwrap().count(), 0, "{} is empty", at.display());
+        Self(at)
+    }
+}
+
+impl Drop for KernelMount {
+    fn drop(&mut self) {
+        Command::new("umount").arg("-l").arg(&self.0).status().unwrap();
+    }
+}
+
+fn check_empty(lab: &Lab, mount: &KernelMount) {
+    let told = lab.run(&format!("ls -A {}", mount.0.display()));
+    assert_eq!((&told["status"], &told["stdout"]), (&json!("SUCCEEDED"), &json!("")), "{told}");
+}
+
+fn mount_both(system: &Scratch, name: &str) -> [KernelMount; 2] {
+    ["proc", "sysfs"].map(|kind| KernelMount::new(kind, system.join(name).join(kind)))
+}
+
+pub(crate) fn kernel_mounts_are_empty_while_path_control_is_off(site: &Site) {
+    let Some(system) = system_directory("kernel_mounts_are_empty_while_path_control_is_off") else { return };
+    let before = mount_both(&system, "before");
+    for environment in [&[][..], &[FULL][..]] {
+        let lab = Lab::off(site, scratch(site), &[], environment);
+        let after = mount_both(&system, &format!("after{}", environment.len()));
+        before.iter().chain(&after).for_each(|mount| check_empty(&lab, mount));
+    }
+}
+
+pub(crate) fn kernel_mounts_are_empty_below_an_allowed_path(site: &Site) {
+    let Some(system) = system_directory("kernel_mounts_are_empty_below_an_allowed_path") else { return };
+    let before = mount_both(&system, "before");
+    let lab = Lab::new(site);
+    let after = mount_both(&system, "after");
+    lab.allow(system.path());
+    before.iter().chain(&after).for_each(|mount| check_empty(&lab, mount));
+    // A path inside of one is not shown at all.
+    let [proc, _] = &after;
+    let inside = proc.0.join("self/task");
+    lab.allow(&inside);
+    lab.allow(proc.0.join("sys"));
+    let told = lab.run(&format!("ls -A {}/sys", proc.0.display()));
+    assert_ne!(told["status"], "SUCCEEDED", "{told}");
+    check_empty(&lab, proc);
+}
+
+/// A copy of a shared mount receives what is mounted on the original, unless it is made private.
+pub(crate) fn later_mount_does_not_reach_a_running_box(site: &Site) {
+    let Some(system) = system_directory("later_mount_does_not_reach_a_running_box") else { return };
+    let top = system.directory("shared").unwrap();
+    let bound = Bound::mount(&top.clone(), top.clone());
+    assert!(Command::new("mount").arg("--make-shared").arg(&top).status().unwrap().success());
+    let copy = Bound::mount(&top, system.join("copy"));
+    for name in ["late", "signals"] {
+        fs::create_dir(top.join(name)).unwrap();
+    }
+    fs::write(top.join("signals/begin"), "begun\n").unwrap();
+    let lab = Lab::uncontrolled(site);
+    let wait = format!("cat {0}/signals/begin; until test -e {0}/signals/go; do sleep 0.05; done", top.display());
+    let command = format!("{wait}; ls -A {}/late; echo over", top.display());
+    let body = json!({ "session_id": "s", "command": command, "wait": false });
+    let exec = lab.execute(&lab.server.token, &body).expect(202)["exec_id"].as_str().unwrap().to_owned();
+    lab.server.wait_for_output(&exec);
+    let late = KernelMount::new("proc", top.join("late"));
+    // The control: the mount did reach the copy on the host.
+    assert!(is_proc(&copy.0.join("late")), "mounts do not propagate here");
+    fs::write(top.join("signals/go"), "").unwrap();
+    let ended = lab.ended(&exec);
+    assert_eq!(ended["stdout"], "begun\nover\n", "{ended}");
+    drop((late, bound));
+}
+
+fn is_proc(path: &Path) -> bool {
+    path.join("self").symlink_metadata().is_ok()
+}
