@@ -9,6 +9,7 @@ mod answers;
 mod bridge;
 mod conformance;
 mod crowds;
+mod files;
 mod hostile;
 mod lives;
 mod mcp;

@@ -125,6 +125,8 @@ function hear(told: Told): void {
       blocked_paths: (told.blocked_paths as string[]) ?? [],
       risk_level: (told.risk_level as string) ?? null,
       patterns: (told.patterns as string[]) ?? [],
+      covered_files: (told.covered_files as Approval["covered_files"]) ?? [],
+      not_covered: (told.not_covered as Approval["not_covered"]) ?? [],
       created_at: (told.created_at as number) ?? serverNow(),
       expires_at: told.expires_at as number,
       answered_by: null,

@@ -112,10 +112,21 @@ export interface Approval {
   blocked_paths: string[];
   risk_level: string | null;
   patterns: string[];
+  covered_files: CoveredFile[];
+  not_covered: { path: string; why: string }[];
   created_at: number | string;
   expires_at: number | string;
   answered_by: string | null;
   reason: string | null;
+}
+
+/** A file whose content is part of what is approved. */
+export interface CoveredFile {
+  path: string;
+  sha256: string;
+  size: number;
+  pinned: boolean;
+  script?: { text: string; is_whole: boolean };
 }
 
 /** What remembering would store, and what that would have changed. */

@@ -296,6 +296,25 @@ export const tests = {
     await done();
   },
 
+  async "the dialog shows the scripts that an answer covers, and what it does not cover"(browser) {
+    await enable();
+    for (const [language, pinned, why] of [
+      ["en", "pinned until the command ends", "does not exist yet"],
+      ["zh-CN", "在命令结束前锁定", "尚不存在"],
+    ]) {
+      const { page, done } = await visit(browser, { path: "/console/overview", language });
+      await api("POST", "/api/sandbox/execute", { session_id: "console", command: "printf 'echo good \\342\\200\\213' > x.sh" });
+      const id = await asks(`bash x.sh; cat missing; ls ${directory()}`);
+      const covered = await page.locator("[data-covered]").textContent();
+      for (const part of ["/workspace/x.sh", pinned, "echo good ⟨U+200B⟩"]) expect(covered.includes(part), `${part} is not in ${covered}`);
+      const not = await page.locator("[data-not-covered]").textContent();
+      for (const part of ["/workspace/missing", why]) expect(not.includes(part), `${part} is not in ${not}`);
+      await page.locator("[data-answer=deny]").click();
+      await ended(id);
+      await done();
+    }
+  },
+
   async "notifications are asked for by a button that goes when they are on"(browser) {
     const unasked = (page) =>
       page.addInitScript(() => {

@@ -43,7 +43,7 @@ mod verdict;
 mod shapes;
 
 pub use code::{Code, Consent, Isolation, SecurityMode, choose_isolation, demands_isolation};
-pub use command::{ArgvCommand, CommandLine, CommandLists, CommandName};
+pub use command::{ArgvCommand, CommandLine, CommandLists, CommandName, NamedFile, NamedFiles};
 pub use cwd::check_cwd;
 pub use decide::{Grant, decide, decide_code};
 pub use docker_image::DockerImage;
@@ -58,7 +58,7 @@ pub use net::{
     page_host, special_use,
 };
 pub use permission::{Access, FilePermissions, Mounts, Place};
-pub use reach::{HostPath, PathStyle, blocked, is_always_there, normalise};
+pub use reach::{FileUse, HostPath, PathStyle, blocked, is_always_there, normalise};
 pub use request::{AgentMounts, ImageName, Owner, ProjectMounts, Request, Root, Secret, Workspace};
 pub use risk::{
     Assessment, Content, Finding, LONGEST_CONTENT, Level, Locale, PASSWORD_FIELDS, PAYMENT_FIELDS, Refusal, Rule,

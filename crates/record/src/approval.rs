@@ -6,6 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::audit::Author;
 use crate::digest::Digest;
 use crate::error::Error;
@@ -100,6 +102,82 @@ impl From<SettledAs> for ApprovalStatus {
     }
 }
 
+/// The files that a command line names, as an approval covers them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ApprovalFiles {
+    pub covered: Vec<CoveredFile>,
+    pub not_covered: Vec<UncoveredFile>,
+}
+
+/// A file whose content is part of what is approved
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct CoveredFile {
+    /// As the box sees it
+    pub path: String,
+    pub sha256: String,
+    pub size: u64,
+    /// Whether nothing can change the file from the last check until the command has ended. Otherwise it is only checked
+    /// when the answer comes and right before the start
+    pub pinned: bool,
+    /// Of a script or a sourced file; absent for a binary
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<ScriptText>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ScriptText {
+    /// All scripts of a question have 64 KiB together
+    pub text: String,
+    /// False if the text is cut
+    pub is_whole: bool,
+}
+
+/// A file that the command line names and whose content is not part of what is approved
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct UncoveredFile {
+    pub path: String,
+    pub why: Uncovered,
+}
+
+/// Why a file is not covered
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Uncovered {
+    Written,
+    Directory,
+    Link,
+    Special,
+    Unreadable,
+    Missing,
+    Changing,
+    Unclear,
+    NotAllowed,
+    TooMany,
+    TooLarge,
+    OpenedByScript,
+}
+
+impl Uncovered {
+    /// For people.
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::Written => "only written",
+            Self::Directory => "a directory",
+            Self::Link => "reached through a link",
+            Self::Special => "a FIFO, a socket or a device",
+            Self::Unreadable => "not readable for the box",
+            Self::Missing => "does not exist yet",
+            Self::Changing => "written while it was read",
+            Self::Unclear => "a pattern, or a value that is known only when the command runs",
+            Self::NotAllowed => "not allowed yet, so it was not read",
+            Self::TooMany => "beyond the limit of 16 files",
+            Self::TooLarge => "beyond the limit of 64 MB in all",
+            Self::OpenedByScript => "files that this script opens or runs itself",
+        }
+    }
+}
+
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewApproval {
@@ -116,6 +194,7 @@ pub struct NewApproval {
     pub blocked_paths: Vec<String>,
     pub risk_level: RiskLevel,
     pub patterns: Vec<String>,
+    pub files: ApprovalFiles,
     /// Of the exact action.
     pub digest: Digest,
     /// Who asked: the id of the token.

@@ -24,7 +24,7 @@ use crate::writer::Operation;
 
 const COLUMNS: &str = "seq, id, kind, status, exec_id, user_id, agent_id, session_id, command, code, requested_paths, \
                        blocked_paths, risk_level, patterns, digest, asked_by, created_at, expires_at, answered_at, \
-                       answered_by, reason";
+                       answered_by, reason, files";
 /// As many as one transaction ends, so that others can write in between.
 const AT_ONCE: i64 = 256;
 /// The digest of the approval's row, in the details of its entries. Their `digest` is that of the action.
@@ -131,8 +131,8 @@ impl Operation for Open {
     async fn apply(&self, ledger: &mut Ledger<'_>) -> Result<(), Error> {
         let new = &self.new;
         let text = "INSERT INTO approvals (seq, id, kind, status, exec_id, user_id, agent_id, session_id, command, code, \
-                    requested_paths, blocked_paths, risk_level, patterns, digest, asked_by, created_at, expires_at) \
-                    VALUES ($1, $2, $3, 'pending', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
+                    requested_paths, blocked_paths, risk_level, patterns, digest, asked_by, created_at, expires_at, \
+                    files) VALUES ($1, $2, $3, 'pending', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
         let insertion = Statement::new("open an approval", text)
             .bind(ledger.next())
             .bind(new.id.as_str())
@@ -150,9 +150,12 @@ impl Operation for Open {
             .bind(new.digest)
             .bind(new.asked_by.as_str())
             .bind(new.created_at)
-            .bind(new.expires_at);
+            .bind(new.expires_at)
+            .bind(json!(new.files).to_string());
         ledger.execute(insertion).await?;
         let row = APPROVAL_QUESTIONS.digest(ledger, [new.id.as_str().into()]).await?;
+        let covered = new.files.covered.iter();
+        let covered = covered.map(|file| json!({ "path": file.path, "sha256": file.sha256, "pinned": file.pinned }));
         let detail = json!({
             ROW_DIGEST: row,
             "exec_id": new.exec_id,
@@ -162,6 +165,7 @@ impl Operation for Open {
             "blocked_paths": new.blocked_paths,
             "requested_paths": new.requested_paths,
             "risk_level": new.risk_level,
+            "covered_files": covered.collect::<Vec<_>>(),
             "expires_at": new.expires_at,
             "from": self.from,
         });
@@ -287,6 +291,7 @@ fn read(row: &Row) -> Result<(i64, Approval), Error> {
             blocked_paths: columns::json(row, "blocked_paths")?,
             risk_level: name(row, "risk_level")?,
             patterns: columns::json(row, "patterns")?,
+            files: columns::json(row, "files")?,
             digest: read_digest(row, "digest")?,
             asked_by: row.get("asked_by")?,
             created_at: at("created_at")?,

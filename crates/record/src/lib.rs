@@ -59,8 +59,8 @@ mod tokens;
 mod usage;
 
 pub use approval::{
-    Answer, Approval, ApprovalFilter, ApprovalKind, ApprovalStatus, NewApproval, Remembering, RiskLevel, Settled,
-    SettledAs,
+    Answer, Approval, ApprovalFiles, ApprovalFilter, ApprovalKind, ApprovalStatus, CoveredFile, NewApproval,
+    Remembering, RiskLevel, ScriptText, Settled, SettledAs, Uncovered, UncoveredFile,
 };
 pub use audit::{Author, Entry, Event, Link};
 pub use browser::{BrowserAction, BrowserEnding, BrowserStatus, NewBrowserAction};

@@ -118,13 +118,13 @@ pub(crate) const SANDBOX_PATHS: Table = Table {
 
 /// What a person was asked, fixed when the approval opens.
 pub(crate) const APPROVAL_QUESTIONS: Table =
-    Table { name: "approvals", key: &["id"], columns: APPROVAL_COLUMNS.split_at(16).0, restated: None };
+    Table { name: "approvals", key: &["id"], columns: APPROVAL_COLUMNS.split_at(17).0, restated: None };
 
 /// The question and its answer.
 pub(crate) const APPROVALS: Table =
     Table { name: "approvals", key: &["id"], columns: &APPROVAL_COLUMNS, restated: None };
 
-const APPROVAL_COLUMNS: [(&str, Kind); 20] = [
+const APPROVAL_COLUMNS: [(&str, Kind); 21] = [
     ("id", Kind::Text),
     ("kind", Kind::Text),
     ("exec_id", Kind::Text),
@@ -141,6 +141,7 @@ const APPROVAL_COLUMNS: [(&str, Kind); 20] = [
     ("asked_by", Kind::Text),
     ("created_at", Kind::Integer),
     ("expires_at", Kind::Integer),
+    ("files", Kind::Text),
     ("status", Kind::Text),
     ("answered_at", Kind::Integer),
     ("answered_by", Kind::Text),

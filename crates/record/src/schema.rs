@@ -13,7 +13,7 @@ use crate::error::Error;
 /// Its number, what it brings, and how.
 type Step = (i64, &'static str, &'static str);
 
-const SQLITE: [Step; 14] = [
+const SQLITE: [Step; 15] = [
     (1, "execs and audit", include_str!("../migrations/sqlite/0001_execs_and_audit.sql")),
     (2, "tokens, settings, identities", include_str!("../migrations/sqlite/0002_tokens_settings_identities.sql")),
     (3, "lists", include_str!("../migrations/sqlite/0003_lists.sql")),
@@ -28,8 +28,9 @@ const SQLITE: [Step; 14] = [
     (12, "session words", include_str!("../migrations/sqlite/0012_session_words.sql")),
     (13, "signed head", include_str!("../migrations/sqlite/0013_signed_head.sql")),
     (14, "record usage", include_str!("../migrations/sqlite/0014_record_usage.sql")),
+    (15, "approval files", include_str!("../migrations/sqlite/0015_approval_files.sql")),
 ];
-const POSTGRES: [Step; 14] = [
+const POSTGRES: [Step; 15] = [
     (1, "execs and audit", include_str!("../migrations/postgres/0001_execs_and_audit.sql")),
     (2, "tokens, settings, identities", include_str!("../migrations/postgres/0002_tokens_settings_identities.sql")),
     (3, "lists", include_str!("../migrations/postgres/0003_lists.sql")),
@@ -44,6 +45,7 @@ const POSTGRES: [Step; 14] = [
     (12, "session words", include_str!("../migrations/postgres/0012_session_words.sql")),
     (13, "signed head", include_str!("../migrations/postgres/0013_signed_head.sql")),
     (14, "record usage", include_str!("../migrations/postgres/0014_record_usage.sql")),
+    (15, "approval files", include_str!("../migrations/postgres/0015_approval_files.sql")),
 ];
 
 /// SQLite has no lock for a whole migration. When several processes open a new database at once, all but one find a table

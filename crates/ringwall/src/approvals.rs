@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use record::{CoveredFile, UncoveredFile};
 use serde_json::{Value, json};
 
 use crate::agent::encode;
@@ -14,6 +15,9 @@ use crate::approvals_watch::watch;
 use crate::audit::print;
 use crate::client::{Client, ServerArguments};
 use crate::message::{Message, inert};
+
+/// Between rows of one field, below its first.
+const NEXT_ROW: &str = "\n           ";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalsCommand {
@@ -196,7 +200,7 @@ pub(crate) fn words(approval: &Value) -> String {
     let word = |name: &str| inert(approval[name].as_str().unwrap_or_default());
     let list = |name: &str| {
         let all = approval[name].as_array().into_iter().flatten().filter_map(Value::as_str);
-        all.map(inert).collect::<Vec<_>>().join("\n           ")
+        all.map(inert).collect::<Vec<_>>().join(NEXT_ROW)
     };
     let rows = [
         ("request", format!("{}  {}, risk {}", word("id"), word("status"), word("risk_level"))),
@@ -209,6 +213,8 @@ pub(crate) fn words(approval: &Value) -> String {
         ("found", list("patterns")),
         ("wants", list("blocked_paths")),
         ("remember", list("requested_paths")),
+        ("covers", covered(approval)),
+        ("uncovered", not_covered(approval)),
         ("answered", word("answered_by")),
         ("reason", word("reason")),
     ];
@@ -218,9 +224,30 @@ pub(crate) fn words(approval: &Value) -> String {
     text
 }
 
+/// The files whose content is part of what is approved, each script with its text.
+fn covered(approval: &Value) -> String {
+    let files: Vec<CoveredFile> = serde_json::from_value(approval["covered_files"].clone()).unwrap_or_default();
+    let mut rows = Vec::new();
+    for file in files {
+        let kept = if file.pinned { "pinned" } else { "checked, not pinned" };
+        rows.push(format!("{}  {} bytes, sha256 {}, {kept}", inert(&file.path), file.size, inert(&file.sha256)));
+        if let Some(script) = file.script {
+            rows.extend(script.text.lines().map(|line| format!("  | {}", inert(line))));
+            rows.extend((!script.is_whole).then(|| "  (cut here; the rest is covered and not shown)".to_owned()));
+        }
+    }
+    rows.join(NEXT_ROW)
+}
+
+fn not_covered(approval: &Value) -> String {
+    let files: Vec<UncoveredFile> = serde_json::from_value(approval["not_covered"].clone()).unwrap_or_default();
+    let rows: Vec<_> = files.iter().map(|file| format!("{}  {}", inert(&file.path), file.why.message())).collect();
+    rows.join(NEXT_ROW)
+}
+
 /// Each line of a text inert by itself, and none where a row of ours could begin.
 fn lines(text: &str) -> String {
-    text.lines().map(inert).collect::<Vec<_>>().join("\n           ")
+    text.lines().map(inert).collect::<Vec<_>>().join(NEXT_ROW)
 }
 
 fn shortened(text: &str) -> String {

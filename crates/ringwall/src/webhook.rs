@@ -248,6 +248,8 @@ mod tests {
             blocked_paths: Vec::new(),
             risk_level: record::RiskLevel::Low,
             patterns: Vec::new(),
+            covered_files: Vec::new(),
+            not_covered: Vec::new(),
             created_at: at,
             expires_at: at,
             answered_at: None,

@@ -21,6 +21,7 @@ impl Exec {
     /// on record then. Code was asked about when its session was opened, while its intent was being recorded; once a person
     /// was asked, it is asked about anew.
     pub(crate) async fn grant(&mut self, ready: &mut Ready) -> Result<Granted, Told> {
+        self.check_covered_files().await?;
         let hidden;
         let places = match (&self.order.ground, &ready.ground, ready.files.artifacts()) {
             (Ground::Project { access, .. }, _, Some(artifacts)) => Places::Project {

@@ -31,6 +31,7 @@ use crate::paths::log_path_control;
 use crate::pool::{BoxPool, BoxSort, Boxes};
 use crate::queue::Turns;
 use crate::service::{Inner, Service, now};
+use crate::sessions::SessionGates;
 use crate::settings::Settings;
 use crate::skills::Skills;
 use crate::tickets::Tickets;
@@ -181,6 +182,7 @@ impl Service {
             tickets: Tickets::default(),
             counters: Counters::default(),
             agent_locks: Locks::default(),
+            session_gates: SessionGates::default(),
             agent_boxes: Locks::default(),
             quotas: Quotas::default(),
             assessors: Assessors::default(),

@@ -22,7 +22,7 @@ use crate::backend::{Backend, GvisorHome};
 use crate::code::CodeOrder;
 use crate::error::Error;
 use crate::live::Company;
-use crate::paths::{Approved, note};
+use crate::paths::{Approved, Covering, note};
 use crate::principal::Principal;
 use crate::request::{ExecRequest, Idempotency};
 use crate::settings::Settings;
@@ -57,7 +57,7 @@ pub(crate) enum Ground {
     /// The agent's own files, by their real place. Its project only keeps what it prints.
     Agent { needs: Needs },
     /// The files of a session, and what its user may reach of the host. Its project only keeps what it prints.
-    Session { session: SessionId, named: Vec<HostPath>, approved: Vec<Approved>, needs: Needs },
+    Session { session: SessionId, named: Vec<HostPath>, approved: Vec<Approved>, covering: Box<Covering>, needs: Needs },
     /// The files of a session, and nothing of the host: a piece of code. Its project only keeps what it prints.
     Code(Box<CodeOrder>),
 }

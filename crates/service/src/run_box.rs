@@ -21,6 +21,7 @@ use crate::order::Ground;
 use crate::outcome::{RUNTIME_ERROR, Told};
 use crate::queue::Slot;
 use crate::run_exec::{Exec, Ran};
+use crate::sessions::Hold;
 
 impl Exec {
     pub(crate) async fn run_box(
@@ -29,6 +30,7 @@ impl Exec {
         files: &ExecFiles,
         disks: &[Disk],
         slot: &mut Option<Slot>,
+        hold: &mut Hold,
     ) -> Ran {
         let began = Instant::now();
         let net = grant.effective().net.clone();
@@ -43,6 +45,8 @@ impl Exec {
         self.service.inner.counters.set_up(began.elapsed());
         if let Some(home) = started.home() {
             self.live.set_home(home);
+            // An exec that takes the session alone pauses its boxes, so this one need not be waited for.
+            *hold = Hold::Nothing;
             // It lasts as long as it likes, in a box with a place of its own: whoever only passes through does not wait.
             if self.live.company() == Company::Alone {
                 *slot = None;

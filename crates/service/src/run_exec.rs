@@ -286,6 +286,13 @@ impl Exec {
 
     /// What is left to be put away comes along where that cannot change how it ended.
     async fn run(&mut self, early: Early, slot: &mut Option<Slot>) -> Turn {
+        let mut hold = match self.hold_session().await {
+            Ok(hold) => hold,
+            Err(told) => {
+                discard(early).await;
+                return Turn::over(Ran::never(told), None);
+            }
+        };
         // What its user shares with others does not change beneath it.
         let _staying = match self.order.ground {
             Ground::Agent { .. } => {
@@ -310,7 +317,7 @@ impl Exec {
             Ok(Granted::Now(grant)) => {
                 mounts = host_mounts(&grant);
                 let unseen = unseen(&grant);
-                let ran = self.run_box(*grant, &ready.files, &ready.disks, slot).await;
+                let ran = self.run_box(*grant, &ready.files, &ready.disks, slot, &mut hold).await;
                 Ran { told: ran.told.with_unseen(unseen), ..ran }
             }
             Ok(Granted::Asks(ask)) => return Turn::Asks(ask, Box::new(ready)),

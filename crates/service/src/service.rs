@@ -31,6 +31,7 @@ use crate::open::Auth;
 use crate::pool::BoxPool;
 use crate::principal::Principal;
 use crate::queue::Turns;
+use crate::sessions::SessionGates;
 use crate::settings::Settings;
 use crate::skills::Skills;
 use crate::tickets::Tickets;
@@ -74,6 +75,7 @@ pub(crate) struct Inner {
     pub(crate) tickets: Tickets,
     pub(crate) counters: Counters,
     pub(crate) agent_locks: Locks,
+    pub(crate) session_gates: SessionGates,
     /// Held by the boxes on an agent's files.
     pub(crate) agent_boxes: Locks,
     pub(crate) quotas: Quotas,

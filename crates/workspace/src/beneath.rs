@@ -103,6 +103,11 @@ pub(crate) fn open_located(located: &OwnedFd) -> Result<File> {
     }
 }
 
+/// The same without changing the mode of a file that its owner may not read.
+pub(crate) fn open_readable(located: &OwnedFd) -> Result<File> {
+    reopen_file(located)
+}
+
 fn reopen_file(located: &OwnedFd) -> Result<File> {
     // Non-blocking, because a lease that a box took out on its file would make an open wait for 45 s.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

@@ -29,6 +29,7 @@ mod name;
 mod relative_path;
 
 mod beneath;
+mod content;
 mod durable;
 mod erase;
 
@@ -65,6 +66,7 @@ pub use artifacts::{Artifact, OutputPart};
 pub use baselines::{Baselines, Layer, LayeredSkill, Standing, Update};
 pub use begin::ExecFiles;
 pub use collect::{Collected, Extent, Processes};
+pub use content::{Content, NoContent, Stamp, read_content, read_stamp};
 pub use error::Error;
 pub use exec_id::ExecId;
 pub use finish::ArtifactFile;

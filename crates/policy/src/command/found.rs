@@ -1,6 +1,7 @@
 //! What is found in one text: its commands, and what happens in which order as far as it matters to where paths lead.
 
 use super::word::Word;
+use crate::reach::FileUse;
 
 #[derive(Debug)]
 pub(crate) struct Found {
@@ -37,8 +38,8 @@ pub(crate) struct Redirect {
 pub(crate) enum Step {
     /// A command runs.
     Run(usize),
-    /// A file is opened, or asked about.
-    Open(String),
+    /// A file is opened by a redirection, or asked about.
+    Open { word: String, usage: FileUse },
     /// A variable takes one of these values; where there is none, one that nobody knows.
     Assign { name: String, values: Vec<String> },
     /// A text is run in a shell of its own.

@@ -33,3 +33,4 @@ pub(crate) use word::escaped;
 pub use argv::ArgvCommand;
 pub use line::CommandLine;
 pub use lists::{CommandLists, CommandName};
+pub use named::{NamedFile, NamedFiles};

@@ -4,14 +4,14 @@
 //! No branch is chosen: both ways of an `if` are gone, one after the other. What nobody can know before the line runs is
 //! left out, and after a `cd` to such a place relative words are; the box has none of it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::expand::{End, Reading, Variables, expand, whole};
 use super::found::Step;
 use super::grammar::Budget;
 use super::line::{Command, CommandLine, Place};
 use crate::error::Error;
-use crate::reach::{HostPath, Operand, Sureness, is_windows, looks_like_path, normalise, read_operands};
+use crate::reach::{FileUse, HostPath, Operand, Sureness, is_windows, looks_like_path, normalise, read_operands};
 
 const DIRECTORY: &str = "PWD";
 const DIRECTORY_BEFORE: &str = "OLDPWD";
@@ -19,11 +19,32 @@ const DIRECTORY_BEFORE: &str = "OLDPWD";
 impl CommandLine {
     /// The paths that it names, in their plain form, each once and in their order. It runs in `cwd`, and `home` is `~`.
     pub fn operands(&self, cwd: &str, home: &str) -> Result<Vec<HostPath>, Error> {
+        Ok(self.files(cwd, home)?.known.into_iter().map(|file| file.path).collect())
+    }
+
+    /// The same paths with the use that the line makes of each, and the words whose path is known only when it runs.
+    pub fn files(&self, cwd: &str, home: &str) -> Result<NamedFiles, Error> {
         let mut walk = Walk::new(self, cwd, home);
         walk.go()?;
-        Ok(walk.named)
+        Ok(walk.files)
     }
 }
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NamedFiles {
+    pub known: Vec<NamedFile>,
+    /// As they are written; at most [`MAX_UNKNOWN`].
+    pub unknown: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedFile {
+    pub path: HostPath,
+    pub usage: FileUse,
+}
+
+const MAX_UNKNOWN: usize = 16;
+
 struct Walk<'a> {
     line: &'a CommandLine,
     budget: Budget,
@@ -31,8 +52,9 @@ struct Walk<'a> {
     variables: Variables,
     /// Variables that were set, with what they were before.
     changes: Vec<(String, Option<Vec<Reading>>)>,
-    named: Vec<HostPath>,
-    seen: BTreeSet<HostPath>,
+    files: NamedFiles,
+    /// Where each path is in the list.
+    seen: BTreeMap<HostPath, usize>,
 }
 
 enum Todo {
@@ -47,8 +69,8 @@ impl<'a> Walk<'a> {
         let mut variables = Variables::default();
         variables.set(DIRECTORY, vec![whole(cwd)]);
         variables.set("HOME", vec![whole(home)]);
-        let (changes, named, seen) = (Vec::new(), Vec::new(), BTreeSet::new());
-        Self { line, budget: Budget::default(), variables, changes, named, seen }
+        let (changes, files, seen) = (Vec::new(), NamedFiles::default(), BTreeMap::new());
+        Self { line, budget: Budget::default(), variables, changes, files, seen }
     }
 
     fn go(&mut self) -> Result<(), Error> {
@@ -76,7 +98,9 @@ impl<'a> Walk<'a> {
                         }
                     }
                 }
-                Step::Open(word) => self.open(Operand { word, sureness: Sureness::Path })?,
+                Step::Open { word, usage } => {
+                    self.open(Operand { word, sureness: Sureness::Path, usage: *usage })?;
+                }
                 Step::Assign { name, values } => {
                     let mut known = Vec::new();
                     for value in values {
@@ -101,7 +125,8 @@ impl<'a> Walk<'a> {
         let written = command.spelled_name.replace(r"\\", r"\");
         let name = if is_windows(&written) { &written } else { &command.name };
         if name.contains(['/', '\\']) {
-            self.open(Operand { word: &command.spelled_name, sureness: Sureness::Path })?;
+            let (word, usage) = (command.spelled_name.as_str(), FileUse::Script);
+            self.open(Operand { word, sureness: Sureness::Path, usage })?;
         }
         match name.as_str() {
             "cd" | "chdir" | "pushd" => self.change_directory(&command.spelled),
@@ -130,7 +155,7 @@ impl<'a> Walk<'a> {
         let mut paths = Vec::new();
         for reading in &readings {
             paths.extend(self.resolve(reading)?.map(|path| Reading { text: path.to_string(), end: reading.end }));
-            self.name(reading)?;
+            self.name(reading, FileUse::Read)?;
         }
         self.go_to(paths);
         Ok(())
@@ -157,18 +182,34 @@ impl<'a> Walk<'a> {
                 Some((scheme, _)) if is_scheme(scheme) => continue,
                 _ => {}
             }
-            self.name(&reading)?;
+            if !self.name(&reading, operand.usage)? {
+                self.note_unknown(operand.word);
+            }
         }
         Ok(())
     }
 
-    fn name(&mut self, reading: &Reading) -> Result<(), Error> {
-        if let Some(path) = self.resolve(reading)?
-            && self.seen.insert(path.clone())
-        {
-            self.named.push(path);
+    /// False where it cannot be known what is meant.
+    fn name(&mut self, reading: &Reading, usage: FileUse) -> Result<bool, Error> {
+        let Some(path) = self.resolve(reading)? else {
+            return Ok(reading.end == End::Whole && reading.text == "-");
+        };
+        let usage = if reading.end == End::Whole { usage } else { FileUse::Unclear };
+        match self.seen.get(&path).and_then(|at| self.files.known.get_mut(*at)) {
+            Some(known) => known.usage = known.usage.max(usage),
+            None => {
+                self.seen.insert(path.clone(), self.files.known.len());
+                self.files.known.push(NamedFile { path, usage });
+            }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    fn note_unknown(&mut self, word: &str) {
+        let unknown = &mut self.files.unknown;
+        if unknown.len() < MAX_UNKNOWN && !unknown.iter().any(|known| known == word) {
+            unknown.push(word.to_owned());
+        }
     }
 
     /// The path that a reading means, if anybody can know.

@@ -13,7 +13,7 @@ use tree_sitter::{Node, Tree};
 
 use super::found::{Found, Redirect, Setting, Step, Survey};
 use super::word::{self, Word, in_backquotes, is_word, source};
-use crate::reach::{asks_about_file, compares_files};
+use crate::reach::{FileUse, asks_about_file, compares_files};
 
 /// Whose children are words that may name a file without being a command's arguments.
 const HOLDERS: [&str; 9] = [
@@ -67,7 +67,7 @@ struct Walk<'a> {
     /// Arguments that stand behind a redirection, by the command that they belong to.
     late: HashMap<usize, Vec<Word>>,
     /// Files that a command's redirections open, by the command.
-    opened: HashMap<usize, Vec<String>>,
+    opened: HashMap<usize, Vec<Step>>,
     /// What a command is given to read, likewise.
     inputs: HashMap<usize, String>,
 }
@@ -197,7 +197,7 @@ impl Walk<'_> {
     fn take_command(&mut self, node: Node<'_>, frame: Frame<'_>) -> Option<usize> {
         self.take_redirections(node);
         let opened = self.opened.remove(&node.id()).unwrap_or_default();
-        self.survey.steps.extend(opened.into_iter().map(Step::Open));
+        self.survey.steps.extend(opened);
         let name = node.child_by_field_name("name")?;
         let mut cursor = node.walk();
         let mut words: Vec<Node<'_>> =
@@ -319,15 +319,21 @@ impl Walk<'_> {
         }
         match node.child_by_field_name("body").and_then(last_command) {
             Some(command) => self.opened.entry(command.id()).or_default().extend(opened),
-            None => self.survey.steps.extend(opened.into_iter().map(Step::Open)),
+            None => self.survey.steps.extend(opened),
         }
     }
 
-    fn target(&self, redirect: Node<'_>) -> Option<String> {
+    fn target(&self, redirect: Node<'_>) -> Option<Step> {
         let is_file = |node: &Node<'_>| redirect.kind() == "file_redirect" && node.kind() != "number";
         let mut cursor = redirect.walk();
         let destinations = redirect.children_by_field_name("destination", &mut cursor);
-        self.values(destinations.take(1).filter(is_file)).pop().map(|word| word.spelled)
+        let word = self.values(destinations.take(1).filter(is_file)).pop()?.spelled;
+        let mut cursor = redirect.walk();
+        let mut operators = redirect.children(&mut cursor).filter(|child| !child.is_named());
+        // `<>` reads as well.
+        let usage =
+            if operators.any(|operator| operator.kind().contains('<')) { FileUse::Read } else { FileUse::Written };
+        Some(Step::Open { word, usage })
     }
 
     fn take_assignment(&mut self, node: Node<'_>, frame: Frame<'_>) {
@@ -382,7 +388,8 @@ impl Walk<'_> {
         } else if compares_files(operator) {
             files.extend([node.child_by_field_name("left"), node.child_by_field_name("right")].into_iter().flatten());
         }
-        let opened: Vec<Step> = files.into_iter().map(|file| Step::Open(self.word(file).spelled)).collect();
+        let opened: Vec<Step> =
+            files.into_iter().map(|file| Step::Open { word: self.word(file).spelled, usage: FileUse::Read }).collect();
         self.survey.steps.extend(opened);
     }
 

@@ -1,6 +1,7 @@
 //! Commands whose words have a syntax of their own: `find`, `tar`, `zip`, `dd`, `test`.
 
 use super::options::Operand;
+use super::usage::FileUse;
 
 /// Tests and actions of `find` that take a file, each with the number of words behind it.
 const FIND_FILES: [(&str, usize); 10] = [
@@ -28,7 +29,8 @@ pub(super) fn find(words: &[String]) -> Vec<Operand<'_>> {
             while rest.next().is_some_and(|word| word != ";" && word != "+") {}
         } else if let Some((_, count)) = FIND_FILES.iter().find(|(name, _)| *name == word) {
             is_expression = true;
-            operands.extend(rest.next().map(Operand::path));
+            let usage = if word.starts_with("-f") && word != "-files0-from" { FileUse::Written } else { FileUse::Read };
+            operands.extend(rest.next().map(|file| Operand::path(file).used(usage)));
             if *count == 2 {
                 rest.next();
             }
@@ -186,8 +188,12 @@ pub(super) fn zip(words: &[String]) -> Vec<Operand<'_>> {
 }
 
 pub(super) fn dd(words: &[String]) -> Vec<Operand<'_>> {
-    let value = |word: &'_ String| word.starts_with("if=") || word.starts_with("of=");
-    words.iter().filter(|word| value(word)).map(|word| Operand::path(&word[3..])).collect()
+    let operands = words.iter().filter_map(|word| match word.split_at_checked(3) {
+        Some(("if=", file)) => Some(Operand::path(file)),
+        Some(("of=", file)) => Some(Operand::path(file).used(FileUse::Written)),
+        _ => None,
+    });
+    operands.collect()
 }
 
 /// Questions about one file, and about two.

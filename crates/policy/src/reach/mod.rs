@@ -14,6 +14,7 @@ mod options;
 mod present;
 mod sensitive;
 mod table;
+mod usage;
 
 pub(crate) use forms::{asks_about_file, compares_files};
 pub use host_path::{HostPath, PathStyle};
@@ -21,3 +22,4 @@ pub(crate) use normalise::is_windows;
 pub use normalise::normalise;
 pub(crate) use options::{Operand, Sureness, looks_like_path, read_operands};
 pub use present::{blocked, is_always_there};
+pub use usage::FileUse;

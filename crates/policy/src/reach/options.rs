@@ -6,12 +6,14 @@
 use super::forms;
 use super::normalise::is_windows;
 use super::table::{Row, Takes, row};
+use super::usage::{self, FileUse};
 
 /// A word, or a part of one, that may name a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Operand<'w> {
     pub(crate) word: &'w str,
     pub(crate) sureness: Sureness,
+    pub(crate) usage: FileUse,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +26,11 @@ pub(crate) enum Sureness {
 
 impl<'w> Operand<'w> {
     pub(super) fn path(word: &'w str) -> Self {
-        Self { word, sureness: Sureness::Path }
+        Self { word, sureness: Sureness::Path, usage: FileUse::Read }
+    }
+
+    pub(super) fn used(self, usage: FileUse) -> Self {
+        Self { usage, ..self }
     }
 
     pub(super) fn perhaps(word: &'w str) -> Self {
@@ -33,7 +39,7 @@ impl<'w> Operand<'w> {
             Some((name, value)) if !name.contains('/') && value.starts_with(['/', '~', '.', '$']) => value,
             _ => word,
         };
-        Self { word: value, sureness: Sureness::Perhaps }
+        Self { word: value, sureness: Sureness::Perhaps, usage: FileUse::Read }
     }
 }
 
@@ -62,7 +68,7 @@ pub(crate) fn read_operands<'w>(name: &str, words: &'w [String]) -> Vec<Operand<
         "dd" => forms::dd(words),
         "test" | "[" => forms::test(words),
         _ => match row(&name) {
-            Some(row) => by_row(row, words),
+            Some(row) => by_row(&name, row, words),
             None => words.iter().flat_map(|word| unknown(word)).collect(),
         },
     }
@@ -86,7 +92,10 @@ fn unknown(word: &str) -> Option<Operand<'_>> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Item<'w> {
     Operand(&'w str),
-    Path(&'w str),
+    Path {
+        value: &'w str,
+        option: &'static str,
+    },
     /// A value that may hold a path after an `@`.
     Upload(&'w str),
     /// A value of an option that the row does not know.
@@ -95,14 +104,17 @@ enum Item<'w> {
     Replaces,
 }
 
-fn by_row<'w>(row: &Row, words: &'w [String]) -> Vec<Operand<'w>> {
+fn by_row<'w>(name: &str, row: &Row, words: &'w [String]) -> Vec<Operand<'w>> {
     let items = items(row, words);
     let mut is_replaced = items.contains(&Item::Replaces);
-    let mut operands = Vec::new();
+    let mut operands: Vec<Operand<'w>> = Vec::new();
+    let mut plain = Vec::new();
     let mut count = 0;
     for item in items {
         match item {
-            Item::Path(word) => operands.push(Operand::path(word)),
+            Item::Path { value, option } => {
+                operands.push(Operand::path(value).used(usage::of_option(name, row, option)));
+            }
             Item::Stray(word) => operands.push(Operand::perhaps(word)),
             Item::Upload(word) => {
                 operands.extend(word.split_once(['@', '<']).map(|(_, path)| Operand::path(path)));
@@ -110,6 +122,7 @@ fn by_row<'w>(row: &Row, words: &'w [String]) -> Vec<Operand<'w>> {
             Item::Replaces => {}
             Item::Operand(word) => {
                 count += 1;
+                let before = operands.len();
                 match row.takes {
                     Takes::Files => operands.push(Operand::path(word)),
                     Takes::Command => {}
@@ -118,14 +131,18 @@ fn by_row<'w>(row: &Row, words: &'w [String]) -> Vec<Operand<'w>> {
                     Takes::OneFile => operands.extend((count == 1).then(|| Operand::path(word))),
                     Takes::TextThenFiles if is_replaced => operands.push(Operand::path(word)),
                     Takes::TextThenFiles => is_replaced = true,
-                    Takes::Script if count == 1 && !is_replaced => operands.push(Operand::path(word)),
+                    Takes::Script if count == 1 && !is_replaced => {
+                        operands.push(Operand::path(word).used(FileUse::Script));
+                    }
                     Takes::Script => operands.extend(unknown(word)),
                     Takes::LocalFiles => operands.extend((!is_remote(word)).then(|| Operand::path(word))),
                     Takes::FilesAndSwitches => operands.extend((!is_switch(word)).then(|| Operand::path(word))),
                 }
+                plain.extend(before..operands.len());
             }
         }
     }
+    usage::mark_written(name, &mut operands, &plain);
     operands
 }
 
@@ -158,7 +175,7 @@ fn items<'w>(row: &Row, words: &'w [String]) -> Vec<Item<'w>> {
         }
         let value = if option.is_attached { attached } else { attached.or_else(|| words.next()) };
         match (option.kind, value) {
-            (Kind::Path, Some(value)) => items.push(Item::Path(value)),
+            (Kind::Path, Some(value)) => items.push(Item::Path { value, option: option.name }),
             (Kind::Upload, Some(value)) => items.push(Item::Upload(value)),
             _ => {}
         }

@@ -29,6 +29,7 @@ pub(crate) fn question(number: u64) -> NewApproval {
         blocked_paths: vec!["/home/é/a".to_owned(), "C:\\x".to_owned()],
         risk_level: RiskLevel::Medium,
         patterns: Vec::new(),
+        files: Default::default(),
         digest: Digest::of(&number.to_be_bytes()),
         asked_by: "t_0123456789abcdef".to_owned(),
         created_at: at(1),

@@ -59,7 +59,7 @@ pub async fn usage_of_an_older_database_is_counted(place: Place) {
         place.execute("DROP FUNCTION record_usage_add(TEXT, TEXT, BIGINT)").await.unwrap();
     }
     place.execute("DROP TABLE record_usage").await.unwrap();
-    place.execute("DELETE FROM _sqlx_migrations WHERE version = 13").await.unwrap();
+    place.execute("DELETE FROM _sqlx_migrations WHERE version = 14").await.unwrap();
     let store = place.open().await;
     assert_eq!(recorded(&store).await, LARGE + 4);
 }

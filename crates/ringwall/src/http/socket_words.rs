@@ -25,6 +25,8 @@ pub(crate) fn tell(announcement: &Announcement) -> Value {
                 "blocked_paths": view.blocked_paths,
                 "risk_level": view.risk_level,
                 "patterns": view.patterns,
+                "covered_files": view.covered_files,
+                "not_covered": view.not_covered,
                 "created_at": view.created_at,
                 "expires_at": view.expires_at,
             });

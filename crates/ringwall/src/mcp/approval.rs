@@ -96,6 +96,21 @@ fn question(view: &ApprovalView) -> ElicitRequestParams {
     for pattern in &view.patterns {
         words.push_str(&format!("It was noticed: {}\n", inert(pattern)));
     }
+    for file in &view.covered_files {
+        let (path, kept) = (inert(&file.path), if file.pinned { "pinned" } else { "checked, not pinned" });
+        words.push_str(&format!("Covered: {path}, {} bytes, sha256 {}, {kept}\n", file.size, inert(&file.sha256)));
+        if let Some(script) = &file.script {
+            for line in script.text.lines() {
+                words.push_str(&format!("    {}\n", inert(line)));
+            }
+            if !script.is_whole {
+                words.push_str("    (cut here; the rest is covered and not shown)\n");
+            }
+        }
+    }
+    for file in &view.not_covered {
+        words.push_str(&format!("Not covered: {}: {}\n", inert(&file.path), file.why.message()));
+    }
     words.push_str(&format!("Risk: {}.", view.risk_level));
     let mut answers = vec!["once"];
     if !view.requested_paths.is_empty() {
@@ -203,6 +218,8 @@ mod tests {
             blocked_paths: blocked,
             risk_level: record::RiskLevel::High,
             patterns: Vec::new(),
+            covered_files: Vec::new(),
+            not_covered: Vec::new(),
             created_at: at,
             expires_at: at,
             answered_at: None,

@@ -73,7 +73,8 @@ impl Service {
             }
             Verdict::Once | Verdict::Remember => {
                 if !(open.still_stands)().await {
-                    let changed = "the policy or the list of paths changed after this was asked";
+                    let changed =
+                        "the policy, the list of paths or a file that the command names changed after this was asked";
                     self.settle(&found, unanswered(SettledAs::Cancelled, changed), Decision::Void).await?;
                     return Err(Error::Conflict {
                         message: format!("{changed}; if it is still needed, it is asked anew"),

@@ -89,6 +89,7 @@ impl Question {
             blocked_paths: self.blocked_paths,
             risk_level: self.risk_level,
             patterns: self.patterns,
+            files: self.files,
             digest: self.digest,
             asked_by: self.asked_by.by,
             created_at,

@@ -202,6 +202,7 @@ mod tests {
             blocked_paths: Vec::new(),
             risk_level: RiskLevel::Low,
             patterns: Vec::new(),
+            files: Default::default(),
             digest: Digest::ZERO,
             asked_by: String::new(),
             created_at: Timestamp::from_milliseconds(number.into()),

@@ -107,7 +107,8 @@ impl Service {
                 if service.inner.desk.find(id).is_none() || (open.still_stands)().await {
                     return;
                 }
-                let reason = "the policy or the list of paths changed after this was asked";
+                let reason =
+                    "the policy, the list of paths or a file that the command names changed after this was asked";
                 service.settle_held(id, SettledAs::Cancelled, reason, Decision::Void).await;
             });
         }

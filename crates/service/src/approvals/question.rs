@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use policy::Rights;
-use record::{AgentId, ApprovalId, ApprovalKind, Author, Digest, ExecId, RiskLevel, SettledAs, UserId};
+use record::{AgentId, ApprovalFiles, ApprovalId, ApprovalKind, Author, Digest, ExecId, RiskLevel, SettledAs, UserId};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -30,7 +30,8 @@ pub(crate) struct Question {
     pub(crate) blocked_paths: Vec<String>,
     pub(crate) risk_level: RiskLevel,
     pub(crate) patterns: Vec<String>,
-    /// Of the exact action: its words, its directory, the names of its variables, the paths, the policy.
+    pub(crate) files: ApprovalFiles,
+    /// Of the exact action: its words, its directory, the names of its variables, the paths, the policy, the covered files.
     pub(crate) digest: Digest,
     pub(crate) asked_by: Author,
     pub(crate) still_stands: StillStands,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use record::{
-    AgentId, Approval, ApprovalFilter, ApprovalId, ApprovalKind, ApprovalStatus, Cursor, ExecId, Limit, Page,
-    RiskLevel, Timestamp, UserId,
+    AgentId, Approval, ApprovalFilter, ApprovalId, ApprovalKind, ApprovalStatus, CoveredFile, Cursor, ExecId, Limit,
+    Page, RiskLevel, Timestamp, UncoveredFile, UserId,
 };
 use serde::Serialize;
 
@@ -37,6 +37,10 @@ pub struct ApprovalView {
     pub blocked_paths: Vec<String>,
     pub risk_level: RiskLevel,
     pub patterns: Vec<String>,
+    /// Files that the command runs or reads, and whose content is part of what is approved
+    pub covered_files: Vec<CoveredFile>,
+    /// Files that the command names and whose content may change after the answer
+    pub not_covered: Vec<UncoveredFile>,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
     pub answered_at: Option<Timestamp>,
@@ -49,10 +53,16 @@ impl ApprovalView {
     pub(super) fn size(&self) -> usize {
         let texts = [&self.requested_paths, &self.blocked_paths, &self.patterns].into_iter().flatten();
         let code = self.code.as_ref().map_or(0, String::len);
+        let scripts = self.covered_files.iter().map(|file| {
+            let text = file.script.as_ref().map_or(0, |script| script.text.len());
+            size_of::<CoveredFile>() + file.path.len() + file.sha256.len() + text
+        });
+        let not_covered = self.not_covered.iter().map(|file| size_of::<UncoveredFile>() + file.path.len());
         size_of::<Self>()
             + self.command.len()
             + self.description.len()
             + code
+            + scripts.chain(not_covered).sum::<usize>()
             + texts.map(|text| text.len() + size_of::<String>()).sum::<usize>()
     }
 }
@@ -81,6 +91,8 @@ impl From<Approval> for ApprovalView {
             blocked_paths: asked.blocked_paths,
             risk_level: asked.risk_level,
             patterns: asked.patterns,
+            covered_files: asked.files.covered,
+            not_covered: asked.files.not_covered,
             created_at: asked.created_at,
             expires_at: asked.expires_at,
             answered_at,

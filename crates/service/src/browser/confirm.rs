@@ -99,6 +99,7 @@ impl Deed {
             risk_level: RiskLevel::High,
             // Who is shown a script instead of the command has to see the page here.
             patterns: vec![format!("It would {doing} at {page}.")],
+            files: Default::default(),
             digest: Digest::of(action.to_string().as_bytes()),
             asked_by: self.by.author(),
             still_stands: self.rules_stand(rules),

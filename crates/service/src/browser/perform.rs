@@ -85,7 +85,8 @@ impl Service {
         if !matches!(wish, Wish::Close(_)) && browser::find_executable().is_none() {
             return Err(Error::BackendUnavailable { backend: "browser".to_owned(), why: MISSING.to_owned() });
         }
-        // What was said about an earlier session of this id is forgotten before there is a new one.
+        let shared = self.inner.session_gates.try_share(&place.name)?;
+        // Notes the end of an earlier session of this id before there is a new one.
         self.session_rules(&place).await?;
         let seat = self.inner.browsers.seat(&place.name)?;
         let in_line = seat.line_up()?;
@@ -95,6 +96,7 @@ impl Service {
         let taken_back = Arc::new(watch::Sender::new(false));
         let unwanted = taken_back.subscribe();
         tokio::spawn(async move {
+            let _shared = shared;
             let service = deed.service.clone();
             let _acting = service.inner.browsers.act();
             let mut stop = Stop::new(deed.seat.clone(), unwanted);

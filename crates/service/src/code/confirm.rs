@@ -68,6 +68,7 @@ impl Exec {
             blocked_paths: Vec::new(),
             risk_level: risk_level(level),
             patterns: patterns.collect(),
+            files: Default::default(),
             digest: Digest::of(action.to_string().as_bytes()),
             asked_by: self.order.author.clone(),
             still_stands: self.rules_stand(code, version),

@@ -126,6 +126,7 @@ impl Asking {
             blocked_paths: vec![entry.to_owned()],
             risk_level: RiskLevel::High,
             patterns: Vec::new(),
+            files: Default::default(),
             digest: Digest::of(action.to_string().as_bytes()),
             asked_by: self.author.clone(),
             // The box runs under the policy that it was started with, and that asks.

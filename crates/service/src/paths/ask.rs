@@ -2,8 +2,8 @@
 //! (`code/confirm`). The answer goes back into the decision.
 //!
 //! It waits without a slot and without a lock; whoever cancels it takes the question back. What a person allowed counts for
-//! this exec and for exactly the paths that were blocked, under the policy that they were asked under: the digest of all that
-//! is compared before an answer counts. Then it is decided again with the settings and the list as they are by then: that may
+//! this exec, for exactly the paths that were blocked and for the content of the files that the line names (`cover`), under the
+//! policy that they were asked under: the digest of all that is compared before an answer counts. Then it is decided again with the settings and the list as they are by then: that may
 //! allow, deny, or ask anew.
 
 use std::path::PathBuf;
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use policy::{Ask, Grant, HostPath, Layers, Named, Net, Rights, Verdict};
 use record::{ApprovalKind, Digest, RiskLevel, Start, Status};
 use serde_json::json;
+use workspace::SessionId;
 
 use crate::approvals::{Decision, Question, StillStands, Waiting};
 use crate::error::causes;
@@ -21,10 +22,12 @@ use crate::outcome::{RUNTIME_ERROR, Told};
 use crate::queue::Admission;
 use crate::run_exec::Exec;
 
+use super::cover::{Coverage, MAX_FILE_CHANGES};
 use super::reach::{Approved, missing_from, requested};
 
 pub(crate) const DENIED_BY_PERSON: &str = "DENIED_BY_PERSON";
 pub(crate) const APPROVAL_EXPIRED: &str = "APPROVAL_EXPIRED";
+const FILES_CHANGED: &str = "FILES_CHANGED";
 /// Questions of one exec. Each but the first follows from a change that somebody made meanwhile, so that a person who is asked
 /// once more knows why; without an end nobody is asked.
 const MOST_QUESTIONS: u32 = 16;
@@ -40,7 +43,9 @@ impl Exec {
         if let Ground::Code(code) = &self.order.ground {
             return self.put_code_question(code, ask).await;
         }
-        let question = self.question(ask)?;
+        let coverage = self.cover_files().await?;
+        self.count_file_changes(&coverage)?;
+        let question = self.question(ask, &coverage)?;
         let waiting = self.service.ask(question).await.map_err(|error| {
             tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(&error), "nobody could be asked");
             Told::failed(error.code(), error.to_string())
@@ -114,8 +119,7 @@ impl Exec {
         let failed = |error: crate::error::Error| Told::failed(error.code(), error.to_string());
         self.order.layers.operator = self.service.settings_now().operator.clone();
         let Ground::Session { session, named, approved, .. } = &self.order.ground else { return Ok(None) };
-        let workspace = self.service.inner.workspaces_path.join(self.order.user_id.as_str());
-        let work = workspace.join(self.order.agent_id.as_str()).join("sessions").join(session.as_str()).join("work");
+        let work = self.work_of(session);
         let control = self.service.reach(&self.order.user_id, named, approved).await.map_err(failed)?;
         let places = Places::Session { work: &work, control, hidden: &self.service.hidden_now() };
         let verdict = self.order.decide(&places, self.owner).map_err(failed)?;
@@ -151,7 +155,55 @@ impl Exec {
         }
     }
 
-    fn question(&self, ask: &Ask) -> Result<Question, Told> {
+    /// Reads the files that the command names.
+    async fn cover_files(&self) -> Result<Coverage, Told> {
+        let Ground::Session { session, named, covering, .. } = &self.order.ground else {
+            return Ok(Coverage::default());
+        };
+        let (user, work) = (&self.order.user_id, self.work_of(session));
+        let covered = self.service.cover(user, self.owner, &work, named, &covering.files).await;
+        covered.map_err(|error| Told::failed(error.code(), error.to_string()))
+    }
+
+    /// Denies an exec whose files keep changing: the person would be asked without end.
+    fn count_file_changes(&mut self, coverage: &Coverage) -> Result<(), Told> {
+        let Ground::Session { covering, .. } = &mut self.order.ground else { return Ok(()) };
+        if let Some(path) = covering.asked.as_ref().and_then(|asked| asked.changed_in(coverage)) {
+            covering.changes += 1;
+            if covering.changes > MAX_FILE_CHANGES {
+                let message = format!(
+                    "{path} changed again after a person was asked; the question was void {MAX_FILE_CHANGES} times for a \
+                     changed file. Leave the files that the command names as they are, and send it again"
+                );
+                return Err(Told::denied(FILES_CHANGED, message));
+            }
+        }
+        covering.asked = Some(coverage.clone());
+        Ok(())
+    }
+
+    /// Takes back what a person allowed if a file that they allowed with it has changed. The exec then asks anew. Files of the
+    /// session cannot change between this check and the end of the exec, which has the session alone.
+    pub(crate) async fn check_covered_files(&mut self) -> Result<(), Told> {
+        let Ground::Session { approved, covering, .. } = &self.order.ground else { return Ok(()) };
+        if approved.is_empty() || covering.asked.is_none() {
+            return Ok(());
+        }
+        let now = self.cover_files().await?;
+        let Ground::Session { approved, covering, .. } = &mut self.order.ground else { return Ok(()) };
+        if let Some(path) = covering.asked.as_ref().and_then(|asked| asked.changed_in(&now)) {
+            tracing::info!(exec_id = %self.intent.exec_id, path, "a file changed after its approval; asking anew");
+            approved.clear();
+        }
+        Ok(())
+    }
+
+    fn work_of(&self, session: &SessionId) -> PathBuf {
+        let workspace = self.service.inner.workspaces_path.join(self.order.user_id.as_str());
+        workspace.join(self.order.agent_id.as_str()).join("sessions").join(session.as_str()).join("work")
+    }
+
+    fn question(&self, ask: &Ask, coverage: &Coverage) -> Result<Question, Told> {
         let Ground::Session { session, .. } = &self.order.ground else {
             return Err(Told::failed(RUNTIME_ERROR, "only a session's command asks for paths"));
         };
@@ -167,7 +219,7 @@ impl Exec {
         let patterns = missing.map(|(Named { path, .. }, parent)| {
             format!("{path} is not there, and allowing it makes nothing: for it to be made, {parent} has to be allowed")
         });
-        let action = Action::of(self);
+        let action = Action { files: coverage.digests(), ..Action::of(self) };
         let digest = action.digest(&self.order.layers, &ask.blocked).unwrap_or(Digest::ZERO);
         Ok(Question {
             kind: ApprovalKind::Path,
@@ -181,27 +233,30 @@ impl Exec {
             blocked_paths: blocked_paths.iter().map(HostPath::to_string).collect(),
             risk_level: if is_sensitive { RiskLevel::High } else { RiskLevel::Medium },
             patterns: patterns.collect(),
+            files: coverage.recorded(),
             digest,
             asked_by: self.order.author.clone(),
-            still_stands: self.still_stands(action, digest),
+            still_stands: self.still_stands(action, digest, coverage.clone()),
         })
     }
 
-    /// Whether exactly the same would be asked with the settings and the list as they are then.
-    fn still_stands(&self, action: Action, digest: Digest) -> StillStands {
+    /// Whether exactly the same would be asked with the settings, the list and the files as they are then. Files are compared
+    /// by their stamps; their content is read again before the start.
+    fn still_stands(&self, action: Action, digest: Digest, coverage: Coverage) -> StillStands {
         let Ground::Session { named, approved, .. } = &self.order.ground else {
             return Arc::new(|| Box::pin(std::future::ready(false)));
         };
         let (service, user, layers) = (self.service.clone(), self.order.user_id.clone(), self.order.layers.clone());
-        let parts = Arc::new((named.clone(), approved.clone(), action, layers));
+        let parts = Arc::new((named.clone(), approved.clone(), action, layers, coverage));
         Arc::new(move || {
             let (service, user, parts) = (service.clone(), user.clone(), parts.clone());
             Box::pin(async move {
-                let (named, approved, action, layers) = parts.as_ref();
+                let (named, approved, action, layers, coverage) = parts.as_ref();
                 let layers = Layers { operator: service.settings_now().operator.clone(), ..layers.clone() };
                 let control = service.reach(&user, named, approved).await;
                 // What cannot be read now may have changed.
                 control.is_ok_and(|control| action.digest(&layers, &control.blocked()) == Some(digest))
+                    && tokio::task::block_in_place(|| coverage.stands())
             })
         })
     }
@@ -213,12 +268,14 @@ struct Action {
     words: Vec<String>,
     cwd: PathBuf,
     env_keys: Vec<String>,
+    /// Path and digest of each covered file; none for one that did not exist.
+    files: Vec<(String, Option<String>)>,
 }
 
 impl Action {
     fn of(exec: &Exec) -> Self {
         let (words, cwd) = (exec.order.words.clone(), exec.order.cwd.clone());
-        Self { words, cwd, env_keys: exec.intent.env_keys.clone() }
+        Self { words, cwd, env_keys: exec.intent.env_keys.clone(), files: Vec::new() }
     }
 
     /// Nothing where the layers contradict each other, and so no policy can be told.
@@ -226,7 +283,7 @@ impl Action {
         let paths: Vec<_> = blocked.iter().map(|named| (&named.path, &named.real)).collect();
         let action = json!({
             "words": self.words, "cwd": self.cwd.to_string_lossy(), "env_keys": self.env_keys,
-            "paths": paths, "policy": policy::merge(layers).ok()?.version(),
+            "paths": paths, "files": self.files, "policy": policy::merge(layers).ok()?.version(),
         });
         Some(Digest::of(action.to_string().as_bytes()))
     }
@@ -250,6 +307,7 @@ mod tests {
             words: words.map(str::to_owned).to_vec(),
             cwd: "/workspace".into(),
             env_keys: env_keys.map(str::to_owned).to_vec(),
+            files: vec![("/workspace/a".to_owned(), Some("00".to_owned()))],
         }
     }
 
@@ -292,6 +350,10 @@ mod tests {
         }
         for paths in [&blocked("/srv/b", "/srv/b")[..], &blocked("/srv/a", "/srv/b"), &[]] {
             also("path", action().digest(&layers(), paths));
+        }
+        for (path, digest) in [("/workspace/a", Some("01")), ("/workspace/a", None), ("/workspace/b", Some("00"))] {
+            let files = vec![(path.to_owned(), digest.map(str::to_owned))];
+            also("file", Action { files, ..action() }.digest(&layers(), &asked));
         }
         let mut tighter = layers();
         tighter.operator.limits.insert(policy::Field::TimeoutMs, 12_345);

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use policy::{CommandLine, Field, HostPath, Layer, LayerName, PathStyle, normalise, profile};
+use policy::{CommandLine, Field, HostPath, Layer, LayerName, NamedFile, PathStyle, normalise, profile};
 use record::{ExecId, Reason, Status};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -17,6 +17,8 @@ use crate::error::Error;
 use crate::order::{Ground, Order, layers};
 use crate::principal::Principal;
 use crate::service::Service;
+
+use super::cover::Covering;
 
 /// The home of every box.
 pub(crate) const HOME: &str = "/home/sandbox";
@@ -89,9 +91,10 @@ fn read(by: &Principal, command: SessionCommand, operator: Layer) -> Result<Orde
     let line = CommandLine::read(&command.command)?;
     // Where it starts is the first path that it names.
     let mut named = vec![cwd.clone()];
-    for path in line.operands(cwd.as_str(), HOME)? {
-        if !named.contains(&path) {
-            named.push(path);
+    let files = line.files(cwd.as_str(), HOME)?;
+    for NamedFile { path, .. } in &files.known {
+        if !named.contains(path) {
+            named.push(path.clone());
         }
     }
     let mut narrowing = Vec::new();
@@ -117,6 +120,12 @@ fn read(by: &Principal, command: SessionCommand, operator: Layer) -> Result<Orde
         cwd: PathBuf::from(HostPath::as_str(&cwd)),
         env: Default::default(),
         layers: layers(profile::FILES, operator, narrowing),
-        ground: Ground::Session { session, named, approved: Vec::new(), needs: needs(line.wants_network()) },
+        ground: Ground::Session {
+            session,
+            named,
+            approved: Vec::new(),
+            covering: Box::new(Covering { files, ..Covering::default() }),
+            needs: needs(line.wants_network()),
+        },
     })
 }

@@ -11,6 +11,7 @@ use crate::sessions::{Place, SessionAddress};
 impl Service {
     /// Holds everything in the session's boxes still. The time limits of what runs there stand still too.
     pub async fn pause_session(&self, by: &Principal, address: &SessionAddress) -> Result<(), Error> {
+        let _shared = self.inner.session_gates.try_share(&Place::read(by, address)?.name)?;
         for home in self.boxes_of(by, address)? {
             home.resident.pause().await.map_err(not_turned)?;
         }
@@ -18,6 +19,8 @@ impl Service {
     }
 
     pub async fn resume_session(&self, by: &Principal, address: &SessionAddress) -> Result<(), Error> {
+        // A box that is paused for an approved command stays paused until that has ended.
+        let _shared = self.inner.session_gates.try_share(&Place::read(by, address)?.name)?;
         for home in self.boxes_of(by, address)? {
             home.resident.resume().await.map_err(not_turned)?;
         }

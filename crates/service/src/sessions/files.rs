@@ -56,6 +56,7 @@ impl Service {
         edit: &Edit,
     ) -> Result<(), Error> {
         let (place, tree) = self.session_files(by, address).await?;
+        let _shared = self.inner.session_gates.try_share(&place.name)?;
         let _writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
         let disk = self.disk(&place.name.user_id, &place.name.agent_id, tree.workspace());
         let own = self.session_disk(&disk, &place.id);
@@ -88,14 +89,15 @@ impl Service {
         content: impl AsRef<[u8]> + Send + 'static,
     ) -> Result<(), Error> {
         let place = Place::read(by, address)?;
-        // What was said about an earlier session of this id is forgotten before there is a new one.
+        let shared = self.inner.session_gates.try_share(&place.name)?;
+        // Notes the end of an earlier session of this id before there is a new one.
         self.session_rules(&place).await?;
         let workspace = self.session_workspace(&place.name).await?;
         let writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
         let disk = self.disk(&place.name.user_id, &place.name.agent_id, &workspace);
         let own = self.session_disk(&disk, &place.id);
         detached(move || {
-            let _writing = writing;
+            let (_writing, _shared) = (writing, shared);
             let session = workspace.session(&place.id)?;
             session.furnish()?;
             make(session.tree().replace_lines(&path, None, content.as_ref())?, &[&disk, &own])
@@ -111,6 +113,7 @@ impl Service {
         path: &AgentPath,
     ) -> Result<(), Error> {
         let (place, tree) = self.session_files(by, address).await?;
+        let _shared = self.inner.session_gates.try_share(&place.name)?;
         let writing = self.inner.agent_locks.write(&place.name.user_id, &place.name.agent_id).await?;
         let removed = Self::blocking(|| Ok(tree.delete(path)?)).await?;
         drop(writing);

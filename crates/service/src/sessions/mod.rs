@@ -5,6 +5,7 @@
 //! `place` finds one, `rules` says how its code is treated, `keep` makes, lists, changes and removes them, `files` reads and
 //! writes what is in them beside the boxes.
 
+mod exclusive;
 mod files;
 mod keep;
 mod place;
@@ -14,5 +15,6 @@ pub use keep::{SessionFilter, SessionList, SessionView};
 pub use place::SessionAddress;
 pub use rules::SessionChange;
 
+pub(crate) use exclusive::{Hold, SessionGates};
 pub(crate) use place::Place;
 pub(crate) use rules::Rules;

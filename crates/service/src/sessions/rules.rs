@@ -19,7 +19,7 @@ const LONGEST_URL: usize = 2048;
 /// The actor in the audit entry of a session whose directory was removed by hand.
 const BY: &str = "ringwall";
 
-/// What is in force for one session.
+/// The rules in force for one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rules {
     pub(crate) confirmation: Confirmation,
@@ -27,7 +27,7 @@ pub(crate) struct Rules {
     pub(crate) mode: SecurityMode,
 }
 
-/// What somebody wants to be different. What is absent stays as it is.
+/// A requested change of the rules. Absent fields stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionChange {
     pub confirmation: Option<Confirmation>,

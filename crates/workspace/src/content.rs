@@ -1,0 +1,254 @@
+//! Digests of named files, for approvals that cover what a command reads.
+//!
+//! Files are located beneath a directory handle without following a link and without opening anything but a regular file, so
+//! a FIFO or device never blocks and a link leads nowhere. The box's user must be able to read the file: the server may run
+//! as root, and its rights must not show a box more than it could read itself.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path};
+
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use sha2::{Digest, Sha256};
+
+use crate::beneath;
+use crate::workspaces::Owner;
+
+const BUFFER: usize = 64 * 1024;
+const READ: u32 = 4;
+const SEARCH: u32 = 1;
+
+/// A file's content at one time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    pub sha256: [u8; 32],
+    pub size: u64,
+    /// The first bytes, as many as were asked for.
+    pub head: Vec<u8>,
+    pub stamp: Stamp,
+}
+
+/// Changes when the file is replaced, written or renamed. The kernel sets the change time, and no user can set it back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// Why a file has no digest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoContent {
+    Missing,
+    Directory,
+    /// A link at its end or on the way.
+    Link,
+    /// A FIFO, a socket or a device.
+    Special,
+    Unreadable,
+    /// Larger than the bytes that may still be read.
+    TooLarge,
+    /// Written while it was read.
+    Changing,
+}
+
+/// Reads the regular file at `path` beneath `root` if `reader` may. At most `max_bytes` are read.
+pub fn read_content(
+    root: &Path,
+    path: &Path,
+    reader: Owner,
+    max_bytes: u64,
+    head_bytes: usize,
+) -> Result<Content, NoContent> {
+    let (located, status) = locate(root, path, reader)?;
+    if !may(&status, reader, READ) {
+        return Err(NoContent::Unreadable);
+    }
+    if u64::try_from(status.st_size).unwrap_or(u64::MAX) > max_bytes {
+        return Err(NoContent::TooLarge);
+    }
+    let file = beneath::open_readable(&located).map_err(|_| NoContent::Unreadable)?;
+    let before = stamp(&file)?;
+    let (mut hasher, mut head, mut size) = (Sha256::new(), Vec::new(), 0_u64);
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        let count = match (&file).read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(_) => return Err(NoContent::Unreadable),
+        };
+        let bytes = &buffer[..count];
+        size += count as u64;
+        if size > before.size {
+            return Err(NoContent::Changing);
+        }
+        hasher.update(bytes);
+        head.extend_from_slice(&bytes[..count.min(head_bytes - head.len())]);
+    }
+    if size != before.size || stamp(&file)? != before {
+        return Err(NoContent::Changing);
+    }
+    Ok(Content { sha256: hasher.finalize().into(), size, head, stamp: before })
+}
+
+/// The stamp of the file that is at `path` now.
+pub fn read_stamp(root: &Path, path: &Path, reader: Owner) -> Result<Stamp, NoContent> {
+    let (_, status) = locate(root, path, reader)?;
+    if !may(&status, reader, READ) {
+        return Err(NoContent::Unreadable);
+    }
+    Ok(Stamp::of(&status))
+}
+
+fn stamp(file: &File) -> Result<Stamp, NoContent> {
+    let status = file.metadata().map_err(|_| NoContent::Unreadable)?;
+    Ok(Stamp {
+        device: status.dev(),
+        inode: status.ino(),
+        size: status.len(),
+        modified: (status.mtime(), status.mtime_nsec()),
+        changed: (status.ctime(), status.ctime_nsec()),
+    })
+}
+
+impl Stamp {
+    fn of(status: &Stat) -> Self {
+        Self {
+            device: status.st_dev,
+            inode: status.st_ino,
+            size: u64::try_from(status.st_size).unwrap_or_default(),
+            modified: (status.st_mtime, status.st_mtime_nsec as i64),
+            changed: (status.st_ctime, status.st_ctime_nsec as i64),
+        }
+    }
+}
+
+/// Finds a regular file beneath `root`. Each directory on the way must be one that the reader may search.
+fn locate(root: &Path, path: &Path, reader: Owner) -> Result<(OwnedFd, Stat), NoContent> {
+    let no_content = |errno| match errno {
+        Errno::NOENT | Errno::NOTDIR => NoContent::Missing,
+        Errno::LOOP => NoContent::Link,
+        _ => NoContent::Unreadable,
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut directory = rustix::fs::open(root, flags, Mode::empty()).map_err(no_content)?;
+    let mut names = path.components().peekable();
+    while let Some(name) = names.next() {
+        let Component::Normal(name) = name else { return Err(NoContent::Unreadable) };
+        let (located, status) = beneath::locate(&directory, name).map_err(no_content)?;
+        match (FileType::from_raw_mode(status.st_mode), names.peek()) {
+            (FileType::Directory, Some(_)) if !may(&status, reader, SEARCH) => return Err(NoContent::Unreadable),
+            (FileType::Directory, Some(_)) => directory = located,
+            (FileType::Directory, None) => return Err(NoContent::Directory),
+            (FileType::Symlink, _) => return Err(NoContent::Link),
+            (FileType::RegularFile, None) => return Ok((located, status)),
+            (_, Some(_)) => return Err(NoContent::Missing),
+            (_, None) => return Err(NoContent::Special),
+        }
+    }
+    Err(NoContent::Directory)
+}
+
+/// By the permission bits, as for a process with this user and group and no capability.
+fn may(status: &Stat, reader: Owner, right: u32) -> bool {
+    let class = if status.st_uid == reader.uid {
+        6
+    } else if status.st_gid == reader.gid {
+        3
+    } else {
+        0
+    };
+    status.st_mode >> class & right == right
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn own() -> Owner {
+        Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
+    }
+
+    fn read(root: &Path, path: &str, max_bytes: u64) -> Result<Content, NoContent> {
+        read_content(root, Path::new(path), own(), max_bytes, 4)
+    }
+
+    #[test]
+    fn regular_file_has_digest_and_head() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("d")).unwrap();
+        std::fs::write(root.path().join("d/f"), "hello").unwrap();
+        let content = read(root.path(), "d/f", 5).unwrap();
+        assert_eq!((content.size, content.head.as_slice()), (5, &b"hell"[..]));
+        assert_eq!(content.sha256, <[u8; 32]>::from(Sha256::digest(b"hello")));
+        assert_eq!(read_stamp(root.path(), Path::new("d/f"), own()), Ok(content.stamp));
+        assert_eq!(read(root.path(), "d/f", 4), Err(NoContent::TooLarge));
+    }
+
+    #[test]
+    fn other_kinds_have_no_content_and_do_not_block() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        std::fs::write(at("f"), "x").unwrap();
+        std::fs::create_dir(at("d")).unwrap();
+        symlink("f", at("link")).unwrap();
+        symlink(".", at("up")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("fifo"), Mode::RWXU).unwrap();
+        std::fs::write(at("closed"), "x").unwrap();
+        std::fs::set_permissions(at("closed"), std::fs::Permissions::from_mode(0o000)).unwrap();
+        for (path, expected) in [
+            ("d", NoContent::Directory),
+            ("link", NoContent::Link),
+            ("up/f", NoContent::Link),
+            ("fifo", NoContent::Special),
+            ("closed", NoContent::Unreadable),
+            ("none", NoContent::Missing),
+            ("none/f", NoContent::Missing),
+            ("f/g", NoContent::Missing),
+            ("../f", NoContent::Unreadable),
+        ] {
+            assert_eq!(read(root.path(), path, 100), Err(expected), "{path}");
+        }
+    }
+
+    #[test]
+    fn file_that_reader_may_not_reach_is_unreadable() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("private")).unwrap();
+        std::fs::write(root.path().join("private/f"), "x").unwrap();
+        std::fs::set_permissions(root.path().join("private"), std::fs::Permissions::from_mode(0o700)).unwrap();
+        let stranger = Owner { uid: own().uid + 4711, gid: own().gid + 4711 };
+        let content = read_content(root.path(), Path::new("private/f"), stranger, 100, 0);
+        assert_eq!(content, Err(NoContent::Unreadable));
+        assert!(read(root.path(), "private/f", 100).is_ok(), "control");
+    }
+
+    #[test]
+    fn sparse_file_beyond_limit_is_not_read() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::File::create(root.path().join("f")).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(read(root.path(), "f", 64 << 20), Err(NoContent::TooLarge));
+    }
+
+    #[test]
+    fn replaced_or_written_file_has_another_stamp() {
+        let root = tempfile::tempdir().unwrap();
+        let (file, other) = (root.path().join("f"), root.path().join("g"));
+        std::fs::write(&file, "one").unwrap();
+        let first = read(root.path(), "f", 100).unwrap().stamp;
+        std::fs::write(&other, "two").unwrap();
+        std::fs::rename(&other, &file).unwrap();
+        let second = read(root.path(), "f", 100).unwrap().stamp;
+        assert_ne!(first, second);
+        std::fs::write(&file, "three").unwrap();
+        assert_ne!(read(root.path(), "f", 100).unwrap().stamp, second);
+    }
+}

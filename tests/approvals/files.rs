@@ -1,0 +1,404 @@
+//! Files that a command line names: their content is part of what a person approves.
+//!
+//! The attacker is the agent: it has other commands of the session and the file API, and swaps a file after the question. The
+//! verdict is what the approved command printed, and what the approval says.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use serde_json::{Value, json};
+use tests::support::wait::wait_for;
+
+use crate::site::{Site, TEXT, allow, deny};
+use crate::socket::Socket;
+
+const SESSION: &str = "s";
+
+struct Fixture {
+    site: Site,
+    socket: Socket,
+}
+
+struct Asked {
+    question: Value,
+    run: JoinHandle<Value>,
+}
+
+impl Fixture {
+    fn start() -> Self {
+        let site = Site::start();
+        let socket = site.follow(SESSION);
+        Self { site, socket }
+    }
+
+    /// Runs a command that needs no approval, as the agent could at any time.
+    fn shell(&self, command: &str) -> Value {
+        self.site.run(&self.site.server.token, SESSION, command).join().unwrap()
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        let told = self.shell(&format!("printf %s '{content}' > {name}"));
+        assert_eq!(told["status"], "SUCCEEDED", "{told}");
+    }
+
+    /// Runs a command that also reads a blocked file, until the question comes.
+    fn ask(&mut self, command: &str) -> Asked {
+        let command = format!("{command}; cat {}/file", self.site.directory());
+        let run = self.site.run(&self.site.server.token, SESSION, &command);
+        Asked { question: self.next("permission_request"), run }
+    }
+
+    fn next(&mut self, kind: &str) -> Value {
+        let message = self.socket.next();
+        assert_eq!(message["type"], kind, "{message}");
+        message
+    }
+
+    fn answer(&self, question: &Value, answer: &Value) -> u16 {
+        self.site.answer(&self.site.server.token, &question["requestId"], answer).status
+    }
+
+    fn allow(&self, asked: Asked) -> Value {
+        assert_eq!(self.answer(&asked.question, &allow()), 200);
+        asked.run.join().unwrap()
+    }
+
+    fn deny(&self, asked: Asked) {
+        assert_eq!(self.answer(&asked.question, &deny("")), 200);
+        asked.run.join().unwrap();
+    }
+
+    fn work(&self) -> PathBuf {
+        self.site.server.data().join("workspaces/default/default/sessions").join(SESSION).join("work")
+    }
+}
+
+/// Paths and reasons of what a question does not cover.
+fn not_covered(question: &Value) -> Vec<(&str, &str)> {
+    let all = question["not_covered"].as_array().unwrap().iter();
+    all.map(|file| (file["path"].as_str().unwrap(), file["why"].as_str().unwrap())).collect()
+}
+
+fn covered(question: &Value) -> Vec<&str> {
+    question["covered_files"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap()).collect()
+}
+
+/// The control: without a swap the approved script runs, and a swapped one runs where nobody is asked.
+#[test]
+fn unchanged_script_runs_after_approval() {
+    let mut fixture = Fixture::start();
+    fixture.write("x.sh", "echo good");
+    let asked = fixture.ask("bash x.sh");
+    assert_eq!(fixture.allow(asked)["stdout"], format!("good\n{TEXT}"));
+    fixture.write("x.sh", "echo evil");
+    assert_eq!(fixture.shell("bash x.sh")["stdout"], "evil\n");
+}
+
+#[test]
+fn question_shows_script_with_digest_and_text() {
+    let mut fixture = Fixture::start();
+    fixture.write("x.sh", "echo good");
+    let asked = fixture.ask("bash x.sh");
+    let file = &asked.question["covered_files"][0];
+    assert_eq!((&file["path"], &file["pinned"], &file["size"]), (&json!("/workspace/x.sh"), &json!(true), &json!(9)));
+    assert_eq!(file["script"], json!({ "text": "echo good", "is_whole": true }));
+    assert_eq!(file["sha256"].as_str().unwrap().len(), 64);
+    let listed = fixture.site.approval(&asked.question["requestId"]);
+    assert_eq!(listed["covered_files"], asked.question["covered_files"]);
+    assert_eq!(
+        not_covered(&listed),
+        [("/workspace/x.sh", "opened_by_script"), (&*blocked_file(&fixture), "not_allowed")]
+    );
+    fixture.deny(asked);
+}
+
+fn blocked_file(fixture: &Fixture) -> String {
+    format!("{}/file", fixture.site.directory())
+}
+
+#[test]
+fn script_text_is_cut_at_64_kib() {
+    let mut fixture = Fixture::start();
+    fixture.shell("head -c 100000 /dev/zero | tr '\\0' '#' > x.sh");
+    let asked = fixture.ask("bash x.sh");
+    let script = &asked.question["covered_files"][0]["script"];
+    assert_eq!((script["text"].as_str().unwrap().len(), &script["is_whole"]), (64 << 10, &json!(false)));
+    fixture.deny(asked);
+}
+
+/// Swaps a file after the question, and gives what the approved command printed and the second question.
+fn swap_after_question(command: &str, file: &str) -> (Value, Value) {
+    let mut fixture = Fixture::start();
+    fixture.write(file, "echo good");
+    let asked = fixture.ask(command);
+    fixture.write(file, "echo evil");
+    assert_eq!(fixture.answer(&asked.question, &allow()), 409, "the answer counts for another file");
+    assert_eq!(fixture.next("permission_resolved")["status"], "cancelled");
+    let second = fixture.next("permission_request");
+    assert_eq!(fixture.answer(&second, &deny("")), 200);
+    (asked.run.join().unwrap(), second)
+}
+
+#[test]
+fn script_swapped_after_question_is_asked_anew() {
+    for command in ["bash x.sh", "sh -c \"bash x.sh\"", ". ./x.sh", "source x.sh", "timeout 9 bash < x.sh"] {
+        let (told, second) = swap_after_question(command, "x.sh");
+        assert_eq!((&told["status"], &told["stdout"]), (&json!("POLICY_DENIED"), &json!("")), "{command}");
+        assert_eq!(covered(&second), ["/workspace/x.sh"], "{command}");
+    }
+}
+
+#[test]
+fn input_swapped_after_question_is_asked_anew() {
+    let (told, second) = swap_after_question("cat in.txt", "in.txt");
+    assert_eq!(told["status"], "POLICY_DENIED");
+    assert_eq!(second["covered_files"][0]["script"], Value::Null, "an input is not shown");
+}
+
+#[test]
+fn script_replaced_by_rename_after_question_is_asked_anew() {
+    let mut fixture = Fixture::start();
+    fixture.write("x.sh", "echo good");
+    fixture.write("evil.sh", "echo evil");
+    let asked = fixture.ask("bash x.sh");
+    fixture.shell("touch -r x.sh evil.sh; mv evil.sh x.sh");
+    assert_eq!(fixture.answer(&asked.question, &allow()), 409);
+    fixture.next("permission_resolved");
+    let second = fixture.next("permission_request");
+    assert_eq!(second["covered_files"][0]["script"]["text"], "echo evil");
+    assert_eq!(fixture.answer(&second, &allow()), 200);
+    assert_eq!(asked.run.join().unwrap()["stdout"], format!("evil\n{TEXT}"), "the person saw this one");
+}
+
+#[test]
+fn script_created_after_question_is_asked_anew() {
+    let mut fixture = Fixture::start();
+    fixture.shell("true");
+    let asked = fixture.ask("bash x.sh");
+    assert!(not_covered(&asked.question).contains(&("/workspace/x.sh", "missing")), "{}", asked.question);
+    fixture.write("x.sh", "echo evil");
+    assert_eq!(fixture.answer(&asked.question, &allow()), 409);
+    fixture.next("permission_resolved");
+    let second = fixture.next("permission_request");
+    assert_eq!(fixture.answer(&second, &deny("")), 200);
+    asked.run.join().unwrap();
+}
+
+#[test]
+fn file_that_changes_a_fourth_time_denies_exec() {
+    let mut fixture = Fixture::start();
+    fixture.write("x.sh", "echo 0");
+    let Asked { mut question, run } = fixture.ask("bash x.sh");
+    for change in 1..=4 {
+        fixture.write("x.sh", &format!("echo {change}"));
+        assert_eq!(fixture.answer(&question, &allow()), 409, "change {change}");
+        fixture.next("permission_resolved");
+        if change < 4 {
+            question = fixture.next("permission_request");
+        }
+    }
+    let told = run.join().unwrap();
+    assert_eq!((&told["status"], &told["stdout"]), (&json!("POLICY_DENIED"), &json!("")));
+    assert_eq!(told["error_reason"]["code"], "FILES_CHANGED");
+    assert!(told["error_reason"]["message"].as_str().unwrap().contains("/workspace/x.sh"), "{told}");
+}
+
+/// Other commands and the file API swap the script while the answer comes and the command starts.
+#[test]
+fn script_swapped_between_answer_and_start_never_runs() {
+    let mut fixture = Fixture::start();
+    for round in 0..8 {
+        fixture.write("x.sh", "echo good");
+        let asked = fixture.ask("bash x.sh");
+        let is_over = AtomicBool::new(false);
+        let (status, told) = std::thread::scope(|scope| {
+            let (site, is_over) = (&fixture.site, &is_over);
+            let swap = |command: &'static str| {
+                scope.spawn(move || {
+                    while !is_over.load(Ordering::Relaxed) {
+                        site.run(&site.server.token, SESSION, command).join().unwrap();
+                    }
+                })
+            };
+            let swappers = [
+                swap("for i in 1 2 3 4 5 6 7 8; do echo echo evil > y; mv y x.sh; done"),
+                swap("for i in 1 2 3 4 5 6 7 8; do echo echo good > x.sh; echo echo evil > x.sh; done"),
+            ];
+            let answered = site.answer(&site.server.token, &asked.question["requestId"], &allow()).status;
+            let told = settle(site, asked.run);
+            is_over.store(true, Ordering::Relaxed);
+            swappers.into_iter().for_each(|swapper| swapper.join().unwrap());
+            (answered, told)
+        });
+        let stdout = told["stdout"].as_str().unwrap();
+        assert!(stdout.is_empty() || stdout.starts_with("good\n"), "round {round}, answered {status}: {told}");
+        fixture.socket = fixture.site.follow(SESSION);
+    }
+}
+
+/// Denies every further question until the exec has ended.
+fn settle(site: &Site, run: JoinHandle<Value>) -> Value {
+    while !run.is_finished() {
+        let open = site.server.ask("GET", "/api/approvals?status=pending", None).expect(200);
+        for question in open["approvals"].as_array().unwrap() {
+            site.answer(&site.server.token, &question["id"], &deny(""));
+        }
+        std::thread::yield_now();
+    }
+    run.join().unwrap()
+}
+
+#[test]
+fn session_is_the_approved_commands_own_while_it_runs() {
+    let mut fixture = Fixture::start();
+    fixture.write("x.sh", "touch started; until [ -e go ]; do sleep 0.05; done; cat x.sh");
+    let asked = fixture.ask("bash x.sh");
+    assert_eq!(fixture.answer(&asked.question, &allow()), 200);
+    wait_for("the command", || fixture.work().join("started").exists().then_some(()));
+    let delete = fixture.site.server.ask("DELETE", "/api/sessions/s/files/x.sh", None);
+    assert_eq!(delete.status, 409, "the file API changed an approved file");
+    let other = fixture.site.run(&fixture.site.server.token, SESSION, "echo echo evil > x.sh; echo later");
+    // The approved command waits for this file, so the other one cannot have run before.
+    std::fs::write(fixture.work().join("go"), "").unwrap();
+    let told = asked.run.join().unwrap();
+    assert!(told["stdout"].as_str().unwrap().starts_with("touch started"), "{told}");
+    assert_eq!(other.join().unwrap()["stdout"], "later\n", "it runs afterwards");
+    assert_eq!(fixture.site.server.ask("DELETE", "/api/sessions/s/files/x.sh", None).status, 200, "the control");
+}
+
+#[test]
+fn approved_command_is_denied_while_another_keeps_the_session() {
+    let mut fixture = Fixture::start();
+    fixture.write("x.sh", "echo good");
+    let asked = fixture.ask("bash x.sh");
+    let other =
+        fixture.site.begin(&fixture.site.server.token, SESSION, "touch busy; until [ -e go ]; do sleep 0.1; done");
+    wait_for("the other command", || fixture.work().join("busy").exists().then_some(()));
+    assert_eq!(fixture.answer(&asked.question, &allow()), 200);
+    let told = asked.run.join().unwrap();
+    assert_eq!(
+        (&told["status"], &told["error_reason"]["code"]),
+        (&json!("POLICY_DENIED"), &json!("SESSION_BUSY")),
+        "{told}"
+    );
+    fixture.site.server.ask("DELETE", &format!("/sandbox/execs/{other}"), None).expect(202);
+}
+
+#[test]
+fn seventeenth_file_is_not_covered() {
+    let mut fixture = Fixture::start();
+    fixture.shell("for i in $(seq 17); do echo $i > f$i; done");
+    let names: Vec<String> = (1..=17).map(|number| format!("f{number}")).collect();
+    let asked = fixture.ask(&format!("cat {}", names.join(" ")));
+    assert_eq!(covered(&asked.question).len(), 16);
+    assert!(not_covered(&asked.question).contains(&("/workspace/f17", "too_many")), "{}", asked.question);
+    fixture.deny(asked);
+}
+
+#[test]
+fn script_is_covered_before_any_number_of_inputs() {
+    let mut fixture = Fixture::start();
+    fixture.shell("for i in $(seq 17); do echo $i > f$i; done; echo echo good > x.sh");
+    let names: Vec<String> = (1..=17).map(|number| format!("f{number}")).collect();
+    let asked = fixture.ask(&format!("cat {}; bash x.sh", names.join(" ")));
+    assert_eq!(covered(&asked.question)[0], "/workspace/x.sh");
+    fixture.deny(asked);
+}
+
+#[test]
+fn file_beyond_64_mb_is_not_covered() {
+    let mut fixture = Fixture::start();
+    fixture.shell("truncate -s 65M large; truncate -s 1M small");
+    let asked = fixture.ask("cat large small > /dev/null");
+    assert_eq!(covered(&asked.question), ["/workspace/small"]);
+    assert!(not_covered(&asked.question).contains(&("/workspace/large", "too_large")), "{}", asked.question);
+    fixture.deny(asked);
+}
+
+#[test]
+fn operands_without_content_are_listed() {
+    let mut fixture = Fixture::start();
+    fixture.shell("mkfifo fifo; mkdir dir; echo x > target; ln -s target link; echo x > closed; chmod 000 closed");
+    let asked = fixture.ask("cat fifo dir link closed gl* \"$UNKNOWN\" > out");
+    assert_eq!(covered(&asked.question), [""; 0]);
+    let found = not_covered(&asked.question);
+    for expected in [
+        ("/workspace/fifo", "special"),
+        ("/workspace/dir", "directory"),
+        ("/workspace/link", "link"),
+        ("/workspace/closed", "unreadable"),
+        ("/workspace/out", "written"),
+        ("/workspace", "unclear"),
+    ] {
+        assert!(found.contains(&expected), "{expected:?} is not in {found:?}");
+    }
+    fixture.deny(asked);
+}
+
+#[test]
+fn content_of_blocked_path_is_not_shown() {
+    let mut fixture = Fixture::start();
+    let asked = fixture.ask(&format!("bash {}/file", fixture.site.directory()));
+    assert_eq!(covered(&asked.question), [""; 0]);
+    assert!(!asked.question.to_string().contains(TEXT), "{}", asked.question);
+    fixture.deny(asked);
+}
+
+#[test]
+fn file_in_allowed_path_is_checked_and_not_pinned() {
+    let mut fixture = Fixture::start();
+    let script = fixture.site.path("other").join("x.sh");
+    std::fs::write(&script, "echo good").unwrap();
+    fixture.site.control("POST", "/paths", &json!({ "path": fixture.site.path("other") })).expect(200);
+    let asked = fixture.ask(&format!("bash {}", script.display()));
+    let file = &asked.question["covered_files"][0];
+    assert_eq!((&file["path"], &file["pinned"]), (&json!(script), &json!(false)));
+    std::fs::write(&script, "echo evil").unwrap();
+    assert_eq!(fixture.answer(&asked.question, &allow()), 409);
+    fixture.next("permission_resolved");
+    let second = fixture.next("permission_request");
+    assert_eq!(fixture.answer(&second, &deny("")), 200);
+    asked.run.join().unwrap();
+}
+
+/// As root the server can read everything; the question shows only what the box could read itself.
+#[test]
+fn file_that_box_may_not_read_is_not_shown() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut fixture = Fixture::start();
+    let script = fixture.site.path("other").join("x.sh");
+    std::fs::write(&script, "secret words").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o000)).unwrap();
+    fixture.site.control("POST", "/paths", &json!({ "path": fixture.site.path("other") })).expect(200);
+    let asked = fixture.ask(&format!("bash {}", script.display()));
+    assert!(not_covered(&asked.question).contains(&(script.to_str().unwrap(), "unreadable")), "{}", asked.question);
+    assert!(!asked.question.to_string().contains("secret words"));
+    fixture.deny(asked);
+}
+
+/// A process in the background of the session's box swaps the script without end. The approved command reads the script's size
+/// 300 times; the swapped script has another size.
+#[test]
+fn process_in_session_box_cannot_swap_running_script() {
+    const SWAP: &str = "echo echo evil > evil.sh; until [ -e arm ]; do sleep 0.02; done; \
+                        while :; do cp evil.sh y; mv y x.sh; done";
+    let mut fixture = Fixture::start();
+    fixture
+        .site
+        .server
+        .ask("PUT", "/settings", Some(&json!({ "sessions": { "confirmation": "auto-approve" } })))
+        .expect(200);
+    fixture.write(
+        "x.sh",
+        "{ stat -c %s x.sh; touch arm; for i in $(seq 300); do stat -c %s x.sh; done; } | sort -u | wc -l",
+    );
+    fixture.site.server.ask("POST", "/api/sessions/s/processes", Some(&json!({ "command": SWAP }))).expect(202);
+    wait_for("the process", || fixture.work().join("evil.sh").exists().then_some(()));
+    let asked = fixture.ask("bash x.sh");
+    assert_eq!(fixture.allow(asked)["stdout"], format!("1\n{TEXT}"));
+    // The control: it goes on when the approved command has ended, and swaps the script.
+    wait_for("the swap", || {
+        (std::fs::read_to_string(fixture.work().join("x.sh")).ok()? == "echo evil\n").then_some(())
+    });
+}
