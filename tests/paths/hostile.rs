@@ -9,6 +9,7 @@ use tests::support::actor::tester_is_root;
 use tests::support::scratch::give;
 
 use crate::lab::{Lab, Site, link, open_to_all, scratch};
+use crate::uncontrolled::FULL;
 
 const SECRET: &str = "the canary's own words";
 
@@ -204,7 +205,7 @@ pub(crate) fn the_data_has_no_second_name(site: &Site) {
         println!("the_data_has_no_second_name is not tried: only root mounts");
         return;
     }
-    let lab = Lab::new(site);
+    let lab = Lab::controlled(site, &[FULL]);
     let data = lab.server.data();
     let top = lab.directory("top");
     let whole = Bound::mount(data, top.join("whole"));

@@ -37,7 +37,12 @@ pub(crate) struct Lab {
 impl Lab {
     /// With path control on, and nothing allowed.
     pub(crate) fn new(site: &Site) -> Self {
-        let lab = Self::uncontrolled(site);
+        Self::controlled(site, &[])
+    }
+
+    /// The same with these variables in the server's environment.
+    pub(crate) fn controlled(site: &Site, environment: &[(&str, &str)]) -> Self {
+        let lab = Self::off(site, scratch(site), &[], environment);
         // A command that asks where none should is not waited for all too long.
         lab.server.ask("PUT", "/settings", Some(&json!({ "approvals": { "timeout_s": 60 } }))).expect(200);
         lab.switch(true);

@@ -11,7 +11,7 @@ use policy::{
 };
 
 use super::{Birthplace, MIB, Occupant, Particulars, lower, shown};
-use crate::allowed::Allowed;
+use crate::allowed::{Allowed, Presence};
 use crate::cgroup::{CgroupLayout, CgroupSupport, Controller};
 use crate::counters::Caps;
 use crate::frame::{ahead, skeleton};
@@ -343,6 +343,7 @@ fn a_sessions_paths() {
         kind,
         rights,
         access: MountAccess::ReadWrite,
+        presence: Presence::Required,
         opened: Opened::pretend(&text(at), uid),
     };
     let places = || {

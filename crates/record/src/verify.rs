@@ -11,13 +11,12 @@
 //! Not found: the removal of whole execs and approvals, which looks like retention, and a database that was put back
 //! to an older state as a whole. For the latter compare with a head that was stored elsewhere.
 
-use std::fmt;
-
 use crate::audit::{COLUMNS, Entry, Link};
 use crate::columns;
 use crate::digest::Digest;
 use crate::driver::{Row, Snapshot};
 use crate::error::Error;
+use crate::finding::{Finding, Note, Signature};
 use crate::head::{SELECT_HEAD, SIGNED_ACTION, StoredHead, UNSIGNED};
 use crate::rows::{Difference, Expected, SANDBOX_PATHS, TABLES};
 use crate::statement::Statement;
@@ -30,179 +29,6 @@ const AT_ONCE: i64 = 64;
 const FINDINGS: usize = 100;
 /// For as many altered entries it is asked where they come from. Each asks every number in the chain.
 const ORIGINS: usize = 8;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Finding {
-    /// What the entry says is not what was hashed.
-    Altered { seq: i64 },
-    /// The entry is whole, but was written with another number.
-    Moved { seq: i64, from: i64 },
-    /// An entry that cannot even be read.
-    Unreadable { seq: i64 },
-    /// The entry is whole, but does not follow the one before it: one of the two was written anew.
-    Unlinked { seq: i64 },
-    /// These are not there.
-    Removed { first: i64, last: i64 },
-    /// The newest ones are not there.
-    TailRemoved { first: i64, last: i64 },
-    /// Entries after the end of the chain, or an end that is not that of the newest entry.
-    HeadWrong { seq: i64 },
-    /// The exec's row is not what this entry recorded.
-    ExecAltered { seq: i64, exec_id: String },
-    /// An entry with a number that retention has long passed: nobody appends there.
-    Planted { seq: i64 },
-    /// An exec without its own intent entry.
-    ExecUnrecorded { exec_id: String },
-    /// An exec that has ended, without an entry that says so.
-    EndingUnrecorded { exec_id: String },
-    /// The approval's row is not what this entry recorded.
-    ApprovalAltered { seq: i64, id: String },
-    /// An approval without its own opening entry, or answered without an entry that says so.
-    ApprovalUnrecorded { id: String },
-    /// The row is not what this entry recorded.
-    RowAltered { table: &'static str, key: String, seq: i64 },
-    /// A row that no entry accounts for.
-    RowUnrecorded { table: &'static str, key: String },
-    /// A row that this entry recorded and no later one removed is not there.
-    RowRemoved { table: &'static str, key: String, seq: i64 },
-    /// Lists do not show this entry.
-    Hidden { seq: i64 },
-    /// The oldest entries, up to this one, are gone without an entry of retention.
-    StartRemoved { through: i64 },
-    /// The head has no signature.
-    HeadUnsigned,
-    /// The head's signature was not made with this key for this head.
-    HeadForged,
-    /// When this entry was written, the head was not the one that the server had signed.
-    HeadReplaced { seq: i64, found: String, through: i64 },
-    /// The chain does not contain the head that was stored elsewhere.
-    KeptHeadMissing { kept: Link },
-    /// Retention removed the entry of the head that was stored elsewhere.
-    KeptHeadTooOld { kept: Link, start: i64 },
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Finding::Altered { seq } => write!(formatter, "entry {seq} was altered"),
-            Finding::Moved { seq, from } => write!(formatter, "entry {seq} was moved there; it was entry {from}"),
-            Finding::Unreadable { seq } => write!(formatter, "entry {seq} was altered so that it cannot be read"),
-            Finding::Unlinked { seq } => {
-                write!(formatter, "entry {seq} does not follow the one before it; one of the two was written anew")
-            }
-            Finding::Removed { first, last } => write!(formatter, "entries {first} to {last} were removed"),
-            Finding::TailRemoved { first, last } => {
-                write!(formatter, "the newest entries, {first} to {last}, were removed")
-            }
-            Finding::HeadWrong { seq } => write!(formatter, "the chain's end is not that of entry {seq}, the newest"),
-            Finding::ExecAltered { seq, exec_id } => {
-                write!(formatter, "exec {exec_id} was altered after entry {seq} recorded it")
-            }
-            Finding::Planted { seq } => write!(formatter, "entry {seq} was planted before the chain's start"),
-            Finding::ExecUnrecorded { exec_id } => write!(formatter, "exec {exec_id} has no intent in the chain"),
-            Finding::EndingUnrecorded { exec_id } => write!(formatter, "exec {exec_id} has no outcome in the chain"),
-            Finding::ApprovalAltered { seq, id } => {
-                write!(formatter, "approval {id} was altered after entry {seq} recorded it")
-            }
-            Finding::ApprovalUnrecorded { id } => {
-                write!(formatter, "approval {id}, or its answer, is not recorded in the chain")
-            }
-            Finding::RowAltered { table, key, seq } => {
-                write!(formatter, "row {key} of {table} was altered after entry {seq} recorded it")
-            }
-            Finding::RowUnrecorded { table, key } => {
-                write!(formatter, "row {key} of {table} is not recorded in the chain")
-            }
-            Finding::RowRemoved { table, key, seq } => {
-                write!(formatter, "row {key} of {table} was removed after entry {seq} recorded it")
-            }
-            Finding::Hidden { seq } => write!(formatter, "entry {seq} was altered so that lists do not show it"),
-            Finding::StartRemoved { through } => {
-                write!(formatter, "the oldest entries, up to {through}, were removed, but not by retention")
-            }
-            Finding::HeadUnsigned => formatter.write_str(
-                "the chain's head is not signed: the signature was removed, or no server of this version has started \
-                 on this database; the other tables were not compared",
-            ),
-            Finding::HeadForged => formatter.write_str(
-                "the chain's head is not signed with this server's key: the newest entries were removed or rewritten, \
-                 or digest.key is another one",
-            ),
-            Finding::HeadReplaced { seq, found, through } => write!(
-                formatter,
-                "before entry {seq} the server found another head than it had signed ({found}), ending with entry {through}"
-            ),
-            Finding::KeptHeadMissing { kept: Link { seq, hash } } => {
-                write!(formatter, "the chain does not contain entry {seq} with hash {hash}, the head to compare with")
-            }
-            Finding::KeptHeadTooOld { kept: Link { seq, .. }, start } => write!(
-                formatter,
-                "entry {seq}, the head to compare with, was removed by retention, which ended with entry {start}; \
-                 compare with a newer head"
-            ),
-        }
-    }
-}
-
-/// Something that the reader should know and that is no violation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Note {
-    /// No key was at hand.
-    SignatureNotChecked,
-    /// The database is older than signatures: the head was first signed after this entry.
-    UnsignedThrough { seq: i64 },
-    /// Rows that are older than the chain's start.
-    NotCompared { execs: u64, approvals: u64, start: i64 },
-    /// An allowed path that was written by hand, which is supported.
-    PathByHand { id: String },
-    /// The switch of path control was turned by hand.
-    SwitchByHand,
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Note::SignatureNotChecked => formatter.write_str(
-                "the head's signature was not checked, because the data directory has no readable digest.key; \
-                 a removed tail is found only by comparing with a head that was stored elsewhere",
-            ),
-            Note::UnsignedThrough { seq } => write!(
-                formatter,
-                "the head was not signed before entry {seq}, because an older version had made the database"
-            ),
-            Note::NotCompared { execs, approvals, start } => write!(
-                formatter,
-                "{execs} execs and {approvals} approvals are older than the chain's start, entry {start}, and were not compared"
-            ),
-            Note::PathByHand { id } => {
-                write!(formatter, "row {id} of sandbox_paths was added, changed or removed by hand")
-            }
-            Note::SwitchByHand => formatter.write_str("path control was switched by hand"),
-        }
-    }
-}
-
-/// What became of the head's signature.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signature {
-    /// Made with our key for this head, or the chain is empty.
-    Valid,
-    /// There is one, and no key to check it with.
-    NotChecked,
-    Missing,
-    Invalid,
-}
-
-impl Signature {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Signature::Valid => "valid",
-            Signature::NotChecked => "not_checked",
-            Signature::Missing => "missing",
-            Signature::Invalid => "invalid",
-        }
-    }
-}
 
 /// How far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,10 +9,11 @@ use crate::audit::{Entry, read_optional_digest};
 use crate::digest::Digest;
 use crate::driver::{BadColumn, Row, Snapshot};
 use crate::error::Error;
+use crate::finding::{Finding, Note};
 use crate::paths::{SWITCH, read_switch};
 use crate::rows::{APPROVAL_QUESTIONS, APPROVALS};
 use crate::statement::Statement;
-use crate::verify::{Finding, Note, Verification};
+use crate::verify::Verification;
 
 /// Findings of one query.
 const FINDINGS: i64 = 100;

@@ -2,9 +2,9 @@
 
 use futures::future::join_all;
 use record::{
-    Added, Answer, Approval, ApprovalFilter, ApprovalId, ApprovalKind, ApprovalStatus, AuditFilter, Author, Database,
-    Digest, EndedAs, Limit, NewApproval, NewPath, PathChange, PathScope, RememberedPath, Remembering, RiskLevel, Scope,
-    Settled, SettledAs, Store, Switch,
+    Added, Answer, Approval, ApprovalFiles, ApprovalFilter, ApprovalId, ApprovalKind, ApprovalStatus, AuditFilter,
+    Author, CoveredFile, Database, Digest, EndedAs, Limit, NewApproval, NewPath, PathChange, PathScope, RememberedPath,
+    Remembering, RiskLevel, Scope, ScriptText, Settled, SettledAs, Store, Switch, Uncovered, UncoveredFile,
 };
 use serde_json::{Value, json};
 
@@ -78,7 +78,14 @@ pub async fn one_answer_stands(place: Place) {
 
 pub async fn everything_asked_is_read_back(place: Place) {
     let store = place.open().await;
-    let asked = NewApproval { code: Some("print(1)".to_owned()), patterns: vec!["rm".to_owned()], ..question(1) };
+    let (path, sha256) = ("/workspace/é.sh".to_owned(), "00".repeat(32));
+    let script = Some(ScriptText { text: "echo 'é'".to_owned(), is_whole: false });
+    let files = ApprovalFiles {
+        covered: vec![CoveredFile { path: path.clone(), sha256, size: u64::from(u32::MAX) + 1, pinned: true, script }],
+        not_covered: vec![UncoveredFile { path, why: Uncovered::OpenedByScript }],
+    };
+    let (code, patterns) = (Some("print(1)".to_owned()), vec!["rm".to_owned()]);
+    let asked = NewApproval { code, patterns, files, ..question(1) };
     store.open_approval(asked.clone(), from()).await.unwrap();
     let pending =
         Approval { asked, status: ApprovalStatus::Pending, answered_at: None, answered_by: None, reason: None };

@@ -49,7 +49,7 @@ pub async fn a_newer_schema_is_refused(place: Place) {
         .await
         .unwrap();
     let refused = Store::open(place.database.clone(), Some(key())).await.unwrap_err();
-    assert!(matches!(refused, Error::SchemaNewer { version: 9999, known: 13 }), "{refused:?}");
+    assert!(matches!(refused, Error::SchemaNewer { version: 9999, known: 2..9999 }), "{refused:?}");
     assert!(refused.hint().is_some());
     place.execute("DELETE FROM _sqlx_migrations WHERE version = 9999").await.unwrap();
     assert_eq!(place.open().await.audit_head().await.unwrap().seq, 1, "nothing was changed");

@@ -93,6 +93,7 @@ const ON_BOTH: &[(&str, Run)] = trials! {
         user_write_leaves_operator_word,
         operator_word_outlives_session,
         loosening_word_ends_with_session,
+        row_of_older_version_counts_as_operator_word,
         what_cannot_be_said_is_refused
     }
     retention::{ the_newest_entries_stay, entries_since_a_moment_stay, a_broken_chain_is_not_pruned, ended_execs_go }

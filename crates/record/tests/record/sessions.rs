@@ -97,6 +97,16 @@ pub async fn loosening_word_ends_with_session(place: Place) {
     assert!(store.ruled_sessions().await.unwrap().is_empty());
 }
 
+/// Rows from before the words were kept apart have no user's word.
+pub async fn row_of_older_version_counts_as_operator_word(place: Place) {
+    let store = place.open().await;
+    let insert = "INSERT INTO sessions (user_id, agent_id, session_id, confirmation, changed_at, changed_by) \
+                  VALUES ('ann', 'a', 's', 'auto-reject', 1, 't_1')";
+    place.execute(insert).await.unwrap();
+    let expected = said(confirming(Confirmation::AutoReject), SessionWord::default());
+    assert_eq!(store.session_rules(&session("ann", "s")).await.unwrap(), Some(expected));
+}
+
 pub async fn what_cannot_be_said_is_refused(place: Place) {
     let store = place.open().await;
     let lax = SessionWord { security_mode: Some("lax".to_owned()), ..SessionWord::default() };

@@ -122,6 +122,7 @@ pub(crate) async fn list(
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct VerifyWords {
     /// A head that was stored elsewhere, as `SEQ:HASH`; the chain must contain it
     head: Option<String>,
