@@ -73,8 +73,8 @@ pub enum Answer {
 }
 
 const BAD_INPUT: u8 = 2;
-/// Processes and threads that boxes leave to the server. It runs a thread per processor and, for blocking calls, up to
-/// 512 more, of which it needs one.
+/// Processes and threads that boxes leave to the server: this process, a thread per processor, the record's threads and
+/// those for blocking calls.
 const SERVER_PROCESSES: u64 = 256;
 /// How often the removal of a group is tried: the kernel lets go of the last task a moment after it was reaped.
 const REMOVALS: u32 = 200;

@@ -54,7 +54,8 @@ pub(crate) struct RunArguments {
     /// Print one JSON object about the run, with its output, instead of the output itself
     #[arg(long)]
     json: bool,
-    /// Refuse to run without this protection: landlock, memory, pids, cpu or io (may be repeated)
+    /// Refuse to run without this protection: landlock, memory, pids, cpu, io, or a counter such as epoll_watches that
+    /// `ringwall doctor` lists (may be repeated)
     #[arg(long, value_name = "PROTECTION")]
     require: Vec<Requirement>,
     /// Stop while the box is being made, at this step, and wait: for crash tests

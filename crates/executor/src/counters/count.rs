@@ -39,7 +39,11 @@ pub(super) enum Tables {
 /// Counts until `enough` watches were seen. `init` is the box's PID 1, by its number on the host.
 pub(super) fn held(init: u32, tables: Tables, enough: u64) -> Held {
     let mut count = Count { held: Held::default(), descriptors: 0, enough };
-    let Some(processes) = processes(init) else { return count.held };
+    let processes = match processes(init) {
+        Processes::Seen(processes) => processes,
+        Processes::None => return count.held,
+        Processes::Closed => return Held { is_incomplete: true, ..count.held },
+    };
     for pid in names(&processes) {
         if pid.as_bytes() == PID_1 {
             continue;
@@ -55,21 +59,37 @@ pub(super) fn held(init: u32, tables: Tables, enough: u64) -> Held {
             }
         }
         if count.is_over() {
+            count.held.is_incomplete |= count.descriptors >= MAX_DESCRIPTORS;
             break;
         }
     }
     count.held
 }
 
-/// The box's own `/proc`, which lists its processes alone. PID 1 is a copy of our process and closed to us; its
-/// children were executed in the box.
-fn processes(init: u32) -> Option<OwnedFd> {
-    let children = kernel_file::read(&format!("/proc/{init}/task/{init}/children")).ok()?;
-    children.split_ascii_whitespace().find_map(|child| {
+/// The processes of a box.
+enum Processes {
+    /// The box's own `/proc`, which lists no others.
+    Seen(OwnedFd),
+    None,
+    /// There are some, and none lets us look.
+    Closed,
+}
+
+/// PID 1 is a copy of our process and closed to us; its children were executed in the box.
+fn processes(init: u32) -> Processes {
+    let Ok(children) = kernel_file::read(&format!("/proc/{init}/task/{init}/children")) else {
+        return Processes::Closed;
+    };
+    let mut children = children.split_ascii_whitespace().peekable();
+    if children.peek().is_none() {
+        return Processes::None;
+    }
+    let seen = children.find_map(|child| {
         let path = CString::new(format!("/proc/{child}/root/proc")).ok()?;
         let found = open_directory(rustix::fs::CWD, &path).ok()?;
         (rustix::fs::fstatfs(&found).ok()?.f_type == PROC_SUPER_MAGIC).then_some(found)
-    })
+    });
+    seen.map_or(Processes::Closed, Processes::Seen)
 }
 
 struct Count {

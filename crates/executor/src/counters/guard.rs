@@ -25,6 +25,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const INTERVALS_PER_LOOK: u32 = 10;
 /// How long the watches of a killed box may take to come back before the next box is ended.
 const TEARDOWN: Duration = Duration::from_secs(3);
+/// When no box holds enough to be ended. Counting all boxes ten times a second would only take processor time.
+const FUTILE: Duration = Duration::from_secs(1);
 const MOMENT: Duration = Duration::from_millis(2);
 /// A box that holds less than this part of its cap is not ended when the user has no watch left: others hold them.
 const SMALL_PART: u64 = 16;
@@ -39,7 +41,7 @@ pub(crate) struct Guard {
 struct Shared {
     caps: Caps,
     boxes: Mutex<Vec<Weak<Watched>>>,
-    thread: OnceLock<Thread>,
+    thread: Mutex<Option<Thread>>,
     is_over: AtomicBool,
 }
 
@@ -53,27 +55,35 @@ pub(crate) struct Watched {
 impl Guard {
     /// The thread starts with the first box.
     pub(crate) fn new(caps: Caps) -> Self {
-        let shared = Shared { caps, boxes: Mutex::default(), thread: OnceLock::new(), is_over: AtomicBool::new(false) };
-        Guard { shared: Arc::new(shared) }
+        let (boxes, thread) = (Mutex::default(), Mutex::default());
+        Guard { shared: Arc::new(Shared { caps, boxes, thread, is_over: AtomicBool::new(false) }) }
     }
 
     /// Watches the box whose PID 1 this is, or will be.
     pub(crate) fn watch(&self, init: Arc<OnceLock<OwnedFd>>) -> Arc<Watched> {
         let watched = Arc::new(Watched { init, was_ended: AtomicBool::new(false) });
         self.shared.lock().push(Arc::downgrade(&watched));
-        let thread = self.shared.thread.get_or_init(|| {
-            let shared = Arc::clone(&self.shared);
-            std::thread::spawn(move || shared.keep_watch()).thread().clone()
-        });
-        thread.unpark();
+        let mut thread = self.shared.thread();
+        match &*thread {
+            Some(thread) => thread.unpark(),
+            // Where it cannot be started, the next box tries again.
+            None => *thread = self.start().ok(),
+        }
+        drop(thread);
         watched
+    }
+
+    fn start(&self) -> std::io::Result<Thread> {
+        let (probe, shared) = (Probe::new()?, Arc::clone(&self.shared));
+        let thread = std::thread::Builder::new().name("counters".to_owned());
+        Ok(thread.spawn(move || shared.keep_watch(&probe))?.thread().clone())
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.shared.thread.get() {
+        if let Some(thread) = &*self.shared.thread() {
             thread.unpark();
         }
     }
@@ -112,14 +122,17 @@ impl Shared {
         self.boxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn thread(&self) -> MutexGuard<'_, Option<Thread>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn boxes(&self) -> Vec<Arc<Watched>> {
         let mut boxes = self.lock();
         boxes.retain(|watched| watched.strong_count() > 0);
         boxes.iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn keep_watch(&self) {
-        let Ok(probe) = Probe::new() else { return };
+    fn keep_watch(&self, probe: &Probe) {
         let mut intervals: u32 = 0;
         while !self.is_over.load(Ordering::Relaxed) {
             if self.lock().is_empty() {
@@ -130,7 +143,10 @@ impl Shared {
             let boxes = self.boxes();
             intervals = intervals.wrapping_add(1);
             if probe.is_refused() {
-                self.make_room(&probe, boxes);
+                self.make_room(probe, boxes);
+                if probe.is_refused() {
+                    std::thread::park_timeout(FUTILE);
+                }
             } else if intervals.is_multiple_of(INTERVALS_PER_LOOK) {
                 let is_over = |held: Held| held.watches > self.caps.watches || held.passed > self.caps.passed;
                 let over = boxes.iter().filter(|watched| is_over(watched.held(Tables::OfProcesses, self.caps.watches)));
