@@ -112,7 +112,9 @@ fn attack(server: &Server, other: &str, code: &str, refusal: &str) -> Result<u32
     let ended = loop {
         held(is_healthy(server), || format!("the server did not answer in round {rounds}: {}", server.log()))?;
         let ran = server.ask_as(other, "POST", "/sandbox/execs", Some(&shell("echo well"))).json();
-        held(ran["status"] == "SUCCEEDED", || format!("another user's exec failed in round {rounds}: {ran}"))?;
+        held(ran["status"] == "SUCCEEDED", || {
+            format!("another user's exec failed in round {rounds}: {ran}: {}", server.log())
+        })?;
         rounds += 1;
         let seen = server.exec(&exec);
         if !["QUEUED", "RUNNING"].contains(&seen["status"].as_str().unwrap_or_default()) {
