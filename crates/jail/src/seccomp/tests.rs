@@ -151,10 +151,10 @@ fn socket_family_type_and_protocol_are_judged_together() {
     const FLAGS: [u64; 4] = [0, 0o4000, 0o2_000_000, 0o2_004_000];
     let (program, socket) = (program(), number("socket"));
     let judge = |arguments| run_program(&program, ARCHITECTURE, socket, arguments);
-    let is_allowed = |family: u64, kind: u64, protocol: u64| match (family, kind, protocol) {
-        (1, _, _) | (16, _, 0) => true,
-        (2 | 10, 1, 0 | 6) | (2 | 10, 2, 0 | 17) | (2, 2, 1) | (10, 2, 58) => true,
-        _ => false,
+    let is_allowed = |family: u64, kind: u64, protocol: u64| {
+        let is_local = matches!((family, protocol), (1, _) | (16, 0));
+        let is_ip = matches!((family, kind, protocol), (2 | 10, 1, 0 | 6) | (2 | 10, 2, 0 | 17));
+        is_local || is_ip || matches!((family, kind, protocol), (2, 2, 1) | (10, 2, 58))
     };
     for family in 0..46 {
         for kind in 0..16 {
