@@ -135,6 +135,31 @@ def cpu_root(records):
     assert int(throttled.split()[1]) >= 3, throttled
 
 
+POOLS = ("terminals", "contexts", "files", "filters")
+
+
+@check
+def pools_outside(records):
+    """Pools, the control: an ordinary user without a box takes all of each, and another process gets nothing."""
+    for kind in POOLS:
+        taken, _ = records[f"pool_{kind}_outside"].output.split()
+        assert int(taken) > 0, f"{kind}: nothing was taken"
+        other = records[f"pool_{kind}_outside_other"]
+        assert other.code != 0, f"{kind}: {taken} taken, and there was more"
+
+
+@check
+def pools_in_a_box(records):
+    """Pools: a box that takes all that it can of each leaves some for others."""
+    most = {"terminals": 64, "contexts": 0, "filters": 0}
+    for kind in POOLS:
+        box = records[f"pool_{kind}_box"]
+        same((kind, box.code), (kind, 0))
+        taken = int(box.report["stdout"].split()[0])
+        assert taken <= most.get(kind, taken), f"{kind}: {taken} taken"
+        same((kind, records[f"pool_{kind}_box_other"].code), (kind, 0))
+
+
 @check
 def no_migration(records):
     """PID 1 is born in its group: the kernel's trace of migrations shows a move by hand and no box."""
