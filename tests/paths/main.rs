@@ -40,6 +40,8 @@ macro_rules! trials {
 const TRIALS: &[(&str, Try)] = trials! {
     settings::{
         the_table_of_the_contract, paths_are_kept_in_their_normal_form, everybody_reads_and_operators_write,
+        relative_path_is_stored_absolute_with_a_warning, pattern_or_empty_segment_is_refused,
+        template_adds_missing_paths_and_sets_switch, pattern_is_not_remembered,
         what_is_ringwalls_own_is_never_added, what_is_unwise_is_warned_about, rows_by_hand_count_at_once,
         a_user_keeps_what_is_theirs,
     }

@@ -70,7 +70,7 @@ pub(crate) fn paths_are_kept_in_their_normal_form(site: &Site) {
     let (lab, home) = Lab::at_home(site, &[]);
     let (home, docs) = (home.display().to_string(), home.join("docs").display().to_string());
     for (given, kept) in [
-        ("/home//u/./docs/", "/home/u/docs"),
+        ("/home/u/./docs/", "/home/u/docs"),
         ("/home/u/x/../y", "/home/u/y"),
         ("  /srv/spaced  ", "/srv/spaced"),
         ("d:/Projects/../Work", "D:\\Work"),
@@ -80,7 +80,7 @@ pub(crate) fn paths_are_kept_in_their_normal_form(site: &Site) {
         ("~/a/../docs/", &docs),
         // No more than a name.
         ("/srv/~/docs", "/srv/~/docs"),
-        // What is relative lies where the server was started: at the root, as every server of these trials.
+        // A relative path starts at the server's working directory, which is `/` in this suite.
         ("docs", "/docs"),
         ("./docs/x/..", "/docs"),
     ] {
@@ -89,6 +89,70 @@ pub(crate) fn paths_are_kept_in_their_normal_form(site: &Site) {
         let path = format!("/api/sandbox/paths/{}", encode(kept));
         lab.server.ask("DELETE", &path, None).expect(200);
     }
+}
+
+pub(crate) fn relative_path_is_stored_absolute_with_a_warning(site: &Site) {
+    let lab = Lab::new(site);
+    let here = std::fs::read_link(format!("/proc/{}/cwd", lab.server.id())).unwrap();
+    let stored = here.join("rel/docs").display().to_string();
+    for given in ["rel/docs", "./rel/docs/"] {
+        let added = put(&lab, given).expect(200);
+        assert_eq!(added["paths"][0]["path"], json!(stored), "{given}");
+        let warning = added["warnings"][0].as_str().unwrap();
+        let names = format!("working directory {}", here.display());
+        assert!(warning.contains(&stored) && warning.contains(&names), "{warning}");
+    }
+    assert_eq!(put(&lab, &stored).expect(200)["warnings"], json!([]), "an absolute path needs no warning");
+    assert_eq!(lab.listed(), [stored]);
+}
+
+pub(crate) fn pattern_or_empty_segment_is_refused(site: &Site) {
+    let lab = Lab::new(site);
+    let template = |path: &str| {
+        let body = json!({ "enabled": true, "paths": [{ "path": "/srv/good" }, { "path": path }] });
+        lab.server.ask("PUT", "/api/sandbox", Some(&body))
+    };
+    for (path, why) in [
+        ("*", "is a pattern"),
+        ("/srv/*", "is a pattern"),
+        ("/srv/**/x", "is a pattern"),
+        ("C:\\Users\\*", "is a pattern"),
+        ("/srv//x", "empty segment"),
+        ("//srv", "empty segment"),
+    ] {
+        for answer in [put(&lab, path), template(path)] {
+            let refused = answer.expect(400);
+            assert!(refused["error"].as_str().unwrap().contains(why), "{path}: {refused}");
+        }
+        assert!(lab.listed().is_empty(), "{path} left an entry");
+    }
+}
+
+pub(crate) fn template_adds_missing_paths_and_sets_switch(site: &Site) {
+    let lab = Lab::uncontrolled(site);
+    put(&lab, "/srv/a").expect(200);
+    let paths = json!([{ "path": "/srv/a/", "description": "other" }, { "path": "/srv/b", "description": "B" }, { "path": "c" }]);
+    let answer = lab.server.ask("PUT", "/api/sandbox", Some(&json!({ "enabled": true, "paths": paths }))).expect(200);
+    let shown = lab.server.ask("GET", "/api/sandbox", None).expect(200);
+    assert_eq!((&answer["enabled"], &answer["paths"]), (&json!(true), &shown["paths"]));
+    assert_eq!(lab.listed(), ["/srv/a", "/srv/b", "/c"]);
+    assert_eq!((&shown["paths"][0]["description"], &shown["paths"][1]["description"]), (&json!(""), &json!("B")));
+    assert!(answer["warnings"][0].as_str().unwrap().contains("relative path"), "{answer}");
+    let off = lab.server.ask("PUT", "/api/sandbox", Some(&json!({ "enabled": false }))).expect(200);
+    assert_eq!(off, json!({ "enabled": false }), "without paths the answer has the switch alone");
+}
+
+/// The quoted star is a file's name, which the command may reach once. As an entry it would look like a pattern.
+pub(crate) fn pattern_is_not_remembered(site: &Site) {
+    let lab = Lab::new(site);
+    let star = lab.directory("*");
+    let (exec, question) = lab.ask(&format!("ls '{}'", star.display()));
+    let remember = json!({ "approved": true, "remember": true });
+    let refused = lab.answer(&lab.server.token, &question, &remember);
+    assert_eq!(refused.status, 400, "{}", String::from_utf8_lossy(&refused.bytes));
+    assert!(lab.listed().is_empty());
+    lab.approve(&question, false);
+    assert_eq!(lab.ended(&exec)["status"], "SUCCEEDED");
 }
 
 pub(crate) fn everybody_reads_and_operators_write(site: &Site) {

@@ -58,7 +58,7 @@ pub use net::{
     page_host, special_use,
 };
 pub use permission::{Access, FilePermissions, Mounts, Place};
-pub use reach::{FileUse, HostPath, PathStyle, blocked, is_always_there, normalise};
+pub use reach::{FileUse, HostPath, NewEntry, PathStyle, blocked, is_always_there, normalise, normalise_entry};
 pub use request::{AgentMounts, ImageName, Owner, ProjectMounts, Request, Root, Secret, Workspace};
 pub use risk::{
     Assessment, Content, Finding, LONGEST_CONTENT, Level, Locale, PASSWORD_FIELDS, PAYMENT_FIELDS, Refusal, Rule,

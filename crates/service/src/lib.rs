@@ -102,7 +102,10 @@ pub use metrics::{Histogram, Metrics};
 pub use open::{Auth, Config};
 pub use origin::{ClientClaim, Origin};
 pub use overview::{Minute, Overview};
-pub use paths::{AllowedPaths, NewSandboxPath, PathChange, PathControl, SandboxPath, SessionCommand, SessionExecuted};
+pub use paths::{
+    AllowedPaths, NewSandboxPath, PathChange, PathControl, SandboxPath, SessionCommand, SessionExecuted, SwitchedPaths,
+    WantedPath,
+};
 pub use principal::Principal;
 pub use prune::Pruned;
 pub use record::{

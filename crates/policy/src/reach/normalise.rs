@@ -45,6 +45,36 @@ pub fn normalise(text: &str, base: &str, home: Option<&str>) -> Result<HostPath,
     Ok(path)
 }
 
+/// A path that joins the list of allowed paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewEntry {
+    pub path: HostPath,
+    /// Whether it was written relative to the base.
+    pub is_relative: bool,
+}
+
+/// [`normalise`] for a new entry. An entry is never a pattern, so `*` and `**` as a name are refused instead of being stored
+/// as the name of a file. An empty segment is refused, because `//` usually is a variable that was empty (`$HOME//x`).
+pub fn normalise_entry(text: &str, base: &str, home: Option<&str>) -> Result<NewEntry, Error> {
+    let path = normalise(text, base, home)?;
+    let malformed = |wrong| Error::PathMalformed { given: quote(text), wrong };
+    let (separators, rest) = if is_windows(text) || is_windows(base) {
+        (&SEPARATORS[..], text.trim_start_matches(SEPARATORS))
+    } else {
+        (&SEPARATORS[..1], text.strip_prefix('/').unwrap_or(text))
+    };
+    let is_root = rest.is_empty();
+    let rest = rest.strip_suffix(separators).unwrap_or(rest);
+    if rest.split(separators).any(|part| matches!(part, "*" | "**")) {
+        return Err(malformed("is a pattern; an entry is one path, so write the directory, which allows all below it"));
+    }
+    if !is_root && rest.split(separators).any(str::is_empty) {
+        return Err(malformed("has an empty segment; write one separator between two names"));
+    }
+    let is_relative = !text.starts_with('/') && !is_windows(text) && after_tilde(text).is_none();
+    Ok(NewEntry { path, is_relative })
+}
+
 /// What follows the home directory.
 fn after_tilde(text: &str) -> Option<&str> {
     let rest = text.strip_prefix('~')?;
@@ -223,6 +253,41 @@ mod tests {
             assert_eq!(plain(text, r"c:\work", Some(r"c:\Users\me")), expected, "{text}");
         }
         assert_eq!(plain(r"\x", r"\\server\share\a", None), r"\\server\share\x");
+    }
+
+    #[test]
+    fn pattern_or_empty_segment_is_no_new_entry() {
+        let said = |text: &str| normalise_entry(text, "/w", Some("/home/me")).expect_err("no entry").to_string();
+        for pattern in ["*", "**", "./*", "/*", "/srv/*", "/srv/*/x", "/srv/**/", "~/*", r"C:\Users\*", "C:/*"] {
+            assert!(said(pattern).contains("is a pattern"), "{pattern}: {}", said(pattern));
+        }
+        for empty in ["//", "//srv", "/srv//x", "srv//", "/srv//", "~//x", r"C:\\x", r"C:\a\\b", r"C:\a/\b"] {
+            assert!(said(empty).contains("empty segment"), "{empty}: {}", said(empty));
+        }
+        assert_eq!(normalise_entry(" ", "/w", None), Err(Error::PathRequired));
+    }
+
+    #[test]
+    fn new_entry_tells_whether_it_was_relative() {
+        let table = [
+            ("/srv/x/", "/srv/x", false),
+            ("/", "/", false),
+            ("/srv/./x/..", "/srv", false),
+            ("~", "/home/me", false),
+            ("~/x", "/home/me/x", false),
+            (r"c:\Users\", r"C:\Users", false),
+            (r"C:\", r"C:\", false),
+            (r"\\server\share", r"\\server\share", false),
+            ("x", "/w/x", true),
+            ("./x/", "/w/x", true),
+            ("..", "/", true),
+            // A star inside a name is a part of the name.
+            ("/srv/a*", "/srv/a*", false),
+        ];
+        for (text, path, is_relative) in table {
+            let entry = normalise_entry(text, "/w", Some("/home/me")).expect(text);
+            assert_eq!((entry.path.as_str(), entry.is_relative), (path, is_relative), "{text}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use service::{
     AllowedPaths, NewSandboxPath, PathChange, Principal, SandboxPath, SessionCommand, SessionExecuted, Switch,
+    SwitchedPaths, WantedPath,
 };
 use utoipa::{IntoParams, ToSchema};
 
@@ -22,23 +23,25 @@ use super::run::locale;
 #[serde(deny_unknown_fields)]
 pub(crate) struct PathSwitch {
     enabled: bool,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct PathSwitched {
-    enabled: bool,
-    /// When it is off: what boxes of sessions show of the host, and how to change that
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<String>,
+    /// Entries to add where they are missing; none is removed
+    paths: Option<Vec<PathBody>>,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PathBody {
-    /// A file or directory of the host, whether it is there or not
+    /// A file or directory of the host, whether it is there or not. A relative path starts at the server's working
+    /// directory; a pattern (`*`) and an empty segment (`//`) are refused
     #[schema(required)]
     path: Option<String>,
     description: Option<String>,
+}
+
+impl PathBody {
+    fn wanted(self) -> WantedPath {
+        let text = |text: Option<String>| text.map(|text| text.trim().to_owned()).unwrap_or_default();
+        WantedPath { path: text(self.path), description: text(self.description) }
+    }
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -91,22 +94,22 @@ pub(crate) async fn show(
 }
 
 #[utoipa::path(put, path = "/api/sandbox", tag = "paths", operation_id = "switch_paths", request_body = PathSwitch,
-    params(("accept-language" = Option<String>, Header, description = "`zh` for the message in Chinese")),
-    responses((status = 200, description = "the switch as it is now", body = PathSwitched)))]
+    params(("accept-language" = Option<String>, Header, description = "`zh` for message and warnings in Chinese")),
+    responses((status = 200, description = "the switch as it is now; with `paths` also the list", body = SwitchedPaths)))]
 pub(crate) async fn switch(
     State(door): State<Door>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<PathSwitched>, Problem> {
-    let locale = locale(&headers);
+) -> Result<Json<SwitchedPaths>, Problem> {
     let body: PathSwitch = shape(read_json(body, door.largest_body).await?)?;
-    let control = door.service.switch_path_control(&principal, Switch::of(body.enabled)).await?;
-    let message = control.when_disabled().map(|_| {
-        let sentences = [Some(control.shown(locale)), control.remedy(locale)];
-        sentences.into_iter().flatten().collect::<Vec<_>>().join(" ")
-    });
-    Ok(Json(PathSwitched { enabled: message.is_none(), message }))
+    let switch = Switch::of(body.enabled);
+    let Some(paths) = body.paths else {
+        let control = door.service.switch_path_control(&principal, switch).await?;
+        return Ok(Json(SwitchedPaths::new(control, locale(&headers))));
+    };
+    let wanted = paths.into_iter().map(PathBody::wanted).collect();
+    Ok(Json(door.service.apply_path_template(&principal, switch, wanted, locale(&headers)).await?))
 }
 
 #[utoipa::path(post, path = "/api/sandbox/paths", tag = "paths", operation_id = "add_path", request_body = PathBody,
@@ -120,9 +123,7 @@ pub(crate) async fn add(
 ) -> Result<Json<NewSandboxPath>, Problem> {
     let locale = locale(&headers);
     let body: PathBody = shape(read_json(body, door.largest_body).await?)?;
-    let path = body.path.unwrap_or_default();
-    let description = body.description.unwrap_or_default();
-    Ok(Json(door.service.add_path(&principal, path.trim(), description.trim(), locale).await?))
+    Ok(Json(door.service.add_path(&principal, body.wanted(), locale).await?))
 }
 
 #[utoipa::path(patch, path = "/api/sandbox/paths/{key}", tag = "paths", operation_id = "change_path",

@@ -1,8 +1,9 @@
-//! Changes the switch and the list. Operators and owners may change both; a user may change or remove their own entries.
+//! Changes of the switch and of the list of allowed paths. Operators and owners change all of it; a user changes or removes
+//! their own entries.
 //!
-//! Ringwall's own data can never be added, by any link. A sensitive path can, and the answer warns.
+//! Ringwall's own directories cannot be added, also not through a link. A sensitive path can; the answer warns.
 
-use policy::{HostPath, Locale, PathStyle};
+use policy::{HostPath, Locale, NewEntry, PathStyle};
 use record::{Holder, NewPath, PathChange, PathScope, Switch};
 use serde::Serialize;
 use std::path::Path;
@@ -12,11 +13,43 @@ use crate::error::Error;
 use crate::principal::Principal;
 use crate::service::{Service, now};
 
-use super::list::{Listed, SandboxPath, read_path};
+use super::list::{Listed, SandboxPath, read_new_path, read_path, working_directory};
 use super::state::PathControl;
 
 /// How many entries a list may have: each is a mount of every box.
 const MOST: usize = 256;
+
+/// A path that somebody wants to allow.
+#[derive(Debug, Clone)]
+pub struct WantedPath {
+    pub path: String,
+    pub description: String,
+}
+
+/// The answer to `PUT /api/sandbox`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct SwitchedPaths {
+    pub enabled: bool,
+    /// While it is off: what boxes of sessions show of the host, and how to change that
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// All that there are now, where the request had paths
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paths: Option<Vec<SandboxPath>>,
+    /// What is unwise about the new ones, where there is something to say
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+impl SwitchedPaths {
+    pub fn new(control: PathControl, locale: Locale) -> Self {
+        let message = control.when_disabled().map(|_| {
+            let sentences = [Some(control.shown(locale)), control.remedy(locale)];
+            sentences.into_iter().flatten().collect::<Vec<_>>().join(" ")
+        });
+        Self { enabled: control == PathControl::On, message, paths: None, warnings: Vec::new() }
+    }
+}
 
 /// The answer to an addition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -40,28 +73,63 @@ impl Service {
         Ok(control)
     }
 
-    pub async fn add_path(
+    pub async fn add_path(&self, by: &Principal, wanted: WantedPath, locale: Locale) -> Result<NewSandboxPath, Error> {
+        by.require_operator("allow paths")?;
+        let warnings = self.add_missing_paths(by, vec![wanted], locale).await?;
+        Ok(NewSandboxPath { paths: self.allowed_paths(by, locale).await?.paths, warnings })
+    }
+
+    /// Adds the entries that are missing, removes none, and then sets the switch. Nothing is changed if one is refused.
+    pub async fn apply_path_template(
         &self,
         by: &Principal,
-        text: &str,
-        description: &str,
+        switch: Switch,
+        wanted: Vec<WantedPath>,
         locale: Locale,
-    ) -> Result<NewSandboxPath, Error> {
+    ) -> Result<SwitchedPaths, Error> {
         by.require_operator("allow paths")?;
-        let path = read_path(text)?;
-        self.require_foreign(&path).await?;
-        let mut listed = self.listed_paths().await?;
-        let warnings = Self::warnings(&path, &listed, locale).await?;
-        listed.retain(|listed| listed.entry.scope == PathScope::Global);
-        // A duplicate is no error and changes nothing, also where it is spelt otherwise or switched off.
-        if !listed.iter().any(|listed| listed.path == path) {
-            require_room(listed.len(), 1)?;
-            let description = description.to_owned();
-            let new = NewPath { path: path.to_string(), description, scope: PathScope::Global };
-            self.inner.store.add_path(new, now(), by.author()).await?;
-            self.review_approvals();
+        let warnings = self.add_missing_paths(by, wanted, locale).await?;
+        let control = self.switch_path_control(by, switch).await?;
+        let paths = self.allowed_paths(by, locale).await?.paths;
+        Ok(SwitchedPaths { paths: Some(paths), warnings, ..SwitchedPaths::new(control, locale) })
+    }
+
+    /// All are checked before the first is stored. A duplicate is no error and changes nothing, also where it is spelt
+    /// otherwise or switched off. Gives the warnings.
+    async fn add_missing_paths(
+        &self,
+        by: &Principal,
+        wanted: Vec<WantedPath>,
+        locale: Locale,
+    ) -> Result<Vec<String>, Error> {
+        if wanted.len() > MOST {
+            return Err(Error::invalid(format!("paths: at most {MOST} entries")));
         }
-        Ok(NewSandboxPath { paths: self.allowed_paths(by, locale).await?.paths, warnings })
+        let listed = self.listed_paths().await?;
+        let global = listed.iter().filter(|one| one.entry.scope == PathScope::Global);
+        let mut there: Vec<HostPath> = global.map(|one| one.path.clone()).collect();
+        let (mut warnings, mut missing) = (Vec::new(), Vec::new());
+        for WantedPath { path: text, description } in wanted {
+            let NewEntry { path, is_relative } = read_new_path(&text)?;
+            self.require_foreign(&path).await?;
+            if is_relative {
+                warnings.push(relative_warning(&text, &path, locale));
+            }
+            warnings.extend(Self::warnings(&path, &listed, locale).await?);
+            if !there.contains(&path) {
+                there.push(path.clone());
+                missing.push(NewPath { path: path.to_string(), description, scope: PathScope::Global });
+            }
+        }
+        require_room(there.len() - missing.len(), missing.len())?;
+        if missing.is_empty() {
+            return Ok(warnings);
+        }
+        for new in missing {
+            self.inner.store.add_path(new, now(), by.author()).await?;
+        }
+        self.review_approvals();
+        Ok(warnings)
     }
 
     pub async fn change_path(
@@ -73,7 +141,7 @@ impl Service {
     ) -> Result<SandboxPath, Error> {
         let found = self.find_path(by, key).await?;
         let mut answer = None;
-        // What stands there twice is one.
+        // Rows of one path, as written by hand, are changed together.
         for listed in found {
             let changed = self.inner.store.change_path(listed.entry.id, change.clone(), now(), by.author()).await?;
             answer = answer.or(changed.map(|entry| Listed { path: listed.path, entry }.view(locale)));
@@ -176,6 +244,16 @@ pub(super) fn require_room(there: usize, more: usize) -> Result<(), Error> {
     Err(Error::invalid(format!(
         "there are {there} paths already, and at most {MOST}; remove some, or allow a directory above"
     )))
+}
+
+fn relative_warning(text: &str, path: &HostPath, locale: Locale) -> String {
+    let here = working_directory();
+    match locale {
+        Locale::English => {
+            format!("{text} is a relative path; it was stored as {path}, from the server's working directory {here}")
+        }
+        Locale::Chinese => format!("{text} 是相对路径；已按服务器的工作目录 {here} 存为 {path}"),
+    }
 }
 
 fn no_path() -> Error {

@@ -5,7 +5,7 @@
 
 use std::sync::LazyLock;
 
-use policy::{HostPath, Locale, normalise};
+use policy::{HostPath, Locale, NewEntry, normalise, normalise_entry};
 use record::{Holder, PathEntry, PathScope, UserId};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -108,10 +108,20 @@ fn normal(entry: PathEntry) -> Option<Listed> {
     }
 }
 
-/// A path as people write one: `~` is the home of whoever runs the server, and what is relative is so to where it was
-/// started.
+/// The path of a stored row or of a key in a request. `~` is the home of the account that runs the server, and a relative
+/// path starts at the server's working directory.
 pub(crate) fn read_path(text: &str) -> Result<HostPath, policy::Error> {
     normalise(text, &HERE, home().map(HostPath::as_str))
+}
+
+/// The path of a new entry. It refuses patterns and empty segments, which [`read_path`] accepts in rows written by hand.
+pub(super) fn read_new_path(text: &str) -> Result<NewEntry, policy::Error> {
+    normalise_entry(text, &HERE, home().map(HostPath::as_str))
+}
+
+/// The directory in which the server was started.
+pub(super) fn working_directory() -> &'static str {
+    &HERE
 }
 
 /// Neither changes while a server runs, and a list is read for every command.

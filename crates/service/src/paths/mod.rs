@@ -14,7 +14,7 @@ mod state;
 mod ask;
 mod execute;
 
-pub use change::NewSandboxPath;
+pub use change::{NewSandboxPath, SwitchedPaths, WantedPath};
 pub use execute::{SessionCommand, SessionExecuted};
 pub use list::{AllowedPaths, SandboxPath};
 pub use record::PathChange;

@@ -11,7 +11,7 @@ use crate::principal::Principal;
 use crate::service::Service;
 
 use super::change::require_room;
-use super::list::{Listed, home, read_path};
+use super::list::{Listed, home, read_new_path, read_path};
 
 impl Service {
     /// All of them, or an error where one is refused or there is no room.
@@ -26,6 +26,7 @@ impl Service {
         listed.retain(|listed| listed.entry.scope == scope);
         let mut remembered: Vec<RememberedPath> = Vec::new();
         for path in self.check_grantable(by, paths).await? {
+            read_new_path(path.as_str())?;
             let same = listed.iter().filter(|listed| listed.path == path);
             let known: Vec<i64> = same.map(|listed: &Listed| listed.entry.id).collect();
             let new = NewPath { path: path.to_string(), description: String::new(), scope: scope.clone() };
