@@ -42,6 +42,20 @@ fn a_person_is_shown_all_of_it_and_their_word_counts_once() {
     assert_eq!(ran["policy_snapshot"]["limits"]["memory_mb"], 300, "what it ran under is what is on record");
 }
 
+/// The stored value is the one that the code has anyway, so only the layer that sets it changes.
+#[test]
+fn unchanged_policy_keeps_code_question() {
+    let site = Site::start();
+    let safe = site.python("1");
+    let pids = &site.server.exec(safe["exec_id"].as_str().unwrap())["policy_snapshot"]["limits"]["pids"];
+    let (run, question) = site.asked(risky());
+    site.set(&json!({ "sandbox": { "limits": { "pids": pids } }, "pool": { "max_instances": 9 } }));
+    site.answer(&question, &json!({ "approved": true })).expect(200);
+    assert_eq!(run.join().unwrap()["stdout"], "ran\n");
+    let ran = site.server.exec(question["exec_id"].as_str().unwrap());
+    assert_eq!(ran["policy_snapshot"]["layers"]["pids"], "settings", "the control: the layer did change");
+}
+
 #[test]
 fn nobody_is_asked_about_what_is_medium() {
     let site = Site::start();

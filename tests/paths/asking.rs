@@ -286,6 +286,29 @@ pub(crate) fn a_changed_policy_makes_an_answer_void(site: &Site) {
     assert_eq!(ended["policy_snapshot"]["limits"]["timeout_ms"], 12_345, "the new policy is what it ran under");
 }
 
+/// The stored limit is the one that commands of sessions have anyway, so only the layer that sets it changes.
+/// `a_changed_policy_makes_an_answer_void` is the control.
+pub(crate) fn unchanged_policy_keeps_question(site: &Site) {
+    let lab = Lab::new(site);
+    let file = lab.file("a", "A");
+    let plain = lab.run("true");
+    let pids = &lab.server.exec(plain["exec_id"].as_str().unwrap())["policy_snapshot"]["limits"]["pids"];
+    let (exec, question) = lab.ask(&format!("cat {}", file.display()));
+    for other in [
+        lab.server.ask("GET", "/settings", None).expect(200),
+        json!({ "sandbox": { "limits": { "pids": pids } } }),
+        json!({ "pool": { "max_instances": 9 } }),
+        json!({ "retention": { "execs_days": 30 } }),
+    ] {
+        lab.server.ask("PUT", "/settings", Some(&other)).expect(200);
+    }
+    // The answer itself is refused if its question is void, also before the review of open questions gets to it.
+    lab.approve(&question, false);
+    let ended = lab.ended(&exec);
+    assert_eq!((&ended["status"], &ended["stdout"]), (&json!("SUCCEEDED"), &json!("A")));
+    assert_eq!(ended["policy_snapshot"]["layers"]["pids"], "settings", "the layer did change");
+}
+
 /// Between the answer and the box there may be a queue, and in it a while.
 pub(crate) fn what_changes_after_the_answer_is_asked_anew(site: &Site) {
     let lab = Lab::new(site);

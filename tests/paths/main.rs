@@ -57,7 +57,7 @@ const TRIALS: &[(&str, Try)] = trials! {
         nobody_answers, a_changed_list_makes_an_answer_void, what_becomes_allowed_is_not_waited_for,
         an_answer_is_for_nothing_else, whoever_cancels_takes_the_question_back,
         a_users_word_is_their_own, several_paths_are_one_question, what_was_off_is_on_when_it_is_remembered,
-        a_changed_policy_makes_an_answer_void, what_changes_after_the_answer_is_asked_anew, a_link_is_gone_by_its_name,
+        a_changed_policy_makes_an_answer_void, unchanged_policy_keeps_question, what_changes_after_the_answer_is_asked_anew, a_link_is_gone_by_its_name,
         what_is_not_there_is_not_made_by_its_name, keys_are_an_operators_to_give,
     }
     hostile::{

@@ -19,15 +19,24 @@ impl Effective {
         format!("{:016x}", fnv1a(self.canonical().as_bytes()))
     }
 
-    /// One line per fact, in a fixed order, with no word that could be read as two.
+    /// Limits, network and requirements as text, without the layers that set them. Two policies with the same terms let
+    /// an exec do the same: an approval given under the one is good under the other.
+    pub fn terms(&self) -> String {
+        self.lines(|_| "", "")
+    }
+
     fn canonical(&self) -> String {
+        self.lines(|field| self.layers.get(&field).map_or("", |name| name.key()), self.net_set_by.key())
+    }
+
+    /// One line per fact, in a fixed order, with no word that could be read as two.
+    fn lines(&self, set_by: impl Fn(Field) -> &'static str, net_set_by: &str) -> String {
         let mut text = String::new();
         for field in Field::ALL {
-            let set_by = self.layers.get(&field).map_or("", |name| name.key());
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{field} {} {set_by}", self.limits.get(field));
+            let _ = writeln!(text, "{field} {} {}", self.limits.get(field), set_by(field));
         }
-        let _ = writeln!(text, "net {} {}", self.net.mode().key(), self.net_set_by.key());
+        let _ = writeln!(text, "net {} {net_set_by}", self.net.mode().key());
         if let Net::Allowlist { allow, unknown } = &self.net {
             let _ = writeln!(text, "net unknown {}", unknown.key());
             for word in allow.words() {
@@ -125,6 +134,29 @@ mod tests {
         versions.dedup();
         assert_eq!(versions.len(), count);
         assert_eq!(effective().version(), effective().version());
+    }
+
+    #[test]
+    fn terms_depend_on_values_and_not_on_layers() {
+        let mut other = effective();
+        other.layers.insert(Field::MemoryMb, LayerName::Settings);
+        other.net_set_by = LayerName::Settings;
+        assert_eq!(other.terms(), effective().terms());
+        let mut all = vec![effective().terms()];
+        for field in Field::ALL {
+            let limits = crate::Limits::from_fn(|each| profile::EXECS.get(each) + u64::from(each == field));
+            all.push(Effective { limits, ..effective() }.terms());
+        }
+        for requirement in Requirement::ALL {
+            all.push(Effective { require: [requirement].into(), ..effective() }.terms());
+        }
+        for list in [r#"{"mode":"allowlist"}"#, r#"{"mode":"allowlist","allow":["a.com"]}"#] {
+            all.push(Effective { net: Net::of(&serde_json::from_str(list).expect("a wish")), ..effective() }.terms());
+        }
+        let count = all.len();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), count);
     }
 
     #[test]

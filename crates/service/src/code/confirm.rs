@@ -50,10 +50,10 @@ impl Exec {
         let patterns = findings.iter().map(|finding| {
             format!("{} (line {}): {}", finding.rule.id, finding.line, finding.message(Locale::English))
         });
-        let version = policy::merge(&self.order.layers).ok().map(|effective| effective.version());
+        let terms = policy::merge(&self.order.layers).ok().map(|effective| effective.terms());
         let action = json!({
             "words": self.order.words, "cwd": self.order.cwd, "env_keys": self.intent.env_keys,
-            "code": code.note(), "backend": self.intent.backend, "policy": version,
+            "code": code.note(), "backend": self.intent.backend, "policy": terms,
         });
         let language = code.request.language;
         Question {
@@ -71,23 +71,23 @@ impl Exec {
             files: Default::default(),
             digest: Digest::of(action.to_string().as_bytes()),
             asked_by: self.order.author.clone(),
-            still_stands: self.rules_stand(code, version),
+            still_stands: self.rules_stand(code, terms),
         }
     }
 
-    /// Whether the session is still treated as it was when this was asked, and under the same policy.
-    fn rules_stand(&self, code: &CodeOrder, version: Option<String>) -> StillStands {
+    /// Whether the session still has the rules, and the code the policy terms, that it had when this was asked.
+    fn rules_stand(&self, code: &CodeOrder, terms: Option<String>) -> StillStands {
         let (request, rules, is_waited_for) = (code.request.clone(), code.rules.clone(), code.stdin.ends());
-        let parts = Arc::new((self.service.clone(), code.place.clone(), rules, request, version));
+        let parts = Arc::new((self.service.clone(), code.place.clone(), rules, request, terms));
         Arc::new(move || {
             let parts = parts.clone();
             Box::pin(async move {
-                let (service, place, rules, request, version) = parts.as_ref();
+                let (service, place, rules, request, terms) = parts.as_ref();
                 // What cannot be read now may have changed.
                 let is_treated_so = service.session_rules(place).await.is_ok_and(|now| now == *rules);
                 let layers = request.layers(service.settings_now().operator.clone(), is_waited_for);
                 let now = layers.ok().and_then(|layers| policy::merge(&layers).ok());
-                is_treated_so && now.map(|effective| effective.version()) == *version
+                is_treated_so && now.map(|effective| effective.terms()) == *terms
             })
         })
     }

@@ -283,7 +283,7 @@ impl Action {
         let paths: Vec<_> = blocked.iter().map(|named| (&named.path, &named.real)).collect();
         let action = json!({
             "words": self.words, "cwd": self.cwd.to_string_lossy(), "env_keys": self.env_keys,
-            "paths": paths, "files": self.files, "policy": policy::merge(layers).ok()?.version(),
+            "paths": paths, "files": self.files, "policy": policy::merge(layers).ok()?.terms(),
         });
         Some(Digest::of(action.to_string().as_bytes()))
     }
@@ -358,5 +358,17 @@ mod tests {
         let mut tighter = layers();
         tighter.operator.limits.insert(policy::Field::TimeoutMs, 12_345);
         also("policy", action().digest(&tighter, &asked));
+    }
+
+    /// Settings that repeat the values in force change only the layer of each.
+    #[test]
+    fn digest_ignores_which_layer_set_a_value() {
+        let asked = blocked("/srv/a", "/srv/a");
+        let mut stored = layers();
+        for field in policy::Field::ALL {
+            stored.operator.limits.insert(field, profile::EXECS.get(field));
+        }
+        assert_ne!(policy::merge(&stored).unwrap().version(), policy::merge(&layers()).unwrap().version());
+        assert_eq!(action().digest(&stored, &asked), action().digest(&layers(), &asked));
     }
 }
