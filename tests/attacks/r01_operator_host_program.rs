@@ -1,7 +1,7 @@
 //! Attack r01: an operator's token makes the server run, on the host and as its own user, a program that a box wrote.
 //!
 //! The box writes an executable into its workspace. The operator names the file's host path as
-//! `sandbox.docker.cli_path`, first with `PUT /settings`, then as a value that version 0.1.0 stored in the database. After a
+//! `sandbox.docker.cli_path`, first with `PUT /settings`, then as a value that an older version stored in the database. After a
 //! restart the operator asks for health, which runs the docker client. The verdict comes from the program: it creates a
 //! file beside itself when something on the host runs it. The control names the same path by environment.
 

@@ -218,8 +218,8 @@ impl Fixed {
     }
 }
 
-/// Removes the start-up-only keys from a stored document and returns the names of those that it held. Versions up to
-/// 0.1.0 let an operator store them.
+/// Removes the start-up-only keys from a stored document and returns the names of those that it held. Older versions let
+/// an operator store them.
 pub(crate) fn remove_start_up_keys(document: &mut Value) -> Vec<String> {
     START_UP_ONLY.into_iter().filter(|key| remove(document, key)).map(str::to_owned).collect()
 }
