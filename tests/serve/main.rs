@@ -21,6 +21,7 @@ mod queue;
 mod refusals;
 mod refused_records;
 mod risk;
+mod slow_clients;
 mod spares;
 mod strangers;
 mod strict;

@@ -1,7 +1,7 @@
-//! Connections: how many there are at once, how long each may take to say something, and how all of them end.
+//! Accepts connections, serves HTTP/1.1 on them and ends them at shutdown.
 //!
-//! A client that sends its headers slowly, says nothing, or does not read its answers, is cut off, and when all places
-//! are taken, earlier (`places`). Whoever comes when everybody is busy waits in the kernel's queue.
+//! A client that sends its request head slowly, sends nothing, or does not read its response is disconnected by a timeout.
+//! When `--max-connections` is reached it is disconnected as soon as another client connects (`places`, `stalls`).
 
 use std::future::Future;
 use std::io;
@@ -25,10 +25,11 @@ use tokio::sync::watch;
 
 use super::attended::attend;
 use super::places::{Places, Seat};
+use super::stalls::{ClientBody, ClientStream};
 
-/// For the whole head of the first request: whoever connects has something to say.
+/// For the whole head of the first request.
 const FIRST_HEAD: Duration = Duration::from_secs(5);
-/// For the whole head of a later one, and for the silence before it.
+/// For the whole head of a later request, and for the silence before it.
 const HEAD: Duration = Duration::from_secs(30);
 /// For a client to take in what it asked for. The kernel ends a connection whose other end leaves no room for so long;
 /// otherwise whoever asks much and reads nothing would hold a place for ever, without any token.
@@ -110,7 +111,7 @@ pub(crate) async fn serve(
             }
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection");
-                places.close_longest_idle();
+                places.close_longest_waiting();
                 tokio::time::sleep(BREATH).await;
             }
         }
@@ -137,6 +138,7 @@ fn attend_to(stream: TcpStream, caller: Caller, app: Router, mut stopping: watch
     let seat = Arc::clone(&caller.seat);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(caller.clone());
+        let request = request.map(|body| ClientBody::new(body, Arc::clone(&caller.seat)));
         let (busy, answer) = (caller.seat.begin(), app.call(request));
         async move {
             // Never half: what is refused here was not looked at.
@@ -147,6 +149,7 @@ fn attend_to(stream: TcpStream, caller: Caller, app: Router, mut stopping: watch
             }
         }
     });
+    let stream = ClientStream::new(stream, Arc::clone(&seat));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)

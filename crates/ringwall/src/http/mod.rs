@@ -1,7 +1,7 @@
 //! The HTTP door: requests in, calls of the service, answers out. It decides nothing.
 //!
 //! Every request passes the gate (its id, the host and origin check, the log), then, by the table of routes, the question
-//! who is asking, then one handler. Reading order: what arrives (`connections`, `places`, `gate`, `host_check`), who may
+//! who is asking, then one handler. Reading order: what arrives (`connections`, `places`, `stalls`, `gate`, `host_check`), who may
 //! (`routes`, `access`, `cookie`), how long answers may last (`attended`, `long_answers`), what requests bring and how problems are
 //! told (`body`, `rest`, `json`, `range`, `problem`), how files are sent (`file_answer`, `archive_answer`), then one file per family.
 
@@ -9,6 +9,7 @@ mod connections;
 mod gate;
 mod host_check;
 mod places;
+mod stalls;
 
 mod access;
 mod cookie;

@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
+use axum::body::Bytes;
 use axum::http::header;
 use axum::response::IntoResponse;
 use serde_json::{Map, Value, json};
@@ -133,11 +134,13 @@ use super::{
 )]
 struct Described;
 
-static DOCUMENT: LazyLock<Value> = LazyLock::new(describe);
+/// Both are written once: anybody may ask for them, and writing the document takes a millisecond.
+static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| describe().to_string().into());
+static PAGE: LazyLock<Bytes> = LazyLock::new(|| write_page(&describe()).into());
 
 #[utoipa::path(get, path = "/openapi.json", tag = "server", responses((status = 200, description = "this document", body = Object)))]
 pub(crate) async fn document() -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.to_string())
+    ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.clone())
 }
 
 #[utoipa::path(get, path = "/docs", tag = "server", responses((status = 200, description = "this document, for people", content_type = "text/html", body = String)))]
@@ -146,7 +149,7 @@ pub(crate) async fn page() -> impl IntoResponse {
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'; sandbox"),
     ];
-    (headers, write_page(&DOCUMENT))
+    (headers, PAGE.clone())
 }
 
 /// The document, with who may call what.
@@ -331,7 +334,7 @@ mod tests {
 
     #[test]
     fn the_page_asks_nobody_for_anything() {
-        let page = write_page(&DOCUMENT);
+        let page = write_page(&describe());
         assert!(page.contains("POST /sandbox/execs"));
         for word in ["<script", "src=", "href=", "http://", "https://", "@import", "url("] {
             assert!(!page.contains(word), "{word}");

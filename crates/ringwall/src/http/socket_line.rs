@@ -1,10 +1,11 @@
-//! What every WebSocket has as long as it is there, whatever is said on it: its place, its pulse, and its end.
+//! What all WebSockets have in common: their place in the limits, their pings, and how they end.
 //!
-//! Nothing is without a bound: messages are small, one that the other end does not take in time ends the socket, and so does
-//! silence. A socket lasts longer than a token may: its holder is looked up again now and then. One that was opened by
-//! cookie ends with its login.
+//! Everything is bounded: messages are at most 64 KiB; a client that does not read a message within 10 s, or does not answer
+//! a ping within 20 s, is disconnected, and at once if `--max-connections` is reached and another client connects. A socket
+//! may outlive its token, so the token is checked with every ping. A socket that was opened by cookie ends with its login.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::Extension;
@@ -17,7 +18,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval_at, timeout};
 use super::Door;
 use super::connections::Caller;
 use super::long_answers::LongAnswer;
-use super::places::Busy;
+use super::places::{Busy, Seat};
 use super::problem::Problem;
 
 /// Of a message, and of a frame of one.
@@ -46,7 +47,7 @@ pub(crate) fn upgrade(asked: Asked, otherwise: &str) -> Result<WebSocketUpgrade,
 pub(crate) struct Place {
     _long: LongAnswer,
     _busy: Option<Busy>,
-    _caller: Option<Caller>,
+    caller: Option<Caller>,
     /// Of whoever came by cookie: the socket ends with it.
     login: Option<HeldLogin>,
 }
@@ -61,7 +62,7 @@ impl Place {
         Ok(Place {
             _long: door.sockets.begin(principal)?,
             _busy: caller.as_ref().and_then(|Extension(caller)| caller.seat.begin()),
-            _caller: caller.map(|Extension(caller)| caller),
+            caller: caller.map(|Extension(caller)| caller),
             login: login.map(|Extension(login)| login),
         })
     }
@@ -88,6 +89,13 @@ impl End {
     }
 }
 
+async fn evicted(seat: Option<&Seat>) {
+    match seat {
+        Some(seat) => seat.lost().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// One socket and whose it is.
 pub(crate) struct Line {
     pub(crate) service: Service,
@@ -101,6 +109,7 @@ pub(crate) struct Line {
 pub(crate) struct Watch {
     pulse: Interval,
     logged_out: Pin<Box<dyn Future<Output = ()> + Send>>,
+    seat: Option<Arc<Seat>>,
     is_heard: bool,
 }
 
@@ -108,6 +117,8 @@ pub(crate) struct Watch {
 pub(crate) enum Moment {
     Pulse,
     LoggedOut,
+    /// The connection lost its slot, because the client does not read.
+    Evicted,
 }
 
 impl Watch {
@@ -115,6 +126,7 @@ impl Watch {
         tokio::select! {
             () = &mut self.logged_out => Moment::LoggedOut,
             _ = self.pulse.tick() => Moment::Pulse,
+            () = evicted(self.seat.as_deref()) => Moment::Evicted,
         }
     }
 
@@ -135,12 +147,14 @@ impl Line {
                 None => std::future::pending().await,
             }
         });
-        Line { service, principal, _place: place, socket, watch: Watch { pulse, logged_out, is_heard: true } }
+        let seat = place.caller.as_ref().map(|caller| Arc::clone(&caller.seat));
+        Line { service, principal, _place: place, socket, watch: Watch { pulse, logged_out, seat, is_heard: true } }
     }
 
     pub(crate) async fn attend(&mut self, moment: Moment) -> Result<(), End> {
         match moment {
             Moment::LoggedOut => Err(End::close(close_code::POLICY, "the login is over")),
+            Moment::Evicted => Err(End::Lost),
             Moment::Pulse if !std::mem::replace(&mut self.watch.is_heard, false) => Err(End::Lost),
             Moment::Pulse => match self.service.authenticate_again(&self.principal).await {
                 Err(service::Error::Unauthenticated) => {
@@ -153,7 +167,11 @@ impl Line {
     }
 
     pub(crate) async fn pass(&mut self, message: Message) -> Result<(), End> {
-        match timeout(PATIENCE, self.socket.send(message)).await {
+        let sent = tokio::select! {
+            sent = timeout(PATIENCE, self.socket.send(message)) => sent,
+            () = evicted(self.watch.seat.as_deref()) => return Err(End::Lost),
+        };
+        match sent {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(End::Lost),
         }

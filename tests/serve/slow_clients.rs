@@ -1,0 +1,217 @@
+//! Clients that never finish a request or never read a response: other clients are served and memory stays bounded.
+//!
+//! Each test fills all connections with stalled clients. Without a rule for them the server would answer nobody else until
+//! a timeout of 30 s (unread response) or 60 s (body) has passed, so a request that is answered within [`PATIENCE`]
+//! is the verdict. The controls show that the stalled clients do hold their connections.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::json;
+use tests::support::wait::wait_until;
+
+use crate::server::{Server, shell};
+
+const MAX_CONNECTIONS: usize = 64;
+const CLIENTS: usize = 150;
+const PATIENCE: Duration = Duration::from_secs(20);
+/// A server that buffers what its stalled clients do not read or do not finish needs more than this by far.
+const MAX_GROWTH_BYTES: u64 = 96 << 20;
+
+fn start() -> Server {
+    Server::start_with(&["--max-connections", &MAX_CONNECTIONS.to_string()])
+}
+
+/// Opens many connections and sends the same on each. The first are closed by the server when all slots are taken.
+fn stall(server: &Server, count: usize, request: &[u8]) -> Vec<TcpStream> {
+    let send = |mut stream: TcpStream| {
+        let _ = stream.write_all(request);
+        stream
+    };
+    (0..count).map(|_| send(server.connect())).collect()
+}
+
+/// Asks on a connection of its own for something that needs a handler and the record.
+fn assert_served(server: &Server) {
+    let mut stream = server.connect();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let token = &server.token;
+    write!(stream, "GET /api/me HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n").unwrap();
+    assert_eq!(read_status(&mut stream), "HTTP/1.1 200");
+}
+
+fn read_status(stream: &mut TcpStream) -> String {
+    let mut status = [0; 12];
+    match stream.read_exact(&mut status) {
+        Ok(()) => String::from_utf8_lossy(&status).into_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Whether the server still holds a connection on which it has sent nothing.
+fn is_held(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    let held = stream.peek(&mut [0; 1]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+    stream.set_nonblocking(false).unwrap();
+    held
+}
+
+fn resident_bytes(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+/// Waits until a handler expects the request body: hyper sends this line when the body is first read.
+fn wait_for_continue(stream: &mut TcpStream) {
+    const LINE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+    let mut line = vec![0; LINE.len()];
+    stream.read_exact(&mut line).unwrap();
+    assert_eq!(line, LINE);
+}
+
+/// Sends requests whose body lacks its last byte. The newest client can still finish its own.
+fn assert_unfinished_body_keeps_nobody_out(server: &Server, heads: &[String], body: &str, status: &str) {
+    let before = resident_bytes(server);
+    let mut stalled = Vec::new();
+    for head in heads {
+        let head = format!("{head}Expect: 100-continue\r\nContent-Length: {}\r\n\r\n", body.len());
+        for _ in 0..CLIENTS / heads.len() {
+            let mut stream = server.connect();
+            stream.write_all(head.as_bytes()).unwrap();
+            // Until all connections are taken, so that each belongs to a client whose body is expected.
+            if stalled.len() < MAX_CONNECTIONS {
+                wait_for_continue(&mut stream);
+                stream.write_all(&body.as_bytes()[..body.len() - 1]).unwrap();
+            }
+            stalled.push(stream);
+        }
+    }
+    assert_served(server);
+    for newest in stalled.iter_mut().rev().take(MAX_CONNECTIONS / 4) {
+        wait_for_continue(newest);
+        assert!(is_held(newest), "control: a stalled client holds no connection");
+    }
+    let mut newest = stalled.pop().unwrap();
+    newest.write_all(body.as_bytes()).unwrap();
+    assert_eq!(read_status(&mut newest), status);
+    let grown = resident_bytes(server).saturating_sub(before);
+    assert!(grown < MAX_GROWTH_BYTES, "the server grew by {grown} bytes");
+}
+
+#[test]
+fn unfinished_login_without_token_keeps_nobody_out() {
+    let head = "POST /api/login HTTP/1.1\r\nHost: localhost\r\n".to_owned();
+    assert_unfinished_body_keeps_nobody_out(&start(), &[head], r#"{"token":"x"}"#, "HTTP/1.1 401");
+}
+
+/// Five users, because each may have half of the connections.
+#[test]
+fn unfinished_exec_keeps_nobody_out() {
+    let server = start();
+    let heads = ["a", "b", "c", "d", "e"].map(|user| {
+        let token = server.make_token(&["--role", "agent", "--user", user, "--agent", "a"]);
+        format!(
+            "POST /sandbox/execs HTTP/1.1\r\nHost: localhost\r\nPrefer: respond-async\r\nAuthorization: Bearer {token}\r\n"
+        )
+    });
+    assert_unfinished_body_keeps_nobody_out(&server, &heads, &shell("true").to_string(), "HTTP/1.1 202");
+}
+
+#[test]
+fn unfinished_head_keeps_nobody_out() {
+    let server = start();
+    let before = resident_bytes(&server);
+    let mut head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ".to_vec();
+    head.resize(60_000, b'x');
+    let stalled = stall(&server, CLIENTS, &head);
+    assert_served(&server);
+    assert!(stalled.last().is_some_and(is_held), "control: the newest client holds no connection");
+    let grown = resident_bytes(&server).saturating_sub(before);
+    assert!(grown < MAX_GROWTH_BYTES, "the server grew by {grown} bytes");
+}
+
+/// How many of the server's connections have bytes that the kernel could not send yet (`/proc/net/tcp`).
+fn unread_connections(server: &Server) -> usize {
+    let port = server.address.rsplit(':').next().unwrap().parse::<u16>().unwrap();
+    let suffix = format!(":{port:04X}");
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let is_unread = |line: &&str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        fields[1].ends_with(&suffix) && !fields[4].starts_with("00000000:")
+    };
+    table.lines().skip(1).filter(is_unread).count()
+}
+
+fn wait_until_unread(server: &Server, count: usize) {
+    wait_until("the responses of all clients to be unread", || unread_connections(server) >= count);
+}
+
+/// 40 MB of responses for each client, without a token. The kernel buffers at most a few of them.
+#[test]
+fn unread_responses_without_token_keep_nobody_out() {
+    let server = start();
+    let before = resident_bytes(&server);
+    let request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(300);
+    let stalled = stall(&server, MAX_CONNECTIONS, &request);
+    wait_until_unread(&server, MAX_CONNECTIONS);
+    assert_served(&server);
+    let grown = resident_bytes(&server).saturating_sub(before);
+    assert!(grown < MAX_GROWTH_BYTES, "the server grew by {grown} bytes");
+    drop(stalled);
+}
+
+/// 24 readers of 60 MB each, who hold all of 24 connections.
+#[test]
+fn unread_event_streams_keep_nobody_out() {
+    const READERS: usize = 24;
+    const OF_ONE_TOKEN: usize = READERS / 4;
+    let server = Server::start_with(&["--max-connections", &READERS.to_string()]);
+    let raise = json!({ "sandbox": { "limits": { "max_stdout_bytes": 10 << 20 } } });
+    assert_eq!(server.ask("PUT", "/settings", Some(&raise)).status, 200);
+    // Each byte becomes the six of `\u0001`.
+    let exec = server.shell(r"head -c 10485760 /dev/zero | tr '\0' '\1'");
+    let path = format!("/sandbox/execs/{}/events", exec["exec_id"].as_str().unwrap());
+    let tokens: Vec<_> = (0..READERS / OF_ONE_TOKEN).map(|_| server.make_token(&["--role", "operator"])).collect();
+    let before = resident_bytes(&server);
+    let mut stalled = Vec::new();
+    for token in tokens {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
+        for _ in 0..OF_ONE_TOKEN {
+            let mut reader = server.connect();
+            reader.write_all(request.as_bytes()).unwrap();
+            assert_eq!(read_status(&mut reader), "HTTP/1.1 200");
+            stalled.push(reader);
+        }
+    }
+    wait_until_unread(&server, READERS);
+    assert_served(&server);
+    let grown = resident_bytes(&server).saturating_sub(before);
+    assert!(grown < MAX_GROWTH_BYTES, "the server grew by {grown} bytes");
+}
+
+/// Two terminals that print without end and are never read hold both connections.
+#[test]
+fn unread_terminals_keep_nobody_out() {
+    let server = Server::start_with(&["--max-connections", "2"]);
+    let tokens = [(); 2].map(|()| server.make_token(&["--role", "operator"]));
+    let before = resident_bytes(&server);
+    let open = |(index, token): (usize, &String)| {
+        let mut terminal = server.connect();
+        write!(
+            terminal,
+            "GET /api/sessions/s{index}/pty?command=yes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
+             Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+        )
+        .unwrap();
+        assert_eq!(read_status(&mut terminal), "HTTP/1.1 101");
+        terminal
+    };
+    let _terminals: Vec<_> = tokens.iter().enumerate().map(open).collect();
+    wait_until_unread(&server, 2);
+    assert_served(&server);
+    let grown = resident_bytes(&server).saturating_sub(before);
+    assert!(grown < MAX_GROWTH_BYTES, "the server grew by {grown} bytes");
+}
