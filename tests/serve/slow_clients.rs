@@ -132,6 +132,28 @@ fn unfinished_head_keeps_nobody_out() {
     assert!(grown < MAX_GROWTH_BYTES, "the server grew by {grown} bytes");
 }
 
+#[test]
+fn head_above_64_kib_is_refused() {
+    let server = start();
+    let get = |length: usize| {
+        let mut stream = server.connect();
+        let head = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(length));
+        // The server may close before it has read everything.
+        let _ = stream.write_all(head.as_bytes());
+        read_status(&mut stream)
+    };
+    assert_eq!(get(32 << 10), "HTTP/1.1 200");
+    assert_ne!(get(256 << 10), "HTTP/1.1 200");
+}
+
+#[test]
+fn login_above_4_kib_is_refused() {
+    let server = start();
+    let body = json!({ "token": "x".repeat(5000) });
+    let refused = server.ask_with("POST", "/api/login", &[], Some(&body)).expect(413);
+    assert_eq!(refused["error"]["code"], "BODY_TOO_LARGE");
+}
+
 /// How many of the server's connections have bytes that the kernel could not send yet (`/proc/net/tcp`).
 fn unread_connections(server: &Server) -> usize {
     let port = server.address.rsplit(':').next().unwrap().parse::<u16>().unwrap();

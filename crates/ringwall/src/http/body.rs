@@ -3,12 +3,14 @@
 //! Everything malformed is INVALID_ARGUMENT and says what and where; nothing of it is logged, because a body may hold
 //! the values of variables.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
+use futures::StreamExt;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -19,6 +21,11 @@ use super::problem::Problem;
 /// For the whole body, however it trickles.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LONGEST_KEY: usize = 255;
+/// Most bytes of a body that is received in any case. The connection limit bounds all of them together.
+const SMALL_BODY: usize = 64 << 10;
+/// Most bytes of larger bodies in memory at once. Without this, one agent could hold an unfinished upload of 100 MB on each of
+/// its connections.
+const MAX_LARGE_BODIES: usize = 256 << 20;
 
 /// Reads a whole body as JSON.
 pub(crate) async fn read_json(body: Body, largest: usize) -> Result<Value, Problem> {
@@ -75,19 +82,85 @@ pub(crate) async fn read_text_within(body: Body, largest: usize, setting: &str) 
 
 /// Reads a whole body as it is.
 pub(crate) async fn read_bytes(body: Body, largest: usize, setting: &str) -> Result<Bytes, Problem> {
+    read_reserved(body, largest, setting, Reservation::new(largest)).await
+}
+
+async fn read_reserved(
+    body: Body,
+    largest: usize,
+    setting: &str,
+    mut reservation: Reservation,
+) -> Result<Bytes, Problem> {
     let too_large = || too_large(u64::try_from(largest).unwrap_or(u64::MAX), setting);
     // Refused before any of it is read when its sender says how much there is.
     if usize::try_from(axum::body::HttpBody::size_hint(&body).lower()).is_ok_and(|announced| announced > largest) {
         return Err(too_large());
     }
-    match tokio::time::timeout(PATIENCE, to_bytes(body, largest)).await {
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(error)) if is_about_length(&error) => Err(too_large()),
-        Ok(Err(_)) => Err(Problem::invalid("the body could not be read to its end")),
-        Err(_) => {
-            let message = "the body took longer than 60 seconds";
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "BODY_TIMEOUT", message))
+    let reading = async {
+        let (mut stream, mut bytes) = (body.into_data_stream(), Vec::new());
+        while let Some(chunk) = stream.next().await {
+            let chunk = chunk.map_err(|_| Problem::invalid("the body could not be read to its end"))?;
+            if bytes.len() + chunk.len() > largest {
+                return Err(too_large());
+            }
+            reservation.grow_to(bytes.len() + chunk.len())?;
+            bytes.extend_from_slice(&chunk);
         }
+        Ok(Bytes::from_owner(ReceivedBody { bytes, _reservation: reservation }))
+    };
+    tokio::time::timeout(PATIENCE, reading).await.unwrap_or_else(|_| {
+        let message = "the body took longer than 60 seconds";
+        Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "BODY_TIMEOUT", message))
+    })
+}
+
+/// Bytes of all large bodies that are in memory.
+static RESERVED: AtomicUsize = AtomicUsize::new(0);
+
+/// One body's part of the memory for bodies, until it is dropped.
+#[derive(Debug)]
+struct Reservation {
+    reserved: &'static AtomicUsize,
+    max: usize,
+    own: usize,
+}
+
+impl Reservation {
+    /// Two bodies of the largest size always fit, whatever the operator set that to.
+    fn new(largest: usize) -> Self {
+        Self { reserved: &RESERVED, max: MAX_LARGE_BODIES.max(largest.saturating_mul(2)), own: 0 }
+    }
+
+    fn grow_to(&mut self, length: usize) -> Result<(), Problem> {
+        if length <= SMALL_BODY || length <= self.own {
+            return Ok(());
+        }
+        let more = length - self.own;
+        let grow = |reserved: usize| reserved.checked_add(more).filter(|sum| *sum <= self.max);
+        self.reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).map_err(|_| {
+            let message = format!("request bodies take more than {} bytes of the server's memory together", self.max);
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "BODY_MEMORY", message).with_hint("try again in a moment")
+        })?;
+        self.own = length;
+        Ok(())
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.reserved.fetch_sub(self.own, Ordering::Relaxed);
+    }
+}
+
+/// A body with its reservation.
+struct ReceivedBody {
+    bytes: Vec<u8>,
+    _reservation: Reservation,
+}
+
+impl AsRef<[u8]> for ReceivedBody {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -95,17 +168,6 @@ pub(crate) fn too_large(largest: u64, setting: &str) -> Problem {
     let message = format!("the body is larger than {largest} bytes");
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", message)
         .with_hint(format!("the operator can raise {setting}"))
-}
-
-fn is_about_length(error: &axum::Error) -> bool {
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        if error.to_string().contains("length limit") {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
 }
 
 /// The body as the form that a route expects.
@@ -211,6 +273,26 @@ mod tests {
         for something in [r#"{"dry_run":true}"#, "[]", "true", "x", " ", &" ".repeat(100)] {
             assert_eq!(refuse(something).await, Err("INVALID_ARGUMENT"), "{something:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn large_bodies_share_bounded_memory() {
+        static RESERVED: AtomicUsize = AtomicUsize::new(0);
+        let read = async |length: usize| {
+            let reservation = Reservation { reserved: &RESERVED, max: 3 * SMALL_BODY, own: 0 };
+            let chunks = (0..length / 1024).map(|_| Ok::<_, std::io::Error>(vec![b'x'; 1024]));
+            let body = Body::from_stream(futures::stream::iter(chunks));
+            read_reserved(body, usize::MAX, "", reservation).await.map_err(|problem| problem.code())
+        };
+        let large = read(2 * SMALL_BODY).await.unwrap();
+        assert_eq!(large.len(), 2 * SMALL_BODY);
+        let small = read(SMALL_BODY).await.unwrap();
+        assert_eq!(RESERVED.load(Ordering::Relaxed), large.len(), "{} bytes count", small.len());
+        assert_eq!(read(2 * SMALL_BODY).await.unwrap_err(), "BODY_MEMORY");
+        assert_eq!(RESERVED.load(Ordering::Relaxed), large.len(), "a refused body keeps its memory");
+        drop(large);
+        assert!(read(2 * SMALL_BODY).await.is_ok());
+        assert_eq!(RESERVED.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -34,6 +34,9 @@ const HEAD: Duration = Duration::from_secs(30);
 /// For a client to take in what it asked for. The kernel ends a connection whose other end leaves no room for so long;
 /// otherwise whoever asks much and reads nothing would hold a place for ever, without any token.
 const UNREAD_MS: u32 = 30_000;
+/// Most bytes of a request head. hyper also buffers no more than this of a response, plus one chunk of its body. Before
+/// the head is complete nobody has shown a token, so the number counts once for each of `--max-connections`.
+const MAX_HEAD_BYTES: usize = 64 << 10;
 /// After a failed accept. Without a free descriptor or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM) the next one fails as
 /// well until something was closed; the connection waits in the kernel's queue meanwhile.
 const BREATH: Duration = Duration::from_millis(100);
@@ -153,6 +156,7 @@ fn attend_to(stream: TcpStream, caller: Caller, app: Router, mut stopping: watch
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
+        .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     tokio::spawn(async move {

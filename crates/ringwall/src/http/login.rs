@@ -17,6 +17,9 @@ use super::body::{read_json, shape};
 use super::cookie;
 use super::problem::Problem;
 
+/// Most bytes of a login. Anybody may send one, so the server's limit for other bodies would let strangers fill its memory.
+const MAX_BODY_BYTES: usize = 4 << 10;
+
 /// One of the two.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -55,7 +58,7 @@ impl From<&Principal> for Me {
         (status = 401, description = "a token or code that is not valid")))]
 pub(crate) async fn log_in(State(door): State<Door>, request: Request) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
-    let body: LoginBody = shape(read_json(body, door.largest_body).await?)?;
+    let body: LoginBody = shape(read_json(body, MAX_BODY_BYTES).await.map_err(without_setting)?)?;
     let begun = match (body.token, body.code) {
         (Some(token), None) => door.service.log_in(token.trim()).await?,
         (None, Some(code)) => {
@@ -66,6 +69,17 @@ pub(crate) async fn log_in(State(door): State<Door>, request: Request) -> Result
     };
     let headers = [(header::SET_COOKIE, cookie::set(&parts, &begun.text))];
     Ok((headers, Json(Me::from(&begun.principal))).into_response())
+}
+
+/// No setting raises this limit, so the hint that names one is left out.
+fn without_setting(problem: Problem) -> Problem {
+    match problem.code() {
+        "BODY_TOO_LARGE" => {
+            let message = format!("the body of a login is larger than {MAX_BODY_BYTES} bytes");
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", message)
+        }
+        _ => problem,
+    }
 }
 
 #[utoipa::path(post, path = "/api/logout", tag = "login", responses((status = 204, description = "the login is over")))]

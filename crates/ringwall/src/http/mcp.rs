@@ -19,6 +19,7 @@ use utoipa::ToSchema;
 
 use super::Door;
 use super::attended::attend;
+use super::body::read_bytes;
 use super::problem::Problem;
 use crate::mcp::{Mcp, Scope};
 
@@ -75,14 +76,18 @@ impl Endpoint {
         Self { http, manager, begun: Mutex::default() }
     }
 
-    async fn serve(&self, door: &Door, by: &Principal, mut request: Request) -> Result<Response, Problem> {
+    async fn serve(&self, door: &Door, by: &Principal, request: Request) -> Result<Response, Problem> {
         let words = Query::<Scope>::try_from_uri(request.uri())
             .map_err(|_| Problem::invalid("of an address only user, agent and session are understood"))?;
-        request.extensions_mut().insert(words.0);
-        if let Some(session) = session_of(request.headers()) {
+        let (mut parts, body) = request.into_parts();
+        parts.extensions.insert(words.0);
+        if let Some(session) = session_of(&parts.headers) {
             self.find(by, &session)?;
         }
         let long = door.long_answers.begin(by)?;
+        // rmcp would wait for the body without a time limit, and would hold one for each connection in memory.
+        let body = read_bytes(body, door.largest_body, "server.max_body_bytes").await?;
+        let request = Request::from_parts(parts, Body::from(body));
         let response = worded(self.http.handle(request).await.map(Body::new)).await?;
         if let Some(session) = session_of(response.headers()) {
             self.keep(by, session).await;
