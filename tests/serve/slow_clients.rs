@@ -237,3 +237,24 @@ fn unread_terminals_keep_nobody_out() {
     let grown = resident_bytes(&server).saturating_sub(before);
     assert!(grown < MAX_GROWTH_BYTES, "the server grew by {grown} bytes");
 }
+
+/// One user's waiting requests get half of the connections; the rest is refused at once and not queued.
+#[test]
+fn waiting_execs_of_one_user_keep_nobody_out() {
+    let server = Server::start_with(&["--max-connections", "8"]);
+    let token = server.make_token(&["--role", "agent", "--user", "ann", "--agent", "a"]);
+    let body = shell("sleep 600").to_string();
+    let request = format!(
+        "POST /sandbox/execs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut waiting = stall(&server, 4, request.as_bytes());
+    let has_begun = || server.ask("GET", "/sandbox/execs", None).expect(200).as_array().unwrap().len() == 4;
+    wait_until("four execs", has_begun);
+    waiting.extend(stall(&server, 4, request.as_bytes()));
+    for refused in &mut waiting[4..] {
+        assert_eq!(read_status(refused), "HTTP/1.1 429");
+    }
+    assert!(waiting[..4].iter().all(is_held), "control: the first four do not wait");
+    assert_served(&server);
+}

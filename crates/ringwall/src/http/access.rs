@@ -7,6 +7,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use service::{HeldLogin, Holder, Origin, Principal};
 
+use super::attended::attend;
 use super::problem::Problem;
 use super::{Caller, Door, cookie, tickets};
 
@@ -65,10 +66,11 @@ pub(crate) async fn admit(
             format!("this needs a token of the role {}; yours is {}", access.word(), principal.holder().role());
         return Err(Problem::new(StatusCode::FORBIDDEN, "FORBIDDEN", message));
     }
+    let in_progress = door.requests.begin(&principal)?;
     let remote = request.extensions().get::<Caller>().map(|caller| caller.remote);
     request.extensions_mut().insert(principal.through(Origin { door: "http", remote, client: None }));
     login.map(|login| request.extensions_mut().insert(login));
-    Ok(next.run(request).await)
+    Ok(attend(next.run(request).await, in_progress))
 }
 
 /// A request that brings an `Authorization` is judged by that alone, whatever cookie comes along.

@@ -1,5 +1,5 @@
-//! How many answers one caller may have open that last as long as the caller likes: events that are followed, and files
-//! that are read slowly. Each holds a connection's place, and no caller may hold all of them.
+//! Limits per caller, so that no caller can hold all connections: on requests in progress, on event streams and downloads,
+//! and on WebSockets. A user's tokens and those of the user's agents count as one caller.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,15 +9,47 @@ use service::{Holder, Principal};
 
 use super::problem::Problem;
 
-/// Of all places a caller gets a part, and never more than this.
-const MOST: usize = 256;
-const PART: usize = 4;
-const MOST_SOCKETS: usize = 2048;
-const PART_OF_SOCKETS: usize = 2;
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Requests in progress: half of the connections, at most 2048.
+    Requests,
+    /// Responses that last as long as the caller likes: a quarter of the connections, at most 256.
+    Streams,
+    /// WebSockets: half of the connections, at most 2048. A page keeps one open and transfers little.
+    Sockets,
+}
+
+impl Kind {
+    fn limit(self, max_connections: usize) -> usize {
+        let (part, max) = match self {
+            Kind::Requests | Kind::Sockets => (2, 2048),
+            Kind::Streams => (4, 256),
+        };
+        (max_connections / part).clamp(1, max)
+    }
+
+    fn refuse(self, open: usize) -> Problem {
+        let (code, message, hint) = match self {
+            Kind::Requests => (
+                "TOO_MANY_REQUESTS",
+                format!("{open} requests of yours are in progress, which is the limit"),
+                "wait until one ends; `Prefer: respond-async` answers before an exec has ended",
+            ),
+            Kind::Streams | Kind::Sockets => (
+                "TOO_MANY_STREAMS",
+                format!("{open} streams and downloads of yours are open, and more may not be"),
+                "close some; GET …/stdout with an offset reads on without a stream",
+            ),
+        };
+        Problem::new(StatusCode::TOO_MANY_REQUESTS, code, message).with_hint(hint)
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct LongAnswers {
-    most: usize,
+    kind: Kind,
+    limit: usize,
     open: Mutex<HashMap<String, usize>>,
 }
 
@@ -29,18 +61,23 @@ pub(crate) struct LongAnswer {
 }
 
 impl LongAnswers {
-    /// For a server with so many places for connections.
-    pub(crate) fn new(places: usize) -> Arc<Self> {
-        Arc::new(Self { most: (places / PART).clamp(1, MOST), open: Mutex::default() })
+    pub(crate) fn of_requests(max_connections: usize) -> Arc<Self> {
+        Self::new(Kind::Requests, max_connections)
     }
 
-    /// Sockets are followed for as long as a page is open, say next to nothing, and one person may have many.
-    pub(crate) fn of_sockets(places: usize) -> Arc<Self> {
-        Arc::new(Self { most: (places / PART_OF_SOCKETS).clamp(1, MOST_SOCKETS), open: Mutex::default() })
+    pub(crate) fn of_streams(max_connections: usize) -> Arc<Self> {
+        Self::new(Kind::Streams, max_connections)
+    }
+
+    pub(crate) fn of_sockets(max_connections: usize) -> Arc<Self> {
+        Self::new(Kind::Sockets, max_connections)
+    }
+
+    fn new(kind: Kind, max_connections: usize) -> Arc<Self> {
+        Arc::new(Self { kind, limit: kind.limit(max_connections), open: Mutex::default() })
     }
 
     pub(crate) fn begin(self: &Arc<Self>, by: &Principal) -> Result<LongAnswer, Problem> {
-        // A user's agents and tokens are one caller.
         let caller = match by.holder() {
             Holder::User(user) | Holder::Agent(user, _) => format!("user {user}"),
             Holder::Owner | Holder::Operator => format!("token {}", by.caller()),
@@ -51,10 +88,8 @@ impl LongAnswers {
     fn count(self: &Arc<Self>, caller: String) -> Result<LongAnswer, Problem> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(caller.clone()).or_default();
-        if *count >= self.most {
-            let message = format!("{count} streams and downloads of yours are open, and more may not be");
-            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_STREAMS", message)
-                .with_hint("close some; GET …/stdout with an offset reads on without a stream"));
+        if *count >= self.limit {
+            return Err(self.kind.refuse(*count));
         }
         *count += 1;
         Ok(LongAnswer { all: self.clone(), caller })
@@ -78,8 +113,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_caller_does_not_have_all() {
-        let answers = LongAnswers::new(8);
+    fn limit_of_one_caller_leaves_room_for_others() {
+        let answers = LongAnswers::of_streams(8);
         let count = |caller: &str| answers.count(caller.to_owned());
         let (one, _two) = (count("a").unwrap(), count("a").unwrap());
         assert_eq!(count("a").unwrap_err().code(), "TOO_MANY_STREAMS");
@@ -87,11 +122,14 @@ mod tests {
         drop(one);
         assert!(count("a").is_ok());
         drop(other);
-        assert_eq!(answers.open.lock().unwrap().len(), 1, "those who have none are forgotten");
+        assert_eq!(answers.open.lock().unwrap().len(), 1, "callers without an open stream are forgotten");
     }
 
     #[test]
-    fn few_places_are_shared_too() {
-        assert_eq!([1, 3, 16, 100_000].map(|places| LongAnswers::new(places).most), [1, 1, 4, 256]);
+    fn limit_is_a_part_of_the_connections() {
+        let limits = |kind: Kind| [1, 3, 16, 100_000].map(|connections| kind.limit(connections));
+        assert_eq!(limits(Kind::Streams), [1, 1, 4, 256]);
+        assert_eq!(limits(Kind::Requests), [1, 1, 8, 2048]);
+        assert_eq!(limits(Kind::Sockets), [1, 1, 8, 2048]);
     }
 }

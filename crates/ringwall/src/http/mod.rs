@@ -2,7 +2,7 @@
 //!
 //! Every request passes the gate (its id, the host and origin check, the log), then, by the table of routes, the question
 //! who is asking, then one handler. Reading order: what arrives (`connections`, `places`, `stalls`, `gate`, `host_check`), who may
-//! (`routes`, `access`, `cookie`), how long answers may last (`attended`, `long_answers`), what requests bring and how problems are
+//! (`routes`, `access`, `cookie`), how much one caller may have open (`attended`, `long_answers`), what requests bring and how problems are
 //! told (`body`, `rest`, `json`, `range`, `problem`), how files are sent (`file_answer`, `archive_answer`), then one file per family.
 
 mod connections;
@@ -77,6 +77,7 @@ pub(crate) struct Door {
     service: Service,
     hosts: Arc<Hosts>,
     largest_body: usize,
+    requests: Arc<LongAnswers>,
     long_answers: Arc<LongAnswers>,
     sockets: Arc<LongAnswers>,
     mcp: Arc<Endpoint>,
@@ -91,9 +92,10 @@ impl Door {
         places: usize,
     ) -> Self {
         let hosts = Arc::new(Hosts::new(allowed_hosts, listening));
-        let (long_answers, sockets) = (LongAnswers::new(places), LongAnswers::of_sockets(places));
+        let requests = LongAnswers::of_requests(places);
+        let (long_answers, sockets) = (LongAnswers::of_streams(places), LongAnswers::of_sockets(places));
         let mcp = Arc::new(Endpoint::new(service.clone(), largest_body));
-        Door { service, hosts, largest_body, long_answers, sockets, mcp }
+        Door { service, hosts, largest_body, requests, long_answers, sockets, mcp }
     }
 }
 
