@@ -8,6 +8,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use sha2::Sha256;
+use tests::support::host::descendants;
 
 use crate::server::Server;
 use crate::site::{Site, TEXT, allow, deny};
@@ -20,6 +21,11 @@ fn receive(listener: &TcpListener, status: u16) -> (Vec<(String, String)>, Strin
 }
 
 fn receive_from(stream: impl Read + Write, status: u16) -> (Vec<(String, String)>, String) {
+    receive_and_answer(stream, &format!("{status} x"))
+}
+
+/// The same with a status line, and headers of its own behind it.
+fn receive_and_answer(stream: impl Read + Write, answer: &str) -> (Vec<(String, String)>, String) {
     let mut reader = BufReader::new(stream);
     let mut headers = Vec::new();
     let mut line = String::new();
@@ -35,7 +41,7 @@ fn receive_from(stream: impl Read + Write, status: u16) -> (Vec<(String, String)
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
     let mut stream = reader.into_inner();
-    write!(stream, "HTTP/1.1 {status} x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+    write!(stream, "HTTP/1.1 {answer}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
     stream.flush().unwrap();
     (headers, String::from_utf8(body).unwrap())
 }
@@ -74,6 +80,84 @@ fn each_is_told_once_opened_and_once_resolved() {
     let stored = std::fs::read(site.server.data().join("db.sqlite")).unwrap();
     let holds = |text: &[u8]| text.windows(SECRET.len()).any(|part| part == SECRET.as_bytes());
     assert!(!settings.to_string().contains(SECRET) && !site.server.log().contains(SECRET) && !holds(&stored));
+}
+
+/// A receiver could send the signed message to a service that only this machine reaches.
+#[test]
+fn redirect_of_receiver_is_not_followed() {
+    let (listener, target) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    let site =
+        Site::start_under(&[("RINGWALL_APPROVALS_WEBHOOK_URL", &url), ("RINGWALL_APPROVALS_WEBHOOK_SECRET", SECRET)]);
+    let (run, asked) = site.asked("s");
+    let redirect = format!("307 x\r\nlocation: http://{}/hook", target.local_addr().unwrap());
+    receive_and_answer(listener.accept().unwrap().0, &redirect);
+    site.answer(&site.server.token, &asked["requestId"], &deny("no")).expect(200);
+    run.join().unwrap();
+    // The first delivery is over: its queue is told of the resolution as well, and the server ends after both.
+    receive_and_answer(listener.accept().unwrap().0, &redirect);
+    site.server.signal(Signal::TERM);
+    assert_eq!(Arc::into_inner(site.server).unwrap().ended().code(), Some(0));
+    for listener in [listener, target] {
+        listener.set_nonblocking(true).unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+    }
+}
+
+#[test]
+fn secret_is_in_no_log_response_or_child_process() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    let site = Site::start_under(&[
+        ("RINGWALL_APPROVALS_WEBHOOK_URL", &url),
+        ("RINGWALL_APPROVALS_WEBHOOK_SECRET", SECRET),
+        ("RINGWALL_LOG", "trace"),
+    ]);
+    let (run, asked) = site.asked("s");
+    receive(&listener, 200);
+    let proc = |process: u32, name: &str| std::fs::read(format!("/proc/{process}/{name}")).unwrap_or_default();
+    let holds = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains(SECRET);
+    assert!(holds(&proc(site.server.id(), "environ")), "control: the server has it");
+    let children = descendants(site.server.id()).unwrap();
+    assert!(!children.is_empty(), "control: there is no child process");
+    for child in children {
+        assert!(!holds(&proc(child, "environ")) && !holds(&proc(child, "cmdline")), "process {child}");
+    }
+    site.answer(&site.server.token, &asked["requestId"], &deny("no")).expect(200);
+    run.join().unwrap();
+    receive(&listener, 410);
+    for path in
+        ["/settings", "/healthz", "/sandbox/health", "/metrics", "/api/audit", "/api/approvals", "/openapi.json"]
+    {
+        let answer = site.server.ask("GET", path, None);
+        assert_eq!((answer.status, holds(&answer.bytes)), (200, false), "{path}");
+    }
+    let log = site.server.log();
+    assert!(log.contains("DEBUG") && log.contains("/api/audit"), "control: the log lacks its requests");
+    assert!(!log.contains(SECRET));
+}
+
+/// Controls: the same form of address without the line break, for an operator.
+#[test]
+fn address_with_control_characters_or_of_other_scheme_is_refused() {
+    let site = Site::start_under(&[("RINGWALL_APPROVALS_WEBHOOK_SECRET", SECRET)]);
+    let set = |url: &str| {
+        let body = json!({ "approvals": { "webhook_url": url } });
+        site.server.ask("PUT", "/settings", Some(&body)).status
+    };
+    assert_eq!(set("http://127.0.0.1:1/hook"), 200, "control");
+    for url in [
+        "http://127.0.0.1:1/hook\r\nx-injected: 1",
+        "http://127.0.0.1:1/hook\nx: 1",
+        "http://127.0.0.1:1/a b",
+        "http://\u{0}",
+        "file:///etc/passwd",
+        "gopher://127.0.0.1/",
+        "unix:///run/docker.sock",
+        "http://",
+    ] {
+        assert_eq!(set(url), 400, "{url:?}");
+    }
 }
 
 #[test]

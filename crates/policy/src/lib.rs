@@ -55,7 +55,7 @@ pub use limits::{Limits, Quantity, UNLIMITED};
 pub use merge::{Ceilings, Effective, Layers, merge};
 pub use net::{
     External, NOT_PUBLIC, Net, NetEntry, NetHost, NetList, NetMode, NetWish, Unknown, Window, check_page, is_web_port,
-    page_host, special_use,
+    metadata_use, page_host, special_use,
 };
 pub use permission::{Access, FilePermissions, Mounts, Place};
 pub use reach::{FileUse, HostPath, NewEntry, PathStyle, blocked, is_always_there, normalise, normalise_entry};

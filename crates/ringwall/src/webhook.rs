@@ -5,17 +5,25 @@
 //! has a queue and places of its own, so that one which does not answer holds up nobody but itself, and the addresses of
 //! sessions have no part in the operator's. The signature is HMAC-SHA256 over the moment, a dot and the body, so that a
 //! receiver can tell an old message from a new one; the secret is in no message, log or record.
+//!
+//! The addresses of a receiver's name are checked after the lookup, and the connection uses those that were checked, so
+//! neither a name nor a spelling of an address nor a second lookup leads to a cloud's metadata service.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hmac::{Hmac, KeyInit, Mac};
+use policy::metadata_use;
 use service::{Announcement, Gone, Service, Webhook};
 use sha2::Sha256;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use ureq::Agent;
+use ureq::config::Config;
+use ureq::http::Uri;
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
 use crate::http::tell_announcement;
 
@@ -198,17 +206,37 @@ fn post(url: &str, body: String, signature: &Signature) -> Result<(), Failure> {
     }
 }
 
-/// Made once: reading whom this machine trusts takes longer than telling anybody.
+/// Looks a receiver up and leaves out the addresses that the server must not call.
+#[derive(Debug, Default)]
+struct CheckedResolver(DefaultResolver);
+
+impl Resolver for CheckedResolver {
+    fn resolve(&self, uri: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let (mut checked, mut refused) = (self.empty(), None);
+        for address in self.0.resolve(uri, config, timeout)?.iter() {
+            match metadata_use(address.ip()) {
+                None => checked.push(*address),
+                Some(what) => refused = Some(format!("{} is {what}, which no webhook is sent to", address.ip())),
+            }
+        }
+        match refused {
+            Some(why) if checked.is_empty() => Err(ureq::Error::Other(why.into())),
+            Some(_) | None => Ok(checked),
+        }
+    }
+}
+
+/// Made once, because reading the system's root certificates takes longer than a delivery.
 static AGENT: LazyLock<Agent> = LazyLock::new(|| {
-    Agent::config_builder()
+    let config = Agent::config_builder()
         .http_status_as_error(false)
         .proxy(None)
         .max_redirects(0)
         .timeout_connect(Some(CONNECTING))
         .timeout_global(Some(WHOLE))
         .tls_config(executor::trust())
-        .build()
-        .into()
+        .build();
+    Agent::with_parts(config, DefaultConnector::default(), CheckedResolver::default())
 });
 
 #[cfg(test)]
@@ -308,6 +336,69 @@ mod tests {
             let (webhook, counted) = answering(status);
             let delivered = deliver(&webhook, &announcement(), &[]).await;
             assert_eq!((counted.try_iter().count(), delivered.is_ok()), (tries, is_told), "{status}: {delivered:?}");
+        }
+    }
+
+    /// The control reaches a receiver at the loopback address in three spellings.
+    #[test]
+    fn metadata_address_is_refused_in_every_spelling() {
+        let try_post = |url: &str| post(url, "{}".to_owned(), &signed(b"secret", 0, "{}"));
+        for url in [
+            "http://169.254.169.254/latest",
+            "http://2852039166/",
+            "http://0251.0376.0251.0376/",
+            "http://0xa9fea9fe/",
+            "http://169.254.43518/",
+            "http://[::ffff:169.254.169.254]/",
+            "http://[fe80::1]:9/",
+            "http://[fd00:ec2::254]/",
+            "http://100.100.100.200/",
+            "http://user@168.63.129.16:32526/",
+        ] {
+            let Err(Failure::Passing(why)) = try_post(url) else { panic!("{url} was not refused") };
+            assert!(why.contains("which no webhook is sent to"), "{url}: {why}");
+        }
+        let (webhook, counted) = answering(200);
+        let port = webhook.url.rsplit(':').next().unwrap().trim_end_matches("/hook").to_owned();
+        for allowed in [webhook.url, format!("http://2130706433:{port}/hook"), format!("http://localhost:{port}/hook")]
+        {
+            assert!(try_post(&allowed).is_ok(), "{allowed}");
+        }
+        assert_eq!(counted.try_iter().count(), 3);
+    }
+
+    /// Writes this without end and counts connections. Returns when the other end has closed.
+    fn endless(first: &'static [u8], rest: &'static [u8]) -> (Webhook, mpsc::Receiver<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let webhook = webhook(&listener);
+        let (closed, has_closed) = mpsc::channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                read(&stream);
+                let mut written = stream.write_all(first);
+                while written.is_ok() {
+                    written = stream.write_all(rest);
+                }
+                let _ = closed.send(());
+            }
+        });
+        (webhook, has_closed)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn endless_response_body_is_not_read() {
+        let (webhook, closed) = endless(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"2\r\nxx\r\n");
+        deliver(&webhook, &announcement(), &[]).await.unwrap();
+        closed.recv_timeout(Duration::from_secs(30)).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn endless_response_head_is_broken_off() {
+        let (webhook, closed) = endless(b"HTTP/1.1 200 OK\r\n", b"x: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n");
+        deliver(&webhook, &announcement(), &[]).await.unwrap_err();
+        for _ in 0..=PAUSES.len() {
+            closed.recv_timeout(Duration::from_secs(30)).unwrap();
         }
     }
 

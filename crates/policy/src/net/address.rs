@@ -50,9 +50,63 @@ fn special_use_v6(address: Ipv6Addr) -> Option<&'static str> {
     })
 }
 
+/// What an address is, if the server itself must not call it, whatever an operator configured: link-local addresses and
+/// the addresses at which clouds serve credentials to the machine. Loopback and private networks are allowed. An IPv4
+/// address inside an IPv6 address (mapped, compatible, NAT64, 6to4) is judged as the IPv4 address.
+pub fn metadata_use(address: IpAddr) -> Option<&'static str> {
+    match address {
+        IpAddr::V4(address) => metadata_use_v4(address),
+        IpAddr::V6(address) => match address.segments() {
+            [0xfe80..=0xfebf, ..] => Some("link-local"),
+            // Amazon and Google.
+            [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => Some("a cloud's metadata"),
+            [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, .., high, low] | [0x2002, high, low, ..] => {
+                let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+                metadata_use_v4(Ipv4Addr::new(a, b, c, d))
+            }
+            _ => None,
+        },
+    }
+}
+
+fn metadata_use_v4(address: Ipv4Addr) -> Option<&'static str> {
+    match address.octets() {
+        [169, 254, ..] => Some("link-local, where clouds keep their metadata"),
+        // Alibaba, Oracle and Azure.
+        [100, 100, 100, 200] | [192, 0, 0, 192] | [168, 63, 129, 16] => Some("a cloud's metadata"),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn metadata_addresses_are_found_in_every_notation() {
+        for metadata in [
+            "169.254.169.254",
+            "169.254.0.1",
+            "100.100.100.200",
+            "192.0.0.192",
+            "168.63.129.16",
+            "fe80::1",
+            "febf::1",
+            "fd00:ec2::254",
+            "fd20:ce::254",
+            "::ffff:169.254.169.254",
+            "::169.254.169.254",
+            "::ffff:100.100.100.200",
+            "64:ff9b::169.254.169.254",
+            "64:ff9b:1::169.254.169.254",
+            "2002:a9fe:a9fe::1",
+        ] {
+            assert!(metadata_use(metadata.parse().unwrap()).is_some(), "{metadata}");
+        }
+        for other in ["127.0.0.1", "::1", "10.0.0.1", "192.168.1.1", "100.100.100.201", "fd00:ec2::255", "1.1.1.1"] {
+            assert_eq!(metadata_use(other.parse().unwrap()), None, "{other}");
+        }
+    }
 
     #[test]
     fn only_the_public_internet_is_reached() {

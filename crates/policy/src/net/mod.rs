@@ -11,7 +11,7 @@ mod page;
 mod web_port;
 mod wish;
 
-pub use address::special_use;
+pub use address::{metadata_use, special_use};
 pub use entry::NetEntry;
 pub use host::NetHost;
 pub use list::NetList;
