@@ -2,7 +2,10 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::sync::Barrier;
+use std::thread;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::server::{Answer, Server};
@@ -165,5 +168,74 @@ fn the_console_has_addresses_of_its_own() {
         let answer = server.ask("GET", path, None);
         assert_eq!(answer.status, 404, "{path}");
         assert_eq!(answer.headers.get("content-type").unwrap(), "application/json", "{path}");
+    }
+}
+
+/// What follows the `#` of the printed link.
+fn login_code(server: &Server) -> Value {
+    json!({ "code": server.link.split_once('#').unwrap().1 })
+}
+
+/// The first of eight concurrent logins takes the code; a lookup and a removal in two steps would let in several.
+#[test]
+fn login_link_admits_one_of_eight_concurrent_users() {
+    const ROUNDS: usize = 5;
+    const USERS: usize = 8;
+    for round in 0..ROUNDS {
+        let server = Server::start();
+        let (code, start) = (login_code(&server), Barrier::new(USERS));
+        let log_in = || {
+            start.wait();
+            server.ask_with("POST", "/api/login", &[], Some(&code)).status
+        };
+        let mut statuses = thread::scope(|scope| {
+            let users: Vec<_> = (0..USERS).map(|_| scope.spawn(log_in)).collect();
+            users.into_iter().map(|user| user.join().unwrap()).collect::<Vec<_>>()
+        });
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 401, 401, 401, 401, 401, 401, 401], "round {round} of {ROUNDS}");
+    }
+}
+
+#[test]
+fn login_link_of_previous_process_is_refused() {
+    let server = Server::start();
+    let old = login_code(&server);
+    server.signal(Signal::TERM);
+    let server = Server::start_in(server.leave(), &[]);
+    assert_eq!(server.ask_with("POST", "/api/login", &[], Some(&old)).status, 401);
+    assert_eq!(server.ask_with("POST", "/api/login", &[], Some(&login_code(&server))).status, 200, "control");
+}
+
+/// A foreign page could log a browser in as somebody else, or use up the link. The gate refuses it before the code is read.
+#[test]
+fn login_from_foreign_page_leaves_link_unused() {
+    let server = Server::start();
+    let (code, own) = (login_code(&server), format!("http://{}", server.address));
+    assert_eq!(code["code"].as_str().unwrap().len(), 32, "128 random bits");
+    for origin in ["http://evil.example", "null", "http://127.0.0.1:1", "http://localhost.evil.example"] {
+        let refused = server.ask_with("POST", "/api/login", &[("origin", origin)], Some(&code));
+        assert_eq!((refused.status, refused.headers.get("set-cookie")), (403, None), "{origin}");
+    }
+    let admitted = server.ask_with("POST", "/api/login", &[("origin", &own)], Some(&code));
+    assert_eq!(admitted.status, 200, "control");
+}
+
+#[test]
+fn login_secrets_are_in_no_log() {
+    let data = tempfile::TempDir::with_prefix("rw-serve-").unwrap();
+    let server = Server::start_under(data, &[], &[("RINGWALL_LOG", "trace")]);
+    let code = login_code(&server);
+    let browser = Browser::log_in(&server, &code);
+    assert_eq!(browser.ask("GET", "/api/me", &[], None).status, 200);
+    assert_eq!(server.ask_with("POST", "/api/login", &[], Some(&code)).status, 401);
+    let query = format!("/login?code={}", code["code"].as_str().unwrap());
+    assert_eq!(server.ask_with("GET", &query, &[], None).status, 200);
+    Browser::log_in(&server, &json!({ "token": server.token }));
+    let log = server.log();
+    assert!(log.contains("/api/login") && log.contains("DEBUG"), "control: the log lacks its requests");
+    let cookie = browser.cookie.split_once('=').unwrap().1;
+    for (name, secret) in [("code", code["code"].as_str().unwrap()), ("cookie", cookie), ("token", &server.token)] {
+        assert!(!log.contains(secret), "the log has the {name}");
     }
 }
