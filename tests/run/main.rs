@@ -11,6 +11,7 @@ mod endings;
 mod environment;
 mod exits;
 mod hostile_images;
+mod image_privileges;
 mod images;
 mod inheritance;
 mod messages;
