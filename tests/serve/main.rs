@@ -8,6 +8,7 @@ use tests::support::server;
 
 mod access;
 mod aio_service;
+mod database_password;
 mod egress;
 mod environment;
 mod events;

@@ -65,10 +65,56 @@ impl fmt::Debug for Database {
 }
 
 /// How to connect, with everything checked that can be checked without connecting.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) enum Connector {
     Sqlite(Box<SqliteConnectOptions>),
     Postgres(Box<PgConnectOptions>),
+}
+
+/// `PgConnectOptions` prints its password.
+impl fmt::Debug for Connector {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Connector::Sqlite(options) => formatter.debug_tuple("Sqlite").field(options).finish(),
+            Connector::Postgres(_) => formatter.write_str("Postgres(…)"),
+        }
+    }
+}
+
+/// The parameters of a URL that sqlx knows. It ignores all others and logs their values, which may be a password under a
+/// misspelt name.
+const URL_PARAMETERS: [&str; 18] = [
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "statement-cache-capacity",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+];
+
+/// Refuses a URL with a parameter that sqlx would ignore.
+fn check_parameters(url: &str) -> Result<(), Error> {
+    let url = url.split_once('#').map_or(url, |(url, _)| url);
+    let Some((_, query)) = url.split_once('?') else { return Ok(()) };
+    let names =
+        query.split('&').filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, "")).0);
+    let is_known = |name: &str| URL_PARAMETERS.contains(&name) || (name.starts_with("options[") && name.ends_with(']'));
+    match names.into_iter().all(is_known) {
+        true => Ok(()),
+        false => Err(Error::UrlParameter),
+    }
 }
 
 impl Connector {
@@ -81,6 +127,7 @@ impl Connector {
                 Ok(Connector::Sqlite(Box::new(options.disable_statement_logging())))
             }
             Database::Postgres(url) => {
+                check_parameters(url)?;
                 let options = PgConnectOptions::from_str(url).map_err(|error| Error::Url(Arc::new(error)))?;
                 let milliseconds = |duration: Duration| duration.as_millis().to_string();
                 let options = options

@@ -30,6 +30,9 @@ pub enum Error {
     BackupElsewhere,
     #[error("the database's URL is malformed")]
     Url(#[source] Source),
+    /// The message has no name: with an unescaped `?` in a password, the rest of the password looks like one.
+    #[error("the database's URL has an unknown parameter after the `?`")]
+    UrlParameter,
 
     #[error("the database has schema version {version}, which is newer than this program knows ({known})")]
     SchemaNewer { version: i64, known: i64 },
@@ -123,6 +126,10 @@ impl Error {
         Some(match self {
             Error::BackupExists(_) => "name a file that does not exist yet, or move this one away",
             Error::BackupElsewhere => "use pg_dump",
+            Error::UrlParameter => {
+                "known are sslmode, sslrootcert, sslcert, sslkey, host, hostaddr, port, dbname, user, password, \
+                 application_name and options; write a `?` in a password as %3F"
+            }
             Error::Url(_) => "it looks like postgres://user:password@host/database",
             Error::SchemaNewer { .. } => "install the newer version of this program again; nothing was changed",
             Error::SchemaForeign { .. } => "this database was changed by another program; restore a backup",

@@ -55,9 +55,10 @@ pub(crate) struct Overrides {
 }
 
 /// Where the record is; also for the verbs that read it without a server.
-#[derive(Debug, Default, Clone, Args)]
+#[derive(Default, Clone, Args)]
 pub(crate) struct DatabaseOverride {
-    /// A PostgreSQL database, postgres://… [default: db.sqlite in the data directory]
+    /// A PostgreSQL database, postgres://… [default: db.sqlite in the data directory]. Put a password into
+    /// RINGWALL_DATABASE_URL, PGPASSWORD or ringwall.toml instead: other users can see it here until the program has started
     #[arg(
         long = "database",
         value_name = "URL",
@@ -66,6 +67,13 @@ pub(crate) struct DatabaseOverride {
         hide_env_values = true
     )]
     pub(crate) database_url: Option<String>,
+}
+
+/// A URL may hold a password.
+impl fmt::Debug for DatabaseOverride {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("DatabaseOverride").finish_non_exhaustive()
+    }
 }
 
 /// How docker is asked; also for the verb that makes its image without a server.
@@ -99,10 +107,17 @@ struct Server {
     max_body_bytes: Option<usize>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct DatabaseTable {
     url: Option<String>,
+}
+
+/// A URL may hold a password.
+impl fmt::Debug for DatabaseTable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("DatabaseTable").finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -6,6 +6,7 @@
 mod agent;
 mod approvals;
 mod approvals_watch;
+mod arguments;
 mod audit;
 mod client;
 mod code;
@@ -126,6 +127,10 @@ fn main() -> ExitCode {
         return data::directory(data).map_or_else(|message| message.print(), |data| run::run(&arguments, early, &data));
     }
     let Arguments { data, verb } = Arguments::parse();
+    // A database URL may hold a password, and every user of the machine can read a process's arguments.
+    if let Err(message) = arguments::mask("--database") {
+        return message.print();
+    }
     if let Verb::Serve(_) | Verb::Mcp(_) = verb {
         let _ = std::panic::take_hook();
     }
