@@ -4,6 +4,7 @@
 //! finds what lies beside the password.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use tempfile::TempDir;
 use tests::support::host::descendants;
@@ -105,6 +106,24 @@ fn password_works_in_other_forms() {
     fs::write(data.path().join("ringwall.toml"), format!("[database]\nurl = '{url}'\n")).unwrap();
     let server = Server::start_in(data, &[]);
     assert_eq!(server.ask("GET", "/api/audit", None).status, 200);
+}
+
+/// The line lacks a field, so that the password stands where the user is expected.
+#[test]
+fn malformed_password_file_is_not_logged() {
+    let cluster = cluster();
+    let data = data();
+    let file = data.path().join("pgpass");
+    fs::write(&file, format!("*:*:*:{PASSWORD}\n")).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let url = cluster.create_database("passfile");
+    let environment =
+        [("RINGWALL_DATABASE_URL", url.as_str()), ("PGPASSFILE", file.to_str().unwrap()), ("RINGWALL_LOG", "trace")];
+    let server = Server::start_under(data, &[], &environment);
+    assert_eq!(server.ask("GET", "/api/me", None).status, 200);
+    let log = server.log();
+    assert!(log.contains("/api/me"), "control: {log}");
+    assert!(!log.contains(PASSWORD), "{log}");
 }
 
 /// Each URL fails in another step: connecting, logging in, and reading the URL itself.

@@ -1,7 +1,7 @@
 //! Hides the value of a flag from `/proc/PID/cmdline`, which every user of the machine can read.
 //!
 //! The kernel shows there the memory into which it copied the arguments. Its address is in `/proc/self/stat`, and
-//! `/proc/self/mem` overwrites it without `unsafe`. Rust's own copies of the arguments are already made.
+//! `/proc/self/mem` overwrites it without `unsafe`. clap has copied the arguments before.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Error, ErrorKind, Result};

@@ -14,8 +14,8 @@ const USUAL: &str = "info,sqlx=warn";
 /// `RINGWALL_LOG` takes the usual filter words, such as `debug` or `ringwall=debug,info`.
 pub(crate) fn begin() -> Result<(), Message> {
     let asked = std::env::var(VARIABLE).unwrap_or_else(|_| USUAL.to_owned());
-    // That crate tells whole messages, which are bodies.
-    let filter = EnvFilter::try_new(format!("{asked},rmcp=off")).map_err(|error| {
+    // Secrets: rmcp logs whole messages, and sqlx whole lines of a PGPASSFILE and values of URL parameters.
+    let filter = EnvFilter::try_new(format!("{asked},rmcp=off,sqlx_postgres::options=off")).map_err(|error| {
         Message::new(format!("{VARIABLE}={asked}: {error}")).with_hint("for example: RINGWALL_LOG=debug")
     })?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);

@@ -126,7 +126,7 @@ struct Reservation {
 }
 
 impl Reservation {
-    /// Two bodies of the largest size always fit, whatever the operator set that to.
+    /// The limit is never less than two bodies of the largest size, whatever the operator set that to.
     fn new(largest: usize) -> Self {
         Self { reserved: &RESERVED, max: MAX_LARGE_BODIES.max(largest.saturating_mul(2)), own: 0 }
     }
