@@ -75,7 +75,7 @@ mod g21_blind_the_meter;
 mod g22_machine_pools;
 mod g23_socket_memory;
 mod g24_disk_hog;
-mod g24_shared_counters;
+mod g25_shared_counters;
 mod k01_environment;
 mod k02_starter_environ;
 mod k03_inherited_descriptors;
@@ -183,7 +183,7 @@ const PROBES: &[Probe] = &[
     g22_machine_pools::PROBE,
     g23_socket_memory::PROBE,
     g24_disk_hog::PROBE,
-    g24_shared_counters::PROBE,
+    g25_shared_counters::PROBE,
     k01_environment::PROBE,
     k02_starter_environ::PROBE,
     k03_inherited_descriptors::PROBE,

@@ -134,13 +134,14 @@ use super::{
 )]
 struct Described;
 
-/// Both are written once: anybody may ask for them, and writing the document takes a millisecond.
-static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| describe().to_string().into());
-static PAGE: LazyLock<Bytes> = LazyLock::new(|| write_page(&describe()).into());
+/// Made once, because clients without a token may request them and writing the document takes a millisecond.
+static DOCUMENT: LazyLock<Value> = LazyLock::new(describe);
+static TEXT: LazyLock<Bytes> = LazyLock::new(|| DOCUMENT.to_string().into());
+static PAGE: LazyLock<Bytes> = LazyLock::new(|| write_page(&DOCUMENT).into());
 
 #[utoipa::path(get, path = "/openapi.json", tag = "server", responses((status = 200, description = "this document", body = Object)))]
 pub(crate) async fn document() -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.clone())
+    ([(header::CONTENT_TYPE, "application/json")], TEXT.clone())
 }
 
 #[utoipa::path(get, path = "/docs", tag = "server", responses((status = 200, description = "this document, for people", content_type = "text/html", body = String)))]

@@ -11,7 +11,7 @@ use tests::support::payload::Payload;
 
 use crate::probe::{Context, Probe, Verdict, control, held};
 
-pub(crate) const PROBE: Probe = Probe { id: "g24", title: "take counters of the user who runs Ringwall", run };
+pub(crate) const PROBE: Probe = Probe { id: "g25", title: "take counters of the user who runs Ringwall", run };
 
 /// Takes, says so, and waits to be ended; gives up after a while.
 const TAKE: &str = r"
