@@ -402,3 +402,38 @@ fn process_in_session_box_cannot_swap_running_script() {
         (std::fs::read_to_string(fixture.work().join("x.sh")).ok()? == "echo evil\n").then_some(())
     });
 }
+
+/// Stopping a command of a paused box resumes the box, so that the signal arrives. A process that ignores SIGTERM keeps it
+/// running for a second, in which another one could swap the script that an approved command reads.
+#[test]
+fn cancelled_process_does_not_resume_paused_session_box() {
+    const SWAP: &str = "echo echo evil > evil.sh; until [ -e arm ]; do sleep 0.02; done; cp evil.sh y; mv y x.sh";
+    const STUBBORN: &str = "trap '' TERM; touch stubborn; while :; do sleep 0.02; done";
+    let mut fixture = Fixture::start();
+    let server = &fixture.site.server;
+    let confirm = json!({ "sessions": { "confirmation": "auto-approve" } });
+    server.ask("PUT", "/settings", Some(&confirm)).expect(200);
+    fixture.write(
+        "x.sh",
+        "stat -c %s x.sh > sizes; touch started; until [ -e go ]; do sleep 0.02; done; \
+         for i in $(seq 500); do stat -c %s x.sh; done >> sizes; sort -u sizes | wc -l",
+    );
+    server.ask("POST", "/api/sessions/s/processes", Some(&json!({ "command": SWAP }))).expect(202);
+    let stubborn = server.ask("POST", "/api/sessions/s/processes", Some(&json!({ "command": STUBBORN }))).expect(202);
+    for file in ["evil.sh", "stubborn"] {
+        wait_for("the processes", || fixture.work().join(file).exists().then_some(()));
+    }
+    let asked = fixture.ask("bash x.sh");
+    assert_eq!(fixture.answer(&asked.question, &allow()), 200);
+    wait_for("the command", || fixture.work().join("started").exists().then_some(()));
+    std::fs::write(fixture.work().join("arm"), "").unwrap();
+    let stubborn = stubborn["pid"].as_str().unwrap();
+    fixture.site.server.ask("DELETE", &format!("/sandbox/execs/{stubborn}"), None).expect(202);
+    std::fs::write(fixture.work().join("go"), "").unwrap();
+    let told = asked.run.join().unwrap();
+    assert_eq!(told["stdout"], format!("1\n{TEXT}"), "{told}");
+    // The control: the other process goes on when the approved command has ended, and swaps the script.
+    wait_for("the swap", || {
+        (std::fs::read_to_string(fixture.work().join("x.sh")).ok()? == "echo evil\n").then_some(())
+    });
+}

@@ -25,7 +25,7 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
         "H8",
         "whoever listens in a file, without path control",
         "tests/paths/uncontrolled.rs",
-        "nobody_who_listens_is_reached",
+        "sockets_of_the_host_are_not_reached",
     ),
     (
         "H9",

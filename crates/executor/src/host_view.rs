@@ -104,7 +104,7 @@ pub(crate) fn open(view: HostView) -> Result<Shown, Error> {
     // A kernel file system is masked as a whole, and holds thousands of entries.
     let skip = hidden.iter().chain(&kernel).cloned().collect();
     let mut survey = Survey::new(&skip);
-    for top in tops {
+    for top in tops.into_iter().filter(|top| !hidden.contains(top)).collect::<Vec<_>>() {
         match (privilege, view) {
             (Privilege::Rootless, HostView::ReadOnly) => {
                 hidden.extend(survey.hidden_in(&top));

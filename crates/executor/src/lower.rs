@@ -24,6 +24,7 @@ use crate::sources::{AGENT_FILES, Opened, ProjectPlace, Sources, WORKSPACE};
 use crate::{counters, egress, etc, host_view, python};
 
 pub(crate) const MIB: u64 = 1024 * 1024;
+const OS_RELEASE: &str = "/etc/os-release";
 /// What the root needs for its own directories, links and small files, beside the box's private ones. Their few
 /// kilobytes come out of the box's share.
 pub(crate) const ROOT_INODES: u64 = 1024;
@@ -170,7 +171,10 @@ fn operations(
     }
     operations.extend(own_files());
     if sources.image.is_none() {
-        operations.push(os_release());
+        // A file of the host at the same place could not be bound over a link.
+        if !sources.allowed.iter().any(|allowed| allowed.at == Path::new(OS_RELEASE)) {
+            operations.push(os_release());
+        }
         operations.push(Operation::Directory { at: literal(EMPTY), mode: 0o555 });
         // Before anything of the host's can be shown in the place of its own directory.
         if let Some(laid) = sources.python.lay() {
@@ -271,7 +275,7 @@ pub(crate) fn own_files() -> impl Iterator<Item = Operation> {
 }
 
 pub(crate) fn os_release() -> Operation {
-    Operation::Symlink { at: literal("/etc/os-release"), target: literal("../usr/lib/os-release") }
+    Operation::Symlink { at: literal(OS_RELEASE), target: literal("../usr/lib/os-release") }
 }
 
 /// The host's programs and libraries, read-only, and the parts of its /etc that they need. Kernel file systems in them are

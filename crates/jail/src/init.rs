@@ -101,6 +101,9 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
     let (open_files, other): (Vec<ResourceLimit>, Vec<ResourceLimit>) =
         plan.resource_limits.iter().partition(|limit| limit.resource == Resource::OpenFiles);
     restrict::resources(&other)?;
+    if let Some(partial) = restrict::missing_core_limit(&protections) {
+        protections.push(partial);
+    }
     progress.done(Step::LimitResources, control)?;
     rustix::thread::set_no_new_privs(true).map_err(|errno| Failure::new(Step::DropPrivileges, "", errno))?;
     if let Some(ahead) = ahead {

@@ -136,6 +136,20 @@ pub(crate) fn resources(limits: &[ResourceLimit]) -> std::result::Result<(), Fai
     Ok(())
 }
 
+/// At a core size limit of 0 the kernel still starts a piped core handler, which runs outside the box. A hard limit of 0,
+/// inherited from whoever started Ringwall, cannot be raised to 1 from here.
+pub(crate) fn missing_core_limit(protections: &[Protection]) -> Option<Protection> {
+    let is_told = protections.iter().any(|known| known.name == ProtectionName::ResourceLimits);
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Core).maximum;
+    (limit == Some(0) && !is_told).then(|| {
+        Protection::partial(
+            ProtectionName::ResourceLimits,
+            "the hard core size limit is 0, so a crash starts the host's piped core handler, if it has one; start \
+             Ringwall with a hard limit of at least 1 (LimitCORE=1)",
+        )
+    })
+}
+
 /// Refuses the box when a protection that the plan insists on is not there.
 pub fn require(required: &[ProtectionName], protections: &[Protection]) -> std::result::Result<(), Failure> {
     for required in required {

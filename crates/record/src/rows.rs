@@ -320,6 +320,16 @@ pub(crate) async fn restate_removed(
             newest.insert((table.name, key), (entry.seq, table, digest));
         }
     }
+    if newest.is_empty() {
+        return Ok(());
+    }
+    // A later entry accounts for the row. Restating an earlier digest would accept a row that was set back to it.
+    let text = format!("SELECT {COLUMNS} FROM audit WHERE seq > $1 AND action IN ({ACTIONS})");
+    for row in ledger.rows(Statement::new("look for later entries about the same rows", text).bind(last)).await? {
+        if let Some(RowRef { table, key, .. }) = RowRef::of(&Entry::read(&row)?) {
+            newest.remove(&(table.name, key));
+        }
+    }
     let mut newest: Vec<_> =
         newest.into_iter().map(|((_, key), (seq, table, digest))| (seq, table, key, digest)).collect();
     newest.sort_by_key(|(seq, ..)| *seq);

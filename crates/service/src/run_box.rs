@@ -148,6 +148,14 @@ impl Exec {
             }
         };
         let stop = async {
+            // Stopping a command of a paused session box resumes the box for up to a second. While an approved command has
+            // the session alone, that would let other processes of the box change the approved files.
+            let _shared = match (home, by, self.session_name()) {
+                (Some(_), Cancellation::ByCaller | Cancellation::HungUp, Some(name)) => {
+                    Some(self.service.inner.session_gates.share(&name).await)
+                }
+                _ => None,
+            };
             match by {
                 Cancellation::ByCaller => reins.stop().await,
                 Cancellation::HungUp => reins.hang_up().await,

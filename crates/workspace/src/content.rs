@@ -74,6 +74,10 @@ pub fn read_content(
     }
     let file = beneath::open_readable(&located).map_err(|_| NoContent::Unreadable)?;
     let before = stamp(&file)?;
+    // The file may have grown since it was located.
+    if before.size > max_bytes {
+        return Err(NoContent::TooLarge);
+    }
     let (mut hasher, mut head, mut size) = (Sha256::new(), Vec::new(), 0_u64);
     let mut buffer = vec![0; BUFFER];
     loop {

@@ -58,7 +58,7 @@ pub(crate) fn the_daemon_confirms_every_wall(daemon: &Daemon) {
             assert_eq!(host[key], value, "{key}");
         }
         assert_eq!(host["LogConfig"]["Type"], "none");
-        assert_eq!(host["Ulimits"][0], json!({"Name": "core", "Hard": 0, "Soft": 0}));
+        assert_eq!(host["Ulimits"][0], json!({"Name": "core", "Hard": 1, "Soft": 1}));
         assert_eq!(config["User"], format!("{UID}:{GID}"));
         assert_eq!(config["WorkingDir"], "/workspace/work");
         assert_eq!(config["Image"], IMAGE);

@@ -79,7 +79,7 @@ const ON_BOTH: &[(&str, Run)] = trials! {
         approval_with_changed_question_is_found, planted_approval_is_found, planted_owner_token_is_found,
         token_with_other_hash_is_found, token_revocation_undone_is_found, removed_token_is_found,
         changed_settings_are_found, removed_settings_version_is_found, planted_session_rule_is_found,
-        removed_session_rule_is_found, lifted_rule_of_deleted_session_is_found, planted_host_is_found, changed_host_uid_is_found,
+        removed_session_rule_is_found, lifted_rule_of_deleted_session_is_found, row_set_back_is_not_restated_by_retention, planted_host_is_found, changed_host_uid_is_found,
         ending_written_by_sql_is_found, path_written_by_hand_is_noted, path_switch_turned_by_hand_is_noted,
         rows_stay_recorded_when_retention_removes_their_entries, altered_row_is_not_restated_by_retention,
     }

@@ -237,6 +237,16 @@ pub async fn rows_stay_recorded_when_retention_removes_their_entries(place: Plac
     assert_eq!(found, [unrecorded("tokens", "t_00000000000000ff")]);
 }
 
+/// The row is what its first entry recorded, and retention removes that entry only.
+pub async fn row_set_back_is_not_restated_by_retention(place: Place) {
+    let store = with_token(&place).await;
+    store.append(event(2)).await.unwrap();
+    store.revoke_token(&token_id(1), at(3), "owner").await.unwrap();
+    place.tamper("UPDATE tokens SET revoked_at = NULL").await;
+    store.prune_audit(Keep::Newest(1), at(9), "owner").await.unwrap();
+    assert_eq!(verify(&store).await.findings, [altered("tokens", token_id(1).as_str(), 3)]);
+}
+
 pub async fn altered_row_is_not_restated_by_retention(place: Place) {
     let store = with_token(&place).await;
     place.tamper("UPDATE tokens SET role = 'owner'").await;

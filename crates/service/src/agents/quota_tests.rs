@@ -225,6 +225,7 @@ fn commands_on_record_count_as_the_workspaces_own() {
     let half = Usage { bytes: 20 * MIB, files: 1 };
     disk.reserve(half).unwrap();
     lab.write("large", 20 * MIB);
+    disk.shrink();
     assert!(message(disk.reserve(Usage { bytes: 40 * MIB, files: 1 })).contains("takes 90.0 MiB"));
     assert!(message(check(20 * MIB)).contains("takes 90.0 MiB"));
     // Retention removes commands, and the room is there again.

@@ -80,11 +80,13 @@ impl Service {
 
     /// The next run starts from nothing. What runs in it ends.
     pub async fn restart_context(&self, by: &Principal, address: &ContextAddress) -> Result<(), Error> {
+        let _shared = self.inner.session_gates.try_share(&Place::read(by, &address.session)?.name)?;
         let home = self.home_of(by, address).await?;
         if home.restart(&address.context_id) { Ok(()) } else { Err(no_context(address)) }
     }
 
     pub async fn delete_context(&self, by: &Principal, address: &ContextAddress) -> Result<(), Error> {
+        let _shared = self.inner.session_gates.try_share(&Place::read(by, &address.session)?.name)?;
         let home = self.home_of(by, address).await?;
         if home.delete(&address.context_id) { Ok(()) } else { Err(no_context(address)) }
     }

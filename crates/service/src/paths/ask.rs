@@ -87,6 +87,8 @@ impl Exec {
                 }
                 Decision::Cancelled => return Err(Told::cancelled(Cancellation::ServerStops)),
             }
+            // An earlier answer of this exec was about the files as they were then.
+            self.check_covered_files().await?;
             match self.judge().await? {
                 None => break,
                 Some(next) => {

@@ -132,14 +132,18 @@ pub(crate) enum Hold {
 }
 
 impl Exec {
-    /// Shares the session, or takes it alone for a command that was approved with files of the session.
-    pub(crate) async fn hold_session(&self) -> Result<Hold, Told> {
-        let Some(session) = self.order.session() else { return Ok(Hold::Nothing) };
-        let name = SessionName {
+    /// The session that the exec works on, if any.
+    pub(crate) fn session_name(&self) -> Option<SessionName> {
+        Some(SessionName {
             user_id: self.order.user_id.clone(),
             agent_id: self.order.agent_id.clone(),
-            session_id: session.to_string(),
-        };
+            session_id: self.order.session()?.to_string(),
+        })
+    }
+
+    /// Shares the session, or takes it alone for a command that was approved with files of the session.
+    pub(crate) async fn hold_session(&self) -> Result<Hold, Told> {
+        let (Some(session), Some(name)) = (self.order.session(), self.session_name()) else { return Ok(Hold::Nothing) };
         let is_alone = match &self.order.ground {
             Ground::Session { approved, covering, .. } => {
                 !approved.is_empty() && covering.asked.as_ref().is_some_and(Coverage::is_pinned)
