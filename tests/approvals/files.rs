@@ -428,9 +428,15 @@ fn cancelled_process_does_not_resume_paused_session_box() {
     wait_for("the command", || fixture.work().join("started").exists().then_some(()));
     std::fs::write(fixture.work().join("arm"), "").unwrap();
     let stubborn = stubborn["pid"].as_str().unwrap();
-    fixture.site.server.ask("DELETE", &format!("/sandbox/execs/{stubborn}"), None).expect(202);
-    std::fs::write(fixture.work().join("go"), "").unwrap();
-    let told = asked.run.join().unwrap();
+    let cancel = format!("/sandbox/execs/{stubborn}");
+    let told = std::thread::scope(|scope| {
+        // The answer comes when the process has ended, and so after the approved command.
+        let cancelled = scope.spawn(|| fixture.site.server.ask("DELETE", &cancel, None).status);
+        std::fs::write(fixture.work().join("go"), "").unwrap();
+        let told = asked.run.join().unwrap();
+        assert_eq!(cancelled.join().unwrap(), 202);
+        told
+    });
     assert_eq!(told["stdout"], format!("1\n{TEXT}"), "{told}");
     // The control: the other process goes on when the approved command has ended, and swaps the script.
     wait_for("the swap", || {
