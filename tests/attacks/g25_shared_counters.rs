@@ -1,4 +1,4 @@
-//! Attack g22: a box takes epoll watches and unreceived descriptors, which the kernel counts per user id.
+//! Attack g25: a box takes epoll watches and unreceived descriptors, which the kernel counts per user id.
 //!
 //! A rootless box has the uid of the user who runs Ringwall. It is ended when it holds more than its cap, also when it
 //! hides its descriptors from PID 1 with `PR_SET_DUMPABLE`. As root a box has a uid of its own and keeps what it took.
@@ -39,7 +39,7 @@ answer({'taken': taken})
 ";
 
 /// What is taken, how much, and whether a process hides it.
-const WAYS: [(&str, u64, bool); 3] = [("watches", 100_000, false), ("watches", 100_000, true), ("passed", 2000, true)];
+const WAYS: [(&str, u64, bool); 3] = [("watches", 100_000, false), ("watches", 100_000, true), ("passed", 1200, true)];
 const COUNTERS: [&str; 6] =
     ["epoll_watches", "inotify_instances", "pending_signals", "pipe_pages", "passed_descriptors", "user_processes"];
 /// The user who made a box's user namespace is charged for these, which is root as root.

@@ -212,7 +212,8 @@ impl Shown {
 
     fn bind(&mut self, path: &Path, access: MountAccess) -> Result<(), Error> {
         let opened = match allowed::open(path, path, Rights::Boxes) {
-            Err(Error::DirectoryReplaced(_)) if self.is_by_entry => None,
+            // Gone meanwhile, or a mount that does not answer, such as a dead network file system in a home directory.
+            Err(Error::DirectoryReplaced(_) | Error::OpenDirectory { .. }) if self.is_by_entry => None,
             opened => opened?,
         };
         if let Some(mut one) = opened {

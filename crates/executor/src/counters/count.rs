@@ -16,6 +16,8 @@ use crate::kernel_file;
 
 /// Descriptors read of one box at most, about a quarter of a second's work.
 const MAX_DESCRIPTORS: u32 = 50_000;
+/// Bytes read of one `fdinfo`: room for more than 90,000 watches, which is over every cap.
+const MAX_FDINFO: usize = 8 << 20;
 const PID_1: &[u8] = b"1";
 
 /// What a box was seen to hold.
@@ -48,14 +50,11 @@ pub(super) fn held(init: u32, tables: Tables, enough: u64) -> Held {
         if pid.as_bytes() == PID_1 {
             continue;
         }
-        match tables {
-            Tables::OfProcesses => count.table(processes.as_fd(), &pid),
-            Tables::OfThreads => {
-                let path = join(&pid, b"task");
-                let Ok(threads) = open_directory(processes.as_fd(), &path) else { continue };
-                for thread in names(&threads) {
-                    count.table(threads.as_fd(), &thread);
-                }
+        // The table of a process is empty when its first thread has ended; its other threads still have it.
+        let is_counted = tables == Tables::OfProcesses && count.table(processes.as_fd(), &pid);
+        if !is_counted && let Ok(threads) = open_directory(processes.as_fd(), &join(&pid, b"task")) {
+            for thread in names(&threads) {
+                count.table(threads.as_fd(), &thread);
             }
         }
         if count.is_over() {
@@ -103,27 +102,29 @@ impl Count {
         self.descriptors >= MAX_DESCRIPTORS || self.held.watches > self.enough
     }
 
-    /// Adds what one descriptor table holds.
-    fn table(&mut self, parent: BorrowedFd<'_>, task: &CStr) {
+    /// Adds what one descriptor table holds. False if it holds no descriptor.
+    fn table(&mut self, parent: BorrowedFd<'_>, task: &CStr) -> bool {
         let directory = match open_directory(parent, &join(task, b"fdinfo")) {
             Ok(directory) => directory,
             // It has ended.
-            Err(Errno::NOENT | Errno::SRCH) => return,
+            Err(Errno::NOENT | Errno::SRCH) => return true,
             Err(_) => {
                 self.held.is_incomplete = true;
-                return;
+                return true;
             }
         };
-        for name in names(&directory) {
+        let names = names(&directory);
+        for name in &names {
             if self.is_over() {
                 self.held.is_incomplete |= self.descriptors >= MAX_DESCRIPTORS;
-                return;
+                return true;
             }
             self.descriptors += 1;
             // Closed meanwhile, or its process has ended.
-            let Ok(text) = read(directory.as_fd(), &name) else { continue };
+            let Ok(text) = read(directory.as_fd(), name) else { continue };
             self.held.add(&text);
         }
+        !names.is_empty()
     }
 }
 
@@ -163,7 +164,7 @@ fn read(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Vec<u8>> {
     loop {
         let count = rustix::io::retry_on_intr(|| rustix::io::read(&file, &mut text[length..]))?;
         length += count;
-        if count == 0 {
+        if count == 0 || length >= MAX_FDINFO {
             text.truncate(length);
             return Ok(text);
         }
