@@ -70,6 +70,10 @@ impl Groups {
             };
             // The first setting of a protection is the limit itself; one that is refused after it leaves a gap.
             match (self.protections.iter_mut().find(|known| known.name == name), outcome) {
+                (None, Ok(())) if version == CgroupVersion::V1 && name == ProtectionName::IoLimit => {
+                    let why = "cgroup version 1 does not count writes that the kernel performs later";
+                    self.protections.push(Protection::partial(name, why));
+                }
                 (None, Ok(())) => self.protections.push(Protection::enforced(name)),
                 (None, Err(errno)) => self.protections.push(Protection::not_available(name, refused(errno))),
                 (Some(known), Err(errno)) if known.state == ProtectionState::Enforced => {
