@@ -133,8 +133,8 @@ pub(crate) fn configuration_file_is_hidden(site: &Site) {
     let config = system.file("server.conf", format!("# {SECRET}\n").as_bytes(), 0o644).unwrap();
     for environment in [&[][..], &[FULL][..]] {
         let lab = Lab::off(site, scratch(site), &["--config", config.to_str().unwrap()], environment);
-        check_readable_outside(site, &[config.clone()]);
-        check_hidden(&lab, &[config.clone()]);
+        check_readable_outside(site, std::slice::from_ref(&config));
+        check_hidden(&lab, std::slice::from_ref(&config));
         let added = lab.server.ask("POST", "/api/sandbox/paths", Some(&json!({ "path": config })));
         assert!(added.expect(400)["error"].is_string());
     }
