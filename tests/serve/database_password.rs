@@ -72,7 +72,7 @@ fn password_in_flag_is_masked_in_process_list() {
     let url = url(&cluster);
     let server = Server::start_under(data(), &["--database", &url], &[("RINGWALL_LOG", "trace")]);
     let shown = read_proc(server.id(), "cmdline");
-    assert!(shown.contains("--database\0***") && shown.contains("--listen\0127.0.0.1"), "control: {shown}");
+    assert!(shown.contains("--database\0***") && shown.contains("--listen\x00127.0.0.1"), "control: {shown}");
     assert!(!shown.contains(PASSWORD) && !shown.contains("postgres://"), "{shown}");
     assert_children_lack_password(&server);
     assert_responses_and_log_lack_password(&server);
