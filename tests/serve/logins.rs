@@ -7,6 +7,7 @@ use std::thread;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tests::support::wait::wait_for;
 
 use crate::server::{Answer, Server};
 
@@ -232,8 +233,11 @@ fn login_secrets_are_in_no_log() {
     let query = format!("/login?code={}", code["code"].as_str().unwrap());
     assert_eq!(server.ask_with("GET", &query, &[], None).status, 200);
     Browser::log_in(&server, &json!({ "token": server.token }));
-    let log = server.log();
-    assert!(log.contains("/api/login") && log.contains("DEBUG"), "control: the log lacks its requests");
+    // The control. A request is logged after its answer was sent.
+    let log = wait_for("the log to have all logins", || {
+        let log = server.log();
+        (log.matches(r#""path":"/api/login""#).count() == 3 && log.contains("DEBUG")).then_some(log)
+    });
     let cookie = browser.cookie.split_once('=').unwrap().1;
     for (name, secret) in [("code", code["code"].as_str().unwrap()), ("cookie", cookie), ("token", &server.token)] {
         assert!(!log.contains(secret), "the log has the {name}");
