@@ -135,7 +135,8 @@ fn fix(facts: &Facts, name: ProtectionName) -> Option<String> {
             cgroups::fix(facts).map(|_| "see cgroups".to_owned())
         }
         ProtectionName::IoLimit => Some(
-            "enable the io controller (blkio on cgroup version 1) for the group in which boxes' groups are made"
+            "use cgroup version 2 with the io controller for the group in which boxes' groups are made; blkio of version 1 \
+             limits a part"
                 .to_owned(),
         ),
         ProtectionName::EpollWatches
