@@ -3,6 +3,9 @@
 //!
 //! Scaled down: the control takes somewhat more than a box may have, never a whole pool; `tests/vm` empties whole pools.
 //! The verdict is read outside while the box lives: the machine's counters, and the limits and filters of its processes.
+//!
+//! Files that are opened, mapped and closed need no descriptor. The report must say so: `open_files` is `partial` unless
+//! mappings or memory keep the box below a quarter of fs.file-max.
 
 use std::fs;
 
@@ -36,6 +39,14 @@ def context():
     result, number = raw(NUMBERS['io_setup'], 100, ctypes.byref(handle))
     if result != 0:
         raise OSError(number, 'io_setup')
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+def mapping():
+    file = os.open('/usr/bin/env', os.O_RDONLY)
+    at = libc.mmap(None, ctypes.c_size_t(1), 1, 1, file, ctypes.c_long(0))
+    os.close(file)
+    if at == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), 'mmap')
 allow = ctypes.create_string_buffer(struct.pack('HBBI', 0x06, 0, 0, ALLOW))
 program = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', 1, ctypes.addressof(allow)))
 def by_socket(option):
@@ -53,6 +64,7 @@ got = {
         'socket': by_socket(26),
         'reuseport': by_socket(51),
     },
+    'mapped': take(mapping, DATA['mapped']),
     'files': take(file, DATA['files']),
 }
 answer(got)
@@ -66,11 +78,17 @@ const MOST_FILES: u64 = 4096;
 const USEFUL_TERMINALS: u64 = 32;
 const SHARE_OF_FILES: u64 = 4;
 const PIDS: u64 = 64;
+/// Two times the descriptors of a process, and far below vm.max_map_count.
+const MAPPED_FILES: u64 = 8192;
+/// At least so many bytes of a box's memory are charged for an open file.
+const FILE_BYTES: u64 = 128;
+const MEMORY_MB: u64 = 512;
 
 fn run(context: &Context) -> Verdict {
-    let take = Payload::new(TAKE).with(json!({ "terminals": MOST_TERMINALS + 36, "contexts": 3, "files": 6000 }));
+    let take = Payload::new(TAKE)
+        .with(json!({ "terminals": MOST_TERMINALS + 36, "contexts": 3, "files": 6000, "mapped": MAPPED_FILES }));
     let outside = context.outside(&take)?;
-    let all = [("terminals", MOST_TERMINALS + 36), ("contexts", 3), ("files", 6000)];
+    let all = [("terminals", MOST_TERMINALS + 36), ("contexts", 3), ("files", 6000), ("mapped", MAPPED_FILES)];
     for (pool, count) in all {
         control(outside[pool] == json!([count, "ok"]), || format!("{pool} outside: {}", outside[pool]))?;
     }
@@ -80,10 +98,12 @@ fn run(context: &Context) -> Verdict {
 
     let contexts_before = number("/proc/sys/fs/aio-nr")?;
     let terminals_before = number("/proc/sys/kernel/pty/nr")?;
+    let files_before = open_files_of_machine()?;
     let mut live = context.boxed().option("--pids", PIDS.to_string()).start_payload(&take)?;
     let inside: Value = serde_json::from_str(&live.line()?).unwrap_or_default();
     let terminals = number("/proc/sys/kernel/pty/nr")?.saturating_sub(terminals_before);
     let contexts = number("/proc/sys/fs/aio-nr")?.saturating_sub(contexts_before);
+    let files = open_files_of_machine()?.saturating_sub(files_before);
     let processes = boxed_processes(context.above(&live))?;
     live.finish()?;
 
@@ -109,7 +129,38 @@ fn run(context: &Context) -> Verdict {
         held(*filters == processes[0].filters, || format!("process {number} has {filters} filters: {processes:?}"))?;
     }
     held(inside["files"][1] == "EMFILE", || format!("open files: {}", inside["files"]))?;
+    let each = processes.iter().map(|process| process.open_files).max().unwrap_or(MOST_FILES);
+    control(files > MAPPED_FILES / 2 + each, || {
+        format!("mapped files are not counted: {files}, {}", inside["mapped"])
+    })?;
+    check_reported(context, each, machine)?;
     Ok(format!("{taken} terminals, 0 AIO contexts, {} files a process, no further BPF program", inside["files"][0]))
+}
+
+/// `each` is RLIMIT_NOFILE of a process in the box, `machine` is fs.file-max.
+fn check_reported(context: &Context, each: u64, machine: u64) -> Result<(), Fault> {
+    let boxed = || context.boxed().option("--pids", PIDS.to_string()).option("--memory-mb", MEMORY_MB.to_string());
+    let report = boxed().report(&["true"])?;
+    let state = |name: &str| report.protections(name).first().map(|(_, state, _)| state.clone()).unwrap_or_default();
+    let by_process = (PIDS + 1) * (each + number("/proc/sys/vm/max_map_count")?);
+    let by_memory = if state("memory_limit") == "enforced" { (MEMORY_MB << 20) / FILE_BYTES } else { u64::MAX };
+    let is_bounded = by_process.min(by_memory) <= machine / SHARE_OF_FILES;
+    let expected = if is_bounded { "enforced" } else { "partial" };
+    held(state("open_files") == expected, || {
+        format!("open_files is {:?}, not {expected}: {}", state("open_files"), report.summary())
+    })?;
+    if context.is_served() {
+        return Ok(());
+    }
+    let required = boxed().option("--require", "open_files").run(&["true"])?;
+    held((required.code() == Some(0)) == is_bounded, || format!("--require open_files: {}", required.describe()))
+}
+
+/// The first number of fs.file-nr.
+fn open_files_of_machine() -> Result<u64, Fault> {
+    let text = fs::read_to_string("/proc/sys/fs/file-nr")?;
+    let first = text.split_ascii_whitespace().next().and_then(|count| count.parse().ok());
+    first.ok_or_else(|| Fault::Inconclusive(format!("fs.file-nr is {text:?}")))
 }
 
 #[derive(Debug)]

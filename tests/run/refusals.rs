@@ -182,6 +182,7 @@ fn a_protection_that_is_missing_can_be_insisted_on(mode: Mode) {
         ("pids", "pids_limit"),
         ("cpu", "cpu_limit"),
         ("io", "io_limit"),
+        ("open_files", "open_files"),
     ] {
         let (_, state, _) = report.protections(protection).remove(0);
         let outcome = boxed(mode).option("--require", requirement).run(&["sh", "-c", "echo ran"]).unwrap();

@@ -177,6 +177,7 @@ fn every_protection_is_listed(mode: Mode) {
             "pids_limit",
             "cpu_limit",
             "io_limit",
+            "open_files",
             "epoll_watches",
             "inotify_instances",
             "pending_signals",

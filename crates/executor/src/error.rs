@@ -262,6 +262,7 @@ pub(crate) fn protection_of(requirement: policy::Requirement) -> ProtectionName 
         policy::Requirement::Pids => ProtectionName::PidsLimit,
         policy::Requirement::Cpu => ProtectionName::CpuLimit,
         policy::Requirement::Io => ProtectionName::IoLimit,
+        policy::Requirement::OpenFiles => ProtectionName::OpenFiles,
         policy::Requirement::EpollWatches => ProtectionName::EpollWatches,
         policy::Requirement::InotifyInstances => ProtectionName::InotifyInstances,
         policy::Requirement::PendingSignals => ProtectionName::PendingSignals,

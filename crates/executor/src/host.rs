@@ -50,6 +50,8 @@ pub struct Host {
     pub pids: u64,
     /// How many files all processes of this machine together can have open (fs.file-max).
     pub open_files: u64,
+    /// How many mappings one process can have (vm.max_map_count). Each can hold a file open without a descriptor.
+    pub mappings: u64,
     /// The disks of this machine by their numbers, `8:0`; no partitions and no memory.
     pub disks: Vec<String>,
     /// Where python3 is, if it is there without a `python`.
@@ -96,6 +98,7 @@ impl Host {
             cpus: rustix::thread::sched_getaffinity(None).map_or(1, |cpus| u64::from(cpus.count())),
             pids: read_number("/proc/sys/kernel/pid_max").unwrap_or(32_768),
             open_files: read_number("/proc/sys/fs/file-max").unwrap_or(u64::MAX),
+            mappings: read_number("/proc/sys/vm/max_map_count").unwrap_or(u64::MAX),
             disks: disks(),
             python3_alone: python::find_alone(),
             counter_caps: Caps::of_machine(),

@@ -28,6 +28,9 @@ const MAX_OPEN_FILES: u64 = 4096;
 const MIN_OPEN_FILES: u64 = 256;
 /// A box may hold this part of the files that all processes of the machine can have open together.
 const SHARE_OF_OPEN_FILES: u64 = 4;
+/// At least this much memory is charged to a box for each open file. The kernel's `struct file` takes 192 bytes on Linux
+/// 6.18, more on older ones.
+const MIN_FILE_BYTES: u64 = 128;
 const LOCKED_MEMORY: u64 = 8 * MIB;
 /// No POSIX message queues. Their bytes also count for the user who made the box's user namespace, who has 819,200 by
 /// default: ten queues of one box would leave none to that user and to all other boxes.
@@ -60,7 +63,7 @@ pub(crate) fn cgroups(
     not_its_own: u64,
     stay: Stay,
 ) -> (Option<Cgroups>, Vec<Protection>) {
-    let mut protections: Vec<_> = open_files(limits.get(Field::Pids) + not_its_own, host).1.into_iter().collect();
+    let mut protections = vec![open_files(limits, limits.get(Field::Pids) + not_its_own, host)];
     let layout = match &host.cgroups {
         Ok(layout) => layout,
         Err(why) => {
@@ -194,20 +197,30 @@ pub(crate) fn watchdog(limits: &Limits, file_systems: Vec<CString>) -> Watchdog 
     Watchdog { memory_bytes: limits.get(Field::MemoryMb) * MIB, file_systems }
 }
 
-/// How many files each of so many processes may have open, so that all of them stay below a quarter of what the machine
-/// has; with the reason where that would leave a process too few.
-pub(crate) fn open_files(pids: u64, host: &Host) -> (u64, Option<Protection>) {
+/// RLIMIT_NOFILE of each process: the descriptors of `pids` processes together stay below a quarter of fs.file-max, unless
+/// that is less than [`MIN_OPEN_FILES`] for each.
+fn descriptors(pids: u64, host: &Host) -> u64 {
+    (host.open_files / SHARE_OF_OPEN_FILES / pids.max(1)).clamp(MIN_OPEN_FILES, MAX_OPEN_FILES)
+}
+
+/// Whether a box of `pids` processes can hold more than a quarter of fs.file-max. A file that was opened, mapped and closed
+/// needs no descriptor, so descriptors alone do not bound it. Mappings per process do, and a memory cgroup does, which is
+/// charged for each file.
+fn open_files(limits: &Limits, pids: u64, host: &Host) -> Protection {
     let share = host.open_files / SHARE_OF_OPEN_FILES;
-    let each = (share / pids.max(1)).clamp(MIN_OPEN_FILES, MAX_OPEN_FILES);
-    let partial = (each.saturating_mul(pids) > share).then(|| {
-        let why = format!(
-            "{pids} processes with {each} open files each exceed a quarter of fs.file-max ({}); raise fs.file-max or \
-             lower the process limit",
-            host.open_files
-        );
-        Protection::partial(ProtectionName::ResourceLimits, why)
-    });
-    (each, partial)
+    let by_process = pids.saturating_mul(descriptors(pids, host).saturating_add(host.mappings));
+    let is_charged = host.cgroups.as_ref().is_ok_and(|layout| layout.memory.is_some());
+    let by_memory = if is_charged { limits.get(Field::MemoryMb) * MIB / MIN_FILE_BYTES } else { u64::MAX };
+    let most = by_process.min(by_memory);
+    if most <= share {
+        return Protection::enforced(ProtectionName::OpenFiles);
+    }
+    let why = format!(
+        "a mapped file (mmap, shmat) needs no descriptor: a box can hold up to {most} open files, more than a quarter of \
+         fs.file-max ({})",
+        host.open_files
+    );
+    Protection::partial(ProtectionName::OpenFiles, why)
 }
 
 /// The limits of each process in a box of so many processes, ours included.
@@ -215,7 +228,7 @@ pub(crate) fn resource_limits(pids: u64, host: &Host) -> Vec<ResourceLimit> {
     [
         // One byte is too little for a core file, and unlike zero it also keeps the host's core handler from starting.
         (Resource::CoreSize, 1),
-        (Resource::OpenFiles, open_files(pids, host).0),
+        (Resource::OpenFiles, descriptors(pids, host)),
         (Resource::Processes, pids),
         (Resource::LockedMemory, LOCKED_MEMORY),
         (Resource::MessageQueues, MESSAGE_QUEUES),
@@ -235,25 +248,45 @@ fn literal(text: &str) -> CString {
 mod tests {
     use jail::plan::Privilege;
     use jail::report::ProtectionState;
+    use policy::{Field, Root, Workspace};
 
-    use super::{open_files, quota};
-    use crate::lower::tests::host;
+    use super::{descriptors, open_files, quota};
+    use crate::lower::tests::{grant, host, version_1};
 
     #[test]
-    fn open_files_of_all_processes_stay_below_a_quarter_of_the_machine() {
+    fn descriptors_of_all_processes_stay_below_a_quarter_of_file_max() {
         for (file_max, pids, expected) in [
-            (2_466_190, 257, Some(2399)),
-            (u64::MAX, 257, Some(4096)),
-            (u64::MAX, 1 << 22, Some(4096)),
-            (102_400, 2, Some(4096)),
-            (102_400, 257, None),
-            (0, 1, None),
+            (2_466_190, 257, 2399),
+            (u64::MAX, 257, 4096),
+            (u64::MAX, 1 << 22, 4096),
+            (102_400, 2, 4096),
+            (102_400, 257, 256),
+            (0, 1, 256),
         ] {
             let mut host = host(Privilege::Root, Err(String::new()));
             host.open_files = file_max;
-            let (each, partial) = open_files(pids, &host);
-            assert_eq!(each, expected.unwrap_or(256), "fs.file-max {file_max}, {pids} processes");
-            assert_eq!(partial.map(|partial| partial.state), expected.is_none().then_some(ProtectionState::Partial));
+            assert_eq!(descriptors(pids, &host), expected, "fs.file-max {file_max}, {pids} processes");
+        }
+    }
+
+    #[test]
+    fn open_files_are_enforced_only_if_mapped_files_are_bounded() {
+        use ProtectionState::{Enforced, Partial};
+        let grant = grant(Workspace::Private, Root::Host, &[], &[]);
+        assert_eq!(grant.effective().limits.get(Field::MemoryMb), 64);
+        // 257 processes have at most 257 * (4,096 + 65,530) = 17,893,882 files; 64 MB are 524,288 files of 128 bytes.
+        for (file_max, has_memory_cgroup, expected) in [
+            (i64::MAX as u64, false, Enforced),
+            (72_000_000, false, Enforced),
+            (71_000_000, false, Partial),
+            (2_100_000, true, Enforced),
+            (2_090_000, true, Partial),
+        ] {
+            let cgroups = if has_memory_cgroup { version_1() } else { Err(String::new()) };
+            let mut host = host(Privilege::Root, cgroups);
+            host.open_files = file_max;
+            let found = open_files(&grant.effective().limits, 257, &host);
+            assert_eq!(found.state, expected, "fs.file-max {file_max}, memory cgroup: {has_memory_cgroup}, {found:?}");
         }
     }
 

@@ -44,6 +44,7 @@ pub(crate) fn host(privilege: Privilege, cgroups: CgroupSupport) -> Host {
         cpus: 4,
         pids: 32_768,
         open_files: 819_200,
+        mappings: 65_530,
         disks: vec!["8:0".to_owned(), "259:0".to_owned()],
         python3_alone: Some(text("/usr/bin/python3")),
         counter_caps: Caps::of(1_600_000),

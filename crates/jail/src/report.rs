@@ -139,6 +139,8 @@ pub enum ProtectionName {
     PidsLimit,
     CpuLimit,
     IoLimit,
+    /// The part of fs.file-max that a box can hold, by descriptors or without them (`mmap`, `shmat`).
+    OpenFiles,
     /// This and the following five are kernel counters that belong to a user id, not to a box. Enforced means that no
     /// other user id is charged for what the box takes.
     EpollWatches,
@@ -155,7 +157,7 @@ pub enum ProtectionName {
 
 impl ProtectionName {
     /// Those of every box.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::UserNamespace,
         Self::MountNamespace,
         Self::PidNamespace,
@@ -173,6 +175,7 @@ impl ProtectionName {
         Self::PidsLimit,
         Self::CpuLimit,
         Self::IoLimit,
+        Self::OpenFiles,
         Self::EpollWatches,
         Self::InotifyInstances,
         Self::PendingSignals,
@@ -201,6 +204,7 @@ impl ProtectionName {
             Self::PidsLimit => "pids_limit",
             Self::CpuLimit => "cpu_limit",
             Self::IoLimit => "io_limit",
+            Self::OpenFiles => "open_files",
             Self::EpollWatches => "epoll_watches",
             Self::InotifyInstances => "inotify_instances",
             Self::PendingSignals => "pending_signals",

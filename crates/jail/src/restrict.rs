@@ -166,7 +166,8 @@ pub fn require(required: &[ProtectionName], protections: &[Protection]) -> std::
             let why = protection.why.as_deref().unwrap_or_default();
             let step = match required {
                 ProtectionName::Landlock => Step::RestrictFiles,
-                ProtectionName::EpollWatches
+                ProtectionName::OpenFiles
+                | ProtectionName::EpollWatches
                 | ProtectionName::InotifyInstances
                 | ProtectionName::PendingSignals
                 | ProtectionName::PipePages

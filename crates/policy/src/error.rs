@@ -135,8 +135,8 @@ mod tests {
             ),
             (
                 Error::RequirementUnknown { given: quote("seccomp") },
-                "unknown requirement \"seccomp\"; choose from landlock, memory, pids, cpu, io, epoll_watches, \
-                 inotify_instances, pending_signals, pipe_pages, passed_descriptors, user_processes",
+                "unknown requirement \"seccomp\"; choose from landlock, memory, pids, cpu, io, open_files, \
+                 epoll_watches, inotify_instances, pending_signals, pipe_pages, passed_descriptors, user_processes",
             ),
         ];
         for (error, expected) in table {

@@ -62,6 +62,8 @@ pub enum Requirement {
     Pids,
     Cpu,
     Io,
+    /// A box cannot hold more than a quarter of fs.file-max.
+    OpenFiles,
     /// This and the following: a counter that the kernel keeps per user id is the box's own.
     EpollWatches,
     InotifyInstances,
@@ -72,12 +74,13 @@ pub enum Requirement {
 }
 
 impl Requirement {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Landlock,
         Self::Memory,
         Self::Pids,
         Self::Cpu,
         Self::Io,
+        Self::OpenFiles,
         Self::EpollWatches,
         Self::InotifyInstances,
         Self::PendingSignals,
@@ -93,6 +96,7 @@ impl Requirement {
             Self::Pids => "pids",
             Self::Cpu => "cpu",
             Self::Io => "io",
+            Self::OpenFiles => "open_files",
             Self::EpollWatches => "epoll_watches",
             Self::InotifyInstances => "inotify_instances",
             Self::PendingSignals => "pending_signals",

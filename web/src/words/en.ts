@@ -158,6 +158,7 @@ export const en = {
   "protection.pids_limit": "Process limit",
   "protection.cpu_limit": "CPU limit",
   "protection.io_limit": "Disk I/O limit",
+  "protection.open_files": "Open files",
   "protection.epoll_watches": "Epoll watches",
   "protection.inotify_instances": "Inotify instances",
   "protection.pending_signals": "Pending signals",

@@ -160,6 +160,7 @@ export const zh: Record<keyof typeof en, string> = {
   "protection.pids_limit": "进程数限制",
   "protection.cpu_limit": "CPU 限制",
   "protection.io_limit": "磁盘 I/O 限制",
+  "protection.open_files": "打开的文件数",
   "protection.epoll_watches": "Epoll 监视数",
   "protection.inotify_instances": "Inotify 实例数",
   "protection.pending_signals": "待处理信号数",

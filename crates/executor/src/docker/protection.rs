@@ -43,6 +43,10 @@ pub(crate) fn protections(daemon: &Daemon, runtime: Runtime) -> Vec<Protection> 
     });
     found.push(either(daemon.cpu_quota, ProtectionName::CpuLimit, lacking));
     found.push(Protection::not_available(ProtectionName::IoLimit, "containers are started without a disk limit"));
+    found.push(Protection::partial(
+        ProtectionName::OpenFiles,
+        "4,096 descriptors per process; nothing limits the open files of all processes of a container",
+    ));
     found.extend(counters::protections_of_container(host::privilege()));
     found
 }

@@ -191,7 +191,9 @@ fn complete(protections: &mut Vec<Protection>) {
     ));
     protections.push(Protection::partial(ProtectionName::Seccomp, "gVisor's own kernel answers the calls"));
     protections.push(Protection::not_available(ProtectionName::Landlock, "gVisor's kernel does not have it"));
-    protections.retain(|known| known.name != ProtectionName::ResourceLimits);
+    protections.retain(|known| known.name != ProtectionName::OpenFiles);
+    let why = "gVisor's kernel opens the files on the host; only the descriptors of its process limit them";
+    protections.push(Protection::partial(ProtectionName::OpenFiles, why));
     protections.push(Protection::partial(ProtectionName::ResourceLimits, "kept by gVisor's own kernel"));
     protections.extend(counters::protections_of_gvisor(host::privilege()));
     protections.sort_by_key(|protection| protection.name);

@@ -69,16 +69,17 @@ fn enforced(facts: &Facts, name: ProtectionName) -> String {
             Landlock::Version(version) => return format!("version {version}: a second wall around files"),
             _ => "a second wall around files",
         },
-        ProtectionName::ResourceLimits => "open files, core dumps and locked memory are bounded",
+        ProtectionName::ResourceLimits => "descriptors, core dumps and locked memory of each process are bounded",
         ProtectionName::MemoryLimit => "kept by the kernel for the box as a whole",
         ProtectionName::PidsLimit => "kept by the kernel for the box as a whole",
         ProtectionName::CpuLimit => "kept by the kernel for the box as a whole",
         ProtectionName::IoLimit => "500 writes and 4000 reads a second on each disk for the box as a whole",
-        ProtectionName::EpollWatches => "epoll watches of a box count for a user id of its own",
-        ProtectionName::InotifyInstances => "inotify instances of a box count for a user id of its own",
-        ProtectionName::PendingSignals => "queued signals of a box count for a user id of its own",
-        ProtectionName::PipePages => "pipe buffers of a box count for a user id of its own",
-        ProtectionName::PassedDescriptors => "descriptors passed in a box count for a user id of its own",
+        ProtectionName::OpenFiles => "a box can hold at most a quarter of fs.file-max",
+        ProtectionName::EpollWatches => "epoll watches of a box count for a user id that no other agent has",
+        ProtectionName::InotifyInstances => "inotify instances of a box count for a user id that no other agent has",
+        ProtectionName::PendingSignals => "queued signals of a box count for a user id that no other agent has",
+        ProtectionName::PipePages => "pipe buffers of a box count for a user id that no other agent has",
+        ProtectionName::PassedDescriptors => "descriptors passed in a box count for a user id that no other agent has",
         ProtectionName::UserProcesses => "processes of a box take none from the user who runs Ringwall",
         ProtectionName::CommandsApart => "commands of one box cannot look into each other",
     };
@@ -98,7 +99,9 @@ fn costs(name: ProtectionName, state: ProtectionState) -> &'static str {
         (ProtectionName::Landlock, _) => {
             "one wall around files instead of two, the mounts alone; commands of one session can look into each other"
         }
-        (ProtectionName::ResourceLimits, _) => "one process can use up open files or locked memory",
+        (ProtectionName::ResourceLimits, _) => {
+            "one process can use up descriptors or locked memory, or start the host's core handler"
+        }
         (ProtectionName::MemoryLimit, ProtectionState::Partial) => {
             "a box can be over its limit for a moment before it is ended"
         }
@@ -107,6 +110,9 @@ fn costs(name: ProtectionName, state: ProtectionState) -> &'static str {
         (ProtectionName::PidsLimit, _) => "a box can use up this machine's processes",
         (ProtectionName::CpuLimit, _) => "a box can use every processor as long as it runs",
         (ProtectionName::IoLimit, _) => "a box can keep a disk busy and slow others down",
+        (ProtectionName::OpenFiles, _) => {
+            "a box can use up fs.file-max; processes that are not root's then open no file until the box ends"
+        }
         (ProtectionName::EpollWatches, _) => {
             "a box can fill fs.epoll.max_user_watches: until it is ended, other boxes fail to watch files and sockets, and \
              the server's new connections wait"
@@ -137,6 +143,10 @@ fn fix(facts: &Facts, name: ProtectionName) -> Option<String> {
         ProtectionName::IoLimit => Some(
             "use cgroup version 2 with the io controller for the group in which boxes' groups are made; blkio of version 1 \
              limits a part"
+                .to_owned(),
+        ),
+        ProtectionName::OpenFiles => Some(
+            "as root: sysctl -w fs.file-max=9223372036854775807, systemd's default (and in /etc/sysctl.d, to stay)"
                 .to_owned(),
         ),
         ProtectionName::EpollWatches
