@@ -21,10 +21,9 @@ use tokio::net::UnixStream;
 use crate::counters::Watched;
 use crate::error::Error;
 use crate::freezer::Freezer;
-use crate::groups::Groups;
 use crate::kernel_file;
 use crate::outcome::{Ending, Outcome, Usage};
-use crate::shelf::Shelf;
+use crate::shelf::ShelvedGroups;
 use crate::spawner::Parent;
 use crate::time_limit;
 use crate::warm::Lease;
@@ -53,8 +52,7 @@ pub struct Running {
     time_limit: Option<Duration>,
     protections: Vec<Protection>,
     steps: Vec<StepTime>,
-    groups: Groups,
-    shelf: Option<Arc<Shelf>>,
+    groups: ShelvedGroups,
     /// Whoever bore it, where that is a spawner.
     parent: Option<Parent>,
     /// The user that it is on the host, where another one will be that after it.
@@ -95,8 +93,7 @@ impl Running {
     pub(crate) fn new(
         control: UnixStream,
         time_limit: Option<Duration>,
-        groups: Groups,
-        shelf: Option<Arc<Shelf>>,
+        groups: ShelvedGroups,
         steps: Vec<StepTime>,
         parent: Option<Parent>,
     ) -> Self {
@@ -109,7 +106,6 @@ impl Running {
             protections: Vec::new(),
             steps,
             groups,
-            shelf,
             parent,
             lease: None,
             watched: None,
@@ -287,9 +283,6 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.handle.kill();
         let _ = rustix::net::shutdown(self.handle.control.as_ref(), Shutdown::Both);
-        if let Some(shelf) = &self.shelf {
-            shelf.put(std::mem::take(&mut self.groups));
-        }
     }
 }
 

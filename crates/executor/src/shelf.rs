@@ -4,8 +4,9 @@
 //! of one box reaches the next: groups are given away only when no process is left in them, their memory is given back
 //! and nothing was ever killed in them. Others stay until there are too many.
 
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jail::plan::Cgroups;
 use jail::report::ProtectionName;
@@ -36,6 +37,42 @@ struct MemoryFiles {
     usage: OwnedFd,
     peak: OwnedFd,
     sockets: OwnedFd,
+}
+
+/// The groups of a box that is being made or runs. Dropping the value gives them back to the shelf. Without a shelf
+/// the spawner, or the undertaker of `ringwall run`, removes them when the box has ended.
+#[derive(Debug)]
+pub(crate) struct ShelvedGroups {
+    groups: Groups,
+    shelf: Option<Arc<Shelf>>,
+}
+
+impl ShelvedGroups {
+    pub(crate) fn new(groups: Groups, shelf: Option<Arc<Shelf>>) -> Self {
+        ShelvedGroups { groups, shelf }
+    }
+}
+
+impl Deref for ShelvedGroups {
+    type Target = Groups;
+
+    fn deref(&self) -> &Groups {
+        &self.groups
+    }
+}
+
+impl DerefMut for ShelvedGroups {
+    fn deref_mut(&mut self) -> &mut Groups {
+        &mut self.groups
+    }
+}
+
+impl Drop for ShelvedGroups {
+    fn drop(&mut self) {
+        if let Some(shelf) = &self.shelf {
+            shelf.put(std::mem::take(&mut self.groups));
+        }
+    }
 }
 
 impl Shelf {
@@ -95,4 +132,40 @@ fn number(file: &OwnedFd) -> Option<u64> {
     let mut buffer = [0; 32];
     let count = rustix::io::pread(file, &mut buffer, 0).ok()?;
     std::str::from_utf8(&buffer[..count]).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::path::Path;
+
+    use jail::plan::{CgroupDirectory, CgroupSetting, CgroupVersion};
+
+    use super::*;
+    use crate::lower::literal;
+
+    /// One group with a process limit. Its directory lies in `parent`, an ordinary directory, and has the one file that
+    /// says how many processes are in the group: none.
+    pub(crate) fn empty_group(parent: &Path) -> (Cgroups, Groups) {
+        let setting = CgroupSetting {
+            file: literal("pids.max"),
+            value: "1".to_owned(),
+            protects: Some(ProtectionName::PidsLimit),
+        };
+        let parent = parent.to_str().unwrap();
+        let directory = CgroupDirectory { parent: literal(parent), name: literal("box"), settings: vec![setting] };
+        let plan = Cgroups { version: CgroupVersion::V2, directories: vec![directory] };
+        let groups = Groups::make(&plan).unwrap();
+        std::fs::write(format!("{parent}/box/pids.current"), "0\n").unwrap();
+        (plan, groups)
+    }
+
+    #[test]
+    fn dropped_groups_are_given_to_the_next_box() {
+        let parent = tempfile::tempdir().unwrap();
+        let (plan, groups) = empty_group(parent.path());
+        let shelf = Arc::new(Shelf::default());
+        assert!(shelf.take(&plan).is_none());
+        drop(ShelvedGroups::new(groups, Some(Arc::clone(&shelf))));
+        assert!(shelf.take(&plan).is_some());
+    }
 }

@@ -21,6 +21,7 @@ use crate::prepare::{Born, Prepared, network, owner};
 use crate::provide::{Belongings, OWN_STEPS, Wanted};
 use crate::python::Python;
 use crate::running::{Running, Streams, receive};
+use crate::shelf::ShelvedGroups;
 use crate::sources::Sources;
 use crate::spawner::PATIENCE;
 use crate::time_limit;
@@ -162,12 +163,13 @@ impl Executor {
             return Err(last_words(&prepared.control).unwrap_or(error));
         }
         let Belongings { groups, steps, parent, .. } = belongings;
+        let groups = ShelvedGroups::new(groups, self.shelf.clone());
         // Ours alone from here on, so that its end is seen.
         let Prepared { control, birth, .. } = prepared;
         drop(birth);
         rustix::io::ioctl_fionbio(&control, true).map_err(talk)?;
-        let control = register(control, |control| UnixStream::from_std(control.into())).await.map_err(Error::Talk)?;
-        let mut running = Running::new(control, time_limit, groups, self.shelf.clone(), steps, parent);
+        let (control, groups) = follow(control, groups, |control| UnixStream::from_std(control.into())).await?;
+        let mut running = Running::new(control, time_limit, groups, steps, parent);
         if self.host.privilege == Privilege::Rootless {
             running.watched = Some(self.guard.watch(running.init()));
         }
@@ -181,6 +183,16 @@ impl Executor {
             Err(_) => String::new(),
         }
     }
+}
+
+/// Registers a box's control socket with the runtime. That can fail, or be cancelled, after up to 10 s of waiting for a free
+/// epoll watch: then the socket is closed, which ends PID 1, and the groups return to their shelf.
+async fn follow<T>(
+    control: OwnedFd,
+    groups: ShelvedGroups,
+    wrap: impl Fn(OwnedFd) -> std::io::Result<T>,
+) -> Result<(T, ShelvedGroups), Error> {
+    Ok((register(control, wrap).await.map_err(Error::Talk)?, groups))
 }
 
 /// Why PID 1 failed, where it did: whoever removes its cgroups after it may have removed them under our hands, and that
@@ -204,4 +216,40 @@ pub(crate) fn pipes(owner: Owner) -> rustix::io::Result<(Streams, Vec<OwnedFd>)>
     let ((stdin, our_stdin), (our_stdout, stdout), (our_stderr, stderr)) = (make()?, make()?, make()?);
     let ours = Streams::Pipes { stdin: our_stdin, stdout: our_stdout, stderr: our_stderr };
     Ok((ours, vec![stdin, stdout, stderr]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::sync::Arc;
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::shelf::Shelf;
+    use crate::shelf::tests::empty_group;
+
+    const EPERM: i32 = 1;
+    const ENOSPC: i32 = 28;
+
+    #[tokio::test(start_paused = true)]
+    async fn groups_return_to_the_shelf_if_the_control_socket_is_not_registered() {
+        for is_cancelled in [false, true] {
+            let parent = tempfile::tempdir().unwrap();
+            let (plan, groups) = empty_group(parent.path());
+            let shelf = Arc::new(Shelf::default());
+            let (control, theirs) = wire::pair().unwrap();
+            // ENOSPC is retried, EPERM is not.
+            let errno = if is_cancelled { ENOSPC } else { EPERM };
+            let full = |_| Err::<(), _>(std::io::Error::from_raw_os_error(errno));
+            let mut following = Box::pin(follow(control, ShelvedGroups::new(groups, Some(Arc::clone(&shelf))), full));
+            if is_cancelled {
+                assert!(following.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+                drop(following);
+            } else {
+                assert!(matches!(following.await, Err(Error::Talk(_))));
+            }
+            assert!(shelf.take(&plan).is_some(), "cancelled: {is_cancelled}");
+            assert!(matches!(wire::receive::<Report>(&theirs), Ok(None)), "cancelled: {is_cancelled}");
+        }
+    }
 }
