@@ -1,6 +1,7 @@
 //! What can go wrong between a grant and an outcome, each with what failed, on what, and what to do.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use jail::report::{Failure, ProtectionName, Step};
 use policy::DockerImage;
@@ -34,6 +35,10 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    #[error("reading the host's directories that this box shows took longer than {} s", timeout.as_secs())]
+    HostViewTimeout { timeout: Duration },
+    #[error("reading the host's directories that this box shows failed")]
+    ReadHostView(#[source] tokio::task::JoinError),
     #[error("{} was replaced while the box was being made", .0.display())]
     DirectoryReplaced(PathBuf),
     #[error("{} belongs to Ringwall itself and is never shown to a box", .0.display())]
@@ -165,6 +170,10 @@ impl Error {
             }
             Error::DirectoryUnreadable(_) => "change its permissions, or run as its owner",
             Error::DirectoryReplaced(_) => "somebody is changing this path; try again when they are done",
+            Error::HostViewTimeout { .. } => {
+                "try again; if that does not help, look for a file system in /etc, /opt or /srv that does not answer \
+                 (a dead network mount), or switch path control on and allow single paths"
+            }
             Error::Image(error) => return Some(error.hint()),
             Error::Aio(error) => error.hint(),
             Error::OnlyForDocker(_) => "choose the docker backend, or an image that was imported with `ringwall image`",

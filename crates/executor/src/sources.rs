@@ -7,11 +7,13 @@ use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jail::plan::{FileIdentity, FileKind, MountAccess, Owner, UnixSockets};
-use policy::{Access, AgentMounts, Control, Grant, ProjectMounts, Root, SessionMounts, Workspace};
+use policy::{Access, AgentMounts, Control, Grant, HostView, ProjectMounts, Root, SessionMounts, Workspace};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
+use tokio::sync::Semaphore;
 
 use crate::allowed::{Allowed, open_allowed};
 use crate::error::Error;
@@ -26,6 +28,11 @@ pub(crate) const WORKSPACE: &str = "/workspace";
 /// Where the directories of an agent's files are.
 pub(crate) const AGENT_FILES: &str = "/workspace/files";
 pub(crate) const AGENT_SKILLS: &str = "/workspace/skills";
+
+/// How long reading a view of the host may take, waiting for other readers included.
+const HOST_VIEW_TIMEOUT: Duration = Duration::from_secs(30);
+/// How many views of the host are read at once.
+static VIEW_READERS: Semaphore = Semaphore::const_new(4);
 
 /// Everything that a plan mounts from outside the system directories.
 #[derive(Debug)]
@@ -126,7 +133,7 @@ impl Opened {
 
 impl Sources {
     /// `data` is Ringwall's own directory, which no grant can name.
-    pub(crate) fn open(grant: &Grant, images: &Store, data: Option<&Path>) -> Result<Self, Error> {
+    pub(crate) async fn open(grant: &Grant, images: &Store, data: Option<&Path>) -> Result<Self, Error> {
         let open = |path: &PathBuf| match data {
             Some(data) if path.starts_with(data) => Err(Error::OwnData(path.clone())),
             _ => open(path),
@@ -139,7 +146,7 @@ impl Sources {
             Workspace::Session(mounts) => (Some(open_own(&mounts.work, data)?), Vec::new()),
         };
         let Shown { allowed, links, mut covered, .. } = match grant.workspace() {
-            Workspace::Session(mounts) => open_reach(mounts, data)?,
+            Workspace::Session(mounts) => open_reach(mounts, data).await?,
             Workspace::Private | Workspace::Directory(_) | Workspace::Project(_) | Workspace::Agent(_) => {
                 Shown::default()
             }
@@ -219,14 +226,37 @@ fn open_agent(mounts: &AgentMounts, data: Option<&Path>) -> Result<Vec<ProjectPl
 }
 
 /// What a session reaches of the host, and what of that is hidden from it.
-fn open_reach(mounts: &SessionMounts, data: Option<&Path>) -> Result<Shown, Error> {
+async fn open_reach(mounts: &SessionMounts, data: Option<&Path>) -> Result<Shown, Error> {
     let mut shown = match &mounts.control {
         Control::On(reach) => Shown { allowed: open_allowed(&reach.places, data)?, ..Shown::default() },
-        Control::Off(view) => host_view::open(*view)?,
+        Control::Off(view) => open_view(*view).await?,
     };
     let hidden = mounts.hidden.iter().filter_map(|path| find_place(path));
     shown.covered.extend(hidden.map(|place| Covered { path: place.path, kind: place.kind.mounted_as() }));
     Ok(shown)
+}
+
+/// Opens a view of the host on another thread: rootless it reads up to 100,000 names, from file systems that may not answer.
+async fn open_view(view: HostView) -> Result<Shown, Error> {
+    within(HOST_VIEW_TIMEOUT, &VIEW_READERS, move || host_view::open(view)).await
+}
+
+/// Runs `read` on a thread for blocking work and waits at most `timeout`. The thread cannot be stopped: it keeps its permit
+/// until `read` returns, so file systems that never answer hold as many threads as there are permits and no more.
+async fn within<T: Send + 'static>(
+    timeout: Duration,
+    permits: &'static Semaphore,
+    read: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let reading = async {
+        let permit = permits.acquire().await;
+        let task = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            read()
+        });
+        task.await.unwrap_or_else(|error| Err(Error::ReadHostView(error)))
+    };
+    tokio::time::timeout(timeout, reading).await.unwrap_or(Err(Error::HostViewTimeout { timeout }))
 }
 
 fn open_own(path: &Path, data: Option<&Path>) -> Result<Opened, Error> {
@@ -312,4 +342,30 @@ fn open_directory(path: &Path) -> Result<OwnedFd, Error> {
 pub(crate) fn where_is(handle: BorrowedFd<'_>) -> rustix::io::Result<Vec<u8>> {
     let link = format!("/proc/self/fd/{}", handle.as_raw_fd());
     Ok(rustix::fs::readlink(link, Vec::new())?.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn view_that_is_not_read_in_time_is_refused() {
+        static READERS: Semaphore = Semaphore::const_new(1);
+        let (release, released) = mpsc::channel::<()>();
+        let stuck = within(Duration::from_millis(20), &READERS, move || {
+            let _ = released.recv();
+            Ok(())
+        });
+        let error = stuck.await.unwrap_err();
+        assert!(matches!(error, Error::HostViewTimeout { .. }), "{error}");
+        assert!(error.hint().is_some());
+        // The stuck thread still has the only permit: the next view starts no second thread.
+        let next = within(Duration::from_millis(20), &READERS, || -> Result<(), Error> { panic!("started") });
+        assert!(matches!(next.await, Err(Error::HostViewTimeout { .. })));
+        drop(release);
+        let after = within(Duration::from_secs(60), &READERS, || Ok(7));
+        assert_eq!(after.await.unwrap(), 7);
+    }
 }

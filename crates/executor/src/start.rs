@@ -49,13 +49,16 @@ impl Executor {
 
     /// The same in namespaces that were begun before.
     pub async fn start_prepared(&self, prepared: Prepared, grant: Grant, options: Options) -> Result<Running, Error> {
-        self.launch_box(prepared, &grant, options, Occupant::Command).await
+        let sources = Sources::open(&grant, &self.images, self.data.as_deref()).await?;
+        self.launch_box(prepared, &grant, sources, options, Occupant::Command).await
     }
 
+    /// `sources` are those of the grant.
     pub(crate) async fn launch_box(
         &self,
         prepared: Prepared,
         grant: &Grant,
+        mut sources: Sources,
         options: Options,
         occupant: Occupant,
     ) -> Result<Running, Error> {
@@ -67,7 +70,6 @@ impl Executor {
             _ => prepared,
         };
         let owner = prepared.host;
-        let mut sources = Sources::open(grant, &self.images, self.data.as_deref())?;
         if matches!(occupant, Occupant::Agent(_)) && sources.image.is_none() {
             // What will run in it is not known yet.
             sources.python = Python::in_root(Path::new("/"), OsStr::new(SEARCH));

@@ -134,6 +134,7 @@ impl Told {
             Of::BoxDied { .. } => Self::failed(BOX_DIED, with_hint(error)),
             Of::NotForThisBox { .. } => Self::failed(RUNTIME_ERROR, with_hint(error)),
             Of::NoAnswer { .. } => Self::failed(RUNTIME_ERROR, format!("{error}; try again")),
+            Of::HostViewTimeout { .. } => Self::failed(RUNTIME_ERROR, with_hint(error)),
             _ => Self::failed(RUNTIME_ERROR, "the box could not be made; the server's log says why"),
         }
     }
@@ -277,6 +278,14 @@ mod tests {
         assert_eq!((ended.status, ended.exit_code, code(&ended)), (EndedAs::Failed, Some(137), DISK_QUOTA));
         assert_eq!(code(&told(Ending::Exited(0))), "");
         assert_eq!(code(&told(Ending::TimedOut)), "TIMEOUT");
+    }
+
+    #[test]
+    fn unread_host_view_is_told_with_its_hint() {
+        let told = Told::of_error(&executor::Error::HostViewTimeout { timeout: Duration::from_secs(30) });
+        let reason = told.reason.unwrap();
+        assert_eq!(reason.code, RUNTIME_ERROR);
+        assert!(reason.message.contains("longer than 30 s") && reason.message.contains("network mount"), "{reason:?}");
     }
 
     #[test]

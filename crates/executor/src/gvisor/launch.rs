@@ -89,7 +89,7 @@ impl Executor {
             return Err(Error::NotForGvisor("a network"));
         }
         let owner = owner(grant).ok_or(Error::NotForGvisor("a box that is nobody's"))?;
-        let mut sources = Sources::open(grant, &self.images, self.data.as_deref())?;
+        let mut sources = Sources::open(grant, &self.images, self.data.as_deref()).await?;
         sources.project.extend(sources.workspace.take().map(session_place));
         check_working_directory(grant, &sources.project)?;
         let config = config::config(grant, &self.host, &sources, owner, stay)?;

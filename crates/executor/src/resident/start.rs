@@ -21,25 +21,25 @@ impl Executor {
     /// Makes a box that stays, with everything that the grant gives but its command. When this returns, every protection is
     /// in force and the agent is there. The grant's time limit is not the box's.
     pub async fn start_resident(&self, grant: Grant) -> Result<Resident, Error> {
-        let wardrobe = self.wardrobe(&grant)?;
+        let sources = Sources::open(&grant, &self.images, self.data.as_deref()).await?;
+        let wardrobe = wardrobe(&sources);
         let occupant = Occupant::Agent(program::agent(self.host.privilege)?);
         let prepared = self.prepare_as(owner(&grant), network(&grant))?;
-        let running = self.launch_box(prepared, &grant, Options::default(), occupant).await?;
+        let running = self.launch_box(prepared, &grant, sources, Options::default(), occupant).await?;
         Resident::begin(Body::Native(Box::new(running)), grant, wardrobe).await
     }
 
     /// The same behind gVisor's kernel.
     pub async fn start_resident_on_gvisor(&self, grant: Grant) -> Result<Resident, Error> {
-        let wardrobe = self.wardrobe(&grant)?;
+        let wardrobe = wardrobe(&Sources::open(&grant, &self.images, self.data.as_deref()).await?);
         let running = self.launch_on_gvisor(&grant, Stay::Resident).await?;
         Resident::begin(Body::Gvisor(Box::new(running)), grant, wardrobe).await
     }
+}
 
-    fn wardrobe(&self, grant: &Grant) -> Result<Wardrobe, Error> {
-        let sources = Sources::open(grant, &self.images, self.data.as_deref())?;
-        let root = sources.image.as_ref().map_or(PathBuf::from("/"), |image: &Opened| image.place().to_owned());
-        Ok(Wardrobe::Ours { home: lower::home(&sources), root })
-    }
+fn wardrobe(sources: &Sources) -> Wardrobe {
+    let root = sources.image.as_ref().map_or(PathBuf::from("/"), |image: &Opened| image.place().to_owned());
+    Wardrobe::Ours { home: lower::home(sources), root }
 }
 
 impl Docker {

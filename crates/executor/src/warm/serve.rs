@@ -43,7 +43,7 @@ impl Executor {
         }
         let kind = spare.kind();
         let whose = owner(grant).ok_or(Error::SpareUnfit("it shows a workspace alone"))?;
-        let sources = Sources::open(grant, &self.images, self.data.as_deref())?;
+        let sources = Sources::open(grant, &self.images, self.data.as_deref()).await?;
         let completion = self.complete(kind, grant, &sources, whose)?;
         let Spare { mut running, streams, .. } = spare;
         let host = running.lease.as_ref().map(super::Lease::owner).ok_or(Error::SpareUnfit("it is nobody"))?;
