@@ -50,7 +50,7 @@ const TRIALS: &[(&str, Try)] = trials! {
         a_session_keeps_its_files, a_command_starts_where_it_may, entries_in_tmp_are_the_hosts,
         entries_in_the_system_work, windows_into_the_machine_stay_the_boxs_own, the_parent_of_our_data_shows_none_of_it,
         an_owner_is_acted_for_by_the_operators_word_alone, limits_and_malformed_words,
-        nobody_who_listens_below_an_allowed_path_is_reached,
+        nobody_who_listens_below_an_allowed_path_is_reached, whole_host_keeps_links_of_var,
     }
     asking::{
         once_is_for_one_exec_and_its_paths, remembering_adds_what_was_shown, a_refusal_is_told_with_its_reason,

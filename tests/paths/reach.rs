@@ -268,3 +268,15 @@ pub(crate) fn limits_and_malformed_words(site: &Site) {
         assert!(ask(body).expect(status)["error"].is_string(), "{text}");
     }
 }
+
+/// `/var` is shown entry by entry, because a box has a `/var/tmp` of its own.
+pub(crate) fn whole_host_keeps_links_of_var(site: &Site) {
+    let target = fs::read_link("/var/run").unwrap_or_else(|error| panic!("/var/run is not a symbolic link: {error}"));
+    let lab = Lab::new(site);
+    // The control: without the entry a box has neither.
+    let command = "readlink /var/run; ls -d /var/lib";
+    let told = lab.run("readlink $(echo /var/run)");
+    assert_ne!(told["status"], "SUCCEEDED", "{told}");
+    lab.allow("/");
+    assert_eq!(lab.output(command), format!("{}\n/var/lib\n", target.display()));
+}

@@ -15,7 +15,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::host_view;
+use crate::host_view::{self, Link};
 use crate::mount_table::{self, Mount};
 use crate::secrets::ORDINARY;
 use crate::sources::{Held, Opened, where_is};
@@ -40,18 +40,22 @@ pub(crate) enum Presence {
     Optional,
 }
 
-/// `data` is Ringwall's own directory, which no list can name.
-pub(crate) fn open_allowed(places: &[AllowedPath], data: Option<&Path>) -> Result<Vec<Allowed>, Error> {
+/// Opens the paths, and reads the symbolic links of directories that are not bound as a whole. `data` is Ringwall's own
+/// directory, which no list can name.
+pub(crate) fn open_allowed(places: &[AllowedPath], data: Option<&Path>) -> Result<(Vec<Allowed>, Vec<Link>), Error> {
     let fail = |source| Error::OpenDirectory { path: "/proc/self/mountinfo".into(), source };
     let mounts: Vec<Mount> = if places.is_empty() { Vec::new() } else { mount_table::read().map_err(fail)? };
     let mut allowed: Vec<Allowed> = Vec::new();
+    let mut links = Vec::new();
     for place in places {
         if data.is_some_and(|data| place.real.starts_with(data)) {
             return Err(Error::OwnData(place.real.clone()));
         }
         if place.real == Path::new("/") {
             // A root of our own has the rest of it.
-            allowed.extend(host_view::open_all()?.into_iter().map(|part| Allowed { rights: place.rights, ..part }));
+            let whole = host_view::open_all()?;
+            allowed.extend(whole.allowed.into_iter().map(|part| Allowed { rights: place.rights, ..part }));
+            links.extend(whole.links);
             continue;
         }
         let Some(one) = open(&place.at, &place.real, place.rights)? else { continue };
@@ -77,7 +81,7 @@ pub(crate) fn open_allowed(places: &[AllowedPath], data: Option<&Path>) -> Resul
     allowed.extend(pins);
     // A directory before what is in it: the later mount is the one that is seen.
     allowed.sort_by(|one, other| one.at.cmp(&other.at));
-    Ok(allowed)
+    Ok((allowed, links))
 }
 
 /// Binds each directory between a shown directory and Ringwall's data below it. A mount point cannot be renamed, so the mask
@@ -140,11 +144,9 @@ impl Allowed {
             owner: self.owner(identity),
         };
         let at = CString::new(self.at.as_os_str().as_bytes()).unwrap_or_default();
-        match (self.presence, self.access) {
-            (Presence::Optional, MountAccess::ReadOnly) => Operation::Entry { source, at, kind: self.kind },
-            (Presence::Optional, MountAccess::ReadWrite) | (Presence::Required, _) => {
-                Operation::Bind { source, at, kind: self.kind, access: self.access }
-            }
+        match self.presence {
+            Presence::Optional => Operation::Entry { source, at, kind: self.kind, access: self.access },
+            Presence::Required => Operation::Bind { source, at, kind: self.kind, access: self.access },
         }
     }
 

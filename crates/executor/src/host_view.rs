@@ -118,13 +118,18 @@ pub(crate) fn open(view: HostView) -> Result<Shown, Error> {
 }
 
 /// Everything in the host's root that a box does not have for itself, to read and write: an entry `/` of the allowed paths.
-pub(crate) fn open_all() -> Result<Vec<Allowed>, Error> {
-    let hidden = BTreeSet::from([PathBuf::from(SHARED)]);
-    let mut shown = Shown::default();
-    for top in top_level()?.iter().filter(|top| !top.is_symlink()) {
-        shown.add(top, &hidden, MountAccess::ReadWrite)?;
+pub(crate) fn open_all() -> Result<Shown, Error> {
+    open_parts(&top_level()?, &BTreeSet::from([PathBuf::from(SHARED)]))
+}
+
+/// Opens directories without `hidden`. A part that cannot be opened, or is gone when the box is made, does not refuse the
+/// box: the operator named none of them.
+fn open_parts(tops: &[PathBuf], hidden: &BTreeSet<PathBuf>) -> Result<Shown, Error> {
+    let mut shown = Shown { is_by_entry: true, ..Shown::default() };
+    for top in tops.iter().filter(|top| !top.is_symlink()) {
+        shown.add(top, hidden, MountAccess::ReadWrite)?;
     }
-    Ok(shown.allowed)
+    Ok(shown)
 }
 
 fn top_level() -> Result<Vec<PathBuf>, Error> {
@@ -250,6 +255,8 @@ pub(crate) fn links(links: &[Link], operations: &[Operation]) -> Vec<Operation> 
 
 #[cfg(test)]
 mod tests {
+    use jail::plan::Identity;
+
     use super::*;
 
     fn paths(allowed: &[Allowed]) -> Vec<&Path> {
@@ -273,6 +280,31 @@ mod tests {
             assert!(!paths(&shown.allowed).contains(&own.as_path()), "{}", own.display());
         }
         assert!(shown.allowed.iter().any(|one| one.at.starts_with("/etc")));
+    }
+
+    /// `/var` is split, because a box has a `/var/tmp` of its own; `/var/run` and `/var/lock` are links on most systems.
+    #[test]
+    fn whole_host_keeps_links_of_a_split_directory() {
+        let top = tempfile::tempdir().unwrap();
+        let at = |name: &str| top.path().join(name);
+        for directory in ["tmp", "lib"] {
+            std::fs::create_dir(at(directory)).unwrap();
+        }
+        std::os::unix::fs::symlink("/run", at("run")).unwrap();
+        let shown = open_parts(&[top.path().to_owned()], &BTreeSet::from([at("tmp")])).unwrap();
+        assert_eq!(paths(&shown.allowed), [at("lib")]);
+        let link = Link { at: CString::new(at("run").as_os_str().as_bytes()).unwrap(), target: c"/run".into() };
+        assert_eq!(shown.links, [link]);
+    }
+
+    #[test]
+    fn part_of_the_whole_host_may_be_gone_when_the_box_is_made() {
+        let top = tempfile::tempdir().unwrap();
+        let shown = open_parts(&[top.path().to_owned()], &BTreeSet::new()).unwrap();
+        let identity =
+            Identity { privilege: Privilege::Root, inside_uid: 1000, inside_gid: 1000, host_uid: 7, host_gid: 7 };
+        let operation = shown.allowed[0].bind(&identity);
+        assert!(matches!(operation, Operation::Entry { access: MountAccess::ReadWrite, .. }), "{operation:?}");
     }
 
     #[test]

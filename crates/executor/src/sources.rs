@@ -228,7 +228,10 @@ fn open_agent(mounts: &AgentMounts, data: Option<&Path>) -> Result<Vec<ProjectPl
 /// What a session reaches of the host, and what of that is hidden from it.
 async fn open_reach(mounts: &SessionMounts, data: Option<&Path>) -> Result<Shown, Error> {
     let mut shown = match &mounts.control {
-        Control::On(reach) => Shown { allowed: open_allowed(&reach.places, data)?, ..Shown::default() },
+        Control::On(reach) => {
+            let (allowed, links) = open_allowed(&reach.places, data)?;
+            Shown { allowed, links, ..Shown::default() }
+        }
         Control::Off(view) => open_view(*view).await?,
     };
     let hidden = mounts.hidden.iter().filter_map(|path| find_place(path));

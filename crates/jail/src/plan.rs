@@ -121,12 +121,13 @@ pub enum Operation {
         kind: FileKind,
         access: MountAccess,
     },
-    /// An entry of a host directory that is shown entry by entry, read-only. It may be gone by now, or replaced: then the
-    /// box has an empty file or directory, or nothing, in its place.
+    /// An entry of a host directory that is shown entry by entry. If it is removed or replaced before the box is made, an
+    /// empty directory is mounted in its place, or `/dev/null` for a file.
     Entry {
         source: Source,
         at: CString,
         kind: FileKind,
+        access: MountAccess,
     },
     /// A host device node, bound to an empty file.
     Device {

@@ -133,32 +133,12 @@ fn apply(places: &mut Places, operation: &Operation, source: Option<OwnedFd>, st
             places.make_directory(at, 0o755)?;
             places.attach(&mounts::tmpfs(*size, *inodes, *mode)?, at)
         }
-        Operation::Bind { at, kind, access, .. } => {
-            let tree = source.ok_or(Errno::BADF)?;
-            match kind {
-                FileKind::Directory => places.make_directory(at, 0o755)?,
-                FileKind::File => places.make_file(at)?,
-            }
-            let attributes = match access {
-                MountAccess::ReadOnly => Attributes::ReadOnlyFiles,
-                MountAccess::ReadWrite => Attributes::WritableFiles,
-            };
-            mounts::restrict(tree.as_fd(), attributes)?;
-            places.attach(&tree, at)
-        }
-        Operation::Entry { at, kind, .. } => {
-            let tree = source.ok_or(Errno::BADF)?;
-            match kind {
-                FileKind::Directory => places.make_directory(at, 0o755)?,
-                FileKind::File => places.make_file(at)?,
-            }
-            mounts::restrict(tree.as_fd(), Attributes::ReadOnlyFiles)?;
-            match places.attach(&tree, at) {
-                // The kernel attaches no tree whose root was removed meanwhile.
-                Err(Errno::NOENT) => Ok(()),
-                done => done,
-            }
-        }
+        Operation::Bind { at, kind, access, .. } => bind(places, source, at, *kind, *access),
+        Operation::Entry { at, kind, access, .. } => match bind(places, source, at, *kind, *access) {
+            // The kernel attaches no tree whose root was removed meanwhile. The empty mount point stays.
+            Err(Errno::NOENT) => Ok(()),
+            done => done,
+        },
         Operation::Device { at, .. } => {
             places.make_file(at)?;
             places.attach(&source.ok_or(Errno::BADF)?, at)
@@ -179,6 +159,20 @@ fn apply(places: &mut Places, operation: &Operation, source: Option<OwnedFd>, st
         }
         Operation::SealRoot => mounts::restrict(places.root(), Attributes::ReadOnlyRoot),
     }
+}
+
+fn bind(places: &mut Places, source: Option<OwnedFd>, at: &CStr, kind: FileKind, access: MountAccess) -> Result<()> {
+    let tree = source.ok_or(Errno::BADF)?;
+    match kind {
+        FileKind::Directory => places.make_directory(at, 0o755)?,
+        FileKind::File => places.make_file(at)?,
+    }
+    let attributes = match access {
+        MountAccess::ReadOnly => Attributes::ReadOnlyFiles,
+        MountAccess::ReadWrite => Attributes::WritableFiles,
+    };
+    mounts::restrict(tree.as_fd(), attributes)?;
+    places.attach(&tree, at)
 }
 
 fn write_file(places: &mut Places, at: &CStr, content: &[u8], mode: u32) -> Result<()> {

@@ -24,7 +24,7 @@ pub fn open(operations: &[Operation], mapping: &mut Mapping<'_>) -> std::result:
             Operation::OverlayRoot { image: source, .. } | Operation::Bind { source, .. } => {
                 Some(open_source(source, mapping))
             }
-            Operation::Entry { source, kind, .. } => Some(open_entry(source, *kind)),
+            Operation::Entry { source, kind, .. } => Some(open_entry(source, *kind, mapping)),
             Operation::Device { source, .. } => Some(open_device(source)),
             _ => None,
         })
@@ -40,20 +40,25 @@ fn open_source(source: &Source, mapping: &mut Mapping<'_>) -> std::result::Resul
     {
         return Err(Failure::plain(Step::OpenSources, format!("{name}: it was replaced while the box was being made")));
     }
-    if let Some(owner) = source.owner {
-        let owners = mapping(owner).map_err(fail)?;
-        sys::set_mount_attributes(tree.as_fd(), sys::Reach::AllBelow, 0, Some(owners.as_fd())).map_err(|errno| {
-            Failure::new(Step::OpenSources, format!("{name} with its owner mapped to the box's user"), errno)
-        })?;
-    }
+    map_owner(&tree, source, mapping)?;
     Ok(tree)
 }
 
+fn map_owner(tree: &OwnedFd, source: &Source, mapping: &mut Mapping<'_>) -> std::result::Result<(), Failure> {
+    let Some(owner) = source.owner else { return Ok(()) };
+    let name = source.path.to_string_lossy();
+    let owners = mapping(owner).map_err(|errno| Failure::new(Step::OpenSources, name.clone(), errno))?;
+    sys::set_mount_attributes(tree.as_fd(), sys::Reach::AllBelow, 0, Some(owners.as_fd())).map_err(|errno| {
+        Failure::new(Step::OpenSources, format!("{name} with its owner mapped to the box's user"), errno)
+    })
+}
+
 /// One that was removed or replaced is shown empty: programs of the host rewrite files of /etc at any time.
-fn open_entry(source: &Source, kind: FileKind) -> std::result::Result<OwnedFd, Failure> {
+fn open_entry(source: &Source, kind: FileKind, mapping: &mut Mapping<'_>) -> std::result::Result<OwnedFd, Failure> {
     let fail = |errno| Failure::new(Step::OpenSources, source.path.to_string_lossy(), errno);
     match mounts::clone_tree(&source.path) {
         Ok(tree) if source.identity.is_none_or(|expected| mounts::is_file(tree.as_fd(), expected) == Ok(true)) => {
+            map_owner(&tree, source, mapping)?;
             return Ok(tree);
         }
         Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => {}
