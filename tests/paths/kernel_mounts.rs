@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::json;
+use tests::support::actor::{Identity, tester_is_root};
 use tests::support::scratch::Scratch;
 
 use crate::hostile::Bound;
@@ -66,6 +67,25 @@ pub(crate) fn kernel_mounts_are_empty_below_an_allowed_path(site: &Site) {
     let told = lab.run(&format!("ls -A {}/sys", proc.0.display()));
     assert_ne!(told["status"], "SUCCEEDED", "{told}");
     check_empty(&lab, proc);
+}
+
+/// `/usr` is in every box, also where nothing else of the host is shown.
+pub(crate) fn kernel_mount_in_usr_newer_than_the_server_is_empty(site: &Site) {
+    if !tester_is_root() {
+        println!("kernel_mount_in_usr_newer_than_the_server_is_empty is not tried: only root mounts");
+        return;
+    }
+    let system = Scratch::inside(Path::new("/usr/local/share"), Identity::Tester).unwrap();
+    let before = mount_both(&system, "before");
+    let lab = Lab::new(site);
+    let after = mount_both(&system, "after");
+    before.iter().chain(&after).for_each(|mount| check_absent(&lab, mount));
+}
+
+/// Empty, or not there at all: root's boxes start from a copy of `/usr` that is older than the directory.
+fn check_absent(lab: &Lab, mount: &KernelMount) {
+    let told = lab.run(&format!("ls -A {}", mount.0.display()));
+    assert_eq!(told["stdout"], "", "{told}");
 }
 
 /// A copy of a shared mount receives what is mounted on the original, unless it is made private.

@@ -76,7 +76,7 @@ const TRIALS: &[(&str, Try)] = trials! {
     }
     kernel_mounts::{
         kernel_mounts_are_empty_while_path_control_is_off, kernel_mounts_are_empty_below_an_allowed_path,
-        later_mount_does_not_reach_a_running_box,
+        later_mount_does_not_reach_a_running_box, kernel_mount_in_usr_newer_than_the_server_is_empty,
     }
 };
 

@@ -1,6 +1,8 @@
 //! The root of boxes on the host's system before anything is known of one: what the spawner stands in, and what a box has
 //! that is made ahead. Both have empty places for everything that any box may be shown. Pure, like `lower`.
 
+use std::ffi::CString;
+
 use jail::plan::{Cover, FileKind, MountAccess, Operation, RootKind, Source};
 use jail::resident::AGENT;
 
@@ -14,8 +16,9 @@ use crate::sources::WORKSPACE;
 
 /// What all boxes on the host's system have in common, made once by the spawner for itself. Its /proc is the host's: the
 /// spawner needs it to map ids, and the kernel lets a box mount its own only where one can be seen. PID 1 covers it.
+/// Masks over kernel file systems are not part of it.
 pub(crate) fn skeleton(host: &Host) -> Vec<Operation> {
-    let mut operations = frame(host, MIB, ROOT_INODES);
+    let mut operations = frame(host, &[], MIB, ROOT_INODES);
     // A box that stays has its agent there.
     operations.push(Operation::File { at: literal(AGENT), content: Vec::new(), mode: 0o444 });
     operations.push(Operation::Bind {
@@ -29,10 +32,10 @@ pub(crate) fn skeleton(host: &Host) -> Vec<Operation> {
 }
 
 /// A root with the host's system, and places for everything that any box may have besides.
-fn frame(host: &Host, size: u64, inodes: u64) -> Vec<Operation> {
+fn frame(host: &Host, kernel_mounts: &[CString], size: u64, inodes: u64) -> Vec<Operation> {
     let directory = |at: &str| Operation::Directory { at: literal(at), mode: 0o755 };
     let mut operations = vec![Operation::TmpfsRoot { size, inodes }];
-    operations.extend(system(host));
+    operations.extend(system(host, kernel_mounts));
     operations.extend(own_files());
     operations.push(os_release());
     operations.extend(device_nodes());
@@ -45,12 +48,12 @@ fn frame(host: &Host, size: u64, inodes: u64) -> Vec<Operation> {
 }
 
 /// What a box adds to the skeleton before it is known on which files it works; from nothing, where there is no skeleton.
-pub(crate) fn ahead(host: &Host, scratch: u64, root: RootKind) -> Vec<Operation> {
+pub(crate) fn ahead(host: &Host, kernel_mounts: &[CString], scratch: u64, root: RootKind) -> Vec<Operation> {
     let places = PLACES.into_iter().filter(|(place, _)| *place != WORKSPACE);
     match root {
         RootKind::Skeleton => own_places(places.collect(), scratch, host.privilege),
         RootKind::Own => {
-            let mut operations = frame(host, scratch, ROOT_INODES + scratch / BYTES_PER_INODE);
+            let mut operations = frame(host, kernel_mounts, scratch, ROOT_INODES + scratch / BYTES_PER_INODE);
             operations.push(Operation::Pts { at: literal("/dev/pts") });
             operations.extend(processes(host.privilege, &Cover::Directory(literal(EMPTY))));
             operations.extend(places.map(|(at, mode)| private(at, scratch, mode, false)));

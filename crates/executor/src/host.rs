@@ -11,7 +11,8 @@ use rustix::thread::CapabilitySet;
 
 use crate::cgroup::{CgroupLayout, CgroupSupport};
 use crate::counters::Caps;
-use crate::{kernel_file, mount_table, python};
+use crate::error::Error;
+use crate::{host_view, kernel_file, python};
 
 /// Where programs and libraries live. `/usr` is a directory; the others are, by distribution, links into it.
 const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
@@ -42,8 +43,6 @@ pub struct Host {
     pub gid: u32,
     pub system: Vec<SystemEntry>,
     pub etc: Vec<EtcEntry>,
-    /// Mount points of kernel file systems in `system` directories.
-    pub kernel_mounts: Vec<CString>,
     pub cgroups: CgroupSupport,
     pub memory_mb: u64,
     pub cpus: u64,
@@ -92,7 +91,6 @@ impl Host {
             gid: rustix::process::getegid().as_raw(),
             system: SYSTEM.iter().filter_map(|path| system_entry(path)).collect(),
             etc: etc_entries(),
-            kernel_mounts: kernel_mounts_in_system(),
             cgroups: CgroupLayout::find(),
             memory_mb: (system.totalram as u64).saturating_mul(u64::from(system.mem_unit)) / (1024 * 1024),
             cpus: rustix::thread::sched_getaffinity(None).map_or(1, |cpus| u64::from(cpus.count())),
@@ -134,12 +132,13 @@ fn system_entry(path: &str) -> Option<SystemEntry> {
     Some(SystemEntry { path: CString::new(path).ok()?, kind })
 }
 
-/// Without a mount table no box is made, so an error can be left to the first one.
-fn kernel_mounts_in_system() -> Vec<CString> {
-    let mounts = mount_table::kernel_mounts().unwrap_or_default().into_iter();
+/// Mount points of kernel file systems in the system directories. Read it whenever these directories are cloned for a box
+/// or a spawner: a mount may be newer than the server.
+pub(crate) fn kernel_mounts() -> Result<Vec<CString>, Error> {
+    let mounts = host_view::kernel_mounts()?.into_iter();
     let mounts = mounts.filter(|mount| mount.kind == FileKind::Directory);
     let mounts = mounts.filter(|mount| SYSTEM.iter().any(|system| mount.path.starts_with(system)));
-    mounts.filter_map(|mount| CString::new(mount.path.into_os_string().into_encoded_bytes()).ok()).collect()
+    Ok(mounts.filter_map(|mount| CString::new(mount.path.into_os_string().into_encoded_bytes()).ok()).collect())
 }
 
 fn etc_entries() -> Vec<EtcEntry> {

@@ -70,6 +70,8 @@ pub(crate) struct Particulars {
     pub(crate) hold_at: Option<Step>,
     /// Ringwall's own directory, covered wherever a box would see it.
     pub(crate) hidden: Option<PathBuf>,
+    /// Mount points of kernel file systems in the system directories; none if the box starts with these directories.
+    pub(crate) kernel_mounts: Vec<CString>,
     /// What PID 1 is born into.
     pub(crate) birthplace: Birthplace,
     pub(crate) occupant: Occupant,
@@ -125,7 +127,7 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
         hostname: literal(etc::HOSTNAME),
         root,
         operations: match root {
-            RootKind::Own => operations(host, sources, scratch, &identity, hidden, agent),
+            RootKind::Own => operations(host, sources, scratch, &identity, particulars, agent),
             RootKind::Skeleton => additions(sources, scratch, &identity, hidden, agent),
         },
         resource_limits: limits::resource_limits(limits.get(Field::Pids) + ours, host),
@@ -154,14 +156,14 @@ fn operations(
     sources: &Sources,
     scratch: u64,
     identity: &Identity,
-    hidden: Option<&Path>,
+    particulars: &Particulars,
     agent: Option<&Source>,
 ) -> Vec<Operation> {
     let mut operations = Vec::new();
     match &sources.image {
         None => {
             operations.push(Operation::TmpfsRoot { size: scratch, inodes: ROOT_INODES + scratch / BYTES_PER_INODE });
-            operations.extend(system(host));
+            operations.extend(system(host, &particulars.kernel_mounts));
         }
         Some(image) => operations.push(Operation::OverlayRoot {
             image: source(image, identity),
@@ -198,7 +200,7 @@ fn operations(
     }
     operations.extend(sources.allowed.iter().map(|allowed| allowed.bind(identity)));
     operations.extend(host_view::links(&sources.links, &operations));
-    operations.extend(covers(hidden, sources, &host.system));
+    operations.extend(covers(particulars.hidden.as_deref(), sources, &host.system));
     operations.extend(agent.map(agents_place));
     if sources.image.is_none() {
         operations.push(Operation::SealRoot);
@@ -278,9 +280,9 @@ pub(crate) fn os_release() -> Operation {
     Operation::Symlink { at: literal(OS_RELEASE), target: literal("../usr/lib/os-release") }
 }
 
-/// The host's programs and libraries, read-only, and the parts of its /etc that they need. Kernel file systems in them are
+/// The host's programs and libraries, read-only, and the parts of its /etc that they need. `kernel_mounts` in them are
 /// masked.
-pub(crate) fn system(host: &Host) -> Vec<Operation> {
+pub(crate) fn system(host: &Host, kernel_mounts: &[CString]) -> Vec<Operation> {
     let plain = |path: &CString| Source { path: path.clone(), identity: None, owner: None };
     let directories = host.system.iter().map(|entry| match &entry.kind {
         SystemKind::Directory => Operation::Bind {
@@ -297,8 +299,12 @@ pub(crate) fn system(host: &Host) -> Vec<Operation> {
         kind: entry.kind,
         access: MountAccess::ReadOnly,
     });
-    let masks = host.kernel_mounts.iter().map(|at| Operation::Mask { at: at.clone(), cover: Cover::FileSystem });
-    directories.chain(etc).chain(masks).collect()
+    directories.chain(etc).chain(masks(kernel_mounts)).collect()
+}
+
+/// Hides directories of the box under empty file systems.
+pub(crate) fn masks(directories: &[CString]) -> impl Iterator<Item = Operation> {
+    directories.iter().map(|at| Operation::Mask { at: at.clone(), cover: Cover::FileSystem })
 }
 
 fn devices(on_image: bool) -> Vec<Operation> {

@@ -34,7 +34,6 @@ pub(crate) fn host(privilege: Privilege, cgroups: CgroupSupport) -> Host {
             link("/bin", "usr/bin"),
             link("/lib64", "usr/lib64"),
         ],
-        kernel_mounts: Vec::new(),
         etc: vec![
             EtcEntry { path: text("/etc/alternatives"), kind: FileKind::Directory },
             EtcEntry { path: text("/etc/ld.so.cache"), kind: FileKind::File },
@@ -113,6 +112,7 @@ fn grant_with(
 
 fn particulars(terminal: Option<WindowSize>, hidden: Option<&str>) -> Particulars {
     Particulars {
+        kernel_mounts: Vec::new(),
         name: "ringwall-1-2-3".to_owned(),
         host_uid: 1_880_000_001,
         host_gid: 1_880_000_001,
@@ -318,7 +318,7 @@ fn what_is_made_ahead_and_what_is_added_are_a_whole_box() {
     let sources = sources(Some(Opened::pretend(c"/data/w", 2001)), None);
     let particulars = Particulars { birthplace: Birthplace::Skeleton, ..particulars(None, None) };
     let plan = lower(&grant(Workspace::Private, Root::Host, &[], &[]), &host, &sources, &particulars).unwrap();
-    let made = [ahead(&host, 16 * MIB, RootKind::Skeleton), shown(&sources, &plan.identity, None)].concat();
+    let made = [ahead(&host, &[], 16 * MIB, RootKind::Skeleton), shown(&sources, &plan.identity, None)].concat();
     assert_eq!(made, plan.operations);
 }
 

@@ -68,8 +68,9 @@ pub(crate) fn read() -> std::io::Result<Vec<Mount>> {
     Ok(parse(&std::fs::read(TABLE)?))
 }
 
-/// The mounts of all kernel file systems, as places to mask. They are read for each box, because a mount may be newer than
-/// the server. An unreadable table is an error: without it nothing is known to be masked.
+/// The mounts of all kernel file systems, as places to mask. Read them again for each box that clones directories of the
+/// host, because a mount may be newer than the server. An unreadable table is an error: without it nothing is known to be
+/// masked.
 pub(crate) fn kernel_mounts() -> std::io::Result<Vec<Covered>> {
     Ok(read()?.into_iter().filter(Mount::shows_kernel).filter_map(cover).collect())
 }

@@ -12,13 +12,14 @@ use jail::{Answer, Request, wire};
 use rustix::io::Errno;
 
 use crate::error::{Error, talk};
-use crate::frame;
 use crate::host::Host;
-use crate::lower::Birthplace;
+use crate::lower::{Birthplace, masks};
 use crate::spawner::receive_answer;
+use crate::{frame, host};
 
 #[derive(Debug)]
 pub(crate) struct Skeleton {
+    /// Makes everything but the masks over kernel file systems, which differ from one spawner to the next.
     operations: Vec<Operation>,
     /// Single files of the host's, which are replaced rather than changed (a new list of libraries, say).
     files: Vec<(CString, Stamp)>,
@@ -43,8 +44,10 @@ impl Skeleton {
     /// Gives it to a spawner that has just started.
     pub(crate) fn offer(&self, requests: &OwnedFd) -> Result<Birthplace, Error> {
         let mut no_owners = |_| Err(Errno::INVAL);
-        let Ok(trees) = jail::sources::open(&self.operations, &mut no_owners) else { return Ok(Birthplace::Host) };
-        let operations = wire::pack(&self.operations).map_err(talk)?;
+        let mut operations = self.operations.clone();
+        operations.extend(masks(&host::kernel_mounts()?));
+        let Ok(trees) = jail::sources::open(&operations, &mut no_owners) else { return Ok(Birthplace::Host) };
+        let operations = wire::pack(&operations).map_err(talk)?;
         let (ours, theirs) = wire::pair().map_err(talk)?;
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![theirs.as_fd(), operations.as_fd()];
         descriptors.extend(trees.iter().map(AsFd::as_fd));

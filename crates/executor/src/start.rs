@@ -24,7 +24,7 @@ use crate::running::{Running, Streams, receive};
 use crate::shelf::ShelvedGroups;
 use crate::sources::Sources;
 use crate::spawner::PATIENCE;
-use crate::time_limit;
+use crate::{host, time_limit};
 
 /// What is no permission: how the box is shown, and where a test wants it to stop.
 #[derive(Debug, Default, Clone, Copy)]
@@ -74,6 +74,12 @@ impl Executor {
             // What will run in it is not known yet.
             sources.python = Python::in_root(Path::new("/"), OsStr::new(SEARCH));
         }
+        let birthplace = match &prepared.birth {
+            // The skeleton shows files that the host has replaced since: this box is made from nothing.
+            _ if !self.spawner.is_current() => Birthplace::Host,
+            Born::In(birthplace) => *birthplace,
+            Born::NotYet(_) => self.spawner.birthplace()?,
+        };
         let particulars = Particulars {
             name: self.group_name(&prepared),
             host_uid: owner.uid,
@@ -81,12 +87,13 @@ impl Executor {
             terminal: options.terminal,
             hold_at: options.hold_at.map(|hold| hold.step),
             hidden: self.data.clone(),
-            birthplace: match &prepared.birth {
-                // Whoever is born in something outdated has to make everything.
-                _ if !self.spawner.is_current() => Birthplace::Host,
-                Born::In(birthplace) => *birthplace,
-                Born::NotYet(_) => self.spawner.birthplace()?,
+            kernel_mounts: match birthplace {
+                Birthplace::Host => host::kernel_mounts()?,
+                // The skeleton has masks for the mounts that were there when its directories were cloned; later mounts do
+                // not reach it. A box that shows host directories besides has masks for all (`Sources::covered`).
+                Birthplace::Skeleton => Vec::new(),
             },
+            birthplace,
             occupant,
         };
         let plan = lower(grant, &self.host, &sources, &particulars)?;

@@ -56,7 +56,7 @@ fn a_whole_configuration() {
 fn a_whole_room() {
     let host = host(Privilege::Root, version_1());
     let operations =
-        room::operations(&host, &sources(), OWNER, Path::new("/opt/gvisor/runsc"), b"{}".to_vec()).unwrap();
+        room::operations(&host, &[], &sources(), OWNER, Path::new("/opt/gvisor/runsc"), b"{}".to_vec()).unwrap();
     let shown: Vec<String> = operations.iter().map(|operation| format!("{operation:?}")).collect();
     insta::assert_snapshot!("room", shown.join("\n"));
 }

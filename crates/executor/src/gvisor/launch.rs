@@ -93,7 +93,8 @@ impl Executor {
         sources.project.extend(sources.workspace.take().map(session_place));
         check_working_directory(grant, &sources.project)?;
         let config = config::config(grant, &self.host, &sources, owner, stay)?;
-        let mut operations = room::operations(&self.host, &sources, owner, runsc, config.to_string().into_bytes())?;
+        let (masked, config) = (host::kernel_mounts()?, config.to_string().into_bytes());
+        let mut operations = room::operations(&self.host, &masked, &sources, owner, runsc, config)?;
         if stay == Stay::Resident {
             operations.extend(room::agent(&program::agent(self.host.privilege)?));
         }

@@ -41,6 +41,7 @@ pub(super) fn project(at: &str) -> String {
 
 pub(super) fn operations(
     host: &Host,
+    kernel_mounts: &[CString],
     sources: &Sources,
     owner: Owner,
     runsc: &Path,
@@ -48,7 +49,7 @@ pub(super) fn operations(
 ) -> Result<Vec<Operation>, Error> {
     let directory = |at: &str, mode| Operation::Directory { at: literal(at), mode };
     let mut operations = vec![Operation::TmpfsRoot { size: SIZE, inodes: INODES }];
-    operations.extend(lower::system(host));
+    operations.extend(lower::system(host, kernel_mounts));
     operations.extend(lower::device_nodes());
     operations.extend([
         directory("/proc", 0o555),

@@ -8,11 +8,11 @@ use jail::plan::{Identity, Owner, Plan, Privilege, RootKind, UnixSockets};
 use policy::{Control, Field, Grant, Net, Root, Workspace};
 
 use super::interpreter;
-use crate::error::protection_of;
+use crate::error::{Error, protection_of};
 use crate::limits::Stay;
 use crate::lower::{Birthplace, MIB, literal};
 use crate::maker::Executor;
-use crate::{counters, etc, frame, limits};
+use crate::{counters, etc, frame, host, limits};
 
 /// A plan without names, files and command; equal plans make spares that can stand in for each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Executor {
         if !fits || !self.makes_spares() || !self.spawner.is_current() {
             return None;
         }
-        Some(self.shape(grant, self.spawner.birthplace().ok()?))
+        self.shape(grant, self.spawner.birthplace().ok()?).ok()
     }
 
     /// Whether this is somebody who can show files of one user to another.
@@ -43,22 +43,22 @@ impl Executor {
         self.host.privilege == Privilege::Root && self.own_child.is_none()
     }
 
-    pub(super) fn shape(&self, grant: &Grant, birthplace: Birthplace) -> Shape {
+    pub(super) fn shape(&self, grant: &Grant, birthplace: Birthplace) -> Result<Shape, Error> {
         let allowed = &grant.effective().limits;
         let (cgroups, mut protections) =
             limits::cgroups(allowed, &self.host, "", limits::OUR_PROCESSES, Stay::OneCommand);
         protections.extend(counters::protections(self.host.privilege, self.host.counter_caps));
-        let root = match birthplace {
-            Birthplace::Skeleton => RootKind::Skeleton,
-            Birthplace::Host => RootKind::Own,
+        let (root, kernel_mounts) = match birthplace {
+            Birthplace::Skeleton => (RootKind::Skeleton, Vec::new()),
+            Birthplace::Host => (RootKind::Own, host::kernel_mounts()?),
         };
-        Shape(Arc::new(Plan {
+        Ok(Shape(Arc::new(Plan {
             identity: identity(Owner { uid: 0, gid: 0 }),
             hostname: literal(etc::HOSTNAME),
             cgroups,
             protections,
             root,
-            operations: frame::ahead(&self.host, allowed.get(Field::ScratchMb) * MIB, root),
+            operations: frame::ahead(&self.host, &kernel_mounts, allowed.get(Field::ScratchMb) * MIB, root),
             resource_limits: limits::resource_limits(allowed.get(Field::Pids) + limits::OUR_PROCESSES, &self.host),
             access: Vec::new(),
             watchdog: limits::watchdog(allowed, vec![literal("/")]),
@@ -69,7 +69,7 @@ impl Executor {
             command: interpreter::command().clone(),
             required: grant.effective().require.iter().map(|requirement| protection_of(*requirement)).collect(),
             hold_at: None,
-        }))
+        })))
     }
 }
 
