@@ -20,6 +20,7 @@ in_both_modes!(
     no_signal_is_ignored_or_blocked,
     the_command_leads_a_session_of_its_own,
     priorities_of_the_starter_do_not_count,
+    hard_core_limit_of_zero_is_raised_or_reported,
 );
 
 fn no_descriptor_is_inherited(mode: Mode) {
@@ -116,4 +117,26 @@ fn priorities_of_the_starter_do_not_count(mode: Mode) {
     assert_eq!(String::from_utf8_lossy(&outside.stdout).trim(), "idle", "the control");
     let run = boxed(mode).through_program(&["ionice", "-c3"]);
     assert_eq!(shell(&run, "ionice").trim(), "none: prio 0");
+}
+
+/// A box has a core size limit of 1, because at 0 the kernel starts a piped core handler. Raising a hard limit of 0 needs
+/// CAP_SYS_RESOURCE, which an ordinary user never has and root may lack.
+fn hard_core_limit_of_zero_is_raised_or_reported(mode: Mode) {
+    const ZERO: [&str; 2] = ["prlimit", "--core=0:0"];
+    let show = ["sh", "-c", "grep '^Max core file size' /proc/self/limits"];
+    let limits = |text: &str| text.split_ascii_whitespace().skip(4).take(2).collect::<Vec<_>>().join(" ");
+    let mut raise = mode.identity().command(ZERO[0]);
+    let can_raise = raise.args([ZERO[1], "prlimit", "--core=0:1", "true"]).output().unwrap().status.success();
+    assert!(mode == Mode::Root || !can_raise, "an ordinary user can raise hard limits");
+
+    let report = boxed(mode).report(&show).unwrap();
+    assert_eq!(limits(report.stdout()), "1 1", "the control: {}", report.summary());
+    let report = boxed(mode).through_program(&ZERO).report(&show).unwrap();
+    let (_, state, why) = report.protections("resource_limits").remove(0);
+    if can_raise {
+        assert_eq!((limits(report.stdout()).as_str(), state.as_str()), ("1 1", "enforced"), "{}", report.summary());
+    } else {
+        assert_eq!((limits(report.stdout()).as_str(), state.as_str()), ("0 0", "partial"), "{}", report.summary());
+        assert!(why.contains("core size limit is 0"), "{why}");
+    }
 }

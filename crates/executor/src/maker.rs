@@ -44,6 +44,7 @@ pub struct Executor {
 
 impl Executor {
     pub fn new(host: Host, data: &Path) -> Result<Self, Error> {
+        jail::restrict::allow_core_limit();
         let spawner = Spawner::new(&host)?;
         let mut executor = Self::with(host, data, spawner);
         executor.shelf = executor.spawner.keeps_groups().then(Arc::default);

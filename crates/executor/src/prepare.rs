@@ -34,6 +34,7 @@ pub struct Early {
 impl Early {
     /// Call it first of all, while there is one thread.
     pub fn begin() -> Result<Self, Error> {
+        jail::restrict::allow_core_limit();
         let (number, privilege) = (0, host::privilege());
         let host = host::ids(privilege, box_uid(number));
         // On version 2 it is born into its cgroup, later. Without Landlock a box could reach the program that its PID 1

@@ -136,16 +136,30 @@ pub(crate) fn resources(limits: &[ResourceLimit]) -> std::result::Result<(), Fai
     Ok(())
 }
 
-/// At a core size limit of 0 the kernel still starts a piped core handler, which runs outside the box. A hard limit of 0,
-/// inherited from whoever started Ringwall, cannot be raised to 1 from here.
+/// Raises a hard core size limit of 0 to 1 for this process and its children, so that boxes can have a limit of 1. Needs
+/// CAP_SYS_RESOURCE outside of every user namespace; without it boxes report the missing limit (`missing_core_limit`).
+pub fn allow_core_limit() {
+    let resource = rustix::process::Resource::Core;
+    let Rlimit { current, maximum } = rustix::process::getrlimit(resource);
+    if maximum == Some(0) {
+        let _ = rustix::process::setrlimit(resource, Rlimit { current, maximum: Some(1) });
+    }
+}
+
+/// Whether this process may give its children a core size limit of 1.
+pub fn has_core_limit() -> bool {
+    rustix::process::getrlimit(rustix::process::Resource::Core).maximum != Some(0)
+}
+
+/// At a core size limit of 0 the kernel still starts a piped core handler, which runs outside the box. PID 1 is in a user
+/// namespace and cannot raise a hard limit of 0 to 1.
 pub(crate) fn missing_core_limit(protections: &[Protection]) -> Option<Protection> {
     let is_told = protections.iter().any(|known| known.name == ProtectionName::ResourceLimits);
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Core).maximum;
-    (limit == Some(0) && !is_told).then(|| {
+    (!has_core_limit() && !is_told).then(|| {
         Protection::partial(
             ProtectionName::ResourceLimits,
             "the hard core size limit is 0, so a crash starts the host's piped core handler, if it has one; start \
-             Ringwall with a hard limit of at least 1 (LimitCORE=1)",
+             Ringwall with a hard limit of at least 1 (LimitCORE=1), or as root with CAP_SYS_RESOURCE",
         )
     })
 }

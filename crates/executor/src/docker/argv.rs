@@ -158,6 +158,11 @@ fn words(outline: Outline<'_>, daemon: &Daemon, particulars: &Particulars<'_>) -
     words.extend(runtime.name().map(|name| format!("--runtime={name}").into()));
     words.push(format!("--hostname={}", etc::HOSTNAME).into());
     words.extend(isolation().map(Into::into));
+    if daemon.core_limit {
+        // One byte is too little for a core file, and unlike zero it keeps the kernel from starting a piped core handler.
+        words.push("--ulimit=core=1".into());
+    }
+    words.push("--ulimit=nofile=4096".into());
     words.extend(limits(outline.sizes, daemon, *runtime, *stay).into_iter().map(Into::into));
     let (uid, gid) = outline.user;
     words.push(format!("--user={uid}:{gid}").into());
@@ -184,7 +189,7 @@ fn words(outline: Outline<'_>, daemon: &Daemon, particulars: &Particulars<'_>) -
 }
 
 /// The walls: no network, no privilege, nothing shared with the host, and an image that cannot be changed.
-fn isolation() -> [&'static str; 8] {
+fn isolation() -> [&'static str; 6] {
     [
         "--network=none",
         "--cap-drop=ALL",
@@ -192,9 +197,6 @@ fn isolation() -> [&'static str; 8] {
         "--ipc=private",
         "--cgroupns=private",
         "--read-only",
-        // One byte is too little for a core file, and unlike zero it keeps the kernel from starting a piped core handler.
-        "--ulimit=core=1",
-        "--ulimit=nofile=4096",
     ]
 }
 

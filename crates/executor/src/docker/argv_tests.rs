@@ -101,6 +101,17 @@ fn with_a_way_out() {
     assert!(matches!(refused, Err(Error::NotForGvisor("a network"))), "{refused:?}");
 }
 
+/// A rootless daemon refuses a container whose hard limit is above its own.
+#[test]
+fn daemon_without_core_limit_is_not_asked_for_one() {
+    let asks = |core_limit| {
+        let daemon = Daemon { core_limit, ..pretend() };
+        words(&grant(&[], &[]), &daemon, Runtime::Usual).unwrap().contains("--ulimit=core")
+    };
+    assert!(asks(true));
+    assert!(!asks(false));
+}
+
 /// Whatever it is for, it is the container that a session would have, but for whose it is and its files.
 #[test]
 fn ahead_of_a_session() {

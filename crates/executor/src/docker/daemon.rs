@@ -75,9 +75,16 @@ pub struct Daemon {
     pub(crate) cpu_quota: bool,
     pub(crate) runtimes: Vec<String>,
     pub(crate) security: Vec<String>,
+    /// Whether containers can have a core size limit of 1.
+    pub(crate) core_limit: bool,
 }
 
 impl Daemon {
+    /// Whether the daemon runs in a user namespace, without root's capabilities.
+    fn is_rootless(security: &[String]) -> bool {
+        security.iter().any(|option| option.split(',').any(|part| part == "name=rootless"))
+    }
+
     pub(crate) fn check(&self, runtime: Runtime) -> Result<(), String> {
         match runtime.name() {
             Some(name) if !self.runtimes.iter().any(|known| known == name) => {
@@ -159,6 +166,9 @@ fn daemon(info: Info) -> Result<Daemon, String> {
     if info.server_version.is_empty() {
         return Err("the docker daemon did not say its version".to_owned());
     }
+    // A daemon with root's capabilities raises hard limits. A rootless one refuses a container whose limit is above its own;
+    // its limit is not known here, and is most likely that of our process, which belongs to the same user.
+    let core_limit = !Daemon::is_rootless(&info.security_options) || jail::restrict::has_core_limit();
     Ok(Daemon {
         version: info.server_version,
         cpus: info.cpus,
@@ -168,6 +178,7 @@ fn daemon(info: Info) -> Result<Daemon, String> {
         cpu_quota: info.cpu_cfs_quota,
         runtimes: info.runtimes.into_keys().collect(),
         security: info.security_options,
+        core_limit,
     })
 }
 
@@ -188,6 +199,7 @@ pub(crate) fn pretend() -> Daemon {
         cpu_quota: true,
         runtimes: vec!["runc".to_owned()],
         security: vec!["name=seccomp,profile=default".to_owned()],
+        core_limit: true,
     }
 }
 

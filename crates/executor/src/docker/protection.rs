@@ -29,10 +29,15 @@ pub(crate) fn protections(daemon: &Daemon, runtime: Runtime) -> Vec<Protection> 
         Runtime::Usual => Protection::partial(ProtectionName::Seccomp, "the filter is docker's, not Ringwall's"),
     });
     found.push(Protection::not_available(ProtectionName::Landlock, "docker does not use it"));
-    found.push(Protection::partial(
-        ProtectionName::ResourceLimits,
-        "core files and open files only; terminals, asynchronous I/O and BPF filters come from pools of the machine",
-    ));
+    let pools = "terminals, asynchronous I/O and BPF filters come from pools of the machine";
+    let limits = match daemon.core_limit {
+        true => format!("core files and open files only; {pools}"),
+        false => format!(
+            "open files only: the docker daemon is rootless and the hard core size limit is 0, so a crash starts the host's \
+             piped core handler, if it has one; {pools}"
+        ),
+    };
+    found.push(Protection::partial(ProtectionName::ResourceLimits, limits));
     let lacking = "this docker daemon cannot enforce it";
     found.push(either(daemon.memory_limit, ProtectionName::MemoryLimit, lacking));
     found.push(match runtime {
@@ -69,6 +74,17 @@ mod tests {
             let refused = check(&grant, &lacking, "docker");
             assert!(matches!(refused, Err(Error::ProtectionMissing { name: ProtectionName::Seccomp, .. })));
         }
+    }
+
+    #[test]
+    fn missing_core_limit_is_reported() {
+        let why = |core_limit| {
+            let found = protections(&Daemon { core_limit, ..pretend() }, Runtime::Usual);
+            let limits = found.into_iter().find(|protection| protection.name == ProtectionName::ResourceLimits);
+            limits.and_then(|limits| limits.why).unwrap_or_default()
+        };
+        assert!(!why(true).contains("core handler"));
+        assert!(why(false).contains("core handler"));
     }
 
     #[test]
