@@ -1,7 +1,8 @@
 //! Attack g25: a box takes epoll watches and unreceived descriptors, which the kernel counts per user id.
 //!
 //! A rootless box has the uid of the user who runs Ringwall. It is ended when it holds more than its cap, also when it
-//! hides its descriptors from PID 1 with `PR_SET_DUMPABLE`. As root a box has a uid of its own and keeps what it took.
+//! hides its descriptors from PID 1 with `PR_SET_DUMPABLE`. As root the boxes of an agent have a uid that is not the
+//! server's, and keep what they took.
 //! The control takes the same outside. In both modes the report says for each counter whether it is the box's own, and
 //! `--require` refuses a box that shares it.
 

@@ -83,7 +83,7 @@ const ETOOMANYREFS: &str = "109";
 
 fn run(context: &Context) -> Verdict {
     if context.mode != Mode::Rootless {
-        return Err(Fault::Senseless("as root a box has a uid of its own (g25)".into()));
+        return Err(Fault::Senseless("as root a box has another uid than the server (g25)".into()));
     }
     need_root("it needs a user whom nothing else uses")?;
     let starter = Starter { identity: Identity::Alone, binary: context.binary.clone() };

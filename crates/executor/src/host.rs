@@ -113,7 +113,7 @@ pub(crate) fn privilege() -> Privilege {
     if rustix::process::geteuid().is_root() && all_ids && capable { Privilege::Root } else { Privilege::Rootless }
 }
 
-/// The user and group that a box is on the host: as root ones that nobody else has, otherwise our own.
+/// The user and group that a box is on the host: as root `own_uid`, otherwise our own.
 pub(crate) fn ids(privilege: Privilege, own_uid: u32) -> Owner {
     match privilege {
         Privilege::Root => Owner { uid: own_uid, gid: own_uid },

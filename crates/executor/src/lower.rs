@@ -51,8 +51,8 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
 /// Parts of /proc that tell about the machine or other tenants, and that everybody may read. /proc is mounted
 /// read-only as a whole. Every mount costs each box 10 µs, so the lists are short.
 const MASKED_FILES: [&str; 5] = ["kallsyms", "interrupts", "softirqs", "sched_debug", "latency_stats"];
-/// Parts that only root may read, or that show what belongs to the reader's user id. Closed or empty to a box with an id of
-/// its own, which it has when we run as root.
+/// Parts that only root may read, or that show what belongs to the reader's user id. As root the box's uid is neither root's
+/// nor another agent's, so they are closed or empty.
 const MASKED_FROM_USERS: [&str; 4] = ["kcore", "keys", "key-users", "timer_list"];
 const MASKED_DIRECTORIES: [&str; 3] = ["acpi", "asound", "scsi"];
 pub(crate) const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -79,7 +79,8 @@ impl Executor {
     pub(crate) fn prepare_as(&self, owner: Option<Owner>, network: NetworkSource) -> Result<Prepared, Error> {
         let number = self.next_number();
         let own = host::ids(self.host.privilege, box_uid(number));
-        // A user id of its own is no other box's, before or after; a workspace's is that of all its boxes.
+        // Boxes of one workspace (a user and agent) share its uid and may share a network namespace. A box without a
+        // workspace has a uid that no other living box has.
         let (host, network) = match (self.host.privilege, owner) {
             (Privilege::Root, Some(owner)) => (owner, network),
             (Privilege::Root, None) | (Privilege::Rootless, _) => (own, NetworkSource::New),

@@ -47,7 +47,7 @@ pub struct Identity {
 /// With which rights the jail starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Privilege {
-    /// Real root: the box gets a host uid of its own, and sources are opened with root's rights.
+    /// Real root: the box gets the host uid of its user and agent, and sources are opened with root's rights.
     Root,
     /// An ordinary user: the box has that user's uid, and sources are opened from inside the new namespaces.
     Rootless,

@@ -163,7 +163,7 @@ fn explain(outcome: &Outcome, limits: &policy::Limits) {
         Message::new(format!("timed out after {seconds} s (--timeout)")).print();
     } else if outcome.ending == Ending::OverCounters {
         Message::new("the box was ended: it held too many epoll watches or unreceived descriptors (ringwall doctor)")
-            .with_hint("hold fewer, or run as root, where a box has a user id of its own")
+            .with_hint("hold fewer, or run as root, where a box does not have your user id")
             .print();
     }
 }

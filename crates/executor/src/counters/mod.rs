@@ -1,8 +1,9 @@
 //! Kernel counters that belong to a user id instead of a box: which of them a box shares, and who is ended for it.
 //!
-//! As root a box has a host uid of its own, and most of these counters with it. A rootless box has the server's uid:
-//! what it takes is missing to the server and to all other boxes. `fs.epoll.max_user_watches` is the one that stops a
-//! server, because every connection it accepts needs a watch; [`Guard`] keeps boxes from filling it.
+//! As root boxes of one user and agent have one host uid, and most of these counters with it: they share them with each
+//! other only. A rootless box has the server's uid: what it takes is missing to the server and to all other boxes.
+//! `fs.epoll.max_user_watches` is the one that stops a server, because every connection it accepts needs a watch;
+//! [`Guard`] keeps boxes from filling it.
 
 mod count;
 mod guard;
@@ -89,8 +90,8 @@ pub(crate) fn protections(privilege: Privilege, caps: Caps) -> Vec<Protection> {
     found
 }
 
-/// What a container has, which is in the host's user namespace and has the uid of its files: as root one of its own,
-/// otherwise the server's.
+/// What a container has, which is in the host's user namespace and has the uid of its files: as root that of the
+/// user and agent, otherwise the server's.
 pub(crate) fn protections_of_container(privilege: Privilege) -> Vec<Protection> {
     ALL.map(|name| match privilege {
         Privilege::Root => Protection::enforced(name),

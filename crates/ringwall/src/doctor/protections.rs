@@ -54,7 +54,7 @@ fn row(facts: &Facts, protection: &Protection) -> Check {
 
 fn enforced(facts: &Facts, name: ProtectionName) -> String {
     let what = match name {
-        ProtectionName::UserNamespace => "the box has user ids of its own, and no root",
+        ProtectionName::UserNamespace => "user ids of the box mean nothing outside, and none is root",
         ProtectionName::MountNamespace => "the box has a file tree of its own",
         ProtectionName::PidNamespace => "the box sees its own processes only",
         ProtectionName::NetworkNamespace => "the box has a loopback interface of its own and no other",
@@ -152,7 +152,7 @@ fn fix(facts: &Facts, name: ProtectionName) -> Option<String> {
         ProtectionName::EpollWatches
         | ProtectionName::PipePages
         | ProtectionName::PassedDescriptors
-        | ProtectionName::UserProcesses => Some("run as root, where boxes have user ids of their own".to_owned()),
+        | ProtectionName::UserProcesses => Some("run as root, where each agent of a user has a user id of its own".to_owned()),
         ProtectionName::InotifyInstances => {
             Some("as root: sysctl -w fs.inotify.max_user_instances=8192 (and in /etc/sysctl.d, to stay)".to_owned())
         }
