@@ -72,7 +72,7 @@ const TRIALS: &[(&str, Try)] = trials! {
     }
     off_secrets::{
         readonly_hides_home_directories, readonly_hides_files_that_only_the_servers_user_may_read,
-        configuration_file_is_hidden, full_hides_known_secrets, full_hides_a_history_that_is_replaced,
+        readonly_hides_a_home_directory_in_opt, configuration_file_is_hidden, full_hides_known_secrets, full_hides_a_history_that_is_replaced,
     }
     kernel_mounts::{
         kernel_mounts_are_empty_while_path_control_is_off, kernel_mounts_are_empty_below_an_allowed_path,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use tempfile::TempDir;
-use tests::support::actor::Identity;
+use tests::support::actor::{Identity, tester_is_root};
 use tests::support::scratch::{Scratch, give};
 use tests::support::server::Server;
 
@@ -86,6 +86,25 @@ pub(crate) fn readonly_hides_home_directories(site: &Site) {
     secrets.push(plant(site, &home, "notes/plain", 0o644));
     let lab = Lab::off(site, host, &[], &[("HOME", home.to_str().unwrap())]);
     check_readable_outside(site, &secrets);
+    check_hidden(&lab, &secrets);
+    assert_eq!(lab.output(&format!("ls -A {} 2>/dev/null | wc -l", home.display())).trim(), "0");
+}
+
+/// `/opt` is shown, and a home directory in it is not.
+pub(crate) fn readonly_hides_a_home_directory_in_opt(site: &Site) {
+    if !tester_is_root() {
+        println!("readonly_hides_a_home_directory_in_opt is not tried: only root makes directories in /opt");
+        return;
+    }
+    let opt = Scratch::inside(Path::new("/opt"), Identity::Tester).unwrap();
+    let home = opt.directory("home").unwrap();
+    give(&home, site.mode.identity()).unwrap();
+    let secrets = [plant(site, &home, "notes/plain", 0o644), plant(site, &home, ".ssh/id_ed25519", 0o600)];
+    let beside = opt.file("beside", b"for every user", 0o644).unwrap();
+    check_readable_outside(site, &secrets);
+    // The control is `beside`: other files of the directory are shown.
+    let lab = Lab::off(site, scratch(site), &[], &[("HOME", home.to_str().unwrap())]);
+    assert_eq!(lab.output(&format!("cat {}", beside.display())), "for every user");
     check_hidden(&lab, &secrets);
     assert_eq!(lab.output(&format!("ls -A {} 2>/dev/null | wc -l", home.display())).trim(), "0");
 }

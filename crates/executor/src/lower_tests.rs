@@ -214,6 +214,31 @@ fn a_link_stands_in_for_python() {
     assert!(!on_image.contains(&layer), "an image is its maker's");
 }
 
+/// Most distributions have a link at `/etc/os-release`, and a box has one of its own. A view that shows `/etc` entry by entry
+/// binds a regular file there, which could not be mounted over a link.
+#[test]
+fn regular_os_release_of_the_host_replaces_the_link() {
+    let host = host(Privilege::Rootless, Err("no delegation".to_owned()));
+    let grant = grant(Workspace::Private, Root::Host, &[], &[]);
+    let made_at_os_release = |allowed: Vec<Allowed>| {
+        let sources = Sources { allowed, ..sources(None, None) };
+        let plan = lower(&grant, &host, &sources, &particulars(None, None)).unwrap();
+        plan.operations.into_iter().filter(|one| one.at() == Some(c"/etc/os-release")).collect::<Vec<_>>()
+    };
+    let link = Operation::Symlink { at: text("/etc/os-release"), target: text("../usr/lib/os-release") };
+    assert_eq!(made_at_os_release(Vec::new()), [link]);
+    let regular = Allowed {
+        at: "/etc/os-release".into(),
+        kind: FileKind::File,
+        rights: Rights::Boxes,
+        access: MountAccess::ReadOnly,
+        presence: Presence::Optional,
+        opened: Opened::pretend(c"/etc/os-release", 0),
+    };
+    let made = made_at_os_release(vec![regular]);
+    assert!(matches!(made.as_slice(), [Operation::Entry { kind: FileKind::File, .. }]), "{made:?}");
+}
+
 #[test]
 fn rootless_without_cgroups() {
     let host = host(Privilege::Rootless, Err("no delegation".to_owned()));
