@@ -14,6 +14,7 @@ mod environment;
 mod events;
 mod execs;
 mod forms;
+mod full_table;
 mod health;
 mod lives;
 mod logins;

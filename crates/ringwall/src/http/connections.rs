@@ -18,6 +18,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
@@ -37,9 +38,9 @@ const UNREAD_MS: u32 = 30_000;
 /// Most bytes of a request head. hyper also buffers no more than this of a response, plus one chunk of its body. Before
 /// the head is complete nobody has shown a token, so the number counts once for each of `--max-connections`.
 const MAX_HEAD_BYTES: usize = 64 << 10;
-/// After a failed accept. Without a free descriptor or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM) the next one fails as
-/// well until something was closed; the connection waits in the kernel's queue meanwhile.
-const BREATH: Duration = Duration::from_millis(100);
+/// Between a failed accept and the next, so that a lasting error costs ten attempts a second. The connection waits in the
+/// kernel's queue meanwhile.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long answers that are ready may take to be read once the server stops.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -114,8 +115,10 @@ pub(crate) async fn serve(
             }
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection");
-                places.close_longest_waiting();
-                tokio::time::sleep(BREATH).await;
+                if is_exhausted(&error) {
+                    places.close_longest_waiting();
+                }
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -130,6 +133,13 @@ pub(crate) async fn serve(
             let _ = tokio::time::timeout(FAREWELL, answered).await;
         }
     }
+}
+
+/// Whether closing an idle connection helps: the process or the machine has no free descriptor (EMFILE, ENFILE), socket
+/// memory (ENOBUFS, ENOMEM) or epoll watch (ENOSPC).
+fn is_exhausted(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::NOSPC))
 }
 
 /// Serves one connection in a task of its own, as long as it has its place.
@@ -181,4 +191,25 @@ fn attend_to(stream: TcpStream, caller: Caller, app: Router, mut stopping: watch
             () = seat.lost() => {}
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accept_error_of_full_resource_closes_an_idle_connection() {
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::NOSPC] {
+            assert!(is_exhausted(&errno.into()), "{errno:?}");
+        }
+    }
+
+    #[test]
+    fn accept_error_of_one_connection_closes_no_other() {
+        for errno in [Errno::CONNABORTED, Errno::PERM, Errno::PROTO, Errno::NETDOWN, Errno::HOSTUNREACH] {
+            assert!(!is_exhausted(&errno.into()), "{errno:?}");
+        }
+        // As `accept` reports a connection without an address.
+        assert!(!is_exhausted(&io::ErrorKind::ConnectionAborted.into()));
+    }
 }

@@ -1,0 +1,115 @@
+//! A server without a free file descriptor: accept fails with EMFILE, which the tests cause with `prlimit` on the running
+//! server. It closes the connections that were idle for longest, serves new clients and tries again ten times a second.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use tests::support::wait::wait_until;
+
+use crate::server::Server;
+
+const ASK: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+/// The server's pause after a failed accept.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Less than the 30 s after which the server closes an idle connection of a server with free descriptors.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// More than the table has room for once it is limited.
+const CLIENTS: usize = 60;
+const ROOM: u64 = 20;
+/// The standard streams have the numbers below this.
+const NONE_FREE: u64 = 3;
+const MAX_GROWTH_KIB: u64 = 16 << 10;
+
+#[test]
+fn full_descriptor_table_closes_longest_idle_and_serves_new_clients() {
+    // The control: without the limit all connections stay.
+    let unlimited = Server::start_with(&["--max-connections", "1000"]);
+    let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| unlimited.connect()).collect();
+    assert!(clients.iter_mut().all(|client| ask(client) == "200"));
+    assert!(clients.iter_mut().all(|client| ask(client) == "200"), "connections end without the limit");
+    assert_eq!(failures(&unlimited), 0);
+
+    let server = Server::start_with(&["--max-connections", "1000"]);
+    limit(&server, open_files(&server) + ROOM);
+    let begun = Instant::now();
+    let mut clients = Vec::new();
+    let mut memory = 0;
+    for number in 0..CLIENTS {
+        let mut client = server.connect();
+        assert_eq!(ask(&mut client), "200", "client {number} is not served");
+        clients.push(client);
+        if number == CLIENTS / 2 {
+            memory = resident_kib(&server);
+        }
+    }
+    assert!(server.log().contains("Too many open files"), "accept never failed: {}", server.log());
+    assert_eq!(ask(clients.last_mut().unwrap()), "200", "the youngest connection was closed");
+    let mut oldest = clients.swap_remove(0);
+    assert_eq!(oldest.read(&mut [0; 1]).unwrap_or(0), 0, "the oldest connection is still open");
+    let grown = resident_kib(&server).saturating_sub(memory);
+    assert!(grown < MAX_GROWTH_KIB, "{grown} KiB more for connections that replaced others");
+    check_failures_paused(&server, begun);
+}
+
+#[test]
+fn client_waits_in_the_queue_while_no_descriptor_can_be_freed() {
+    let server = Server::start();
+    let (usual, begun) = (limit(&server, NONE_FREE), Instant::now());
+    let mut client = server.connect();
+    client.write_all(ASK).unwrap();
+    wait_until("five failed attempts", || failures(&server) >= 5);
+    check_failures_paused(&server, begun);
+    limit(&server, usual);
+    assert_eq!(status(&mut client), "200", "the client was not kept");
+}
+
+/// A busy loop would fail thousands of times.
+fn check_failures_paused(server: &Server, begun: Instant) {
+    let failed = failures(server);
+    let most = begun.elapsed().as_millis() / PAUSE.as_millis() + 1;
+    assert!(u128::from(failed) <= most, "accept failed {failed} times, with a pause after each at most {most}");
+}
+
+fn ask(client: &mut TcpStream) -> String {
+    client.write_all(ASK).unwrap();
+    status(client)
+}
+
+/// Reads one response whole and returns its status.
+fn status(client: &mut TcpStream) -> String {
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let (mut answer, mut byte) = (Vec::new(), [0; 1]);
+    while !answer.ends_with(b"\r\n\r\n") {
+        client.read_exact(&mut byte).unwrap();
+        answer.push(byte[0]);
+    }
+    let head = String::from_utf8(answer).unwrap().to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
+    client.read_exact(&mut vec![0; length]).unwrap();
+    head.split(' ').nth(1).unwrap().to_owned()
+}
+
+/// Sets the soft RLIMIT_NOFILE and returns what it was.
+fn limit(server: &Server, current: u64) -> u64 {
+    let pid = Pid::from_raw(i32::try_from(server.id()).unwrap());
+    let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+    let before = prlimit(pid, Resource::Nofile, Rlimit { current: Some(current), maximum }).unwrap();
+    before.current.unwrap()
+}
+
+fn open_files(server: &Server) -> u64 {
+    std::fs::read_dir(format!("/proc/{}/fd", server.id())).unwrap().count() as u64
+}
+
+/// How often accept has failed.
+fn failures(server: &Server) -> u64 {
+    server.log().matches("could not accept a connection").count() as u64
+}
+
+fn resident_kib(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
