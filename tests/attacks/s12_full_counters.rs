@@ -4,9 +4,13 @@
 //! watches, so that a box takes the rest in a moment instead of minutes; the box goes on taking what becomes free. The
 //! server must answer every new connection and run another user's execs, and end the box. A second box leaves so many
 //! descriptors unreceived that the kernel refuses boxes to pass any; other boxes must start all the same. The controls
-//! do both outside.
+//! do both outside. While a process outside holds every watch for a second, a connection over HTTP, one of an MCP client
+//! and one of a box to the egress proxy must wait instead of being closed.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -16,7 +20,7 @@ use tests::support::payload::Payload;
 use tests::support::process::{DEADLINE, Live};
 use tests::support::server::{Server, Starter, shell};
 
-use crate::probe::{Context, Fault, Probe, Verdict, control, held, need_root};
+use crate::probe::{Context, Fault, Probe, Verdict, comes, control, held, need_root};
 
 pub(crate) const PROBE: Probe = Probe { id: "s12", title: "one box stops a rootless server", run };
 
@@ -98,6 +102,8 @@ fn run(context: &Context) -> Verdict {
     holder.send(b"\n")?;
     holder.finish()?;
 
+    wait_for_watches(&server)?;
+
     control_outside(PASS_DESCRIPTORS, ETOOMANYREFS)?;
     let more = attack(&server, &other, PASS_DESCRIPTORS, ETOOMANYREFS)?;
     Ok(format!("{rounds} and {more} execs of another user while a box held all watches, all passed descriptors"))
@@ -125,6 +131,58 @@ fn attack(server: &Server, other: &str, code: &str, refusal: &str) -> Result<u32
     control(server.stdout(&ended).trim() == refusal, || format!("the box met no refusal: {ended}"))?;
     held(ended["error_reason"]["code"] == "SHARED_COUNTER", || format!("the box ended otherwise: {ended}"))?;
     Ok(rounds)
+}
+
+/// Connects in three ways while no watch is free. Each connection must be answered when they are.
+fn wait_for_watches(server: &Server) -> Result<(), Fault> {
+    let origin = TcpListener::bind("127.0.0.1:0")?;
+    let port = origin.local_addr()?.port();
+    thread::spawn(move || {
+        for mut stream in origin.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\nwell");
+        }
+    });
+    let host = format!("localhost:{port}");
+    let settings = json!({ "net": { "mode": "allowlist", "allow": [host] }, "egress": { "allowed_hosts": [host] } });
+    server.ask("PUT", "/settings", Some(&settings)).expect(200);
+    let ask = format!("[ \"$(curl -sS --max-time 60 http://{host}/)\" = well ]");
+    let script = format!("unset no_proxy NO_PROXY; {ask} && echo first && until [ -e go ]; do sleep 0.05; done; {ask}");
+    let exec = server.begin(&script);
+    // The control: with free watches the box gets an answer.
+    server.wait_for_output(&exec);
+
+    let mut holder = leave_some(0)?;
+    std::fs::write(server.data().join("workspaces/default/default/projects/p/work/go"), "")?;
+    let (is_served, window) = thread::scope(|scope| {
+        let health = scope.spawn(|| is_healthy(server));
+        let window = scope.spawn(|| mcp_answer(server));
+        // Not for synchronisation: the watches stay taken for this long.
+        thread::sleep(Duration::from_secs(1));
+        let released = holder.send(b"\n").and_then(|()| holder.finish());
+        (released.is_ok() && health.join().unwrap_or(false), window.join().ok())
+    });
+    control(comes(|| server.exec(&exec)["status"] != "RUNNING"), || "the box goes on".to_owned())?;
+    let ended = server.exec(&exec);
+    let is_initialized = matches!(&window, Some(Ok(line)) if line.contains("serverInfo"));
+    let answered = [("HTTP", is_served), ("MCP", is_initialized), ("egress proxy", ended["status"] == "SUCCEEDED")];
+    let closed: Vec<&str> = answered.iter().filter(|(_, is_answered)| !is_answered).map(|(name, _)| *name).collect();
+    held(closed.is_empty(), || format!("connections were closed: {closed:?}: {ended}: {}", server.log()))?;
+    server.ask("PUT", "/settings", Some(&json!({ "net": { "mode": "none" } }))).expect(200);
+    Ok(())
+}
+
+/// What the server answers to the first message of an MCP client at its Unix socket.
+fn mcp_answer(server: &Server) -> std::io::Result<String> {
+    let mut stream = UnixStream::connect(server.data().join("mcp.sock"))?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    let params =
+        json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "0" } });
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+    stream.write_all(format!("{{}}\n{message}\n").as_bytes())?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    Ok(line)
 }
 
 /// A new connection, answered.

@@ -53,7 +53,7 @@ mod trust;
 pub use alias::aliases;
 pub use capture::{Captured, capture, pass_on};
 pub use cgroup::{CgroupLayout, CgroupSupport};
-pub use counters::register;
+pub use counters::{Acceptor, register};
 pub use error::Error;
 pub use host::Host;
 pub use host_view::{is_writable, shown_tops};

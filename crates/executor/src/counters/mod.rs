@@ -13,7 +13,8 @@ use jail::plan::Privilege;
 use jail::report::{Protection, ProtectionName};
 
 pub(crate) use guard::{Guard, Watched};
-pub use register::register;
+pub(crate) use register::retry;
+pub use register::{Acceptor, register};
 
 use crate::kernel_file;
 

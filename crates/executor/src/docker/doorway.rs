@@ -16,9 +16,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use jail::report::Report;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
-use tokio::net::UnixListener;
+use tokio::net::UnixStream;
 
 use super::instance::{Instance, Maker};
+use crate::counters::{Acceptor, register};
 use crate::egress;
 use crate::error::{Error, talk};
 use crate::running::receive;
@@ -30,7 +31,7 @@ const WAITING: i32 = 1;
 /// The socket, as long as nobody has come.
 #[derive(Debug)]
 pub(crate) struct Doorway {
-    listener: UnixListener,
+    listener: OwnedFd,
     place: Place,
 }
 
@@ -54,9 +55,14 @@ impl Doorway {
     /// Waits for the porter, takes the way out, and comes back when the porter has become the command. `command` is
     /// what that is called, should it not be there.
     pub(crate) async fn take_way_out(self, command: &str) -> Result<OwnedFd, Error> {
-        let (connection, _) = self.listener.accept().await.map_err(Error::Talk)?;
-        // Whoever else calls finds nobody.
-        drop(self);
+        let Self { listener, place } = self;
+        let connection = async {
+            let (connection, _) = Acceptor::new(listener).await?.accept().await?;
+            register(connection, |connection| UnixStream::from_std(connection.into())).await
+        };
+        let connection = connection.await.map_err(Error::Talk)?;
+        // A second caller cannot connect: the listener is closed, and the socket is removed.
+        drop(place);
         let mut way_out = None;
         loop {
             match receive(&connection).await? {
@@ -113,7 +119,7 @@ fn open(data: &Path, name: &str, path: &Path) -> std::io::Result<Doorway> {
     // For whichever user the container's is outside; who may not enter the directory does not get here.
     std::fs::set_permissions(&short, Permissions::from_mode(0o666))?;
     rustix::net::listen(&socket, WAITING)?;
-    Ok(Doorway { listener: UnixListener::from_std(socket.into())?, place })
+    Ok(Doorway { listener: socket, place })
 }
 
 /// Whether it is what a porter makes: anything else would not be the box's, or could keep whoever accepts on it waiting.

@@ -2,13 +2,14 @@
 //!
 //! Nothing is looked up a second time, so a name that leads elsewhere a moment later leads nowhere else here.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use policy::{NetHost, NetList, special_use};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::TcpStream;
 
 use super::resolve::Resolver;
+use crate::counters::retry;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Addresses of one name that are tried.
@@ -32,11 +33,12 @@ pub(super) async fn connect(
     let is_lifted = lifted.find(host, port).is_some();
     let mut missed = Missed::Failed(format!("{host} has no address"));
     for address in found.into_iter().take(TRIED) {
-        if !is_lifted && let Some(why) = refuse(address, port).await {
+        if !is_lifted && let Some(why) = refuse(address, port) {
             missed = Missed::Refused(format!("{host} leads to {address}: {why}"));
             continue;
         }
-        match tokio::time::timeout(PATIENCE, TcpStream::connect(SocketAddr::new(address, port))).await {
+        let attempt = || TcpStream::connect(SocketAddr::new(address, port));
+        match tokio::time::timeout(PATIENCE, retry(attempt)).await {
             Ok(Ok(stream)) => {
                 // Small writes of a client are its own business.
                 let _ = stream.set_nodelay(true);
@@ -49,20 +51,21 @@ pub(super) async fn connect(
     Err(missed)
 }
 
-async fn refuse(address: IpAddr, port: u16) -> Option<&'static str> {
+fn refuse(address: IpAddr, port: u16) -> Option<&'static str> {
     if let Some(why) = special_use(address) {
         return Some(why);
     }
     let any: SocketAddr = if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
-    refuse_own(UdpSocket::bind(any).await, SocketAddr::new(address, port)).await
+    refuse_own(UdpSocket::bind(any), SocketAddr::new(address, port))
 }
 
-/// Whether this machine would talk to itself: then the kernel would send from the address that it sends to. To ask, nothing
-/// is sent. Where it cannot be asked, for want of a descriptor above all, nobody knows, and so it is.
-async fn refuse_own(probe: std::io::Result<UdpSocket>, to: SocketAddr) -> Option<&'static str> {
+/// Whether `to` is an address of this machine: then the kernel sends from the address that it sends to. Connecting a UDP
+/// socket sends nothing and does not wait, so the probe needs no registration. An address that cannot be probed, usually
+/// for want of a descriptor, is refused.
+fn refuse_own(probe: std::io::Result<UdpSocket>, to: SocketAddr) -> Option<&'static str> {
     const UNKNOWN: Option<&str> = Some("whether that is the machine itself could not be found out");
     let Ok(probe) = probe else { return UNKNOWN };
-    if probe.connect(to).await.is_err() {
+    if probe.connect(to).is_err() {
         // Without a route there is no connection either, and that says why.
         return None;
     }
@@ -134,8 +137,8 @@ mod tests {
     async fn what_cannot_be_asked_is_refused() {
         let own = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
         let no_descriptor = Err(std::io::Error::from(std::io::ErrorKind::QuotaExceeded));
-        assert!(refuse_own(no_descriptor, own).await.is_some_and(|why| why.contains("could not be found out")));
-        let probe = UdpSocket::bind("127.0.0.1:0").await;
-        assert_eq!(refuse_own(probe, own).await, Some("the machine itself"));
+        assert!(refuse_own(no_descriptor, own).is_some_and(|why| why.contains("could not be found out")));
+        let probe = UdpSocket::bind("127.0.0.1:0");
+        assert_eq!(refuse_own(probe, own), Some("the machine itself"));
     }
 }

@@ -13,7 +13,7 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use policy::NetList;
 use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -23,6 +23,7 @@ use super::gate::{Gate, Noted, Ruling};
 use super::meter::Metered;
 use super::resolve::Resolver;
 use super::target::{Form, Target};
+use crate::counters::{Acceptor, register};
 
 /// Connections of one box at once. Whoever comes after them waits until one of them is over.
 const AT_ONCE: usize = 32;
@@ -58,7 +59,7 @@ impl Proxy {
     /// Serves at the socket that the box was started with, until told that the box is over. When this returns, nothing of
     /// it is open any more and the gate was told of every connection.
     pub async fn serve(self, way_out: OwnedFd, over: impl Future<Output = ()>) -> std::io::Result<()> {
-        let listener = TcpListener::from_std(way_out.into())?;
+        let listener = Acceptor::new(way_out).await?;
         let this = Arc::new(self);
         let places = Arc::new(Semaphore::new(AT_ONCE));
         let mut clients = JoinSet::new();
@@ -75,8 +76,11 @@ impl Proxy {
                 (accepted, place) = accepted => match accepted {
                     Ok((client, _)) => {
                         let this = this.clone();
+                        // Registered here and not before: this loop drops its futures whenever another client ends.
                         clients.spawn(async move {
-                            this.converse(client).await;
+                            if let Ok(client) = register(client, |client| TcpStream::from_std(client.into())).await {
+                                this.converse(client).await;
+                            }
                             drop(place);
                         });
                     }

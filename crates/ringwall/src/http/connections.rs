@@ -6,21 +6,19 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Response};
+use executor::{Acceptor, register};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, acceptfrom_with};
-use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -52,13 +50,9 @@ pub(crate) struct Caller {
 }
 
 /// The socket at which connections arrive, registered with the runtime before the first box runs.
-///
-/// Each accepted connection is registered too. When a rootless box holds all epoll watches of this user the kernel
-/// refuses that, and tokio's own listener would close the connection; here it waits until the box has been ended.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// A listening socket. Tokio's stream type only waits for it to become readable.
-    socket: TcpStream,
+    acceptor: Acceptor,
     address: SocketAddr,
 }
 
@@ -66,8 +60,8 @@ impl Listener {
     pub(crate) async fn bind(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        let socket = OwnedFd::from(listener.into_std()?);
-        Ok(Self { socket: TcpStream::from_std(socket.into())?, address })
+        let acceptor = Acceptor::new(listener.into_std()?.into()).await?;
+        Ok(Self { acceptor, address })
     }
 
     pub(crate) fn local_addr(&self) -> SocketAddr {
@@ -75,16 +69,9 @@ impl Listener {
     }
 
     async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (stream, remote) = loop {
-            self.socket.readable().await?;
-            match self.socket.try_io(Interest::READABLE, || Ok(acceptfrom_with(&self.socket, flags)?)) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                accepted => break accepted?,
-            }
-        };
+        let (stream, remote) = self.acceptor.accept().await?;
         let remote = remote.and_then(|remote| remote.try_into().ok()).ok_or(io::ErrorKind::ConnectionAborted)?;
-        let stream = executor::register(stream, |stream| TcpStream::from_std(stream.into())).await?;
+        let stream = register(stream, |stream| TcpStream::from_std(stream.into())).await?;
         Ok((stream, remote))
     }
 }

@@ -7,16 +7,18 @@
 
 use std::fs::{File, Permissions};
 use std::io;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use executor::{Acceptor, register};
 use rmcp::ServiceExt as _;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use service::Service;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
 use super::handler::Mcp;
@@ -79,22 +81,34 @@ pub(crate) fn serve(service: &Service, data: &Path) -> Option<Windows> {
     }
 }
 
-fn open(data: &Path) -> io::Result<(Place, UnixListener)> {
+fn open(data: &Path) -> io::Result<(Place, OwnedFd)> {
     let place = Place::of(data)?;
     // Of a server that was killed; nobody else has the directory now.
     place.remove();
     let listener = UnixListener::bind(&place.path)?;
+    listener.set_nonblocking(true)?;
     std::fs::set_permissions(&place.path, Permissions::from_mode(0o600))?;
-    Ok((place, listener))
+    Ok((place, listener.into()))
 }
 
-async fn accept(mcp: Mcp, service: Service, data: PathBuf, listener: UnixListener) {
+async fn accept(mcp: Mcp, service: Service, data: PathBuf, socket: OwnedFd) {
+    let listener = match Acceptor::new(socket).await {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::warn!(%error, "other windows on this data directory cannot be served");
+            return;
+        }
+    };
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let (mcp, service, data) = (mcp.clone(), service.clone(), data.clone());
                 tokio::spawn(async move {
-                    if let Err(error) = attend(&mcp, &service, &data, stream).await {
+                    let attended = async {
+                        let stream = register(stream, |stream| UnixStream::from_std(stream.into())).await?;
+                        attend(&mcp, &service, &data, stream).await
+                    };
+                    if let Err(error) = attended.await {
                         tracing::info!(%error, "a window was not served");
                     }
                 });
@@ -189,7 +203,8 @@ mod tests {
         let (_place, listener) = open(&data).expect("another one");
         let scope = Scope { agent: Some("a".to_owned()), ..Scope::default() };
         let joined = join(&data, &scope).await.expect("somebody listens");
-        let (stream, _) = listener.accept().await.expect("a window");
+        let (stream, _) = Acceptor::new(listener).await.expect("a listener").accept().await.expect("a window");
+        let stream = UnixStream::from_std(stream.into()).expect("a stream");
         drop(joined);
         let mut greeting = String::new();
         BufReader::new(stream).read_line(&mut greeting).await.expect("a line");
