@@ -199,7 +199,7 @@ pub(crate) fn watchdog(limits: &Limits, file_systems: Vec<CString>) -> Watchdog 
 
 /// RLIMIT_NOFILE of each process: the descriptors of `pids` processes together stay below a quarter of fs.file-max, unless
 /// that is less than [`MIN_OPEN_FILES`] for each.
-fn descriptors(pids: u64, host: &Host) -> u64 {
+pub(crate) fn descriptors(pids: u64, host: &Host) -> u64 {
     (host.open_files / SHARE_OF_OPEN_FILES / pids.max(1)).clamp(MIN_OPEN_FILES, MAX_OPEN_FILES)
 }
 

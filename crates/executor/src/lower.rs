@@ -111,7 +111,8 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, particulars: 
         Occupant::Agent(_) => (limits::OUR_PROCESSES + limits::OUR_AGENT, Stay::Resident),
     };
     let (cgroups, mut protections) = limits::cgroups(limits, host, &particulars.name, ours, stay);
-    protections.extend(counters::protections(host.privilege, host.counter_caps));
+    let open_files = limits::descriptors(limits.get(Field::Pids) + ours, host);
+    protections.extend(counters::protections(host.privilege, host.counter_caps, open_files));
     // The skeleton has no room for other roots, nor for directories at places of their own.
     let fits = sources.image.is_none() && sources.read_only.is_empty() && sources.allowed.is_empty();
     let root = match particulars.birthplace {

@@ -46,7 +46,7 @@ pub(crate) fn host(privilege: Privilege, cgroups: CgroupSupport) -> Host {
         mappings: 65_530,
         disks: vec!["8:0".to_owned(), "259:0".to_owned()],
         python3_alone: Some(text("/usr/bin/python3")),
-        counter_caps: Caps::of(1_600_000),
+        counter_caps: Caps::of(1_600_000, 1 << 20),
     }
 }
 

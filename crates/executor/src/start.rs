@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use jail::plan::{Owner, Privilege};
+use jail::plan::{Owner, Privilege, Resource};
 use jail::report::{Report, Step};
 use jail::wire;
 use policy::Grant;
@@ -166,6 +166,9 @@ impl Executor {
         time_limit: Option<Duration>,
     ) -> Result<Running, Error> {
         let protections = wanted.plan.protections.clone();
+        let mut limits = wanted.plan.resource_limits.iter();
+        let open_files =
+            limits.find(|limit| limit.resource == Resource::OpenFiles).map_or(u64::MAX, |limit| limit.value);
         let mut belongings = Belongings { protections, parent: prepared.parent.take(), ..Belongings::default() };
         if let Err(error) = self.provide(&prepared, wanted, &mut belongings) {
             belongings.groups.remove().await;
@@ -180,7 +183,8 @@ impl Executor {
         let (control, groups) = follow(control, groups, |control| UnixStream::from_std(control.into())).await?;
         let mut running = Running::new(control, time_limit, groups, steps, parent);
         if self.host.privilege == Privilege::Rootless {
-            running.watched = Some(self.guard.watch(running.init()));
+            let max_passed = self.host.counter_caps.passed(open_files);
+            running.watched = Some(self.guard.watch(running.init(), max_passed));
         }
         Ok(running)
     }

@@ -49,6 +49,7 @@ struct Shared {
 #[derive(Debug)]
 pub(crate) struct Watched {
     init: Arc<OnceLock<OwnedFd>>,
+    max_passed: u64,
     was_ended: AtomicBool,
 }
 
@@ -59,9 +60,10 @@ impl Guard {
         Guard { shared: Arc::new(Shared { caps, boxes, thread, is_over: AtomicBool::new(false) }) }
     }
 
-    /// Watches the box whose PID 1 this is, or will be.
-    pub(crate) fn watch(&self, init: Arc<OnceLock<OwnedFd>>) -> Arc<Watched> {
-        let watched = Arc::new(Watched { init, was_ended: AtomicBool::new(false) });
+    /// Watches the box whose PID 1 this is, or will be. It may hold `max_passed` unreceived descriptors.
+    pub(crate) fn watch(&self, init: Arc<OnceLock<OwnedFd>>, max_passed: u64) -> Arc<Watched> {
+        let was_ended = AtomicBool::new(false);
+        let watched = Arc::new(Watched { init, max_passed, was_ended });
         self.shared.lock().push(Arc::downgrade(&watched));
         let mut thread = self.shared.thread();
         match &*thread {
@@ -115,6 +117,12 @@ impl Watched {
             _ => Held::default(),
         }
     }
+
+    /// Whether the box holds more than it may, as far as one look shows.
+    fn is_over(&self, caps: Caps) -> bool {
+        let held = self.held(Tables::OfProcesses, caps.watches);
+        held.watches > caps.watches || held.passed > self.max_passed
+    }
 }
 
 impl Shared {
@@ -148,9 +156,7 @@ impl Shared {
                     std::thread::park_timeout(FUTILE);
                 }
             } else if intervals.is_multiple_of(INTERVALS_PER_LOOK) {
-                let is_over = |held: Held| held.watches > self.caps.watches || held.passed > self.caps.passed;
-                let over = boxes.iter().filter(|watched| is_over(watched.held(Tables::OfProcesses, self.caps.watches)));
-                over.for_each(|watched| watched.end());
+                boxes.iter().filter(|watched| watched.is_over(self.caps)).for_each(|watched| watched.end());
             }
         }
     }
@@ -220,7 +226,7 @@ impl Probe {
 mod tests {
     use super::*;
 
-    const CAPS: Caps = Caps { user_watches: 1_000_000, watches: 62_500, passed: 1024 };
+    const CAPS: Caps = Caps { user_watches: 1_000_000, watches: 62_500, open_files: 4096 };
 
     fn seen(watches: u64) -> Held {
         Held { watches, ..Held::default() }

@@ -11,6 +11,7 @@ mod register;
 
 use jail::plan::Privilege;
 use jail::report::{Protection, ProtectionName};
+use rustix::process::{Resource, getrlimit};
 
 pub(crate) use guard::{Guard, Watched};
 pub(crate) use register::retry;
@@ -22,8 +23,10 @@ use crate::kernel_file;
 const MAX_WATCHES: u64 = 65_536;
 /// Where the user has few watches, one box may hold this part of them.
 const SHARE_OF_WATCHES: u64 = 16;
-/// A quarter of the number at which the kernel refuses to pass descriptors in a box (its RLIMIT_NOFILE).
 const MAX_PASSED: u64 = 1024;
+/// The kernel refuses to pass descriptors when the user has more unreceived ones than the sender's RLIMIT_NOFILE. One box
+/// may hold this part of its own.
+const SHARE_OF_OPEN_FILES: u64 = 4;
 
 /// What a rootless box may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,22 +34,29 @@ pub(crate) struct Caps {
     /// `fs.epoll.max_user_watches`: what all processes of the user may hold together.
     pub(crate) user_watches: u64,
     pub(crate) watches: u64,
-    pub(crate) passed: u64,
+    /// The hard RLIMIT_NOFILE of this process, which no box exceeds.
+    pub(crate) open_files: u64,
 }
 
 impl Caps {
     pub(crate) fn of_machine() -> Self {
-        let limit = kernel_file::read("/proc/sys/fs/epoll/max_user_watches").ok();
-        Self::of(limit.and_then(|limit| limit.trim().parse().ok()).unwrap_or(u64::MAX))
+        let watches = kernel_file::read("/proc/sys/fs/epoll/max_user_watches").ok();
+        let watches = watches.and_then(|watches| watches.trim().parse().ok()).unwrap_or(u64::MAX);
+        Self::of(watches, getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX))
     }
 
-    pub(crate) fn of(user_watches: u64) -> Self {
-        Caps { user_watches, watches: (user_watches / SHARE_OF_WATCHES).min(MAX_WATCHES), passed: MAX_PASSED }
+    pub(crate) fn of(user_watches: u64, open_files: u64) -> Self {
+        Caps { user_watches, watches: (user_watches / SHARE_OF_WATCHES).min(MAX_WATCHES), open_files }
+    }
+
+    /// How many unreceived descriptors a box may hold whose plan limits open files to so many.
+    pub(crate) fn passed(&self, open_files: u64) -> u64 {
+        (open_files.min(self.open_files) / SHARE_OF_OPEN_FILES).min(MAX_PASSED)
     }
 }
 
-/// What a native box has of each counter.
-pub(crate) fn protections(privilege: Privilege, caps: Caps) -> Vec<Protection> {
+/// What a native box has of each counter. `open_files` is its RLIMIT_NOFILE.
+pub(crate) fn protections(privilege: Privilege, caps: Caps, open_files: u64) -> Vec<Protection> {
     use ProtectionName::*;
     // These two go up to whoever made the box's user namespace: the server's user, as root root.
     let for_maker = |name, limit: &str| {
@@ -79,7 +89,7 @@ pub(crate) fn protections(privilege: Privilege, caps: Caps) -> Vec<Protection> {
                 format!(
                     "{shared}; it is ended within about a second when more than {} descriptors sent in it are not \
                      received",
-                    caps.passed
+                    caps.passed(open_files)
                 ),
             ));
             found.push(Protection::partial(
@@ -131,7 +141,7 @@ mod tests {
     fn every_counter_has_one_state_in_both_modes() {
         for privilege in [Privilege::Root, Privilege::Rootless] {
             for mut found in [
-                protections(privilege, Caps::of(1 << 20)),
+                protections(privilege, Caps::of(1 << 20, 4096), 4096),
                 protections_of_container(privilege),
                 protections_of_gvisor(privilege),
             ] {
@@ -143,13 +153,26 @@ mod tests {
 
     #[test]
     fn rootless_box_has_no_counter_of_its_own() {
-        let found = protections(Privilege::Rootless, Caps::of(1 << 20));
+        let found = protections(Privilege::Rootless, Caps::of(1 << 20, 4096), 4096);
         assert!(found.iter().all(|protection| protection.state == ProtectionState::Partial), "{found:?}");
     }
 
     #[test]
     fn small_machine_lowers_cap_on_watches() {
-        assert_eq!(Caps::of(5_000_000).watches, MAX_WATCHES);
-        assert_eq!(Caps::of(160_000).watches, 10_000);
+        assert_eq!(Caps::of(5_000_000, 4096).watches, MAX_WATCHES);
+        assert_eq!(Caps::of(160_000, 4096).watches, 10_000);
+    }
+
+    #[test]
+    fn box_may_hold_a_quarter_of_its_open_files_unreceived() {
+        for (of_process, of_box, expected) in [
+            (1 << 20, 4096, 1024),
+            (1 << 20, 2399, 599),
+            (1 << 20, 256, 64),
+            (1024, 4096, 256),
+            (u64::MAX, 1 << 20, 1024),
+        ] {
+            assert_eq!(Caps::of(1 << 20, of_process).passed(of_box), expected, "{of_process} {of_box}");
+        }
     }
 }

@@ -47,7 +47,8 @@ impl Executor {
         let allowed = &grant.effective().limits;
         let (cgroups, mut protections) =
             limits::cgroups(allowed, &self.host, "", limits::OUR_PROCESSES, Stay::OneCommand);
-        protections.extend(counters::protections(self.host.privilege, self.host.counter_caps));
+        let open_files = limits::descriptors(allowed.get(Field::Pids) + limits::OUR_PROCESSES, &self.host);
+        protections.extend(counters::protections(self.host.privilege, self.host.counter_caps, open_files));
         let (root, kernel_mounts) = match birthplace {
             Birthplace::Skeleton => (RootKind::Skeleton, Vec::new()),
             Birthplace::Host => (RootKind::Own, host::kernel_mounts()?),
