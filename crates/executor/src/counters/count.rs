@@ -18,7 +18,7 @@ use crate::kernel_file;
 const MAX_DESCRIPTORS: u32 = 50_000;
 /// Bytes read of one `fdinfo`: room for more than 90,000 watches, which is over every cap.
 const MAX_FDINFO: usize = 8 << 20;
-const PID_1: &[u8] = b"1";
+const PID_1: u32 = 1;
 
 /// What a box was seen to hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -38,16 +38,29 @@ pub(super) enum Tables {
     OfThreads,
 }
 
-/// Counts until `enough` watches were seen. `init` is the box's PID 1, by its number on the host.
-pub(super) fn held(init: u32, tables: Tables, enough: u64) -> Held {
-    let mut count = Count { held: Held::default(), descriptors: 0, enough };
+/// A look at a box with more descriptors than [`MAX_DESCRIPTORS`], which takes several calls of [`held`].
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    /// The process to go on with, by its number in the box; 0 at the beginning.
+    next: u32,
+    /// What the calls before have counted.
+    held: Held,
+}
+
+/// Counts until `enough` watches were seen. `init` is the box's PID 1, by its number on the host. A call that stops at
+/// [`MAX_DESCRIPTORS`] stores in `look` where the next one goes on and returns what both have counted.
+pub(super) fn held(init: u32, tables: Tables, enough: u64, look: &mut Look) -> Held {
+    let Look { next, held } = std::mem::take(look);
+    let mut count = Count { held, descriptors: 0, enough };
     let processes = match processes(init) {
         Processes::Seen(processes) => processes,
         Processes::None => return count.held,
         Processes::Closed => return Held { is_incomplete: true, ..count.held },
     };
+    // In ascending order, as the kernel lists them.
     for pid in names(&processes) {
-        if pid.as_bytes() == PID_1 {
+        let number = number(&pid);
+        if number == PID_1 || number < next {
             continue;
         }
         // The table of a process is empty when its first thread has ended; its other threads still have it.
@@ -59,6 +72,7 @@ pub(super) fn held(init: u32, tables: Tables, enough: u64) -> Held {
         }
         if count.is_over() {
             count.held.is_incomplete |= count.descriptors >= MAX_DESCRIPTORS;
+            *look = Look { next: number.saturating_add(1), held: count.held };
             break;
         }
     }
@@ -84,11 +98,22 @@ fn processes(init: u32) -> Processes {
         return Processes::None;
     }
     let seen = children.find_map(|child| {
-        let path = CString::new(format!("/proc/{child}/root/proc")).ok()?;
-        let found = open_directory(rustix::fs::CWD, &path).ok()?;
-        (rustix::fs::fstatfs(&found).ok()?.f_type == PROC_SUPER_MAGIC).then_some(found)
+        // A process whose first thread has ended has a root directory in its other threads only.
+        let threads = || open_directory(rustix::fs::CWD, &path(&format!("/proc/{child}/task"))?).ok();
+        let of_thread = |thread: CString| own_proc(&format!("/proc/{child}/task/{}", number(&thread)));
+        own_proc(&format!("/proc/{child}")).or_else(|| names(&threads()?).into_iter().find_map(of_thread))
     });
     seen.map_or(Processes::Closed, Processes::Seen)
+}
+
+/// The `/proc` that a task sees.
+fn own_proc(task: &str) -> Option<OwnedFd> {
+    let found = open_directory(rustix::fs::CWD, &path(&format!("{task}/root/proc"))?).ok()?;
+    (rustix::fs::fstatfs(&found).ok()?.f_type == PROC_SUPER_MAGIC).then_some(found)
+}
+
+fn path(text: &str) -> Option<CString> {
+    CString::new(text).ok()
 }
 
 struct Count {
@@ -146,6 +171,10 @@ fn names(directory: &OwnedFd) -> Vec<CString> {
     let Ok(entries) = Dir::read_from(directory) else { return Vec::new() };
     let names = entries.flatten().map(|entry| entry.file_name().to_owned());
     names.filter(|name| name.as_bytes().first().is_some_and(u8::is_ascii_digit)).collect()
+}
+
+fn number(name: &CStr) -> u32 {
+    name.to_str().ok().and_then(|name| name.parse().ok()).unwrap_or(0)
 }
 
 fn join(parent: &CStr, name: &[u8]) -> CString {

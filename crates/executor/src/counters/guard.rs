@@ -18,7 +18,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 use rustix::time::Timespec;
 
 use super::Caps;
-use super::count::{Held, Tables, held};
+use super::count::{Held, Look, Tables, held};
 use crate::kernel_file;
 
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -50,6 +50,8 @@ struct Shared {
 pub(crate) struct Watched {
     init: Arc<OnceLock<OwnedFd>>,
     max_passed: u64,
+    /// Where the look once a second goes on.
+    look: Mutex<Look>,
     was_ended: AtomicBool,
 }
 
@@ -63,7 +65,7 @@ impl Guard {
     /// Watches the box whose PID 1 this is, or will be. It may hold `max_passed` unreceived descriptors.
     pub(crate) fn watch(&self, init: Arc<OnceLock<OwnedFd>>, max_passed: u64) -> Arc<Watched> {
         let was_ended = AtomicBool::new(false);
-        let watched = Arc::new(Watched { init, max_passed, was_ended });
+        let watched = Arc::new(Watched { init, max_passed, look: Mutex::default(), was_ended });
         self.shared.lock().push(Arc::downgrade(&watched));
         let mut thread = self.shared.thread();
         match &*thread {
@@ -111,16 +113,17 @@ impl Watched {
         self.init.get().is_some_and(is_gone)
     }
 
-    fn held(&self, tables: Tables, enough: u64) -> Held {
+    fn held(&self, tables: Tables, enough: u64, look: &mut Look) -> Held {
         match self.init.get().and_then(process_id) {
-            Some(init) if !self.is_gone() => held(init, tables, enough),
+            Some(init) if !self.is_gone() => held(init, tables, enough, look),
             _ => Held::default(),
         }
     }
 
     /// Whether the box holds more than it may, as far as one look shows.
     fn is_over(&self, caps: Caps) -> bool {
-        let held = self.held(Tables::OfProcesses, caps.watches);
+        let mut look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.held(Tables::OfProcesses, caps.watches, &mut look);
         held.watches > caps.watches || held.passed > self.max_passed
     }
 }
@@ -164,7 +167,8 @@ impl Shared {
     /// Ends one box after another until the probe succeeds or no box is left that holds enough to matter.
     fn make_room(&self, probe: &Probe, mut boxes: Vec<Arc<Watched>>) {
         let enough = self.caps.user_watches / 4;
-        let mut held: Vec<Held> = boxes.iter().map(|watched| watched.held(Tables::OfThreads, enough)).collect();
+        let held = |watched: &Arc<Watched>| watched.held(Tables::OfThreads, enough, &mut Look::default());
+        let mut held: Vec<Held> = boxes.iter().map(held).collect();
         while let Some(index) = largest(&held, self.caps) {
             let ended = boxes.swap_remove(index);
             held.swap_remove(index);
