@@ -5,8 +5,10 @@
 //! server must answer every new connection and run another user's execs, and end the box. A second box leaves so many
 //! descriptors unreceived that the kernel refuses boxes to pass any; other boxes must start all the same. The controls
 //! do both outside. While a process outside holds every watch for a second, a connection over HTTP, one of an MCP client
-//! and one of a box to the egress proxy must wait instead of being closed.
+//! and one of a box to the egress proxy must wait instead of being closed. `ringwall run` under a low soft RLIMIT_NOFILE
+//! must start a box although its user has more unreceived descriptors than that.
 
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
@@ -82,6 +84,29 @@ if not os.environ.get('ONCE'):
     time.sleep(60)
 ";
 
+/// Leaves 1,000 descriptors unreceived until its input ends.
+const HOLD_DESCRIPTORS: &str = r"
+import os, socket, sys
+null, pairs = os.open('/dev/null', os.O_RDONLY), []
+for _ in range(5):
+    pairs.append(socket.socketpair())
+    for _ in range(10):
+        socket.send_fds(pairs[-1][0], [b'x'], [null] * 20)
+print('held', flush=True)
+sys.stdin.read()
+";
+
+/// Sends one descriptor under its soft limit.
+const PASS_ONE: &str = r"
+import os, socket
+pair = socket.socketpair()
+try:
+    socket.send_fds(pair[0], [b'x'], [0])
+    print('sent')
+except OSError as error:
+    print(error.errno)
+";
+
 const ENOSPC: &str = "28";
 const ETOOMANYREFS: &str = "109";
 
@@ -104,6 +129,7 @@ fn run(context: &Context) -> Verdict {
 
     wait_for_watches(&server)?;
 
+    run_beside_descriptors(context)?;
     control_outside(PASS_DESCRIPTORS, ETOOMANYREFS)?;
     let more = attack(&server, &other, PASS_DESCRIPTORS, ETOOMANYREFS)?;
     Ok(format!("{rounds} and {more} execs of another user while a box held all watches, all passed descriptors"))
@@ -183,6 +209,26 @@ fn mcp_answer(server: &Server) -> std::io::Result<String> {
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
     Ok(line)
+}
+
+/// Runs a box under a soft limit of 256 open files while the user has more unreceived descriptors.
+fn run_beside_descriptors(context: &Context) -> Result<(), Fault> {
+    let limited = |words: &[&OsStr]| {
+        let mut command = Identity::Alone.command("/bin/bash");
+        command.args(["-c", "ulimit -Sn 256; exec \"$@\"", "sh"]).args(words);
+        tests::support::process::run(command, None)
+    };
+    let mut command = Identity::Alone.command("/usr/bin/python3");
+    command.args(["-I", "-c", HOLD_DESCRIPTORS]);
+    let mut holder = Live::start(command)?;
+    holder.line()?;
+    let words = ["/usr/bin/python3", "-I", "-c", PASS_ONE].map(OsStr::new);
+    let outside = limited(&words)?;
+    control(outside.text().trim() == ETOOMANYREFS, || outside.describe())?;
+    let ran = limited(&[context.binary.as_os_str(), OsStr::new("run"), OsStr::new("--"), OsStr::new("true")])?;
+    held(ran.code() == Some(0), || format!("no box starts under a soft RLIMIT_NOFILE of 256: {}", ran.describe()))?;
+    holder.finish()?;
+    Ok(())
 }
 
 /// A new connection, answered.

@@ -64,6 +64,9 @@ impl Executor {
     }
 
     fn with(host: Host, data: &Path, spawner: Spawner) -> Self {
+        // The kernel lets this process send descriptors to a new box only while its user, rootless boxes included, has
+        // fewer unreceived ones than this limit.
+        jail::raise_open_files();
         Executor {
             guard: Guard::new(host.counter_caps),
             host,

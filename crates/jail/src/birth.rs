@@ -85,9 +85,9 @@ pub(crate) fn settle() {
     raise_open_files();
 }
 
-/// Raises RLIMIT_NOFILE to its maximum. PID 1 sends descriptors only while the user has fewer unreceived ones than
-/// this; the command gets the limit of its plan.
-fn raise_open_files() {
+/// Raises RLIMIT_NOFILE of this process to its maximum. A process can send descriptors only while its user has fewer
+/// unreceived ones than this; the command of a box gets the limit of its plan.
+pub fn raise_open_files() {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }

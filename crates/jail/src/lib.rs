@@ -42,7 +42,7 @@ mod undertaker;
 mod warden;
 mod watchdog;
 
-pub use birth::bear_alone;
+pub use birth::{bear_alone, raise_open_files};
 pub use spawner::{Answer, NetworkSource, Removal, Request, main};
 pub use start::{send_completion, send_limits, send_plan};
 pub use sys::landlock_version;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, getrlimit};
 use service::{Auth, Config, Service};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -56,7 +56,6 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
     let failed = |error| Message::new(format!("could not listen for signals: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    raise_open_files();
     let opening = Service::open(Config {
         data: config.data.clone(),
         database: config.database.clone(),
@@ -88,13 +87,6 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
     let _ = telling.await;
     tracing::info!("stopped");
     Ok(())
-}
-
-/// Raises RLIMIT_NOFILE to its maximum. It also bounds the unreceived descriptors of this user, rootless boxes
-/// included, at which the kernel still lets this process send some to a new box.
-fn raise_open_files() {
-    let maximum = getrlimit(Resource::Nofile).maximum;
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 /// Half of the descriptors that this process may have; the other half is for execs.
