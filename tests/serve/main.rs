@@ -13,6 +13,7 @@ mod egress;
 mod environment;
 mod events;
 mod execs;
+mod few_threads;
 mod forms;
 mod full_table;
 mod health;

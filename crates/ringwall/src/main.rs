@@ -29,6 +29,7 @@ mod mcp;
 mod message;
 mod run;
 mod run_report;
+mod runtime;
 mod serve;
 mod skills;
 mod streams;
@@ -101,8 +102,8 @@ enum RunAlone {
     Run(Box<run::RunArguments>),
 }
 
-/// A panic ends the process: of a jail, an agent or a verb it is the end of the one thing that it does. A server goes on, and
-/// loses the one request, exec or box in whose task it happened (docs/decisions/0005).
+/// A panic ends the process: of a jail, an agent or a verb it is the end of the one thing that it does. A server whose
+/// event loop runs goes on, and loses the one request, exec or box in whose task it happened (`runtime`, docs/decisions/0005).
 fn end_with_a_panic() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -130,9 +131,6 @@ fn main() -> ExitCode {
     // A database URL may hold a password, and every user of the machine can read a process's arguments.
     if let Err(message) = arguments::mask("--database") {
         return message.print();
-    }
-    if let Verb::Serve(_) | Verb::Mcp(_) = verb {
-        let _ = std::panic::take_hook();
     }
     let result = data::directory(data).and_then(|data| match verb {
         Verb::Run(arguments) => Ok(run::run(&arguments, Early::begin(), &data)),

@@ -19,6 +19,7 @@ use crate::http::{self, Door};
 use crate::logging;
 use crate::mcp;
 use crate::message::Message;
+use crate::runtime;
 use crate::webhook;
 
 /// How long running execs may go on once the server is asked to stop.
@@ -36,10 +37,7 @@ pub(crate) struct ServeArguments {
 pub(crate) fn run(arguments: ServeArguments, data: &Path) -> Result<ExitCode, Message> {
     let config = config::resolve(data, arguments.overrides, &Environment::read()?)?;
     logging::begin()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
+    let runtime = runtime::start()?;
     runtime.block_on(serve(config))?;
     Ok(ExitCode::SUCCESS)
 }

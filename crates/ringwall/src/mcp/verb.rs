@@ -24,6 +24,7 @@ use crate::config::{self, DatabaseOverride, DockerOverride, Overrides};
 use crate::environment::Environment;
 use crate::logging;
 use crate::message::Message;
+use crate::runtime;
 use crate::webhook;
 
 /// How long what runs may go on once nobody listens any more.
@@ -63,10 +64,7 @@ pub(crate) fn run(arguments: McpArguments, data: &Path) -> Result<ExitCode, Mess
     let McpArguments { url, token, agent, user, session, database, docker } = arguments;
     let scope = Scope { user, agent, session };
     logging::begin()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
+    let runtime = runtime::start()?;
     let served = match url {
         Some(url) => {
             let token = token.or_else(|| owner_token(data));
