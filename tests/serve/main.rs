@@ -17,6 +17,7 @@ mod few_threads;
 mod forms;
 mod full_table;
 mod health;
+mod idle_guard;
 mod lives;
 mod logins;
 mod parts;
