@@ -13,20 +13,20 @@ use tests::support::wait::wait_for;
 use crate::site::{Site, TEXT, allow, deny};
 use crate::socket::Socket;
 
-const SESSION: &str = "s";
+pub const SESSION: &str = "s";
 
-struct Fixture {
-    site: Site,
-    socket: Socket,
+pub struct Fixture {
+    pub site: Site,
+    pub socket: Socket,
 }
 
-struct Asked {
-    question: Value,
-    run: JoinHandle<Value>,
+pub struct Asked {
+    pub question: Value,
+    pub run: JoinHandle<Value>,
 }
 
 impl Fixture {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let site = Site::start();
         let socket = site.follow(SESSION);
         Self { site, socket }
@@ -37,13 +37,13 @@ impl Fixture {
         self.site.run(&self.site.server.token, SESSION, command).join().unwrap()
     }
 
-    fn write(&self, name: &str, content: &str) {
+    pub fn write(&self, name: &str, content: &str) {
         let told = self.shell(&format!("printf %s '{content}' > {name}"));
         assert_eq!(told["status"], "SUCCEEDED", "{told}");
     }
 
     /// Runs a command that also reads a blocked file, until the question comes.
-    fn ask(&mut self, command: &str) -> Asked {
+    pub fn ask(&mut self, command: &str) -> Asked {
         let command = format!("{command}; cat {}/file", self.site.directory());
         let run = self.site.run(&self.site.server.token, SESSION, &command);
         Asked { question: self.next("permission_request"), run }
@@ -55,21 +55,21 @@ impl Fixture {
         message
     }
 
-    fn answer(&self, question: &Value, answer: &Value) -> u16 {
+    pub fn answer(&self, question: &Value, answer: &Value) -> u16 {
         self.site.answer(&self.site.server.token, &question["requestId"], answer).status
     }
 
-    fn allow(&self, asked: Asked) -> Value {
+    pub fn allow(&self, asked: Asked) -> Value {
         assert_eq!(self.answer(&asked.question, &allow()), 200);
         asked.run.join().unwrap()
     }
 
-    fn deny(&self, asked: Asked) {
+    pub fn deny(&self, asked: Asked) {
         assert_eq!(self.answer(&asked.question, &deny("")), 200);
         asked.run.join().unwrap();
     }
 
-    fn work(&self) -> PathBuf {
+    pub fn work(&self) -> PathBuf {
         self.site.server.data().join("workspaces/default/default/sessions").join(SESSION).join("work")
     }
 }

@@ -5,6 +5,7 @@
 
 use tests::support::server;
 
+mod alone;
 mod answers;
 mod bridge;
 mod conformance;

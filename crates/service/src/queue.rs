@@ -16,7 +16,7 @@ pub(crate) struct Bounds {
     pub(crate) running: u32,
     pub(crate) running_per_user: u32,
     pub(crate) waiting: u32,
-    /// How many of one user wait at most.
+    /// How many of one user wait at most, parked execs included.
     pub(crate) waiting_per_user: u32,
 }
 
@@ -35,6 +35,8 @@ pub(crate) struct Line {
     running: HashMap<UserId, u32>,
     /// Nobody is here without somebody who waits.
     waiting: HashMap<UserId, VecDeque<Ticket>>,
+    /// Execs that gave their slot back until they can go on. They count as waiting and are not called.
+    parked: HashMap<UserId, u32>,
     /// Whose turn is next. Everybody who has somebody waiting, once.
     rotation: VecDeque<UserId>,
     next: Ticket,
@@ -42,7 +44,14 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn new(bounds: Bounds) -> Self {
-        Self { bounds, running: HashMap::new(), waiting: HashMap::new(), rotation: VecDeque::new(), next: 0 }
+        Self {
+            bounds,
+            running: HashMap::new(),
+            waiting: HashMap::new(),
+            parked: HashMap::new(),
+            rotation: VecDeque::new(),
+            next: 0,
+        }
     }
 
     pub(crate) fn running(&self) -> u32 {
@@ -50,28 +59,80 @@ impl Line {
     }
 
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting.values().map(VecDeque::len).sum()
+        let parked = self.parked.values().sum::<u32>() as usize;
+        parked + self.waiting.values().map(VecDeque::len).sum::<usize>()
     }
 
-    /// Nobody who waits could run, so whoever comes and can takes nobody's turn.
     pub(crate) fn enter(&mut self, user: &UserId) -> Entered {
-        if self.running() < self.bounds.running && self.has_room(user) {
-            *self.running.entry(user.clone()).or_default() += 1;
+        if self.try_start(user) {
             return Entered::Running;
         }
-        let is_full = self.waiting() >= self.bounds.waiting as usize;
-        let own = self.waiting.get(user).map_or(0, VecDeque::len);
-        if is_full && (own > 0 || self.bounds.waiting == 0) || own >= self.bounds.waiting_per_user as usize {
+        if self.is_full_for(user) {
             return Entered::Full;
         }
+        let (ticket, own) = self.line_up(user);
+        own.push_back(ticket);
+        Entered::Waiting(ticket)
+    }
+
+    /// Counts an exec as waiting that is about to give its slot back. False if too many wait.
+    fn park(&mut self, user: &UserId) -> bool {
+        if self.is_full_for(user) {
+            return false;
+        }
+        *self.parked.entry(user.clone()).or_default() += 1;
+        true
+    }
+
+    fn unpark(&mut self, user: &UserId) {
+        if let Some(count) = self.parked.get_mut(user) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.parked.remove(user);
+            }
+        }
+    }
+
+    /// A parked exec wants a slot again: before the waiting execs of its user, which came later. It was counted when it was
+    /// parked, so no limit refuses it here.
+    fn enter_again(&mut self, user: &UserId) -> Entered {
+        if self.try_start(user) {
+            return Entered::Running;
+        }
+        let (ticket, own) = self.line_up(user);
+        own.push_front(ticket);
+        Entered::Waiting(ticket)
+    }
+
+    /// Starts an exec if the limits allow it. This overtakes no waiting exec: none of them could start.
+    fn try_start(&mut self, user: &UserId) -> bool {
+        let can_start = self.running() < self.bounds.running && self.has_room(user);
+        if can_start {
+            *self.running.entry(user.clone()).or_default() += 1;
+        }
+        can_start
+    }
+
+    fn is_full_for(&self, user: &UserId) -> bool {
+        let own = self.waiting_of(user);
+        let is_full = self.waiting() >= self.bounds.waiting as usize;
+        is_full && (own > 0 || self.bounds.waiting == 0) || own >= self.bounds.waiting_per_user as usize
+    }
+
+    fn waiting_of(&self, user: &UserId) -> usize {
+        let parked = self.parked.get(user).copied().unwrap_or_default() as usize;
+        parked + self.waiting.get(user).map_or(0, VecDeque::len)
+    }
+
+    /// A new ticket, and the waiting execs of the user to put it among.
+    fn line_up(&mut self, user: &UserId) -> (Ticket, &mut VecDeque<Ticket>) {
         let ticket = self.next;
         self.next += 1;
         let own = self.waiting.entry(user.clone()).or_default();
         if own.is_empty() {
             self.rotation.push_back(user.clone());
         }
-        own.push_back(ticket);
-        Entered::Waiting(ticket)
+        (ticket, own)
     }
 
     /// Somebody who waited gives up. One whose turn has come is not here any more.
@@ -158,6 +219,13 @@ pub(crate) struct Place {
     call: oneshot::Receiver<Slot>,
 }
 
+/// A slot that was given back while its exec waits for something other than a slot. It counts as waiting.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    turns: Arc<Turns>,
+    user: UserId,
+}
+
 #[derive(Debug)]
 pub(crate) enum Admission {
     Now(Slot),
@@ -173,7 +241,12 @@ impl Turns {
     /// Nothing when too many wait.
     pub(crate) fn enter(self: &Arc<Self>, user: &UserId) -> Option<Admission> {
         let mut held = self.lock();
-        match held.line.enter(user) {
+        let entered = held.line.enter(user);
+        self.admit(&mut held, user, entered)
+    }
+
+    fn admit(self: &Arc<Self>, held: &mut Held, user: &UserId, entered: Entered) -> Option<Admission> {
+        match entered {
             Entered::Running => Some(Admission::Now(Slot { turns: self.clone(), user: user.clone() })),
             Entered::Full => None,
             Entered::Waiting(ticket) => {
@@ -206,8 +279,9 @@ impl Turns {
         for (user, running) in &held.line.running {
             counts.entry(user.clone()).or_default().0 = *running;
         }
-        for (user, waiting) in &held.line.waiting {
-            counts.entry(user.clone()).or_default().1 = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
+        for user in held.line.waiting.keys().chain(held.line.parked.keys()) {
+            let waiting = held.line.waiting_of(user);
+            counts.entry(user.clone()).or_default().1 = u32::try_from(waiting).unwrap_or(u32::MAX);
         }
         counts
     }
@@ -227,6 +301,28 @@ impl Turns {
 impl Held {
     fn take(&mut self, called: &[Ticket]) -> Vec<(UserId, oneshot::Sender<Slot>)> {
         called.iter().filter_map(|ticket| Some((self.users.remove(ticket)?, self.calls.remove(ticket)?))).collect()
+    }
+}
+
+impl Slot {
+    /// Gives the slot back to other execs. None if too many execs wait already; the slot is given back then too.
+    pub(crate) fn park(self) -> Option<Parked> {
+        let is_parked = self.turns.lock().line.park(&self.user);
+        is_parked.then(|| Parked { turns: self.turns.clone(), user: self.user.clone() })
+    }
+}
+
+impl Parked {
+    pub(crate) fn enter(self) -> Option<Admission> {
+        let mut held = self.turns.lock();
+        let entered = held.line.enter_again(&self.user);
+        self.turns.admit(&mut held, &self.user, entered)
+    }
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        self.turns.lock().line.unpark(&self.user);
     }
 }
 

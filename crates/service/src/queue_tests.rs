@@ -11,6 +11,10 @@ enum Act {
     End(usize),
     /// One of those who wait gives up.
     Leave(usize),
+    /// A running exec gives its slot back and counts as waiting.
+    Park(usize),
+    /// A parked exec wants a slot again.
+    Return(usize),
     Bound(u32, u32),
 }
 
@@ -20,6 +24,7 @@ struct Model {
     bounds: Bounds,
     running: Vec<(Ticket, usize)>,
     waiting: Vec<(Ticket, usize)>,
+    parked: Vec<usize>,
     /// Users in the order of their turns: whoever starts to wait, or was just called, is last.
     turns: Vec<usize>,
 }
@@ -31,8 +36,9 @@ impl Model {
     }
 
     fn is_full_for(&self, user: usize) -> bool {
-        let has_one = self.waiting.iter().any(|(_, other)| *other == user);
-        self.waiting.len() >= self.bounds.waiting as usize && (has_one || self.bounds.waiting == 0)
+        let has_one = self.waiting.iter().any(|(_, other)| *other == user) || self.parked.contains(&user);
+        let count = self.waiting.len() + self.parked.len();
+        count >= self.bounds.waiting as usize && (has_one || self.bounds.waiting == 0)
     }
 
     fn call(&mut self) -> Vec<Ticket> {
@@ -56,6 +62,8 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         5 => (0..4_usize).prop_map(Act::Enter),
         4 => (0..8_usize).prop_map(Act::End),
         1 => (0..8_usize).prop_map(Act::Leave),
+        2 => (0..8_usize).prop_map(Act::Park),
+        2 => (0..8_usize).prop_map(Act::Return),
         1 => (1..5_u32, 1..4_u32).prop_map(|(running, per_user)| Act::Bound(running, per_user)),
     ];
     proptest::collection::vec(act, 0..120)
@@ -70,7 +78,7 @@ proptest! {
     fn the_line_does_what_the_model_does(acts in acts(), running in 1..5_u32, per_user in 1..4_u32, waiting in 0..6_u32) {
         let bounds = Bounds { running, running_per_user: per_user, waiting, waiting_per_user: u32::MAX };
         let mut line = Line::new(bounds);
-        let mut model = Model { bounds, running: vec![], waiting: vec![], turns: vec![] };
+        let mut model = Model { bounds, running: vec![], waiting: vec![], parked: vec![], turns: vec![] };
         let mut at_once = Ticket::MAX;
         for act in acts {
             match act {
@@ -101,7 +109,34 @@ proptest! {
                     }
                     line.leave(&user(number), ticket);
                 }
-                Act::End(_) | Act::Leave(_) => {}
+                Act::Park(index) if !model.running.is_empty() => {
+                    let index = index % model.running.len();
+                    let number = model.running[index].1;
+                    let is_parked = !model.is_full_for(number);
+                    prop_assert_eq!(line.park(&user(number)), is_parked);
+                    if is_parked {
+                        model.parked.push(number);
+                    }
+                    model.running.remove(index);
+                    prop_assert_eq!(line.release(&user(number)), model.call());
+                }
+                Act::Return(index) if !model.parked.is_empty() => {
+                    let number = model.parked.remove(index % model.parked.len());
+                    let entered = line.enter_again(&user(number));
+                    line.unpark(&user(number));
+                    if model.has_room(number) {
+                        prop_assert_eq!(entered, Entered::Running);
+                        at_once -= 1;
+                        model.running.push((at_once, number));
+                    } else {
+                        let Entered::Waiting(ticket) = entered else { return Err(TestCaseError::fail("must wait")) };
+                        model.waiting.insert(0, (ticket, number));
+                        if !model.turns.contains(&number) {
+                            model.turns.push(number);
+                        }
+                    }
+                }
+                Act::End(_) | Act::Leave(_) | Act::Park(_) | Act::Return(_) => {}
                 Act::Bound(running, running_per_user) => {
                     let bounds = Bounds { running, running_per_user, ..model.bounds };
                     model.bounds = bounds;
@@ -109,7 +144,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(line.running() as usize, model.running.len());
-            prop_assert_eq!(line.waiting(), model.waiting.len());
+            prop_assert_eq!(line.waiting(), model.waiting.len() + model.parked.len());
             prop_assert_eq!(line.rotation.len(), line.waiting.len());
         }
     }
@@ -136,6 +171,31 @@ fn one_user_with_many_does_not_take_all_the_room() {
     assert_eq!(line.waiting(), 3);
     assert!(matches!(line.enter(&one), Entered::Waiting(_)), "somebody else takes all the room");
     assert_eq!((line.enter(&one), line.enter(&many)), (Entered::Full, Entered::Full));
+}
+
+#[test]
+fn parked_slot_is_free_for_other_users() {
+    let turns = Turns::new(Bounds { running: 1, running_per_user: 1, waiting: 8, waiting_per_user: u32::MAX });
+    let Some(Admission::Now(slot)) = turns.enter(&user(0)) else { panic!("the only slot is taken") };
+    let parked = slot.park().expect("the queue is empty");
+    assert_eq!(turns.counts(), (0, 1));
+    let Some(Admission::Now(other)) = turns.enter(&user(1)) else { panic!("a parked exec keeps its slot") };
+    let Some(Admission::Later(_returned)) = parked.enter() else { panic!("two execs share one slot") };
+    assert_eq!(turns.counts(), (1, 1));
+    drop(other);
+    assert_eq!(turns.counts(), (1, 0), "the returned exec has the slot");
+}
+
+#[test]
+fn parked_execs_count_against_the_queue_limit() {
+    let turns = Turns::new(Bounds { running: 1, running_per_user: 1, waiting: 2, waiting_per_user: u32::MAX });
+    let take = || match turns.enter(&user(0)) {
+        Some(Admission::Now(slot)) => slot,
+        Some(Admission::Later(_)) | None => panic!("the slot is taken"),
+    };
+    let _parked = (take().park().expect("nothing waits"), take().park().expect("one exec waits"));
+    assert!(take().park().is_none(), "a user parks more execs than may wait");
+    assert_eq!(turns.counts(), (0, 2), "a slot that could not be parked is given back");
 }
 
 #[test]

@@ -286,7 +286,7 @@ impl Exec {
 
     /// What is left to be put away comes along where that cannot change how it ended.
     async fn run(&mut self, early: Early, slot: &mut Option<Slot>) -> Turn {
-        let mut hold = match self.hold_session().await {
+        let mut hold = match self.hold_session(slot).await {
             Ok(hold) => hold,
             Err(told) => {
                 discard(early).await;

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::bounds::Bounds;
 use super::boxes::Maker;
 use super::figures::Figures;
-use super::lease::Lease;
+use super::lease::{Hold, Lease};
 use super::places::{MemberId, Moment, OnBusy, Places, Step, Ticket, Turn};
 
 type Rule<M> = Places<<M as Maker>::Key, <M as Maker>::Kind>;
@@ -35,9 +35,20 @@ struct Held<M: Maker> {
     rule: Rule<M>,
     calls: HashMap<Ticket, mpsc::UnboundedSender<Turn>>,
     residents: HashMap<MemberId, Arc<M::Resident>>,
+    /// Session boxes from the decision to end them until their last process has ended.
+    ending: HashMap<MemberId, Arc<M::Resident>>,
     spares: HashMap<MemberId, M::Spare>,
     /// When whoever looks at the clock does so next. It may be too early; then nothing is due.
     alarm: Option<Moment>,
+}
+
+/// The box of a session whose processes may run.
+#[derive(Debug)]
+pub enum Present<M: Maker> {
+    /// The pool does not end the box for being idle, worn or in the way while the hold lives.
+    Kept(Arc<M::Resident>, Hold<M>),
+    /// The pool is ending the box. Its processes may still run.
+    Ending(Arc<M::Resident>),
 }
 
 /// Why there is no box.
@@ -66,6 +77,7 @@ impl<M: Maker> Pool<M> {
             rule: Places::new(bounds),
             calls: HashMap::new(),
             residents: HashMap::new(),
+            ending: HashMap::new(),
             spares: HashMap::new(),
             alarm: None,
         };
@@ -138,6 +150,17 @@ impl<M: Maker> Pool<M> {
     pub fn find(&self, key: &M::Key) -> Option<Arc<M::Resident>> {
         let held = self.lock();
         held.rule.sessions.get(key).and_then(|id| held.residents.get(id)).cloned()
+    }
+
+    /// The box of a session, also one that is being ended, which [`Pool::find`] does not return.
+    pub fn hold_session(self: &Arc<Self>, key: &M::Key) -> Option<Present<M>> {
+        let mut held = self.lock();
+        let id = held.rule.sessions.get(key).copied()?;
+        if let Some(resident) = held.ending.get(&id) {
+            return Some(Present::Ending(resident.clone()));
+        }
+        let resident = held.residents.get(&id)?.clone();
+        held.rule.hold(id).then(|| Present::Kept(resident, Hold { pool: self.clone(), id }))
     }
 
     /// The sessions that have one, or for which one is being made.
@@ -223,7 +246,10 @@ impl<M: Maker> Pool<M> {
                 Step::MakeSpare(id, kind) => jobs.push(Job::MakeSpare(id, kind)),
                 Step::End(id) => match (held.residents.remove(&id), held.spares.remove(&id)) {
                     (None, None) => steps.extend(held.rule.ended(id, self.now())),
-                    (resident, spare) => jobs.push(Job::End(id, resident, spare)),
+                    (resident, spare) => {
+                        held.ending.extend(resident.clone().map(|resident| (id, resident)));
+                        jobs.push(Job::End(id, resident, spare));
+                    }
                 },
             }
         }
@@ -410,7 +436,11 @@ impl<M: Maker> Drop for Place<M> {
     fn drop(&mut self) {
         match self.task {
             Task::Makes => self.pool.change(|rule, now| ((), rule.failed(self.id, now))),
-            Task::Ends => self.pool.change(|rule, now| ((), rule.ended(self.id, now))),
+            Task::Ends => {
+                let ended = self.pool.lock().ending.remove(&self.id);
+                drop(ended);
+                self.pool.change(|rule, now| ((), rule.ended(self.id, now)));
+            }
         }
     }
 }

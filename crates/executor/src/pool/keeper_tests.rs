@@ -24,6 +24,8 @@ struct House {
     is_dead: watch::Sender<bool>,
     users: AtomicU32,
     is_counted: AtomicBool,
+    /// Set while a test keeps the box from ending.
+    is_stuck: watch::Sender<bool>,
 }
 
 impl House {
@@ -37,6 +39,7 @@ impl House {
             is_dead: watch::Sender::new(false),
             users: AtomicU32::new(0),
             is_counted: AtomicBool::new(true),
+            is_stuck: watch::Sender::new(false),
         }
     }
 
@@ -108,6 +111,7 @@ impl Maker for Builder {
 
     async fn end(resident: Arc<House>) {
         tokio::task::yield_now().await;
+        let _ = resident.is_stuck.subscribe().wait_for(|is_stuck| !is_stuck).await;
         resident.end();
     }
 }
@@ -368,4 +372,35 @@ async fn a_box_that_is_dismissed_is_gone_for_whoever_waits() {
     assert!(!Arc::ptr_eq(lease.resident(), again.resident()));
     drop(lease);
     assert_eq!((pool.figures().busy, census.there.load(Ordering::SeqCst)), (1, 1));
+}
+
+#[tokio::test]
+async fn ending_session_box_is_found_until_its_last_process_ended() {
+    let (pool, _) = pool(bounds(2, 0), 0);
+    let lease = acquire(&pool, 0, OnBusy::Wait).await.expect("a box");
+    let resident = lease.resident().clone();
+    drop(lease);
+    resident.is_stuck.send_replace(true);
+    pool.dismiss(&0);
+    settled().await;
+    assert!(pool.find(&0).is_none(), "an ending box is handed out");
+    assert!(matches!(pool.hold_session(&0), Some(Present::Ending(found)) if Arc::ptr_eq(&found, &resident)));
+    resident.is_stuck.send_replace(false);
+    settled().await;
+    assert!(pool.hold_session(&0).is_none());
+    assert_eq!(Arc::strong_count(&resident), 1, "the pool keeps a box that has ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_session_box_does_not_end_for_being_idle() {
+    let (pool, census) = pool(bounds(1, 0), 0);
+    drop(acquire(&pool, 0, OnBusy::Wait).await.expect("a box"));
+    let Some(Present::Kept(_, hold)) = pool.hold_session(&0) else { panic!("the box is ending") };
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    settled().await;
+    assert_eq!(census.there.load(Ordering::SeqCst), 1);
+    drop(hold);
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    settled().await;
+    assert_eq!(census.there.load(Ordering::SeqCst), 0, "the control");
 }

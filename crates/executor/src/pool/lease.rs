@@ -36,8 +36,8 @@ impl<M: Maker> Drop for Lease<M> {
 /// Keeps a session's box from being idle, without keeping others from using it.
 #[derive(Debug)]
 pub struct Hold<M: Maker> {
-    pool: Arc<Pool<M>>,
-    id: MemberId,
+    pub(super) pool: Arc<Pool<M>>,
+    pub(super) id: MemberId,
 }
 
 impl<M: Maker> Drop for Hold<M> {

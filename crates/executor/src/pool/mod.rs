@@ -19,7 +19,7 @@ mod spares;
 pub use bounds::Bounds;
 pub use boxes::Maker;
 pub use figures::{Figures, SpareFigures};
-pub use keeper::{Pool, Refused};
+pub use keeper::{Pool, Present, Refused};
 pub use lease::{Hold, Lease};
 pub use places::OnBusy;
 pub use sort::{Pace, Sort};

@@ -5,27 +5,34 @@
 //! check of its digest and the command's end. A read-only copy mounted over each file would not
 //! achieve this, because a rename from another mount namespace detaches such a mount (docs/decisions/0017).
 //!
-//! Deadlock: an exec takes its slot before it waits here, and an exec that holds the session has a slot already.
+//! An exec that waits for an approved command of its session gives its slot back meanwhile, so that the wait keeps no other
+//! session from running. It takes a slot again before it shares the session: an approved command would otherwise wait for
+//! execs that wait for a slot.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use executor::pool::{Hold as BoxHold, Present};
+use policy::Isolation;
 use record::SessionName;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+use tokio::time::{Instant, timeout_at};
 
 use super::place::Place;
-use crate::contexts::SessionBox;
+use crate::contexts::{BoxKey, SessionBox};
 use crate::error::{Error, causes};
 use crate::order::Ground;
-use crate::outcome::Told;
+use crate::outcome::{RUNTIME_ERROR, Told};
 use crate::paths::Coverage;
+use crate::pool::Boxes;
+use crate::queue::{Admission, Slot};
 use crate::run_exec::Exec;
 use crate::service::Service;
 
 const SESSION_BUSY: &str = "SESSION_BUSY";
 
-/// How long an approved command waits for the other execs of its session.
+/// How long an approved command waits for the other execs of its session, and for boxes that are being ended.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 /// Number of entries at which unused ones are dropped.
 const MAX_UNUSED: usize = 1024;
@@ -70,42 +77,73 @@ impl SessionGates {
 pub(crate) struct Exclusive {
     gate: Option<OwnedRwLockWriteGuard<()>>,
     paused: Vec<Arc<SessionBox>>,
+    /// Ending a paused box resumes it, and its processes may run until they are killed. The pool ends no held box for being idle.
+    holds: Vec<BoxHold<Boxes>>,
 }
 
 impl Service {
-    /// Waits for the other execs of the session, and pauses its boxes, in which processes may run in the background.
+    /// Waits for the other execs of the session, pauses its boxes, in which processes may run in the background, and waits
+    /// for the end of those that are being ended.
     pub(crate) async fn take_session_alone(&self, place: &Place) -> Result<Exclusive, String> {
+        let deadline = Instant::now() + MAX_WAIT;
         let gate = self.inner.session_gates.gate(&place.name).write_owned();
-        let gate = tokio::time::timeout(MAX_WAIT, gate).await.map_err(|_| {
+        let gate = timeout_at(deadline, gate).await.map_err(|_| {
             format!(
                 "another command of the session {} still runs and could change the approved files; end it and send \
                  the command again",
                 place.id
             )
         })?;
-        let mut exclusive = Exclusive { gate: Some(gate), paused: Vec::new() };
-        for (_, home) in self.homes(place) {
-            if home.resident.is_paused() {
-                continue;
-            }
-            // Before the pause: it takes effect even if this exec is cancelled meanwhile, and has to end with it.
-            exclusive.paused.push(home.clone());
-            home.resident.pause().await.map_err(|error| {
-                format!(
-                    "the box of the session {} could not be paused, and its processes could change the approved \
-                     files: {}",
-                    place.id,
-                    causes(&error)
-                )
-            })?;
+        let mut exclusive = Exclusive { gate: Some(gate), paused: Vec::new(), holds: Vec::new() };
+        for isolation in Isolation::ALL {
+            let pausing = match self.inner.boxes.hold_session(&BoxKey::new(place, isolation)) {
+                None => continue,
+                Some(Present::Ending(home)) => timeout_at(deadline, home.resident.died()).await.map(drop).map_err(|_| {
+                    format!(
+                        "the box of the session {} is being ended, and its processes could still change the approved \
+                         files; send the command again",
+                        place.id
+                    )
+                }),
+                Some(Present::Kept(home, hold)) => {
+                    exclusive.holds.push(hold);
+                    // Before the pause: it takes effect even if this exec is cancelled meanwhile, and has to end with it.
+                    if !home.resident.is_paused() {
+                        exclusive.paused.push(home.clone());
+                    }
+                    let (pause, died) = (home.resident.pause(), home.resident.died());
+                    paused_or_dead(pause, died, deadline).await.map_err(|error| {
+                        format!(
+                            "the box of the session {} could not be paused, and its processes could change the approved \
+                             files: {}",
+                            place.id,
+                            causes(&error)
+                        )
+                    })
+                }
+            };
+            pausing?;
         }
         Ok(exclusive)
+    }
+}
+
+/// Waits until a box is paused or dead. One that is dying cannot be paused.
+async fn paused_or_dead<E>(
+    pause: impl Future<Output = Result<(), E>>,
+    died: impl Future,
+    deadline: Instant,
+) -> Result<(), E> {
+    match pause.await {
+        Ok(()) => Ok(()),
+        Err(error) => timeout_at(deadline, died).await.map(drop).map_err(|_| error),
     }
 }
 
 impl Drop for Exclusive {
     fn drop(&mut self) {
         let (gate, paused) = (self.gate.take(), std::mem::take(&mut self.paused));
+        let holds = std::mem::take(&mut self.holds);
         if paused.is_empty() {
             return;
         }
@@ -117,7 +155,7 @@ impl Drop for Exclusive {
                     tracing::warn!(error = %causes(&error), "could not resume a session's box after an approved command");
                 }
             }
-            drop(gate);
+            drop((holds, gate));
         });
     }
 }
@@ -142,7 +180,7 @@ impl Exec {
     }
 
     /// Shares the session, or takes it alone for a command that was approved with files of the session.
-    pub(crate) async fn hold_session(&self) -> Result<Hold, Told> {
+    pub(crate) async fn hold_session(&self, slot: &mut Option<Slot>) -> Result<Hold, Told> {
         let (Some(session), Some(name)) = (self.order.session(), self.session_name()) else { return Ok(Hold::Nothing) };
         let is_alone = match &self.order.ground {
             Ground::Session { approved, covering, .. } => {
@@ -156,7 +194,7 @@ impl Exec {
                 let exclusive = self.service.take_session_alone(&place).await;
                 exclusive.map(Hold::Alone).map_err(|message| Told::denied(SESSION_BUSY, message))
             } else {
-                Ok(Hold::Shared(self.service.inner.session_gates.share(&name).await))
+                self.share_session(&name, slot).await.map(Hold::Shared)
             }
         };
         tokio::select! {
@@ -164,5 +202,54 @@ impl Exec {
             by = self.live.cancelled() => Err(Told::cancelled(by)),
             hold = hold => hold,
         }
+    }
+
+    /// Waits without a slot while an approved command has the session alone.
+    async fn share_session(&self, name: &SessionName, slot: &mut Option<Slot>) -> Result<Shared, Told> {
+        let gates = &self.service.inner.session_gates;
+        loop {
+            if let Ok(shared) = gates.try_share(name) {
+                return Ok(shared);
+            }
+            let parked = slot.take().and_then(Slot::park).ok_or_else(|| {
+                let message = format!(
+                    "an approved command has the session {} alone, and too many other commands wait; send the command \
+                     again when it has ended",
+                    name.session_id
+                );
+                Told::denied(SESSION_BUSY, message)
+            })?;
+            drop(gates.share(name).await);
+            *slot = match parked.enter() {
+                Some(Admission::Now(slot)) => Some(slot),
+                Some(Admission::Later(mut place)) => place.turn().await,
+                None => None,
+            };
+            if slot.is_none() {
+                return Err(Told::failed(RUNTIME_ERROR, "the queue was closed"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn box_that_died_before_its_pause_needs_none() {
+        let deadline = Instant::now() + MAX_WAIT;
+        let died = tokio::time::sleep(MAX_WAIT / 2);
+        assert_eq!(paused_or_dead(ready(Err("it is dead")), died, deadline).await, Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn living_box_that_cannot_be_paused_is_an_error() {
+        let deadline = Instant::now() + MAX_WAIT;
+        let error = paused_or_dead(ready(Err("no freezer")), pending::<()>(), deadline).await;
+        assert_eq!(error, Err("no freezer"));
+        assert_eq!(paused_or_dead(ready(Ok::<(), &str>(())), pending::<()>(), deadline).await, Ok(()));
     }
 }

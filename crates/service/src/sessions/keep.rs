@@ -161,6 +161,8 @@ impl Service {
         self.session_times(&place).await?.ok_or_else(|| no_session(&place.id))?;
         let in_it: Vec<_> = self.inner.registry.all().into_iter().filter(|live| live.is_in(&place.name)).collect();
         in_it.iter().for_each(|live| live.cancel(Cancellation::ByCaller));
+        // Ending a paused box resumes it for a moment: an approved command that has the session alone ends first.
+        drop(self.inner.session_gates.share(&place.name).await);
         // With their boxes, however these stand; and once more, because one of them may just have been making one.
         tokio::join!(self.inner.browsers.dismiss(&self.inner, &place.name), self.end_boxes(&place));
         futures::future::join_all(in_it.iter().map(|live| live.over())).await;
