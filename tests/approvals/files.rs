@@ -49,7 +49,7 @@ impl Fixture {
         Asked { question: self.next("permission_request"), run }
     }
 
-    fn next(&mut self, kind: &str) -> Value {
+    pub fn next(&mut self, kind: &str) -> Value {
         let message = self.socket.next();
         assert_eq!(message["type"], kind, "{message}");
         message
@@ -104,6 +104,7 @@ fn question_shows_script_with_digest_and_text() {
     assert_eq!((&file["path"], &file["pinned"], &file["size"]), (&json!("/workspace/x.sh"), &json!(true), &json!(9)));
     assert_eq!(file["script"], json!({ "text": "echo good", "is_whole": true }));
     assert_eq!(file["sha256"].as_str().unwrap().len(), 64);
+    assert!(!not_covered(&asked.question).contains(&("/workspace/x.sh", "not_pinned")), "{}", asked.question);
     let listed = fixture.site.approval(&asked.question["requestId"]);
     assert_eq!(listed["covered_files"], asked.question["covered_files"]);
     assert_eq!(
@@ -354,6 +355,14 @@ fn file_in_allowed_path_is_checked_and_not_pinned() {
     let asked = fixture.ask(&format!("bash {}", script.display()));
     let file = &asked.question["covered_files"][0];
     assert_eq!((&file["path"], &file["pinned"]), (&json!(script), &json!(false)));
+    let path = script.to_str().unwrap();
+    assert!(not_covered(&asked.question).contains(&(path, "not_pinned")), "{}", asked.question);
+    let shown = fixture.site.server.show_approval(asked.question["requestId"].as_str().unwrap());
+    let warning = format!(
+        "{path}  in an allowed path: compared right before the start, and another program that may write there can \
+         change it afterwards"
+    );
+    assert!(shown.contains(&warning), "{shown}");
     std::fs::write(&script, "echo evil").unwrap();
     assert_eq!(fixture.answer(&asked.question, &allow()), 409);
     fixture.next("permission_resolved");

@@ -42,6 +42,18 @@ fn a_person_is_shown_all_of_it_and_their_word_counts_once() {
     assert_eq!(ran["policy_snapshot"]["limits"]["memory_mb"], 300, "what it ran under is what is on record");
 }
 
+#[test]
+fn code_question_says_that_opened_files_are_not_covered() {
+    let site = Site::start();
+    let (run, question) = site.asked(risky());
+    assert_eq!(question["not_covered"], json!([{ "path": "/workspace", "why": "opened_by_code" }]));
+    let id = question["id"].as_str().unwrap();
+    let shown = site.server.show_approval(id);
+    assert!(shown.contains("/workspace  files that the code opens or starts"), "{shown}");
+    site.answer(&question, &json!({ "approved": false })).expect(200);
+    run.join().unwrap();
+}
+
 /// The stored value is the one that the code has anyway, so only the layer that sets it changes.
 #[test]
 fn unchanged_policy_keeps_code_question() {

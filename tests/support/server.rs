@@ -270,6 +270,14 @@ impl Server {
         self.starter.command(self.data())
     }
 
+    /// What `ringwall approvals show` prints.
+    pub fn show_approval(&self, id: &str) -> String {
+        let url = format!("http://{}", self.address);
+        let output = self.command().args(["approvals", "show", id, "--url", &url]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     /// A token made at the command line.
     pub fn make_token(&self, words: &[&str]) -> String {
         let output = self.command().args(["token", "create"]).args(words).output().unwrap();

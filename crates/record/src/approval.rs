@@ -133,14 +133,14 @@ pub struct ScriptText {
     pub is_whole: bool,
 }
 
-/// A file that the command line names and whose content is not part of what is approved
+/// A file that may change after the answer
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct UncoveredFile {
     pub path: String,
     pub why: Uncovered,
 }
 
-/// Why a file is not covered
+/// Why a file is not covered, or not until the command has ended
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Uncovered {
@@ -156,6 +156,10 @@ pub enum Uncovered {
     TooMany,
     TooLarge,
     OpenedByScript,
+    /// Covered and in an allowed path: compared right before the start, and not protected from changes afterwards
+    NotPinned,
+    /// Files that approved code opens or starts
+    OpenedByCode,
 }
 
 impl Uncovered {
@@ -174,6 +178,11 @@ impl Uncovered {
             Self::TooMany => "beyond the limit of 16 files",
             Self::TooLarge => "beyond the limit of 64 MB in all",
             Self::OpenedByScript => "files that this script opens or runs itself",
+            Self::NotPinned => {
+                "in an allowed path: compared right before the start, and another program that may write there can \
+                 change it afterwards"
+            }
+            Self::OpenedByCode => "files that the code opens or starts",
         }
     }
 }

@@ -304,6 +304,8 @@ export const en = {
   "dialog.why.too_many": "beyond the limit of 16 files",
   "dialog.why.too_large": "beyond the limit of 64 MB in all",
   "dialog.why.opened_by_script": "files that this script opens or runs itself",
+  "dialog.why.not_pinned": "in an allowed path: compared right before the start, and another program that may write there can change it afterwards",
+  "dialog.why.opened_by_code": "files that the code opens or starts",
   "dialog.deny": "Deny",
   "dialog.allow": "Allow",
   "dialog.remember": "Allow and remember",

@@ -306,6 +306,8 @@ export const zh: Record<keyof typeof en, string> = {
   "dialog.why.too_many": "超出 16 个文件的上限",
   "dialog.why.too_large": "超出合计 64 MB 的上限",
   "dialog.why.opened_by_script": "该脚本自行打开或运行的文件",
+  "dialog.why.not_pinned": "位于允许的路径中：仅在启动前核对，有权写入的其他程序此后仍可更改",
+  "dialog.why.opened_by_code": "该代码打开或启动的文件",
   "dialog.deny": "拒绝",
   "dialog.allow": "允许",
   "dialog.remember": "允许并记住",

@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use policy::{Ask, Consent, Locale};
-use record::{ApprovalKind, Confirmation, Digest, RiskLevel, SettledAs};
+use record::{ApprovalFiles, ApprovalKind, Confirmation, Digest, RiskLevel, SettledAs, Uncovered, UncoveredFile};
 use serde_json::json;
 
 use super::backend::Choice;
 use super::order::CodeOrder;
+use crate::agents::execute::WORKSPACE;
 use crate::approvals::{Question, StillStands, Waiting};
 use crate::error::causes;
 use crate::order::{Ground, Places};
@@ -68,7 +69,7 @@ impl Exec {
             blocked_paths: Vec::new(),
             risk_level: risk_level(level),
             patterns: patterns.collect(),
-            files: Default::default(),
+            files: uncovered_files(),
             digest: Digest::of(action.to_string().as_bytes()),
             asked_by: self.order.author.clone(),
             still_stands: self.rules_stand(code, terms),
@@ -132,6 +133,12 @@ impl CodeOrder {
     pub(crate) fn consent(&mut self) {
         self.judged.consent = Consent::Given;
     }
+}
+
+/// The answer covers the code alone.
+fn uncovered_files() -> ApprovalFiles {
+    let opened = UncoveredFile { path: WORKSPACE.to_owned(), why: Uncovered::OpenedByCode };
+    ApprovalFiles { covered: Vec::new(), not_covered: vec![opened] }
 }
 
 const fn risk_level(level: policy::Level) -> RiskLevel {

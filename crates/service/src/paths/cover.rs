@@ -4,7 +4,7 @@
 //! question is asked; the answer counts while the files have the same stamps, and the exec starts only if their digests are
 //! still equal. Files of the session are *pinned*: nothing else runs in the session between that last check and the end of the
 //! exec (`sessions/exclusive.rs`). Files of an allowed path are checked and not pinned, because other agents and the host may
-//! write there. What is not covered is listed with the reason.
+//! write there; the question lists them also among what may change. What is not covered is listed with the reason.
 
 use std::path::{Path, PathBuf};
 
@@ -170,13 +170,17 @@ impl Coverage {
             match &file.state {
                 State::Covered(content) => {
                     let is_script = file.usage == FileUse::Script;
+                    let pinned = file.target.as_ref().is_some_and(|target| target.is_pinned);
                     recorded.covered.push(CoveredFile {
                         path: file.path.clone(),
                         sha256: digest(content),
                         size: content.size,
-                        pinned: file.target.as_ref().is_some_and(|target| target.is_pinned),
+                        pinned,
                         script: is_script.then(|| script(content)).flatten(),
                     });
+                    if !pinned {
+                        uncovered(Uncovered::NotPinned);
+                    }
                     if is_script {
                         uncovered(Uncovered::OpenedByScript);
                     }
