@@ -258,3 +258,53 @@ fn waiting_execs_of_one_user_keep_nobody_out() {
     assert!(waiting[..4].iter().all(is_held), "control: the first four do not wait");
     assert_served(&server);
 }
+
+/// Bytes that clients have sent and the server has not read (`/proc/net/tcp`).
+fn bytes_on_the_way(server: &Server) -> u64 {
+    let port = server.address.rsplit(':').next().unwrap().parse::<u16>().unwrap();
+    let suffix = format!(":{port:04X}");
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let waiting = table.lines().skip(1).map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (sent, received) = fields[4].split_once(':').unwrap();
+        match (fields[1].ends_with(&suffix), fields[2].ends_with(&suffix)) {
+            (true, _) => u64::from_str_radix(received, 16).unwrap(),
+            (false, true) => u64::from_str_radix(sent, 16).unwrap(),
+            (false, false) => 0,
+        }
+    });
+    waiting.sum()
+}
+
+/// 32 bodies of 8 MiB, each without its last byte, are all the memory for large bodies. One user gets a quarter of it.
+#[test]
+fn unfinished_bodies_of_one_user_leave_memory_for_others() {
+    const BODY: usize = 8 << 20;
+    let server = Server::start();
+    let [ann, bob] = ["ann", "bob"].map(|user| server.make_token(&["--role", "user", "--user", user]));
+    let send = |token: &str, length: usize, body: &[u8]| {
+        let mut stream = server.connect();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let head = format!(
+            "POST /sandbox/execs HTTP/1.1\r\nHost: localhost\r\nPrefer: respond-async\r\nAuthorization: Bearer {token}\r\n\
+             Content-Length: {length}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        // The server closes a connection whose body it refuses.
+        let _ = stream.write_all(body);
+        stream
+    };
+    let mut unfinished = shell("true").to_string().into_bytes();
+    unfinished.resize(BODY - 1, b' ');
+    let held: Vec<TcpStream> = (0..32).map(|_| send(&ann, BODY, &unfinished)).collect();
+    wait_until("the server to read all bodies", || bytes_on_the_way(&server) == 0);
+    // Before it answers, the server reads the rest of a refused body for up to 5 seconds.
+    wait_until("a quarter of the bodies to be held", || held.iter().filter(|stream| is_held(stream)).count() == 8);
+    // Larger than the bodies that are always received.
+    let finished = &unfinished[..100_000];
+    assert_eq!(read_status(&mut send(&bob, finished.len(), finished)), "HTTP/1.1 202");
+    assert_eq!(read_status(&mut send(&ann, finished.len(), finished)), "HTTP/1.1 429", "the control");
+    drop(held);
+    wait_until("the memory to be free", || read_status(&mut send(&ann, finished.len(), finished)) == "HTTP/1.1 202");
+}

@@ -8,6 +8,7 @@ use axum::response::Response;
 use service::{HeldLogin, Holder, Origin, Principal};
 
 use super::attended::attend;
+use super::body_memory::as_caller;
 use super::problem::Problem;
 use super::{Caller, Door, cookie, tickets};
 
@@ -68,9 +69,10 @@ pub(crate) async fn admit(
     }
     let in_progress = door.requests.begin(&principal)?;
     let remote = request.extensions().get::<Caller>().map(|caller| caller.remote);
-    request.extensions_mut().insert(principal.through(Origin { door: "http", remote, client: None }));
+    let principal = principal.through(Origin { door: "http", remote, client: None });
+    request.extensions_mut().insert(principal.clone());
     login.map(|login| request.extensions_mut().insert(login));
-    Ok(attend(next.run(request).await, in_progress))
+    Ok(attend(as_caller(&principal, next.run(request)).await, in_progress))
 }
 
 /// A request that brings an `Authorization` is judged by that alone, whatever cookie comes along.

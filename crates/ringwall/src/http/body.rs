@@ -3,7 +3,6 @@
 //! Everything malformed is INVALID_ARGUMENT and says what and where; nothing of it is logged, because a body may hold
 //! the values of variables.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
@@ -15,17 +14,13 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::body_memory::Reservation;
 use super::json;
 use super::problem::Problem;
 
 /// For the whole body, however it trickles.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LONGEST_KEY: usize = 255;
-/// Most bytes of a body that is received in any case. The connection limit bounds all of them together.
-const SMALL_BODY: usize = 64 << 10;
-/// Most bytes of larger bodies in memory at once. Without this, one agent could hold an unfinished upload of 100 MB on each of
-/// its connections.
-const MAX_LARGE_BODIES: usize = 256 << 20;
 
 /// Reads a whole body as JSON.
 pub(crate) async fn read_json(body: Body, largest: usize) -> Result<Value, Problem> {
@@ -112,44 +107,6 @@ async fn read_reserved(
         let message = "the body took longer than 60 seconds";
         Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "BODY_TIMEOUT", message))
     })
-}
-
-/// Bytes of all large bodies that are in memory.
-static RESERVED: AtomicUsize = AtomicUsize::new(0);
-
-/// One body's part of the memory for bodies, until it is dropped.
-#[derive(Debug)]
-struct Reservation {
-    reserved: &'static AtomicUsize,
-    max: usize,
-    own: usize,
-}
-
-impl Reservation {
-    /// The limit is never less than two bodies of the largest size, whatever the operator set that to.
-    fn new(largest: usize) -> Self {
-        Self { reserved: &RESERVED, max: MAX_LARGE_BODIES.max(largest.saturating_mul(2)), own: 0 }
-    }
-
-    fn grow_to(&mut self, length: usize) -> Result<(), Problem> {
-        if length <= SMALL_BODY || length <= self.own {
-            return Ok(());
-        }
-        let more = length - self.own;
-        let grow = |reserved: usize| reserved.checked_add(more).filter(|sum| *sum <= self.max);
-        self.reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).map_err(|_| {
-            let message = format!("request bodies take more than {} bytes of the server's memory together", self.max);
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "BODY_MEMORY", message).with_hint("try again in a moment")
-        })?;
-        self.own = length;
-        Ok(())
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        self.reserved.fetch_sub(self.own, Ordering::Relaxed);
-    }
 }
 
 /// A body with its reservation.
@@ -245,6 +202,7 @@ pub(crate) fn prefers_async(headers: &HeaderMap) -> bool {
 mod tests {
     use serde_json::json;
 
+    use super::super::body_memory::{BodyMemory, SMALL_BODY};
     use super::*;
 
     #[tokio::test]
@@ -276,23 +234,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_bodies_share_bounded_memory() {
-        static RESERVED: AtomicUsize = AtomicUsize::new(0);
+    async fn received_body_keeps_its_memory_until_it_is_dropped() {
+        static MEMORY: BodyMemory = BodyMemory::new();
         let read = async |length: usize| {
-            let reservation = Reservation { reserved: &RESERVED, max: 3 * SMALL_BODY, own: 0 };
+            let reservation = MEMORY.reserve("a".to_owned(), 3 * SMALL_BODY, 3 * SMALL_BODY);
             let chunks = (0..length / 1024).map(|_| Ok::<_, std::io::Error>(vec![b'x'; 1024]));
             let body = Body::from_stream(futures::stream::iter(chunks));
             read_reserved(body, usize::MAX, "", reservation).await.map_err(|problem| problem.code())
         };
         let large = read(2 * SMALL_BODY).await.unwrap();
-        assert_eq!(large.len(), 2 * SMALL_BODY);
         let small = read(SMALL_BODY).await.unwrap();
-        assert_eq!(RESERVED.load(Ordering::Relaxed), large.len(), "{} bytes count", small.len());
+        assert_eq!(MEMORY.total(), large.len(), "{} bytes count", small.len());
         assert_eq!(read(2 * SMALL_BODY).await.unwrap_err(), "BODY_MEMORY");
-        assert_eq!(RESERVED.load(Ordering::Relaxed), large.len(), "a refused body keeps its memory");
+        assert_eq!(MEMORY.total(), large.len(), "a refused body keeps its memory");
         drop(large);
         assert!(read(2 * SMALL_BODY).await.is_ok());
-        assert_eq!(RESERVED.load(Ordering::Relaxed), 0);
+        assert_eq!(MEMORY.total(), 0);
     }
 
     #[test]

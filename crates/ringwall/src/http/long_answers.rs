@@ -78,11 +78,7 @@ impl LongAnswers {
     }
 
     pub(crate) fn begin(self: &Arc<Self>, by: &Principal) -> Result<LongAnswer, Problem> {
-        let caller = match by.holder() {
-            Holder::User(user) | Holder::Agent(user, _) => format!("user {user}"),
-            Holder::Owner | Holder::Operator => format!("token {}", by.caller()),
-        };
-        self.count(caller)
+        self.count(caller_name(by))
     }
 
     fn count(self: &Arc<Self>, caller: String) -> Result<LongAnswer, Problem> {
@@ -93,6 +89,14 @@ impl LongAnswers {
         }
         *count += 1;
         Ok(LongAnswer { all: self.clone(), caller })
+    }
+}
+
+/// Who a request counts for: the user, or one token of an operator or the owner.
+pub(crate) fn caller_name(by: &Principal) -> String {
+    match by.holder() {
+        Holder::User(user) | Holder::Agent(user, _) => format!("user {user}"),
+        Holder::Owner | Holder::Operator => format!("token {}", by.caller()),
     }
 }
 

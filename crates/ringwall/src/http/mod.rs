@@ -19,6 +19,7 @@ mod attended;
 mod long_answers;
 
 mod body;
+mod body_memory;
 mod json;
 mod problem;
 mod range;

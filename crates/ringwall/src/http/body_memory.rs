@@ -1,0 +1,153 @@
+//! Memory for request bodies above 64 KiB: a limit for all callers together, and a share of it for each.
+//!
+//! Without the limit one agent could hold an unfinished upload of 100 MB on each of its connections. Without the share the
+//! uploads of one caller, unfinished for up to 60 seconds each, would leave no memory for the bodies of others.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use axum::http::StatusCode;
+use service::Principal;
+
+use super::long_answers::caller_name;
+use super::problem::Problem;
+
+/// Bodies up to this size are always received. The connection limit bounds all of them together.
+pub(super) const SMALL_BODY: usize = 64 << 10;
+const MAX_LARGE_BODIES: usize = 256 << 20;
+/// A caller may have a quarter of the memory, and always one body of the largest size.
+const SHARES: usize = 4;
+
+static MEMORY: BodyMemory = BodyMemory::new();
+
+tokio::task_local! {
+    /// Who sent the request that this task handles.
+    static CALLER: String;
+}
+
+/// Counts the bodies that `handler` reads as this caller's.
+pub(crate) async fn as_caller<T>(by: &Principal, handler: impl Future<Output = T>) -> T {
+    CALLER.scope(caller_name(by), handler).await
+}
+
+#[derive(Debug)]
+pub(super) struct BodyMemory(Mutex<Taken>);
+
+#[derive(Debug)]
+struct Taken {
+    total: usize,
+    /// Callers without a large body have no entry.
+    callers: BTreeMap<String, usize>,
+}
+
+/// The memory of one body, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    memory: &'static BodyMemory,
+    caller: String,
+    max: usize,
+    share: usize,
+    own: usize,
+}
+
+impl BodyMemory {
+    pub(super) const fn new() -> Self {
+        Self(Mutex::new(Taken { total: 0, callers: BTreeMap::new() }))
+    }
+
+    pub(super) const fn reserve(&'static self, caller: String, max: usize, share: usize) -> Reservation {
+        Reservation { memory: self, caller, max, share, own: 0 }
+    }
+
+    #[cfg(test)]
+    pub(super) fn total(&self) -> usize {
+        self.lock().total
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reservation {
+    /// The limit is never less than two bodies of the largest size, whatever the operator set that to.
+    pub(super) fn new(largest: usize) -> Self {
+        let max = MAX_LARGE_BODIES.max(largest.saturating_mul(2));
+        // Routes that need no token have small bodies only.
+        let caller = CALLER.try_with(String::clone).unwrap_or_default();
+        MEMORY.reserve(caller, max, largest.max(max / SHARES))
+    }
+
+    pub(super) fn grow_to(&mut self, length: usize) -> Result<(), Problem> {
+        if length <= SMALL_BODY || length <= self.own {
+            return Ok(());
+        }
+        let more = length - self.own;
+        let mut taken = self.memory.lock();
+        let of_caller = taken.callers.get(&self.caller).copied().unwrap_or_default();
+        if of_caller.saturating_add(more) > self.share {
+            let message =
+                format!("request bodies of yours take more than {} bytes of the server's memory together", self.share);
+            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "BODY_MEMORY", message);
+            return Err(problem.with_hint("wait until another request of yours has been received"));
+        }
+        if taken.total.saturating_add(more) > self.max {
+            let message = format!("request bodies take more than {} bytes of the server's memory together", self.max);
+            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "BODY_MEMORY", message);
+            return Err(problem.with_hint("try again in a moment"));
+        }
+        taken.total += more;
+        taken.callers.insert(self.caller.clone(), of_caller + more);
+        self.own = length;
+        Ok(())
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.own == 0 {
+            return;
+        }
+        let mut taken = self.memory.lock();
+        taken.total -= self.own;
+        if let Some(of_caller) = taken.callers.get_mut(&self.caller) {
+            *of_caller -= self.own;
+            if *of_caller == 0 {
+                taken.callers.remove(&self.caller);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: usize = 1 << 10;
+
+    #[test]
+    fn caller_above_its_share_leaves_memory_for_others() {
+        static MEMORY: BodyMemory = BodyMemory::new();
+        let reserve = |caller: &str, length: usize| {
+            let mut reservation = MEMORY.reserve(caller.to_owned(), 400 * KIB, 100 * KIB);
+            reservation.grow_to(length).map(|()| reservation).map_err(|problem| problem.code())
+        };
+        let held = reserve("a", 100 * KIB).unwrap();
+        assert_eq!(reserve("a", 65 * KIB).unwrap_err(), "BODY_MEMORY");
+        assert!(reserve("a", SMALL_BODY).is_ok(), "a small body is always received");
+        let others = ["b", "c", "d"].map(|caller| reserve(caller, 100 * KIB).unwrap());
+        assert_eq!(reserve("e", 65 * KIB).unwrap_err(), "BODY_MEMORY", "the limit of all callers");
+        drop((held, others));
+        assert!(reserve("a", 65 * KIB).is_ok());
+        assert!(MEMORY.lock().callers.is_empty(), "callers without a large body are forgotten");
+    }
+
+    #[test]
+    fn share_holds_one_body_of_the_largest_size() {
+        let shares = [8 << 20, 100 << 20, 1 << 30].map(|largest| {
+            let Reservation { max, share, .. } = Reservation::new(largest);
+            (max >> 20, share >> 20)
+        });
+        assert_eq!(shares, [(256, 64), (256, 100), (2048, 1024)]);
+    }
+}
