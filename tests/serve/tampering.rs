@@ -135,3 +135,29 @@ fn malformed_head_is_refused() {
         assert_eq!(server.ask("POST", &format!("/api/audit/verify?head={bad}"), None).status, 400, "{bad}");
     }
 }
+
+/// A copy of the database in a directory without the key stands for two data directories that use one PostgreSQL database.
+#[test]
+fn token_of_other_data_directory_is_refused_before_it_is_written() {
+    let server = Server::start();
+    server.make_token(&["--role", "operator"]);
+    let listed = server.ask("GET", "/api/tokens", None).expect(200);
+    let id = listed[0]["id"].as_str().unwrap().to_owned();
+    let other = tempfile::TempDir::with_prefix("rw-other-").unwrap();
+    let copy = other.path().join("db.sqlite");
+    let backup = server.command().arg("backup").arg(&copy).output().unwrap();
+    assert!(backup.status.success(), "{}", String::from_utf8_lossy(&backup.stderr));
+    for words in [&["token", "create", "--role", "operator"][..], &["token", "revoke", &id]] {
+        let refused = command(other.path()).args(words).output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && refused.stdout.is_empty(), "{words:?}: {said}");
+        assert!(said.contains("is not signed with the key of this data directory"), "{words:?}: {said}");
+        assert!(said.contains("--data DIR"), "{words:?}: {said}");
+    }
+    // With the key of the first directory the copy is as intact as before, and can be written.
+    std::fs::copy(server.data().join("digest.key"), other.path().join("digest.key")).unwrap();
+    assert_intact(other.path());
+    let made = command(other.path()).args(["token", "create", "--role", "operator"]).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    assert_intact(other.path());
+}

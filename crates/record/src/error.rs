@@ -53,6 +53,8 @@ pub enum Error {
     },
     #[error("the audit chain is broken at entry {seq}")]
     ChainBroken { seq: i64 },
+    #[error("the head of the audit chain (entry {seq}) is not signed with the key of this data directory")]
+    HeadNotOurs { seq: i64 },
 
     #[error("the database stayed locked by another program for too long")]
     Busy,
@@ -135,6 +137,10 @@ impl Error {
             Error::SchemaForeign { .. } => "this database was changed by another program; restore a backup",
             Error::Corrupt(_) | Error::CorruptRow { .. } => "restore a backup; nothing was changed",
             Error::ChainBroken { .. } => "run `ringwall audit verify`; nothing was removed",
+            Error::HeadNotOurs { .. } => {
+                "nothing was written; name the data directory of the server that uses this database with --data DIR; if \
+                 it is that one, run `ringwall audit verify`"
+            }
             Error::Busy => "try again; if it lasts, look for another program that holds the database",
             Error::DiskFull(_) => "free some space, or prune old records",
             Error::LogFailed(_) => "look after the disk, and then start the server anew",

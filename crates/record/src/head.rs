@@ -17,6 +17,7 @@ use crate::digest::Digest;
 use crate::driver::Row;
 use crate::error::Error;
 use crate::ledger::Ledger;
+use crate::statement::Statement;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
 use crate::writer::Operation;
@@ -182,6 +183,21 @@ impl Signer {
 }
 
 impl Store {
+    /// For a program that writes beside a server or without one. A head that this key did not sign is either the
+    /// head of another data directory or a changed one. An entry would sign it with this key and leave a
+    /// [`crate::Finding::HeadReplaced`] for good, so the program has to stop before it writes.
+    pub async fn require_own_head(&self) -> Result<(), Error> {
+        let key = self.key().ok_or(Error::NoKey)?;
+        let question = Statement::new("read the end of the audit chain", SELECT_HEAD);
+        let head = StoredHead::read(self.readers().row(question).await?.as_ref())?;
+        match Signer::new(key.clone()).judge(&head) {
+            HeadState::Signed | HeadState::Unsigned => Ok(()),
+            HeadState::Removed | HeadState::Foreign | HeadState::Older => {
+                Err(Error::HeadNotOurs { seq: head.link.seq })
+            }
+        }
+    }
+
     /// For the start of a server: signs a head that this key has not signed, and says so in an entry.
     pub async fn sign_head(&self, at: Timestamp) -> Result<(), Error> {
         self.submit(SignHead(at)).await

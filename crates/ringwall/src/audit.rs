@@ -136,7 +136,14 @@ pub(crate) fn with_store(
         .map_err(|error| Message::new(format!("could not begin: {error}")))?;
     runtime.block_on(async {
         let store = Store::open(database, key).await?;
-        let outcome = work(&store).await;
+        let checked = match access {
+            Access::Read => Ok(()),
+            Access::Write => store.require_own_head().await,
+        };
+        let outcome = match checked {
+            Ok(()) => work(&store).await,
+            Err(error) => Err(error.into()),
+        };
         store.close().await;
         outcome
     })

@@ -44,7 +44,7 @@ impl DigestKey {
             None if path.symlink_metadata().is_ok() => String::new(),
             None => return Ok(None),
         };
-        let wrong = "it does not hold the 128 hexadecimal digits of a key; put it back from a copy, or remove it";
+        let wrong = "it does not hold the 128 hexadecimal digits of a key; put it back from a copy";
         let key = Self::parse(&text).ok_or_else(|| std::io::Error::new(std::io::ErrorKind::InvalidData, wrong))?;
         Ok(Some(key))
     }

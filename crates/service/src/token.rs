@@ -78,7 +78,10 @@ impl Service {
 /// Makes a token without a server, or beside one that runs, for a caller that can open its database and read its key.
 pub async fn create_token_offline(database: Database, key: HeadKey, new: NewToken) -> Result<(Token, String), Error> {
     let store = Store::open(database, Some(key)).await?;
-    let created = create(&store, new, COMMAND_LINE).await;
+    let created = match store.require_own_head().await {
+        Ok(()) => create(&store, new, COMMAND_LINE).await,
+        Err(error) => Err(Error::start("write a token to the record")(error.into())),
+    };
     store.close().await;
     created
 }

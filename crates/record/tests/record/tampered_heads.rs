@@ -174,6 +174,34 @@ pub async fn restarted_writer_records_a_removed_signature(place: Place) {
     assert_eq!(verify(&store).await.findings, [replaced(4, "removed"), planted]);
 }
 
+/// A command with another data directory would sign the head with its own key.
+pub async fn head_of_another_key_is_refused(place: Place) {
+    fill(&place).await.close().await;
+    let other = Store::open(place.database.clone(), Some(record::HeadKey::new([9; 32]))).await.unwrap();
+    let refused = other.require_own_head().await.unwrap_err();
+    assert!(matches!(refused, Error::HeadNotOurs { seq: 5 }), "{refused}");
+    assert!(refused.hint().is_some_and(|hint| hint.contains("--data DIR")));
+    let store = place.open().await;
+    store.require_own_head().await.unwrap();
+    assert_intact(&store).await;
+    // The control: an entry that was written all the same stays a finding.
+    other.append(event(6)).await.unwrap();
+    store.append(event(7)).await.unwrap();
+    let found = verify(&store).await.findings;
+    assert!(matches!(found[..], [Finding::HeadReplaced { .. }, Finding::HeadReplaced { .. }]), "{found:?}");
+    place.tamper("UPDATE audit_head SET mac = NULL").await;
+    assert!(store.require_own_head().await.is_err(), "a removed signature");
+}
+
+pub async fn head_of_new_or_older_database_is_accepted(place: Place) {
+    let adopting = || Some(key().adopting_unsigned());
+    let store = Store::open(place.database.clone(), adopting()).await.unwrap();
+    store.require_own_head().await.unwrap();
+    store.append(event(1)).await.unwrap();
+    place.tamper("UPDATE audit_head SET mac = NULL").await;
+    store.require_own_head().await.unwrap();
+}
+
 pub async fn store_without_key_refuses_to_write(place: Place) {
     fill(&place).await.close().await;
     let reader = Store::open(place.database.clone(), None).await.unwrap();
