@@ -19,6 +19,7 @@ mod preview;
 mod site;
 mod socket;
 mod sockets;
+mod stages;
 mod tenants;
 mod verbs;
 mod webhook;

@@ -78,24 +78,30 @@ pub fn read_content(
     if before.size > max_bytes {
         return Err(NoContent::TooLarge);
     }
+    digest(&file, &file, before, head_bytes)
+}
+
+/// Reads `bytes`, which are those of `file`, and checks that nothing has changed the file since `before`.
+fn digest(file: &File, mut bytes: impl Read, before: Stamp, head_bytes: usize) -> Result<Content, NoContent> {
     let (mut hasher, mut head, mut size) = (Sha256::new(), Vec::new(), 0_u64);
     let mut buffer = vec![0; BUFFER];
     loop {
-        let count = match (&file).read(&mut buffer) {
+        let count = match bytes.read(&mut buffer) {
             Ok(0) => break,
             Ok(count) => count,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(_) => return Err(NoContent::Unreadable),
         };
-        let bytes = &buffer[..count];
+        let part = &buffer[..count];
         size += count as u64;
+        // A file that grows as fast as it is read would never end.
         if size > before.size {
             return Err(NoContent::Changing);
         }
-        hasher.update(bytes);
-        head.extend_from_slice(&bytes[..count.min(head_bytes - head.len())]);
+        hasher.update(part);
+        head.extend_from_slice(&part[..count.min(head_bytes - head.len())]);
     }
-    if size != before.size || stamp(&file)? != before {
+    if size != before.size || stamp(file)? != before {
         return Err(NoContent::Changing);
     }
     Ok(Content { sha256: hasher.finalize().into(), size, head, stamp: before })
@@ -240,6 +246,63 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         std::fs::File::create(root.path().join("f")).unwrap().set_len(1 << 40).unwrap();
         assert_eq!(read(root.path(), "f", 64 << 20), Err(NoContent::TooLarge));
+    }
+
+    /// Reads a file, and changes it after each part that was read.
+    struct Meddler<'a, F> {
+        file: &'a File,
+        meddle: F,
+        bytes_read: u64,
+    }
+
+    impl<F: FnMut()> Read for Meddler<'_, F> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let count = self.file.read(buffer)?;
+            self.bytes_read += count as u64;
+            (self.meddle)();
+            Ok(count)
+        }
+    }
+
+    /// The result of a digest during which the file changes, and how many bytes were read for it.
+    fn digest_while(path: &Path, meddle: impl FnMut()) -> (Result<Content, NoContent>, u64) {
+        let file = File::open(path).unwrap();
+        let before = stamp(&file).unwrap();
+        let mut meddler = Meddler { file: &file, meddle, bytes_read: 0 };
+        let content = digest(&file, &mut meddler, before, 4);
+        (content, meddler.bytes_read)
+    }
+
+    #[test]
+    fn file_that_grows_while_it_is_read_has_no_content() {
+        use std::io::Write;
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("f");
+        std::fs::write(&path, "one").unwrap();
+        let mut writer = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+        let mut parts = 10;
+        let grow = || {
+            if parts > 0 {
+                parts -= 1;
+                writer.write_all(&[b'x'; BUFFER]).unwrap();
+            }
+        };
+        let (content, bytes_read) = digest_while(&path, grow);
+        assert_eq!(content, Err(NoContent::Changing));
+        assert!(bytes_read <= 3 + BUFFER as u64, "{bytes_read} bytes of a growing file were read");
+    }
+
+    #[test]
+    fn file_rewritten_in_place_while_it_is_read_has_no_content() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("f");
+        std::fs::write(&path, "one").unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        let past = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1);
+        let (content, _) = digest_while(&path, || file.set_modified(past).unwrap());
+        assert_eq!(content, Err(NoContent::Changing), "the change time tells");
+        let (content, _) = digest_while(&path, || {});
+        assert_eq!(content.unwrap().sha256, <[u8; 32]>::from(Sha256::digest(b"one")), "the control");
     }
 
     #[test]
