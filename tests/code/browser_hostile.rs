@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::support::wait::wait_for;
+use tests::support::wait::{wait_for, wait_until};
 
 use crate::pages::{Pages, bad, good};
 use crate::site::Site;
@@ -21,6 +21,8 @@ use crate::site::Site;
 /// Where the table of hosts is that is shown to the server.
 const TABLE: &str = "RINGWALL_TEST_TABLE_OF_HOSTS";
 const NAME: &str = "turns.example";
+/// Seconds, for a page on a machine that is busy with something else.
+const SLOW_S: u32 = 60;
 /// Public by its form, and answered by this machine without being its own: it sends from another.
 const PUBLIC: &str = "93.184.216.34";
 const NAMESPACES: &str = "ip link set lo up && ip addr add 10.99.0.1/32 dev lo && \
@@ -73,14 +75,14 @@ fn answer(mut stream: TcpStream, is_inside: bool) {
 }
 
 #[test]
-fn pages_that_mean_harm_reach_nothing_and_stop_nothing() {
+fn hostile_page_reaches_nothing_inside_and_blocks_no_action() {
     if let Some(table) = std::env::var_os(TABLE) {
         return mean_harm(Path::new(&table));
     }
     let directory = TempDir::with_prefix("rw-hosts-").unwrap();
     let table = directory.path().join("hosts");
     std::fs::write(&table, "").unwrap();
-    let this = "browser_hostile::pages_that_mean_harm_reach_nothing_and_stop_nothing";
+    let this = "browser_hostile::hostile_page_reaches_nothing_inside_and_blocks_no_action";
     let output = Command::new("unshare")
         .args(["--net", "--mount", "--", "sh", "-c", NAMESPACES, "sh"])
         .arg(std::env::current_exe().unwrap())
@@ -103,7 +105,7 @@ fn mean_harm(table: &Path) {
     let page = json!({ "url": format!("http://{NAME}:{}/", turns.port) });
     let fetched = |wanted: &str| {
         good(site.browse("click", json!({ "selector": "#b" })));
-        good(site.browse("wait_for", json!({ "text": wanted })));
+        good(site.browse("wait_for", json!({ "text": wanted, "timeout": SLOW_S })));
     };
 
     // Between its load and its fetch the page's name is led inside: what answers there is not asked.
@@ -112,8 +114,12 @@ fn mean_harm(table: &Path) {
     for inside in ["127.0.0.1", "10.99.0.1", "169.254.169.254", "::1"] {
         leads_to(inside);
         fetched(&format!("403 ringwall: {NAME} leads to {inside}"));
-        let seen = site.server.ask("GET", "/api/browser/s", None).expect(200)["actions"].to_string();
-        assert!(seen.contains(&format!("leads to {inside}")), "{seen}");
+        // A connection is noted after its answer was sent, and so may be recorded with a later action.
+        wait_until("the record of the refusal", || {
+            good(site.browse("wait_for", json!({ "text": "403" })));
+            let actions = site.server.ask("GET", "/api/browser/s", None).expect(200)["actions"].to_string();
+            actions.contains(&format!("leads to {inside}"))
+        });
         leads_to(PUBLIC);
         fetched("200 outside.");
     }
@@ -134,12 +140,17 @@ fn mean_harm(table: &Path) {
     // Dialogs and windows without end, and more than can be shown: each action ends, and the next one works.
     let open = |path: &str| good(site.browse("navigate", json!({ "url": pages.at(path) })));
     open("/alerts");
-    let answer = good(site.browse("click", json!({ "selector": "#b" })));
-    assert!((10..=20).contains(&answer["dialogs"].as_array().unwrap().len()), "{answer}");
-    open("/windows");
-    let answer = good(site.browse("click", json!({ "selector": "#b" })));
-    assert!(answer["popups"].as_u64().is_some_and(|count| count > 0), "{answer}");
-    open("/large");
+    let dialogs = |answer: &Value| answer["dialogs"].as_array().map_or(0, Vec::len);
+    let clicked = click(&site);
+    let next = open("/windows");
+    match &clicked {
+        Some(answer) => assert!((10..=20).contains(&dialogs(answer)), "{answer}"),
+        None => assert!((1..=20).contains(&dialogs(&next)), "{next}"),
+    }
+    let popups = |answer: &Value| answer["popups"].as_u64().unwrap_or_default();
+    let clicked = click(&site).unwrap_or_default();
+    let next = open("/large");
+    assert!(popups(&clicked) + popups(&next) > 0, "{clicked} {next}");
     for format in ["outline", "html", "text"] {
         let answer = good(site.browse("get_content", json!({ "format": format })));
         assert_eq!(answer["truncated"], true, "{format}");
@@ -154,6 +165,18 @@ fn mean_harm(table: &Path) {
     good(site.browse("close", json!({})));
     assert!(site.browsers().is_empty());
     site.has_no_zombies();
+}
+
+/// Clicks on a button whose script does not end by itself. On a slow machine the browser gives up on the script before it has
+/// ended it, and what happened meanwhile is in the answer of the next action.
+fn click(site: &Site) -> Option<Value> {
+    let answer = site.browse("click", json!({ "selector": "#b" }));
+    if answer["success"] == true {
+        return Some(good(answer));
+    }
+    let error = bad(answer);
+    assert!(error.contains("a script of it keeps it busy"), "{error}");
+    None
 }
 
 /// The same for code: between two requests of one command the name that it may reach is led inside.
