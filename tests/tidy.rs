@@ -105,7 +105,7 @@ fn read_sources() -> Result<Vec<Source>, Box<dyn Error>> {
             let path = entry.path().strip_prefix(&root)?.to_string_lossy().into_owned();
             let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
             let is_source = matches!(extension, "rs" | "py" | "c" | "sh" | "ts" | "tsx" | "css" | "html");
-            let is_document = rules::LONGEST_DOCUMENT.iter().any(|(document, _)| *document == path);
+            let is_document = rules::MAX_DOCUMENT.iter().any(|(document, _)| *document == path);
             if is_source || is_document || path.starts_with("scripts/") {
                 sources.push(Source::new(&path, &std::fs::read_to_string(entry.path())?));
             }

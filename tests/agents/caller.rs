@@ -12,7 +12,7 @@ use ureq::http::Request;
 /// Words that only the inside of the data directory has.
 const PHYSICAL: [&str; 5] = ["workspaces/", "baselines/", ".staging", ".baseline/", "/proc/self"];
 const BOUNDARY: &str = "the-boundary-of-these-parts";
-const LARGEST_ANSWER: u64 = 256 << 20;
+const MAX_ANSWER_BYTES: u64 = 256 << 20;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
@@ -133,7 +133,7 @@ impl Caller {
         };
         let (parts, body) = answer.into_parts();
         let kind = parts.headers.get("content-type").map(|kind| kind.to_str().unwrap().to_owned());
-        let bytes = body.into_with_config().limit(LARGEST_ANSWER).read_to_vec()?;
+        let bytes = body.into_with_config().limit(MAX_ANSWER_BYTES).read_to_vec()?;
         Ok((parts.status.as_u16(), kind.unwrap_or_default(), bytes))
     }
 }

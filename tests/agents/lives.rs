@@ -22,9 +22,9 @@ const FILES: usize = 12;
 const DOOMED_FILES: usize = 40;
 /// What may lie beside files/ and skills/ in a workspace, all of it the server's.
 const BESIDE: [&str; 6] = ["files", "skills", "projects", "sessions", ".baseline", ".staging"];
-const LONGEST_LIFE: u64 = 400;
+const MAX_LIFETIME: u64 = 400;
 /// A machine that takes longer for one of each is broken.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What one agent's things were last acknowledged to be. Versions only grow.
 #[derive(Debug, Default)]
@@ -275,14 +275,14 @@ fn live_and_die(server: &mut Server, state: &[Acknowledged], life: u64) {
         }
         // Some lives are long enough for everything to have been done, however slow the machine is.
         if life.is_multiple_of(3) {
-            let (before, deadline) = (state[0].counts(), Instant::now() + PATIENCE);
+            let (before, deadline) = (state[0].counts(), Instant::now() + TIMEOUT);
             while state[0].counts().iter().zip(&before).any(|(now, before)| now == before) {
                 assert!(Instant::now() < deadline, "nothing is acknowledged: {:?}", state[0]);
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
         // Every moment must be a good one to be killed in; these are spread over a life by the golden ratio.
-        std::thread::sleep(Duration::from_millis(20 + life * 618 % LONGEST_LIFE));
+        std::thread::sleep(Duration::from_millis(20 + life * 618 % MAX_LIFETIME));
         server.signal(Signal::KILL);
         server.ended();
     });

@@ -19,11 +19,11 @@ use crate::zips::{Entry, zip};
 
 const MIB: usize = 1 << 20;
 /// What a stride, a few pieces ahead and another thread may take.
-const GROWTH_MAX_KB: u64 = 12 << 10;
+const MAX_GROWTH_KB: u64 = 12 << 10;
 const LINES: usize = 5_000_000;
 const LINE_LENGTH: usize = 200;
 /// The longest body that there may be unless the settings say otherwise.
-const UPLOAD_MAX: usize = 50 * MIB;
+const MAX_UPLOAD: usize = 50 * MIB;
 
 /// The most memory that a process ever had.
 fn peak_kb(process: u32) -> u64 {
@@ -91,7 +91,7 @@ pub(crate) fn a_late_page_costs_no_memory(site: &Site) {
         let beyond = agent.page("files/big", &format!("&offset={}", LINES + 1)).success();
         assert_eq!(beyond, json!({ "content": "", "lines": [] }));
     });
-    assert!(grown < GROWTH_MAX_KB, "late pages of a gigabyte took {grown} KiB more than the first of a short file");
+    assert!(grown < MAX_GROWTH_KB, "late pages of a gigabyte took {grown} KiB more than the first of a short file");
 }
 
 /// As large as an upload may be, to the byte, and stored, so that what comes in is what is written.
@@ -103,7 +103,7 @@ pub(crate) fn a_large_upload_costs_no_memory(site: &Site) {
             |data: usize| zip(&[Entry::file("s/SKILL.md", b"name: s\n"), Entry::file("s/data", &vec![7; data])]);
         packed(length - packed(0).len())
     };
-    let (small, large, too_large) = (archive(MIB), archive(UPLOAD_MAX), archive(UPLOAD_MAX + 1));
+    let (small, large, too_large) = (archive(MIB), archive(MAX_UPLOAD), archive(MAX_UPLOAD + 1));
     agent.push(&small).success();
     agent.upload("x", &small).success();
     let grown = growth_kb(&server, || {
@@ -114,7 +114,7 @@ pub(crate) fn a_large_upload_costs_no_memory(site: &Site) {
     });
     assert_eq!(fs::read(agent.on_disk("files/x")).unwrap(), large);
     assert!(fs::metadata(agent.on_disk("skills/s/data")).unwrap().len() > 49 << 20);
-    assert!(grown < GROWTH_MAX_KB, "uploads of 50 MiB took {grown} KiB more than those of one");
+    assert!(grown < MAX_GROWTH_KB, "uploads of 50 MiB took {grown} KiB more than those of one");
 }
 
 /// What is in it cannot be packed, so that neither what is read nor what is sent could be kept without being seen.
@@ -139,5 +139,5 @@ pub(crate) fn a_large_directory_costs_no_memory(site: &Site) {
     };
     assert!(download("files/small") > MIB as u64);
     let grown = growth_kb(&server, || assert!(download("files/large") > (FILES * pieces * MIB) as u64));
-    assert!(grown < GROWTH_MAX_KB, "a zip of {} MiB took {grown} KiB more than one of one", FILES * pieces);
+    assert!(grown < MAX_GROWTH_KB, "a zip of {} MiB took {grown} KiB more than one of one", FILES * pieces);
 }

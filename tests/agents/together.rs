@@ -17,7 +17,7 @@ const MANY: usize = 50;
 /// Longer than anything that is written in one piece by chance.
 const LINES: usize = 3000;
 /// A machine on which readers and writers do not meet for so long is broken.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A content that shows whether it is whole: a name on every line, and how many lines there are.
 fn version(name: &str) -> String {
@@ -52,7 +52,7 @@ pub(crate) fn fifty_writers_and_fifty_readers(site: &Site) {
     let agent = site.workspace();
     agent.put("files/x", &version("first"));
     let rounds = if is_soak() { 40 } else { 3 };
-    let (begin, deadline) = (Barrier::new(2 * MANY), Instant::now() + PATIENCE);
+    let (begin, deadline) = (Barrier::new(2 * MANY), Instant::now() + TIMEOUT);
     let (writing, unsatisfied) = (AtomicUsize::new(MANY), AtomicUsize::new(MANY));
     std::thread::scope(|scope| {
         let (agent, begin, writing, unsatisfied) = (&agent, &begin, &writing, &unsatisfied);

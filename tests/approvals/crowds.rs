@@ -19,7 +19,7 @@ const OPEN: usize = 200;
 const FOLLOWERS: usize = 1000;
 /// Comparisons with a server that has no crowd. The crowd's own cost is in each of them; the cost of other programs is not.
 const ROUNDS: usize = 20;
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// One caller may have so many streams.
 const OF_ONE: usize = 250;
 
@@ -32,7 +32,7 @@ fn command_among_a_thousand_idle_sockets_is_served() {
     let idle = IdleSockets::start();
     (0..SOCKETS).for_each(|number| idle.add(site.follow(&format!("idle-{number}"))));
     let all = messages(Socket::open(server, "/ws/approvals", &server.token));
-    let next = || all.recv_timeout(PATIENCE).unwrap();
+    let next = || all.recv_timeout(TIMEOUT).unwrap();
     let execs: Vec<String> = (0..OPEN)
         .map(|number| site.begin(&server.token, "crowd", &format!("cat {}/{number}", site.directory())))
         .collect();

@@ -72,8 +72,8 @@ sys.stdin.read()
 ";
 
 /// What a box may have of each.
-const MOST_TERMINALS: u64 = 64;
-const MOST_FILES: u64 = 4096;
+const MAX_TERMINALS: u64 = 64;
+const MAX_FILES: u64 = 4096;
 /// Enough for a terminal multiplexer with many panes.
 const USEFUL_TERMINALS: u64 = 32;
 const SHARE_OF_FILES: u64 = 4;
@@ -86,9 +86,9 @@ const MEMORY_MB: u64 = 512;
 
 fn run(context: &Context) -> Verdict {
     let take = Payload::new(TAKE)
-        .with(json!({ "terminals": MOST_TERMINALS + 36, "contexts": 3, "files": 6000, "mapped": MAPPED_FILES }));
+        .with(json!({ "terminals": MAX_TERMINALS + 36, "contexts": 3, "files": 6000, "mapped": MAPPED_FILES }));
     let outside = context.outside(&take)?;
-    let all = [("terminals", MOST_TERMINALS + 36), ("contexts", 3), ("files", 6000), ("mapped", MAPPED_FILES)];
+    let all = [("terminals", MAX_TERMINALS + 36), ("contexts", 3), ("files", 6000), ("mapped", MAPPED_FILES)];
     for (pool, count) in all {
         control(outside[pool] == json!([count, "ok"]), || format!("{pool} outside: {}", outside[pool]))?;
     }
@@ -108,7 +108,7 @@ fn run(context: &Context) -> Verdict {
     live.finish()?;
 
     let taken = inside["terminals"][0].as_u64().unwrap_or_default();
-    held(taken <= MOST_TERMINALS && terminals <= MOST_TERMINALS, || {
+    held(taken <= MAX_TERMINALS && terminals <= MAX_TERMINALS, || {
         format!("the box took {taken} terminals, the machine counts {terminals} more")
     })?;
     control(taken >= USEFUL_TERMINALS && terminals >= USEFUL_TERMINALS, || {
@@ -123,13 +123,13 @@ fn run(context: &Context) -> Verdict {
     control(processes.len() >= 2, || format!("the box's PID 1 and its command are not both seen: {processes:?}"))?;
     let machine = number("/proc/sys/fs/file-max")?;
     for Boxed { number, open_files, filters } in &processes {
-        held(*open_files <= MOST_FILES && open_files * PIDS <= machine / SHARE_OF_FILES, || {
+        held(*open_files <= MAX_FILES && open_files * PIDS <= machine / SHARE_OF_FILES, || {
             format!("process {number} may open {open_files} files, fs.file-max is {machine}")
         })?;
         held(*filters == processes[0].filters, || format!("process {number} has {filters} filters: {processes:?}"))?;
     }
     held(inside["files"][1] == "EMFILE", || format!("open files: {}", inside["files"]))?;
-    let each = processes.iter().map(|process| process.open_files).max().unwrap_or(MOST_FILES);
+    let each = processes.iter().map(|process| process.open_files).max().unwrap_or(MAX_FILES);
     control(files > MAPPED_FILES / 2 + each, || {
         format!("mapped files are not counted: {files}, {}", inside["mapped"])
     })?;

@@ -33,7 +33,7 @@ sys.stdin.read()
 const WRITES: u64 = 500;
 const TIMES: u64 = 4 * WRITES;
 /// The kernel lets a group that has rested write a little ahead.
-const LEAST_SECONDS: f64 = 3.0;
+const MIN_SECONDS: f64 = 3.0;
 
 fn run(context: &Context) -> Verdict {
     let report = context.boxed().report(&["/bin/true"])?;
@@ -64,8 +64,8 @@ fn run(context: &Context) -> Verdict {
         format!("no write limit in the box's cgroup: {limits:?}")
     })?;
     let seconds = |answer: &Value| answer["seconds"].as_f64().unwrap_or_default();
-    held(seconds(&inside) >= LEAST_SECONDS, || format!("{TIMES} fsyncs in {:.1} s", seconds(&inside)))?;
-    if seconds(&outside) >= LEAST_SECONDS {
+    held(seconds(&inside) >= MIN_SECONDS, || format!("{TIMES} fsyncs in {:.1} s", seconds(&inside)))?;
+    if seconds(&outside) >= MIN_SECONDS {
         let why = format!("this disk does {TIMES} fsyncs in {:.1} s without a limit", seconds(&outside));
         return Err(Fault::Skipped(Skip::Impossible(why)));
     }

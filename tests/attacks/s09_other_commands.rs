@@ -10,7 +10,7 @@ use crate::probe::{Context, Probe, Verdict, control, held};
 
 pub(crate) const PROBE: Probe = Probe { id: "s09", title: "one command of a session looks into another", run };
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Tries everything by which one process gets at another, and says what came of each.
 const LOOK: &str = r"
@@ -66,7 +66,7 @@ fn run(context: &Context) -> Verdict {
     let files = server.data().join(format!("workspaces/default/default/sessions/{session}/work"));
     let began = Instant::now();
     while !std::fs::read(files.join("victim")).is_ok_and(|text| text.ends_with(b"\n")) {
-        control(began.elapsed() < PATIENCE, || "nobody is there to be looked into".to_owned())?;
+        control(began.elapsed() < TIMEOUT, || "nobody is there to be looked into".to_owned())?;
         std::thread::sleep(Duration::from_millis(10));
     }
     let body = json!({ "session_id": session, "code": LOOK, "backend": "aio" });

@@ -8,7 +8,7 @@ use tests::support::pool_watch::pool;
 
 use crate::site::Site;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn body(session: &str, context: &str, code: &str) -> Value {
     json!({ "session_id": session, "context_id": context, "code": code })
@@ -25,7 +25,7 @@ fn await_status(site: &Site, status: &str) {
         if listed.status == 200 && listed.json()["contexts"][0]["status"] == status {
             return;
         }
-        assert!(began.elapsed() < PATIENCE, "it never became {status}");
+        assert!(began.elapsed() < TIMEOUT, "it never became {status}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

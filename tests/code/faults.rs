@@ -13,7 +13,7 @@ use tests::support::wait::wait_until;
 
 use crate::site::{Site, code_of};
 
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 fn in_session(session: &str, code: &str) -> Value {
     json!({ "session_id": session, "code": code, "backend": "aio" })
@@ -91,7 +91,7 @@ fn an_agent_that_is_stopped_holds_nobody() {
     });
     site.server.ask("DELETE", &format!("/sandbox/execs/{}", of_session("cancelled").unwrap()), None).expect(202);
     let ended = runs.map(|run| run.join().unwrap());
-    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
     let statuses = ["exec", "cell", "cancelled"].map(|session| {
         let exec = site.server.exec(&of_session(session).unwrap());
         exec["status"].as_str().unwrap().to_owned()

@@ -15,7 +15,7 @@ use tests::support::wait::wait_for;
 pub const RISKY: &str = "import os\nos.system('echo ran')";
 
 /// For what is brought in pieces.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct Site {
     pub server: Arc<Server>,
@@ -129,7 +129,7 @@ impl Delivery {
         listener.set_nonblocking(true).unwrap();
         let (connection, _) = wait_for("a delivery", || listener.accept().ok());
         connection.set_nonblocking(false).unwrap();
-        connection.set_read_timeout(Some(PATIENCE)).unwrap();
+        connection.set_read_timeout(Some(TIMEOUT)).unwrap();
         let mut reader = BufReader::new(connection);
         let mut delivery = Self { headers: Vec::new(), bytes: Vec::new() };
         loop {

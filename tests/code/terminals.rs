@@ -14,7 +14,7 @@ use tungstenite::{Error, Message, WebSocket};
 use crate::site::Site;
 
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Seat {
     socket: WebSocket<TcpStream>,
@@ -43,7 +43,7 @@ fn ask(site: &Site, path: &str, headers: &[(&str, &str)]) -> Result<WebSocket<Tc
         request.headers_mut().insert(name, HeaderValue::from_str(value).unwrap());
     }
     let stream = site.server.connect();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     match tungstenite::client::client(request, stream) {
         Ok((socket, _)) => Ok(socket),
         Err(HandshakeError::Failure(Error::Http(response))) => Err(response.status().as_u16()),
@@ -117,7 +117,7 @@ fn until_status(site: &Site, exec_id: &str, status: &str) -> Value {
         if exec["status"] == status {
             return exec;
         }
-        assert!(began.elapsed() < PATIENCE, "{exec}");
+        assert!(began.elapsed() < TIMEOUT, "{exec}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -147,7 +147,7 @@ fn a_terminal_is_typed_at_resized_interrupted_and_left() {
         || in_session(&site, "grep -c -a '^sleep.1000' /proc/[0-9]*/cmdline | grep -c ':1$'; true")["stdout"] == "1\n";
     let began = Instant::now();
     while !is_running() {
-        assert!(began.elapsed() < PATIENCE);
+        assert!(began.elapsed() < TIMEOUT);
     }
     seat.press("\x03");
     seat.press("echo then-$?\r");
@@ -270,7 +270,7 @@ fn a_terminal_ends_with_the_login_and_risky_commands_are_not_for_it() {
     }
     let began = Instant::now();
     while !site.pending().is_empty() {
-        assert!(began.elapsed() < PATIENCE, "the question is taken back");
+        assert!(began.elapsed() < TIMEOUT, "the question is taken back");
     }
     let mut seat = Seat { socket: open("rm -rf /"), shown: String::new(), exec_id: String::new() };
     assert_eq!(seat.exit()["status"], "POLICY_DENIED");

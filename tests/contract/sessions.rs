@@ -8,7 +8,7 @@ use tests::support::server::{Answer, Server};
 
 use crate::site::Site;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn exec(server: &Server, command: &str) -> Answer {
     server.ask("POST", "/api/sessions/s/exec", Some(&json!({ "command": command })))
@@ -26,7 +26,7 @@ fn until(look: impl Fn() -> Value, is_so: impl Fn(&Value) -> bool) -> Value {
         if is_so(&seen) {
             return seen;
         }
-        assert!(began.elapsed() < PATIENCE, "{seen}");
+        assert!(began.elapsed() < TIMEOUT, "{seen}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -50,7 +50,7 @@ pub(crate) fn a_sessions_box_stays(site: &Site) {
     let tell = |what: &str, body: Value| server.ask("POST", &route(what), Some(&body)).status;
     let began = Instant::now();
     while tell("stdin", json!({ "data": "this\n" })) != 200 {
-        assert!(began.elapsed() < PATIENCE);
+        assert!(began.elapsed() < TIMEOUT);
         std::thread::sleep(Duration::from_millis(20));
     }
     until(output, |seen| seen["stdout"]["text"] == "got this\nready\n");

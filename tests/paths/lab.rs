@@ -12,7 +12,7 @@ use tests::support::scratch::{Scratch, give};
 use tests::support::server::{Answer, Server, Starter};
 
 /// For what happens soon, on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One way in which the product is run.
 #[derive(Debug)]
@@ -151,7 +151,7 @@ impl Lab {
 
     /// The question that an exec asks after another one.
     pub(crate) fn next_question(&self, exec: &str, before: &Value) -> Value {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let found = self.pending().into_iter().find(|next| next["exec_id"] == exec && next["id"] != before["id"]);
             if let Some(next) = found {

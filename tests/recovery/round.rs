@@ -19,9 +19,9 @@ use crate::questions::{self, Answered, answer_until_nobody_asks, control_paths};
 
 /// The contract's own figure.
 const READY_WITHIN: Duration = Duration::from_secs(5);
-const PATIENCE: Duration = Duration::from_secs(60);
-const LONGEST_LIFE: Duration = Duration::from_millis(600);
-const LONGEST_START: Duration = Duration::from_millis(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
+const MAX_LIFETIME: Duration = Duration::from_millis(600);
+const MAX_START: Duration = Duration::from_millis(60);
 /// The chain grows with every life, and what is wrong in it stays wrong: reading it whole every time would take long.
 const WHOLE_CHAIN_EVERY: u32 = 5;
 
@@ -106,9 +106,9 @@ impl Lives {
                 .collect();
             // One life at least is long enough for an answer to be remembered, however slow the machine is.
             if life == 0 {
-                let _ = told.recv_timeout(PATIENCE);
+                let _ = told.recv_timeout(TIMEOUT);
             }
-            self.chance.pause(LONGEST_LIFE);
+            self.chance.pause(MAX_LIFETIME);
             server.signal(Signal::KILL);
             server.ended();
             let entries = clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
@@ -124,7 +124,7 @@ impl Lives {
         let mut command = command(data.path());
         command.args(["serve", "--listen", "127.0.0.1:0"]).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = command.spawn().unwrap();
-        self.chance.pause(LONGEST_START);
+        self.chance.pause(MAX_START);
         process.kill().unwrap();
         process.wait().unwrap();
         self.dead.push(process.id());

@@ -125,11 +125,11 @@ fn background_processes_do_not_hold_the_streams(mode: Mode) {
 }
 
 /// Far above the second of grace that a box gets; far below what the reader would take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The exit code, or `None` when the product is still there after a while; then it is ended.
 fn code_of(mut child: Child) -> Option<i32> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while Instant::now() < deadline {
         if let Some(status) = child.try_wait().unwrap() {
             return status.code();
@@ -156,7 +156,7 @@ fn a_reader_who_never_reads_outlasts_no_signal(mode: Mode) {
     unread.read_exact(&mut [0; 2]).unwrap();
     // Nothing more fits between the product and its reader: from here on every write waits for a read.
     let capacity = u64::try_from(rustix::pipe::fcntl_getpipe_size(&unread).unwrap()).unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while rustix::io::ioctl_fionread(&unread).unwrap() + 4096 < capacity && Instant::now() < deadline {
         std::thread::yield_now();
     }

@@ -1,7 +1,7 @@
 //! Clients that never finish a request or never read a response: other clients are served and memory stays bounded.
 //!
 //! Each test fills all connections with stalled clients. Without a rule for them the server would answer nobody else until
-//! a timeout of 30 s (unread response) or 60 s (body) has passed, so a request that is answered within [`PATIENCE`]
+//! a timeout of 30 s (unread response) or 60 s (body) has passed, so a request that is answered within [`TIMEOUT`]
 //! is the verdict. The controls show that the stalled clients do hold their connections.
 
 use std::io::{ErrorKind, Read, Write};
@@ -15,7 +15,7 @@ use crate::server::{Server, shell};
 
 const MAX_CONNECTIONS: usize = 64;
 const CLIENTS: usize = 150;
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// A server that buffers what its stalled clients do not read or do not finish needs more than this by far.
 const MAX_GROWTH_BYTES: u64 = 96 << 20;
 
@@ -35,7 +35,7 @@ fn stall(server: &Server, count: usize, request: &[u8]) -> Vec<TcpStream> {
 /// Asks on a connection of its own for something that needs a handler and the record.
 fn assert_served(server: &Server) {
     let mut stream = server.connect();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let token = &server.token;
     write!(stream, "GET /api/me HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n").unwrap();
     assert_eq!(read_status(&mut stream), "HTTP/1.1 200");
@@ -284,8 +284,8 @@ fn unfinished_bodies_of_one_user_leave_memory_for_others() {
     let [ann, bob] = ["ann", "bob"].map(|user| server.make_token(&["--role", "user", "--user", user]));
     let send = |token: &str, length: usize, body: &[u8]| {
         let mut stream = server.connect();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(TIMEOUT)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let head = format!(
             "POST /sandbox/execs HTTP/1.1\r\nHost: localhost\r\nPrefer: respond-async\r\nAuthorization: Bearer {token}\r\n\
              Content-Length: {length}\r\n\r\n"

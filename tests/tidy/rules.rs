@@ -13,8 +13,8 @@ const IMPURE_WORDS: &[&str] = &["SystemTime", "Instant", "async"];
 const HOME_OF_UNSAFE: &str = "crates/jail/src/sys.rs";
 pub(crate) const HOME_OF_DISPATCH: &str = "crates/ringwall/src/main.rs";
 const NAMELESS: &[&str] = &["utils", "util", "helpers", "helper", "misc", "common", "core", "types", "manager"];
-const LONGEST: usize = 500;
-pub(crate) const LONGEST_DOCUMENT: &[(&str, usize)] = &[("README.md", 200), ("ARCHITECTURE.md", 250)];
+const MAX_LEN: usize = 500;
+pub(crate) const MAX_DOCUMENT: &[(&str, usize)] = &[("README.md", 200), ("ARCHITECTURE.md", 250)];
 
 pub(crate) fn opens_with_its_purpose(source: &Source) -> Vec<Finding> {
     let rule = "the file does not open with `//!`";
@@ -24,8 +24,8 @@ pub(crate) fn opens_with_its_purpose(source: &Source) -> Vec<Finding> {
 }
 
 pub(crate) fn stays_short(source: &Source) -> Vec<Finding> {
-    let document = LONGEST_DOCUMENT.iter().find(|(name, _)| *name == source.path);
-    let longest = document.map_or(LONGEST, |(_, lines)| *lines);
+    let document = MAX_DOCUMENT.iter().find(|(name, _)| *name == source.path);
+    let longest = document.map_or(MAX_LEN, |(_, lines)| *lines);
     let rule = format!("the file has more than {longest} lines");
     let remedy = "Split it by noun or verb, so that a listing of the directory tells the story.";
     let is_broken = source.text.lines().count() > longest;

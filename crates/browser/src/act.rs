@@ -19,7 +19,7 @@ use crate::travel::{self, before, finish_downloads, settle};
 use crate::view::{Manner, SOON, View, field_word};
 use crate::words;
 
-const MOST_WAIT: Duration = Duration::from_secs(300);
+const MAX_WAIT: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Deserialize)]
@@ -115,7 +115,7 @@ pub(crate) async fn upload(view: &mut View<'_>, target: &Target, paths: &[String
 }
 
 pub(crate) async fn wait_for(view: &mut View<'_>, until: &Until, timeout: Duration) -> Result<Value, Error> {
-    let limit = timeout.min(MOST_WAIT);
+    let limit = timeout.min(MAX_WAIT);
     let end = Instant::now() + limit;
     let what = match until {
         Until::Load => {
@@ -147,7 +147,7 @@ pub(crate) async fn wait_for(view: &mut View<'_>, until: &Until, timeout: Durati
 
 pub(crate) async fn download(view: &mut View<'_>, from: &Origin, timeout: Duration) -> Result<Value, Error> {
     let begun = before(view.connection).begun();
-    let end = Instant::now() + timeout.min(MOST_WAIT);
+    let end = Instant::now() + timeout.min(MAX_WAIT);
     match from {
         Origin::Element(target) => press_button(view, target).await?,
         Origin::Url(url) => {

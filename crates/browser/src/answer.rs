@@ -24,7 +24,7 @@ pub struct Answer {
 }
 
 /// How many bytes a file has at most that is downloaded. One that turns out to be larger is broken off.
-pub const LARGEST_DOWNLOAD: u64 = 64 << 20;
+pub const MAX_DOWNLOAD_BYTES: u64 = 64 << 20;
 
 /// A file in `Files::downloads`.
 #[derive(Debug, Clone, PartialEq, Eq)]

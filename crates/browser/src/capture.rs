@@ -15,10 +15,10 @@ use crate::words;
 
 /// Reading a large page, drawing it and running a script take longer than other things.
 const LATER: Duration = Duration::from_secs(30);
-const MOST_WIDTH: f64 = 4096.0;
-const MOST_HEIGHT: f64 = 16384.0;
-const MOST_PIXELS: f64 = 16e6;
-const MOST_VALUE: usize = 1 << 20;
+const MAX_WIDTH: f64 = 4096.0;
+const MAX_HEIGHT: f64 = 16384.0;
+const MAX_PIXELS: f64 = 16e6;
+const MAX_VALUE: usize = 1 << 20;
 
 #[derive(Deserialize)]
 struct Outline {
@@ -60,8 +60,8 @@ pub(crate) async fn screenshot(view: &mut View<'_>, of: &Extent) -> Result<(Valu
         Extent::Element(target) => Some(view.ask_about("box", target, json!({}), Manner::Reads).await?),
     };
     let bounded = region.map(|Region { x, y, width, height }| {
-        let across = width.clamp(1.0, MOST_WIDTH);
-        let down = height.clamp(1.0, MOST_HEIGHT.min(MOST_PIXELS / across));
+        let across = width.clamp(1.0, MAX_WIDTH);
+        let down = height.clamp(1.0, MAX_HEIGHT.min(MAX_PIXELS / across));
         (Clip { x, y, width: across, height: down, scale: 1.0 }, across < width || down < height)
     });
     let truncated = bounded.is_some_and(|(_, is_cut)| is_cut);
@@ -112,7 +112,7 @@ pub(crate) async fn evaluate(view: &View<'_>, script: &str) -> Result<Value, Err
         return Ok(json!({ "value": words::cut(&words, 1000) }));
     }
     let value = evaluated.result.value.as_ref().map_or("null", |value| value.get());
-    if value.len() > MOST_VALUE {
+    if value.len() > MAX_VALUE {
         return Err(Error::TooLarge { what: "the script".to_owned() });
     }
     let value: Value = serde_json::from_str(value).map_err(|error| Error::Page { why: error.to_string() })?;

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::error::Error;
 use crate::event::Event;
-use crate::frames::{Frame, Frames, MOST};
+use crate::frames::{Frame, Frames, MAX_COUNT};
 use crate::message::Message;
 use crate::protocol::{
     Call, CancelDownload, CloseTarget, ContinueResponse, EnableInspector, EnableNetwork, EnablePage, HandleDialog,
@@ -25,7 +25,7 @@ use crate::protocol::{
 use crate::scene::{Order, Scene};
 use crate::words;
 
-const MOST_WAITING_TO_BE_SENT: usize = 256;
+const MAX_WAITING_TO_BE_SENT: usize = 256;
 
 type Answer = Result<Box<RawValue>, Error>;
 
@@ -74,7 +74,7 @@ impl Connection {
         from: impl AsyncRead + Send + Unpin + 'static,
         to: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Self {
-        let (outgoing, queue) = mpsc::channel(MOST_WAITING_TO_BE_SENT);
+        let (outgoing, queue) = mpsc::channel(MAX_WAITING_TO_BE_SENT);
         let shared = Arc::new(Shared { outgoing, state: Mutex::default(), changes: watch::Sender::new(0) });
         let tasks =
             [tokio::spawn(read(Arc::clone(&shared), from)), tokio::spawn(write(Arc::clone(&shared), to, queue))];
@@ -301,7 +301,7 @@ fn encode<C: Call>(id: u64, session_id: Option<&str>, params: &C) -> Result<Vec<
 }
 
 async fn read(shared: Arc<Shared>, from: impl AsyncRead + Unpin) {
-    let mut frames = Frames::new(from, MOST);
+    let mut frames = Frames::new(from, MAX_COUNT);
     loop {
         let taken = match frames.next().await {
             Ok(frame) => shared.take(frame),

@@ -10,7 +10,7 @@ use crate::protocol::{DisableRuntime, EnableRuntime, Evaluate};
 use crate::view::{SOON, View};
 use crate::words;
 
-const LONGEST_URL: usize = 8192;
+const MAX_URL_LEN: usize = 8192;
 
 /// One document of one page, from its being shown until it is replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Document {
         let scripts = view.connection.scene(|scene| scene.of_session(&view.session)?.scripts.clone());
         view.call(&DisableRuntime {}, SOON).await?;
         let scripts = scripts.ok_or_else(|| Error::Page { why: "it has no place for scripts".to_owned() })?;
-        let document = Self { url: words::cut(&url, LONGEST_URL), session: view.session.clone(), loader, scripts };
+        let document = Self { url: words::cut(&url, MAX_URL_LEN), session: view.session.clone(), loader, scripts };
         if document.is_shown(view)? { Ok(document) } else { Err(Error::Moved) }
     }
 

@@ -1,12 +1,12 @@
 //! Cuts what Chromium writes into messages: JSON texts, each ended by a NUL byte.
 //!
 //! A message that is larger than any honest one is not kept: its beginning is, so that whoever waits for it can be told, and
-//! the rest is read past. Memory is bounded by `MOST`, whatever comes.
+//! the rest is read past. Memory is bounded by `MAX_COUNT`, whatever comes.
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 /// Pictures and documents come inside messages, as base64.
-pub(crate) const MOST: usize = 64 << 20;
+pub(crate) const MAX_COUNT: usize = 64 << 20;
 const BEGINNING: usize = 256;
 
 #[derive(Debug, PartialEq, Eq)]

@@ -28,7 +28,7 @@ mod launch;
 mod words;
 
 pub use action::{Action, Extent, FieldKind, FieldNames, Format, Origin, Target, Travel, Until};
-pub use answer::{Answer, Dialog, DialogKind, DownloadEnd, Downloaded, LARGEST_DOWNLOAD};
+pub use answer::{Answer, Dialog, DialogKind, DownloadEnd, Downloaded, MAX_DOWNLOAD_BYTES};
 pub use browser::{Browser, Files};
 pub use document::Document;
 pub use error::Error;

@@ -3,19 +3,19 @@
 //! `Scene::take` is a function from an event to orders; it sends nothing itself and never waits, because it runs where
 //! messages are read. Everything kept is bounded, as a page can make events without end.
 
-use crate::answer::{Dialog, DialogKind, DownloadEnd, Downloaded, LARGEST_DOWNLOAD};
+use crate::answer::{Dialog, DialogKind, DownloadEnd, Downloaded, MAX_DOWNLOAD_BYTES};
 use crate::event::{Attached, DialogOpening, DownloadBegins, DownloadProgress, Event, Paused};
 use crate::protocol::Header;
 use crate::words;
 
 /// Pages beyond these are closed as they open.
-const MOST_PAGES: usize = 5;
+const MAX_PAGES: usize = 5;
 /// Dialogs that are told; the rest are answered too.
-const MOST_DIALOGS: usize = 20;
+const MAX_DIALOGS: usize = 20;
 /// A script that opens more dialogs than this during one action is ended.
-const PATIENCE_WITH_DIALOGS: u32 = 10;
+const DIALOG_TIMEOUT: u32 = 10;
 /// Downloads that are under way or not told yet.
-const MOST_DOWNLOADS: usize = 10;
+const MAX_DOWNLOADS: usize = 10;
 const TOO_LARGE: &str = "it is larger than 64 MiB";
 const TOO_MANY: &str = "too many others are under way";
 
@@ -173,7 +173,7 @@ impl Scene {
             Some(rest) => self.expected = rest,
             None => {
                 self.popups = self.popups.saturating_add(1);
-                if self.pages.len() >= MOST_PAGES {
+                if self.pages.len() >= MAX_PAGES {
                     return vec![Order::Refuse { session, target: target.target_id }];
                 }
             }
@@ -196,12 +196,12 @@ impl Scene {
     }
 
     fn answer_dialog(&mut self, session: String, dialog: DialogOpening) -> Vec<Order> {
-        if self.dialogs.len() < MOST_DIALOGS {
+        if self.dialogs.len() < MAX_DIALOGS {
             self.dialogs.push(Dialog { kind: dialog.kind, message: words::cut(&dialog.message, 1000) });
         }
         self.dialogs_of_action = self.dialogs_of_action.saturating_add(1);
         let mut orders = Vec::new();
-        if self.dialogs_of_action > PATIENCE_WITH_DIALOGS {
+        if self.dialogs_of_action > DIALOG_TIMEOUT {
             orders.push(Order::EndScript { session: session.clone() });
         }
         orders.push(Order::AnswerDialog { session, accept: dialog.kind == DialogKind::Beforeunload });
@@ -215,7 +215,7 @@ impl Scene {
             return Vec::new();
         }
         self.begun += 1;
-        if self.downloads.len() >= MOST_DOWNLOADS {
+        if self.downloads.len() >= MAX_DOWNLOADS {
             self.refused = self.begun;
             return vec![Order::CancelDownload { guid: begins.guid }];
         }
@@ -233,7 +233,7 @@ impl Scene {
         }
         // The cast saturates, and cuts what is no number of bytes.
         let bytes = progress.received_bytes as u64;
-        if bytes > LARGEST_DOWNLOAD {
+        if bytes > MAX_DOWNLOAD_BYTES {
             // It may be complete already, between two words about it: it is told, so that it can be removed.
             download.end = Some(DownloadEnd::Failed { why: TOO_LARGE });
             return vec![Order::CancelDownload { guid: progress.guid.clone() }];
@@ -362,7 +362,7 @@ mod tests {
             assert_eq!(orders.contains(&Order::EndScript { session: "1".to_owned() }), count > 10, "{count}");
         }
         let dialogs = scene.tell("/d").1;
-        assert_eq!(dialogs.len(), MOST_DIALOGS);
+        assert_eq!(dialogs.len(), MAX_DIALOGS);
         assert!(dialogs[0].message.len() < 1010);
     }
 
@@ -416,7 +416,7 @@ mod tests {
         assert_eq!(scene.outcome_since(before), Some(Ok(())));
         assert_eq!(scene.outcome_since(0), None, "all of them");
         // Where there is no place for another, whoever waits for it is told so.
-        while scene.downloads.len() < MOST_DOWNLOADS {
+        while scene.downloads.len() < MAX_DOWNLOADS {
             begin(&mut scene);
         }
         let before = scene.begun;

@@ -23,7 +23,7 @@ const QUIET: Duration = Duration::from_millis(100);
 /// How Chromium says that a navigation led to no document, and how long the reason may take.
 const ABORTED: &str = "net::ERR_ABORTED";
 const TOLD: Duration = Duration::from_secs(1);
-const MOST_TIME: Duration = Duration::from_secs(300);
+const MAX_DURATION: Duration = Duration::from_secs(300);
 
 /// What was there before an action, to see what came of it.
 #[derive(Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ fn look(scene: &Scene) -> Before {
 }
 
 pub(crate) async fn navigate(view: &View<'_>, url: &str, timeout: Duration) -> Result<Value, Error> {
-    let timeout = timeout.min(MOST_TIME);
+    let timeout = timeout.min(MAX_DURATION);
     let end = Instant::now() + timeout;
     let before = before(view.connection);
     let navigated = view.connection.call(Some(&view.session), &Navigate { url }, timeout).await;

@@ -24,7 +24,7 @@ use crate::words;
 /// How long a page may take to answer what costs it little.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 /// How long an element may take to become ready.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(50);
 const ATTEMPTS: u32 = 3;
 
@@ -126,7 +126,7 @@ impl View<'_> {
         manner: Manner,
     ) -> Result<T, Error> {
         given["target"] = self.describe(target)?;
-        let end = tokio::time::Instant::now() + PATIENCE;
+        let end = tokio::time::Instant::now() + TIMEOUT;
         loop {
             let reply = self.reply(name, &given, manner, SOON).await?;
             let Some(trouble) = reply.trouble else { return read(reply.value) };

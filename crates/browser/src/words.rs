@@ -1,7 +1,7 @@
 //! Strangers' words, made short and harmless enough to be passed on.
 
-const LONGEST_NAME: usize = 120;
-const LONGEST_ENDING: usize = 16;
+const MAX_NAME_LEN: usize = 120;
+const MAX_EXTENSION_LEN: usize = 16;
 
 /// At most so many characters, and a sign where something was left out.
 pub(crate) fn cut(text: &str, most: usize) -> String {
@@ -20,10 +20,10 @@ pub fn file_name(proposed: &str) -> String {
     let short = |text: &str, most: usize| text[..text.floor_char_boundary(most)].to_owned();
     match clean.rsplit_once('.') {
         _ if clean.is_empty() => "file".to_owned(),
-        Some((stem, ending)) if clean.len() > LONGEST_NAME && ending.len() <= LONGEST_ENDING => {
-            format!("{}.{ending}", short(stem, LONGEST_NAME - ending.len() - 1))
+        Some((stem, ending)) if clean.len() > MAX_NAME_LEN && ending.len() <= MAX_EXTENSION_LEN => {
+            format!("{}.{ending}", short(stem, MAX_NAME_LEN - ending.len() - 1))
         }
-        _ => short(clean, LONGEST_NAME),
+        _ => short(clean, MAX_NAME_LEN),
     }
 }
 
@@ -49,8 +49,8 @@ mod tests {
             assert_eq!(file_name(proposed), name);
         }
         let long = file_name(&format!("{}.tar.gz", "年".repeat(500)));
-        assert!(long.ends_with(".gz") && long.len() <= LONGEST_NAME, "{long}");
-        assert!(file_name(&"年".repeat(500)).len() <= LONGEST_NAME);
+        assert!(long.ends_with(".gz") && long.len() <= MAX_NAME_LEN, "{long}");
+        assert!(file_name(&"年".repeat(500)).len() <= MAX_NAME_LEN);
     }
 
     #[test]

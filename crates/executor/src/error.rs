@@ -9,7 +9,7 @@ use policy::DockerImage;
 use crate::aio_service::AioError;
 use crate::gvisor;
 use crate::image::ImageError;
-use crate::spawner::PATIENCE;
+use crate::spawner::TIMEOUT;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -121,7 +121,7 @@ pub enum Error {
     Talk(#[source] std::io::Error),
     #[error("the jail ended unexpectedly")]
     JailDied,
-    #[error("the box did not start in time: {from} did not answer within {} s", PATIENCE.as_secs())]
+    #[error("the box did not start in time: {from} did not answer within {} s", TIMEOUT.as_secs())]
     NoAnswer { from: &'static str },
     #[error("{0}")]
     Setup(Failure),

@@ -14,7 +14,7 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use crate::sources::where_is;
 
 /// As many links as the kernel follows in one path.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// Something that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +67,7 @@ fn find(path: &Path, resolve: ResolveFlags) -> Option<RealPlace> {
 /// to what is not there yet leads there all the same.
 pub fn resolve(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         let Some((found, missing)) = split(&path) else { return path };
         let mut missing = missing.components();
         let Some(next) = missing.next() else { return found };

@@ -15,7 +15,7 @@ use rustix::fs::OFlags;
 use crate::groups::{Groups, open_at};
 
 /// More than run at once in most servers; each is a dozen descriptors.
-const MOST: usize = 16;
+const MAX_COUNT: usize = 16;
 /// What the kernel may still have on the account of a group that uses nothing: it charges ahead, per processor.
 const NOTHING_BYTES: u64 = 1024 * 1024;
 
@@ -87,7 +87,7 @@ impl Shelf {
     pub(crate) fn put(&self, groups: Groups) {
         let Some(new) = Kept::open(groups) else { return };
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= MOST
+        if kept.len() >= MAX_COUNT
             && let Some(oldest) = kept.iter().position(Kept::is_empty)
         {
             kept.remove(oldest).groups.remove_now();

@@ -31,7 +31,7 @@ use crate::program::Program;
 use crate::skeleton::Skeleton;
 
 /// How long the process may take to answer, and to end once it was told to.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(crate) struct Spawner {
@@ -165,7 +165,7 @@ impl Spawner {
 
 /// The answer to a request that has one. An answer that does not come is a timeout.
 pub(crate) fn receive_answer(socket: &OwnedFd) -> rustix::io::Result<Option<(Answer, Vec<OwnedFd>)>> {
-    set_socket_timeout(socket, Timeout::Recv, Some(PATIENCE))?;
+    set_socket_timeout(socket, Timeout::Recv, Some(TIMEOUT))?;
     match wire::receive(socket) {
         Err(Errno::AGAIN) => Err(Errno::TIMEDOUT),
         received => received,
@@ -262,7 +262,7 @@ impl Process {
         let Some(Ok(handle)) = number.map(|number| rustix::process::pidfd_open(number, PidfdFlags::empty())) else {
             return false;
         };
-        let patience = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+        let patience = Timespec { tv_sec: TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
         let ended = rustix::io::retry_on_intr(|| {
             rustix::event::poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&patience))
         });

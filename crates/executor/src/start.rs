@@ -23,7 +23,7 @@ use crate::python::Python;
 use crate::running::{Running, Streams, receive};
 use crate::shelf::ShelvedGroups;
 use crate::sources::Sources;
-use crate::spawner::PATIENCE;
+use crate::spawner::TIMEOUT;
 use crate::{host, time_limit};
 
 /// What is no permission: how the box is shown, and where a test wants it to stop.
@@ -115,7 +115,7 @@ impl Executor {
             running.hold().await;
             return Err(Error::Held(hold.step));
         }
-        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let deadline = tokio::time::Instant::now() + TIMEOUT;
         loop {
             let Ok(report) = tokio::time::timeout_at(deadline, receive(running.control())).await else {
                 if let Some(parent) = running.parent() {

@@ -16,7 +16,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::network;
 
 /// More than run at once in most servers.
-const MOST: usize = 16;
+const MAX_NETWORKS: usize = 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct Networks {
@@ -44,7 +44,7 @@ impl Networks {
     /// Takes back what a box had that is gone; what it has used is let go of.
     pub(crate) fn take_back(&mut self, user: u32, namespace: OwnedFd) {
         if enter(&namespace).is_ok() && is_untouched().unwrap_or(false) {
-            if self.free.len() >= MOST {
+            if self.free.len() >= MAX_NETWORKS {
                 self.free.remove(0);
             }
             self.free.push((user, namespace));

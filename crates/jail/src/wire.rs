@@ -17,9 +17,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// No report is longer: a few protections with their reasons, or a path.
-const LONGEST_MESSAGE: usize = 8 * 1024;
+const MAX_MESSAGE_LEN: usize = 8 * 1024;
 /// As many as the kernel passes in one message.
-const MOST_DESCRIPTORS: usize = 253;
+const MAX_DESCRIPTORS: usize = 253;
 
 /// The two ends of a socket that keeps messages apart.
 pub fn pair() -> Result<(OwnedFd, OwnedFd)> {
@@ -29,7 +29,7 @@ pub fn pair() -> Result<(OwnedFd, OwnedFd)> {
 /// Sends one message, and descriptors with it.
 pub fn send<T: Serialize>(socket: impl AsFd, message: &T, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
     let bytes = postcard::to_stdvec(message).map_err(|_| Errno::INVAL)?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(Errno::TOOBIG);
@@ -42,8 +42,8 @@ pub fn send<T: Serialize>(socket: impl AsFd, message: &T, descriptors: &[Borrowe
 
 /// Receives one message; `None` when the other side is gone.
 pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> Result<Option<(T, Vec<OwnedFd>)>> {
-    let mut bytes = vec![0; LONGEST_MESSAGE];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut bytes = vec![0; MAX_MESSAGE_LEN];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received = rustix::io::retry_on_intr(|| {
         let buffer = &mut [IoSliceMut::new(&mut bytes)];

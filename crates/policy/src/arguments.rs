@@ -11,11 +11,11 @@ use crate::request::Secret;
 use crate::verdict::{Denial, DenialCode};
 
 /// The kernel's bound for one string, its ending NUL included (`MAX_ARG_STRLEN`).
-const LONGEST_STRING: usize = 128 * 1024;
+const MAX_STRING: usize = 128 * 1024;
 
 /// Our bound for all of them. The kernel's depends on the stack limit and is 2 MiB by default; half of that leaves room
 /// for what the box adds.
-const LARGEST_TOTAL: usize = 1024 * 1024;
+const MAX_TOTAL_BYTES: usize = 1024 * 1024;
 
 /// Each string also costs a pointer, which the kernel counts as well; many short strings would slip through otherwise.
 const POINTER: usize = 8;
@@ -42,11 +42,11 @@ pub(crate) fn check_arguments(argv: &[OsString], env: &BTreeMap<String, Secret>)
         check_nul(bytes, name)?;
         total += check_length(key.len() + "=".len() + bytes.len(), name)?;
     }
-    if total > LARGEST_TOTAL {
+    if total > MAX_TOTAL_BYTES {
         return Err(Denial::new(
             DenialCode::ArgumentsTooLarge,
             format!(
-                "arguments and environment take {total} bytes together, but at most {LARGEST_TOTAL} can be given to \
+                "arguments and environment take {total} bytes together, but at most {MAX_TOTAL_BYTES} can be given to \
                  a command"
             ),
         )
@@ -88,10 +88,10 @@ fn check_nul(bytes: &[u8], name: impl Fn() -> String) -> Result<(), Denial> {
 /// Gives the cost of a string of this length.
 fn check_length(length: usize, name: impl Fn() -> String) -> Result<usize, Denial> {
     let with_nul = length + 1;
-    if with_nul > LONGEST_STRING {
+    if with_nul > MAX_STRING {
         return Err(Denial::new(
             DenialCode::ArgumentTooLong,
-            format!("{} is {length} bytes long, but the kernel takes at most {}", name(), LONGEST_STRING - 1),
+            format!("{} is {length} bytes long, but the kernel takes at most {}", name(), MAX_STRING - 1),
         )
         .with_hint("put the data into a file in the workspace, or send it on standard input"));
     }
@@ -134,8 +134,8 @@ mod tests {
 
     #[test]
     fn strings_end_where_the_kernel_ends_them() {
-        let longest = "x".repeat(LONGEST_STRING - 1);
-        let longer = "x".repeat(LONGEST_STRING);
+        let longest = "x".repeat(MAX_STRING - 1);
+        let longer = "x".repeat(MAX_STRING);
         assert_eq!(check(&["echo", &longest], &[]), Ok(()));
         assert_eq!(check(&["echo", &longer], &[]), Err(DenialCode::ArgumentTooLong));
         // A variable is one string of the form KEY=value.
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn the_total_counts_pointers_too() {
         // "true" costs 4 + 1 + 8, an empty argument 1 + 8.
-        let fitting = (LARGEST_TOTAL - 13) / 9;
+        let fitting = (MAX_TOTAL_BYTES - 13) / 9;
         let mut argv = vec!["true"];
         argv.resize(1 + fitting, "");
         assert_eq!(check(&argv, &[]), Ok(()));

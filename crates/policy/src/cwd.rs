@@ -13,8 +13,8 @@ const ROOTS: [&str; 2] = ["work", "inputs"];
 
 /// The kernel's bounds for one name and for one path, its ending NUL included. A longer one would fail in the box, with
 /// a bare errno.
-const LONGEST_NAME: usize = 255;
-const LONGEST_PATH: usize = 4095;
+const MAX_NAME_LEN: usize = 255;
+const MAX_PATH_LEN: usize = 4095;
 
 /// Gives the path inside the box, in its plain form.
 pub fn check_cwd(cwd: Option<&str>) -> Result<PathBuf, Error> {
@@ -36,7 +36,7 @@ pub fn check_cwd(cwd: Option<&str>) -> Result<PathBuf, Error> {
         return Err(malformed("is neither under work/ nor under inputs/"));
     }
     let inside = Path::new(WORKSPACE).join(&plain);
-    if plain.components().any(|part| part.as_os_str().len() > LONGEST_NAME) || inside.as_os_str().len() > LONGEST_PATH {
+    if plain.components().any(|part| part.as_os_str().len() > MAX_NAME_LEN) || inside.as_os_str().len() > MAX_PATH_LEN {
         return Err(malformed("is longer than a path can be"));
     }
     Ok(inside)

@@ -8,10 +8,10 @@ use std::str::FromStr;
 
 use crate::error::{Error, quote};
 
-const LONGEST_NAME: usize = 255;
-const LONGEST_TAG: usize = 128;
-const SHORTEST_DIGEST: usize = 32;
-const LONGEST_DIGEST: usize = 128;
+const MAX_NAME_LEN: usize = 255;
+const MAX_TAG: usize = 128;
+const MIN_DIGEST_LEN: usize = 32;
+const MAX_DIGEST_LEN: usize = 128;
 
 /// A well-formed image reference.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,7 +69,7 @@ fn is_name(name: &str) -> bool {
         }
         _ => name,
     };
-    name.len() <= LONGEST_NAME && path.split('/').all(is_path_component)
+    name.len() <= MAX_NAME_LEN && path.split('/').all(is_path_component)
 }
 
 fn is_host(text: &str) -> bool {
@@ -100,7 +100,7 @@ fn is_path_component(text: &str) -> bool {
 
 fn is_tag(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    text.len() <= LONGEST_TAG
+    text.len() <= MAX_TAG
         && text.bytes().next().is_some_and(is_word)
         && text.bytes().all(|byte| is_word(byte) || byte == b'.' || byte == b'-')
 }
@@ -112,7 +112,7 @@ fn is_digest(text: &str) -> bool {
             && part.bytes().all(|byte| byte.is_ascii_alphanumeric())
     };
     algorithm.split(['+', '.', '-', '_']).all(is_part)
-        && (SHORTEST_DIGEST..=LONGEST_DIGEST).contains(&hex.len())
+        && (MIN_DIGEST_LEN..=MAX_DIGEST_LEN).contains(&hex.len())
         && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 

@@ -61,8 +61,8 @@ pub use permission::{Access, FilePermissions, Mounts, Place};
 pub use reach::{FileUse, HostPath, NewEntry, PathStyle, blocked, is_always_there, normalise, normalise_entry};
 pub use request::{AgentMounts, ImageName, Owner, ProjectMounts, Request, Root, Secret, Workspace};
 pub use risk::{
-    Assessment, Content, Finding, LONGEST_CONTENT, Level, Locale, PASSWORD_FIELDS, PAYMENT_FIELDS, Refusal, Rule,
-    assess, rules, stack_needed,
+    Assessment, Content, Finding, Level, Locale, MAX_CONTENT, PASSWORD_FIELDS, PAYMENT_FIELDS, Refusal, Rule, assess,
+    rules, stack_needed,
 };
 pub use session::{AllowedPath, Control, HostView, Named, Reach, Rights, SessionMounts, is_never_shown};
 pub use settings::{

@@ -23,7 +23,7 @@ pub fn check_settings(limits: Layer) -> Result<Layer, Denial> {
     Ok(layers.operator)
 }
 
-/// A whole number from `SMALLEST` to `LARGEST`, read from a setting.
+/// A whole number from `MIN` to `MAX`, read from a setting.
 macro_rules! count {
     ($(#[$meta:meta])* $name:ident, $key:literal, $(default $default:literal,)? $(at least $smallest:literal,)? at most $largest:literal) => {
         $(#[$meta])*
@@ -34,12 +34,12 @@ macro_rules! count {
         impl $name {
             /// The setting's key.
             pub const KEY: &'static str = $key;
-            pub const SMALLEST: u32 = count!(@smallest $($smallest)?);
-            pub const LARGEST: u32 = $largest;
+            pub const MIN: u32 = count!(@smallest $($smallest)?);
+            pub const MAX: u32 = $largest;
 
             pub fn new(number: u64) -> Result<Self, Error> {
                 match u32::try_from(number) {
-                    Ok(count @ Self::SMALLEST..=Self::LARGEST) => Ok(Self(count)),
+                    Ok(count @ Self::MIN..=Self::MAX) => Ok(Self(count)),
                     Ok(_) | Err(_) => Err(Self::out_of_range(number)),
                 }
             }
@@ -49,7 +49,7 @@ macro_rules! count {
             }
 
             fn out_of_range(given: impl fmt::Display) -> Error {
-                let (smallest, largest) = (Self::SMALLEST, Self::LARGEST);
+                let (smallest, largest) = (Self::MIN, Self::MAX);
                 Error::CountOutOfRange { key: Self::KEY, smallest, largest, given: given.to_string() }
             }
         }
@@ -62,7 +62,7 @@ macro_rules! count {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let visitor = CountVisitor { key: Self::KEY, smallest: Self::SMALLEST, largest: Self::LARGEST };
+                let visitor = CountVisitor { key: Self::KEY, smallest: Self::MIN, largest: Self::MAX };
                 let number = deserializer.deserialize_any(visitor)?;
                 Self::new(number).map_err(de::Error::custom)
             }

@@ -16,8 +16,8 @@ mod shapes;
 
 const CASES: u64 = 200;
 const CASES_IN_SOAK: u64 = 20_000;
-const LONGEST: usize = 8 * 1024;
-const LONGEST_IN_SOAK: usize = 192 * 1024;
+const MAX_LEN: usize = 8 * 1024;
+const MAX_IN_SOAK: usize = 192 * 1024;
 
 const SNIPPETS: [&str; 6] = [
     include_str!("risk/python.txt"),
@@ -246,7 +246,7 @@ fn number(name: &str) -> Option<u64> {
 fn whatever_a_text_is_it_is_judged() {
     let is_soak = std::env::var("RINGWALL_SOAK").is_ok_and(|value| value == "1");
     let seed = number("RINGWALL_SEED");
-    let longest = if is_soak { LONGEST_IN_SOAK } else { LONGEST };
+    let longest = if is_soak { MAX_IN_SOAK } else { MAX_LEN };
     let first = seed.unwrap_or(0);
     let cases = match (is_soak, seed) {
         (true, _) => CASES_IN_SOAK,
@@ -257,7 +257,7 @@ fn whatever_a_text_is_it_is_judged() {
     let mut slowest = (Duration::ZERO, 0, 0);
     for seed in first..first + cases {
         // In soak most are small all the same: there are more ways to be odd than to be large.
-        let longest = if seed % 8 == 0 { longest } else { LONGEST };
+        let longest = if seed % 8 == 0 { longest } else { MAX_LEN };
         let (language, text) = compose(&stock, &mut Random(seed), longest);
         let length = text.len();
         let work = move || judge(content(language), &text, seed % 16 == 0);

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use policy::{Content, LONGEST_CONTENT, Level, Locale, Refusal, assess, rules, stack_needed};
+use policy::{Content, Level, Locale, MAX_CONTENT, Refusal, assess, rules, stack_needed};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -231,14 +231,14 @@ fn what_comes_out_of_a_call_is_not_the_call() {
 
 #[test]
 fn large_texts_are_judged_and_are_no_alarm_by_themselves() {
-    let much = "x = 'a' * 3\nprint(x)\n".repeat(LONGEST_CONTENT / 8 / 22);
+    let much = "x = 'a' * 3\nprint(x)\n".repeat(MAX_CONTENT / 8 / 22);
     assert_eq!(assess(Content::Python, &much).level, Level::Safe);
-    let long = "x".repeat(LONGEST_CONTENT + 1);
+    let long = "x".repeat(MAX_CONTENT + 1);
     for content in [Content::Python, Content::Javascript, Content::Shell, Content::Browser] {
         assert_eq!(assess(content, &long).level, Level::High);
     }
     // The parser calls itself once for each of these.
-    let deep = "{a:".repeat(LONGEST_CONTENT / 8 / 3);
+    let deep = "{a:".repeat(MAX_CONTENT / 8 / 3);
     let stack = stack_needed(deep.len());
     let judge = move || assess(Content::Javascript, &deep).level;
     let judged = std::thread::Builder::new().stack_size(stack).spawn(judge).expect("a thread").join();

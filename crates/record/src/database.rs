@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::{schema, sqlite};
 
 /// How long anybody waits for a lock before it is said that the database is busy.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 const CONNECT: &str = "connect to the database";
 
@@ -122,7 +122,7 @@ impl Connector {
         match database {
             Database::Sqlite(path) => {
                 prepare_file(path)?;
-                let options = SqliteConnectOptions::new().filename(path).busy_timeout(PATIENCE);
+                let options = SqliteConnectOptions::new().filename(path).busy_timeout(TIMEOUT);
                 let options = PRAGMAS.into_iter().fold(options, |options, (name, value)| options.pragma(name, value));
                 Ok(Connector::Sqlite(Box::new(options.disable_statement_logging())))
             }
@@ -133,7 +133,7 @@ impl Connector {
                 let options = options
                     .application_name("ringwall")
                     .options([
-                        ("lock_timeout", milliseconds(PATIENCE)),
+                        ("lock_timeout", milliseconds(TIMEOUT)),
                         ("statement_timeout", milliseconds(STATEMENT)),
                         // A writer whose machine vanished in a transaction would lock out all others.
                         ("idle_in_transaction_session_timeout", milliseconds(STATEMENT)),
@@ -172,7 +172,7 @@ impl Connector {
         let begun = Instant::now();
         loop {
             match self.migrate_once().await {
-                Err(Error::Busy) if begun.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
+                Err(Error::Busy) if begun.elapsed() < TIMEOUT => tokio::time::sleep(PAUSE).await,
                 outcome => return outcome,
             }
         }
@@ -199,12 +199,12 @@ impl Connector {
     pub(crate) fn readers(&self) -> Pool {
         match self {
             Connector::Sqlite(options) => {
-                let pool = SqlitePoolOptions::new().max_connections(READERS).acquire_timeout(PATIENCE);
+                let pool = SqlitePoolOptions::new().max_connections(READERS).acquire_timeout(TIMEOUT);
                 let options = options.as_ref().clone().read_only(true);
                 Pool::Sqlite(pool.test_before_acquire(false).connect_lazy_with(options))
             }
             Connector::Postgres(options) => {
-                let pool = PgPoolOptions::new().max_connections(READERS).acquire_timeout(PATIENCE);
+                let pool = PgPoolOptions::new().max_connections(READERS).acquire_timeout(TIMEOUT);
                 let options = options.as_ref().clone().options([
                     ("default_transaction_read_only", "on"),
                     // Every question has an index in the order of its answer. Where few rows are expected and very many
@@ -219,7 +219,7 @@ impl Connector {
 
 /// SQLite waits for a lock with a bound of its own, in which opening can take more than one.
 async fn patiently<C>(connecting: impl Future<Output = Result<C, sqlx::Error>>) -> Result<C, Error> {
-    match tokio::time::timeout(PATIENCE * 2, connecting).await {
+    match tokio::time::timeout(TIMEOUT * 2, connecting).await {
         Ok(connected) => connected.map_err(|error| Error::from_database(CONNECT, error)),
         Err(_) => Err(Error::Busy),
     }

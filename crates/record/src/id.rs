@@ -9,7 +9,7 @@ use std::str::FromStr;
 use crate::error::Error;
 
 /// The longest name of a user or an agent, in bytes. An index entry in PostgreSQL has room for about 2700.
-const LONGEST_NAME: usize = 255;
+const MAX_NAME_LEN: usize = 255;
 
 macro_rules! name {
     ($(#[$doc:meta])* $type:ident, $what:literal, $is_one:path) => {
@@ -73,7 +73,7 @@ name!(
 );
 
 fn is_name(text: &str) -> bool {
-    (1..=LONGEST_NAME).contains(&text.len()) && !text.contains('\0')
+    (1..=MAX_NAME_LEN).contains(&text.len()) && !text.contains('\0')
 }
 
 fn is_exec_id(text: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Lists: whose, which, how many, and from where on.
 //!
 //! Newest first, by sequence number. A cursor is the number after which the next page starts, so that a page costs the
-//! same however far back it is, and rows that arrive meanwhile shift nothing. No page is longer than [`Limit::LARGEST`].
+//! same however far back it is, and rows that arrive meanwhile shift nothing. No page is longer than [`Limit::MAX`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -53,11 +53,11 @@ impl Filter {
 pub struct Limit(u16);
 
 impl Limit {
-    pub const LARGEST: u16 = 1000;
+    pub const MAX: u16 = 1000;
 
     /// The nearest limit there is.
     pub fn nearest(wanted: u64) -> Self {
-        Self(u16::try_from(wanted).unwrap_or(u16::MAX).clamp(1, Self::LARGEST))
+        Self(u16::try_from(wanted).unwrap_or(u16::MAX).clamp(1, Self::MAX))
     }
 
     /// One more than is shown tells whether there is a next page.

@@ -25,7 +25,7 @@ use crate::tokens::Token;
 
 const MOMENT: Duration = Duration::from_secs(1);
 /// So many of a kind at most; then all are forgotten.
-const MOST: usize = 4096;
+const MAX_COUNT: usize = 4096;
 
 pub(crate) type Stamp = [u8; 8];
 
@@ -59,7 +59,7 @@ impl<K: Eq + Hash, V: Clone> Kind<K, V> {
     }
 
     fn keep(&mut self, key: K, value: V) {
-        if self.0.len() >= MOST {
+        if self.0.len() >= MAX_COUNT {
             self.0.clear();
         }
         self.0.insert(key, (value, Instant::now()));

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rusqlite::types::{ToSqlOutput, Value as Stored, ValueRef};
 use rusqlite::{Connection, OpenFlags, ToSql, TransactionBehavior};
 
-use crate::database::PATIENCE;
+use crate::database::TIMEOUT;
 use crate::statement::{Statement, Value};
 
 /// As many texts as all operations together have, and some.
@@ -58,7 +58,7 @@ pub(crate) fn open<'p>(
 ) -> rusqlite::Result<Connection> {
     let connection =
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(PREPARED);
     for (name, value) in pragmas {
         connection.pragma_update(None, name, value)?;

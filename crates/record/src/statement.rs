@@ -123,9 +123,9 @@ impl Statement {
 /// Text that goes into an index: short enough for PostgreSQL's, and without the NUL that its text cannot hold. Checked
 /// before a statement is queued, so that both databases refuse alike and one bad value costs nobody else anything.
 pub(crate) fn check_indexed(column: &'static str, text: &str) -> Result<(), Error> {
-    const LONGEST: usize = 512;
-    if text.len() > LONGEST {
-        return Err(Error::TextTooLong { column, longest: LONGEST });
+    const MAX_LEN: usize = 512;
+    if text.len() > MAX_LEN {
+        return Err(Error::TextTooLong { column, longest: MAX_LEN });
     }
     check_text(column, text)
 }

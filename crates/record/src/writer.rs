@@ -21,7 +21,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::database::{Connector, PATIENCE};
+use crate::database::{Connector, TIMEOUT};
 use crate::driver::Connection;
 use crate::error::Error;
 use crate::head::{HeadKey, Signer};
@@ -124,7 +124,7 @@ impl Queue {
             match sent {
                 Ok(()) => {}
                 Err(TrySendError::Closed(_)) => return Err(Error::Closed),
-                Err(TrySendError::Full(job)) => match timeout(PATIENCE, queue.send(job)).await {
+                Err(TrySendError::Full(job)) => match timeout(TIMEOUT, queue.send(job)).await {
                     Ok(Ok(())) => {}
                     Ok(Err(_)) => return Err(Error::Closed),
                     Err(_) => return Err(Error::Busy),

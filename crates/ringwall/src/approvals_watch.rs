@@ -16,7 +16,7 @@ use crate::message::Message;
 
 const PERIOD: Duration = Duration::from_secs(1);
 /// Failures in a row after which the server is given up.
-const MOST_FAILURES: u32 = 30;
+const MAX_FAILURES: u32 = 30;
 
 /// What the person wants.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(crate) fn watch(client: &Client, is_json: bool) -> Result<(), Message> {
         let pending = match pending(client) {
             Ok(pending) => pending,
             // The first failure is the person's to know; a server that restarts comes back.
-            Err(message) if shown.is_empty() && failures == 0 || failures >= MOST_FAILURES => return Err(message),
+            Err(message) if shown.is_empty() && failures == 0 || failures >= MAX_FAILURES => return Err(message),
             Err(_) => {
                 failures += 1;
                 std::thread::sleep(PERIOD);

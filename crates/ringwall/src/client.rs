@@ -16,7 +16,7 @@ use crate::message::{BAD_ANSWER, Message, UNREACHABLE};
 
 const CONNECTING: Duration = Duration::from_secs(10);
 /// An answer of ours is far smaller; a longer one is somebody else's.
-const LONGEST_ANSWER: u64 = 64 << 20;
+const MAX_ANSWER: u64 = 64 << 20;
 const GIVE_A_TOKEN: &str = "give a token with --token or RINGWALL_TOKEN";
 
 #[derive(Debug, Args)]
@@ -197,7 +197,7 @@ impl<R: Read> Read for Witnessed<R> {
 
 fn read(answer: Response<Body>) -> Result<String, Message> {
     let mut text = String::new();
-    answer.into_body().into_reader().take(LONGEST_ANSWER).read_to_string(&mut text).map_err(|error| {
+    answer.into_body().into_reader().take(MAX_ANSWER).read_to_string(&mut text).map_err(|error| {
         Message::failed(UNREACHABLE, format!("the connection broke during the server's answer: {error}"))
     })?;
     Ok(text)

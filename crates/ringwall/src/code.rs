@@ -14,7 +14,7 @@ use crate::client::Client;
 use crate::message::Message;
 
 /// What is taken from a file or a pipe at most: more than a server takes, so that it says so.
-const LONGEST: u64 = 2 << 20;
+const MAX_LEN: u64 = 2 << 20;
 const LANGUAGES: [&str; 3] = [Language::ALL[0].key(), Language::ALL[1].key(), Language::ALL[2].key()];
 
 #[derive(Debug, Args)]
@@ -54,9 +54,9 @@ fn read(given: &str) -> Result<String, Message> {
     let fail = |error: std::io::Error| Message::io(format!("could not read the code from {given}: {error}"));
     let mut code = String::new();
     if given == "-" {
-        std::io::stdin().take(LONGEST).read_to_string(&mut code).map_err(fail)?;
+        std::io::stdin().take(MAX_LEN).read_to_string(&mut code).map_err(fail)?;
     } else if Path::new(given).is_file() {
-        std::fs::File::open(given).and_then(|file| file.take(LONGEST).read_to_string(&mut code)).map_err(fail)?;
+        std::fs::File::open(given).and_then(|file| file.take(MAX_LEN).read_to_string(&mut code)).map_err(fail)?;
     } else {
         code = given.to_owned();
     }

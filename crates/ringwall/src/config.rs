@@ -19,7 +19,7 @@ use crate::message::Message;
 const FILE: &str = "ringwall.toml";
 const DATABASE: &str = "db.sqlite";
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8003);
-const LARGEST_BODY: usize = 8 << 20;
+const MAX_BODY_BYTES: usize = 8 << 20;
 
 /// Flags that also have a variable; clap prefers the flag.
 #[derive(Debug, Default, Args)]
@@ -193,7 +193,7 @@ pub(crate) fn resolve(data: &Path, flags: Overrides, environment: &Environment) 
         listen: flags.listen.or(file.server.listen).unwrap_or(LISTEN),
         allowed_hosts: if hosts.is_empty() { file.server.allowed_hosts } else { hosts },
         max_connections: flags.max_connections.or(file.server.max_connections),
-        max_body_bytes: flags.max_body_bytes.or(file.server.max_body_bytes).unwrap_or(LARGEST_BODY),
+        max_body_bytes: flags.max_body_bytes.or(file.server.max_body_bytes).unwrap_or(MAX_BODY_BYTES),
         database: choose_database(data, flags.database.database_url.or(file.database.url)),
         fixed,
         authentication: if flags.no_auth { Authentication::Nobody } else { Authentication::Tokens },
@@ -311,7 +311,7 @@ mod tests {
     fn flags_win_over_the_file_and_the_file_over_defaults() {
         let text = "[server]\nlisten = '127.0.0.1:1'\nmax_connections = 7\nallowed_hosts = ['a']\n[database]\nurl = 'postgres://x'\n";
         let plain = with_file(text, Overrides::default()).unwrap();
-        assert_eq!((plain.listen.port(), plain.max_connections, plain.max_body_bytes), (1, Some(7), LARGEST_BODY));
+        assert_eq!((plain.listen.port(), plain.max_connections, plain.max_body_bytes), (1, Some(7), MAX_BODY_BYTES));
         assert!(matches!(plain.database, Database::Postgres(_)));
         let flags = Overrides {
             listen: Some("127.0.0.1:2".parse().unwrap()),

@@ -24,9 +24,9 @@ const TIMED_OUT: u8 = 124;
 const KILLED: u8 = 137;
 const INTERRUPTED: i32 = 130;
 /// Breaks in a row without an event between them.
-const MOST_BREAKS: u32 = 5;
+const MAX_BREAKS: u32 = 5;
 /// A server's events are far smaller.
-const LONGEST_EVENT: usize = 64 << 20;
+const MAX_EVENT: usize = 64 << 20;
 const PIECE: usize = 64 << 10;
 const BEFORE_TRYING_AGAIN: Duration = Duration::from_millis(500);
 
@@ -119,14 +119,14 @@ fn read_events(client: &Client, id: &str, is_silent: bool) -> Result<Value, Mess
         let answer = client.stream(&path, if cursor.is_empty() { &[] } else { &resume });
         let stream = match answer {
             Ok(stream) => stream,
-            Err(message) if breaks == 0 || breaks >= MOST_BREAKS => return Err(message),
+            Err(message) if breaks == 0 || breaks >= MAX_BREAKS => return Err(message),
             Err(_) => {
                 breaks += 1;
                 std::thread::sleep(BEFORE_TRYING_AGAIN);
                 continue;
             }
         };
-        let (mut stream, mut piece, mut events) = (stream, [0; PIECE], Events::new(LONGEST_EVENT));
+        let (mut stream, mut piece, mut events) = (stream, [0; PIECE], Events::new(MAX_EVENT));
         while let Ok(length @ 1..) = stream.read(&mut piece) {
             let Ok(whole) = events.take(&piece[..length]) else { break };
             for SentEvent { id, name, data } in whole {
@@ -141,7 +141,7 @@ fn read_events(client: &Client, id: &str, is_silent: bool) -> Result<Value, Mess
             }
         }
         breaks += 1;
-        if breaks >= MOST_BREAKS {
+        if breaks >= MAX_BREAKS {
             return Err(Message::failed(
                 UNREACHABLE,
                 format!("lost the connection; the exec {id} is still running on the server"),

@@ -9,11 +9,11 @@ use tracing_subscriber::EnvFilter;
 use crate::message::Message;
 
 const VARIABLE: &str = "RINGWALL_LOG";
-const USUAL: &str = "info,sqlx=warn";
+const DEFAULT: &str = "info,sqlx=warn";
 
 /// `RINGWALL_LOG` takes the usual filter words, such as `debug` or `ringwall=debug,info`.
 pub(crate) fn begin() -> Result<(), Message> {
-    let asked = std::env::var(VARIABLE).unwrap_or_else(|_| USUAL.to_owned());
+    let asked = std::env::var(VARIABLE).unwrap_or_else(|_| DEFAULT.to_owned());
     // Secrets: rmcp logs whole messages, and sqlx whole lines of a PGPASSFILE and values of URL parameters.
     let filter = EnvFilter::try_new(format!("{asked},rmcp=off,sqlx_postgres::options=off")).map_err(|error| {
         Message::new(format!("{VARIABLE}={asked}: {error}")).with_hint("for example: RINGWALL_LOG=debug")

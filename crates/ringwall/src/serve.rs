@@ -25,8 +25,8 @@ use crate::webhook;
 /// How long running execs may go on once the server is asked to stop.
 const DRAIN: Duration = Duration::from_secs(8);
 /// Connections at the same time unless the operator says how many.
-const FEWEST_PLACES: usize = 64;
-const MOST_PLACES: usize = 4096;
+const MIN_CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 4096;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
@@ -90,7 +90,7 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
 /// Half of the descriptors that this process may have; the other half is for execs.
 fn usual_places() -> usize {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(descriptors / 2).unwrap_or(usize::MAX).clamp(FEWEST_PLACES, MOST_PLACES)
+    usize::try_from(descriptors / 2).unwrap_or(usize::MAX).clamp(MIN_CONNECTIONS, MAX_CONNECTIONS)
 }
 
 /// For the person who started it: where it is, a link that logs them in, where the token is, and commands that work as they

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 /// EIO, with which a terminal says that its other end is closed.
 const HUNG_UP: i32 = 5;
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-const USUAL_SIZE: WindowSize = WindowSize { rows: 24, columns: 80 };
+const DEFAULT_SIZE: WindowSize = WindowSize { rows: 24, columns: 80 };
 
 /// Output on its way; `finish` waits for the last byte.
 pub(crate) struct Output {
@@ -167,7 +167,7 @@ fn copy(from: OwnedFd, to: OwnedFd) -> std::io::Result<()> {
 pub(crate) fn window_size() -> WindowSize {
     tcgetwinsize(rustix::stdio::stdin())
         .map(|size| WindowSize { rows: size.ws_row, columns: size.ws_col })
-        .unwrap_or(USUAL_SIZE)
+        .unwrap_or(DEFAULT_SIZE)
 }
 
 /// Resizes the box's terminal whenever ours is.

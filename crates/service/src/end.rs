@@ -18,7 +18,7 @@ use crate::run_exec::{Exec, Ran, Remains};
 use crate::view::ExecView;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 impl Exec {
     /// What remains is put away while the ending is being recorded. The slot is free before anybody learns of the ending, so
@@ -74,7 +74,7 @@ impl Exec {
                     Next::Again => {
                         tracing::error!(%exec_id, error = %causes(&error), "could not record an ending; trying again");
                         tokio::time::sleep(pause).await;
-                        pause = (pause * 2).min(LONGEST_PAUSE);
+                        pause = (pause * 2).min(MAX_PAUSE);
                     }
                 },
             }

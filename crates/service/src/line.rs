@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 
-const LONGEST_WORD: usize = 120 * 1024;
+const MAX_WORD_LEN: usize = 120 * 1024;
 /// Reads all of its input, and then has none.
 const FROM_INPUT: &str = "eval \"$(cat)\"";
 
@@ -16,14 +16,14 @@ pub(crate) fn words(line: String) -> Vec<String> {
 
 /// As it is run.
 pub(crate) fn argv(line: &str) -> Vec<OsString> {
-    let script = if line.len() > LONGEST_WORD { FROM_INPUT } else { line };
+    let script = if line.len() > MAX_WORD_LEN { FROM_INPUT } else { line };
     ["bash", "-c", script].map(OsString::from).into()
 }
 
 /// What is written to the input of a command that has these words.
 pub(crate) fn input(words: &[String]) -> &[u8] {
     match words {
-        [shell, flag, line] if shell == "bash" && flag == "-c" && line.len() > LONGEST_WORD => line.as_bytes(),
+        [shell, flag, line] if shell == "bash" && flag == "-c" && line.len() > MAX_WORD_LEN => line.as_bytes(),
         _ => &[],
     }
 }
@@ -37,7 +37,7 @@ mod tests {
         let short = words("ls".to_owned());
         assert_eq!(argv("ls"), ["bash", "-c", "ls"]);
         assert_eq!(input(&short), b"");
-        let long = "x".repeat(LONGEST_WORD + 1);
+        let long = "x".repeat(MAX_WORD_LEN + 1);
         assert_eq!(argv(&long), ["bash", "-c", FROM_INPUT]);
         assert_eq!(input(&words(long.clone())), long.as_bytes());
         assert_eq!(input(&["python3".to_owned(), "-c".to_owned(), long]), b"");

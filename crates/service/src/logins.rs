@@ -24,7 +24,7 @@ pub const LOGIN_LASTS: Duration = Duration::from_secs(12 * 60 * 60);
 /// How long a code can begin one.
 const CODE_LASTS: Duration = Duration::from_secs(10 * 60);
 /// Logins of one token at the same time; the oldest makes room.
-const MOST_OF_A_TOKEN: usize = 32;
+const MAX_PER_TOKEN: usize = 32;
 
 /// A login that has begun: who it is, and the text that shows it from now on.
 pub struct BegunLogin {
@@ -91,7 +91,7 @@ impl Logins {
         let mut table = self.lock();
         table.logins.retain(|_, login| now < login.lasting.ends);
         let of_token = table.logins.iter().filter(|(_, login)| login.lasting.token == token);
-        if of_token.clone().count() >= MOST_OF_A_TOKEN {
+        if of_token.clone().count() >= MAX_PER_TOKEN {
             let oldest = of_token.min_by_key(|(_, login)| login.lasting.ends).map(|(text, _)| *text);
             oldest.map(|text| table.logins.remove(&text));
         }
@@ -222,7 +222,7 @@ mod tests {
         let (logins, now) = (Logins::default(), Instant::now());
         let (token, another) = (Digest::of(b"token"), Digest::of(b"another"));
         logins.begin("of another", another, now);
-        for count in 0..=MOST_OF_A_TOKEN {
+        for count in 0..=MAX_PER_TOKEN {
             logins.begin(&format!("{count}"), token, now + Duration::from_secs(count as u64));
         }
         let lasts = |text: &str| token_of(&logins, text, now).is_some();

@@ -18,7 +18,7 @@ use crate::service::{Inner, Service};
 const MINUTE: i64 = 60_000;
 const HOUR: usize = 60;
 /// Counted apart in one minute.
-const MOST_USERS: usize = 1000;
+const MAX_USERS: usize = 1000;
 /// Between two looks at what goes on.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -92,7 +92,7 @@ struct Kept {
 
 impl Kept {
     fn of(&mut self, user: &UserId) -> Option<&mut Minute> {
-        if self.of.len() >= MOST_USERS && !self.of.contains_key(user) {
+        if self.of.len() >= MAX_USERS && !self.of.contains_key(user) {
             return None;
         }
         Some(self.of.entry(user.clone()).or_default())
@@ -264,10 +264,10 @@ mod tests {
             history.hour(at(10, 0), None)[59],
             Minute { at: 199 * MINUTE, ended_well: 1, went_wrong: 1, ..Minute::default() }
         );
-        for number in 0..2 * MOST_USERS {
+        for number in 0..2 * MAX_USERS {
             history.ended(at(200, 0), &user(&format!("u{number}")), Status::Succeeded);
         }
         let newest = history.minutes.back().unwrap();
-        assert_eq!((newest.of.len(), newest.all.ended_well), (MOST_USERS, 2 * MOST_USERS as u32));
+        assert_eq!((newest.of.len(), newest.all.ended_well), (MAX_USERS, 2 * MAX_USERS as u32));
     }
 }

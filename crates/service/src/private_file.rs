@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-const LONGEST: u64 = 4096;
+const MAX_LEN: u64 = 4096;
 
 /// Nothing when there is no file, or nothing in it.
 pub(crate) fn read(path: &Path) -> std::io::Result<Option<String>> {
@@ -17,7 +17,7 @@ pub(crate) fn read(path: &Path) -> std::io::Result<Option<String>> {
         opened => opened?,
     };
     let mut text = String::new();
-    std::fs::File::from(file).take(LONGEST).read_to_string(&mut text)?;
+    std::fs::File::from(file).take(MAX_LEN).read_to_string(&mut text)?;
     let text = text.trim();
     Ok((!text.is_empty()).then(|| text.to_owned()))
 }

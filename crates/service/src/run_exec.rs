@@ -29,7 +29,7 @@ use crate::service::{Service, milliseconds, now};
 use crate::submit::{Answered, Submitted};
 
 /// So many files of a session are compared before and after; in a larger one it is not told which are new.
-const NAMES_MOST: usize = 20_000;
+const MAX_NAMES: usize = 20_000;
 /// So few are gone through in less time than it takes to have a thread relieved.
 const NAMES_FEW: usize = 500;
 
@@ -427,7 +427,7 @@ pub(crate) fn among_names<T>(
     ask: impl Fn(usize) -> Result<Option<T>, workspace::Error>,
 ) -> Result<Option<T>, workspace::Error> {
     match ask(NAMES_FEW)? {
-        None => block_in_place(|| ask(NAMES_MOST)),
+        None => block_in_place(|| ask(MAX_NAMES)),
         few => Ok(few),
     }
 }

@@ -18,9 +18,9 @@ use crate::token::random_digits;
 
 const LASTS: Duration = Duration::from_secs(30);
 /// At once, of everybody. They are gone after seconds.
-const MOST: usize = 10_000;
+const MAX_COUNT: usize = 10_000;
 /// Of one token.
-const MOST_OF_ONE: usize = 1_000;
+const MAX_PER_USER: usize = 1_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Tickets(Mutex<HashMap<Digest, Ticket>>);
@@ -46,7 +46,7 @@ impl Tickets {
         let at = Instant::now();
         tickets.retain(|_, ticket| at < ticket.until);
         let own = tickets.values().filter(|ticket| ticket.of.caller() == of.caller()).count();
-        if tickets.len() >= MOST || own >= MOST_OF_ONE {
+        if tickets.len() >= MAX_COUNT || own >= MAX_PER_USER {
             return Err(Error::TooManyTickets);
         }
         tickets.insert(Digest::of(text.as_bytes()), Ticket { of: of.clone(), login, until: at + LASTS });
@@ -105,7 +105,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nobody_has_without_end() {
         let tickets = Tickets::default();
-        for number in 0..MOST_OF_ONE {
+        for number in 0..MAX_PER_USER {
             tickets.issue(&principal(), None, &number.to_string()).unwrap();
         }
         assert!(matches!(tickets.issue(&principal(), None, "more"), Err(Error::TooManyTickets)));

@@ -16,16 +16,16 @@ use crate::copy::digest;
 use crate::error::Error;
 use crate::exec_id::ExecId;
 use crate::finish::{ArtifactFile, MANIFEST, META, Manifest};
-use crate::listing::{NAMES_MAX, Walk};
+use crate::listing::{MAX_NAMES, Walk};
 use crate::output::{Stream, read_part};
 use crate::project::Project;
 use crate::relative_path::RelativePath;
 
 /// Larger than any manifest that is written: 4 MiB of paths, all escaped, and 10,000 hashes.
-const MANIFEST_BYTES_MAX: u64 = 64 * 1024 * 1024;
+const MAX_MANIFEST_BYTES: u64 = 64 * 1024 * 1024;
 
 /// What is collected at most, and our own four.
-const LISTED_MAX: usize = NAMES_MAX + 4;
+const MAX_LISTED: usize = MAX_NAMES + 4;
 
 /// An open artifact.
 #[derive(Debug)]
@@ -99,12 +99,12 @@ fn read_manifest(directory: &OwnedFd) -> io::Result<Option<Manifest>> {
         Err(errno) => return Err(errno.into()),
     };
     let mut bytes = Vec::new();
-    file.take(MANIFEST_BYTES_MAX).read_to_end(&mut bytes)?;
+    file.take(MAX_MANIFEST_BYTES).read_to_end(&mut bytes)?;
     Ok(serde_json::from_slice(&bytes).ok())
 }
 
 fn look(directory: &OwnedFd) -> io::Result<Vec<ArtifactFile>> {
-    let mut walk = Walk::new(LISTED_MAX);
+    let mut walk = Walk::new(MAX_LISTED);
     walk.enter(directory, b"")?;
     let mut files = Vec::new();
     while let Some(entry) = walk.next() {

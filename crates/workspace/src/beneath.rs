@@ -16,7 +16,7 @@ pub(crate) const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// The kernel gives up a lookup when names move anywhere on the machine; trying again is what it asks for.
-const LOOKUPS_MAX: u32 = 10_000;
+const MAX_LOOKUPS: u32 = 10_000;
 
 /// Looks a path up beneath a directory. A link anywhere in it is ELOOP, unless the last name is only located.
 pub(crate) fn look_up(directory: impl AsFd, path: impl Arg + Copy, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
@@ -39,7 +39,7 @@ fn resolve(
 ) -> Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC;
     let resolve = resolve | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    let mut left = LOOKUPS_MAX;
+    let mut left = MAX_LOOKUPS;
     loop {
         match rustix::fs::openat2(&directory, path, flags, mode, resolve) {
             Err(Errno::AGAIN | Errno::INTR) if left > 0 => left -= 1,

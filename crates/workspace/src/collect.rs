@@ -20,14 +20,14 @@ use crate::copy::Copier;
 use crate::erase::erase;
 use crate::error::{Error, quote};
 use crate::finish::{ArtifactFile, MANIFEST, META};
-use crate::listing::{NAMES_MAX, Walk};
+use crate::listing::{MAX_NAMES, Walk};
 use crate::output::Stream;
 use crate::relative_path::RelativePath;
 use crate::skipped::{SkipReason, Skipped, SkippedList};
 use crate::spare::{self, Fate};
 
 /// All paths of the files kept take up at most this much, or a listing would be larger than the files.
-const PATHS_BYTES_MAX: usize = 4 * 1024 * 1024;
+const MAX_PATHS_BYTES: usize = 4 * 1024 * 1024;
 
 /// Whether what the box left was within the limits; of two that were exceeded, the greater is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -97,7 +97,7 @@ impl ExecFiles {
         let top = beneath::seize_directory(self.project.staging(), self.exec.as_str())
             .map_err(|errno| self.failure("the directory", errno.into()))?;
         let mut left = Left::default();
-        let mut walk = Walk::new(NAMES_MAX);
+        let mut walk = Walk::new(MAX_NAMES);
         let mut copier = Copier::new(&top, &self.kept, self.project.workspace().owner().uid, bytes_max);
         left.enter(&mut walk, Ok(&top), b"");
         while let Some(entry) = walk.next() {
@@ -112,7 +112,7 @@ impl ExecFiles {
                 left.enter(&mut walk, beneath::seize_directory(&top, path.as_str()).as_ref(), &entry.path);
                 continue;
             }
-            if left.paths_bytes + entry.path.len() > PATHS_BYTES_MAX {
+            if left.paths_bytes + entry.path.len() > MAX_PATHS_BYTES {
                 left.skip(&entry.path, SkipReason::OverNames);
                 continue;
             }

@@ -21,7 +21,7 @@ use crate::skills::UNFINISHED;
 /// system is quicker: 5,000 files take half as long as unpacking them one by one, and a thirtieth of it all together.
 const FEW: usize = 32;
 /// A million files of a baseline would not be more.
-const DOCUMENT_MAX: u64 = 512 * 1024 * 1024;
+const MAX_DOCUMENT: u64 = 512 * 1024 * 1024;
 
 /// Files that are being written and get their names together.
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ pub(crate) fn write_document(
 pub(crate) fn read_document<T: DeserializeOwned>(directory: &OwnedFd, name: &str) -> io::Result<T> {
     let (file, _) = beneath::open_regular(directory, name)?.ok_or(Errno::INVAL)?;
     let mut text = Vec::new();
-    file.take(DOCUMENT_MAX).read_to_end(&mut text)?;
+    file.take(MAX_DOCUMENT).read_to_end(&mut text)?;
     let broken = |error| io::Error::new(io::ErrorKind::InvalidData, format!("{name}: {error}"));
     serde_json::from_slice(&text).map_err(broken)
 }

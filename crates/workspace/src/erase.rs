@@ -13,11 +13,11 @@ use rustix::io::{Errno, Result};
 use crate::beneath::seize_directory;
 
 /// A tree that still has names after so many is being filled while it is emptied.
-const NAMES_MAX: u64 = 100_000_000;
+const MAX_NAMES: u64 = 100_000_000;
 
 /// Deletes `name` of `parent`, a file or a directory with everything in it. A missing one is deleted.
 pub(crate) fn erase(parent: impl AsFd, name: &str) -> Result<()> {
-    erase_within(parent, name, NAMES_MAX)
+    erase_within(parent, name, MAX_NAMES)
 }
 
 /// At most so many names; EBUSY when there are more.

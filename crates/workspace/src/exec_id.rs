@@ -10,7 +10,7 @@ use crate::error::{Error, quote};
 
 const PREFIX: &str = "e_";
 const DIGITS_MIN: usize = 16;
-const DIGITS_MAX: usize = 64;
+const MAX_DIGITS: usize = 64;
 const RANDOM_BYTES: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,7 +34,7 @@ impl FromStr for ExecId {
         let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         let well_formed = text
             .strip_prefix(PREFIX)
-            .is_some_and(|digits| (DIGITS_MIN..=DIGITS_MAX).contains(&digits.len()) && digits.bytes().all(is_digit));
+            .is_some_and(|digits| (DIGITS_MIN..=MAX_DIGITS).contains(&digits.len()) && digits.bytes().all(is_digit));
         if well_formed { Ok(Self(text.to_owned())) } else { Err(Error::ExecIdMalformed { given: quote(text) }) }
     }
 }

@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, Dir, FileType};
 use rustix::io::{Errno, Result};
 
 /// Names that one walk takes up at most: files, directories and anything else together.
-pub(crate) const NAMES_MAX: usize = 10_000;
+pub(crate) const MAX_NAMES: usize = 10_000;
 
 /// A walk in progress: what was listed and not yet visited, the next at the end.
 pub(crate) struct Walk {

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use crate::error::{Error, quote};
 
-const LONGEST: usize = 128;
+const MAX_LEN: usize = 128;
 
 /// Words that are routes where an agent's id would stand.
 const NOT_AGENTS: [&str; 3] = ["skills", "files", "sandbox"];
@@ -72,7 +72,7 @@ name!(
 
 fn is_plain(text: &str) -> bool {
     let mut bytes = text.bytes();
-    text.len() <= LONGEST
+    text.len() <= MAX_LEN
         && bytes.next().is_some_and(|first| first.is_ascii_alphanumeric())
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
         && !text.contains("..")
@@ -88,13 +88,13 @@ mod tests {
 
     #[test]
     fn names_are_plain() {
-        let longest = "a".repeat(LONGEST);
+        let longest = "a".repeat(MAX_LEN);
         for good in ["a", "0", "A", "a.b", "a.", "a_-", "default", "a.b.c", longest.as_str()] {
             assert_eq!(good.parse::<UserId>().unwrap().as_str(), good);
             assert_eq!(good.parse::<AgentId>().unwrap().to_string(), good);
             assert_eq!(good.parse::<ProjectId>().unwrap().to_string(), good);
         }
-        let too_long = "a".repeat(LONGEST + 1);
+        let too_long = "a".repeat(MAX_LEN + 1);
         for bad in [
             "",
             ".",

@@ -13,9 +13,9 @@ use crate::error::{Error, quote};
 
 /// The kernel's 4096 counts the byte after the end.
 const PATH_MAX: usize = 4095;
-const COMPONENT_MAX: usize = 255;
+const MAX_COMPONENT: usize = 255;
 /// No honest tree is deeper, and a request of many deep paths would use up the disk's inodes.
-const COMPONENTS_MAX: usize = 64;
+const MAX_COMPONENTS: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -48,8 +48,8 @@ pub enum PathProblem {
 }
 
 impl RelativePath {
-    pub(crate) const LONGEST: usize = PATH_MAX;
-    pub(crate) const DEEPEST: usize = COMPONENTS_MAX;
+    pub(crate) const MAX_LEN: usize = PATH_MAX;
+    pub(crate) const DEEPEST: usize = MAX_COMPONENTS;
 
     /// Reads a path for somebody who tells its problems in words of their own.
     pub(crate) fn read(text: &str) -> Result<Self, PathProblem> {
@@ -105,10 +105,10 @@ fn plain(text: &str) -> Result<String, PathProblem> {
         return Err(PathProblem::NoName);
     }
     let names: Vec<&str> = components.into_iter().filter(|component| !matches!(*component, "" | ".")).collect();
-    if names.iter().any(|name| name.len() > COMPONENT_MAX) {
+    if names.iter().any(|name| name.len() > MAX_COMPONENT) {
         return Err(PathProblem::LongName);
     }
-    if names.len() > COMPONENTS_MAX {
+    if names.len() > MAX_COMPONENTS {
         return Err(PathProblem::TooDeep);
     }
     Ok(names.join("/"))
@@ -213,7 +213,7 @@ mod tests {
                 prop_assert!(plain.len() <= text.len());
                 for name in plain.split('/') {
                     prop_assert!(!matches!(name, "" | "." | ".."));
-                    prop_assert!(name.len() <= COMPONENT_MAX);
+                    prop_assert!(name.len() <= MAX_COMPONENT);
                     prop_assert!(!name.contains(['\0', '\\']));
                 }
                 prop_assert_eq!(plain.parse::<RelativePath>().unwrap(), path.clone());

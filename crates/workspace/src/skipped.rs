@@ -7,8 +7,8 @@ use serde::Serialize;
 use crate::relative_path::PathProblem;
 
 /// How many are named; the rest is counted.
-const NAMED_MAX: usize = 100;
-const SHOWN_MAX: usize = 1024;
+const MAX_NAMED: usize = 100;
+const MAX_SHOWN: usize = 1024;
 
 /// Something among the artifacts that was left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -70,7 +70,7 @@ impl SkippedList {
     /// So many names for the same reason, shown as one.
     pub(crate) fn add(&mut self, path: &[u8], reason: SkipReason, count: u64) {
         self.total += count;
-        if self.named.len() < NAMED_MAX {
+        if self.named.len() < MAX_NAMED {
             self.named.push(Skipped { path: show(path), reason });
         }
     }
@@ -78,8 +78,8 @@ impl SkippedList {
 
 fn show(path: &[u8]) -> String {
     match std::str::from_utf8(path) {
-        Ok(text) => text.chars().take(SHOWN_MAX).collect(),
-        Err(_) => path.escape_ascii().map(char::from).take(SHOWN_MAX).collect(),
+        Ok(text) => text.chars().take(MAX_SHOWN).collect(),
+        Err(_) => path.escape_ascii().map(char::from).take(MAX_SHOWN).collect(),
     }
 }
 
@@ -94,7 +94,7 @@ mod tests {
             list.add(b"bad\xff\n", SkipReason::Name(PathProblem::NotUnicode), 1);
         }
         list.add(b"d", SkipReason::OverNames, 5);
-        assert_eq!((list.named.len(), list.total), (NAMED_MAX, 1005));
+        assert_eq!((list.named.len(), list.total), (MAX_NAMED, 1005));
         assert_eq!(list.named[0].path, "bad\\xff\\n");
         let json = serde_json::to_string(&list.named[0]).unwrap();
         assert_eq!(json, r#"{"path":"bad\\xff\\n","reason":{"name":"not_unicode"}}"#);

@@ -23,7 +23,7 @@ const PROMPT: Duration = Duration::from_secs(10);
 /// How long it may think about what is new, and how much longer an answer may take on its way.
 const NEWS_WITHIN: Duration = Duration::from_secs(10);
 const ON_THE_WAY: Duration = Duration::from_secs(10);
-const LONGEST_CODE_SECONDS: u64 = 300;
+const MAX_CODE_SECONDS: u64 = 300;
 /// Deeper than anybody looks for a file.
 const DEEPEST: u32 = 32;
 
@@ -178,7 +178,7 @@ impl AioService {
         context: Option<&str>,
     ) -> Result<CodeOutcome, AioError> {
         // What the interface knows: whole seconds, one at least.
-        let timeout = time_limit.as_secs().clamp(1, LONGEST_CODE_SECONDS);
+        let timeout = time_limit.as_secs().clamp(1, MAX_CODE_SECONDS);
         let question = question("run code", "/v1/code/execute", Duration::from_secs(timeout) + ON_THE_WAY);
         let stateful = context.is_some();
         let request =

@@ -20,9 +20,9 @@ use super::messages::{Complaint, Envelope};
 use crate::trust::trust;
 
 /// What is read of an answer: more than what a command prints between two questions, and less than would hurt.
-pub(super) const LONGEST_ANSWER: u64 = 16 << 20;
-const LONGEST_COMPLAINT: u64 = 64 << 10;
-const LONGEST_WORDS: usize = 300;
+pub(super) const MAX_ANSWER: u64 = 16 << 20;
+const MAX_STDERR_LEN: u64 = 64 << 10;
+const MAX_WORDS: usize = 300;
 const CONNECTING: Duration = Duration::from_secs(5);
 /// A connection that nobody used is closed before the service does: a command must not be lost on its way into one.
 const IDLE: Duration = Duration::from_secs(2);
@@ -128,7 +128,7 @@ impl Connection {
         let (asked, status) = (question.asked, answer.status().as_u16());
         match status {
             200..=299 => {
-                let read = answer.body_mut().with_config().limit(LONGEST_ANSWER).read_to_vec();
+                let read = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
                 read.map_err(|error| failure(question, error))
             }
             300..=399 => Err(AioError::Redirected { asked }),
@@ -151,7 +151,7 @@ fn failure(question: &Question, error: ureq::Error) -> AioError {
 /// What it says about itself, or else its first words.
 fn complaint(answer: &mut Response<Body>) -> String {
     let mut bytes = Vec::new();
-    let mut reader = answer.body_mut().as_reader().take(LONGEST_COMPLAINT);
+    let mut reader = answer.body_mut().as_reader().take(MAX_STDERR_LEN);
     // What came is shown, also of an answer that breaks off.
     let _ = reader.read_to_end(&mut bytes);
     match serde_json::from_slice::<Complaint>(&bytes) {
@@ -175,7 +175,7 @@ pub(super) fn malformed(asked: &'static str, words: &str) -> AioError {
 /// Words of a stranger's, for a line of ours.
 pub(super) fn in_short(words: &str) -> String {
     let plain = words.chars().map(|character| if character.is_control() { ' ' } else { character });
-    let text: String = plain.take(LONGEST_WORDS).collect();
+    let text: String = plain.take(MAX_WORDS).collect();
     let text = text.trim();
     if text.is_empty() { "without a word".to_owned() } else { text.to_owned() }
 }

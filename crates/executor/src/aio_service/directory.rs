@@ -10,7 +10,7 @@ use super::error::AioError;
 use super::messages::ListResult;
 
 const OURS: &str = "ringwall";
-const LONGEST_NAME: usize = 1024;
+const MAX_NAME_LEN: usize = 1024;
 /// How many new files are told.
 const TOLD: usize = 1000;
 
@@ -60,7 +60,7 @@ pub(super) fn created(before: &BTreeSet<String>, after: &BTreeSet<String>) -> Ve
 
 fn is_beneath(relative: &str) -> bool {
     !relative.is_empty()
-        && relative.len() <= LONGEST_NAME
+        && relative.len() <= MAX_NAME_LEN
         && !relative.contains(char::is_control)
         && relative.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::connection::LONGEST_ANSWER;
+use super::connection::MAX_ANSWER;
 
 #[derive(Debug, thiserror::Error)]
 pub enum AioError {
@@ -26,7 +26,7 @@ pub enum AioError {
     Failed { asked: &'static str, status: u16, words: String },
     #[error("the AIO service could not {asked}: {words}")]
     Refused { asked: &'static str, words: String },
-    #[error("the AIO service was asked to {asked} and answered with more than {} MiB", LONGEST_ANSWER >> 20)]
+    #[error("the AIO service was asked to {asked} and answered with more than {} MiB", MAX_ANSWER >> 20)]
     TooLarge { asked: &'static str },
     #[error("the AIO service was asked to {asked} and answered with something else: {words}")]
     Malformed { asked: &'static str, words: String },

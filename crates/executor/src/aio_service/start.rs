@@ -26,7 +26,7 @@ const PREPARED_WITHIN: Duration = Duration::from_secs(30);
 /// The service's own limit is a little longer than ours, and there for when we are not.
 const SERVICE_SLACK: Duration = Duration::from_secs(5);
 /// A shell is given no longer word than the kernel takes, which is 128 KiB; a longer line becomes a script.
-const LONGEST_LINE: usize = 96 << 10;
+const MAX_LINE_LEN: usize = 96 << 10;
 const SIGKILL: &str = "SIGKILL";
 
 /// A file that a command is to find, by its name beneath the session's directory.
@@ -97,7 +97,7 @@ impl AioService {
         if !input.is_empty() {
             self.write_file(&input_file, input).await?;
         }
-        if line.len() > LONGEST_LINE {
+        if line.len() > MAX_LINE_LEN {
             let script = directory.place(&format!(".{place}.sh"))?;
             self.write_file(&script, line::of_script(&script, &line).as_bytes()).await?;
             line = line::running_script(&script);

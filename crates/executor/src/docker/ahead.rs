@@ -44,7 +44,7 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 /// Making one keeps a processor busy for a third of a second: nobody may have asked for a box for so long.
 const QUIET: Duration = Duration::from_millis(500);
 /// Boxes on the host's system have a right to the other users that are for spares.
-const MOST: u32 = SPARE_UIDS / 2;
+const MAX_COUNT: u32 = SPARE_UIDS / 2;
 
 /// What is settled when a container is made ahead. Two grants of one shape differ in their files alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,7 +111,7 @@ impl Docker {
         if !self.is_for_spares() {
             return Err(Error::SpareUnfit("containers cannot be made ahead here"));
         }
-        let mut lease = executor.leases.take(MOST).ok_or(Error::SpareUnfit("there are too many of them"))?;
+        let mut lease = executor.leases.take(MAX_COUNT).ok_or(Error::SpareUnfit("there are too many of them"))?;
         let (user, init) = (lease.owner(), Init::default());
         lease.bind(Arc::clone(&init));
         let images = shared.images.changes();

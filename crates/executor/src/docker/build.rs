@@ -109,7 +109,7 @@ async fn run(
     step: &'static str,
     show: &mut (dyn FnMut(&str) + Send),
 ) -> Result<String, Error> {
-    const LONGEST_COMPLAINT: u64 = 16 * 1024;
+    const MAX_STDERR_LEN: u64 = 16 * 1024;
     let fail = |words: String| Error::BuildDockerImage { step, words };
     program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let name = program.as_std().get_program().to_string_lossy().into_owned();
@@ -125,7 +125,7 @@ async fn run(
         }
     };
     let mut complaint = Vec::new();
-    let mut beginning = stderr.take(LONGEST_COMPLAINT);
+    let mut beginning = stderr.take(MAX_STDERR_LEN);
     let read_complaint = async {
         let _ = beginning.read_to_end(&mut complaint).await;
         // The rest is read and let go: whoever complains at length would wait for ever at a full pipe.

@@ -16,8 +16,8 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 /// What the client needs of our environment to find its settings and its daemon. No proxy is among them, see `argv`.
 const PASSED_ON: [&str; 7] = ["HOME", "PATH", "USER", "LOGNAME", "SSH_AUTH_SOCK", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"];
 const PASSED_ON_PREFIX: &str = "DOCKER_";
-const LONGEST_ANSWER: u64 = 4 * 1024 * 1024;
-const LONGEST_COMPLAINT: u64 = 16 * 1024;
+const MAX_ANSWER: u64 = 4 * 1024 * 1024;
+const MAX_STDERR_LEN: u64 = 16 * 1024;
 
 /// Where the client is and which daemon it is to ask.
 #[derive(Debug, Clone)]
@@ -132,10 +132,8 @@ impl Process {
             async fn read(pipe: impl AsyncRead + Unpin, longest: u64, into: &mut Vec<u8>) -> std::io::Result<usize> {
                 pipe.take(longest).read_to_end(into).await
             }
-            let read = tokio::try_join!(
-                read(stdout, LONGEST_ANSWER, &mut answer),
-                read(stderr, LONGEST_COMPLAINT, &mut complaint)
-            );
+            let read =
+                tokio::try_join!(read(stdout, MAX_ANSWER, &mut answer), read(stderr, MAX_STDERR_LEN, &mut complaint));
             read.map_err(CallFailure::NotStarted)?;
         }
         let status = self.wait().await.map_err(CallFailure::NotStarted)?;

@@ -13,8 +13,8 @@ use super::client::{CallFailure, Client};
 use crate::gvisor;
 
 /// A probe is over within 10 s: first the client alone, which needs no daemon, then the daemon.
-const CLIENT_PATIENCE: Duration = Duration::from_secs(2);
-const DAEMON_PATIENCE: Duration = Duration::from_secs(7);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
+const DAEMON_TIMEOUT: Duration = Duration::from_secs(7);
 const GVISOR: &str = "runsc";
 
 /// Who makes the container.
@@ -138,7 +138,7 @@ pub(crate) async fn probe(client: Option<&Client>) -> DockerState {
         context,
         daemon,
     };
-    let version = match client.call(["--version"], CLIENT_PATIENCE).await {
+    let version = match client.call(["--version"], CLIENT_TIMEOUT).await {
         Ok(text) => version_in(&text),
         Err(failure) => return found(None, client.context.clone(), Err(failure.why())),
     };
@@ -155,7 +155,7 @@ pub(crate) async fn find(client: &Client) -> Result<Daemon, String> {
 }
 
 async fn ask(client: &Client) -> Result<Info, CallFailure> {
-    let text = client.call(["info", "--format", "{{json .}}"], DAEMON_PATIENCE).await?;
+    let text = client.call(["info", "--format", "{{json .}}"], DAEMON_TIMEOUT).await?;
     serde_json::from_str(&text).map_err(|error| CallFailure::Refused(format!("docker info cannot be read: {error}")))
 }
 

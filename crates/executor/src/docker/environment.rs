@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::{egress, etc};
 
 /// The client reads lines of less than 64 KiB.
-const LONGEST_LINE: usize = 65_000;
+const MAX_LINE_LEN: usize = 65_000;
 
 /// The file, open as long as the client may still have to read it.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ fn check(key: &str, value: &[u8]) -> Result<(), Error> {
     if std::str::from_utf8(value).is_err() {
         return refuse("its value is not UTF-8");
     }
-    if key.len() + value.len() > LONGEST_LINE {
+    if key.len() + value.len() > MAX_LINE_LEN {
         return refuse("its value is longer than 64 KB");
     }
     Ok(())
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn what_a_line_cannot_say_is_refused_without_its_value() {
-        let long = vec![b'x'; LONGEST_LINE];
+        let long = vec![b'x'; MAX_LINE_LEN];
         let bad: [(&str, &[u8]); 9] = [
             ("A B", b"secret"),
             ("#A", b"secret"),

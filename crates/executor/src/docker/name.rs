@@ -5,7 +5,7 @@ use std::fmt;
 use crate::error::Error;
 
 const PREFIX: &str = "ringwall-";
-const LONGEST_EXEC_ID: usize = 64;
+const MAX_EXEC_ID: usize = 64;
 
 /// A name that docker takes, that no option can be mistaken for, and that tells its exec.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,8 +14,8 @@ pub(crate) struct ContainerName(String);
 impl ContainerName {
     pub(crate) fn of_exec(exec_id: &str) -> Result<Self, Error> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-        if exec_id.is_empty() || exec_id.len() > LONGEST_EXEC_ID || !exec_id.bytes().all(is_plain) {
-            return Err(Error::ExecIdMalformed(exec_id.chars().take(LONGEST_EXEC_ID).collect()));
+        if exec_id.is_empty() || exec_id.len() > MAX_EXEC_ID || !exec_id.bytes().all(is_plain) {
+            return Err(Error::ExecIdMalformed(exec_id.chars().take(MAX_EXEC_ID).collect()));
         }
         Ok(ContainerName(format!("{PREFIX}{exec_id}")))
     }

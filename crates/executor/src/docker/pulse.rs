@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use super::client::{CallFailure, Client};
 
 const INTERVAL: Duration = Duration::from_secs(3);
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Pulse {
@@ -50,7 +50,7 @@ impl Pulse {
 
 /// One question, which the daemon passes on to the one below it.
 pub(crate) async fn ask(client: &Client) -> Result<(), CallFailure> {
-    client.call(["version", "--format={{.Server.Version}}"], PATIENCE).await.map(drop)
+    client.call(["version", "--format={{.Server.Version}}"], TIMEOUT).await.map(drop)
 }
 
 #[derive(Debug)]

@@ -22,7 +22,7 @@ const HIERARCHIES: &str = "/sys/fs/cgroup";
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 const A_MOMENT: Duration = Duration::from_millis(1);
 /// One wait for the end of a process.
-const AT_MOST: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
+const MAX_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 /// All that is left to do when a container is over is to read two files.
 const READ_WITHIN: Duration = Duration::from_millis(100);
 
@@ -93,7 +93,7 @@ async fn measure(mut story: watch::Receiver<Story>) -> Option<Counted> {
 async fn ended(process: Pid) {
     let wait = move || {
         let Ok(watched) = pidfd_open(process, PidfdFlags::empty()) else { return std::thread::sleep(A_MOMENT) };
-        let _ = poll(&mut [PollFd::new(&watched, PollFlags::IN)], Some(&AT_MOST));
+        let _ = poll(&mut [PollFd::new(&watched, PollFlags::IN)], Some(&MAX_WAIT));
     };
     let _ = tokio::task::spawn_blocking(wait).await;
 }

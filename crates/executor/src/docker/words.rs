@@ -128,13 +128,13 @@ mod tests {
         tokio::task::spawn_blocking(read).await.unwrap()
     }
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     #[tokio::test]
     async fn every_byte_is_passed_on_and_the_last_are_kept() {
         let (mut words, reader) = say("head -c 1000000 /dev/zero >&2; echo end >&2");
         assert_eq!(read(reader).await.len(), 1_000_004);
-        assert!(words.last(PATIENCE).await.ends_with("end"));
+        assert!(words.last(TIMEOUT).await.ends_with("end"));
         assert_eq!(words.tail.lock().unwrap().bytes.len(), KEPT);
     }
 
@@ -142,19 +142,19 @@ mod tests {
     async fn nobody_has_to_read() {
         let (mut words, reader) = say("head -c 1000000 /dev/zero >&2; echo end >&2");
         drop(reader);
-        assert!(words.last(PATIENCE).await.ends_with("end"));
+        assert!(words.last(TIMEOUT).await.ends_with("end"));
     }
 
     #[tokio::test]
     async fn only_a_lone_complaint_of_pid_1_is_believed() {
         let complaint = "echo '[FATAL tini (7)] exec nosuch failed: No such file or directory' >&2";
         let (mut words, _reader) = say(complaint);
-        assert_eq!(words.why_not_started(127, PATIENCE).await, Some(NotStarted::NotFound));
-        assert_eq!(words.why_not_started(126, PATIENCE).await, Some(NotStarted::NotExecutable));
-        assert_eq!(words.why_not_started(1, PATIENCE).await, None);
+        assert_eq!(words.why_not_started(127, TIMEOUT).await, Some(NotStarted::NotFound));
+        assert_eq!(words.why_not_started(126, TIMEOUT).await, Some(NotStarted::NotExecutable));
+        assert_eq!(words.why_not_started(1, TIMEOUT).await, None);
         for other in [&format!("echo before >&2; {complaint}"), "echo 'sh: x: not found' >&2", "true"] {
             let (mut words, _reader) = say(other);
-            assert_eq!(words.why_not_started(127, PATIENCE).await, None, "{other}");
+            assert_eq!(words.why_not_started(127, TIMEOUT).await, None, "{other}");
         }
     }
 }

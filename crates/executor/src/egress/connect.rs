@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use super::resolve::Resolver;
 use crate::counters::retry;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Addresses of one name that are tried.
 const TRIED: usize = 4;
 
@@ -38,14 +38,14 @@ pub(super) async fn connect(
             continue;
         }
         let attempt = || TcpStream::connect(SocketAddr::new(address, port));
-        match tokio::time::timeout(PATIENCE, retry(attempt)).await {
+        match tokio::time::timeout(TIMEOUT, retry(attempt)).await {
             Ok(Ok(stream)) => {
                 // Small writes of a client are its own business.
                 let _ = stream.set_nodelay(true);
                 return Ok((stream, address));
             }
             Ok(Err(error)) => missed = Missed::Failed(format!("{host}:{port} could not be reached: {error}")),
-            Err(_) => missed = Missed::Failed(format!("{host}:{port} did not answer within {} s", PATIENCE.as_secs())),
+            Err(_) => missed = Missed::Failed(format!("{host}:{port} did not answer within {} s", TIMEOUT.as_secs())),
         }
     }
     Err(missed)

@@ -31,7 +31,7 @@ const AT_ONCE: usize = 32;
 const ASKED_WITHIN: Duration = Duration::from_secs(30);
 /// A connection through which nothing goes for so long is ended.
 pub(super) const IDLE: Duration = Duration::from_secs(300);
-const LONGEST_HEAD: usize = 64 * 1024;
+const MAX_HEAD: usize = 64 * 1024;
 /// Before accepting again when the kernel could not give us a descriptor.
 const MOMENT: Duration = Duration::from_millis(50);
 
@@ -103,7 +103,7 @@ impl Proxy {
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(ASKED_WITHIN)
-            .max_buf_size(LONGEST_HEAD)
+            .max_buf_size(MAX_HEAD)
             .serve_connection(TokioIo::new(client), answer)
             .with_upgrades()
             .await;

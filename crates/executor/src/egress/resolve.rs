@@ -14,11 +14,11 @@ use std::time::Duration;
 use policy::NetHost;
 use tokio::sync::Semaphore;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Lookups of one box at once.
 const AT_ONCE: usize = 4;
 const TABLE: &str = "/etc/hosts";
-const LONGEST_TABLE: u64 = 1 << 20;
+const MAX_TABLE: u64 = 1 << 20;
 
 #[derive(Debug, Clone)]
 pub struct Resolver(Source);
@@ -58,9 +58,9 @@ impl Resolver {
             Source::Table(table) => table.get(&name).cloned().unwrap_or_default(),
             #[cfg(test)]
             Source::Turns(turns) => turns.lock().unwrap().pop_front().into_iter().collect(),
-            Source::System(threads) => match tokio::time::timeout(PATIENCE, ask(threads.clone(), name)).await {
+            Source::System(threads) => match tokio::time::timeout(TIMEOUT, ask(threads.clone(), name)).await {
                 Ok(found) => found?,
-                Err(_) => return Err(format!("{host} could not be looked up within {} s", PATIENCE.as_secs())),
+                Err(_) => return Err(format!("{host} could not be looked up within {} s", TIMEOUT.as_secs())),
             },
         };
         if found.is_empty() { Err(format!("{host} has no address")) } else { Ok(found) }
@@ -90,7 +90,7 @@ async fn ask(threads: Arc<Semaphore>, name: String) -> Result<Vec<IpAddr>, Strin
 /// What the people of this machine wrote down; nothing where that cannot be read.
 fn in_table(name: &str) -> Vec<IpAddr> {
     let mut table = Vec::new();
-    let read = std::fs::File::open(TABLE).and_then(|file| file.take(LONGEST_TABLE).read_to_end(&mut table));
+    let read = std::fs::File::open(TABLE).and_then(|file| file.take(MAX_TABLE).read_to_end(&mut table));
     match read {
         Ok(_) => find(&String::from_utf8_lossy(&table), name),
         Err(_) => Vec::new(),

@@ -41,7 +41,7 @@ pub const BACKEND: &str = "gvisor";
 const NAME: &str = "box";
 /// The same for every maker of boxes that is another program.
 const STARTED_WITHIN: Duration = Duration::from_secs(9);
-const LONGEST_COMPLAINT: u64 = 16 * 1024;
+const MAX_STDERR_LEN: u64 = 16 * 1024;
 const EACCES: i32 = 13;
 const ENOEXEC: i32 = 8;
 
@@ -172,7 +172,7 @@ pub(super) fn null() -> Result<OwnedFd, Error> {
 async fn read(from: OwnedFd) -> String {
     let mut said = Vec::new();
     if let Ok(from) = pipe::Receiver::from_owned_fd(from) {
-        let _ = from.take(LONGEST_COMPLAINT).read_to_end(&mut said).await;
+        let _ = from.take(MAX_STDERR_LEN).read_to_end(&mut said).await;
     }
     String::from_utf8_lossy(&said).trim().to_owned()
 }

@@ -15,9 +15,9 @@ use super::sparse::{self, SparseMap};
 
 pub(super) const BLOCK: usize = 512;
 /// Extended attributes can fill a header; a megabyte is far beyond what any file system stores of them.
-const PAX_MAX: u64 = 1024 * 1024;
+const MAX_PAX: u64 = 1024 * 1024;
 /// PATH_MAX: a longer name could not be created.
-const LONG_NAME_MAX: u64 = 4096;
+const MAX_LONG_NAME: u64 = 4096;
 
 /// One entry, its content still to be read from `Entries`.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl<'a> Entries<'a> {
             let size = self.field(header.entry_size(), "its size is not a number")?;
             match header.entry_type() {
                 EntryType::XHeader if extensions.pax.is_none() => {
-                    let records = self.read_extension(size, PAX_MAX)?;
+                    let records = self.read_extension(size, MAX_PAX)?;
                     let parsed = PaxRecords::parse(&records);
                     extensions.pax = Some(parsed.map_err(|problem| self.malformed(problem))?);
                 }
@@ -210,7 +210,7 @@ impl<'a> Entries<'a> {
     }
 
     fn read_long_name(&mut self, size: u64) -> Result<Vec<u8>, ImageError> {
-        let mut name = self.read_extension(size, LONG_NAME_MAX)?;
+        let mut name = self.read_extension(size, MAX_LONG_NAME)?;
         // GNU tar ends the name with a NUL; one in the middle stays, and is refused with the name.
         if name.last() == Some(&0) {
             name.pop();

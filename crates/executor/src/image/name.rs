@@ -6,11 +6,11 @@
 use super::error::{ImageError, printable};
 
 /// The longest component that Linux file systems take.
-const COMPONENT_MAX: usize = 255;
+const MAX_COMPONENT: usize = 255;
 /// PATH_MAX, with its final NUL.
-const NAME_MAX: usize = 4095;
+const MAX_NAME_LEN: usize = 4095;
 /// Deep enough for any root file system; shallow enough that nothing which walks one runs out of anything.
-const DEPTH_MAX: usize = 128;
+const MAX_DEPTH: usize = 128;
 
 /// A relative name without `.`, `..` or empty components; empty for the root itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl EntryName {
         if raw.is_empty() {
             return Err(refuse("is empty"));
         }
-        if raw.len() > NAME_MAX {
+        if raw.len() > MAX_NAME_LEN {
             return Err(refuse("is longer than 4095 bytes"));
         }
         if raw.contains(&0) {
@@ -39,13 +39,13 @@ impl EntryName {
             match component {
                 b"" | b"." => continue,
                 b".." => return Err(refuse("climbs out with `..`")),
-                _ if component.len() > COMPONENT_MAX => {
+                _ if component.len() > MAX_COMPONENT => {
                     return Err(refuse("has a component longer than 255 bytes"));
                 }
                 _ => {}
             }
             depth += 1;
-            if depth > DEPTH_MAX {
+            if depth > MAX_DEPTH {
                 return Err(refuse("is nested more than 128 directories deep"));
             }
             if !bytes.is_empty() {
@@ -98,7 +98,7 @@ pub(super) fn check_target(target: &[u8], name: &EntryName) -> Result<(), ImageE
         "its target is empty"
     } else if target.contains(&0) {
         "its target holds a NUL byte"
-    } else if target.len() > NAME_MAX {
+    } else if target.len() > MAX_NAME_LEN {
         "its target is longer than 4095 bytes"
     } else {
         return Ok(());

@@ -13,7 +13,7 @@ use super::zstd::ZstdFrames;
 
 const BUFFER: usize = 128 * 1024;
 /// Padding after the end mark that is still believed to be padding.
-const PADDING_MAX: u64 = 64 * 1024 * 1024;
+const MAX_PADDING: u64 = 64 * 1024 * 1024;
 
 /// Marks a read that ended because somebody asked for it (wrap it in `io::Error::other`).
 #[derive(Debug, thiserror::Error)]
@@ -107,7 +107,7 @@ impl<'a> Stream<'a> {
                 return Ok(());
             }
             padding += chunk.len() as u64;
-            if padding > PADDING_MAX || chunk.iter().any(|byte| *byte != 0) {
+            if padding > MAX_PADDING || chunk.iter().any(|byte| *byte != 0) {
                 return Err(ImageError::Malformed { entry: entries, problem: "data follows the archive's end mark" });
             }
             let length = chunk.len();

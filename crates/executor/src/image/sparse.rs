@@ -10,9 +10,9 @@ use super::entries::{BLOCK, Entries};
 use super::pax::{PaxSparse, number};
 
 /// A fragmented disk image has thousands of segments; the list is held in memory, so it ends somewhere.
-const SEGMENTS_MAX: usize = 65_536;
+const MAX_SEGMENTS: usize = 65_536;
 /// Digits of a number in a map at the start of content: u64 has twenty.
-const DIGITS_MAX: usize = 20;
+const MAX_DIGITS: usize = 20;
 
 #[derive(Debug)]
 pub(super) struct SparseMap {
@@ -37,7 +37,7 @@ pub(super) fn from_header(header: &Header, stored: u64, entries: &mut Entries<'_
         entries.read_exact(block.as_mut_bytes())?;
         collect(block.sparse(), &mut segments, entries)?;
         more = block.is_extended();
-        if segments.len() > SEGMENTS_MAX {
+        if segments.len() > MAX_SEGMENTS {
             return Err(entries.malformed("its sparse map is absurdly long"));
         }
         // A chain of empty blocks would be endless work for nothing.
@@ -59,7 +59,7 @@ pub(super) fn from_pax(pax: &PaxSparse, entries: &mut Entries<'_>) -> Result<Opt
         None | Some(0) => pax.numbers.clone(),
         Some(_) => return Err(entries.malformed("its sparse map is of an unknown version")),
     };
-    if numbers.len() % 2 != 0 || numbers.len() / 2 > SEGMENTS_MAX {
+    if numbers.len() % 2 != 0 || numbers.len() / 2 > MAX_SEGMENTS {
         return Err(entries.malformed("its sparse map is of a wrong length"));
     }
     let segments = numbers.chunks_exact(2).map(|pair| Segment { offset: pair[0], length: pair[1] }).collect();
@@ -79,7 +79,7 @@ fn collect(stated: &[GnuSparseHeader], segments: &mut Vec<Segment>, entries: &En
 /// Decimal lines, the first giving the number of segments, padded to a whole block.
 fn read_map(entries: &mut Entries<'_>) -> Result<Vec<u64>, ImageError> {
     let mut block = [0; BLOCK];
-    let mut digits = Vec::with_capacity(DIGITS_MAX);
+    let mut digits = Vec::with_capacity(MAX_DIGITS);
     let mut numbers = Vec::new();
     let mut expected = None;
     loop {
@@ -89,7 +89,7 @@ fn read_map(entries: &mut Entries<'_>) -> Result<Vec<u64>, ImageError> {
         for byte in block {
             if byte != b'\n' {
                 digits.push(byte);
-                if digits.len() > DIGITS_MAX {
+                if digits.len() > MAX_DIGITS {
                     return Err(entries.malformed("a number in its sparse map is none"));
                 }
                 continue;
@@ -97,7 +97,7 @@ fn read_map(entries: &mut Entries<'_>) -> Result<Vec<u64>, ImageError> {
             let value = number(&digits).map_err(|problem| entries.malformed(problem))?;
             digits.clear();
             match expected {
-                None if value > SEGMENTS_MAX as u64 => {
+                None if value > MAX_SEGMENTS as u64 => {
                     return Err(entries.malformed("its sparse map is absurdly long"));
                 }
                 None => expected = Some(value * 2),

@@ -17,7 +17,7 @@ use super::name::EntryName;
 use super::times::timestamps;
 
 /// The kernel gives up a lookup when names move anywhere on the machine; trying again is what it asks for.
-const LOOKUPS_MAX: u32 = 10_000;
+const MAX_LOOKUPS: u32 = 10_000;
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 pub(super) struct Tree {
@@ -40,7 +40,7 @@ impl Tree {
     pub(super) fn open(&self, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let path = if path.is_empty() { b".".as_slice() } else { path };
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let mut left = LOOKUPS_MAX;
+        let mut left = MAX_LOOKUPS;
         loop {
             match rustix::fs::openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
                 Err(Errno::AGAIN | Errno::INTR) if left > 0 => left -= 1,

@@ -9,9 +9,9 @@ use super::places::Moment;
 
 /// After the first failure; doubled with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// More than most servers have settings for.
-const MOST_SORTS: usize = 8;
+const MAX_SORTS: usize = 8;
 /// After so many failures on end, some two minutes, a sort that was kept is one like any other: it would be tried for ever.
 const HOPELESS: u32 = 10;
 
@@ -97,7 +97,7 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
             wish.asked = now;
             return wish.kind.clone();
         }
-        if self.wishes.len() >= MOST_SORTS {
+        if self.wishes.len() >= MAX_SORTS {
             let others = (0..self.wishes.len()).filter(|index| !self.is_kept(&self.wishes[*index]));
             if let Some(oldest) = others.min_by_key(|index| self.wishes[*index].asked) {
                 self.wishes.swap_remove(oldest);
@@ -159,7 +159,7 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
 
     pub(super) fn failed(&mut self, kind: &Kind, now: Moment) {
         if let Some(wish) = self.find(kind) {
-            let pause = FIRST_PAUSE.saturating_mul(1 << wish.failures.min(16)).min(LONGEST_PAUSE);
+            let pause = FIRST_PAUSE.saturating_mul(1 << wish.failures.min(16)).min(MAX_PAUSE);
             wish.failures = wish.failures.saturating_add(1);
             wish.not_before = now + pause;
             if wish.failures >= HOPELESS && self.kept.as_ref() == Some(kind) {
@@ -205,7 +205,7 @@ mod tests {
         for (kind, second) in ('a'..='i').zip(1..) {
             demand.ask(&kind, SECOND * second);
         }
-        assert_eq!((demand.wishes().len(), demand.wanted(&'a'), demand.wanted(&'i')), (MOST_SORTS, 0, 1));
+        assert_eq!((demand.wishes().len(), demand.wanted(&'a'), demand.wanted(&'i')), (MAX_SORTS, 0, 1));
         demand.forget_before(SECOND * 8);
         assert_eq!((demand.wishes().len(), demand.wanted(&'i')), (1, 1));
     }
@@ -218,7 +218,7 @@ mod tests {
         for (kind, second) in ('a'..='i').zip(2..) {
             demand.ask(&kind, SECOND * second);
         }
-        assert_eq!((demand.wishes().len(), demand.wanted(&'k')), (MOST_SORTS, 2), "others make room for others");
+        assert_eq!((demand.wishes().len(), demand.wanted(&'k')), (MAX_SORTS, 2), "others make room for others");
         demand.ask(&'k', SECOND * 20);
         (0..9).for_each(|_| demand.missed(&'k', 5));
         demand.forget_before(SECOND * 19);
@@ -261,7 +261,7 @@ mod tests {
             pauses.push(next - now);
             now = next;
         }
-        assert_eq!((pauses[0], pauses[1], pauses[39]), (FIRST_PAUSE, FIRST_PAUSE * 2, LONGEST_PAUSE));
+        assert_eq!((pauses[0], pauses[1], pauses[39]), (FIRST_PAUSE, FIRST_PAUSE * 2, MAX_PAUSE));
         demand.made(&'a');
         demand.failed(&'a', now);
         assert_eq!(demand.not_before(&demand.wishes()[0], Duration::ZERO), now + FIRST_PAUSE);

@@ -69,7 +69,8 @@ mod tests {
         read_only: Vec<std::path::PathBuf>,
     }
 
-    const USUAL: Asked = Asked { work: "/data/s/one", memory: 64, require: None, timeout: 1000, read_only: Vec::new() };
+    const DEFAULT: Asked =
+        Asked { work: "/data/s/one", memory: 64, require: None, timeout: 1000, read_only: Vec::new() };
 
     fn grant(asked: Asked) -> Grant {
         let mounts = SessionMounts {
@@ -104,14 +105,14 @@ mod tests {
 
     #[test]
     fn a_command_comes_in_only_where_nothing_is_that_it_was_not_granted() {
-        let home = grant(USUAL);
+        let home = grant(DEFAULT);
         for (asked, expected) in [
-            (USUAL, None),
-            (Asked { memory: 32, timeout: 900_000, ..USUAL }, None),
-            (Asked { memory: 65, ..USUAL }, Some("limits")),
-            (Asked { work: "/data/s/two", ..USUAL }, Some("files")),
-            (Asked { read_only: vec!["/opt/tools".into()], ..USUAL }, Some("files")),
-            (Asked { require: Some(Requirement::Memory), ..USUAL }, Some("protections")),
+            (DEFAULT, None),
+            (Asked { memory: 32, timeout: 900_000, ..DEFAULT }, None),
+            (Asked { memory: 65, ..DEFAULT }, Some("limits")),
+            (Asked { work: "/data/s/two", ..DEFAULT }, Some("files")),
+            (Asked { read_only: vec!["/opt/tools".into()], ..DEFAULT }, Some("files")),
+            (Asked { require: Some(Requirement::Memory), ..DEFAULT }, Some("protections")),
         ] {
             let refused = match admit(&home, &grant(asked)) {
                 Ok(()) => None,

@@ -23,9 +23,9 @@ use crate::outcome::{Ending, Outcome};
 use crate::running::Streams;
 
 /// How long the agent may take for its first word, and to start a command.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long it may take to say whether it can go somewhere. Whoever asks has another way.
-const SHORT_PATIENCE: Duration = Duration::from_secs(2);
+const SHORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(crate) struct Awake {
@@ -47,7 +47,7 @@ impl Awake {
         // From here on dropping it ends the box.
         let mut awake = Awake { shared, way_out, protections };
         let mut life = awake.shared.life.subscribe();
-        match tokio::time::timeout(PATIENCE, life.wait_for(|life| *life != Life::Waking)).await {
+        match tokio::time::timeout(TIMEOUT, life.wait_for(|life| *life != Life::Waking)).await {
             Ok(Ok(life)) => match &*life {
                 Life::Over(death) => return Err(death.to_error()),
                 Life::Waking | Life::Awake | Life::Paused => {}
@@ -89,7 +89,7 @@ impl Awake {
             place.say(&ToAgent::Start { visit: registered.id, start: Box::new(start) });
             progress.wait_for(|progress| *progress != Progress::Asked).await.ok().map(|progress| progress.clone())
         };
-        let answer = tokio::time::timeout(SHORT_PATIENCE, answered).await;
+        let answer = tokio::time::timeout(SHORT_TIMEOUT, answered).await;
         matches!(answer, Ok(Some(Progress::NotStarted { tried, .. })) if tried == directory)
     }
 

@@ -8,7 +8,7 @@ use jail::resident::frame::{Given, ToAgent};
 use policy::{Field, Grant};
 
 use super::admit::admit;
-use super::awake::{Awake, PATIENCE};
+use super::awake::{Awake, TIMEOUT};
 use super::lower::Wardrobe;
 use super::register::{Death, Life, Progress, Wanted};
 use super::reins::Body;
@@ -72,7 +72,7 @@ impl Resident {
             }
             progress.wait_for(|progress| *progress != Progress::Asked).await.map(|progress| progress.clone())
         };
-        let begun = match tokio::time::timeout(PATIENCE, begun).await {
+        let begun = match tokio::time::timeout(TIMEOUT, begun).await {
             Ok(Ok(begun)) => begun,
             Ok(Err(_)) => Progress::Lost(Death::Itself("it was forgotten".to_owned())),
             // Its clock may have stood still meanwhile, and then nobody could answer.

@@ -6,7 +6,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use jail::resident::frame::{Frames, LONGEST_REPORT, read};
+use jail::resident::frame::{Frames, MAX_REPORT, read};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
@@ -29,7 +29,7 @@ enum Heard {
 
 async fn hear(pipe: OwnedFd, shared: &Shared) -> Heard {
     let Ok(mut pipe) = register(pipe, Receiver::from_owned_fd).await else { return Heard::End };
-    let mut frames = Frames::new(LONGEST_REPORT);
+    let mut frames = Frames::new(MAX_REPORT);
     loop {
         match pipe.read(frames.space()).await {
             Ok(0) | Err(_) => return Heard::End,

@@ -13,8 +13,8 @@ use tokio::net::unix::pipe::Sender;
 use tokio::sync::{Mutex, mpsc};
 
 /// What waits because the agent is busy.
-const MOST_URGENT: usize = 16 * 1024;
-const MOST_ORDERS: usize = 16;
+const MAX_URGENT: usize = 16 * 1024;
+const MAX_COMMANDS: usize = 16;
 /// So much goes into a pipe whole or not at all (`PIPE_BUF`).
 const WHOLE: usize = 4096;
 
@@ -41,8 +41,8 @@ impl Mouth {
     /// The task ends when nobody is left who could say anything, or nobody who reads.
     pub(crate) fn open(pipe: Sender) -> Self {
         let line = Arc::new(Line { pipe: Mutex::new(pipe), waiting: AtomicUsize::new(0) });
-        let (urgent, urgent_out) = mpsc::channel(MOST_URGENT);
-        let (orders, orders_out) = mpsc::channel(MOST_ORDERS);
+        let (urgent, urgent_out) = mpsc::channel(MAX_URGENT);
+        let (orders, orders_out) = mpsc::channel(MAX_COMMANDS);
         tokio::spawn(speak(Arc::clone(&line), urgent_out, orders_out));
         Mouth { line, urgent, orders }
     }
@@ -130,7 +130,7 @@ async fn speak(line: Arc<Line>, mut urgent: mpsc::Receiver<Vec<u8>>, mut orders:
 mod tests {
     use std::io::Read;
 
-    use jail::resident::frame::{CHUNK, Frames, Inlet, LONGEST_ORDER, VisitId, read};
+    use jail::resident::frame::{CHUNK, Frames, Inlet, MAX_ORDER, VisitId, read};
 
     use super::*;
 
@@ -142,8 +142,7 @@ mod tests {
         let bytes = vec![7; CHUNK];
         let last = 400;
         let heard = std::thread::spawn(move || {
-            let (mut pipe, mut frames, mut heard) =
-                (std::fs::File::from(reader), Frames::new(LONGEST_ORDER), Vec::new());
+            let (mut pipe, mut frames, mut heard) = (std::fs::File::from(reader), Frames::new(MAX_ORDER), Vec::new());
             loop {
                 match pipe.read(frames.space()).unwrap() {
                     0 => return heard,

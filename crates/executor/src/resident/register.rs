@@ -20,10 +20,10 @@ use crate::error::Error;
 use crate::freezer::Pause;
 
 /// How many visits a box has at once. Each may keep so much waiting as its windows allow.
-const MOST_VISITS: usize = 64;
+const MAX_PROCESSES: usize = 64;
 /// No kernel counts further, and no record can.
-const LARGEST: u64 = i64::MAX as u64;
-const LARGEST_ERRNO: i32 = 4095;
+const MAX_OFFSET: u64 = i64::MAX as u64;
+const MAX_ERRNO: i32 = 4095;
 const LAST_SIGNAL: i32 = 64;
 
 /// Why a box is gone.
@@ -156,8 +156,8 @@ impl Shared {
         if let Some(death) = &visits.over {
             return Err(death.to_error());
         }
-        if visits.entries.len() >= MOST_VISITS {
-            return Err(Error::TooManyVisits { most: MOST_VISITS });
+        if visits.entries.len() >= MAX_PROCESSES {
+            return Err(Error::TooManyVisits { most: MAX_PROCESSES });
         }
         visits.next = visits.next.wrapping_add(1);
         let id = VisitId(visits.next);
@@ -191,9 +191,7 @@ impl Shared {
             FromAgent::Ready { .. } => Err(Disorder),
             FromAgent::Started { visit } => entry(&visit)?.advance(Progress::Started),
             // No path holds a NUL, and no record can.
-            FromAgent::NotStarted { errno, tried, .. }
-                if !(1..=LARGEST_ERRNO).contains(&errno) || tried.contains('\0') =>
-            {
+            FromAgent::NotStarted { errno, tried, .. } if !(1..=MAX_ERRNO).contains(&errno) || tried.contains('\0') => {
                 Err(Disorder)
             }
             FromAgent::NotStarted { visit, errno, tried } => {
@@ -221,7 +219,8 @@ impl Shared {
             FromAgent::Taken { visit, to, bytes } => entry(&visit)?.inlet(to)?.taken(bytes),
             FromAgent::Closed { visit, to } => entry(&visit)?.inlet(to)?.close(),
             FromAgent::Exited { visit, ending, cpu_microseconds, peak_memory_bytes } => {
-                if !is_possible(ending) || [cpu_microseconds, peak_memory_bytes].iter().any(|count| *count > LARGEST) {
+                if !is_possible(ending) || [cpu_microseconds, peak_memory_bytes].iter().any(|count| *count > MAX_OFFSET)
+                {
                     return Err(Disorder);
                 }
                 let exit = Exit { ending, cpu_microseconds, peak_memory_bytes, at: self.clock.now() };

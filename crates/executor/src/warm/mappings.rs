@@ -8,7 +8,7 @@ use jail::plan::Owner;
 use rustix::io::Result;
 
 /// As many workspaces as are at work at once, times a few users.
-const MOST: usize = 128;
+const MAX_COUNT: usize = 128;
 
 #[derive(Debug, Default)]
 pub(crate) struct Mappings {
@@ -38,7 +38,7 @@ impl Mappings {
 
     fn keep(&self, whose: (Owner, Owner), namespace: OwnedFd) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= MOST {
+        if kept.len() >= MAX_COUNT {
             kept.remove(0);
         }
         kept.push((whose, namespace));

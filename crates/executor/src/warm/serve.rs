@@ -16,7 +16,7 @@ use crate::maker::Executor;
 use crate::prepare::owner;
 use crate::running::{Running, receive};
 use crate::sources::Sources;
-use crate::spawner::PATIENCE;
+use crate::spawner::TIMEOUT;
 use crate::{etc, time_limit};
 
 /// A spare that could not serve: why, and the grant, with which nothing was begun.
@@ -56,7 +56,7 @@ impl Executor {
         }
         drop(trees);
         running.commission(time_limit::of(grant));
-        match tokio::time::timeout(PATIENCE, receive(running.control())).await {
+        match tokio::time::timeout(TIMEOUT, receive(running.control())).await {
             Ok(Ok(Some((Report::Started { protections, steps }, _)))) => running.started(protections, steps, None),
             Ok(Ok(Some((Report::Failed(failure), _)))) => {
                 running.clean_up().await;

@@ -16,7 +16,7 @@ use crate::maker::Executor;
 use crate::prepare::{Born, SPARE_UIDS};
 use crate::provide::Wanted;
 use crate::running::{Running, Streams, receive};
-use crate::spawner::PATIENCE;
+use crate::spawner::TIMEOUT;
 use crate::start::pipes;
 
 /// What waits in a spare.
@@ -62,7 +62,7 @@ impl Executor {
         drop(theirs);
         lease.bind(running.init());
         running.lease = Some(lease);
-        match tokio::time::timeout(PATIENCE, receive(running.control())).await {
+        match tokio::time::timeout(TIMEOUT, receive(running.control())).await {
             Ok(Ok(Some((Report::Waiting, descriptors)))) => {
                 if let Some(init) = descriptors.into_iter().next() {
                     running.introduce(init);

@@ -63,7 +63,7 @@ while libc.syscall(446, rules, 0) == 0:
     more += 1
 print(more)
 "#;
-const MOST_LAYERS: u32 = 16;
+const MAX_LAYERS: u32 = 16;
 
 /// What the rules say, where the kernel's answer is known to be theirs or the mounts'.
 const REACH: &str = r#"
@@ -88,9 +88,9 @@ pub(crate) fn landlock_holds_in_the_interpreter() {
 
     let more = |said: super::lab::Said| said.stdout.trim().parse::<u32>().expect("a number");
     // In a cold box files and processes are restricted at once, in a spare one after the other.
-    assert_eq!(more(lab.cold(lab.python(LAYERS))), MOST_LAYERS - 1);
+    assert_eq!(more(lab.cold(lab.python(LAYERS))), MAX_LAYERS - 1);
     for kind in [SpareKind::Python, SpareKind::Plain] {
-        assert_eq!(more(lab.warm(kind, lab.python(LAYERS))), MOST_LAYERS - 2, "{kind:?}");
+        assert_eq!(more(lab.warm(kind, lab.python(LAYERS))), MAX_LAYERS - 2, "{kind:?}");
     }
 }
 

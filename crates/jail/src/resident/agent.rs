@@ -17,7 +17,7 @@ use rustix::stdio::{stdin, stdout};
 use rustix::time::Timespec;
 
 use super::apart::Apart;
-use super::frame::{CHUNK, Disorder, Frames, FromAgent, Given, LONGEST_ORDER, ToAgent, VisitId, Whom, append, read};
+use super::frame::{CHUNK, Disorder, Frames, FromAgent, Given, MAX_ORDER, ToAgent, VisitId, Whom, append, read};
 use super::processes::signal_session;
 use super::visit::{SessionFate, Visit};
 use crate::report::Ending;
@@ -28,7 +28,7 @@ const MUCH_TO_SAY: usize = 256 * 1024;
 /// Signals and ended processes that are handled before looking at everything else again.
 const AT_ONCE: u32 = 64;
 /// Pipes of visits that are over, which somebody in the background may still write to.
-const MOST_FORGOTTEN: usize = 256;
+const MAX_FORGOTTEN: usize = 256;
 const AT_ONCE_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 const SOON: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
@@ -84,7 +84,7 @@ fn live() -> Result<(), Trouble> {
         forgotten: Vec::new(),
         buffer: vec![0; CHUNK],
     };
-    let mut frames = Frames::new(LONGEST_ORDER);
+    let mut frames = Frames::new(MAX_ORDER);
     let apart = if agent.apart.is_some() { Given::Yes } else { Given::No };
     agent.tell(&FromAgent::Ready { apart })?;
     let mut more_to_reap = false;
@@ -288,7 +288,7 @@ impl Agent {
             append(&FromAgent::Ended { visit: id }, &mut self.said)?;
             self.forgotten.extend(self.visits.remove(&id).into_iter().flat_map(Visit::into_pipes).map(Some));
         }
-        let too_many = self.forgotten.len().saturating_sub(MOST_FORGOTTEN);
+        let too_many = self.forgotten.len().saturating_sub(MAX_FORGOTTEN);
         self.forgotten.drain(..too_many);
         Ok(())
     }

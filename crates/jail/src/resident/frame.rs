@@ -9,9 +9,9 @@ use crate::plan::{Command, WindowSize};
 use crate::report::Ending;
 
 /// Arguments and environment take up to 1 MiB; the rest of the longest frame to the agent is little.
-pub const LONGEST_ORDER: usize = 2 * 1024 * 1024;
+pub const MAX_ORDER: usize = 2 * 1024 * 1024;
 /// Nothing that the agent says is longer.
-pub const LONGEST_REPORT: usize = 64 * 1024;
+pub const MAX_REPORT: usize = 64 * 1024;
 /// How much of a stream goes into one frame.
 pub const CHUNK: usize = 32 * 1024;
 /// How much may be on its way to a visit that does not read.

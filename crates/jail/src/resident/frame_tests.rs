@@ -45,7 +45,7 @@ proptest! {
             append(&report(part, number), &mut said).unwrap();
         }
         let mut number = 0;
-        hear(&said, piece, LONGEST_REPORT, |body| {
+        hear(&said, piece, MAX_REPORT, |body| {
             assert_eq!(read::<FromAgent<'_>>(body), Ok(report(&parts[number as usize], number)));
             number += 1;
         }).unwrap();
@@ -54,7 +54,7 @@ proptest! {
 
     #[test]
     fn no_bytes_do_harm(bytes in proptest::collection::vec(any::<u8>(), 0..4096), piece in 1_usize..64) {
-        for longest in [0, 100, LONGEST_REPORT] {
+        for longest in [0, 100, MAX_REPORT] {
             let _ = hear(&bytes, piece, longest, |body| {
                 assert!(body.len() <= longest);
                 let _ = read::<FromAgent<'_>>(body);
@@ -69,7 +69,7 @@ proptest! {
         append(&report(b"some output", number), &mut said).unwrap();
         let place = place % said.len();
         said[place] ^= byte;
-        let _ = hear(&said, said.len(), LONGEST_REPORT, |body| {
+        let _ = hear(&said, said.len(), MAX_REPORT, |body| {
             let _ = read::<FromAgent<'_>>(body);
         });
     }
@@ -77,14 +77,14 @@ proptest! {
 
 #[test]
 fn a_length_is_judged_before_anything_is_kept_for_it() {
-    let mut frames = Frames::new(LONGEST_REPORT);
+    let mut frames = Frames::new(MAX_REPORT);
     let announced = u32::MAX.to_le_bytes();
     frames.space()[..4].copy_from_slice(&announced);
     frames.filled(4);
     assert_eq!(frames.take(), Err(Disorder));
-    assert!(frames.held() < 2 * LONGEST_REPORT);
+    assert!(frames.held() < 2 * MAX_REPORT);
     frames.space();
-    assert!(frames.held() < 4 * LONGEST_REPORT, "nor afterwards");
+    assert!(frames.held() < 4 * MAX_REPORT, "nor afterwards");
 }
 
 #[test]

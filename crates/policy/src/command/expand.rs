@@ -9,9 +9,9 @@ use super::grammar::Budget;
 use crate::error::Error;
 
 /// How many readings a word may have.
-const MOST: usize = 32;
+const MAX_COUNT: usize = 32;
 /// No path is longer.
-const LONGEST: usize = 4095;
+const MAX_LEN: usize = 4095;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reading {
@@ -42,7 +42,8 @@ impl Variables {
 
     /// Gives what it was before. Too much, or nothing, is a value that nobody knows.
     pub(super) fn set(&mut self, name: &str, values: Vec<Reading>) -> Option<Vec<Reading>> {
-        let is_known = (1..=MOST).contains(&values.len()) && values.iter().all(|value| value.text.len() <= LONGEST);
+        let is_known =
+            (1..=MAX_COUNT).contains(&values.len()) && values.iter().all(|value| value.text.len() <= MAX_LEN);
         match is_known {
             true => self.values.insert(name.to_owned(), values),
             false => self.values.remove(name),
@@ -69,7 +70,7 @@ fn open_braces(spelled: &str, budget: &mut Budget) -> Result<Vec<String>, Error>
     while let Some(word) = waiting.pop() {
         budget.read(word.len())?;
         match find_braces(&word) {
-            Some(braces) if braces.choices.len() + waiting.len() + done.len() <= MOST => {
+            Some(braces) if braces.choices.len() + waiting.len() + done.len() <= MAX_COUNT => {
                 let (before, after) = (&word[..braces.start], &word[braces.end..]);
                 // The first choice is the next to be taken.
                 waiting.extend(braces.choices.iter().rev().map(|choice| format!("{before}{choice}{after}")));
@@ -199,7 +200,7 @@ fn multiply(
     done: &mut Vec<Reading>,
 ) -> Result<(), Error> {
     let before = std::mem::take(open);
-    if before.len() * values.len() > MOST {
+    if before.len() * values.len() > MAX_COUNT {
         done.extend(before.into_iter().map(|text| Reading { text, end: End::Unknown }));
         return Ok(());
     }
@@ -310,7 +311,7 @@ mod tests {
         variables.set("X", vec![whole("/aaaa")]);
         for _ in 0..100 {
             let doubled = expand("${X}${X}", &variables, &mut budget).expect("within the budget");
-            assert!(doubled.iter().all(|reading| reading.text.len() <= 2 * LONGEST));
+            assert!(doubled.iter().all(|reading| reading.text.len() <= 2 * MAX_LEN));
             variables.set("X", doubled);
         }
         assert_ne!(variables.get("X").map(|values| values[0].end), Some(End::Whole));

@@ -11,17 +11,17 @@ use tree_sitter::{Node, ParseOptions, ParseState, Parser, Point, Tree};
 use crate::error::{Error, quote};
 
 /// What the kernel takes as one argument, which a line for `bash -c` is.
-pub(super) const LONGEST: usize = 256 * 1024;
+pub(super) const MAX_LEN: usize = 256 * 1024;
 /// How much the parser may do. It reports every hundred steps, and in the worst case each of them looks at the whole text:
 /// so a report costs the text's length. Sixteen kilobytes may take 6,000 steps, hundreds of commands; the longest text,
 /// which is one large word among few, 700. Without the bound there are lines that need minutes.
-const MOST_WORK: usize = 1_000_000;
+const MAX_WORK: usize = 1_000_000;
 /// How much may be read for one line, with everything in it that is read once more as a line of its own.
-const MOST_BYTES: usize = 1024 * 1024;
+const MAX_BYTES: usize = 1024 * 1024;
 /// How much may be copied out of all of that.
-const MOST_COPIED: usize = 16 * 1024 * 1024;
+const MAX_COPIED: usize = 16 * 1024 * 1024;
 
-const MOST_ESCAPED_RETURNS: usize = 64;
+const MAX_ESCAPED_RETURNS: usize = 64;
 
 /// What is left of the bounds for one line.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(super) struct Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { work: MOST_WORK, bytes: MOST_BYTES, copies: MOST_COPIED }
+        Self { work: MAX_WORK, bytes: MAX_BYTES, copies: MAX_COPIED }
     }
 }
 
@@ -53,14 +53,14 @@ impl Budget {
     /// What was read so far.
     #[cfg(test)]
     pub(super) fn bytes_read(&self) -> usize {
-        MOST_BYTES - self.bytes
+        MAX_BYTES - self.bytes
     }
 
     /// What was read and copied so far, and the steps of the parser: each counts as much as the text is long.
     #[cfg(test)]
     pub(super) fn done(&self, length: usize) -> usize {
-        let reports = (MOST_WORK - self.work) / length;
-        self.bytes_read() + (MOST_COPIED - self.copies) + 100 * reports
+        let reports = (MAX_WORK - self.work) / length;
+        self.bytes_read() + (MAX_COPIED - self.copies) + 100 * reports
     }
 }
 
@@ -88,8 +88,8 @@ pub(crate) fn set_apart(text: &str) -> Cow<'_, str> {
 }
 
 pub(super) fn parse(text: &str, budget: &mut Budget) -> Result<Tree, Error> {
-    if text.len() > LONGEST {
-        return Err(Error::CommandTooLong { length: text.len(), longest: LONGEST });
+    if text.len() > MAX_LEN {
+        return Err(Error::CommandTooLong { length: text.len(), longest: MAX_LEN });
     }
     // The lexer takes it for the end of the text.
     if text.contains('\0') {
@@ -97,7 +97,7 @@ pub(super) fn parse(text: &str, budget: &mut Budget) -> Result<Tree, Error> {
     }
     // The lexer takes it for a line that goes on, which it is not to the shell, and looks over all of them for each one,
     // without a report.
-    if text.matches("\\\r").count() > MOST_ESCAPED_RETURNS {
+    if text.matches("\\\r").count() > MAX_ESCAPED_RETURNS {
         return Err(Error::CommandTooComplex);
     }
     budget.read(text.len())?;
@@ -160,7 +160,7 @@ mod tests {
         for bad in ["ls )", "echo \"open", "echo 'open", "if ls", "echo $(ls", "&& ls", "ls &&", "a\0b", "for x in"] {
             assert!(fault(bad).is_err(), "{bad}");
         }
-        let long = "a".repeat(LONGEST);
+        let long = "a".repeat(MAX_LEN);
         assert_eq!(fault(&long), Ok(()));
         assert!(fault(&format!("{long}a")).expect_err("one byte more").contains("262144"));
     }
@@ -197,9 +197,9 @@ mod tests {
         for shape in shapes {
             // Whatever is said of it is said soon, by the bound where not before: without it this test takes minutes.
             let mut budget = Budget::default();
-            let found = parse(&shape.repeat(LONGEST / shape.len()), &mut budget).map(drop);
+            let found = parse(&shape.repeat(MAX_LEN / shape.len()), &mut budget).map(drop);
             let is_early = shape == "\\\r";
-            let is_used_up = budget.work < LONGEST;
+            let is_used_up = budget.work < MAX_LEN;
             assert_eq!(found == Err(Error::CommandTooComplex), is_early || is_used_up, "{shape}: {found:?}");
         }
         let deep = format!("{}ls{}", "(".repeat(1000), ")".repeat(1000));

@@ -76,7 +76,7 @@ const BUILTINS: [&str; 46] = [
 ];
 /// Where a box looks programs up; nothing in it can write there.
 const PROGRAM_DIRECTORIES: [&str; 3] = ["/usr/local/bin/", "/usr/bin/", "/bin/"];
-const LONGEST: usize = 255;
+const MAX_LEN: usize = 255;
 
 /// A name in a list: letters, digits and `. _ + - /`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -88,7 +88,7 @@ impl FromStr for CommandName {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-/".contains(&byte);
-        let well_formed = (1..=LONGEST).contains(&text.len()) && !text.starts_with('-') && text.bytes().all(is_plain);
+        let well_formed = (1..=MAX_LEN).contains(&text.len()) && !text.starts_with('-') && text.bytes().all(is_plain);
         match well_formed {
             true => Ok(Self(text.to_owned())),
             false => Err(Error::CommandNameMalformed { given: quote(text) }),

@@ -7,7 +7,7 @@ use crate::error::{Error, quote};
 use super::host::{NetHost, read};
 
 /// The ports of an entry that names none.
-pub(super) const USUAL_PORTS: [u16; 2] = [80, 443];
+pub(super) const DEFAULT_PORTS: [u16; 2] = [80, 443];
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NetEntry {
@@ -43,7 +43,7 @@ impl NetEntry {
             None => ascii(host).and_then(|host| read(&host)).map(Pattern::Exact),
         };
         let pattern = pattern.map_err(wrong)?;
-        let ports = port.map_or_else(|| USUAL_PORTS.to_vec(), |port| vec![port]);
+        let ports = port.map_or_else(|| DEFAULT_PORTS.to_vec(), |port| vec![port]);
         Ok(ports.into_iter().map(|port| Self { pattern: pattern.clone(), port }).collect())
     }
 

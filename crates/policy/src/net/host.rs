@@ -9,8 +9,8 @@ use std::str::FromStr;
 
 use crate::error::{Error, quote};
 
-const LONGEST_NAME: usize = 253;
-const LONGEST_LABEL: usize = 63;
+const MAX_NAME_LEN: usize = 253;
+const MAX_LABEL: usize = 63;
 
 /// Lower case, without a dot at the end.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,7 +34,7 @@ pub(super) fn read(text: &str) -> Result<NetHost, &'static str> {
         return address.map(|address| NetHost::Address(address.into())).ok_or("is no address of version 6");
     }
     let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
-    if name.is_empty() || name.len() > LONGEST_NAME {
+    if name.is_empty() || name.len() > MAX_NAME_LEN {
         return Err("has no length that a name can have");
     }
     let last = name.rsplit('.').next().unwrap_or_default();
@@ -59,7 +59,7 @@ fn is_number(label: &str) -> bool {
 
 fn is_label(label: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
-    (1..=LONGEST_LABEL).contains(&label.len())
+    (1..=MAX_LABEL).contains(&label.len())
         && label.bytes().all(is_plain)
         && !label.starts_with('-')
         && !label.ends_with('-')

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::error::Error;
 
-use super::entry::{NetEntry, Pattern, USUAL_PORTS};
+use super::entry::{DEFAULT_PORTS, NetEntry, Pattern};
 use super::host::NetHost;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,14 +18,14 @@ pub struct NetList(Arc<BTreeSet<NetEntry>>);
 
 impl NetList {
     /// Entries at most: every exec compares it.
-    pub const LONGEST: usize = 256;
+    pub const MAX_LEN: usize = 256;
 
     /// Reads entries as users write them.
     pub fn read<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Result<Self, Error> {
         let mut entries = BTreeSet::new();
         for (count, text) in texts.into_iter().enumerate() {
-            if count >= Self::LONGEST {
-                return Err(Error::NetListTooLong { longest: Self::LONGEST });
+            if count >= Self::MAX_LEN {
+                return Err(Error::NetListTooLong { longest: Self::MAX_LEN });
             }
             entries.extend(NetEntry::read(text.as_ref())?);
         }
@@ -55,9 +55,9 @@ impl NetList {
             ports.entry(&entry.pattern).or_default().insert(entry.port);
         }
         let words = ports.into_iter().flat_map(|(pattern, mut ports)| {
-            let usual = USUAL_PORTS.iter().all(|port| ports.contains(port));
+            let usual = DEFAULT_PORTS.iter().all(|port| ports.contains(port));
             if usual {
-                ports.retain(|port| !USUAL_PORTS.contains(port));
+                ports.retain(|port| !DEFAULT_PORTS.contains(port));
             }
             let others = ports.into_iter().map(move |port| format!("{pattern}:{port}"));
             usual.then(|| pattern.to_string()).into_iter().chain(others).collect::<Vec<_>>()
@@ -105,6 +105,6 @@ mod tests {
     #[test]
     fn a_list_has_an_end() {
         let many = |count: usize| NetList::read((0..count).map(|number| format!("a{number}.com")));
-        assert!(many(NetList::LONGEST).is_ok() && many(NetList::LONGEST + 1).is_err());
+        assert!(many(NetList::MAX_LEN).is_ok() && many(NetList::MAX_LEN + 1).is_err());
     }
 }

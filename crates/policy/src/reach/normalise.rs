@@ -7,7 +7,7 @@ use super::host_path::{HostPath, PathStyle};
 use crate::error::{Error, quote};
 
 /// The kernel's bound, without the NUL at the end.
-const LONGEST: usize = 4095;
+const MAX_LEN: usize = 4095;
 /// Of Windows.
 const SEPARATORS: [char; 2] = ['/', '\\'];
 
@@ -39,7 +39,7 @@ pub fn normalise(text: &str, base: &str, home: Option<&str>) -> Result<HostPath,
         (false, false) if whole.starts_with('/') => linux(&whole),
         (false, false) => linux(&format!("{base}/{whole}")),
     };
-    if path.as_str().len() > LONGEST {
+    if path.as_str().len() > MAX_LEN {
         return Err(malformed("is longer than a path can be"));
     }
     Ok(path)

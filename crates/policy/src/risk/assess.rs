@@ -9,7 +9,7 @@ use super::work::Work;
 use super::{browser, javascript, python, shell};
 
 /// The most that is judged; whatever takes requests refuses more.
-pub const LONGEST_CONTENT: usize = 1024 * 1024;
+pub const MAX_CONTENT: usize = 1024 * 1024;
 /// How deep texts may lie in texts.
 const DEEPEST: u8 = 6;
 /// How much of texts in texts is read, beside twice the length of the content: one of them can be run in many places.
@@ -91,7 +91,7 @@ pub(super) fn assess_within(work: &Work, content: Content, text: &str) -> Assess
     let mut waiting = VecDeque::from([(first, 0)]);
     let mut room = ANY_NESTED + 3 * text.len();
     while let Some((task, depth)) = waiting.pop_front() {
-        let fits = task.text.len() <= room.min(LONGEST_CONTENT);
+        let fits = task.text.len() <= room.min(MAX_CONTENT);
         room = room.saturating_sub(task.text.len());
         if depth > DEEPEST || !fits || !work.spend_text(8 * task.text.len()) {
             let (index, id) = too_complex(task.content);

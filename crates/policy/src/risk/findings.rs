@@ -8,9 +8,9 @@ use super::level::{Content, Level, Locale};
 use super::rule::{Index, Rule};
 
 /// Of each level, so that a thousand harmless ones cannot push a grave one out.
-const MOST_OF_LEVEL: usize = 50;
+const MAX_PER_LEVEL: usize = 50;
 /// Texts within texts that are read.
-const MOST_TEXTS: usize = 256;
+const MAX_TEXTS: usize = 256;
 
 /// One thing that deserves care, where it stands.
 #[derive(Debug, Clone, Copy)]
@@ -93,7 +93,7 @@ impl Findings {
     pub(crate) fn add(&mut self, rule: &'static Rule, line: usize) {
         let line = line.min(self.last);
         let kept = self.kept.entry(rule.level).or_default();
-        if *kept < MOST_OF_LEVEL && self.seen.insert((rule.id, line)) {
+        if *kept < MAX_PER_LEVEL && self.seen.insert((rule.id, line)) {
             *kept += 1;
             self.list.push(Finding { rule, line });
         }
@@ -106,7 +106,7 @@ impl Findings {
     }
 
     pub(crate) fn nest(&mut self, content: Content, text: &str, lines: Lines) {
-        match self.texts < MOST_TEXTS {
+        match self.texts < MAX_TEXTS {
             true => self.nested.push(Nested { content, text: text.to_owned(), lines }),
             false => drop(self.unread.get_or_insert((content, lines.of(0)))),
         }

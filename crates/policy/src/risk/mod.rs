@@ -20,7 +20,7 @@ mod rule;
 mod shell;
 mod work;
 
-pub use assess::{Assessment, LONGEST_CONTENT, assess, rules, stack_needed};
+pub use assess::{Assessment, MAX_CONTENT, assess, rules, stack_needed};
 pub use browser::{PASSWORD_FIELDS, PAYMENT_FIELDS};
 pub use findings::Finding;
 pub use level::{Content, Level, Locale};

@@ -11,11 +11,11 @@ use std::cell::Cell;
 /// `what_people_write_is_far_below_the_bound`.
 const ANY: usize = 1_000_000;
 const PER_BYTE: usize = 160;
-const MOST_BYTES: usize = 256 * 1024;
+const MAX_BYTES: usize = 256 * 1024;
 
 /// Reports of a parser times the length of its text, where a step may copy all that was read so far: a pipe of a hundred thousand
 /// commands takes gigabytes otherwise. All texts within a content together may take twice as much as one.
-pub(crate) const MOST_COPIED: usize = 4_000_000;
+pub(crate) const MAX_COPIED: usize = 4_000_000;
 
 #[derive(Debug)]
 pub(crate) struct Work {
@@ -27,13 +27,13 @@ pub(crate) struct Work {
 
 impl Work {
     pub(crate) fn for_length(length: usize) -> Self {
-        let (left, copying) = (Cell::new(Self::most(length)), Cell::new(2 * MOST_COPIED));
+        let (left, copying) = (Cell::new(Self::most(length)), Cell::new(2 * MAX_COPIED));
         Work { left, copying, is_spent: Cell::new(false) }
     }
 
     /// All that a content of this length may take.
     pub(crate) fn most(length: usize) -> usize {
-        ANY + PER_BYTE * length.min(MOST_BYTES)
+        ANY + PER_BYTE * length.min(MAX_BYTES)
     }
 
     /// Counts something that is about to be done. Once there was not enough left, there is nothing left.
@@ -68,7 +68,7 @@ impl Work {
 
     #[cfg(test)]
     pub(crate) fn without_bound() -> Self {
-        Work { left: Cell::new(usize::MAX), copying: Cell::new(2 * MOST_COPIED), is_spent: Cell::new(false) }
+        Work { left: Cell::new(usize::MAX), copying: Cell::new(2 * MAX_COPIED), is_spent: Cell::new(false) }
     }
 
     /// What is left.

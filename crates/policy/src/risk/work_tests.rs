@@ -3,14 +3,14 @@
 //! Work is counted and not timed, so these say the same on every machine. Built with RINGWALL_SOAK=1 the shapes are as large as a
 //! content can be.
 
-use super::super::assess::{Assessment, LONGEST_CONTENT, assess_within};
+use super::super::assess::{Assessment, MAX_CONTENT, assess_within};
 use super::super::level::Content;
 use super::{PER_BYTE, Work};
 use crate::shapes::Shape;
 
 const IS_SOAK: bool = option_env!("RINGWALL_SOAK").is_some();
 /// Lengths that are compared.
-const SMALL: usize = if IS_SOAK { LONGEST_CONTENT / 8 } else { 2 * 1024 };
+const SMALL: usize = if IS_SOAK { MAX_CONTENT / 8 } else { 2 * 1024 };
 const LARGE: usize = 8 * SMALL;
 
 /// What is done where much more may be: the bound would hide how it grows.

@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 use super::facts::{Daemon, Docker};
 use super::look;
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Where to look for a daemon.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(crate) async fn ask(sockets: &Sockets) -> Docker {
         Sockets::Elsewhere(scheme) => Daemon::Elsewhere { scheme: scheme.clone() },
         Sockets::Local(paths) => match paths.iter().find(|path| rustix::fs::stat(path.as_path()).is_ok()) {
             None => Daemon::Absent,
-            Some(path) => match tokio::time::timeout(PATIENCE, converse(path)).await {
+            Some(path) => match tokio::time::timeout(TIMEOUT, converse(path)).await {
                 Ok(daemon) => daemon,
                 Err(_) => Daemon::Silent { socket: path.clone() },
             },

@@ -8,7 +8,7 @@ use executor::Privilege;
 
 use super::cgroups;
 use super::check::{Check, State};
-use super::docker::PATIENCE;
+use super::docker::TIMEOUT;
 use super::facts::{Aio, Daemon, Docker, Facts, Overlay, Trial};
 use super::remedy::{self, OLDEST};
 
@@ -154,7 +154,7 @@ fn docker(docker: &Docker) -> Check {
         Daemon::Forbidden { socket } => absent(format!("this user may not use {}", socket.display()))
             .fix("join the group docker, if this user may have the power of root: that is what it gives"),
         Daemon::Silent { socket } => {
-            absent(format!("{} did not answer within {} s", socket.display(), PATIENCE.as_secs()))
+            absent(format!("{} did not answer within {} s", socket.display(), TIMEOUT.as_secs()))
                 .fix("look at the Docker daemon, and restart it")
         }
         Daemon::Strange { socket, what } => absent(format!("{} is no Docker daemon: {what}", socket.display()))

@@ -14,7 +14,7 @@ use super::execs::parse;
 use super::problem::Problem;
 use super::run::locale;
 
-const USUAL_PAGE: u64 = 50;
+const DEFAULT_PAGE: u64 = 50;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -61,7 +61,7 @@ pub(crate) async fn list(
     if words.limit == Some(0) {
         return Err(Problem::invalid("limit: at least 1"));
     }
-    let limit = Limit::nearest(words.limit.unwrap_or(USUAL_PAGE));
+    let limit = Limit::nearest(words.limit.unwrap_or(DEFAULT_PAGE));
     let cursor = parse(words.cursor.as_deref().filter(|cursor| !cursor.is_empty()))?;
     let exec_id = parse(words.exec_id.as_deref().filter(|id| !id.is_empty()))?;
     let page = door.service.approvals(&principal, status, exec_id, limit, cursor).await?;

@@ -16,7 +16,7 @@ use super::execs::parse;
 use super::problem::Problem;
 use crate::audit::{VerificationReport, parse_head};
 
-const USUAL_PAGE: u64 = 100;
+const DEFAULT_PAGE: u64 = 100;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -114,7 +114,7 @@ pub(crate) async fn list(
         exec_id: words.exec_id,
         request_id,
     };
-    let limit = Limit::nearest(words.limit.unwrap_or(USUAL_PAGE));
+    let limit = Limit::nearest(words.limit.unwrap_or(DEFAULT_PAGE));
     let page = door.service.audit(&principal, filter, limit, parse(words.cursor.as_deref())?).await?;
     let entries = page.items.into_iter().map(EntryView::from).collect();
     Ok(Json(AuditPage { entries, next_cursor: page.next.map(|next| next.to_string()) }))

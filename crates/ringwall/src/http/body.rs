@@ -19,8 +19,8 @@ use super::json;
 use super::problem::Problem;
 
 /// For the whole body, however it trickles.
-const PATIENCE: Duration = Duration::from_secs(60);
-const LONGEST_KEY: usize = 255;
+const TIMEOUT: Duration = Duration::from_secs(60);
+const MAX_KEY_LEN: usize = 255;
 
 /// Reads a whole body as JSON.
 pub(crate) async fn read_json(body: Body, largest: usize) -> Result<Value, Problem> {
@@ -36,11 +36,11 @@ pub(crate) async fn read_json_within(body: Body, largest: usize, setting: &str) 
 /// some clients send one of them with every request.
 pub(crate) async fn refuse_body(body: Body, query: &[String]) -> Result<(), Problem> {
     /// Room for `{}` and some white space.
-    const LONGEST_EMPTY: usize = 64;
+    const MAX_EMPTY_LEN: usize = 64;
     if axum::body::HttpBody::is_end_stream(&body) {
         return Ok(());
     }
-    if let Ok(Ok(bytes)) = tokio::time::timeout(PATIENCE, to_bytes(body, LONGEST_EMPTY)).await
+    if let Ok(Ok(bytes)) = tokio::time::timeout(TIMEOUT, to_bytes(body, MAX_EMPTY_LEN)).await
         && (bytes.is_empty() || parse(&bytes).is_ok_and(|body| names_nothing(&body)))
     {
         return Ok(());
@@ -103,7 +103,7 @@ async fn read_reserved(
         }
         Ok(Bytes::from_owner(ReceivedBody { bytes, _reservation: reservation }))
     };
-    tokio::time::timeout(PATIENCE, reading).await.unwrap_or_else(|_| {
+    tokio::time::timeout(TIMEOUT, reading).await.unwrap_or_else(|_| {
         let message = "the body took longer than 60 seconds";
         Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "BODY_TIMEOUT", message))
     })
@@ -184,7 +184,7 @@ pub(crate) fn repeatable(headers: &HeaderMap, path: &str, body: &Value) -> Resul
     let mut keys = headers.get_all("idempotency-key").iter();
     let (key, another) = (keys.next(), keys.next());
     let Some(key) = key else { return Ok(None) };
-    let text = key.to_str().ok().filter(|text| (1..=LONGEST_KEY).contains(&text.len()) && another.is_none());
+    let text = key.to_str().ok().filter(|text| (1..=MAX_KEY_LEN).contains(&text.len()) && another.is_none());
     let Some(key) = text else {
         return Err(Problem::invalid("Idempotency-Key: one header of 1 to 255 printable ASCII characters"));
     };

@@ -22,7 +22,7 @@ use super::Door;
 use super::body::{Named, Words, prefers_async, read_json, repeatable, shape};
 use super::problem::Problem;
 
-const USUAL_PAGE: u64 = 50;
+const DEFAULT_PAGE: u64 = 50;
 const NEXT: &str = "x-next-cursor";
 
 /// What is to run, where, and with what.
@@ -191,7 +191,7 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let filter =
         ExecFilter { task_id: words.task_id, project_id: words.project_id, status: parse(words.status.as_deref())? };
-    let limit = Limit::nearest(words.limit.unwrap_or(USUAL_PAGE));
+    let limit = Limit::nearest(words.limit.unwrap_or(DEFAULT_PAGE));
     let page = door.service.execs(&principal, filter, limit, parse(words.cursor.as_deref())?).await?;
     Ok(paged(page))
 }

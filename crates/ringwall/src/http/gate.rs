@@ -16,7 +16,7 @@ use super::problem::{self, Problem};
 use super::rest;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const LONGEST_ID: usize = 64;
+const MAX_ID_LEN: usize = 64;
 
 pub(crate) async fn pass(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
@@ -53,7 +53,7 @@ fn identify(headers: &HeaderMap) -> String {
     });
     static COUNT: AtomicU64 = AtomicU64::new(1);
     let is_plain = |text: &&str| {
-        (1..=LONGEST_ID).contains(&text.len())
+        (1..=MAX_ID_LEN).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
     };
     match headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(is_plain) {

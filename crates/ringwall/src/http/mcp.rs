@@ -26,9 +26,9 @@ use crate::mcp::{Mcp, Scope};
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 /// How a body that cannot be read is told from one of a kind that cannot.
 const MALFORMED: &str = "fail to deserialize request body";
-const LONGEST_WORDS: usize = 4096;
+const MAX_WORDS: usize = 4096;
 /// Of one caller.
-const MOST_SESSIONS: usize = 64;
+const MAX_SESSIONS: usize = 64;
 /// A person may think for hours about what an agent does next.
 const KEPT: Duration = Duration::from_secs(12 * 60 * 60);
 
@@ -112,7 +112,7 @@ impl Endpoint {
             begun.insert(session, Begun { caller: by.caller().to_owned(), used: Instant::now() });
             let own = begun.iter().filter(|(_, one)| one.caller == by.caller());
             let (count, oldest) = (own.clone().count(), own.min_by_key(|(_, one)| one.used));
-            let oldest = oldest.filter(|_| count > MOST_SESSIONS).map(|(id, _)| id.clone());
+            let oldest = oldest.filter(|_| count > MAX_SESSIONS).map(|(id, _)| id.clone());
             oldest.inspect(|id| drop(begun.remove(id)))
         };
         if let Some(excess) = excess
@@ -144,7 +144,7 @@ async fn worded(response: Response) -> Result<Response, Problem> {
     if response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes() == b"application/json") {
         return Ok(response);
     }
-    let words = axum::body::to_bytes(response.into_body(), LONGEST_WORDS).await.unwrap_or_default();
+    let words = axum::body::to_bytes(response.into_body(), MAX_WORDS).await.unwrap_or_default();
     let words = String::from_utf8_lossy(&words).into_owned();
     Err(match words.strip_prefix(MALFORMED) {
         Some(why) => Problem::invalid(format!("that is no message of JSON-RPC: {}", why.trim())),

@@ -13,8 +13,8 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, header};
 use hyper::body::{Frame, SizeHint};
 
-const MOST: u64 = 128 << 20;
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_COUNT: u64 = 128 << 20;
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a handler leaves of a body.
 pub(crate) struct Rest {
@@ -50,10 +50,10 @@ impl Rest {
         let mut body = Shared(self.body);
         let is_unwanted = self.begins == Begins::WhenWanted && !body.lock().is_begun;
         // Somebody who reads on elsewhere is not disturbed.
-        if is_unwanted || Arc::strong_count(&body.0) > 1 || body.size_hint().lower() > MOST {
+        if is_unwanted || Arc::strong_count(&body.0) > 1 || body.size_hint().lower() > MAX_COUNT {
             return;
         }
-        let mut left = MOST;
+        let mut left = MAX_COUNT;
         let reading = async {
             while let Some(Ok(frame)) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
                 let count = frame.data_ref().map_or(0, |data| data.len() as u64);
@@ -64,7 +64,7 @@ impl Rest {
             }
         };
         // Over the time it is closed as it would have been.
-        let _ = tokio::time::timeout(PATIENCE, reading).await;
+        let _ = tokio::time::timeout(TIMEOUT, reading).await;
     }
 }
 
@@ -144,6 +144,6 @@ mod tests {
         drop(body);
         let begun = tokio::time::Instant::now();
         rest.unwrap().throw_away().await;
-        assert_eq!(begun.elapsed(), PATIENCE);
+        assert_eq!(begun.elapsed(), TIMEOUT);
     }
 }

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
-use policy::{Assessment, Content, LONGEST_CONTENT, Level, Locale};
+use policy::{Assessment, Content, Level, Locale, MAX_CONTENT};
 use serde::{Deserialize, Serialize};
 use service::Principal;
 use utoipa::ToSchema;
@@ -76,8 +76,8 @@ pub(crate) async fn assess(
 ) -> Result<Json<RiskView>, Problem> {
     let locale = locale(&headers);
     let body: RiskBody = shape(read_json(body, door.largest_body).await?)?;
-    if body.content.len() > LONGEST_CONTENT {
-        let message = format!("content is {} bytes long, but at most {LONGEST_CONTENT} are judged", body.content.len());
+    if body.content.len() > MAX_CONTENT {
+        let message = format!("content is {} bytes long, but at most {MAX_CONTENT} are judged", body.content.len());
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", message));
     }
     Ok(Json(RiskView::new(&door.service.assess(&principal, body.r#type, body.content).await?, locale)))

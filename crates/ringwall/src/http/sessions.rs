@@ -14,7 +14,7 @@ use super::body::{Named, Words, read_json, read_optional_json, shape};
 use super::execs::parse;
 use super::problem::Problem;
 
-const USUAL_PAGE: u64 = 100;
+const DEFAULT_PAGE: u64 = 100;
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -130,7 +130,7 @@ pub(crate) async fn list(
     if words.limit == Some(0) {
         return Err(Problem::invalid("limit: at least 1"));
     }
-    let limit = Limit::nearest(words.limit.unwrap_or(USUAL_PAGE));
+    let limit = Limit::nearest(words.limit.unwrap_or(DEFAULT_PAGE));
     let cursor = parse(words.cursor.as_deref().filter(|cursor| !cursor.is_empty()))?;
     let page = door.service.sessions(&principal, filter, limit, cursor).await?;
     Ok(Json(SessionPage { sessions: page.sessions, next_cursor: page.next.map(|next| next.to_string()) }))

@@ -22,14 +22,14 @@ use super::places::{Busy, Seat};
 use super::problem::Problem;
 
 /// Of a message, and of a frame of one.
-const LARGEST: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 /// For the other end to take in one message.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two signs of life; the answer to one has to be there before the next.
 const PULSE: Duration = Duration::from_secs(20);
 
 /// In bytes, by the protocol.
-const LONGEST_REASON: usize = 123;
+const MAX_REASON_LEN: usize = 123;
 
 pub(crate) type Asked = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 
@@ -40,7 +40,7 @@ pub(crate) fn upgrade(asked: Asked, otherwise: &str) -> Result<WebSocketUpgrade,
         Problem::new(StatusCode::UPGRADE_REQUIRED, "UPGRADE_REQUIRED", message)
             .with_hint(format!("connect with a WebSocket client; {otherwise}"))
     })?;
-    Ok(upgrade.max_message_size(LARGEST).max_frame_size(LARGEST))
+    Ok(upgrade.max_message_size(MAX_BYTES).max_frame_size(MAX_BYTES))
 }
 
 /// What a socket holds.
@@ -79,7 +79,7 @@ impl End {
     /// With as much of the reason as a socket can be closed with.
     pub(crate) fn close(code: u16, reason: impl Into<String>) -> Self {
         let mut reason = reason.into();
-        reason.truncate(reason.floor_char_boundary(LONGEST_REASON));
+        reason.truncate(reason.floor_char_boundary(MAX_REASON_LEN));
         End::Close(code, reason)
     }
 
@@ -168,7 +168,7 @@ impl Line {
 
     pub(crate) async fn pass(&mut self, message: Message) -> Result<(), End> {
         let sent = tokio::select! {
-            sent = timeout(PATIENCE, self.socket.send(message)) => sent,
+            sent = timeout(TIMEOUT, self.socket.send(message)) => sent,
             () = evicted(self.watch.seat.as_deref()) => return Err(End::Lost),
         };
         match sent {
@@ -188,6 +188,6 @@ impl Line {
             }
         };
         // Whoever does not take this either is gone all the same.
-        let _ = timeout(PATIENCE, farewell).await;
+        let _ = timeout(TIMEOUT, farewell).await;
     }
 }

@@ -20,8 +20,8 @@ use super::problem::Problem;
 use super::socket_line::{Asked, End, Line, Place, upgrade};
 
 /// Of either side of a window.
-const LARGEST_SIDE: u16 = 1000;
-const USUAL: WindowSize = WindowSize { rows: 24, columns: 80 };
+const MAX_SIDE: u16 = 1000;
+const DEFAULT: WindowSize = WindowSize { rows: 24, columns: 80 };
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -71,7 +71,7 @@ pub(crate) async fn open(
 ) -> Result<Response, Problem> {
     let upgrade = upgrade(asked, "POST /api/sessions/{id}/processes runs a line without a terminal")?;
     let TerminalWords { cols, rows, command, agent_id, user_id, .. } = words;
-    let size = window(cols.unwrap_or(USUAL.columns), rows.unwrap_or(USUAL.rows)).map_err(Problem::invalid)?;
+    let size = window(cols.unwrap_or(DEFAULT.columns), rows.unwrap_or(DEFAULT.rows)).map_err(Problem::invalid)?;
     let place = Place::take(&door, &principal, caller, login)?;
     let address = SessionAddress { session_id: id, user_id, agent_id };
     let opened = match door.service.open_terminal(&principal, address, command, size).await {
@@ -96,9 +96,9 @@ pub(crate) async fn open(
 }
 
 fn window(columns: u16, rows: u16) -> Result<WindowSize, String> {
-    match [columns, rows].iter().all(|side| (1..=LARGEST_SIDE).contains(side)) {
+    match [columns, rows].iter().all(|side| (1..=MAX_SIDE).contains(side)) {
         true => Ok(WindowSize { rows, columns }),
-        false => Err(format!("cols and rows are 1 to {LARGEST_SIDE}")),
+        false => Err(format!("cols and rows are 1 to {MAX_SIDE}")),
     }
 }
 

@@ -15,7 +15,7 @@ use super::execs::{paged, parse};
 use super::problem::Problem;
 use crate::token::TokenView;
 
-const USUAL_PAGE: u64 = 100;
+const DEFAULT_PAGE: u64 = 100;
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -85,7 +85,7 @@ pub(crate) async fn list(
     Extension(principal): Extension<Principal>,
     Words(words): Words<PageWords>,
 ) -> Result<Response, Problem> {
-    let limit = Limit::nearest(words.limit.unwrap_or(USUAL_PAGE));
+    let limit = Limit::nearest(words.limit.unwrap_or(DEFAULT_PAGE));
     let page = door.service.tokens(&principal, limit, parse(words.cursor.as_deref())?).await?;
     Ok(paged(Page { items: page.items.iter().map(TokenView::from).collect(), next: page.next }))
 }

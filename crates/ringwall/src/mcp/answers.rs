@@ -17,14 +17,14 @@ pub(super) const PENDING: &str = "approval_pending";
 
 const PICTURE: &str = "image/png";
 /// So much JSON of what code gave becomes values here, which take up to a hundred times that room.
-const MOST_JSON: usize = 128 * 1024;
+const MAX_JSON: usize = 128 * 1024;
 
 /// One value in several forms, by their MIME types.
 pub(super) type Forms = std::collections::BTreeMap<String, Value>;
 
 /// What code gave, as values. Text takes no more room than it had; of the rest as much as there is room for.
 pub(super) fn forms(results: &[Bundle]) -> Vec<Forms> {
-    let mut room = MOST_JSON;
+    let mut room = MAX_JSON;
     let mut value = |form: &str| {
         if !form.starts_with('"') {
             room = room.checked_sub(form.len())?;

@@ -24,7 +24,7 @@ use crate::message::inert;
 /// The name of the question among a result's.
 const QUESTION: &str = "approval";
 /// A little longer than any question is open.
-const PATIENCE: Duration = Duration::from_secs(60 * 60);
+const TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// How the person behind a client can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,7 +134,7 @@ fn question(view: &ApprovalView) -> ElicitRequestParams {
 /// Asks while the request waits. Nothing where the client cannot be asked after all.
 pub(super) async fn ask(context: &RequestContext<RoleServer>, view: &ApprovalView) -> Said {
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(question(view)));
-    let sent = context.peer.send_request_with_option(request, PeerRequestOptions::with_timeout(PATIENCE)).await;
+    let sent = context.peer.send_request_with_option(request, PeerRequestOptions::with_timeout(TIMEOUT)).await;
     let answered = match sent {
         Ok(handle) => handle.await_response().await,
         Err(error) => Err(error),

@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::server::Server;
-use super::verb::{LAST_ANSWERS, LONGEST_MESSAGE};
+use super::verb::{LAST_ANSWERS, MAX_MESSAGE_LEN};
 use super::who::Scope;
 use crate::agent::encode;
 use crate::event_stream::{Events, TooLong};
@@ -84,7 +84,7 @@ pub(super) async fn carry(url: &str, token: Option<&str>, scope: &Scope) -> Resu
     let mut line = Vec::new();
     loop {
         line.clear();
-        let read = (&mut input).take(LONGEST_MESSAGE as u64).read_until(b'\n', &mut line).await;
+        let read = (&mut input).take(MAX_MESSAGE_LEN as u64).read_until(b'\n', &mut line).await;
         match read {
             Ok(0) => break,
             Ok(_) => bridge.pass(&line).await,
@@ -169,7 +169,7 @@ impl Bridge {
         let is_stream = kind.starts_with("text/event-stream");
         let body = Body::new(answer.into_body());
         if is_stream {
-            let mut events = Events::new(LONGEST_MESSAGE);
+            let mut events = Events::new(MAX_MESSAGE_LEN);
             let mut pieces = body.into_data_stream();
             while let Some(piece) = pieces.next().await {
                 let piece =
@@ -183,7 +183,7 @@ impl Bridge {
             }
             return Ok(());
         }
-        let bytes = axum::body::to_bytes(body, LONGEST_MESSAGE).await;
+        let bytes = axum::body::to_bytes(body, MAX_MESSAGE_LEN).await;
         let bytes = bytes.map_err(|error| format!("the connection broke during the server's answer: {error}"))?;
         let told: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         if told["jsonrpc"] == "2.0" {

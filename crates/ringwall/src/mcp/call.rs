@@ -264,7 +264,7 @@ impl Call<'_> {
             let pending = Some(ApprovalStatus::Pending);
             let open = self
                 .service
-                .approvals(&self.who.principal, pending, None, Limit::nearest(Limit::LARGEST.into()), None)
+                .approvals(&self.who.principal, pending, None, Limit::nearest(Limit::MAX.into()), None)
                 .await?;
             let own = open.items.iter().find(|open| open.exec_id == exec.summary.exec_id);
             ran.approval = own.map(Asked::of);

@@ -15,7 +15,7 @@ use super::run::SHOWN;
 use super::who::Who;
 
 /// As many questions may be open at once without anything being forgotten.
-const MOST: usize = 1024;
+const MAX_COUNT: usize = 1024;
 
 /// Code whose callers have gone to wait for a person.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl Held {
         if held.iter().any(|known| known.exec_id == begun.exec_id) {
             return;
         }
-        if held.len() >= MOST {
+        if held.len() >= MAX_COUNT {
             held.pop_front();
         }
         held.push_back(begun.set_aside());
@@ -48,7 +48,7 @@ impl Held {
         if held.iter().any(|known| known.action_id == begun.action_id) {
             return;
         }
-        if held.len() >= MOST {
+        if held.len() >= MAX_COUNT {
             held.pop_front();
         }
         held.push_back(begun);

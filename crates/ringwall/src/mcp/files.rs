@@ -15,7 +15,7 @@ use super::who::Who;
 /// Where boxes have their session's files.
 const MOUNTED: &str = "/workspace";
 /// Of a resource that is read whole.
-const LARGEST: u64 = 8 << 20;
+const MAX_BYTES: u64 = 8 << 20;
 
 /// Whose file a path means.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,16 +111,16 @@ pub(super) async fn whole(download: Download, what: &str) -> Result<Vec<u8>, Err
 
 pub(super) async fn read_whole(file: std::fs::File, size: u64, what: &str) -> Result<Vec<u8>, Error> {
     let too_large = || Error::InvalidArgument {
-        message: format!("{what} has more than {LARGEST} bytes; read it over HTTP, or a part of it with read_file"),
+        message: format!("{what} has more than {MAX_BYTES} bytes; read it over HTTP, or a part of it with read_file"),
     };
-    if size > LARGEST {
+    if size > MAX_BYTES {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
     // It may have grown since.
-    let read = tokio::task::block_in_place(|| file.take(LARGEST + 1).read_to_end(&mut bytes));
+    let read = tokio::task::block_in_place(|| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
     match read {
-        Ok(count) if count as u64 > LARGEST => Err(too_large()),
+        Ok(count) if count as u64 > MAX_BYTES => Err(too_large()),
         Ok(_) => Ok(bytes),
         Err(error) => {
             tracing::warn!(%error, "could not read a resource");

@@ -16,7 +16,7 @@ const SCHEME: &str = "ringwall://";
 /// What stands for itself in the path of a resource.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 /// Of an exec's output in one resource.
-const LARGEST: u64 = 8 << 20;
+const MAX_BYTES: u64 = 8 << 20;
 /// In one page of the list.
 const PAGE: usize = 500;
 
@@ -108,8 +108,8 @@ pub(super) async fn read(service: &Service, who: &Who, uri: &str) -> Result<Reso
             let (exec_id, rest) = rest.split_once('/').ok_or_else(missing)?;
             let exec_id: ExecId = exec_id.parse().map_err(|_| missing())?;
             match (rest, rest.strip_prefix("artifacts/")) {
-                ("stdout", _) => service.output(&who.principal, &exec_id, Stream::Stdout, 0, LARGEST).await?.bytes,
-                ("stderr", _) => service.output(&who.principal, &exec_id, Stream::Stderr, 0, LARGEST).await?.bytes,
+                ("stdout", _) => service.output(&who.principal, &exec_id, Stream::Stdout, 0, MAX_BYTES).await?.bytes,
+                ("stderr", _) => service.output(&who.principal, &exec_id, Stream::Stderr, 0, MAX_BYTES).await?.bytes,
                 (_, Some(path)) => {
                     let (file, size) = service.artifact(&who.principal, &exec_id, path).await?;
                     read_whole(file, size, uri).await?

@@ -35,7 +35,7 @@ pub(super) const LAST_ANSWERS: Duration = Duration::from_secs(5);
 const TAKING_OVER: Duration = Duration::from_secs(20);
 const BEFORE_TRYING_AGAIN: Duration = Duration::from_millis(50);
 /// Of one message: a file's content and what is around it.
-pub(super) const LONGEST_MESSAGE: usize = 64 << 20;
+pub(super) const MAX_MESSAGE_LEN: usize = 64 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct McpArguments {
@@ -103,7 +103,7 @@ async fn serve(config: config::ServerConfig, scope: Scope) -> Result<(), Message
     let mcp = Mcp::new(service.clone()).for_one(Who::local(principal, scope));
     let talking = async {
         let (input, output) = rmcp::transport::stdio();
-        let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(LONGEST_MESSAGE);
+        let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_MESSAGE_LEN);
         match mcp.serve(transport).await {
             Ok(running) => wait(running).await,
             // Whoever says nothing that begins a conversation is gone, or is no client.

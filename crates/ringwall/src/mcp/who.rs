@@ -14,7 +14,7 @@ use service::{Address, ClientClaim, Holder, Origin, Principal, SessionAddress};
 use crate::http::Caller;
 
 /// The agent, and the session, that are meant where nobody says one.
-pub(crate) const USUAL: &str = "default";
+pub(crate) const DEFAULT: &str = "default";
 
 /// Which workspace a connection is about, as its URL or the command line says.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
@@ -63,12 +63,12 @@ impl Who {
         match (&self.scope.agent, self.principal.holder()) {
             (Some(agent), _) => agent.clone(),
             (None, Holder::Agent(_, own)) => own.to_string(),
-            (None, Holder::Owner | Holder::Operator | Holder::User(_)) => USUAL.to_owned(),
+            (None, Holder::Owner | Holder::Operator | Holder::User(_)) => DEFAULT.to_owned(),
         }
     }
 
     pub(super) fn session(&self, named: Option<String>) -> String {
-        named.or_else(|| self.scope.session.clone()).unwrap_or_else(|| USUAL.to_owned())
+        named.or_else(|| self.scope.session.clone()).unwrap_or_else(|| DEFAULT.to_owned())
     }
 
     pub(super) fn session_address(&self, named: Option<String>) -> SessionAddress {

@@ -22,7 +22,7 @@ use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
 use super::handler::Mcp;
-use super::verb::{LAST_ANSWERS, LONGEST_MESSAGE};
+use super::verb::{LAST_ANSWERS, MAX_MESSAGE_LEN};
 use super::who::{Scope, Who};
 use crate::client::owner_token;
 use crate::message::{Message, UNREACHABLE};
@@ -30,7 +30,7 @@ use crate::message::{Message, UNREACHABLE};
 const SOCKET: &str = "mcp.sock";
 /// For the first line of a window.
 const GREETING: Duration = Duration::from_secs(10);
-const LONGEST_GREETING: u64 = 64 << 10;
+const MAX_GREETING_LEN: u64 = 64 << 10;
 /// Between two tries to accept when there is no descriptor left.
 const BREATH: Duration = Duration::from_millis(100);
 
@@ -130,11 +130,11 @@ async fn attend(mcp: &Mcp, service: &Service, data: &Path, stream: UnixStream) -
     let (input, output) = stream.into_split();
     let mut input = BufReader::new(input);
     let mut greeting = Vec::new();
-    let mut beginning = (&mut input).take(LONGEST_GREETING);
+    let mut beginning = (&mut input).take(MAX_GREETING_LEN);
     tokio::time::timeout(GREETING, beginning.read_until(b'\n', &mut greeting)).await??;
     let scope: Scope = serde_json::from_slice(&greeting)?;
     let principal = service.authenticate(owner_token(data).as_deref()).await.map_err(io::Error::other)?;
-    let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(LONGEST_MESSAGE);
+    let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_MESSAGE_LEN);
     let running = mcp.for_one(Who::local(principal, scope)).serve(transport).await.map_err(io::Error::other)?;
     let unwanted = running.cancellation_token();
     let ended = running.waiting().await;

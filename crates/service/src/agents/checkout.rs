@@ -18,10 +18,10 @@ use super::open::Agent;
 use super::quota::Disk;
 
 /// How long boxes that follow each other without a gap may keep a new version of a skill away: twice the time of one command.
-const LONGEST_WAIT: Duration = Duration::from_secs(600);
+const MAX_WAIT: Duration = Duration::from_secs(600);
 /// What a reader waits for a new version at most. Others who read are mostly done by then; and if nobody waited at all,
 /// readers who follow each other without a gap would keep it away.
-const READERS_PATIENCE: Duration = Duration::from_millis(250);
+const READER_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Who wants the workspace in step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Service {
             baselines: &self.inner.baselines,
             locks: &self.inner.agent_locks,
             boxes: &self.inner.agent_boxes,
-            longest_wait: LONGEST_WAIT,
+            longest_wait: MAX_WAIT,
         };
         checkout.bring(agent, wanted, || self.disk_of(agent)).await
     }
@@ -68,7 +68,7 @@ impl Checkout<'_> {
         };
         let writing = match wanted {
             For::Changing => self.locks.write(&agent.user, &agent.agent).await?,
-            For::Reading => match self.locks.write_within(READERS_PATIENCE, &agent.user, &agent.agent).await {
+            For::Reading => match self.locks.write_within(READER_TIMEOUT, &agent.user, &agent.agent).await {
                 Some(writing) => writing,
                 None => return Ok(()),
             },

@@ -17,8 +17,8 @@ use crate::error::Error;
 
 use super::problem::ProblemKind;
 
-const READ_PATIENCE: Duration = Duration::from_secs(5);
-const WRITE_PATIENCE: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Key = (UserId, AgentId);
 
@@ -52,14 +52,14 @@ struct Share {
 impl Locks {
     pub(crate) async fn read(&self, user: &UserId, agent: &AgentId) -> Result<Reading, Error> {
         let (lock, share) = self.share(user, agent);
-        match timeout(READ_PATIENCE, lock.read_owned()).await {
+        match timeout(READ_TIMEOUT, lock.read_owned()).await {
             Ok(guard) => Ok(Reading { _guard: guard, _share: share }),
             Err(_) => Err(busy("Read")),
         }
     }
 
     pub(crate) async fn write(&self, user: &UserId, agent: &AgentId) -> Result<Writing, Error> {
-        self.write_within(WRITE_PATIENCE, user, agent).await.ok_or_else(|| busy("Update"))
+        self.write_within(WRITE_TIMEOUT, user, agent).await.ok_or_else(|| busy("Update"))
     }
 
     /// If it is had soon.
@@ -124,13 +124,13 @@ mod tests {
         assert_eq!(begun.elapsed(), Duration::ZERO);
         let refused = locks.write(&user, &agent).await.unwrap_err();
         assert_eq!(refused.to_string(), "Server busy: Update operation timed out. Please try again.");
-        assert_eq!(begun.elapsed(), WRITE_PATIENCE);
+        assert_eq!(begun.elapsed(), WRITE_TIMEOUT);
         drop(readers);
         let writer = locks.write(&user, &agent).await.unwrap();
         let _elsewhere = locks.write(&user, &other).await.unwrap();
         let refused = locks.read(&user, &agent).await.unwrap_err();
         assert_eq!(refused.to_string(), "Server busy: Read operation timed out. Please try again.");
-        assert_eq!(begun.elapsed(), WRITE_PATIENCE + READ_PATIENCE);
+        assert_eq!(begun.elapsed(), WRITE_TIMEOUT + READ_TIMEOUT);
         drop(writer);
         assert!(locks.read(&user, &agent).await.is_ok());
     }

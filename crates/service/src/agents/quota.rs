@@ -20,9 +20,9 @@ use crate::service::Service;
 use super::open::Agent;
 
 const MIB: u64 = 1024 * 1024;
-const KNOWN_MOST: usize = 4096;
+const MAX_KNOWN: usize = 4096;
 /// Between two looks at least; a box that lives shorter is never looked at.
-pub(super) const SHORTEST_REST: Duration = Duration::from_millis(250);
+pub(super) const MIN_INTERVAL: Duration = Duration::from_millis(250);
 /// Of the time that looking takes: so nobody spends more than a twentieth of a processor on it.
 const RESTS: u32 = 20;
 /// A box in a full workspace is let go so far: it has a directory of its own, and whoever makes room may note something.
@@ -76,7 +76,7 @@ impl Figure {
     }
 
     pub(super) fn rest(&self) -> Duration {
-        SHORTEST_REST.max(self.took.saturating_mul(RESTS))
+        MIN_INTERVAL.max(self.took.saturating_mul(RESTS))
     }
 
     /// Whether the file system has lost so much since that the workspace could have more than it may.
@@ -254,7 +254,7 @@ impl Disk {
         if let Some(known) = figures.get(&self.key) {
             (figure.changes, figure.next) = (known.changes, known.next);
             figure.full_from = known.full_from.filter(|_| !usage.fits(self.most));
-        } else if figures.len() >= KNOWN_MOST {
+        } else if figures.len() >= MAX_KNOWN {
             let oldest = figures.iter().min_by_key(|(_, figure)| figure.begun).map(|(key, _)| key.clone());
             oldest.and_then(|key| figures.remove(&key));
         }

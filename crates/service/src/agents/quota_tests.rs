@@ -3,7 +3,7 @@
 use super::*;
 use workspace::{Owner, Workspaces};
 
-const MOST: Usage = Usage { bytes: 100 * MIB, files: 50 };
+const MAX_COUNT: Usage = Usage { bytes: 100 * MIB, files: 50 };
 
 struct Lab {
     directory: tempfile::TempDir,
@@ -22,7 +22,7 @@ impl Lab {
         let workspace = self.workspaces.workspace(&"u".parse().unwrap(), &agent.parse().unwrap(), Owner::server());
         let workspace = workspace.unwrap();
         workspace.tree().unwrap();
-        Disk::for_test(self.quotas.clone(), &"u".parse().unwrap(), &agent.parse().unwrap(), &workspace, MOST)
+        Disk::for_test(self.quotas.clone(), &"u".parse().unwrap(), &agent.parse().unwrap(), &workspace, MAX_COUNT)
     }
 
     fn write(&self, name: &str, size: u64) {
@@ -69,7 +69,7 @@ fn what_is_added_counts_at_once_and_a_refusal_is_never_older_than_the_last_chang
 fn names_count_too_and_the_look_stops_at_the_first_that_is_too_many() {
     let lab = Lab::new();
     let disk = lab.disk("a");
-    (0..MOST.files).for_each(|number| lab.write(&number.to_string(), 0));
+    (0..MAX_COUNT.files).for_each(|number| lab.write(&number.to_string(), 0));
     let words = message(disk.reserve(Usage::of_file(1)));
     assert!(words.starts_with("The workspace is full: it has 50 of the 50 files and directories"), "{words}");
     assert!(words.contains("This needs 1 more.") && words.ends_with("raise workspace.quota_files."), "{words}");
@@ -86,13 +86,13 @@ fn names_count_too_and_the_look_stops_at_the_first_that_is_too_many() {
 fn a_figure_is_doubted_when_the_file_system_lost_more_than_there_was_left() {
     let lab = Lab::new();
     let disk = lab.disk("a");
-    let figure = Figure { free_bytes: 1000 * MIB, usage: half(), ..disk.measure(MOST.files).unwrap() };
+    let figure = Figure { free_bytes: 1000 * MIB, usage: half(), ..disk.measure(MAX_COUNT.files).unwrap() };
     for (free, expected) in [(1000, false), (2000, false), (960, false), (950, false), (949, true), (0, true)] {
-        assert_eq!(figure.is_doubtful(free * MIB, MOST), expected, "{free}");
+        assert_eq!(figure.is_doubtful(free * MIB, MAX_COUNT), expected, "{free}");
     }
     // What takes more than it may has nothing left.
     let full = Figure { usage: Usage { bytes: 500 * MIB, files: 1 }, ..figure };
-    assert!(full.is_doubtful(999 * MIB, MOST) && !full.is_doubtful(1000 * MIB, MOST));
+    assert!(full.is_doubtful(999 * MIB, MAX_COUNT) && !full.is_doubtful(1000 * MIB, MAX_COUNT));
 }
 
 fn half() -> Usage {
@@ -102,7 +102,7 @@ fn half() -> Usage {
 #[test]
 fn looks_are_rare_where_they_take_long() {
     let lab = Lab::new();
-    let figure = lab.disk("a").measure(MOST.files).unwrap();
+    let figure = lab.disk("a").measure(MAX_COUNT.files).unwrap();
     let took = |took| Figure { took: Duration::from_millis(took), ..figure }.rest().as_millis();
     assert_eq!([took(0), took(12), took(13), took(1000)], [250, 250, 260, 20_000]);
 }
@@ -112,11 +112,11 @@ fn one_look_is_planned_for_many_execs_and_a_change_during_it_is_not_lost() {
     let lab = Lab::new();
     let disk = lab.disk("a");
     assert_eq!(disk.plan(), None, "what is not known is measured when it is asked for");
-    disk.measure(MOST.files).unwrap();
+    disk.measure(MAX_COUNT.files).unwrap();
     assert!(disk.plan().is_some() && disk.plan().is_none());
     assert!(!disk.figure().unwrap().is_settled());
     disk.unplan();
-    disk.measure(MOST.files).unwrap();
+    disk.measure(MAX_COUNT.files).unwrap();
     assert!(disk.figure().unwrap().is_settled() && disk.plan().is_some());
 }
 
@@ -124,14 +124,14 @@ fn one_look_is_planned_for_many_execs_and_a_change_during_it_is_not_lost() {
 fn the_oldest_figures_are_forgotten() {
     let lab = Lab::new();
     let disk = lab.disk("a");
-    let figure = disk.measure(MOST.files).unwrap();
-    for number in 1..KNOWN_MOST {
+    let figure = disk.measure(MAX_COUNT.files).unwrap();
+    for number in 1..MAX_KNOWN {
         let key = ("u".parse().unwrap(), format!("n{number}").parse().unwrap(), None);
         lab.quotas.lock().figures.insert(key, Figure { begun: Instant::now(), ..figure });
     }
     let other = lab.disk("b");
-    other.measure(MOST.files).unwrap();
-    assert_eq!(lab.quotas.lock().figures.len(), KNOWN_MOST);
+    other.measure(MAX_COUNT.files).unwrap();
+    assert_eq!(lab.quotas.lock().figures.len(), MAX_KNOWN);
     assert!(disk.figure().is_none() && other.figure().is_some());
     disk.add(half());
     assert!(disk.figure().is_none(), "nothing is known of it by a part");
@@ -177,7 +177,7 @@ fn nobody_keeps_the_room_that_another_keeps() {
 fn a_box_in_a_full_workspace_may_make_room_and_not_take_more() {
     let lab = Lab::new();
     let disk = lab.disk("a");
-    assert_eq!(disk.for_box().unwrap().bearable, MOST);
+    assert_eq!(disk.for_box().unwrap().bearable, MAX_COUNT);
     (0..700).for_each(|number| lab.write(&number.to_string(), 0));
     lab.write("large", 120 * MIB);
     disk.shrink();
@@ -186,11 +186,11 @@ fn a_box_in_a_full_workspace_may_make_room_and_not_take_more() {
     (0..600).for_each(|number| lab.remove(&number.to_string()));
     disk.shrink();
     let full = disk.for_box().unwrap();
-    assert_eq!(full.most, MOST, "the words are about the share");
+    assert_eq!(full.most, MAX_COUNT, "the words are about the share");
     assert_eq!(full.bearable.files, 101 + LEEWAY.files);
     let bearable = full.bearable.bytes;
     assert!((121 * MIB..122 * MIB).contains(&bearable), "{bearable}");
-    assert!(full.measure(MOST.files).unwrap().usage.fits(full.bearable));
+    assert!(full.measure(MAX_COUNT.files).unwrap().usage.fits(full.bearable));
     // Each may leave a little more than it found, but not for ever.
     lab.write("more", 95 * MIB);
     disk.shrink();
@@ -202,7 +202,7 @@ fn a_box_in_a_full_workspace_may_make_room_and_not_take_more() {
     ["large", "more"].into_iter().for_each(|name| lab.remove(name));
     (600..700).for_each(|number| lab.remove(&number.to_string()));
     disk.shrink();
-    assert_eq!(disk.for_box().unwrap().bearable, MOST);
+    assert_eq!(disk.for_box().unwrap().bearable, MAX_COUNT);
     lab.write("large", 220 * MIB);
     disk.shrink();
     assert!(disk.for_box().unwrap().bearable.bytes >= 230 * MIB);
@@ -213,7 +213,7 @@ fn commands_on_record_count_as_the_workspaces_own() {
     let lab = Lab::new();
     let disk = lab.disk("a");
     let (user, agent) = ("u".parse().unwrap(), "a".parse().unwrap());
-    let check = |size| lab.quotas.check_room_on_record(&user, &agent, size, MOST);
+    let check = |size| lab.quotas.check_room_on_record(&user, &agent, size, MAX_COUNT);
     lab.quotas.set_recorded(&user, &agent, 70 * MIB);
     assert!(check(20 * MIB).is_ok());
     let refused = message(check(40 * MIB));

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use crate::error::{Error, causes};
 
-use super::quota::{Disk, Figure, SHORTEST_REST};
+use super::quota::{Disk, Figure, MIN_INTERVAL};
 
 /// Of the time that a look takes: others who fill the disk shall not make us look all the time.
 const EARLIEST: u32 = 2;
 /// Between two whole looks at a workspace in which nothing is known to run.
-const LONGEST_REST: Duration = Duration::from_secs(60);
+const MAX_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Comes back when the first of several shares is exceeded.
 pub(crate) async fn watch_all(disks: &[Disk]) -> String {
@@ -27,7 +27,7 @@ pub(crate) async fn watch_all(disks: &[Disk]) -> String {
 impl Disk {
     /// Comes back when the workspace takes more than a box in it may, with words that say so.
     pub(crate) async fn watch(&self) -> String {
-        let mut rest = SHORTEST_REST;
+        let mut rest = MIN_INTERVAL;
         loop {
             tokio::time::sleep(rest).await;
             match self.look().await {
@@ -37,7 +37,7 @@ impl Disk {
                 Ok(figure) => rest = self.wait(&figure).await,
                 Err(error) => {
                     tracing::warn!(error = %causes(&error), "could not see what a workspace takes");
-                    rest = SHORTEST_REST;
+                    rest = MIN_INTERVAL;
                 }
             }
         }
@@ -48,7 +48,7 @@ impl Disk {
     pub(crate) async fn glance(&self) -> Option<String> {
         let is_due = self.figure().is_none_or(|figure| {
             let passed = figure.begun.elapsed();
-            passed >= figure.rest().max(LONGEST_REST) || (passed >= figure.rest() && self.is_doubtful(&figure))
+            passed >= figure.rest().max(MAX_INTERVAL) || (passed >= figure.rest() && self.is_doubtful(&figure))
         });
         if !is_due {
             return None;
@@ -79,7 +79,7 @@ impl Disk {
     /// Waits until the next look is due. It is then due at once.
     async fn wait(&self, figure: &Figure) -> Duration {
         loop {
-            tokio::time::sleep(SHORTEST_REST).await;
+            tokio::time::sleep(MIN_INTERVAL).await;
             let passed = figure.begun.elapsed();
             let is_early = passed >= figure.took * (1 + EARLIEST) && self.is_doubtful(figure);
             if passed >= figure.rest() || is_early {
@@ -90,7 +90,7 @@ impl Disk {
 
     /// Somebody else's look will do, if it is fresh: several boxes may run in one workspace.
     async fn look(&self) -> Result<Figure, Error> {
-        match self.figure().filter(|figure| figure.begun.elapsed() < SHORTEST_REST) {
+        match self.figure().filter(|figure| figure.begun.elapsed() < MIN_INTERVAL) {
             Some(figure) => Ok(figure),
             None => self.look_now().await,
         }

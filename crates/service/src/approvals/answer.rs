@@ -4,7 +4,7 @@
 //! question stays open and the answerer is told. All of it happens under the question's own lock, so that of two answers one
 //! finds the other.
 
-use policy::{LONGEST_CONTENT, Rights};
+use policy::{MAX_CONTENT, Rights};
 use record::{Answer as Recorded, ApprovalKind, ApprovalStatus, Digest, Holder, Remembering, Settled, SettledAs};
 use tokio::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::principal::Principal;
 use crate::service::{Service, now};
 
-const LONGEST_REASON: usize = 2000;
+const MAX_REASON_LEN: usize = 2000;
 
 #[derive(Debug, Clone)]
 pub struct Answer {
@@ -45,8 +45,8 @@ impl Service {
         if let Holder::Agent(..) = by.holder() {
             return Err(Error::Forbidden { why: "an agent never answers; a person does".to_owned() });
         }
-        if answer.reason.as_ref().is_some_and(|reason| reason.len() > LONGEST_REASON) {
-            return Err(Error::invalid(format!("reason: at most {LONGEST_REASON} bytes")));
+        if answer.reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON_LEN) {
+            return Err(Error::invalid(format!("reason: at most {MAX_REASON_LEN} bytes")));
         }
         let found = self.approval(by, id).await?;
         if let Some(code) = &answer.modified_code {
@@ -164,8 +164,8 @@ fn check_modified(asked: &ApprovalView, verdict: Verdict, code: &str) -> Result<
             return Err(Error::invalid(format!("modified_code: nothing of kind {} has code", asked.kind)));
         }
     }
-    if code.len() > LONGEST_CONTENT || code.contains('\0') {
-        return Err(Error::invalid(format!("modified_code: at most {LONGEST_CONTENT} bytes, without NUL")));
+    if code.len() > MAX_CONTENT || code.contains('\0') {
+        return Err(Error::invalid(format!("modified_code: at most {MAX_CONTENT} bytes, without NUL")));
     }
     Ok(())
 }

@@ -17,9 +17,9 @@ use super::view::ApprovalView;
 use crate::error::Error;
 use crate::principal::Principal;
 
-const MOST_OPEN: usize = 2048;
-const MOST_OPEN_OF_ONE: usize = 512;
-const MOST_BYTES: usize = 64 << 20;
+const MAX_OPEN: usize = 2048;
+const MAX_OPEN_PER_USER: usize = 512;
+const MAX_BYTES: usize = 64 << 20;
 /// Announcements that a follower may be behind. Whoever is further behind begins again.
 const BEHIND: usize = 1024;
 
@@ -79,7 +79,7 @@ impl Desk {
         let view = &open.view;
         let of_one = held.open.values().filter(|other| other.open.view.user == view.user).count();
         let bytes = held.bytes + view.size();
-        if held.open.len() >= MOST_OPEN || of_one >= MOST_OPEN_OF_ONE || bytes > MOST_BYTES {
+        if held.open.len() >= MAX_OPEN || of_one >= MAX_OPEN_PER_USER || bytes > MAX_BYTES {
             return Err(Error::TooManyApprovals);
         }
         held.bytes = bytes;
@@ -279,13 +279,13 @@ mod tests {
     #[tokio::test]
     async fn nobody_asks_without_end() {
         let desk = Desk::default();
-        let many = u32::try_from(MOST_OPEN_OF_ONE).unwrap();
+        let many = u32::try_from(MAX_OPEN_PER_USER).unwrap();
         for number in 0..many {
             desk.take(open(number, "u", "")).unwrap();
         }
         assert!(matches!(desk.take(open(many, "u", "")), Err(Error::TooManyApprovals)));
         desk.take(open(many, "v", "")).unwrap();
-        let long = "x".repeat(MOST_BYTES);
+        let long = "x".repeat(MAX_BYTES);
         assert!(matches!(desk.take(open(many + 1, "w", &long)), Err(Error::TooManyApprovals)));
         desk.close_one(&open(0, "u", "").view.id, None, Decision::Cancelled);
         desk.take(open(many + 2, "u", "")).unwrap();

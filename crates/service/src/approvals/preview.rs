@@ -21,7 +21,7 @@ const LOOKED_AT: u64 = 1000;
 /// Of so many execs at most, each page as long as that.
 const PAGES: usize = 10;
 /// A person waits for this.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Preview {
@@ -106,7 +106,7 @@ fn consider(commands: &[Command], listed: &[Listed], more: &[HostPath], scope: &
     let begun = Instant::now();
     let mut considered = Considered::default();
     for command in commands {
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIMEOUT {
             break;
         }
         considered.looked_at += 1;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::io::Read;
 
-use browser::{DownloadEnd, Downloaded, LARGEST_DOWNLOAD, file_name};
+use browser::{DownloadEnd, Downloaded, MAX_DOWNLOAD_BYTES, file_name};
 use policy::Window;
 use workspace::{AgentPath, Download};
 
@@ -18,9 +18,9 @@ use crate::service::Service;
 /// Where what is downloaded lies, in the session's workspace.
 const DOWNLOADS: &str = "data";
 /// One file, as it passes through the server, in either direction.
-const LARGEST: u64 = LARGEST_DOWNLOAD;
+const MAX_BYTES: u64 = MAX_DOWNLOAD_BYTES;
 /// More files of a session than this are not looked through for a name that is free.
-const NAMES_MOST: usize = 20_000;
+const MAX_NAMES: usize = 20_000;
 
 /// What became of downloads.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ impl Deed {
         let mut taken = TakenOut::default();
         for Downloaded { name, path, end } in downloads {
             let kept = match end {
-                DownloadEnd::Whole { bytes } if *bytes <= LARGEST => self.take_one(from, name, path).await,
+                DownloadEnd::Whole { bytes } if *bytes <= MAX_BYTES => self.take_one(from, name, path).await,
                 DownloadEnd::Whole { bytes } => Err(Fault::failed(format!("it has {bytes} bytes"))),
                 DownloadEnd::Failed { why } => Err(Fault::failed(*why)),
             };
@@ -59,7 +59,7 @@ impl Deed {
     }
 
     async fn take_one(&self, from: &Instance, name: &str, path: &str) -> Result<String, Fault> {
-        let content = from.home.run(&["cat", "--", path], None, LARGEST).await?;
+        let content = from.home.run(&["cat", "--", path], None, MAX_BYTES).await?;
         self.keep(name, content).await
     }
 
@@ -70,7 +70,7 @@ impl Deed {
         let taken = Service::blocking(|| {
             let session = workspace.session(&self.place.id)?;
             session.furnish()?;
-            Ok(session.names(NAMES_MOST)?)
+            Ok(session.names(MAX_NAMES)?)
         })
         .await?;
         let own = &self.id.as_str()[2..10];
@@ -98,8 +98,8 @@ impl Deed {
                     let Download::File { file: opened, size } = found else {
                         return Err(Fault::failed(format!("{file} is a directory; upload its files")));
                     };
-                    if size > LARGEST {
-                        return Err(Fault::failed(format!("{file} is larger than {LARGEST} bytes")));
+                    if size > MAX_BYTES {
+                        return Err(Fault::failed(format!("{file} is larger than {MAX_BYTES} bytes")));
                     }
                     let path = format!("{}/{number}/{}", to.folder.uploads(), file_name(file));
                     let line = r#"mkdir -p -- "${1%/*}" && exec cat > "$1""#;

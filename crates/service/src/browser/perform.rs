@@ -33,7 +33,7 @@ const PAUSED: &str = "the session is paused, and its browser with it; resume it 
 const OFF: &str = "there is no external browser on this server (browser.external); ask for the one in the session's own box: \
                    context.is_research or context.needs_file_access";
 /// A page's own words have no place in a record of what was done; its address has, up to here.
-const LONGEST_URL: usize = 4096;
+const MAX_URL_LEN: usize = 4096;
 
 /// What is asked of a session's browser, as a door reads it.
 #[derive(Debug, Clone)]
@@ -366,7 +366,7 @@ fn without_query(url: &str) -> String {
 
 /// As it can be on record: an error may have a page's words in it, and those any character.
 fn cut(text: &str) -> String {
-    text[..text.floor_char_boundary(LONGEST_URL)].replace('\0', "\u{fffd}")
+    text[..text.floor_char_boundary(MAX_URL_LEN)].replace('\0', "\u{fffd}")
 }
 
 #[cfg(test)]
@@ -376,7 +376,7 @@ mod tests {
     #[test]
     fn what_a_page_says_can_be_on_record() {
         assert_eq!(cut("covered by <div#a\0b>"), "covered by <div#a\u{fffd}b>");
-        assert_eq!(cut(&"ü".repeat(LONGEST_URL)).len(), LONGEST_URL);
+        assert_eq!(cut(&"ü".repeat(MAX_URL_LEN)).len(), MAX_URL_LEN);
         assert_eq!(without_query("https://a.com/b?c=d#e"), "https://a.com/b");
     }
 }

@@ -22,9 +22,9 @@ use crate::service::{Inner, now};
 /// Seats without a browser that are remembered, for what became of it.
 const REMEMBERED: usize = 1000;
 /// Actions of one session that wait for their turn.
-const MOST_WAITING: usize = 32;
+const MAX_WAITING: usize = 32;
 /// A larger picture is not kept for those who look at the session later.
-const LARGEST_KEPT: usize = 8 << 20;
+const MAX_KEPT_BYTES: usize = 8 << 20;
 
 /// Whoever holds it acts.
 pub(super) type Turn = OwnedMutexGuard<Option<Instance>>;
@@ -222,7 +222,7 @@ impl Shown {
 impl Seat {
     fn new(session: SessionName) -> Self {
         let dismissed = watch::Sender::new(false);
-        let waiting = Arc::new(Semaphore::new(MOST_WAITING));
+        let waiting = Arc::new(Semaphore::new(MAX_WAITING));
         Self { session, turn: Arc::default(), waiting, shown: Mutex::new(Shown::new()), dismissed }
     }
 
@@ -250,7 +250,7 @@ impl Seat {
         shown.used = Instant::now();
         (shown.url, shown.title) = (url.to_owned(), title.to_owned());
         if let Some(picture) = picture {
-            shown.picture = (picture.len() <= LARGEST_KEPT).then(|| Arc::new(picture));
+            shown.picture = (picture.len() <= MAX_KEPT_BYTES).then(|| Arc::new(picture));
         }
     }
 
@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn so_many_wait_for_one_browser() {
         let seat = Seat::new(session("s"));
-        let mut waiting: Vec<_> = (0..MOST_WAITING).map(|_| seat.line_up().unwrap()).collect();
+        let mut waiting: Vec<_> = (0..MAX_WAITING).map(|_| seat.line_up().unwrap()).collect();
         assert!(matches!(seat.line_up(), Err(Error::TooManyActions)));
         waiting.pop();
         drop(seat.line_up().unwrap());

@@ -9,12 +9,12 @@ use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 
-const USUAL_S: u64 = 30;
-const LONGEST_S: u64 = 120;
-const LONGEST_SCRIPT: usize = 256 << 10;
+const DEFAULT_SECONDS: u64 = 30;
+const MAX_SECONDS: u64 = 120;
+const MAX_SCRIPT: usize = 256 << 10;
 /// So much of a script or an address is on record; the rest by its digest.
 const NOTED: usize = 4096;
-const MOST_FILES: usize = 20;
+const MAX_FILES: usize = 20;
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "action", content = "params", rename_all = "snake_case")]
@@ -236,11 +236,11 @@ impl Wish {
             return Err("either url or an element".to_owned());
         }
         match self {
-            Wish::Evaluate(evaluate) if evaluate.script.len() > LONGEST_SCRIPT => {
-                Err(format!("script: at most {LONGEST_SCRIPT} bytes"))
+            Wish::Evaluate(evaluate) if evaluate.script.len() > MAX_SCRIPT => {
+                Err(format!("script: at most {MAX_SCRIPT} bytes"))
             }
-            Wish::Upload(upload) if !(1..=MOST_FILES).contains(&upload.files.len()) => {
-                Err(format!("files: 1 to {MOST_FILES}"))
+            Wish::Upload(upload) if !(1..=MAX_FILES).contains(&upload.files.len()) => {
+                Err(format!("files: 1 to {MAX_FILES}"))
             }
             Wish::Screenshot(picture) if picture.full_page && target.is_some() => {
                 Err("either full_page or an element".to_owned())
@@ -310,8 +310,8 @@ impl Wish {
             _ => None,
         };
         match said {
-            Some(1..=LONGEST_S) | None => Ok(Duration::from_secs(said.unwrap_or(USUAL_S))),
-            Some(_) => Err(format!("timeout: 1 to {LONGEST_S} seconds")),
+            Some(1..=MAX_SECONDS) | None => Ok(Duration::from_secs(said.unwrap_or(DEFAULT_SECONDS))),
+            Some(_) => Err(format!("timeout: 1 to {MAX_SECONDS} seconds")),
         }
     }
 
@@ -363,7 +363,7 @@ impl Wish {
 
     /// What the browser is told to do; nothing where it is told nothing.
     pub(super) fn action(self, known: Known) -> Option<Action> {
-        let timeout = self.timeout().unwrap_or(Duration::from_secs(USUAL_S));
+        let timeout = self.timeout().unwrap_or(Duration::from_secs(DEFAULT_SECONDS));
         let target = self.target().ok().flatten();
         let Known { page, field, uploads } = known;
         Some(match self {

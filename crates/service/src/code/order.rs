@@ -26,7 +26,7 @@ use crate::service::Service;
 use crate::sessions::{Place, Rules};
 
 /// A word has at most 128 KiB for the kernel.
-const LONGEST_WORD: usize = 120 * 1024;
+const MAX_WORD_LEN: usize = 120 * 1024;
 /// They read the code from their input, and then have none.
 /// A function of the shell's that stands in where a root that is not ours has no `python` of its own.
 const PYTHON: (&str, &str) = (
@@ -35,8 +35,8 @@ const PYTHON: (&str, &str) = (
 );
 const LONG_PYTHON: &str = "exec(compile(__import__('sys').stdin.buffer.read(), '<string>', 'exec'))";
 const LONG_SHELL: &str = "eval \"$(cat)\"";
-const USUAL_MEMORY_MB: u64 = 512;
-const USUAL_OUTPUT: u64 = 10 << 20;
+const DEFAULT_MEMORY_MB: u64 = 512;
+const DEFAULT_OUTPUT: u64 = 10 << 20;
 /// So many of the files that come along are on record by their names and digests.
 const NOTED_FILES: usize = 100;
 
@@ -134,7 +134,7 @@ impl Service {
 
 impl CodeRequest {
     fn is_long(&self) -> bool {
-        self.code.len() > LONGEST_WORD
+        self.code.len() > MAX_WORD_LEN
     }
 
     pub(super) fn words(&self) -> Vec<String> {
@@ -161,9 +161,9 @@ impl CodeRequest {
         let mut layer = Layer::new(LayerName::Request);
         for (field, asked, usual) in [
             (Field::TimeoutMs, self.timeout_ms(), usual_timeout),
-            (Field::MemoryMb, self.max_memory_mb, USUAL_MEMORY_MB),
-            (Field::StdoutBytes, self.max_output_bytes, USUAL_OUTPUT),
-            (Field::StderrBytes, self.max_output_bytes, USUAL_OUTPUT),
+            (Field::MemoryMb, self.max_memory_mb, DEFAULT_MEMORY_MB),
+            (Field::StdoutBytes, self.max_output_bytes, DEFAULT_OUTPUT),
+            (Field::StderrBytes, self.max_output_bytes, DEFAULT_OUTPUT),
         ] {
             let value = match asked {
                 Some(asked) => field.check(asked)?,

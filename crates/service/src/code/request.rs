@@ -1,7 +1,7 @@
 //! A piece of code as it is asked for, and what about that can be wrong without asking anybody.
 
 use executor::pool::OnBusy;
-use policy::{Field, LONGEST_CONTENT};
+use policy::{Field, MAX_CONTENT};
 use workspace::{AgentPath, SessionId};
 
 use super::backend::ALL_IN_ONE;
@@ -11,11 +11,11 @@ use crate::agents::ProblemKind;
 use crate::error::Error;
 use crate::sessions::SessionAddress;
 
-const SHORTEST_S: u64 = 1;
-const LONGEST_S: u64 = 300;
-const USUAL_S: u64 = 30;
+const MIN_SECONDS: u64 = 1;
+const MAX_SECONDS: u64 = 300;
+const DEFAULT_SECONDS: u64 = 30;
 /// Of what nobody waits for: as long as a limit means anything.
-const LONGEST_PROCESS_S: u64 = Field::TimeoutMs.largest() / 1000;
+const MAX_PROCESS_SECONDS: u64 = Field::TimeoutMs.largest() / 1000;
 
 #[derive(Debug, Clone)]
 pub struct CodeRequest {
@@ -78,14 +78,14 @@ impl CodeRequest {
         if self.code.contains('\0') {
             return Err(Error::invalid("code: a NUL byte would cut it short"));
         }
-        if self.code.len() > LONGEST_CONTENT {
-            let message = format!("code is {} bytes long, but at most {LONGEST_CONTENT} are run", self.code.len());
+        if self.code.len() > MAX_CONTENT {
+            let message = format!("code is {} bytes long, but at most {MAX_CONTENT} are run", self.code.len());
             return Err(Error::agent(ProblemKind::TooLarge, message));
         }
-        let longest = if input.ends() { LONGEST_S } else { LONGEST_PROCESS_S };
+        let longest = if input.ends() { MAX_SECONDS } else { MAX_PROCESS_SECONDS };
         match self.timeout_s {
-            Some(asked) if !(SHORTEST_S..=longest).contains(&asked) => {
-                Err(Error::invalid(format!("timeout must be {SHORTEST_S} to {longest} seconds")))
+            Some(asked) if !(MIN_SECONDS..=longest).contains(&asked) => {
+                Err(Error::invalid(format!("timeout must be {MIN_SECONDS} to {longest} seconds")))
             }
             Some(_) | None => Ok(()),
         }
@@ -102,7 +102,7 @@ impl CodeRequest {
     }
 
     pub(super) const fn usual_timeout_ms() -> u64 {
-        USUAL_S * 1000
+        DEFAULT_SECONDS * 1000
     }
 
     /// Where its files go. All are checked before one is written.

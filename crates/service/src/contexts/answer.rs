@@ -15,14 +15,14 @@ use tokio::io::AsyncReadExt;
 use crate::agents::detached;
 
 /// What a runner sends at most, and a little.
-const LONGEST_LINE: usize = 10 << 20;
+const MAX_LINE_LEN: usize = 10 << 20;
 /// So much is read in less time than it takes to tell another thread of it.
 const SHORT_LINE: usize = 64 << 10;
 /// Whoever reads an answer of ours goes only so deep.
 const DEEPEST: usize = 100;
-const MOST_RESULTS: usize = 32;
-const MOST_FORMS: usize = 32;
-const LONGEST_ERROR: usize = 64 << 10;
+const MAX_RESULTS: usize = 32;
+const MAX_FORMS: usize = 32;
+const MAX_ERROR: usize = 64 << 10;
 const PORTION: usize = 16 << 10;
 
 /// One value in several forms, by their MIME types. Each is the JSON text that came.
@@ -83,7 +83,7 @@ impl<'de> Deserialize<'de> for Results {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Results, A::Error> {
                 let mut results = Vec::new();
-                while results.len() < MOST_RESULTS {
+                while results.len() < MAX_RESULTS {
                     let Some(bundle) = list.next_element()? else { return Ok(Results(results)) };
                     results.push(bundle);
                 }
@@ -107,7 +107,7 @@ impl<'de> Deserialize<'de> for Bundle {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Bundle, A::Error> {
                 let mut forms = BTreeMap::new();
-                while forms.len() < MOST_FORMS {
+                while forms.len() < MAX_FORMS {
                     let Some((mime, form)) = map.next_entry()? else { return Ok(Bundle(forms)) };
                     forms.insert(mime, form);
                 }
@@ -130,7 +130,7 @@ pub(super) async fn read_line(channel: &mut VisitOutput, held: &mut Vec<u8>) -> 
             return Some(line);
         }
         seen = held.len();
-        if seen > LONGEST_LINE {
+        if seen > MAX_LINE_LEN {
             return None;
         }
         let mut portion = [0; PORTION];
@@ -157,7 +157,7 @@ fn parse(line: &[u8], id: u64) -> Option<CellAnswer> {
         false => format!("{name}: {value}"),
     });
     let raised = raised.map(|mut raised| {
-        raised.truncate(raised.floor_char_boundary(LONGEST_ERROR));
+        raised.truncate(raised.floor_char_boundary(MAX_ERROR));
         raised
     });
     Some(CellAnswer { results: line.results.0, raised })
@@ -211,15 +211,12 @@ mod tests {
     #[test]
     fn no_more_is_kept_than_a_cell_may_show() {
         let many = format!(r#"{{"id":3,"results":[{}],"error":null}}"#, vec!["{}"; 99].join(","));
-        assert_eq!(parse(many.as_bytes(), 3).expect("an answer").results.len(), MOST_RESULTS);
+        assert_eq!(parse(many.as_bytes(), 3).expect("an answer").results.len(), MAX_RESULTS);
         let forms: Vec<String> = (0..99).map(|number| format!(r#""{number}":[]"#)).collect();
         let wide = format!(r#"{{"id":3,"results":[{{{}}}],"error":null}}"#, forms.join(","));
-        assert_eq!(parse(wide.as_bytes(), 3).expect("an answer").results[0].forms().count(), MOST_FORMS);
+        assert_eq!(parse(wide.as_bytes(), 3).expect("an answer").results[0].forms().count(), MAX_FORMS);
         let loud =
             format!(r#"{{"id":3,"results":[],"error":{{"name":"{}","value":"","traceback":""}}}}"#, "é".repeat(99_999));
-        assert_eq!(
-            parse(loud.as_bytes(), 3).expect("an answer").raised.map(|raised| raised.len()),
-            Some(LONGEST_ERROR)
-        );
+        assert_eq!(parse(loud.as_bytes(), 3).expect("an answer").raised.map(|raised| raised.len()), Some(MAX_ERROR));
     }
 }

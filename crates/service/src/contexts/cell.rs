@@ -16,7 +16,7 @@ use policy::Grant;
 use tokio::io::DuplexStream;
 
 use super::interpreter::{Conversed, Interpreter, words};
-use super::session_box::{Entered, MOST_CONTEXTS, SessionBox};
+use super::session_box::{Entered, MAX_CONTEXTS, SessionBox};
 use crate::code::CodeOrder;
 use crate::egress::ExecGate;
 use crate::pool::Boxes;
@@ -143,7 +143,7 @@ async fn begin(
         }
         Entered::Busy => return Err(executor::Error::SessionBusy),
         Entered::Other(language) => return Err(executor::Error::OtherLanguage { language: language.key() }),
-        Entered::TooMany => return Err(executor::Error::TooManyVisits { most: MOST_CONTEXTS }),
+        Entered::TooMany => return Err(executor::Error::TooManyVisits { most: MAX_CONTEXTS }),
     };
     let handle = interpreter.handle();
     if !home.begun(context, restarts, &handle) {

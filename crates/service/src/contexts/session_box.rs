@@ -18,7 +18,7 @@ use crate::service::now;
 use crate::sessions::Place;
 
 /// How many contexts a session has at most in one box.
-pub(super) const MOST_CONTEXTS: usize = 8;
+pub(super) const MAX_CONTEXTS: usize = 8;
 
 const SIGKILL: i32 = 9;
 
@@ -118,7 +118,7 @@ impl SessionBox {
 
     pub(super) fn enter(&self, id: &str, language: Language) -> Entered {
         let mut contexts = self.lock();
-        if !contexts.contains_key(id) && contexts.len() >= MOST_CONTEXTS {
+        if !contexts.contains_key(id) && contexts.len() >= MAX_CONTEXTS {
             return Entered::TooMany;
         }
         let context = contexts.entry(id.to_owned()).or_insert_with(|| Context {

@@ -18,7 +18,7 @@ use crate::error::causes;
 use crate::service::{Inner, Service};
 
 /// Hosts that may be asked about without being allowed, so that a box which makes up names does not fill a person's screen.
-const MOST: usize = 20;
+const MAX_COUNT: usize = 20;
 
 /// Who asks, and what a person is shown of it.
 #[derive(Debug)]
@@ -60,8 +60,8 @@ impl Questions {
             let count = answers.values().filter(|answer| !is_allowed(answer)).count();
             match answers.entry((host.clone(), port)) {
                 Entry::Occupied(known) => known.get().clone(),
-                Entry::Vacant(_) if count >= MOST => {
-                    return Ruling::Refused(format!("{MOST} other hosts were asked about already"));
+                Entry::Vacant(_) if count >= MAX_COUNT => {
+                    return Ruling::Refused(format!("{MAX_COUNT} other hosts were asked about already"));
                 }
                 Entry::Vacant(new) => new.insert(Arc::default()).clone(),
             }

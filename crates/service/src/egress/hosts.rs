@@ -61,7 +61,7 @@ impl Service {
         // An entry that nobody here would have written allows nothing.
         let good = found.iter().map(|found| found.entry.as_str()).filter(|entry| NetEntry::read(entry).is_ok());
         // The newest count where there are more than a list holds.
-        let newest = good.rev().take(NetList::LONGEST);
+        let newest = good.rev().take(NetList::MAX_LEN);
         Ok(NetList::read(newest)?)
     }
 }

@@ -30,13 +30,13 @@ pub(crate) const APPROVAL_EXPIRED: &str = "APPROVAL_EXPIRED";
 const FILES_CHANGED: &str = "FILES_CHANGED";
 /// Questions of one exec. Each but the first follows from a change that somebody made meanwhile, so that a person who is asked
 /// once more knows why; without an end nobody is asked.
-const MOST_QUESTIONS: u32 = 16;
+const MAX_QUESTIONS: u32 = 16;
 
 impl Exec {
     /// Asks a person. When this returns, they can answer.
     pub(crate) async fn put_question(&mut self, ask: &Ask) -> Result<Waiting, Told> {
         self.questions += 1;
-        if self.questions > MOST_QUESTIONS {
+        if self.questions > MAX_QUESTIONS {
             let message = "what it may do kept changing while it waited for a person; send it again";
             return Err(Told::denied("POLICY_CHANGED", message));
         }

@@ -17,7 +17,7 @@ use super::list::{Listed, SandboxPath, read_new_path, read_path, working_directo
 use super::state::PathControl;
 
 /// How many entries a list may have: each is a mount of every box.
-const MOST: usize = 256;
+const MAX_COUNT: usize = 256;
 
 /// A path that somebody wants to allow.
 #[derive(Debug, Clone)]
@@ -102,8 +102,8 @@ impl Service {
         wanted: Vec<WantedPath>,
         locale: Locale,
     ) -> Result<Vec<String>, Error> {
-        if wanted.len() > MOST {
-            return Err(Error::invalid(format!("paths: at most {MOST} entries")));
+        if wanted.len() > MAX_COUNT {
+            return Err(Error::invalid(format!("paths: at most {MAX_COUNT} entries")));
         }
         let listed = self.listed_paths().await?;
         let global = listed.iter().filter(|one| one.entry.scope == PathScope::Global);
@@ -238,11 +238,11 @@ pub(crate) fn log_path_control(control: PathControl) {
 
 /// Whether so many more fit into a list that has so many entries.
 pub(super) fn require_room(there: usize, more: usize) -> Result<(), Error> {
-    if more == 0 || there + more <= MOST {
+    if more == 0 || there + more <= MAX_COUNT {
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "there are {there} paths already, and at most {MOST}; remove some, or allow a directory above"
+        "there are {there} paths already, and at most {MAX_COUNT}; remove some, or allow a directory above"
     )))
 }
 

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 
 /// More is not taken before some of it was read.
-const MOST: usize = 256 << 10;
+const MAX_COUNT: usize = 256 << 10;
 
 /// By what a running terminal is reached.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Keyboard {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.typed.len() < MOST
+        self.typed.len() < MAX_COUNT
     }
 
     pub(super) fn press(&mut self, bytes: &[u8]) {

@@ -20,7 +20,7 @@ use crate::sessions::{Place, SessionAddress};
 use crate::view::ExecView;
 
 /// Of one stream at once.
-const MOST: u64 = 1 << 20;
+const MAX_COUNT: u64 = 1 << 20;
 /// How long somebody who writes waits for a process that does not read.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 
@@ -71,8 +71,8 @@ impl Service {
         let place = Place::read(by, address)?;
         let view = self.latest_process(by, &place, exec_id).await?;
         let now = &view.summary.exec_id;
-        let stdout = self.output(by, now, Stream::Stdout, from.0, MOST).await?;
-        let stderr = self.output(by, now, Stream::Stderr, from.1, MOST).await?;
+        let stdout = self.output(by, now, Stream::Stdout, from.0, MAX_COUNT).await?;
+        let stderr = self.output(by, now, Stream::Stderr, from.1, MAX_COUNT).await?;
         Ok(ProcessOutput {
             goes_on_as: (now != exec_id).then(|| now.clone()),
             status: view.summary.status,

@@ -15,7 +15,7 @@ use crate::principal::Principal;
 use crate::service::{Service, now};
 use crate::settings::{SessionsPart, Webhook, is_address};
 
-const LONGEST_URL: usize = 2048;
+const MAX_URL_LEN: usize = 2048;
 /// The actor in the audit entry of a session whose directory was removed by hand.
 const BY: &str = "ringwall";
 
@@ -127,9 +127,9 @@ impl SessionChange {
             (Some(Confirmation::Callback), None) if webhook_url.is_none() => Err(Error::invalid(
                 "callback_url: where a question is told is missing, and there is no approvals.webhook_url either",
             )),
-            (_, Some(url)) if !is_address(url) || url.len() > LONGEST_URL => {
+            (_, Some(url)) if !is_address(url) || url.len() > MAX_URL_LEN => {
                 let message = format!(
-                    "callback_url: an address with http:// or https:// and without blanks, at most {LONGEST_URL} bytes"
+                    "callback_url: an address with http:// or https:// and without blanks, at most {MAX_URL_LEN} bytes"
                 );
                 Err(Error::invalid(message))
             }

@@ -19,7 +19,7 @@ use super::skill::Skill;
 pub const INPUTS_VARIABLE: &str = "SKILL_INPUTS";
 
 /// The kernel's bound for one variable (`MAX_ARG_STRLEN`) takes the name, `=` and the ending NUL, too.
-const LARGEST_INPUTS: usize = 128 * 1024 - INPUTS_VARIABLE.len() - 2;
+const MAX_INPUT_BYTES: usize = 128 * 1024 - INPUTS_VARIABLE.len() - 2;
 
 const INPUTS_IN_BOX: &str = "/workspace/inputs/";
 
@@ -42,11 +42,11 @@ impl Skill {
 
     fn entrypoint(&self, inputs: &Value) -> Result<Command, InvalidInput> {
         let text = inputs.to_string();
-        if text.len() > LARGEST_INPUTS {
+        if text.len() > MAX_INPUT_BYTES {
             return Err(invalid(
                 "inputs",
                 format!(
-                    "take {} bytes as JSON, but at most {LARGEST_INPUTS} can be handed over; send large data as a file \
+                    "take {} bytes as JSON, but at most {MAX_INPUT_BYTES} can be handed over; send large data as a file \
                      among the project's inputs",
                     text.len()
                 ),
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<Value>(value).ok(), Some(inputs));
         assert!(!value.contains(['\n', '\0']));
 
-        let fitting = LARGEST_INPUTS - json!({"text": ""}).to_string().len();
+        let fitting = MAX_INPUT_BYTES - json!({"text": ""}).to_string().len();
         assert!(skill.command(&json!({"text": "x".repeat(fitting)})).is_ok());
         let error = skill.command(&json!({"text": "x".repeat(fitting + 1)})).expect_err("one byte too many");
         assert_eq!(error.field, "inputs");

@@ -11,7 +11,7 @@ use super::reasons::Reasons;
 use super::survey::survey;
 
 /// Of one compiled pattern, in bytes; large enough for hundreds of repeated character classes.
-const LARGEST_PATTERN: usize = 1 << 20;
+const MAX_PATTERN: usize = 1 << 20;
 
 /// The drafts that a manifest may write its interface in, by their `$schema`.
 const DRAFTS: [(&str, Draft); 2] = [
@@ -46,7 +46,7 @@ pub(super) fn compile_untrusted(schema: &Value, prefix: &str, reasons: &mut Reas
 
 /// Compiles a schema as it is.
 pub(super) fn compile(schema: &Value, draft: Draft) -> Result<Validator, ValidationError<'static>> {
-    let patterns = PatternOptions::regex().size_limit(LARGEST_PATTERN).dfa_size_limit(LARGEST_PATTERN);
+    let patterns = PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
     jsonschema::options().with_draft(draft).offline().with_pattern_options(patterns).build(schema)
 }
 

@@ -19,10 +19,10 @@ const MANIFEST: &str = "manifest.json";
 const SCHEMA_FOLDER: &str = "_schema";
 const SCHEMA_FILE: &str = "manifest.schema.json";
 
-const LARGEST_MANIFEST: u64 = 1 << 20;
+const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 
 /// Folders in the directory; beyond it, something else than skills was put there.
-pub(super) const MOST_SKILLS: usize = 4096;
+pub(super) const MAX_SKILLS: usize = 4096;
 
 /// How often an open is tried that a concurrent rename disturbed.
 const TRIES: usize = 8;
@@ -80,8 +80,8 @@ impl ManifestFile {
     pub(super) fn read(self) -> Result<Vec<u8>, String> {
         let mut text = Vec::new();
         // It may have grown since its size was looked at.
-        match self.file.take(LARGEST_MANIFEST + 1).read_to_end(&mut text) {
-            Ok(_) if text.len() as u64 <= LARGEST_MANIFEST => Ok(text),
+        match self.file.take(MAX_MANIFEST_BYTES + 1).read_to_end(&mut text) {
+            Ok(_) if text.len() as u64 <= MAX_MANIFEST_BYTES => Ok(text),
             Ok(_) => Err(too_large()),
             Err(error) => Err(format!("{MANIFEST} could not be read: {error}")),
         }
@@ -115,8 +115,8 @@ impl Folder {
             if !may_be_folder || !is_skill_name(&name) {
                 continue;
             }
-            if names.len() == MOST_SKILLS {
-                return Err(Error::TooManySkills { path: self.path.clone(), limit: MOST_SKILLS });
+            if names.len() == MAX_SKILLS {
+                return Err(Error::TooManySkills { path: self.path.clone(), limit: MAX_SKILLS });
             }
             // A name that is not UTF-8 is not found again under its replacement, and so is no skill.
             names.push(name.into_owned());
@@ -147,7 +147,7 @@ impl Folder {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {
                 Looked::Unreadable(format!("{MANIFEST} is not a file"))
             }
-            Ok(stat) if stat.st_size as u64 > LARGEST_MANIFEST => Looked::Unreadable(too_large()),
+            Ok(stat) if stat.st_size as u64 > MAX_MANIFEST_BYTES => Looked::Unreadable(too_large()),
             Ok(stat) => Looked::File(ManifestFile { stamp: Stamp::of(&stat), file }),
             Err(error) => Looked::Unreadable(format!("{MANIFEST} could not be looked at: {error}")),
         }
@@ -207,5 +207,5 @@ fn is_skill_name(name: &str) -> bool {
 }
 
 fn too_large() -> String {
-    format!("{MANIFEST} is larger than {LARGEST_MANIFEST} bytes")
+    format!("{MANIFEST} is larger than {MAX_MANIFEST_BYTES} bytes")
 }

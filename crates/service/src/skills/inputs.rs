@@ -12,11 +12,11 @@ use super::error::InvalidInput;
 use super::reasons::printable;
 use super::skill::Skill;
 
-const LONGEST_FIELD: usize = 120;
-const LONGEST_REASON: usize = 300;
+const MAX_FIELD: usize = 120;
+const MAX_REASON_LEN: usize = 300;
 
 /// Alternatives that are explained; more would not be read.
-const MOST_ALTERNATIVES: usize = 4;
+const MAX_ALTERNATIVES: usize = 4;
 
 /// What the inputs as a whole are called.
 const WHOLE: &str = "inputs";
@@ -30,8 +30,8 @@ impl Skill {
 fn explain(error: &ValidationError<'_>) -> InvalidInput {
     let place = place(error);
     let at = |field: String, reason: String| InvalidInput {
-        field: printable(if field.is_empty() { WHOLE } else { &field }, LONGEST_FIELD),
-        reason: printable(&reason, LONGEST_REASON),
+        field: printable(if field.is_empty() { WHOLE } else { &field }, MAX_FIELD),
+        reason: printable(&reason, MAX_REASON_LEN),
     };
     match error.kind() {
         Kind::Required { property } => {
@@ -49,7 +49,7 @@ fn explain(error: &ValidationError<'_>) -> InvalidInput {
         Kind::FalseSchema => at(place, "is not allowed here".to_owned()),
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
             let complaints: Vec<InvalidInput> =
-                context.iter().filter_map(|branch| branch.first()).map(explain).take(MOST_ALTERNATIVES).collect();
+                context.iter().filter_map(|branch| branch.first()).map(explain).take(MAX_ALTERNATIVES).collect();
             let reason: Vec<String> = complaints.iter().map(ToString::to_string).collect();
             // The whole is nobody's field; a part that one alternative complains about is at least one to look at.
             let field = if place.is_empty() {

@@ -6,12 +6,12 @@
 use jsonschema::ValidationError;
 
 /// More than these would not be read.
-const MOST: usize = 20;
-const LONGEST_PLACE: usize = 200;
-const LONGEST_MESSAGE: usize = 300;
+const MAX_COUNT: usize = 20;
+const MAX_LOCATION_LEN: usize = 200;
+const MAX_MESSAGE_LEN: usize = 300;
 
 /// A value that is longer than this is not repeated in a reason.
-const LONGEST_VALUE: usize = 80;
+const MAX_VALUE_LEN: usize = 80;
 
 #[derive(Debug, Default)]
 pub(super) struct Reasons {
@@ -26,23 +26,23 @@ impl Reasons {
 
     /// `pointer` is empty for the manifest as a whole.
     pub(super) fn add(&mut self, pointer: &str, message: &str) {
-        if self.shown.len() == MOST {
+        if self.shown.len() == MAX_COUNT {
             self.left_out += 1;
             return;
         }
         let place = if pointer.is_empty() { "the manifest" } else { pointer };
         // Each is cut by itself: a long way to the place must not hide what is wrong there.
-        self.shown.push(format!("{}: {}", printable(place, LONGEST_PLACE), printable(message, LONGEST_MESSAGE)));
+        self.shown.push(format!("{}: {}", printable(place, MAX_LOCATION_LEN), printable(message, MAX_MESSAGE_LEN)));
     }
 
     pub(super) fn add_error(&mut self, prefix: &str, error: &ValidationError<'_>) {
-        if self.shown.len() == MOST {
+        if self.shown.len() == MAX_COUNT {
             // Writing a value down only to leave it out again could be done a thousand times over.
             self.left_out += 1;
             return;
         }
         let pointer = format!("{prefix}{}", error.instance_path());
-        let is_short = error.instance().to_string().chars().nth(LONGEST_VALUE).is_none();
+        let is_short = error.instance().to_string().chars().nth(MAX_VALUE_LEN).is_none();
         let message = if is_short { error.to_string() } else { error.masked_with("this value").to_string() };
         self.add(&pointer, &message);
     }
@@ -84,17 +84,17 @@ mod tests {
             reasons.add(&format!("/a/{index}"), "\u{1b}[2J");
         }
         let list = reasons.into_list();
-        assert_eq!(list.len(), MOST + 1);
+        assert_eq!(list.len(), MAX_COUNT + 1);
         assert_eq!(list[0], "/a/0: \\u{1b}[2J");
-        assert_eq!(list[MOST], "and 5 more");
+        assert_eq!(list[MAX_COUNT], "and 5 more");
 
         let mut reasons = Reasons::default();
         reasons.add("", &"é".repeat(1000));
         let list = reasons.into_list();
-        assert_eq!(list[0], format!("the manifest: {}…", "é".repeat(LONGEST_MESSAGE)));
+        assert_eq!(list[0], format!("the manifest: {}…", "é".repeat(MAX_MESSAGE_LEN)));
 
         let mut reasons = Reasons::default();
         reasons.add(&"/x".repeat(1000), "is wrong");
-        assert_eq!(reasons.into_list(), [format!("{}…: is wrong", "/x".repeat(LONGEST_PLACE / 2))]);
+        assert_eq!(reasons.into_list(), [format!("{}…: is wrong", "/x".repeat(MAX_LOCATION_LEN / 2))]);
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{Catalogue, Error, Found, InvalidManifest, Skill, Skills};
-use crate::skills::folder::MOST_SKILLS;
+use crate::skills::folder::MAX_SKILLS;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/skills/fixtures")
@@ -301,7 +301,7 @@ fn what_is_no_manifest_file_is_refused_unread() {
 #[test]
 fn there_are_not_endlessly_many_skills() {
     let (_directory, skills) = scratch();
-    for index in 0..=MOST_SKILLS {
+    for index in 0..=MAX_SKILLS {
         std::fs::create_dir(skills.root.join(format!("s{index}"))).expect("a folder");
     }
     assert!(matches!(skills.list(), Err(Error::TooManySkills { .. })));

@@ -14,12 +14,12 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 /// Values in the schema, references written out.
-const MOST_VALUES: usize = 5_000;
+const MAX_VALUES: usize = 5_000;
 /// Levels of values in values, references written out.
 const DEEPEST: usize = 32;
-const MOST_PATTERNS: usize = 64;
+const MAX_PATTERNS: usize = 64;
 /// Each `unevaluated…` keyword looks once more at everything within it, so one in another doubles the work.
-const MOST_UNEVALUATED: usize = 4;
+const MAX_UNEVALUATED: usize = 4;
 
 /// Keys that give a part a name that others refer to by address, or refer to what is only known while checking. With
 /// them the references could not be followed here.
@@ -119,12 +119,12 @@ impl<'a> Surveyor<'a> {
             ("unevaluatedProperties" | "unevaluatedItems", _) => self.unevaluated += 1,
             _ => {}
         }
-        if self.patterns > MOST_PATTERNS {
-            return Err(format!("the schema has more than {MOST_PATTERNS} patterns"));
+        if self.patterns > MAX_PATTERNS {
+            return Err(format!("the schema has more than {MAX_PATTERNS} patterns"));
         }
-        if self.unevaluated > MOST_UNEVALUATED {
+        if self.unevaluated > MAX_UNEVALUATED {
             return Err(format!(
-                "the schema has more than {MOST_UNEVALUATED} of unevaluatedProperties and unevaluatedItems; \
+                "the schema has more than {MAX_UNEVALUATED} of unevaluatedProperties and unevaluatedItems; \
                  additionalProperties and items cost less"
             ));
         }
@@ -170,8 +170,8 @@ impl Extent {
     fn around(self, inner: Self) -> Result<Self, String> {
         let values = self.values.saturating_add(inner.values);
         let depth = self.depth.max(inner.depth + 1);
-        if values > MOST_VALUES {
-            return Err(format!("the schema has more than {MOST_VALUES} values, counting references written out"));
+        if values > MAX_VALUES {
+            return Err(format!("the schema has more than {MAX_VALUES} values, counting references written out"));
         }
         if depth > DEEPEST {
             return Err(too_deep());
@@ -267,8 +267,8 @@ mod tests {
     fn keywords_that_multiply_the_work_are_few() {
         let unevaluated =
             |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"not": inner, "unevaluatedItems": 1}));
-        assert_eq!(survey(&unevaluated(MOST_UNEVALUATED)), Ok(()));
-        assert!(message(&unevaluated(MOST_UNEVALUATED + 1)).contains("more than 4 of unevaluatedProperties"));
+        assert_eq!(survey(&unevaluated(MAX_UNEVALUATED)), Ok(()));
+        assert!(message(&unevaluated(MAX_UNEVALUATED + 1)).contains("more than 4 of unevaluatedProperties"));
         // Used often, counted once.
         let part = json!({"pattern": "a", "unevaluatedProperties": false});
         let uses: Vec<Value> = (0..100).map(|_| json!({"$ref": "#/$defs/part"})).collect();
@@ -282,12 +282,12 @@ mod tests {
         let chain: serde_json::Map<String, Value> =
             (0..5000).map(|index| (format!("p{index}"), json!({"$ref": format!("#/p{}", index + 1)}))).collect();
         assert!(message(&Value::Object(chain)).contains("levels deep"));
-        let wide = json!({"enum": vec![1; MOST_VALUES]});
+        let wide = json!({"enum": vec![1; MAX_VALUES]});
         assert!(message(&wide).contains("more than 5000 values"));
-        let patterns: Vec<Value> = (0..=MOST_PATTERNS).map(|index| json!({"pattern": format!("a{index}")})).collect();
+        let patterns: Vec<Value> = (0..=MAX_PATTERNS).map(|index| json!({"pattern": format!("a{index}")})).collect();
         assert!(message(&json!({"anyOf": patterns})).contains("more than 64 patterns"));
         let patterns: serde_json::Map<String, Value> =
-            (0..=MOST_PATTERNS).map(|index| (format!("a{index}"), json!(true))).collect();
+            (0..=MAX_PATTERNS).map(|index| (format!("a{index}"), json!(true))).collect();
         assert!(message(&json!({"patternProperties": patterns})).contains("more than 64 patterns"));
     }
 }

@@ -17,13 +17,13 @@ const LOCATOR_64: [u8; 4] = *b"PK\x06\x07";
 const END_SIZE: usize = 22;
 const END_64_SIZE: usize = 56;
 const LOCATOR_64_SIZE: usize = 20;
-const COMMENT_MAX: usize = u16::MAX as usize;
+const MAX_COMMENT: usize = u16::MAX as usize;
 
 /// Refuses what has no plain end, or claims too many entries.
 pub(crate) fn check(file: &File, entries_max: u64) -> Result<(), Error> {
     let length = file.metadata().map_err(Error::ReadArchive)?.len();
     let tail_size =
-        (END_SIZE + COMMENT_MAX + END_64_SIZE + LOCATOR_64_SIZE).min(usize::try_from(length).unwrap_or(usize::MAX));
+        (END_SIZE + MAX_COMMENT + END_64_SIZE + LOCATOR_64_SIZE).min(usize::try_from(length).unwrap_or(usize::MAX));
     let tail_start = length - tail_size as u64;
     let mut tail = vec![0; tail_size];
     read_at(file, &mut tail, tail_start)?;

@@ -12,7 +12,7 @@ use saphyr_parser::{Event, Parser, ScalarStyle};
 pub(crate) const BYTES_READ: u64 = 64 * 1024;
 /// Longer texts are cut; the rules for skills end at 1,024 characters.
 const SHOWN: usize = 4096;
-const DEPTH_MAX: usize = 64;
+const MAX_DEPTH: usize = 64;
 const FENCE: &str = "---";
 const DOCUMENT_END: &str = "...";
 
@@ -78,7 +78,7 @@ fn mapping(block: &str) -> Option<About> {
                 depth = 1;
                 continue;
             }
-            Event::MappingStart(..) | Event::SequenceStart(..) if (1..DEPTH_MAX).contains(&depth) => {
+            Event::MappingStart(..) | Event::SequenceStart(..) if (1..MAX_DEPTH).contains(&depth) => {
                 depth += 1;
                 continue;
             }

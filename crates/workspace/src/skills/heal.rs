@@ -12,12 +12,12 @@ use rustix::path::Arg;
 
 use crate::beneath;
 use crate::error::Error;
-use crate::listing::{NAMES_MAX, Walk};
+use crate::listing::{MAX_NAMES, Walk};
 use crate::skills::SkillName;
 use crate::tree::{SKILL_FILE, Section, Tree, is_reserved, restore};
 
 /// No skill is deeper, and a hostile one could be without end.
-const DEPTH_MAX: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// What is reported of misplaced files; the rest says nothing new.
 pub(crate) const NESTED_SHOWN: usize = 10;
 
@@ -120,8 +120,8 @@ fn try_to_heal(skill: &OwnedFd) -> Result<Healing> {
 pub(crate) fn misplaced(skill: &OwnedFd, most: usize) -> Result<Vec<Vec<u8>>> {
     let mut found = Vec::new();
     let mut level = vec![Vec::new()];
-    let mut room = NAMES_MAX;
-    for _ in 0..DEPTH_MAX {
+    let mut room = MAX_NAMES;
+    for _ in 0..MAX_DEPTH {
         let mut here = Vec::new();
         let mut deeper = Vec::new();
         for path in level {

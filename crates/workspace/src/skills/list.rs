@@ -20,9 +20,9 @@ use crate::tree::{Refusal, SKILL_FILE, Section, Tree, is_reserved};
 
 const NO_DESCRIPTION: &str = "No description available.";
 /// Folders that are looked at; nobody reads a longer list, and a box could make them by the million.
-const SKILLS_MAX: usize = 10_000;
+const MAX_SKILLS: usize = 10_000;
 /// Whoever plants more of them than this keeps the last.
-const PUT_ASIDE_MAX: u32 = 100;
+const MAX_SET_ASIDE: u32 = 100;
 
 /// One skill of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -43,7 +43,7 @@ impl Tree {
     pub(crate) fn list_skills_by_folder(&self) -> Result<Vec<(String, SkillSummary)>, Error> {
         let folders = self.skill_folders()?;
         if folders.are_too_many {
-            return Err(Refusal::TooManySkills { most: SKILLS_MAX }.into());
+            return Err(Refusal::TooManySkills { most: MAX_SKILLS }.into());
         }
         let mut listed = Vec::new();
         for folder in folders.names {
@@ -127,7 +127,7 @@ impl Found {
     fn take(&mut self, name: &str, kind: FileType) {
         match kind {
             FileType::Directory if matches!(name, "." | "..") => {}
-            FileType::Directory if self.folders.names.len() == SKILLS_MAX => self.folders.are_too_many = true,
+            FileType::Directory if self.folders.names.len() == MAX_SKILLS => self.folders.are_too_many = true,
             FileType::Directory => self.folders.names.push(name.to_owned()),
             FileType::RegularFile if is_reserved(name) => self.strays.push(name.to_owned()),
             _ => {}
@@ -146,7 +146,7 @@ fn kind_of(directory: impl AsFd, entry: &DirEntry) -> FileType {
 
 /// Gives a file a name that is not reserved. What cannot be done now is done when somebody looks again.
 fn put_aside(skills: impl AsFd, name: &str) {
-    for number in 1..=PUT_ASIDE_MAX {
+    for number in 1..=MAX_SET_ASIDE {
         let number = if number == 1 { String::new() } else { format!("-{number}") };
         let aside = format!("{name}.misplaced{number}");
         match rustix::fs::renameat_with(&skills, name, &skills, aside.as_str(), RenameFlags::NOREPLACE) {

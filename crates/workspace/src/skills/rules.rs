@@ -3,8 +3,8 @@
 
 use super::front_matter::{About, Form};
 
-const NAME_MAX: usize = 64;
-const DESCRIPTION_MAX: usize = 1024;
+const MAX_NAME: usize = 64;
+const MAX_DESCRIPTION: usize = 1024;
 
 /// Every rule that is broken, in sentences.
 pub(crate) fn warnings(about: &About, folder: &str) -> Vec<String> {
@@ -16,8 +16,8 @@ pub(crate) fn warnings(about: &About, folder: &str) -> Vec<String> {
     match &about.name {
         None => warn("SKILL.md gives no name.".to_owned()),
         Some(name) => {
-            if name.chars().count() > NAME_MAX {
-                warn(format!("The name is longer than {NAME_MAX} characters."));
+            if name.chars().count() > MAX_NAME {
+                warn(format!("The name is longer than {MAX_NAME} characters."));
             }
             if !name.chars().all(|character| character == '-' || is_plain(character)) {
                 warn("The name has other characters than lower-case letters, digits and '-'.".to_owned());
@@ -32,8 +32,8 @@ pub(crate) fn warnings(about: &About, folder: &str) -> Vec<String> {
     }
     match &about.description {
         None => warn("SKILL.md gives no description.".to_owned()),
-        Some(description) if description.chars().count() > DESCRIPTION_MAX => {
-            warn(format!("The description is longer than {DESCRIPTION_MAX} characters."));
+        Some(description) if description.chars().count() > MAX_DESCRIPTION => {
+            warn(format!("The description is longer than {MAX_DESCRIPTION} characters."));
         }
         Some(_) => {}
     }

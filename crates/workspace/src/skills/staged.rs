@@ -30,7 +30,7 @@ pub(crate) const UNFINISHED: &str = "upload-";
 const NEW: &str = "new";
 const JOURNAL: &str = "journal";
 /// No journal of ours is longer.
-const JOURNAL_MAX: u64 = 64 * 1024 * 1024;
+const MAX_JOURNAL: u64 = 64 * 1024 * 1024;
 
 /// Unpacked skills somewhere among the staged, which go when this does.
 #[derive(Debug)]
@@ -181,7 +181,7 @@ pub(crate) fn resume(staging: &OwnedFd, name: &str, skills: impl AsFd) -> rustix
         Err(errno) => return Err(errno),
     };
     let mut text = Vec::new();
-    journal.take(JOURNAL_MAX).read_to_end(&mut text).map_err(|_| Errno::IO)?;
+    journal.take(MAX_JOURNAL).read_to_end(&mut text).map_err(|_| Errno::IO)?;
     // One that was cut off was cut off before the first swap.
     let Ok(journal) = serde_json::from_slice::<Journal>(&text) else { return Ok(()) };
     let new = beneath::open_directory(&place, NEW)?;

@@ -23,13 +23,13 @@ use crate::workspaces::Owner;
 
 const CHUNK: usize = 128 * 1024;
 /// Deflate makes at most about 1030 of one; what people pack stays far below this.
-const RATIO_MAX: u64 = 200;
+const MAX_RATIO: u64 = 200;
 /// Small archives of long runs are honest.
 const RATIO_COUNTS_FROM: u64 = 16 * 1024 * 1024;
 
 const DESCRIPTOR_SIGNATURE: [u8; 4] = *b"PK\x07\x08";
 /// The longest there is: a signature, a checksum, two wide sizes.
-const DESCRIPTOR_MAX: usize = 24;
+const MAX_DESCRIPTOR: usize = 24;
 
 const PLAIN_FILE: Mode = Mode::from_raw_mode(0o644);
 const EXECUTABLE_FILE: Mode = Mode::from_raw_mode(0o755);
@@ -104,8 +104,8 @@ impl Writing<'_> {
         if self.written > self.limits.bytes {
             return Err(ArchiveRefusal::Bytes(self.limits.bytes));
         }
-        if self.written > RATIO_COUNTS_FROM && self.written / RATIO_MAX > self.length {
-            return Err(ArchiveRefusal::Ratio(RATIO_MAX));
+        if self.written > RATIO_COUNTS_FROM && self.written / MAX_RATIO > self.length {
+            return Err(ArchiveRefusal::Ratio(MAX_RATIO));
         }
         Ok(())
     }
@@ -121,7 +121,7 @@ struct Said {
 
 /// Holds what follows an entry's data against what was said of it: with a signature or without, in either width.
 fn check_descriptor(file: &File, entry: &Entry, at: Option<u64>, said: Said) -> Result<(), Error> {
-    let mut bytes = [0; DESCRIPTOR_MAX];
+    let mut bytes = [0; MAX_DESCRIPTOR];
     let mut filled = 0;
     while let Some(at) = at.filter(|_| filled < bytes.len()) {
         match file.read_at(&mut bytes[filled..], at + filled as u64) {

@@ -11,7 +11,7 @@ use super::change::{Change, Content, growth_over};
 use super::find::{Links, size_of};
 use super::open::Tree;
 use super::path::AgentPath;
-use super::read::{TEXT_MAX, unreadable};
+use super::read::{MAX_TEXT, unreadable};
 use super::refusal::Refusal;
 use super::write::check_target;
 
@@ -23,11 +23,11 @@ impl Tree {
             return Err(Refusal::EmptyOld.into());
         }
         let (file, status) = self.open_file(path, Links::Refused)?;
-        let too_large = || Refusal::TooLarge { path: path.given().to_owned(), most: TEXT_MAX };
-        if size_of(&status) > TEXT_MAX {
+        let too_large = || Refusal::TooLarge { path: path.given().to_owned(), most: MAX_TEXT };
+        if size_of(&status) > MAX_TEXT {
             return Err(too_large().into());
         }
-        let bytes = read_within(file, TEXT_MAX).map_err(unreadable)?.ok_or_else(too_large)?;
+        let bytes = read_within(file, MAX_TEXT).map_err(unreadable)?.ok_or_else(too_large)?;
         let matches: Vec<usize> = memmem::find_iter(&bytes, old).collect();
         let found = matches.len() as u64;
         if found != expected {
@@ -36,7 +36,7 @@ impl Tree {
         // Before any of it is made: many short matches can become more than there is memory.
         let kept = (bytes.len() - matches.len() * old.len()) as u64;
         let length = found.saturating_mul(new.len() as u64).saturating_add(kept);
-        if length > TEXT_MAX {
+        if length > MAX_TEXT {
             return Err(too_large().into());
         }
         let content = Content::Whole(Cow::Owned(replace(&bytes, &matches, old.len(), new.as_bytes())));

@@ -11,7 +11,7 @@ use super::refusal::Refusal;
 use super::walk::{Found, Step, walk};
 
 /// More than any quota leaves room for by default; a list of them is about 100 MB of JSON.
-const LISTED_MAX: usize = 1_000_000;
+const MAX_LISTED: usize = 1_000_000;
 
 impl Tree {
     /// Every regular file beneath a directory, relative to it, sorted. A file is the only one of itself, and what is not
@@ -50,11 +50,11 @@ impl Tree {
         let mut paths = Vec::new();
         walk(&located, |found| {
             paths.extend(name(found));
-            if paths.len() <= LISTED_MAX { Step::On } else { Step::End }
+            if paths.len() <= MAX_LISTED { Step::On } else { Step::End }
         })
         .map_err(|errno| explain(path, errno))?;
-        if paths.len() > LISTED_MAX {
-            return Err(Refusal::TooMany { path: path.given().to_owned(), most: LISTED_MAX }.into());
+        if paths.len() > MAX_LISTED {
+            return Err(Refusal::TooMany { path: path.given().to_owned(), most: MAX_LISTED }.into());
         }
         paths.sort_unstable();
         Ok(Listing { prefix: path.plain(), paths })

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What is not counted.
 pub(super) const SHORT: u64 = 1 << 20;
 /// Eight of the longest.
-const MOST: u64 = 512 << 20;
+const MAX_COUNT: u64 = 512 << 20;
 
 /// What is taken of it. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -24,7 +24,7 @@ pub(super) struct TextShare {
 
 impl TextMemory {
     pub(super) fn take(&self, bytes: u64) -> Option<TextShare> {
-        let more = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= MOST);
+        let more = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= MAX_COUNT);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         Some(TextShare { memory: self.clone(), bytes })
     }

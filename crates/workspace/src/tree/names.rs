@@ -88,7 +88,7 @@ struct Marks {
 type Mark = ((u64, u64), (i64, i64));
 
 /// More of them take as long as going through.
-const MARKS_MOST: usize = 32;
+const MAX_MARKS: usize = 32;
 /// A change that comes this soon after another may have the same time on older kernels.
 const TICK_MS: i64 = 100;
 
@@ -116,7 +116,7 @@ impl Marks {
     fn add(&mut self, name: &CStr, status: rustix::io::Result<Stat>) {
         let mark = status.ok().map(|status| mark(&status)).filter(|(_, changed)| self.begun_long_after(*changed));
         match (&mut self.directories, mark) {
-            (Some(directories), Some(mark)) if directories.len() < MARKS_MOST => {
+            (Some(directories), Some(mark)) if directories.len() < MAX_MARKS => {
                 directories.push((name.to_owned(), mark));
             }
             _ => self.give_up(),
@@ -158,9 +158,9 @@ pub(crate) struct NamesMemory {
 }
 
 /// As many as are at work at once.
-const KEPT_MOST: usize = 128;
+const MAX_KEPT: usize = 128;
 /// Of one with more names than this going through is not the longest part of anything; all together take some megabytes.
-const FILES_MOST: usize = 200;
+const MAX_FILES: usize = 200;
 
 impl NamesMemory {
     /// What was kept of the directory with this mark.
@@ -176,8 +176,8 @@ impl NamesMemory {
         let Some((top, _)) = names.marks.top() else { return };
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|other| other.marks.top().is_none_or(|(other, _)| other != top));
-        if names.files.len() <= FILES_MOST {
-            if kept.len() >= KEPT_MOST {
+        if names.files.len() <= MAX_FILES {
+            if kept.len() >= MAX_KEPT {
                 kept.remove(0);
             }
             kept.push(Arc::clone(names));
@@ -195,7 +195,7 @@ mod tests {
     use crate::session::Session;
     use crate::workspaces::{Owner, Workspace, Workspaces};
 
-    const MOST: usize = 100;
+    const MAX_COUNT: usize = 100;
 
     fn workspace(directory: &Path) -> Workspace {
         let workspaces = Workspaces::open(&directory.join("w")).unwrap();
@@ -212,7 +212,7 @@ mod tests {
     fn settled(session: &Session) -> Arc<Names> {
         let begun = Instant::now();
         loop {
-            let names = session.names(MOST).unwrap().unwrap();
+            let names = session.names(MAX_COUNT).unwrap().unwrap();
             if names.marks.directories.is_some() {
                 return names;
             }
@@ -228,7 +228,7 @@ mod tests {
         let place = |name: &str| session.work().path().join(name);
         fs::write(place("data/old"), "x").unwrap();
         let before = settled(&session);
-        let since = |before: &Names| session.new_since(before, MOST).unwrap();
+        let since = |before: &Names| session.new_since(before, MAX_COUNT).unwrap();
         assert!(before.marks.hold(session.work()));
         assert_eq!(since(&before), Some(Vec::new()));
         assert!(session.tree().known_names().is_some_and(|known| Arc::ptr_eq(&known, &before)), "it is kept");
@@ -255,13 +255,13 @@ mod tests {
     fn where_times_do_not_tell_all_is_gone_through() {
         let directory = tempfile::tempdir().unwrap();
         let session = session(&workspace(directory.path()));
-        assert!(session.names(MOST).unwrap().unwrap().marks.directories.is_none(), "its directories are young");
+        assert!(session.names(MAX_COUNT).unwrap().unwrap().marks.directories.is_none(), "its directories are young");
         settled(&session);
         fs::create_dir(session.work().path().join("data/deep")).unwrap();
-        let before = session.names(MOST).unwrap().unwrap();
+        let before = session.names(MAX_COUNT).unwrap().unwrap();
         assert!(before.marks.directories.is_none());
         fs::write(session.work().path().join("data/deep/new"), "x").unwrap();
-        assert_eq!(session.new_since(&before, MOST).unwrap().unwrap(), ["data/deep/new"]);
+        assert_eq!(session.new_since(&before, MAX_COUNT).unwrap().unwrap(), ["data/deep/new"]);
     }
 
     #[test]
@@ -283,7 +283,7 @@ mod tests {
         workspace.remove_session(&"s".parse().unwrap()).unwrap();
         let new = session(&workspace);
         assert!(new.tree().known_names().is_none());
-        assert!(new.names(MOST).unwrap().unwrap().files().is_empty());
+        assert!(new.names(MAX_COUNT).unwrap().unwrap().files().is_empty());
     }
 
     #[test]
@@ -297,14 +297,14 @@ mod tests {
             };
             (mark, Arc::new(Names { files: (0..files).map(|file| file.to_string()).collect(), marks }))
         };
-        for number in 0..=KEPT_MOST {
+        for number in 0..=MAX_KEPT {
             memory.keep(&named(number, 1).1);
             assert!(memory.find(named(0, 1).0).is_some(), "it is used");
         }
         assert!(memory.find(named(1, 1).0).is_none() && memory.find(named(2, 1).0).is_some());
-        assert_eq!(memory.kept.lock().unwrap().len(), KEPT_MOST);
+        assert_eq!(memory.kept.lock().unwrap().len(), MAX_KEPT);
         // One that has grown is forgotten.
-        memory.keep(&named(0, FILES_MOST + 1).1);
+        memory.keep(&named(0, MAX_FILES + 1).1);
         assert!(memory.find(named(0, 1).0).is_none());
     }
 }

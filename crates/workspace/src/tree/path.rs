@@ -160,7 +160,7 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 
 /// What no path may have, before it is asked where it begins.
 fn check_spelling(text: &str, given: &str) -> Result<(), Refusal> {
-    if text.len() > RelativePath::LONGEST {
+    if text.len() > RelativePath::MAX_LEN {
         return Err(Refusal::Malformed(PathProblem::LongPath));
     }
     if text.contains('\0') {

@@ -18,9 +18,9 @@ use super::path::AgentPath;
 use super::refusal::Refusal;
 
 /// What one answer holds at most; as much again is needed to put it into JSON.
-pub(super) const TEXT_MAX: u64 = 64 << 20;
+pub(super) const MAX_TEXT: u64 = 64 << 20;
 /// Counting the lines of more would keep everybody waiting who wants to change something.
-const COUNTED_MAX: u64 = 16 << 30;
+const MAX_COUNTED: u64 = 16 << 30;
 
 /// Which lines of a file are meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,11 +116,11 @@ fn read_lines(
     memory: &TextMemory,
 ) -> Result<Part, Error> {
     let size = size_of(status);
-    let too_large = || Error::from(Refusal::TooLarge { path: path.given().to_owned(), most: TEXT_MAX });
+    let too_large = || Error::from(Refusal::TooLarge { path: path.given().to_owned(), most: MAX_TEXT });
     let Some(start) = find(path, file, status, lines.first, indexes)?.filter(|start| *start < size) else {
         return Ok(Part::default());
     };
-    if lines.count.is_none() && size - start > TEXT_MAX {
+    if lines.count.is_none() && size - start > MAX_TEXT {
         return Err(too_large());
     }
     let (mut bytes, mut share) = (Vec::new(), None);
@@ -140,11 +140,11 @@ fn read_lines(
                 break;
             }
         }
-        if (bytes.len() + taken) as u64 > TEXT_MAX {
+        if (bytes.len() + taken) as u64 > MAX_TEXT {
             return Err(too_large());
         }
         if share.is_none() && (bytes.len() + taken) as u64 > SHORT {
-            let longest = (size - start).min(TEXT_MAX);
+            let longest = (size - start).min(MAX_TEXT);
             share = Some(memory.take(longest).ok_or_else(|| Refusal::Crowded(path.given().to_owned()))?);
             // At once, or it would be copied to a place of twice its size again and again.
             bytes.reserve_exact(usize::try_from(longest).unwrap_or_default());
@@ -180,8 +180,8 @@ pub(super) fn find(
     line: u64,
     indexes: &LineIndexes,
 ) -> Result<Option<u64>, Error> {
-    if line > 0 && size_of(status) > COUNTED_MAX {
-        return Err(Refusal::TooLarge { path: path.given().to_owned(), most: COUNTED_MAX }.into());
+    if line > 0 && size_of(status) > MAX_COUNTED {
+        return Err(Refusal::TooLarge { path: path.given().to_owned(), most: MAX_COUNTED }.into());
     }
     LineFinder::new(file, status, indexes).start_of(line).map_err(unreadable)
 }

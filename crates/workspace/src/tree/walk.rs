@@ -85,7 +85,7 @@ impl<V: FnMut(&Found<'_>) -> Step> Walk<V> {
             let name = entry.file_name();
             let text = match name.to_str() {
                 Ok("." | "..") | Err(_) => continue,
-                Ok(text) if text.contains('\\') || length + text.len() > RelativePath::LONGEST => continue,
+                Ok(text) if text.contains('\\') || length + text.len() > RelativePath::MAX_LEN => continue,
                 Ok(text) => text,
             };
             let kind = match entry.file_type() {

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use super::fold::{MOST_TURNED, character};
+use super::fold::{MAX_TURNED, character};
 use super::value::Value;
 use crate::risk::work::Work;
 
 /// No path is longer, and no name of a module.
-const LONGEST_NAME: usize = 4096;
+const MAX_NAME_LEN: usize = 4096;
 
 pub(crate) struct Arguments<'w> {
     pub(super) values: Vec<Vec<Value>>,
@@ -35,7 +35,7 @@ impl Arguments<'_> {
     /// A text that can be the name of something.
     pub(crate) fn short_text(&self, at: usize) -> Option<&str> {
         match self.at(at) {
-            [Value::Text(text)] if text.len() <= LONGEST_NAME && self.work.spend_text(text.len()) => Some(text),
+            [Value::Text(text)] if text.len() <= MAX_NAME_LEN && self.work.spend_text(text.len()) => Some(text),
             _ => None,
         }
     }
@@ -55,7 +55,7 @@ impl Arguments<'_> {
     pub(crate) fn texts(&self, at: usize) -> Option<Rc<Vec<String>>> {
         match self.at(at) {
             [Value::Texts(texts)] if self.work.spend_text(length(texts)) => Some(Rc::clone(texts)),
-            [Value::Text(text)] if text.len() <= MOST_TURNED => Some(Rc::new(text.chars().map(String::from).collect())),
+            [Value::Text(text)] if text.len() <= MAX_TURNED => Some(Rc::new(text.chars().map(String::from).collect())),
             _ => None,
         }
     }

@@ -10,10 +10,10 @@ use super::value::Value;
 use crate::command::escaped;
 
 /// No text that is put together is longer; nor is a list of them.
-pub(crate) const LONGEST: usize = 16 * 1024;
+pub(crate) const MAX_LEN: usize = 16 * 1024;
 /// Texts of which methods are called, which can be as often as there is room for calls.
-pub(crate) const LONGEST_CALLED: usize = 2 * 1024;
-const LONGEST_GAP: usize = 64;
+pub(crate) const MAX_CALLED_LEN: usize = 2 * 1024;
+const MAX_GAP: usize = 64;
 
 pub(crate) fn character(number: i64) -> Option<String> {
     u32::try_from(number).ok().and_then(char::from_u32).map(String::from)
@@ -35,7 +35,7 @@ pub(crate) fn fill(template: &str, parts: &[String]) -> Option<String> {
                 continue;
             }
             // Where it ends is looked for nearby: the next gap would look over the same text once more.
-            [b'{', ..] => match gap.bytes().take(LONGEST_GAP).position(|byte| byte == b'}') {
+            [b'{', ..] => match gap.bytes().take(MAX_GAP).position(|byte| byte == b'}') {
                 Some(end) => (end + 1, gap[1..end].parse().ok()),
                 None => return None,
             },
@@ -48,7 +48,7 @@ pub(crate) fn fill(template: &str, parts: &[String]) -> Option<String> {
         whole.push_str(parts.get(number.unwrap_or(next)).map(String::as_str).unwrap_or_default());
         next += 1;
         rest = &gap[length..];
-        if whole.len() > LONGEST {
+        if whole.len() > MAX_LEN {
             return None;
         }
     }
@@ -59,7 +59,7 @@ pub(crate) fn fill(template: &str, parts: &[String]) -> Option<String> {
 /// Texts with a mark between them, if that is not too long.
 pub(crate) fn join(texts: &[String], mark: &str) -> Option<String> {
     let length: usize = texts.iter().map(|text| text.len() + mark.len()).sum();
-    (length <= LONGEST).then(|| texts.join(mark))
+    (length <= MAX_LEN).then(|| texts.join(mark))
 }
 
 pub(crate) fn base64(text: &str) -> Option<String> {
@@ -119,12 +119,12 @@ pub(crate) fn unescape(written: &str) -> String {
 }
 
 /// Lists that are worth turning round.
-pub(crate) const MOST_TURNED: usize = 256;
+pub(crate) const MAX_TURNED: usize = 256;
 
 /// Methods of lists of texts.
 pub(crate) fn texts_method(texts: &[String], method: &str, arguments: &Arguments<'_>) -> Option<Value> {
     match method {
-        "reverse" if texts.len() <= MOST_TURNED => Some(Value::Texts(Rc::new(texts.iter().rev().cloned().collect()))),
+        "reverse" if texts.len() <= MAX_TURNED => Some(Value::Texts(Rc::new(texts.iter().rev().cloned().collect()))),
         "join" => Some(Value::Text(join(texts, arguments.text(0).unwrap_or(","))?.into())),
         _ => None,
     }
@@ -140,7 +140,7 @@ pub(crate) fn text_method(text: &str, method: &str, arguments: &Arguments<'_>) -
         "decode" | "encode" | "toString" => text.to_owned(),
         "replace" | "replaceAll" => {
             let (from, to) = (first()?, arguments.text(1)?);
-            if text.len().saturating_mul(to.len() + 1) > LONGEST {
+            if text.len().saturating_mul(to.len() + 1) > MAX_LEN {
                 return None;
             }
             text.replace(from, to)
@@ -150,8 +150,8 @@ pub(crate) fn text_method(text: &str, method: &str, arguments: &Arguments<'_>) -
         }
         "split" => {
             let texts: Vec<String> = match first()? {
-                "" => text.chars().take(MOST_TURNED).map(String::from).collect(),
-                mark => text.split(mark).take(MOST_TURNED).map(str::to_owned).collect(),
+                "" => text.chars().take(MAX_TURNED).map(String::from).collect(),
+                mark => text.split(mark).take(MAX_TURNED).map(str::to_owned).collect(),
             };
             return Some(Value::Texts(Rc::new(texts)));
         }

@@ -16,7 +16,7 @@ const REPORTS: usize = 200;
 const BYTES_PER_REPORT: usize = 16;
 /// No text may take more: a report can leave sixteen kilobytes behind, and as many microseconds tenfold. Half a megabyte of
 /// what people write takes less.
-const MOST_REPORTS: usize = 16_000;
+const MAX_REPORTS: usize = 16_000;
 /// What a report counts as. In text that is full of faults it takes four times as long.
 const PER_REPORT: usize = 2000;
 const PIECE: usize = 512;
@@ -36,9 +36,9 @@ pub(crate) enum Steps {
 pub(crate) fn parse(language: &Language, text: &str, steps: Steps, work: &Work) -> Option<Tree> {
     let bytes = text.as_bytes();
     let left = Cell::new(PIECES + bytes.len() / PIECE * READINGS);
-    let mut reports = MOST_REPORTS.min(REPORTS + bytes.len() / BYTES_PER_REPORT);
+    let mut reports = MAX_REPORTS.min(REPORTS + bytes.len() / BYTES_PER_REPORT);
     if steps == Steps::Copying {
-        reports = reports.min(1 + work::MOST_COPIED / bytes.len().max(1));
+        reports = reports.min(1 + work::MAX_COPIED / bytes.len().max(1));
     }
     let mut parser = Parser::new();
     parser.set_language(language).ok()?;

@@ -19,7 +19,7 @@ use super::value::{Gathered, UNKNOWN, Value, Values};
 
 const DEEPEST: usize = 100;
 /// Arguments of a call that are looked at.
-pub(super) const MOST_ARGUMENTS: usize = 64;
+pub(super) const MAX_ARGUMENTS: usize = 64;
 /// What it takes to answer for a node the first time, and for anything that is known.
 const PER_ANSWER: usize = 20;
 const PER_LOOK: usize = 4;
@@ -143,7 +143,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
 
     /// A text that is not too long, as long as there is work left for it.
     fn make(&self, text: Option<String>) -> Value {
-        match text.filter(|text| text.len() <= fold::LONGEST) {
+        match text.filter(|text| text.len() <= fold::MAX_LEN) {
             Some(text) if self.syntax.work.spend_text(text.len()) => Value::Text(text.into()),
             _ => Value::unknown(),
         }
@@ -162,7 +162,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
         let mut whole = String::new();
         for part in parts {
             whole.push_str(&self.one_text(*part, depth)?);
-            if whole.len() > fold::LONGEST {
+            if whole.len() > fold::MAX_LEN {
                 return None;
             }
         }
@@ -335,7 +335,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
                         _ => None,
                     };
                     let made = match (value, texts) {
-                        (Value::Text(text), _) if text.len() <= fold::LONGEST_CALLED && work.spend_text(text.len()) => {
+                        (Value::Text(text), _) if text.len() <= fold::MAX_CALLED_LEN && work.spend_text(text.len()) => {
                             G::text_method(text, &method, &arguments)
                         }
                         (_, Some(texts)) if work.spend_text(length(&texts)) => {
@@ -369,7 +369,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
     /// A text that was just made.
     fn counted(&self, value: Value) -> Value {
         match value {
-            Value::Text(text) if text.len() > fold::LONGEST || !self.syntax.work.spend_text(text.len()) => {
+            Value::Text(text) if text.len() > fold::MAX_LEN || !self.syntax.work.spend_text(text.len()) => {
                 Value::unknown()
             }
             Value::Path(path) => Value::path(&path),
@@ -388,7 +388,7 @@ impl<'s, 'a, G: Grammar> Resolver<'s, 'a, G> {
             self.syntax.work.spend(PER_LOOK + values.len());
             values.iter().map(spread).collect()
         };
-        Arguments { values: ids.iter().take(MOST_ARGUMENTS).map(argument).collect(), work: self.syntax.work }
+        Arguments { values: ids.iter().take(MAX_ARGUMENTS).map(argument).collect(), work: self.syntax.work }
     }
 
     fn list(&self, list: Id, depth: usize) -> Option<Rc<Vec<String>>> {

@@ -35,7 +35,7 @@ pub(crate) struct Bindings {
 }
 
 /// Modules that are imported with all their names, and of which some rule knows.
-const MOST_STARS: usize = 12;
+const MAX_STARS: usize = 12;
 
 #[derive(Debug, Default)]
 pub(crate) struct Scopes {
@@ -95,7 +95,7 @@ impl Scopes {
         if !is_known || self.stars.iter().any(|known| known == module) {
             return;
         }
-        match self.stars.len() < MOST_STARS {
+        match self.stars.len() < MAX_STARS {
             true => self.stars.push(module.to_owned()),
             false => self.overflow = true,
         }

@@ -8,8 +8,8 @@ use crate::risk::work::Work;
 
 pub(crate) const UNKNOWN: &str = "?";
 /// How many things one expression can be, and how long their paths are.
-const MOST_VALUES: usize = 24;
-pub(crate) const LONGEST_PATH: usize = 160;
+const MAX_VALUES: usize = 24;
+pub(crate) const MAX_PATH_LEN: usize = 160;
 /// Texts that are compared letter by letter.
 const SHORT: usize = 256;
 
@@ -34,7 +34,7 @@ impl Value {
 
     /// What is longer than any name that a rule knows is unknown.
     pub(crate) fn path(path: &str) -> Self {
-        Value::Path(if path.len() > LONGEST_PATH { UNKNOWN.into() } else { path.into() })
+        Value::Path(if path.len() > MAX_PATH_LEN { UNKNOWN.into() } else { path.into() })
     }
 
     /// Long texts are not compared letter by letter.
@@ -75,9 +75,9 @@ impl<'w> Gathered<'w> {
         }
         // Of what no rule is about, some is enough.
         let is_known = matches!(&value, Value::Path(path) if self.index.knows(path));
-        if self.kept.len() >= MOST_VALUES && !is_known {
+        if self.kept.len() >= MAX_VALUES && !is_known {
             self.has_more = true;
-        } else if self.kept.len() >= 2 * MOST_VALUES {
+        } else if self.kept.len() >= 2 * MAX_VALUES {
             self.overflow = true;
         } else {
             self.kept.push(value);

@@ -3,10 +3,10 @@
 use super::grammar::{module, plain};
 use crate::risk::code::scopes::{Bound, Scopes, Step};
 use crate::risk::code::syntax::{Id, ScopeId, Syntax};
-use crate::risk::code::value::LONGEST_PATH;
+use crate::risk::code::value::MAX_PATH_LEN;
 
 /// Members of patterns that are looked at.
-const MOST_TARGETS: usize = 256;
+const MAX_TARGETS: usize = 256;
 
 type Source = Option<(Id, Vec<Step>)>;
 
@@ -105,13 +105,13 @@ fn bind_target(syntax: &Syntax<'_>, target: Id, scope: ScopeId, value: Source, s
     let mut seen = 0;
     while let Some((target, value)) = waiting.pop() {
         seen += 1;
-        if seen > MOST_TARGETS {
+        if seen > MAX_TARGETS {
             scopes.overflow = true;
             return;
         }
         let stepped = |step: Step| match &value {
             Some((id, steps))
-                if steps.len() < 8 && !matches!(&step, Step::Member(name) if name.len() > LONGEST_PATH) =>
+                if steps.len() < 8 && !matches!(&step, Step::Member(name) if name.len() > MAX_PATH_LEN) =>
             {
                 let mut steps = steps.clone();
                 steps.push(step);
@@ -136,12 +136,12 @@ fn bind_target(syntax: &Syntax<'_>, target: Id, scope: ScopeId, value: Source, s
                 }
             }
             "object_pattern" => {
-                waiting.extend(syntax.children(target).take(1 + MOST_TARGETS).map(|part| (part, value.clone())))
+                waiting.extend(syntax.children(target).take(1 + MAX_TARGETS).map(|part| (part, value.clone())))
             }
             "pair_pattern" => {
                 let key = syntax.field(target, "key").map(|key| syntax.text(key)).unwrap_or_default();
                 // A key may be computed by an expression that has patterns of its own.
-                let key = if key.len() > LONGEST_PATH { "" } else { key };
+                let key = if key.len() > MAX_PATH_LEN { "" } else { key };
                 let key = plain(key.trim_matches(['\'', '"', '[', ']']));
                 waiting.extend(syntax.field(target, "value").map(|inner| (inner, stepped(Step::Member(key)))));
             }
@@ -156,7 +156,7 @@ fn bind_target(syntax: &Syntax<'_>, target: Id, scope: ScopeId, value: Source, s
                 );
             }
             "array_pattern" => {
-                let parts = syntax.children(target).take(1 + MOST_TARGETS);
+                let parts = syntax.children(target).take(1 + MAX_TARGETS);
                 waiting.extend(parts.map(|part| (part, stepped(Step::Element))));
             }
             "rest_pattern" => waiting.extend(syntax.children(target).take(1).map(|inner| (inner, value.clone()))),
@@ -169,7 +169,7 @@ fn source_of(syntax: &Syntax<'_>, id: Id) -> Option<String> {
     let source = syntax.field(id, "source")?;
     let name = plain(syntax.text(source).trim_matches(['"', '\'']));
     // It stands before every name that comes from it.
-    Some(module(&name).chars().take(1 + LONGEST_PATH).collect())
+    Some(module(&name).chars().take(1 + MAX_PATH_LEN).collect())
 }
 
 fn bind_import(syntax: &Syntax<'_>, id: Id, scopes: &mut Scopes) -> Option<()> {

@@ -11,7 +11,7 @@ use crate::risk::findings::Findings;
 use crate::risk::rule::Index;
 
 /// Items of a list that are looked at.
-const MOST_ITEMS: usize = 512;
+const MAX_ITEMS: usize = 512;
 /// Names of the one object that holds all others.
 const GLOBALS: [&str; 5] = ["globalThis", "global", "window", "self", "top"];
 
@@ -150,12 +150,12 @@ fn shape(syntax: &Syntax<'_>, id: Id) -> Option<Shape> {
         "sequence_expression" => Shape::Same(*parts().last()?),
         "assignment_expression" => Shape::Same(syntax.field(id, "right")?),
         "array" => {
-            Shape::Items(syntax.children(id).take(MOST_ITEMS).filter(|part| syntax.kind(*part) != "comment").collect())
+            Shape::Items(syntax.children(id).take(MAX_ITEMS).filter(|part| syntax.kind(*part) != "comment").collect())
         }
         "object" => Shape::Items(
             syntax
                 .children(id)
-                .take(MOST_ITEMS)
+                .take(MAX_ITEMS)
                 .filter_map(|part| match syntax.kind(part) {
                     "pair" => syntax.field(part, "value"),
                     "shorthand_property_identifier" => Some(part),

@@ -4,10 +4,10 @@ use super::INDEX;
 use super::grammar::plain;
 use crate::risk::code::scopes::{Bound, Scopes, Step};
 use crate::risk::code::syntax::{Id, Opens, Syntax};
-use crate::risk::code::value::LONGEST_PATH;
+use crate::risk::code::value::MAX_PATH_LEN;
 
 /// Members of patterns that are looked at.
-const MOST_TARGETS: usize = 256;
+const MAX_TARGETS: usize = 256;
 
 pub(super) fn bind(syntax: &Syntax<'_>, id: Id, scopes: &mut Scopes) {
     bind_some(syntax, id, scopes).unwrap_or_default();
@@ -111,7 +111,7 @@ fn bind_target(syntax: &Syntax<'_>, target: Id, value: Option<(Id, Vec<Step>)>, 
     let mut seen = 0;
     while let Some((target, value)) = waiting.pop() {
         seen += 1;
-        if seen > MOST_TARGETS {
+        if seen > MAX_TARGETS {
             scopes.overflow = true;
             return;
         }
@@ -133,10 +133,10 @@ fn bind_target(syntax: &Syntax<'_>, target: Id, value: Option<(Id, Vec<Step>)>, 
                 }
             }
             "pattern_list" | "tuple_pattern" | "list_pattern" | "tuple" | "list" | "expression_list" => {
-                let targets: Vec<Id> = syntax.children(target).take(1 + MOST_TARGETS).collect();
+                let targets: Vec<Id> = syntax.children(target).take(1 + MAX_TARGETS).collect();
                 let values: Option<Vec<Id>> = match &value {
                     Some((id, steps)) if steps.is_empty() && is_written_out(syntax, *id) => {
-                        Some(syntax.children(*id).take(MOST_TARGETS).collect())
+                        Some(syntax.children(*id).take(MAX_TARGETS).collect())
                     }
                     _ => None,
                 };
@@ -183,7 +183,7 @@ fn imported(syntax: &Syntax<'_>, id: Id) -> Vec<(String, Option<String>)> {
 fn module_of(syntax: &Syntax<'_>, id: Id) -> Option<String> {
     let module = syntax.field(id, "module_name")?;
     // It stands before every name that comes from it.
-    Some(syntax.text(module).split_whitespace().flat_map(str::chars).take(1 + LONGEST_PATH).collect())
+    Some(syntax.text(module).split_whitespace().flat_map(str::chars).take(1 + MAX_PATH_LEN).collect())
 }
 
 fn bind_import(syntax: &Syntax<'_>, id: Id, scopes: &mut Scopes) {

@@ -16,7 +16,7 @@ pub(super) const GRAVE: [&str; 9] =
     ["os", "subprocess", "builtins", "__builtins__", "shutil", "ctypes", "pty", "posix", "importlib"];
 
 /// How much of a named argument is looked at.
-const LONGEST_WORD: usize = 64;
+const MAX_WORD_LEN: usize = 64;
 
 pub(super) fn result(path: &str, arguments: &Arguments<'_>) -> Option<Value> {
     let path_value = |path: String| Some(Value::path(&path));
@@ -76,7 +76,7 @@ fn named<'a>(syntax: &Syntax<'a>, nodes: &[Id], name: &str) -> Option<&'a str> {
             && syntax.field(**node, "name").map(|id| syntax.text(id)) == Some(name)
     })?;
     let written = syntax.text(syntax.field(*argument, "value")?);
-    Some(written.get(..LONGEST_WORD.min(written.len())).unwrap_or_default())
+    Some(written.get(..MAX_WORD_LEN.min(written.len())).unwrap_or_default())
 }
 
 pub(super) fn inspect(syntax: &Syntax<'_>, call: &Call<'_>, findings: &mut Findings) {

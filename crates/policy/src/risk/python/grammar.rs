@@ -15,7 +15,7 @@ use crate::risk::rule::Index;
 /// Where all names of the whole text are found by their texts.
 pub(super) const NAMESPACE: &str = "__main__";
 /// Items of a list that are looked at.
-const MOST_ITEMS: usize = 512;
+const MAX_ITEMS: usize = 512;
 
 pub(crate) struct Python;
 
@@ -155,10 +155,10 @@ fn shape(syntax: &Syntax<'_>, id: Id) -> Option<Shape> {
         }
         "boolean_operator" => Shape::Either(vec![syntax.field(id, "left")?, syntax.field(id, "right")?]),
         "list" | "tuple" | "set" | "expression_list" => {
-            Shape::Items(syntax.children(id).take(MOST_ITEMS).filter(|part| syntax.kind(*part) != "comment").collect())
+            Shape::Items(syntax.children(id).take(MAX_ITEMS).filter(|part| syntax.kind(*part) != "comment").collect())
         }
         "dictionary" => {
-            Shape::Items(syntax.children(id).take(MOST_ITEMS).filter_map(|pair| syntax.field(pair, "value")).collect())
+            Shape::Items(syntax.children(id).take(MAX_ITEMS).filter_map(|pair| syntax.field(pair, "value")).collect())
         }
         "integer" => Shape::Number(number(syntax.text(id))?),
         "lambda" => Shape::Function,

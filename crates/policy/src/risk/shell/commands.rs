@@ -80,13 +80,13 @@ pub(super) struct Variables<'a> {
 }
 
 /// How long a word may become.
-const LONGEST: usize = 4096;
+const MAX_LEN: usize = 4096;
 
 impl<'a> Variables<'a> {
     pub(super) fn new(assignments: &'a [(String, String)]) -> Self {
         let mut known: HashMap<&str, Option<&str>> = HashMap::from([("IFS", Some(" "))]);
         for (name, value) in assignments {
-            let is_plain = value.len() <= LONGEST && !value.contains(['$', '`']);
+            let is_plain = value.len() <= MAX_LEN && !value.contains(['$', '`']);
             let value = is_plain.then_some(value.as_str());
             known.entry(name).and_modify(|known| *known = known.filter(|known| Some(*known) == value)).or_insert(value);
         }
@@ -100,7 +100,7 @@ impl<'a> Variables<'a> {
             whole.push_str(&rest[..at]);
             let (name, length) = variable(&rest[at + 1..]);
             match self.known.get(name) {
-                Some(Some(value)) if whole.len() + value.len() <= LONGEST => whole.push_str(value),
+                Some(Some(value)) if whole.len() + value.len() <= MAX_LEN => whole.push_str(value),
                 _ => whole.push_str(&rest[at..=at + length]),
             }
             rest = &rest[at + 1 + length..];

@@ -48,7 +48,7 @@ const HARMLESS: [&str; 10] = [
 ];
 
 /// No path is longer.
-const LONGEST: usize = 4096;
+const MAX_LEN: usize = 4096;
 
 /// The path without detours, and without what stands for all that is in it.
 fn settled(path: &str) -> String {
@@ -72,7 +72,7 @@ fn settled(path: &str) -> String {
 
 /// Whether a path is the whole machine, or a whole home directory.
 pub(crate) fn names_everything(path: &str) -> bool {
-    if path.len() > LONGEST {
+    if path.len() > MAX_LEN {
         return false;
     }
     let settled = settled(path);

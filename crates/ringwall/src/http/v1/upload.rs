@@ -22,7 +22,7 @@ const GRACE: Duration = Duration::from_secs(60);
 const SLOWEST: u64 = 16 << 10;
 /// What a body may have beside the file.
 const AROUND: u64 = 64 << 10;
-const LONGEST_TEXT: usize = 1024;
+const MAX_TEXT_LEN: usize = 1024;
 const FILE: &str = "file";
 const SCOPE: &str = "scope";
 
@@ -67,8 +67,8 @@ pub(crate) async fn receive(
                 let mut bytes = Vec::new();
                 while let Some(piece) = pace.chunk(&mut field, largest).await? {
                     bytes.extend_from_slice(&piece);
-                    if bytes.len() > LONGEST_TEXT {
-                        return Err(Problem::invalid(format!("A field has more than {LONGEST_TEXT} bytes.")));
+                    if bytes.len() > MAX_TEXT_LEN {
+                        return Err(Problem::invalid(format!("A field has more than {MAX_TEXT_LEN} bytes.")));
                     }
                 }
                 let text = String::from_utf8(bytes).map_err(|_| Problem::invalid("A field is not UTF-8."))?;
@@ -174,7 +174,7 @@ mod tests {
             part("other", None, "1") + "--X--\n",
             file.clone() + &file + "--X--\n",
             part("scope", None, "a") + &part("scope", None, "a") + &file + "--X--\n",
-            part("text", None, &"x".repeat(LONGEST_TEXT + 1)) + &file + "--X--\n",
+            part("text", None, &"x".repeat(MAX_TEXT_LEN + 1)) + &file + "--X--\n",
         ] {
             assert_eq!(received(&body, 100).await.unwrap_err(), StatusCode::BAD_REQUEST, "{body}");
         }
