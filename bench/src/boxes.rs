@@ -7,8 +7,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use executor::{Ending, Executor, Host, Options, Outcome, Running};
-use policy::{Ceilings, Grant, Layer, LayerName, Layers, Request, Root, Verdict, Workspace};
+use ringwall_executor::{Ending, Executor, Host, Options, Outcome, Running};
+use ringwall_policy::{Ceilings, Grant, Layer, LayerName, Layers, Request, Root, Verdict, Workspace};
 use tokio::runtime::Runtime;
 
 use crate::error::Error;
@@ -43,13 +43,13 @@ impl Boxes {
         let host = Host::probe();
         let mut bare_host = Host::probe();
         bare_host.cgroups = Err("left out, for comparison".to_owned());
-        let ceilings = policy::profile::machine_ceilings(host.memory_mb, host.cpus, host.pids);
+        let ceilings = ringwall_policy::profile::machine_ceilings(host.memory_mb, host.cpus, host.pids);
         Ok(Boxes {
             no_cgroups: host.cgroups.as_ref().err().cloned(),
             usual: Executor::new(host, data)?,
             without_cgroups: Executor::new(bare_host, data)?,
             layers: Layers {
-                system: policy::profile::RUN,
+                system: ringwall_policy::profile::RUN,
                 ceilings: Ceilings { limits: ceilings, set_by: LayerName::Machine },
                 operator: Layer::new(LayerName::CommandLine),
                 narrowing: Vec::new(),
@@ -89,7 +89,7 @@ impl Boxes {
             workspace: Workspace::Private,
             read_only: Vec::new(),
         };
-        match policy::decide(&request, &self.layers) {
+        match ringwall_policy::decide(&request, &self.layers) {
             Verdict::Allow(grant) => Ok(grant),
             Verdict::Deny(denial) => Err(Error::Refused(denial.message)),
             Verdict::Ask(_) => Err(Error::Refused("it wants to ask a person".to_owned())),

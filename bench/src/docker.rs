@@ -153,7 +153,7 @@ impl Daemon {
         tar.args(image_files()?.iter().map(|path| path.strip_prefix("/").unwrap_or(path)));
         time(&mut tar)?;
         time(self.client().arg("import").arg(&archive).arg(IMAGE))?;
-        time(self.client().args(["tag", IMAGE, executor::docker::DEFAULT_IMAGE])).map(drop)
+        time(self.client().args(["tag", IMAGE, ringwall_executor::docker::DEFAULT_IMAGE])).map(drop)
     }
 
     /// One run, as its user sees it: from the client's start to its end.

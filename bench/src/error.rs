@@ -22,9 +22,9 @@ pub(crate) enum Error {
     #[error("the policy refused the measured command: {0}")]
     Refused(String),
     #[error("could not make a box")]
-    Box(#[from] executor::Error),
+    Box(#[from] ringwall_executor::Error),
     #[error("the command in the box ended with {0:?}")]
-    BoxEnded(executor::Ending),
+    BoxEnded(ringwall_executor::Ending),
     #[error("could not read {what} of process {process}")]
     Process { process: u32, what: &'static str },
     #[error("could not make a scratch directory")]
@@ -40,7 +40,7 @@ pub(crate) enum Error {
     #[error("there is no Chromium on this machine; install it, e.g. with: apt-get install chromium")]
     NoChromium,
     #[error("could not fill or read the record")]
-    Record(#[from] record::Error),
+    Record(#[from] ringwall_record::Error),
     #[error("a measuring thread ended early")]
     Thread,
     #[error("could not write {}", file.display())]

@@ -44,8 +44,8 @@ const FILE_ROUNDS: usize = 10;
 const SPARE_RUNS: usize = 5;
 
 fn main() -> ExitCode {
-    if std::env::args_os().next().is_some_and(|name| name == jail::PROCESS_NAME) {
-        return jail::main();
+    if std::env::args_os().next().is_some_and(|name| name == ringwall_jail::PROCESS_NAME) {
+        return ringwall_jail::main();
     }
     let arguments = match Arguments::read(std::env::args().skip(1)) {
         Ok(arguments) => arguments,

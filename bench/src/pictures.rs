@@ -1,7 +1,7 @@
 //! A picture of a loaded page: `screenshot` over HTTP in a session whose browser is warm, beside the same Chromium driven by
 //! the bare protocol, in turns.
 //!
-//! Both have the flags of `browser::arguments`, and so the same window. What differs: ours is in a box, which has a proxy as its way
+//! Both have the flags of `ringwall_browser::arguments`, and so the same window. What differs: ours is in a box, which has a proxy as its way
 //! out, and its answer comes when intent and outcome are recorded; the other runs on the host as it is, without a proxy.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use browser::WayOut;
+use ringwall_browser::WayOut;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -135,8 +135,8 @@ struct Chromium {
 impl Chromium {
     fn open(page: &str) -> Result<Self, Error> {
         let profile = TempDir::with_prefix("ringwall-bench-chromium-").map_err(Error::Scratch)?;
-        let executable = browser::find_executable().ok_or(Error::NoChromium)?;
-        let words = browser::arguments(executable, &profile.path().to_string_lossy(), WayOut::None);
+        let executable = ringwall_browser::find_executable().ok_or(Error::NoChromium)?;
+        let words = ringwall_browser::arguments(executable, &profile.path().to_string_lossy(), WayOut::None);
         let failed = |source| Error::Start { program: executable.to_owned(), source };
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         // A box would give it as descriptor 3.

@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use record::{
+use ringwall_record::{
     Database, EndedAs, Ending, ExecId, Filter, HeadKey, Kept, Limit, NewExec, Scope, Start, Status, Store, Timestamp,
 };
 use serde_json::json;
@@ -46,7 +46,7 @@ pub(crate) fn measure(execs: usize) -> Result<Records, Error> {
     })
 }
 
-async fn write(store: &Store, number: usize) -> Result<(), record::Error> {
+async fn write(store: &Store, number: usize) -> Result<(), ringwall_record::Error> {
     let id = exec_id(number)?;
     let at = Timestamp::from_milliseconds(1_700_000_000_000 + number as i64);
     let exec = NewExec {
@@ -140,6 +140,6 @@ async fn ask(store: &Store, execs: usize) -> Result<Vec<(&'static str, Samples)>
     ])
 }
 
-fn exec_id(number: usize) -> Result<ExecId, record::Error> {
+fn exec_id(number: usize) -> Result<ExecId, ringwall_record::Error> {
     format!("e_{number:016x}").parse()
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use executor::Step;
+use ringwall_executor::Step;
 
 use crate::boxes::Timed;
 use crate::samples::Samples;
@@ -86,7 +86,7 @@ impl Steps {
 
 #[cfg(test)]
 mod tests {
-    use executor::{Ending, Outcome, StepTime, Usage};
+    use ringwall_executor::{Ending, Outcome, StepTime, Usage};
 
     use super::*;
 

@@ -10,20 +10,49 @@ use crate::source::{Finding, finding};
 
 /// Who may use whom among our own crates. A new room is one line here, and one in ARCHITECTURE.md.
 pub(crate) const ROOMS: &[(&str, Edges)] = &[
-    ("ringwall", Edges::Exactly(&["executor", "jail", "policy", "record", "service"])),
-    ("service", Edges::Exactly(&["browser", "executor", "jail", "policy", "record", "workspace"])),
-    ("record", Edges::Exactly(&[])),
-    ("workspace", Edges::Exactly(&[])),
-    ("executor", Edges::Exactly(&["jail", "policy"])),
-    ("browser", Edges::Exactly(&[])),
-    ("policy", Edges::Exactly(&[])),
-    ("jail", Edges::Exactly(&[])),
-    ("bench", Edges::AtMost(&["browser", "executor", "jail", "policy", "record"])),
+    (
+        "ringwall",
+        Edges::Exactly(&[
+            "ringwall-executor",
+            "ringwall-jail",
+            "ringwall-policy",
+            "ringwall-record",
+            "ringwall-service",
+        ]),
+    ),
+    (
+        "ringwall-service",
+        Edges::Exactly(&[
+            "ringwall-browser",
+            "ringwall-executor",
+            "ringwall-jail",
+            "ringwall-policy",
+            "ringwall-record",
+            "ringwall-workspace",
+        ]),
+    ),
+    ("ringwall-record", Edges::Exactly(&[])),
+    ("ringwall-workspace", Edges::Exactly(&[])),
+    ("ringwall-executor", Edges::Exactly(&["ringwall-jail", "ringwall-policy"])),
+    ("ringwall-browser", Edges::Exactly(&[])),
+    ("ringwall-policy", Edges::Exactly(&[])),
+    ("ringwall-jail", Edges::Exactly(&[])),
+    (
+        "bench",
+        Edges::AtMost(&[
+            "ringwall-browser",
+            "ringwall-executor",
+            "ringwall-jail",
+            "ringwall-policy",
+            "ringwall-record",
+        ]),
+    ),
     ("tests", Edges::Exactly(&[])),
 ];
 
 /// What a room may not bring in, not even through a crate of a crate (development dependencies aside).
-pub(crate) const ABSENT: &[(&str, &[&str])] = &[("jail", &["tokio"]), ("policy", &["tokio", "rustix", "libc"])];
+pub(crate) const ABSENT: &[(&str, &[&str])] =
+    &[("ringwall-jail", &["tokio"]), ("ringwall-policy", &["tokio", "rustix", "libc"])];
 
 pub(crate) enum Edges {
     /// A room uses these and no others; one that falls away leaves the table too.

@@ -10,7 +10,7 @@ use crate::source::{Finding, Source, finding, lines_matching, words};
 const IMPURE_MODULES: &[&str] = &["env", "fs", "net", "process", "thread"];
 const IMPURE_WORDS: &[&str] = &["SystemTime", "Instant", "async"];
 
-const HOME_OF_UNSAFE: &str = "crates/jail/src/sys.rs";
+const HOME_OF_UNSAFE: &str = "crates/ringwall-jail/src/sys.rs";
 pub(crate) const HOME_OF_DISPATCH: &str = "crates/ringwall/src/main.rs";
 const NAMELESS: &[&str] = &["utils", "util", "helpers", "helper", "misc", "common", "core", "types", "manager"];
 const MAX_LEN: usize = 500;
@@ -79,7 +79,7 @@ pub(crate) fn has_a_telling_name(source: &Source) -> Vec<Finding> {
 }
 
 pub(crate) fn is_pure(source: &Source) -> Vec<Finding> {
-    if !source.path.starts_with("crates/policy/src/") {
+    if !source.path.starts_with("crates/ringwall-policy/src/") {
         return Vec::new();
     }
     let remedy = "`policy` decides from what it is given. Read it in another room and pass it in.";
@@ -120,9 +120,9 @@ pub(crate) fn knows_the_jail_in_one_place(source: &Source) -> Vec<Finding> {
     if !source.path.starts_with("crates/ringwall/") || source.path == HOME_OF_DISPATCH {
         return Vec::new();
     }
-    let rule = format!("`jail` is mentioned outside {HOME_OF_DISPATCH}");
+    let rule = format!("`ringwall_jail` is mentioned outside {HOME_OF_DISPATCH}");
     let remedy = "Go through `executor`; only the dispatch of a re-executed binary needs the jail itself.";
-    source.lines_with("jail").map(|line| finding(&source.path, line, rule.clone(), remedy)).collect()
+    source.lines_with("ringwall_jail").map(|line| finding(&source.path, line, rule.clone(), remedy)).collect()
 }
 
 #[cfg(test)]
@@ -153,10 +153,10 @@ mod tests {
     #[test]
     fn unsafe_away_from_home_is_found() {
         let home = || Source::new(HOME_OF_UNSAFE, "unsafe { call() }");
-        let stray = Source::new("crates/jail/src/run.rs", "// unsafe\nunsafe { call() }");
+        let stray = Source::new("crates/ringwall-jail/src/run.rs", "// unsafe\nunsafe { call() }");
         let findings = keeps_unsafe_at_home(&[home(), stray]);
         assert_eq!(lines(&findings), [2]);
-        assert_eq!(findings[0].file, "crates/jail/src/run.rs");
+        assert_eq!(findings[0].file, "crates/ringwall-jail/src/run.rs");
         assert!(keeps_unsafe_at_home(&[home()]).is_empty());
         assert_eq!(lines(&keeps_unsafe_at_home(&[Source::new(HOME_OF_UNSAFE, "")])), [1]);
     }
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_name_that_says_nothing_is_found() {
-        for path in ["crates/policy/src/utils.rs", "crates/common/src/lib.rs", "tests/misc/mod.rs"] {
+        for path in ["crates/ringwall-policy/src/utils.rs", "crates/common/src/lib.rs", "tests/misc/mod.rs"] {
             assert_eq!(lines(&has_a_telling_name(&Source::new(path, ""))), [1], "{path}");
         }
         let inline = Source::new("a.rs", "//! A.\npub(crate) mod helpers {}");
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn an_impure_decision_is_found() {
-        let path = "crates/policy/src/decide.rs";
+        let path = "crates/ringwall-policy/src/decide.rs";
         let impure = [
             ("//! Pure.\nuse std::fs;", 2),
             ("use std::net::IpAddr;", 1),
@@ -203,15 +203,15 @@ mod tests {
         }
         let pure = "use std::{fmt, collections::BTreeMap};\nlet net = a.fs;\n// std::fs\nlet b = \"std::fs\";";
         assert!(is_pure(&Source::new(path, pure)).is_empty());
-        assert!(is_pure(&Source::new("crates/executor/src/run.rs", "use std::fs;")).is_empty());
+        assert!(is_pure(&Source::new("crates/ringwall-executor/src/run.rs", "use std::fs;")).is_empty());
     }
 
     #[test]
     fn a_door_that_knows_the_jail_is_found() {
-        let text = "use executor::Box;\nuse jail::Plan;";
+        let text = "use ringwall_executor::Box;\nuse ringwall_jail::Plan;";
         let door = Source::new("crates/ringwall/src/run.rs", text);
         assert_eq!(lines(&knows_the_jail_in_one_place(&door)), [2]);
-        for path in [HOME_OF_DISPATCH, "crates/executor/src/run.rs"] {
+        for path in [HOME_OF_DISPATCH, "crates/ringwall-executor/src/run.rs"] {
             assert!(knows_the_jail_in_one_place(&Source::new(path, text)).is_empty(), "{path}");
         }
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use record::{CoveredFile, UncoveredFile};
+use ringwall_record::{CoveredFile, UncoveredFile};
 use serde_json::{Value, json};
 
 use crate::agent::encode;

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use futures::StreamExt;
 use indicatif::{ProgressBar, ProgressStyle};
-use record::{Digest, Link, Store, Verification};
+use ringwall_record::{Digest, Link, Store, Verification};
 use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
@@ -119,7 +119,7 @@ pub(crate) fn with_store(
     work: impl AsyncFnOnce(&Store) -> Result<ExitCode, Message>,
 ) -> Result<ExitCode, Message> {
     let database = config::database(data, database)?;
-    if let record::Database::Sqlite(path) = &database
+    if let ringwall_record::Database::Sqlite(path) = &database
         && !path.exists()
     {
         return Err(Message::new(format!("{}: there is no database", path.display()))
@@ -127,8 +127,8 @@ pub(crate) fn with_store(
     }
     let key = match access {
         // A copy for an auditor has no key, or one that the auditor may not read; the result says what was not checked.
-        Access::Read => service::head_key(data).unwrap_or_default(),
-        Access::Write => Some(service::ensure_head_key(data)?),
+        Access::Read => ringwall_service::head_key(data).unwrap_or_default(),
+        Access::Write => Some(ringwall_service::ensure_head_key(data)?),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

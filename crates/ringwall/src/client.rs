@@ -74,7 +74,7 @@ impl Client {
             .timeout_connect(Some(CONNECTING));
         let config = match scheme {
             Scheme::Http => config,
-            Scheme::Https => config.tls_config(executor::trust()),
+            Scheme::Https => config.tls_config(ringwall_executor::trust()),
         };
         let agent = config.build().into();
         Ok(Client { agent, url, authorization: token.map(|token| format!("Bearer {}", token.trim())) })

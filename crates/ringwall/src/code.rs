@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
+use ringwall_service::Language;
 use serde_json::{Value, json};
-use service::Language;
 
 use crate::client::Client;
 use crate::message::Message;

@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use record::Database;
+use ringwall_record::Database;
+use ringwall_service::{Fixed, Source};
 use serde::Deserialize;
-use service::{Fixed, Source};
 
 use crate::environment::Environment;
 use crate::message::Message;

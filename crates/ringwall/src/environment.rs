@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use service::{Fixed, Source, setting_keys, setting_variable};
+use ringwall_service::{Fixed, Source, setting_keys, setting_variable};
 
 use crate::message::Message;
 

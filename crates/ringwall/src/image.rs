@@ -1,7 +1,7 @@
 //! `ringwall image import|list|rm|build-docker`: the root file systems on which boxes run.
 //!
 //! This door shows progress, listens for Ctrl-C, and writes answers; what an archive may do is decided in
-//! `executor::image` and nowhere here. A bar is drawn on a terminal only, on standard error; standard output carries
+//! `ringwall_executor::image` and nowhere here. A bar is drawn on a terminal only, on standard error; standard output carries
 //! the answer alone.
 
 use std::fmt::Write as _;
@@ -11,9 +11,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use executor::image::{ImageError, ImageInfo, Interrupted, Progress, Skipped, Store};
 use indicatif::{DecimalBytes, HumanCount, ProgressBar, ProgressStyle};
-use policy::ImageName;
+use ringwall_executor::image::{ImageError, ImageInfo, Interrupted, Progress, Skipped, Store};
+use ringwall_policy::ImageName;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, Mode, OFlags};
 

@@ -1,15 +1,15 @@
 //! `ringwall image build-docker`: the image that docker's boxes run on, made from this machine's own packages.
 //!
-//! This verb shows progress and handles Ctrl-C; `executor::docker` decides what is installed. It uses the docker client and
+//! This verb shows progress and handles Ctrl-C; `ringwall_executor::docker` decides what is installed. It uses the docker client and
 //! context of a server with the same data directory and environment.
 
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 
-use executor::docker::{BuildStep, DEFAULT_IMAGE, Docker};
 use indicatif::{ProgressBar, ProgressStyle};
-use policy::DockerImage;
+use ringwall_executor::docker::{BuildStep, DEFAULT_IMAGE, Docker};
+use ringwall_policy::DockerImage;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{self, DockerOverride};
@@ -31,7 +31,7 @@ pub(crate) fn build(arguments: &BuildArguments, data: &Path) -> Result<String, M
         .build()
         .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
     let fixed = config::docker(data, arguments.docker.clone())?;
-    let docker = Docker::new(service::docker_settings(&fixed)?, data)?;
+    let docker = Docker::new(ringwall_service::docker_settings(&fixed)?, data)?;
     let bar = spinner();
     let built = runtime.block_on(async {
         let mut show = |step: BuildStep| bar.set_message(words(step));

@@ -41,7 +41,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use executor::Early;
+use ringwall_executor::Early;
 
 /// Run AI agents' code in boxes that the kernel isolates and one policy limits.
 #[derive(Debug, Parser)]
@@ -115,11 +115,11 @@ fn end_with_a_panic() {
 fn main() -> ExitCode {
     end_with_a_panic();
     let name = std::env::args_os().next();
-    if name.as_ref().is_some_and(|name| name == jail::PROCESS_NAME) {
-        return jail::main();
+    if name.as_ref().is_some_and(|name| name == ringwall_jail::PROCESS_NAME) {
+        return ringwall_jail::main();
     }
-    if name.is_some_and(|name| name == jail::resident::AGENT) {
-        return jail::resident::agent_main();
+    if name.is_some_and(|name| name == ringwall_jail::resident::AGENT) {
+        return ringwall_jail::resident::agent_main();
     }
     if std::env::args_os().nth(1).is_some_and(|verb| verb == "run") {
         // Begun before the arguments are even read, because a box's namespaces get ready meanwhile.

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::process::ExitCode;
 
-use executor::Error;
-use executor::image::ImageError;
-use policy::Denial;
-use service::causes;
+use ringwall_executor::Error;
+use ringwall_executor::image::ImageError;
+use ringwall_policy::Denial;
+use ringwall_service::causes;
 
 pub(crate) use crate::inert::inert;
 
@@ -136,20 +136,20 @@ impl From<Denial> for Message {
     }
 }
 
-impl From<policy::Error> for Message {
-    fn from(error: policy::Error) -> Self {
+impl From<ringwall_policy::Error> for Message {
+    fn from(error: ringwall_policy::Error) -> Self {
         Message::new(causes(&error))
     }
 }
 
-impl From<record::Error> for Message {
-    fn from(error: record::Error) -> Self {
+impl From<ringwall_record::Error> for Message {
+    fn from(error: ringwall_record::Error) -> Self {
         Message::of("RECORD", causes(&error), error.hint().map(str::to_owned), BAD_INPUT)
     }
 }
 
-impl From<service::Error> for Message {
-    fn from(error: service::Error) -> Self {
+impl From<ringwall_service::Error> for Message {
+    fn from(error: ringwall_service::Error) -> Self {
         Message::of(error.code(), causes(&error), error.hint(), BAD_INPUT)
     }
 }

@@ -10,8 +10,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use executor::{Early, Ending, Error, Executor, Handle, Hold, Host, Options, Outcome, Prepared, Step, real_path};
-use policy::{
+use ringwall_executor::{
+    Early, Ending, Error, Executor, Handle, Hold, Host, Options, Outcome, Prepared, Step, real_path,
+};
+use ringwall_policy::{
     Ceilings, Field, Grant, ImageName, Layer, LayerName, Layers, Request, Requirement, Root, Secret, Verdict, Workspace,
 };
 use tokio::signal::unix::{SignalKind, signal};
@@ -79,7 +81,7 @@ fn attempt(arguments: &RunArguments, early: Result<Early, Error>, data: &Path) -
     let (executor, prepared) = Executor::of_one(early, data)?;
     let request = request(arguments)?;
     let layers = layers(arguments, executor.host())?;
-    let grant = match policy::decide(&request, &layers) {
+    let grant = match ringwall_policy::decide(&request, &layers) {
         Verdict::Allow(grant) => grant,
         Verdict::Deny(denial) => return Err(name_the_flag(denial)),
         Verdict::Ask(_) => {
@@ -153,7 +155,7 @@ fn exit_code(code: i32) -> ExitCode {
 }
 
 /// Says why a box was ended from outside, where the exit code alone would leave one guessing.
-fn explain(outcome: &Outcome, limits: &policy::Limits) {
+fn explain(outcome: &Outcome, limits: &ringwall_policy::Limits) {
     let limit = |field: Field| field.quantity(limits.get(field)).to_string();
     if outcome.out_of_memory {
         let text = format!("the box ran out of memory (limit {})", limit(Field::MemoryMb));
@@ -217,9 +219,9 @@ fn layers(arguments: &RunArguments, host: &Host) -> Result<Layers, Message> {
         operator.limits.insert(Field::TimeoutMs, milliseconds(text)?);
     }
     operator.require = arguments.require.iter().copied().collect();
-    let ceilings = policy::profile::machine_ceilings(host.memory_mb, host.cpus, host.pids);
+    let ceilings = ringwall_policy::profile::machine_ceilings(host.memory_mb, host.cpus, host.pids);
     Ok(Layers {
-        system: policy::profile::RUN,
+        system: ringwall_policy::profile::RUN,
         ceilings: Ceilings { limits: ceilings, set_by: LayerName::Machine },
         operator,
         narrowing: Vec::new(),
@@ -227,7 +229,7 @@ fn layers(arguments: &RunArguments, host: &Host) -> Result<Layers, Message> {
 }
 
 /// A denial speaks of the policy's field; here the reader wrote a flag.
-fn name_the_flag(denial: policy::Denial) -> Message {
+fn name_the_flag(denial: ringwall_policy::Denial) -> Message {
     let flag = match denial.field {
         Some(Field::TimeoutMs) => "--timeout",
         Some(Field::MemoryMb) => "--memory-mb",

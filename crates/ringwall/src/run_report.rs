@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use executor::{Captured, Ending, Outcome, Protection, StepTime};
-use policy::Limits;
+use ringwall_executor::{Captured, Ending, Outcome, Protection, StepTime};
+use ringwall_policy::Limits;
 use serde::Serialize;
 
 use crate::message::Message;

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use ringwall_service::{Auth, Config, Service};
 use rustix::process::{Resource, getrlimit};
-use service::{Auth, Config, Service};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{self, Authentication, Overrides, ServerConfig};

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use executor::{Captured, Streams, WindowSize, capture, pass_on};
+use ringwall_executor::{Captured, Streams, WindowSize, capture, pass_on};
 use rustix::event::{PollFd, PollFlags};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
 use rustix::time::Timespec;

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Subcommand, ValueEnum};
-use record::Revocation;
+use ringwall_record::Revocation;
+use ringwall_service::{Holder, Limit, NewToken, Timestamp, TokenId, TokenInfo, now};
 use serde::Serialize;
 use serde_json::json;
-use service::{Holder, Limit, NewToken, Timestamp, TokenId, TokenInfo, now};
 use utoipa::ToSchema;
 
 use crate::audit::{Access, print, with_store};
@@ -95,7 +95,7 @@ pub(crate) fn run(command: TokenCommand, data: &Path) -> Result<ExitCode, Messag
             match store.revoke_token(&id, now(), "command_line").await? {
                 Revocation::Recorded => print(&format!("revoked {id}\n"))?,
                 Revocation::RevokedBefore(_) => print(&format!("{id} was already revoked\n"))?,
-                Revocation::LastOwner => return Err(service::Error::LastOwner.into()),
+                Revocation::LastOwner => return Err(ringwall_service::Error::LastOwner.into()),
                 Revocation::Unknown => {
                     return Err(
                         Message::new(format!("there is no token {id}")).with_hint("`ringwall token list` shows them")
@@ -119,8 +119,8 @@ fn create(new: NewToken, database: &DatabaseOverride, data: &Path) -> Result<Exi
         .enable_all()
         .build()
         .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
-    let key = service::ensure_head_key(data)?;
-    let (_, text) = runtime.block_on(service::create_token_offline(database, key, new))?;
+    let key = ringwall_service::ensure_head_key(data)?;
+    let (_, text) = runtime.block_on(ringwall_service::create_token_offline(database, key, new))?;
     print(&format!("{text}\n"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -14,8 +14,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hmac::{Hmac, KeyInit, Mac};
-use policy::metadata_use;
-use service::{Announcement, Gone, Service, Webhook};
+use ringwall_policy::metadata_use;
+use ringwall_service::{Announcement, Gone, Service, Webhook};
 use sha2::Sha256;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -234,7 +234,7 @@ static AGENT: LazyLock<Agent> = LazyLock::new(|| {
         .max_redirects(0)
         .timeout_connect(Some(CONNECTING))
         .timeout_global(Some(WHOLE))
-        .tls_config(executor::trust())
+        .tls_config(ringwall_executor::trust())
         .build();
     Agent::with_parts(config, DefaultConnector::default(), CheckedResolver::default())
 });
@@ -245,7 +245,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::sync::mpsc;
 
-    use service::{ApprovalStatus, ApprovalView, Timestamp};
+    use ringwall_service::{ApprovalStatus, ApprovalView, Timestamp};
 
     use super::*;
 
@@ -263,7 +263,7 @@ mod tests {
         let at = Timestamp::from_milliseconds(0);
         Announcement::Opened(Arc::new(ApprovalView {
             id: "a_0123456789abcdef".parse().unwrap(),
-            kind: record::ApprovalKind::Path,
+            kind: ringwall_record::ApprovalKind::Path,
             status: ApprovalStatus::Pending,
             session_id: "s".to_owned(),
             exec_id: "e_0123456789abcdef".parse().unwrap(),
@@ -274,7 +274,7 @@ mod tests {
             code: None,
             requested_paths: Vec::new(),
             blocked_paths: Vec::new(),
-            risk_level: record::RiskLevel::Low,
+            risk_level: ringwall_record::RiskLevel::Low,
             patterns: Vec::new(),
             covered_files: Vec::new(),
             not_covered: Vec::new(),
@@ -288,7 +288,7 @@ mod tests {
 
     fn webhook(listener: &TcpListener) -> Webhook {
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
-        Webhook { url, secret: policy::Secret::new("secret") }
+        Webhook { url, secret: ringwall_policy::Secret::new("secret") }
     }
 
     /// Reads one request whole.

@@ -1,6 +1,6 @@
 //! The row about cgroups: which version, where boxes' groups are made, and how to get there where they are not.
 
-use executor::Privilege;
+use ringwall_executor::Privilege;
 
 use super::check::{Check, State};
 use super::facts::{Facts, Hierarchy, Places};

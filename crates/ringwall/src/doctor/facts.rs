@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use executor::{Privilege, Protection, Step};
+use ringwall_executor::{Privilege, Protection, Step};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
@@ -185,7 +185,7 @@ impl Facts {
             program: "/usr/local/bin/ringwall".into(),
             kernel: Kernel::parse("6.18.5"),
             trial: Trial::Made {
-                protections: executor::ProtectionName::ALL.into_iter().map(Protection::enforced).collect(),
+                protections: ringwall_executor::ProtectionName::ALL.into_iter().map(Protection::enforced).collect(),
                 command: Some("/usr/bin/true".into()),
             },
             namespaces: Namespaces::default(),

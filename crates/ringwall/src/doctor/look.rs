@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use executor::{CgroupSupport, Host};
+use ringwall_executor::{CgroupSupport, Host};
 use rustix::fs::{Access, FileType};
 use rustix::io::Errno;
 
@@ -80,7 +80,7 @@ fn is_filtered(status: &str) -> bool {
 }
 
 fn landlock() -> Landlock {
-    match executor::landlock_version() {
+    match ringwall_executor::landlock_version() {
         Ok(version) => Landlock::Version(version),
         Err(Errno::NOSYS) => Landlock::NotBuilt,
         Err(Errno::OPNOTSUPP) => Landlock::NotEnabled,

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use executor::Privilege;
+use ringwall_executor::Privilege;
 
 use super::cgroups;
 use super::check::{Check, State};
@@ -196,7 +196,7 @@ fn with_fix(check: Check, fix: Option<String>) -> Check {
 mod tests {
     use super::*;
     use crate::doctor::facts::{Kernel, Namespaces};
-    use executor::Step;
+    use ringwall_executor::Step;
 
     const EPERM: i32 = 1;
 

@@ -53,7 +53,7 @@ fn examine(data: &Path) -> Result<Facts, Message> {
         .enable_all()
         .build()
         .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
-    let host = executor::Host::probe();
+    let host = ringwall_executor::Host::probe();
     let seen = look::look(&host);
     runtime.block_on(async {
         let docker = docker::ask(&docker::sockets_of_this_process()).await;

@@ -3,7 +3,7 @@
 //! The box says what holds; this file says what it is good for, what its absence costs and how to get it. What the
 //! kernel lacks and what the owner of the machine can switch on are told apart.
 
-use executor::{Protection, ProtectionName, ProtectionState};
+use ringwall_executor::{Protection, ProtectionName, ProtectionState};
 
 use super::cgroups;
 use super::check::{Check, State};
@@ -190,7 +190,7 @@ fn landlock_without_box(facts: &Facts) -> Check {
 }
 
 /// The step's name as it is written in JSON everywhere.
-fn key_of(step: &executor::Step) -> String {
+fn key_of(step: &ringwall_executor::Step) -> String {
     match serde_json::to_value(step) {
         Ok(serde_json::Value::String(name)) => name,
         _ => format!("{step:?}"),
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn a_failed_trial_names_step_and_subject_and_claims_nothing() {
         let failure = TrialFailure {
-            step: Some(executor::Step::BuildRoot),
+            step: Some(ringwall_executor::Step::BuildRoot),
             errno: 1,
             text: "could not build the root file system at /proc: Operation not permitted".into(),
             hint: Some("give the container a whole /proc".into()),

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use executor::{Privilege, Step};
+use ringwall_executor::{Privilege, Step};
 
 use super::facts::{Facts, TrialFailure};
 

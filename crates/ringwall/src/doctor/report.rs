@@ -1,6 +1,6 @@
 //! The whole report: the answer, then every row, in the form that `--json` prints and the table draws.
 
-use executor::{Privilege, ProtectionState};
+use ringwall_executor::{Privilege, ProtectionState};
 use serde::Serialize;
 
 use super::check::Check;
@@ -57,7 +57,7 @@ fn conclusion(facts: &Facts) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use executor::{Protection, ProtectionName, Step};
+    use ringwall_executor::{Protection, ProtectionName, Step};
 
     #[test]
     fn json_has_the_promised_shape() {

@@ -7,9 +7,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use executor::{Ending, Error, Executor, Host, Options, Protection, ProtectionName, ProtectionState};
-use policy::{Ceilings, Field, Layer, LayerName, Layers, Request, Root, Verdict, Workspace};
-use service::causes;
+use ringwall_executor::{Ending, Error, Executor, Host, Options, Protection, ProtectionName, ProtectionState};
+use ringwall_policy::{Ceilings, Field, Layer, LayerName, Layers, Request, Root, Verdict, Workspace};
+use ringwall_service::causes;
 
 use super::facts::{Trial, TrialFailure};
 
@@ -48,7 +48,7 @@ pub(crate) async fn make(host: Host, data: &Path) -> Trial {
 async fn attempt(executor: &Executor, layers: &Layers) -> Trial {
     let mut stood = Vec::new();
     for command in COMMANDS {
-        let grant = match policy::decide(&request(command), layers) {
+        let grant = match ringwall_policy::decide(&request(command), layers) {
             Verdict::Allow(grant) => grant,
             Verdict::Deny(denial) => return failed(denial.message),
             Verdict::Ask(_) => return failed("the policy asks a person before it allows a trial box".to_owned()),
@@ -88,9 +88,9 @@ fn layers(host: &Host) -> Layers {
     let mut operator = Layer::new(LayerName::CommandLine);
     operator.limits.insert(Field::TimeoutMs, COMMAND_LIMIT_MS);
     Layers {
-        system: policy::profile::RUN,
+        system: ringwall_policy::profile::RUN,
         ceilings: Ceilings {
-            limits: policy::profile::machine_ceilings(host.memory_mb, host.cpus, host.pids),
+            limits: ringwall_policy::profile::machine_ceilings(host.memory_mb, host.cpus, host.pids),
             set_by: LayerName::Machine,
         },
         operator,
@@ -121,7 +121,7 @@ fn failed(text: String) -> Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use executor::ProtectionName;
+    use ringwall_executor::ProtectionName;
 
     #[test]
     fn a_box_without_a_wall_is_no_box() {

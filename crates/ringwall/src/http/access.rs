@@ -5,7 +5,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use service::{HeldLogin, Holder, Origin, Principal};
+use ringwall_service::{HeldLogin, Holder, Origin, Principal};
 
 use super::attended::attend;
 use super::body_memory::as_caller;
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn roles_are_a_ladder() {
-        let user: service::UserId = "u".parse().unwrap();
+        let user: ringwall_service::UserId = "u".parse().unwrap();
         let holders =
             [Holder::Owner, Holder::Operator, Holder::User(user.clone()), Holder::Agent(user, "a".parse().unwrap())];
         let allowed = |access: Access| holders.each_ref().map(|holder| access.allows(holder));

@@ -4,8 +4,8 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
+use ringwall_service::{Answer, ApprovalStatus, ApprovalView, Limit, Preview, Principal, Verdict};
 use serde::{Deserialize, Serialize};
-use service::{Answer, ApprovalStatus, ApprovalView, Limit, Preview, Principal, Verdict};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Door;

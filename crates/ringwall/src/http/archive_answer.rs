@@ -9,7 +9,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{Method, header};
 use axum::response::Response;
 use futures::stream;
-use service::Archive;
+use ringwall_service::Archive;
 use tokio::sync::mpsc;
 
 use super::attended::attend;

@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Method};
 use axum::response::Response;
+use ringwall_service::{Artifacts, Observation, Principal, Stream};
 use serde::{Deserialize, Serialize};
-use service::{Artifacts, Observation, Principal, Stream};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Door;

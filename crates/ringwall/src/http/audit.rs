@@ -5,9 +5,9 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
+use ringwall_service::{AuditFilter, Digest, Entry, Limit, Principal, Scope, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use service::{AuditFilter, Digest, Entry, Limit, Principal, Scope, Timestamp};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Door;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use axum::http::StatusCode;
-use service::Principal;
+use ringwall_service::Principal;
 
 use super::long_answers::caller_name;
 use super::problem::Problem;

@@ -6,10 +6,10 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use policy::Window;
+use ringwall_policy::Window;
+use ringwall_service::{BrowserActionView, BrowserAnswer, BrowserRequest, Principal, SessionAddress};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use service::{BrowserActionView, BrowserAnswer, BrowserRequest, Principal, SessionAddress};
 use utoipa::ToSchema;
 
 use super::Door;

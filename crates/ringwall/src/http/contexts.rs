@@ -2,8 +2,8 @@
 
 use axum::Json;
 use axum::extract::{Extension, State};
+use ringwall_service::{ContextAddress, ContextView, PoolFigures, Principal};
 use serde::Serialize;
-use service::{ContextAddress, ContextView, PoolFigures, Principal};
 use utoipa::ToSchema;
 
 use super::Door;

@@ -9,7 +9,7 @@
 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use service::LOGIN_LASTS;
+use ringwall_service::LOGIN_LASTS;
 
 use super::problem::Problem;
 

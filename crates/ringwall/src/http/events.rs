@@ -13,9 +13,9 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::{StreamExt, stream};
+use ringwall_service::{Event, EventCursor, EventKind, HeldLogin, Principal, Stream};
 use serde::Deserialize;
 use serde_json::json;
-use service::{Event, EventCursor, EventKind, HeldLogin, Principal, Stream};
 use utoipa::IntoParams;
 
 use super::Door;

@@ -10,12 +10,12 @@ use axum::body::Body;
 use axum::extract::{Extension, OriginalUri, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use service::{
+use ringwall_service::{
     ExecFilter, ExecId, ExecRequest, ExecSummary, ExecView, Idempotency, Limit, Page, Principal, Reason, Status,
     Submitted,
 };
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Door;
@@ -143,7 +143,7 @@ pub(crate) async fn answer(
 fn order(body: NewExec) -> Result<ExecRequest, Problem> {
     // Read as any value first, so that the message about a wrong one names its key and never shows it.
     let env = body.exec.env.into_iter().map(|(key, value)| match value {
-        Value::String(text) => Ok((key, policy::Secret::new(text))),
+        Value::String(text) => Ok((key, ringwall_policy::Secret::new(text))),
         _ => Err(Problem::invalid(format!("exec.env.{key}: not a text"))),
     });
     let task = body.task_ref.unwrap_or(TaskRef { task_id: None, conversation_id: None });

@@ -2,8 +2,8 @@
 
 use axum::Json;
 use axum::extract::{Extension, State};
+use ringwall_service::{Doing, Freed, Principal};
 use serde::Deserialize;
-use service::{Doing, Freed, Principal};
 use utoipa::IntoParams;
 
 use super::Door;

@@ -8,8 +8,8 @@ use axum::body::Body;
 use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use ringwall_service::{Holder, Principal};
 use serde::{Deserialize, Serialize};
-use service::{Holder, Principal};
 use utoipa::ToSchema;
 
 use super::Door;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::StatusCode;
-use service::{Holder, Principal};
+use ringwall_service::{Holder, Principal};
 
 use super::problem::Problem;
 

@@ -11,10 +11,10 @@ use axum::body::Body;
 use axum::extract::{Extension, Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::Response;
+use ringwall_service::{Gone, Principal, Service};
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::streamable_http_server::session::{SessionId, SessionManager as _};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use service::{Gone, Principal, Service};
 use utoipa::ToSchema;
 
 use super::Door;

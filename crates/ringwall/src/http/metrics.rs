@@ -6,9 +6,9 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::header;
 use axum::response::IntoResponse;
-use policy::HostView;
+use ringwall_policy::HostView;
+use ringwall_service::{Health, Metrics, Overview, Principal};
 use serde::{Deserialize, Serialize};
-use service::{Health, Metrics, Overview, Principal};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Door;
@@ -115,7 +115,7 @@ fn plain(text: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use service::Status;
+    use ringwall_service::Status;
 
     use super::*;
 

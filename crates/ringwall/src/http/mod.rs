@@ -64,7 +64,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::{from_fn_with_state, map_response};
-use service::Service;
+use ringwall_service::Service;
 
 pub(crate) use connections::{Caller, Listener, serve};
 use host_check::Hosts;

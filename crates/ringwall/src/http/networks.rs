@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Extension, State};
-use service::{AllowedHost, NetworkView, Principal};
+use ringwall_service::{AllowedHost, NetworkView, Principal};
 
 use super::Door;
 use super::body::Named;

@@ -7,8 +7,8 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use ringwall_service::ProblemKind;
 use serde_json::{Map, Value, json};
-use service::ProblemKind;
 
 /// Families of routes whose errors have the contract's form.
 pub(crate) const DETAILED: &[&str] = &["/sandbox", "/skills", "/settings"];
@@ -43,10 +43,10 @@ impl Problem {
     }
 
     /// In the words of the routes of sessions and their code.
-    pub(crate) fn of_session(error: service::Error) -> Self {
+    pub(crate) fn of_session(error: ringwall_service::Error) -> Self {
         let code = match &error {
-            service::Error::BackendUnavailable { .. } => Some("backend_unavailable"),
-            service::Error::Agent(problem) if problem.kind == ProblemKind::Security => Some("PathTraversal"),
+            ringwall_service::Error::BackendUnavailable { .. } => Some("backend_unavailable"),
+            ringwall_service::Error::Agent(problem) if problem.kind == ProblemKind::Security => Some("PathTraversal"),
             _ => None,
         };
         let problem = Problem::from(error);
@@ -148,9 +148,9 @@ pub(crate) fn tell(mut response: Response, path: &str, request_id: &str) -> Resp
     response
 }
 
-impl From<service::Error> for Problem {
-    fn from(error: service::Error) -> Self {
-        use service::Error as Of;
+impl From<ringwall_service::Error> for Problem {
+    fn from(error: ringwall_service::Error) -> Self {
+        use ringwall_service::Error as Of;
         let status = match &error {
             Of::Unauthenticated => StatusCode::UNAUTHORIZED,
             Of::Forbidden { .. } | Of::Denied { .. } => StatusCode::FORBIDDEN,

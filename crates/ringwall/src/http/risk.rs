@@ -4,9 +4,9 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
-use policy::{Assessment, Content, Level, Locale, MAX_CONTENT};
+use ringwall_policy::{Assessment, Content, Level, Locale, MAX_CONTENT};
+use ringwall_service::Principal;
 use serde::{Deserialize, Serialize};
-use service::Principal;
 use utoipa::ToSchema;
 
 use super::Door;

@@ -6,9 +6,9 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use policy::Locale;
+use ringwall_policy::Locale;
+use ringwall_service::{Bundle, CodeRan, CodeRequest, ExecId, Language, OnBusy, Principal, Status};
 use serde::{Deserialize, Serialize};
-use service::{Bundle, CodeRan, CodeRequest, ExecId, Language, OnBusy, Principal, Status};
 use utoipa::ToSchema;
 
 use super::Door;

@@ -7,11 +7,11 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde::{Deserialize, Serialize};
-use service::{
+use ringwall_service::{
     AllowedPaths, NewSandboxPath, PathChange, Principal, SandboxPath, SessionCommand, SessionExecuted, Switch,
     SwitchedPaths, WantedPath,
 };
+use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Door;

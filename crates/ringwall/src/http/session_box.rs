@@ -5,8 +5,8 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
+use ringwall_service::{CodeRequest, Principal};
 use serde::{Deserialize, Serialize};
-use service::{CodeRequest, Principal};
 use utoipa::ToSchema;
 
 use super::Door;

@@ -7,8 +7,8 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Method};
 use axum::response::Response;
+use ringwall_service::{AgentPath, Download, Principal, SessionAddress};
 use serde::{Deserialize, Serialize};
-use service::{AgentPath, Download, Principal, SessionAddress};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Door;

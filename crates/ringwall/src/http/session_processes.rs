@@ -4,8 +4,8 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
+use ringwall_service::{AfterInput, CodeRequest, ExecId, OutputPart, Principal, Status};
 use serde::{Deserialize, Serialize};
-use service::{AfterInput, CodeRequest, ExecId, OutputPart, Principal, Status};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Door;

@@ -4,9 +4,9 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
-use policy::SecurityMode;
+use ringwall_policy::SecurityMode;
+use ringwall_service::{Confirmation, Limit, Principal, SessionAddress, SessionChange, SessionFilter, SessionView};
 use serde::{Deserialize, Serialize};
-use service::{Confirmation, Limit, Principal, SessionAddress, SessionChange, SessionFilter, SessionView};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Door;

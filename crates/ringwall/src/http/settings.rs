@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
-use service::{Principal, SettingsView};
+use ringwall_service::{Principal, SettingsView};
 
 use super::Door;
 use super::body::read_json;

@@ -7,9 +7,9 @@ use axum::body::Body;
 use axum::extract::{Extension, OriginalUri, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
+use ringwall_service::skills::{Catalogue, Skill};
+use ringwall_service::{Idempotency, InvokeOptions, Principal};
 use serde::{Deserialize, Serialize};
-use service::skills::{Catalogue, Skill};
-use service::{Idempotency, InvokeOptions, Principal};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Door;

@@ -12,7 +12,7 @@ use axum::extract::Extension;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::http::StatusCode;
-use service::{HeldLogin, Principal, Service};
+use ringwall_service::{HeldLogin, Principal, Service};
 use tokio::time::{Interval, MissedTickBehavior, interval_at, timeout};
 
 use super::Door;
@@ -157,7 +157,7 @@ impl Line {
             Moment::Evicted => Err(End::Lost),
             Moment::Pulse if !std::mem::replace(&mut self.watch.is_heard, false) => Err(End::Lost),
             Moment::Pulse => match self.service.authenticate_again(&self.principal).await {
-                Err(service::Error::Unauthenticated) => {
+                Err(ringwall_service::Error::Unauthenticated) => {
                     Err(End::close(close_code::POLICY, "the token is not valid any more"))
                 }
                 // A record that does not answer just now says nothing about the token.

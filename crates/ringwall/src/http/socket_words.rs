@@ -1,8 +1,8 @@
 //! The messages of the sockets: what is announced, what is answered, and what is said of an answer that is none.
 
+use ringwall_service::{Announcement, ApprovalStatus, ApprovalView, Verdict};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use service::{Announcement, ApprovalStatus, ApprovalView, Verdict};
 
 use super::approvals::verdict;
 use super::json;
@@ -71,7 +71,7 @@ impl Told {
         Told { code: MALFORMED, message: message.into(), id: None }
     }
 
-    pub(crate) fn about(id: &str, error: &service::Error) -> Self {
+    pub(crate) fn about(id: &str, error: &ringwall_service::Error) -> Self {
         Told { code: error.code(), message: error.to_string(), id: Some(id.to_owned()) }
     }
 

@@ -6,8 +6,8 @@
 use axum::extract::ws::{Message, close_code};
 use axum::extract::{Extension, State};
 use axum::response::Response;
+use ringwall_service::{Following, Gone, HeldLogin, Origin, Principal, Watched};
 use serde_json::Value;
-use service::{Following, Gone, HeldLogin, Origin, Principal, Watched};
 
 use super::Door;
 use super::body::Named;
@@ -131,7 +131,7 @@ impl Talk {
     /// Whoever follows is told what became of it, and so is the answerer.
     async fn answer(&mut self, text: &str) -> Result<(), Told> {
         let (id, Said { verdict, reason, modified_code }) = read(text)?;
-        let of_request = |error: service::Error| Told::about(&id, &error);
+        let of_request = |error: ringwall_service::Error| Told::about(&id, &error);
         self.line.service.authenticate_again(&self.line.principal).await.map_err(of_request)?;
         let asked = self.line.service.approval(&self.line.principal, &id).await.map_err(of_request)?;
         if let Watched::Session(session) = &self.watched
@@ -139,7 +139,7 @@ impl Talk {
         {
             return Err(Told::foreign(&id));
         }
-        let answer = service::Answer { verdict, reason, modified_code };
+        let answer = ringwall_service::Answer { verdict, reason, modified_code };
         self.line.service.answer_approval(&self.line.principal, &id, answer).await.map(drop).map_err(of_request)
     }
 

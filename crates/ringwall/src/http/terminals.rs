@@ -7,9 +7,9 @@
 use axum::extract::ws::{Message, close_code};
 use axum::extract::{Extension, State};
 use axum::response::Response;
+use ringwall_service::{HeldLogin, OpenedTerminal, Principal, SessionAddress, Terminal, TerminalEvent, WindowSize};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use service::{HeldLogin, OpenedTerminal, Principal, SessionAddress, Terminal, TerminalEvent, WindowSize};
 use utoipa::IntoParams;
 
 use super::Door;
@@ -77,7 +77,7 @@ pub(crate) async fn open(
     let opened = match door.service.open_terminal(&principal, address, command, size).await {
         Ok(opened) => Ok(opened),
         // A page is not told why a socket is refused, only why it is closed.
-        Err(error @ service::Error::BackendUnavailable { .. }) => Err(error.to_string()),
+        Err(error @ ringwall_service::Error::BackendUnavailable { .. }) => Err(error.to_string()),
         Err(error) => return Err(Problem::of_session(error)),
     };
     let service = door.service.clone();

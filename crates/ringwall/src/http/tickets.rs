@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::{StatusCode, Uri};
+use ringwall_service::{HeldLogin, Principal, Timestamp};
 use serde::{Deserialize, Serialize};
-use service::{HeldLogin, Principal, Timestamp};
 use utoipa::ToSchema;
 
 use super::Door;

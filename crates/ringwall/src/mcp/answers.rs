@@ -4,11 +4,11 @@
 
 use std::sync::{Arc, LazyLock};
 
+use ringwall_service::{ApprovalKind, ApprovalView, Bundle, Status};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Resource};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use service::{ApprovalKind, ApprovalView, Bundle, Status};
 
 use super::arguments::schema;
 
@@ -245,7 +245,7 @@ fn told(content: Vec<ContentBlock>, object: &impl Serialize, is_error: bool) -> 
 }
 
 /// What a tool could not do, in words that help whoever asked.
-pub(super) fn failed(error: &service::Error) -> CallToolResult {
+pub(super) fn failed(error: &ringwall_service::Error) -> CallToolResult {
     let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
     refused(format!("{error} ({}){hint}", error.code()))
 }

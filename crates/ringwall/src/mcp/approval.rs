@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ringwall_service::{Answer, ApprovalKind, ApprovalView, Error, ExecId, Service, Verdict};
 use rmcp::RoleServer;
 use rmcp::model::{
     ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, InputRequest,
@@ -16,7 +17,6 @@ use rmcp::model::{
 };
 use rmcp::service::{PeerRequestOptions, RequestContext};
 use serde_json::{Value, json};
-use service::{Answer, ApprovalKind, ApprovalView, Error, ExecId, Service, Verdict};
 
 use super::who::Who;
 use crate::message::inert;
@@ -196,7 +196,7 @@ pub(super) async fn give(service: &Service, who: &Who, approval_id: &str, answer
 
 #[cfg(test)]
 mod tests {
-    use service::{ApprovalStatus, Timestamp};
+    use ringwall_service::{ApprovalStatus, Timestamp};
 
     use super::*;
 
@@ -216,7 +216,7 @@ mod tests {
             code: None,
             requested_paths: blocked.clone(),
             blocked_paths: blocked,
-            risk_level: record::RiskLevel::High,
+            risk_level: ringwall_record::RiskLevel::High,
             patterns: Vec::new(),
             covered_files: Vec::new(),
             not_covered: Vec::new(),

@@ -4,12 +4,12 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use policy::Window;
-use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, JsonObject};
-use serde_json::Value;
-use service::{
+use ringwall_policy::Window;
+use ringwall_service::{
     Announcement, ApprovalView, BrowserAnswer, BrowserBegun, BrowserRequest, Error, Gone, SessionAddress, Watched,
 };
+use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, JsonObject};
+use serde_json::Value;
 
 use super::answers::{Asked, Failure, PENDING, Ran, refused};
 use super::approval::{self, Reach, Said};

@@ -3,12 +3,12 @@
 //! What runs is followed to its end, or to a question that the person behind the client is not the one to answer. A request
 //! that comes back with an answer goes on with what the first one started, and starts nothing.
 
+use ringwall_service::{
+    ApprovalStatus, ApprovalView, CodeBegun, Error, ExecId, ExecView, Execution, Limit, Service, SessionCommand,
+};
 use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, JsonObject};
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
-use service::{
-    ApprovalStatus, ApprovalView, CodeBegun, Error, ExecId, ExecView, Execution, Limit, Service, SessionCommand,
-};
 
 use super::answers::{Asked, Failure, Ran, Standing, answer, failed, refused};
 use super::approval::{self, Reach, Said, Seal};

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use ringwall_service::{Error, PathControl, Principal, Service};
 use rmcp::model::Tool;
 use rmcp::service::SubscriptionContext;
 use rmcp::{Peer, RoleServer};
-use service::{Error, PathControl, Principal, Service};
 use tokio::sync::watch;
 
 use super::skills;
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn changed_network_or_path_control_makes_it_another_list() {
-        let off = PathControl::Off { view: policy::HostView::ReadOnly, is_writable: false };
+        let off = PathControl::Off { view: ringwall_policy::HostView::ReadOnly, is_writable: false };
         let seen = |world, paths| Seen::of(&[], world, paths);
         assert_ne!(seen(World::Closed, off), seen(World::Open, off));
         assert_ne!(seen(World::Closed, off), seen(World::Closed, PathControl::On));

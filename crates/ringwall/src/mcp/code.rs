@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use policy::{Assessment, Locale};
-use service::{BrowserBegun, CodeBegun, CodeRan, CodeRequest, Error, ExecId, ExecView, Service};
+use ringwall_policy::{Assessment, Locale};
+use ringwall_service::{BrowserBegun, CodeBegun, CodeRan, CodeRequest, Error, ExecId, ExecView, Service};
 
 use super::answers::{Failure, Noticed, Ran, Risk, forms};
 use super::arguments::CodeArguments;
@@ -77,7 +77,7 @@ pub(super) async fn begin(service: &Service, who: &Who, asked: CodeArguments) ->
         max_output_bytes: None,
         files: asked.files.into_iter().map(|file| (file.path, file.content.into_bytes())).collect(),
         context_id: asked.context_id,
-        on_busy: service::OnBusy::Wait,
+        on_busy: ringwall_service::OnBusy::Wait,
     };
     service.begin_code(&who.principal, request).await
 }

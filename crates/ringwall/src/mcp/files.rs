@@ -5,8 +5,8 @@
 
 use std::io::Read as _;
 
+use ringwall_service::{AgentPath, Download, Edit, Error, Lines, Service};
 use rmcp::model::CallToolResult;
-use service::{AgentPath, Download, Edit, Error, Lines, Service};
 
 use super::answers::{Content, Done, Paths, answer};
 use super::arguments::{DeleteArguments, EditArguments, ListArguments, ReadArguments, WriteArguments};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ringwall_service::{Error, Service};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, Implementation, ListResourceTemplatesResult, ListResourcesResult,
     ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
@@ -10,7 +11,6 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::json;
-use service::{Error, Service};
 use tokio::sync::watch;
 
 use super::approval::Seal;

@@ -6,8 +6,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use ringwall_service::{AgentPath, Error, ExecId, Service, Stream};
 use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
-use service::{AgentPath, Error, ExecId, Service, Stream};
 
 use super::files::{read_whole, whole};
 use super::who::Who;

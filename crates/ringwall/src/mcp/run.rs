@@ -7,13 +7,13 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use rmcp::model::{ProgressNotificationParam, ProgressToken};
-use rmcp::service::RequestContext;
-use rmcp::{Peer, RoleServer};
-use service::{
+use ringwall_service::{
     Announcement, ApprovalId, ApprovalView, Error, Event, EventKind, ExecId, ExecView, Following, Gone, OutputPart,
     Service, Watched,
 };
+use rmcp::model::{ProgressNotificationParam, ProgressToken};
+use rmcp::service::RequestContext;
+use rmcp::{Peer, RoleServer};
 use tokio::time::Instant;
 
 use super::answers::{Failure, Ran};

@@ -41,7 +41,7 @@ impl Server {
         let tls = match scheme {
             Scheme::Http => None,
             Scheme::Https => {
-                let trusting = executor::trusting_client();
+                let trusting = ringwall_executor::trusting_client();
                 let trusting = trusting.map_err(|error| Message::new(format!("could not set up TLS: {error}")))?;
                 let bare = authority.host().trim_matches(['[', ']']).to_owned();
                 Some((TlsConnector::from(Arc::new(trusting)), ServerName::try_from(bare).map_err(|_| wrong())?))

@@ -6,11 +6,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use policy::NetMode;
+use ringwall_policy::NetMode;
+use ringwall_service::skills::Skill;
+use ringwall_service::{Error, ExecId, InvokeOptions, Service, SkillNames};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde_json::{Map, Value, json};
-use service::skills::Skill;
-use service::{Error, ExecId, InvokeOptions, Service, SkillNames};
 
 use super::answers::{RAN, Ran};
 use super::tools::{Effect, World, annotations};

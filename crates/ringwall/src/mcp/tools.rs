@@ -5,10 +5,10 @@
 
 use std::sync::LazyLock;
 
-use policy::{Locale, NetMode};
+use ringwall_policy::{Locale, NetMode};
+use ringwall_service::PathControl;
 use rmcp::model::{Tool, ToolAnnotations};
 use schemars::JsonSchema;
-use service::PathControl;
 
 use super::answers::{Content, Done, Paths, RAN, Standing};
 use super::arguments::{
@@ -219,7 +219,7 @@ pub(super) fn annotations(title: &str, effect: Effect, world: World) -> ToolAnno
 
 #[cfg(test)]
 mod tests {
-    use policy::HostView;
+    use ringwall_policy::HostView;
 
     use super::*;
 

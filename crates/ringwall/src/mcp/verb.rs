@@ -9,10 +9,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use ringwall_service::{Auth, Config, Service};
 use rmcp::ServiceExt as _;
 use rmcp::service::RunningService;
 use rmcp::{RoleServer, transport::async_rw::AsyncRwTransport};
-use service::{Auth, Config, Service};
 use tokio::net::UnixStream;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -137,7 +137,7 @@ async fn open(config: config::ServerConfig, scope: &Scope) -> Result<Opened, Mes
     loop {
         let error = match Service::open(config.clone()).await {
             Ok(service) => return Ok(Opened::Own(service)),
-            Err(error @ service::Error::DataInUse) => error,
+            Err(error @ ringwall_service::Error::DataInUse) => error,
             Err(other) => return Err(other.into()),
         };
         match windows::join(&config.data, scope).await {

@@ -6,10 +6,10 @@
 use std::net::SocketAddr;
 
 use axum::http::request::Parts;
+use ringwall_service::{Address, ClientClaim, Holder, Origin, Principal, SessionAddress};
 use rmcp::ErrorData;
 use rmcp::model::{Extensions, Implementation};
 use serde::{Deserialize, Serialize};
-use service::{Address, ClientClaim, Holder, Origin, Principal, SessionAddress};
 
 use crate::http::Caller;
 

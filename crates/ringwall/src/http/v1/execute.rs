@@ -6,9 +6,9 @@
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
+use ringwall_service::{Address, Executed, Execution, Principal};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use service::{Address, Executed, Execution, Principal};
 use utoipa::{IntoParams, ToSchema};
 
 use super::envelope::{Envelope, success};

@@ -7,9 +7,9 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Method};
 use axum::response::Response;
+use ringwall_service::{Address, AgentPath, Download, Edit, Lines, Principal, Text};
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize, Serializer};
-use service::{Address, AgentPath, Download, Edit, Lines, Principal, Text};
 use utoipa::{IntoParams, ToSchema};
 
 use super::envelope::{self, Envelope, success};
@@ -108,7 +108,7 @@ impl Serialize for Content {
 }
 
 fn parse(path: &str) -> Result<AgentPath, Problem> {
-    Ok(AgentPath::parse(path).map_err(service::Error::from)?)
+    Ok(AgentPath::parse(path).map_err(ringwall_service::Error::from)?)
 }
 
 /// The largest body of the routes that bring a file's content.
@@ -153,7 +153,7 @@ pub(crate) async fn content(
     Named(agent): Named<String>,
     Words(ContentWords { path, offset, limit, user }): Words<ContentWords>,
 ) -> Result<Response, Problem> {
-    let lines = Lines::page(offset, limit).map_err(service::Error::from)?;
+    let lines = Lines::page(offset, limit).map_err(ringwall_service::Error::from)?;
     let text = door.service.read_file(&principal, &Address { user, agent }, &parse(&path)?, lines).await?;
     Ok(envelope::text(text.content().len(), Content(text)))
 }

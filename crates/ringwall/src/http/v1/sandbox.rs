@@ -5,8 +5,8 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::response::Response;
+use ringwall_service::{Address, AgentPath, Lines, Principal, Text};
 use serde::{Deserialize, Serialize, Serializer};
-use service::{Address, AgentPath, Lines, Principal, Text};
 use utoipa::{IntoParams, ToSchema};
 
 use super::envelope::{self, Envelope, success};
@@ -33,7 +33,7 @@ impl RangeWords {
     pub(super) fn lines(&self) -> Result<Option<Lines>, Problem> {
         match (self.start, self.end) {
             (None, None) => Ok(None),
-            (start, end) => Ok(Some(Lines::range(start, end).map_err(service::Error::from)?)),
+            (start, end) => Ok(Some(Lines::range(start, end).map_err(ringwall_service::Error::from)?)),
         }
     }
 }
@@ -90,7 +90,7 @@ pub(super) async fn read_range(
 }
 
 fn parse(path: &str) -> Result<AgentPath, Problem> {
-    Ok(AgentPath::in_files(path).map_err(service::Error::from)?)
+    Ok(AgentPath::in_files(path).map_err(ringwall_service::Error::from)?)
 }
 
 #[utoipa::path(put, path = "/v1/sandbox/{user}/{agent}/edit", tag = "sandbox",

@@ -5,7 +5,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::response::Response;
-use service::{Address, AgentPath, Principal};
+use ringwall_service::{Address, AgentPath, Principal};
 
 use super::envelope::{Envelope, success};
 use super::files::largest;
@@ -16,7 +16,7 @@ use crate::http::body::{Named, Words, read_text_within};
 use crate::http::problem::Problem;
 
 fn parse(skill: &str, path: &str) -> Result<AgentPath, Problem> {
-    Ok(AgentPath::in_skill(skill, path).map_err(service::Error::from)?)
+    Ok(AgentPath::in_skill(skill, path).map_err(ringwall_service::Error::from)?)
 }
 
 #[utoipa::path(get, path = "/v1/skills/{user}/{agent}/{skill}/files", tag = "skill files",

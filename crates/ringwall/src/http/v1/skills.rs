@@ -4,8 +4,8 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
+use ringwall_service::{Address, LayeredSkill, Principal, SkillLayer, SkillName, SkillSummary, SkillUpload};
 use serde::Deserialize;
-use service::{Address, LayeredSkill, Principal, SkillLayer, SkillName, SkillSummary, SkillUpload};
 use utoipa::{IntoParams, ToSchema};
 
 use super::envelope::{Envelope, success};

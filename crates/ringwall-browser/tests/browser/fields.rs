@@ -1,0 +1,133 @@
+//! What is typed into: passwords and payments are known, and a field that becomes one is caught.
+
+use std::sync::Arc;
+
+use ringwall_browser::{Action, Error, FieldKind, Target};
+
+use crate::lab::{Lab, css};
+
+fn fill(selector: &str, expected: FieldKind) -> Action {
+    Action::Fill { target: css(selector), text: "secret".to_owned(), expected }
+}
+
+pub async fn fields_say_what_they_are_for(lab: Arc<Lab>) {
+    let fields: &[(&str, FieldKind)] = &[
+        ("<input>", FieldKind::Ordinary),
+        ("<input name=email placeholder='Your e-mail'>", FieldKind::Ordinary),
+        ("<textarea name=discard></textarea>", FieldKind::Ordinary),
+        ("<input name=compass>", FieldKind::Ordinary),
+        ("<input name=account-no>", FieldKind::Ordinary),
+        ("<input name=footprint>", FieldKind::Ordinary),
+        ("<input name='discard numbers'>", FieldKind::Ordinary),
+        ("<input type=password>", FieldKind::Password),
+        ("<input type=PassWord>", FieldKind::Password),
+        ("<input type=text name=password>", FieldKind::Password),
+        ("<input type=text id=userPassword>", FieldKind::Password),
+        ("<input autocomplete='section-a current-password'>", FieldKind::Password),
+        ("<input autocomplete=new-password>", FieldKind::Password),
+        ("<input style='-webkit-text-security:disc'>", FieldKind::Password),
+        ("<input aria-label=密码>", FieldKind::Password),
+        ("<input name=otp>", FieldKind::Password),
+        ("<input id=userOtp>", FieldKind::Password),
+        ("<input autocomplete='billing cc-number'>", FieldKind::Payment),
+        ("<input autocomplete=cc-exp>", FieldKind::Payment),
+        ("<input name=cardNumber>", FieldKind::Payment),
+        ("<input name=card_number>", FieldKind::Payment),
+        ("<input name=cardnumber>", FieldKind::Payment),
+        ("<input id=cvv>", FieldKind::Payment),
+        ("<input placeholder='CVC'>", FieldKind::Payment),
+        ("<label>Security code <input></label>", FieldKind::Payment),
+        ("<select name=cardNumber></select>", FieldKind::Payment),
+        ("<select autocomplete=cc-exp-month></select>", FieldKind::Payment),
+        ("<select name=month></select>", FieldKind::Ordinary),
+    ];
+    let body: String =
+        fields.iter().enumerate().map(|(index, (field, _))| format!("<div class=f{index}>{field}</div>")).collect();
+    lab.show(&body).await;
+    for (index, (field, kind)) in fields.iter().enumerate() {
+        let target = css(&format!(".f{index} :is(input, textarea, select)"));
+        assert_eq!(lab.browser.field(&target).await.unwrap(), *kind, "{field}");
+    }
+    lab.click(".f7 input").await;
+    assert_eq!(lab.browser.field(&Target::Focused).await.unwrap(), FieldKind::Password);
+}
+
+pub async fn another_kind_than_expected_is_not_typed_into(lab: Arc<Lab>) {
+    lab.show("<input id=p type=password><input id=o>").await;
+    let error = lab.fail(fill("#p", FieldKind::Ordinary)).await;
+    let words = "`#p` is a password field, and an ordinary field was expected; nothing was typed";
+    assert_eq!(error.to_string(), words);
+    assert_eq!(lab.value("p.value").await, "");
+    lab.fail(fill("#o", FieldKind::Password)).await;
+    lab.act(fill("#p", FieldKind::Password)).await;
+    assert_eq!(lab.value("p.value").await, "secret");
+    let error = lab.fail(Action::Press { key: "x".to_owned(), expected: FieldKind::Ordinary }).await;
+    assert!(matches!(error, Error::OtherField { .. }), "{error}");
+    lab.act(Action::Press { key: "x".to_owned(), expected: FieldKind::Password }).await;
+    assert_eq!(lab.value("p.value").await, "secretx");
+}
+
+pub async fn a_list_of_another_kind_is_not_chosen_in(lab: Arc<Lab>) {
+    lab.show("<select id=s autocomplete=cc-exp-month><option>01<option>02</select>").await;
+    let choose = |expected| Action::Select { target: css("#s"), values: vec!["02".to_owned()], expected };
+    let error = lab.fail(choose(FieldKind::Ordinary)).await;
+    assert!(matches!(error, Error::OtherField { found: FieldKind::Payment, .. }), "{error}");
+    assert_eq!(lab.value("s.value").await, "01");
+    lab.act(choose(FieldKind::Payment)).await;
+    assert_eq!(lab.value("s.value").await, "02");
+}
+
+/// Each becomes a password field at another moment of being filled. Two moments are no danger: one comes only for what a person
+/// types, the other when the text is there and was put into what was an ordinary field.
+pub async fn a_field_that_is_swapped_is_caught(lab: Arc<Lab>) {
+    for (event, is_caught) in [("focus", true), ("input", true), ("select", false), ("beforeinput", false)] {
+        lab.show(&format!(
+            "<input id=f><script>f.addEventListener('{event}', () => {{ f.type = 'password' }})</script>"
+        ))
+        .await;
+        assert_eq!(lab.browser.field(&css("#f")).await.unwrap(), FieldKind::Ordinary);
+        let done = lab.browser.perform(fill("#f", FieldKind::Ordinary)).await;
+        let value = lab.value("f.value").await;
+        match done {
+            Ok(_) => assert_eq!((is_caught, value), (false, "secret".into()), "{event}"),
+            Err(error) => {
+                assert!(matches!(error, Error::OtherField { found: FieldKind::Password, .. }), "{event}: {error}");
+                assert_eq!((is_caught, value), (true, "".into()), "{event}");
+            }
+        }
+    }
+    lab.show("<input id=f><input id=p type=password><script>f.onfocus = () => p.focus()</script>").await;
+    let error = lab.fail(fill("#f", FieldKind::Ordinary)).await;
+    assert!(error.to_string().contains("does not take the focus"), "{error}");
+    assert_eq!(lab.value("f.value + p.value").await, "");
+    lab.show("<div id=d><input></div>").await;
+    assert_eq!(lab.browser.field(&css("input")).await.unwrap(), FieldKind::Ordinary);
+    lab.value("d.innerHTML = '<input type=password>'; 1").await;
+    lab.fail(fill("input", FieldKind::Ordinary)).await;
+}
+
+/// The page's own view of its fields says that there are none.
+pub async fn a_page_cannot_lie_about_its_fields(lab: Arc<Lab>) {
+    lab.show(
+        "<input id=p type=password><script>\
+         Object.defineProperty(HTMLInputElement.prototype, 'type', { get: () => 'text' });\
+         Element.prototype.getAttribute = () => null; String.prototype.toLowerCase = () => 'x';\
+         document.querySelector = () => document.body; Object.defineProperty(p, 'value', { set() {}, get: () => '' });</script>",
+    )
+    .await;
+    assert_eq!(lab.value("p.type").await, "text", "the lie works where the page's scripts run");
+    assert_eq!(lab.browser.field(&css("#p")).await.unwrap(), FieldKind::Password);
+    lab.fail(fill("#p", FieldKind::Ordinary)).await;
+}
+
+pub async fn a_foreign_frame_counts_as_payment(lab: Arc<Lab>) {
+    let inner = lab.server.serve("<body style='margin:0'><input style='width:200px;height:100px'>");
+    let inner = lab.server.foreign(&inner);
+    lab.show(&format!("<iframe src='{inner}' style='width:200px;height:100px'></iframe>")).await;
+    lab.click("iframe").await;
+    assert_eq!(lab.browser.field(&Target::Focused).await.unwrap(), FieldKind::Payment);
+    let error = lab.fail(Action::Press { key: "4".to_owned(), expected: FieldKind::Ordinary }).await;
+    assert!(matches!(error, Error::OtherField { .. }), "{error}");
+    let outline = lab.content(ringwall_browser::Format::Outline).await;
+    assert!(outline.contains(&format!("(frame of another site: {inner}, not shown)")), "{outline}");
+}

@@ -1,0 +1,220 @@
+//! A method for each question that we ask an AIO service. Cheap to clone; holds nothing but where to ask.
+//!
+//! Commands go through its `/v1/bash`, which keeps the two streams apart, tells what is new since an offset, and can kill.
+//! Each command has a session of its own there, named by us: so it can be ended also when the answer that it has begun is lost.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ringwall_policy::Secret;
+
+use super::address::ServiceUrl;
+use super::connection::{Connection, Question, in_short, malformed};
+use super::error::AioError;
+use super::messages::{
+    CodeRequest, CodeResult, CommandStatus, Context, ExecRequest, ExecResult, KillRequest, ListRequest, ListResult,
+    OutputRequest, OutputResult, ReadRequest, ReadResult, SessionInfo, SessionRequest, WriteRequest,
+};
+
+/// For answers that take no time.
+const PROMPT: Duration = Duration::from_secs(10);
+/// How long it may think about what is new, and how much longer an answer may take on its way.
+const NEWS_WITHIN: Duration = Duration::from_secs(10);
+const ON_THE_WAY: Duration = Duration::from_secs(10);
+const MAX_CODE_SECONDS: u64 = 300;
+/// Deeper than anybody looks for a file.
+const DEEPEST: u32 = 32;
+
+#[derive(Debug, Clone)]
+pub struct AioService {
+    connection: Connection,
+}
+
+/// What a service says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceInfo {
+    pub version: String,
+    /// The directory beneath which sessions have theirs.
+    pub home: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CodeLanguage {
+    Python,
+    Javascript,
+}
+
+impl CodeLanguage {
+    const fn key(self) -> &'static str {
+        match self {
+            Self::Python => "python",
+            Self::Javascript => "javascript",
+        }
+    }
+}
+
+/// What a piece of code did, as far as the service tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodeOutcome {
+    /// `ok`, `error` or `timeout`.
+    pub status: String,
+    pub stdout: String,
+    pub stderr: String,
+    pub exit_code: Option<i32>,
+}
+
+/// How far a command's two streams were read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Offsets {
+    pub(super) stdout: u64,
+    pub(super) stderr: u64,
+}
+
+/// Whether an answer may wait for news.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waiting {
+    ForNews,
+    Not,
+}
+
+impl AioService {
+    pub fn new(url: ServiceUrl, key: &Secret) -> Result<Self, AioError> {
+        Ok(Self { connection: Connection::new(url, key)? })
+    }
+
+    /// Whether it is there and accepts our key.
+    pub async fn info(&self) -> Result<ServiceInfo, AioError> {
+        let asked = "tell about itself";
+        let question = question(asked, "/v1/sandbox", PROMPT);
+        let Context { home_dir, version } = self.connection.get(question).await?;
+        let home = home_dir.trim_end_matches('/');
+        // It becomes part of a line for a shell, quoted, and of paths that are compared.
+        if !home.starts_with('/') || home.contains(char::is_control) || home.split('/').any(|part| part == "..") {
+            return Err(malformed(asked, "its home is no absolute path"));
+        }
+        Ok(ServiceInfo { version: in_short(&version), home: home.to_owned() })
+    }
+
+    pub(super) async fn open_session(&self, session_id: &str) -> Result<(), AioError> {
+        let asked = "open a session";
+        let question = question(asked, "/v1/bash/sessions/create", PROMPT);
+        let info: SessionInfo = self.connection.post(question, &SessionRequest { session_id }).await?;
+        // One that we did not name could be another's.
+        if info.session_id == session_id { Ok(()) } else { Err(malformed(asked, "it opened another session")) }
+    }
+
+    /// Has a line of ours run to its end, which it reaches at once.
+    pub(super) async fn run_at_once(
+        &self,
+        asked: &'static str,
+        session_id: &str,
+        command: &str,
+    ) -> Result<(), AioError> {
+        let question = question(asked, "/v1/bash/exec", PROMPT + ON_THE_WAY);
+        let hard_timeout = Some(PROMPT.as_secs_f64());
+        let request = ExecRequest { session_id, command, env: BTreeMap::new(), async_mode: false, hard_timeout };
+        let result: ExecResult = self.connection.post(question, &request).await?;
+        match (result.status, result.exit_code) {
+            (CommandStatus::Completed, Some(0)) => Ok(()),
+            _ => Err(AioError::Refused { asked, words: in_short(&result.stderr.unwrap_or_default()) }),
+        }
+    }
+
+    /// Begins a command and gives its id.
+    pub(super) async fn begin(
+        &self,
+        session_id: &str,
+        command: &str,
+        env: BTreeMap<&str, &str>,
+        hard_timeout: Option<Duration>,
+    ) -> Result<String, AioError> {
+        let question = question("begin the command", "/v1/bash/exec", PROMPT);
+        let hard_timeout = hard_timeout.map(|limit| limit.as_secs_f64());
+        let request = ExecRequest { session_id, command, env, async_mode: true, hard_timeout };
+        let result: ExecResult = self.connection.post(question, &request).await?;
+        Ok(result.command_id)
+    }
+
+    /// What the command has printed since, and how it is.
+    pub(super) async fn output(
+        &self,
+        session_id: &str,
+        command_id: &str,
+        since: Offsets,
+        waiting: Waiting,
+    ) -> Result<OutputResult, AioError> {
+        let question = question("tell what the command prints", "/v1/bash/output", NEWS_WITHIN + ON_THE_WAY);
+        let request = OutputRequest {
+            session_id,
+            command_id,
+            offset: since.stdout,
+            stderr_offset: since.stderr,
+            wait: waiting == Waiting::ForNews,
+            wait_timeout: NEWS_WITHIN.as_secs_f64(),
+        };
+        self.connection.post(question, &request).await
+    }
+
+    pub(super) async fn kill(&self, session_id: &str, signal: &str) -> Result<(), AioError> {
+        let question = question("end the command", "/v1/bash/kill", PROMPT);
+        self.connection.order(question, &KillRequest { session_id, signal }).await
+    }
+
+    /// Ends a session and what is left in it.
+    pub(super) async fn close_session(&self, session_id: &str) -> Result<(), AioError> {
+        let path = format!("/v1/bash/sessions/{session_id}/close");
+        self.connection.order(question("close a session", path, PROMPT), &serde_json::json!({})).await
+    }
+
+    /// Runs a piece of code in an interpreter of the service's own. With a context, variables stay for the next piece in it.
+    pub async fn execute_code(
+        &self,
+        language: CodeLanguage,
+        code: &str,
+        directory: &str,
+        time_limit: Duration,
+        context: Option<&str>,
+    ) -> Result<CodeOutcome, AioError> {
+        // What the interface knows: whole seconds, one at least.
+        let timeout = time_limit.as_secs().clamp(1, MAX_CODE_SECONDS);
+        let question = question("run code", "/v1/code/execute", Duration::from_secs(timeout) + ON_THE_WAY);
+        let stateful = context.is_some();
+        let request =
+            CodeRequest { language: language.key(), code, timeout, cwd: directory, stateful, session_id: context };
+        let CodeResult { status, stdout, stderr, exit_code } = self.connection.post(question, &request).await?;
+        let [stdout, stderr] = [stdout, stderr].map(Option::unwrap_or_default);
+        Ok(CodeOutcome { status: in_short(&status), stdout, stderr, exit_code })
+    }
+
+    pub async fn write_file(&self, file: &str, content: &[u8]) -> Result<(), AioError> {
+        let text = std::str::from_utf8(content);
+        let encoded;
+        let (content, encoding) = match text {
+            Ok(text) => (text, "utf-8"),
+            Err(_) => {
+                encoded = STANDARD.encode(content);
+                (encoded.as_str(), "base64")
+            }
+        };
+        let question = question("write a file", "/v1/file/write", PROMPT);
+        self.connection.order(question, &WriteRequest { file, content, encoding }).await
+    }
+
+    /// The text of a file.
+    pub async fn read_file(&self, file: &str) -> Result<String, AioError> {
+        let question = question("read a file", "/v1/file/read", PROMPT);
+        let ReadResult { content } = self.connection.post(question, &ReadRequest { file }).await?;
+        Ok(content)
+    }
+
+    pub(super) async fn list(&self, path: &str) -> Result<ListResult, AioError> {
+        let request = ListRequest { path, recursive: true, show_hidden: true, include_size: false, max_depth: DEEPEST };
+        self.connection.post(question("list files", "/v1/file/list", PROMPT), &request).await
+    }
+}
+
+fn question(asked: &'static str, path: impl Into<String>, patience: Duration) -> Question {
+    Question { asked, path: path.into(), patience }
+}

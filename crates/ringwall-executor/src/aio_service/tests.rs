@@ -1,0 +1,324 @@
+//! The client against a stand-in for the service (`tests/support/aio_service.py`), which executes in boxes of the binary under
+//! test: `RINGWALL_BIN`, or the release build.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ringwall_policy::{
+    Ceilings, Field, Grant, Layer, LayerName, Layers, Request, Requirement, Root, Secret, Verdict, Workspace,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::client::{AioService, CodeLanguage};
+use super::connection::{Connection, Question};
+use super::error::AioError;
+use super::running::RunningOnService;
+use super::start::{ServiceFile, ServiceWork};
+use crate::error::Error;
+use crate::outcome::Ending;
+use crate::running::Streams;
+use crate::{ProtectionName, ProtectionState};
+
+const KEY: &str = "a-key-that-nobody-prints";
+
+struct StandIn {
+    process: Child,
+    url: String,
+    _directory: TempDir,
+}
+
+impl StandIn {
+    #[expect(clippy::disallowed_methods, reason = "a test's own service, which runs commands in boxes")]
+    fn start() -> Self {
+        let house = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let binary =
+            std::env::var_os("RINGWALL_BIN").map_or_else(|| house.join("target/debug/ringwall"), PathBuf::from);
+        let directory = TempDir::with_prefix("rw-aio-").unwrap();
+        let mut process = Command::new("/usr/bin/python3")
+            .arg("-B")
+            .arg(house.join("tests/support/aio_service.py"))
+            .args([binary.as_os_str(), directory.path().as_os_str(), KEY.as_ref()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut url = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        Self { process, url: url.trim().to_owned(), _directory: directory }
+    }
+
+    fn service(&self) -> AioService {
+        AioService::new(self.url.parse().unwrap(), &Secret::new(KEY)).unwrap()
+    }
+
+    fn spoil(&self, fault: Value) {
+        ureq::post(format!("{}/stand-in/fault", self.url)).send(fault.to_string()).unwrap();
+    }
+
+    /// What was asked on this route, in order.
+    fn asked(&self, path: &str) -> Vec<Value> {
+        let mut answer = ureq::get(format!("{}/stand-in/requests", self.url)).call().unwrap();
+        let all: Vec<Value> = serde_json::from_reader(answer.body_mut().as_reader()).unwrap();
+        let bodies = all.into_iter().filter(|request| request["path"] == path);
+        bodies.map(|request| serde_json::from_str(request["body"].as_str().unwrap()).unwrap_or(Value::Null)).collect()
+    }
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        // It ends its boxes first, when its input ends.
+        drop(self.process.stdin.take());
+        self.process.wait().unwrap();
+    }
+}
+
+fn granted(argv: &[&str], timeout_ms: u64, require: &[Requirement], root: Root) -> Grant {
+    let request = Request {
+        argv: argv.iter().map(Into::into).collect(),
+        env: BTreeMap::from([("GREETING".to_owned(), Secret::new("it's $HOME"))]),
+        cwd: None,
+        root,
+        workspace: Workspace::Private,
+        read_only: Vec::new(),
+    };
+    let mut operator = Layer::new(LayerName::CommandLine);
+    operator.limits.insert(Field::TimeoutMs, timeout_ms);
+    operator.require = require.iter().copied().collect();
+    let ceilings =
+        Ceilings { limits: ringwall_policy::profile::machine_ceilings(8192, 4, 32_768), set_by: LayerName::Machine };
+    let layers = Layers { system: ringwall_policy::profile::RUN, ceilings, operator, narrowing: Vec::new() };
+    match ringwall_policy::decide(&request, &layers) {
+        Verdict::Allow(grant) => grant,
+        other => panic!("the policy did not allow the test's request: {other:?}"),
+    }
+}
+
+fn bash(line: &str) -> Grant {
+    granted(&["bash", "-c", line], 60_000, &[], Root::Host)
+}
+
+async fn start(service: &AioService, grant: Grant) -> RunningOnService {
+    service.start(grant, "e_1", of("s1")).await.unwrap()
+}
+
+fn of(session: &str) -> ServiceWork {
+    ServiceWork { session: session.to_owned(), ..ServiceWork::default() }
+}
+
+/// Both streams, read to their ends beside the command.
+fn reading(running: &mut RunningOnService) -> tokio::task::JoinHandle<(String, String)> {
+    let Some(Streams::Pipes { stdout, stderr, .. }) = running.streams.take() else { panic!("no streams") };
+    tokio::task::spawn_blocking(move || {
+        let mut texts = (String::new(), String::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| std::fs::File::from(stdout).read_to_string(&mut texts.0).unwrap());
+            scope.spawn(|| std::fs::File::from(stderr).read_to_string(&mut texts.1).unwrap());
+        });
+        texts
+    })
+}
+
+#[tokio::test]
+async fn a_command_has_its_words_files_and_environment() {
+    let stand_in = StandIn::start();
+    let service = stand_in.service();
+    let files = vec![
+        ServiceFile { path: "data/in.txt".to_owned(), content: b"from us\n".to_vec() },
+        ServiceFile { path: "raw".to_owned(), content: vec![0, 255] },
+    ];
+    let line =
+        "cat data/in.txt; stat -c %s raw; echo \"$GREETING\"; cat; mkdir out; echo x > out/new; echo bad >&2; exit 3";
+    let mut running = service.start(bash(line), "e_1", ServiceWork { files, ..of("s1") }).await.unwrap();
+    assert!(running.protections().iter().all(|one| one.state == ProtectionState::NotAvailable));
+    assert_eq!(running.protections().len(), ProtectionName::ALL.len());
+    let reading = reading(&mut running);
+    let ended = running.wait().await.unwrap();
+    assert_eq!(reading.await.unwrap(), ("from us\n2\nit's $HOME\n".to_owned(), "bad\n".to_owned()));
+    assert_eq!(ended.outcome.ending, Ending::Exited(3));
+    assert_eq!(ended.created.unwrap(), ["out/new"]);
+    let begun = &stand_in.asked("/v1/bash/exec")[1];
+    assert!(begun["hard_timeout"].as_f64().unwrap() > 60.0, "{begun}");
+    assert_eq!(stand_in.asked("/v1/bash/sessions/ringwall-e_1/close").len(), 1);
+
+    // The next one of the session finds what the first left, and another session does not.
+    let mut again = start(&service, bash("cat out/new")).await;
+    let read = self::reading(&mut again);
+    assert_eq!(again.wait().await.unwrap().outcome.ending, Ending::Exited(0));
+    assert_eq!(read.await.unwrap().0, "x\n");
+    let input = b"given\n".repeat(50_000);
+    let counting = ServiceWork { input, ..of("s1") };
+    let mut counting = service.start(bash("wc -l; ls -A"), "e_3", counting).await.unwrap();
+    let read = self::reading(&mut counting);
+    let ended = counting.wait().await.unwrap();
+    assert_eq!(read.await.unwrap().0, "50000\ndata\nout\nraw\n", "what it read is not left behind");
+    assert_eq!(ended.created.unwrap(), [""; 0]);
+    let other = service.start(bash("cat out/new"), "e_2", of("s2")).await.unwrap();
+    assert_eq!(other.wait().await.unwrap().outcome.ending, Ending::Exited(1));
+}
+
+#[tokio::test]
+async fn time_and_orders_end_a_command() {
+    let stand_in = StandIn::start();
+    let service = stand_in.service();
+    let late = granted(&["sleep", "600"], 300, &[], Root::Host);
+    assert_eq!(start(&service, late).await.wait().await.unwrap().outcome.ending, Ending::TimedOut);
+    assert_eq!(stand_in.asked("/v1/bash/kill")[0]["signal"], "SIGTERM");
+
+    let mut running = start(&service, bash("trap '' TERM; echo ready; sleep 600; sleep 600")).await;
+    let Some(Streams::Pipes { stdout, .. }) = running.streams.take() else { panic!("no streams") };
+    let (first, stdout) = tokio::task::spawn_blocking(move || {
+        let mut reader = BufReader::new(std::fs::File::from(stdout));
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        (line, reader)
+    })
+    .await
+    .unwrap();
+    assert_eq!(first, "ready\n");
+    let handle = running.handle();
+    let (ended, ()) = tokio::join!(running.wait(), handle.stop(15));
+    assert_eq!(ended.unwrap().outcome.ending, Ending::Signalled(9));
+    drop(stdout);
+}
+
+#[tokio::test]
+async fn nobody_who_lets_go_leaves_a_command() {
+    let stand_in = StandIn::start();
+    let service = stand_in.service();
+    drop(start(&service, bash("sleep 600")).await);
+    let closed = async {
+        while stand_in.asked("/v1/bash/sessions/ringwall-e_1/close").is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), closed).await.expect("the session of the command is closed");
+    assert_eq!(stand_in.asked("/v1/bash/kill")[0]["signal"], "SIGKILL");
+}
+
+#[tokio::test]
+async fn a_broken_connection_loses_nothing_that_was_printed() {
+    let stand_in = StandIn::start();
+    stand_in.spoil(json!({"path": "/v1/bash/output", "kind": "cut"}));
+    stand_in.spoil(json!({"path": "/v1/bash/output", "kind": "reset", "after": 1}));
+    let mut running = start(&stand_in.service(), bash("seq 20000; seq 3 >&2")).await;
+    let reading = reading(&mut running);
+    assert_eq!(running.wait().await.unwrap().outcome.ending, Ending::Exited(0));
+    let (stdout, stderr) = reading.await.unwrap();
+    let counted: String = (1..=20_000).map(|number| format!("{number}\n")).collect();
+    assert_eq!((stdout, stderr.as_str()), (counted, "1\n2\n3\n"));
+}
+
+#[tokio::test]
+async fn a_command_that_may_have_begun_is_ended_and_not_sent_again() {
+    let stand_in = StandIn::start();
+    // The first is the making of its directory.
+    stand_in.spoil(json!({"path": "/v1/bash/exec", "kind": "cut", "after": 1}));
+    let error = stand_in.service().start(bash("sleep 600"), "e_1", of("s1")).await.unwrap_err();
+    assert!(matches!(error, Error::Aio(AioError::Unclear(_))), "{error}");
+    assert_eq!(stand_in.asked("/v1/bash/exec").len(), 2);
+    assert_eq!(stand_in.asked("/v1/bash/kill")[0]["signal"], "SIGKILL");
+    assert_eq!(stand_in.asked("/v1/bash/sessions/ringwall-e_1/close").len(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_without_end_ends_the_command() {
+    let stand_in = StandIn::start();
+    stand_in.spoil(json!({"path": "/v1/bash/output", "kind": "huge"}));
+    let error = start(&stand_in.service(), bash("sleep 600")).await.wait().await.unwrap_err();
+    assert!(matches!(error, Error::Aio(AioError::TooLarge { .. })), "{error}");
+    assert_eq!(stand_in.asked("/v1/bash/kill")[0]["signal"], "SIGKILL");
+}
+
+#[tokio::test]
+async fn a_line_that_no_shell_takes_becomes_a_script_that_leaves_nothing() {
+    let stand_in = StandIn::start();
+    let code = format!("print(len('{}'))", "x".repeat(110_000));
+    let grant = granted(&["python3", "-c", &code], 60_000, &[], Root::Host);
+    let mut running = start(&stand_in.service(), grant).await;
+    let reading = reading(&mut running);
+    let ended = running.wait().await.unwrap();
+    assert_eq!(reading.await.unwrap(), ("110000\n".to_owned(), String::new()));
+    assert_eq!(ended.created.unwrap(), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_a_service_cannot_keep_is_refused_before_it_is_asked() {
+    let stand_in = StandIn::start();
+    let service = stand_in.service();
+    let required = granted(&["true"], 1000, &[Requirement::Memory], Root::Host);
+    let error = service.start(required, "e_1", of("s1")).await.unwrap_err();
+    assert!(matches!(error, Error::ProtectionMissing { backend: "aio", .. }), "{error}");
+    let image = granted(&["true"], 1000, &[], Root::Image("tools".parse().unwrap()));
+    let error = service.start(image, "e_1", of("s1")).await.unwrap_err();
+    assert!(matches!(error, Error::Aio(AioError::NotForService(_))), "{error}");
+    assert!(stand_in.asked("/v1/sandbox").is_empty());
+    let files = vec![ServiceFile { path: "../x".to_owned(), content: Vec::new() }];
+    let error = service.start(bash("true"), "e_1", ServiceWork { files, ..of("s1") }).await.unwrap_err();
+    assert!(matches!(error, Error::Aio(AioError::NotForService(_))), "{error}");
+    assert!(stand_in.asked("/v1/bash/exec").is_empty());
+}
+
+#[tokio::test]
+async fn every_bad_answer_has_its_words() {
+    let stand_in = StandIn::start();
+    let service = stand_in.service();
+    assert_eq!(service.info().await.unwrap().home, "/workspace");
+    type Is = fn(&AioError) -> bool;
+    let kinds: [(&str, Is); 9] = [
+        ("401", |error| matches!(error, AioError::KeyRefused)),
+        ("422", |error| matches!(error, AioError::NotUnderstood { words, .. } if words.contains("Field required"))),
+        ("500", |error| matches!(error, AioError::Failed { status: 500, .. })),
+        ("cut", |error| matches!(error, AioError::Unreachable { .. })),
+        ("reset", |error| matches!(error, AioError::Unreachable { .. })),
+        ("redirect", |error| matches!(error, AioError::Redirected { .. })),
+        ("huge", |error| matches!(error, AioError::TooLarge { .. })),
+        ("not_json", |error| matches!(error, AioError::Malformed { .. })),
+        ("no_data", |error| matches!(error, AioError::Malformed { .. })),
+    ];
+    for (kind, is_expected) in kinds {
+        stand_in.spoil(json!({"path": "/v1/sandbox", "kind": kind}));
+        let error = service.info().await.unwrap_err();
+        assert!(is_expected(&error), "{kind}: {error:?}");
+        assert!(!format!("{error:?} {error}").contains(KEY) && !error.hint().is_empty());
+    }
+    assert!(stand_in.asked("/v1/elsewhere").is_empty(), "a redirect was followed");
+    stand_in.spoil(json!({"path": "/v1/file/read", "kind": "refused"}));
+    let error = service.read_file("/workspace/x").await.unwrap_err();
+    assert_eq!(error.to_string(), "the AIO service could not read a file: it could  not be done");
+    assert!(!format!("{service:?}").contains(KEY));
+
+    let stranger = AioService::new(stand_in.url.parse().unwrap(), &Secret::new("guessed")).unwrap();
+    assert!(matches!(stranger.info().await, Err(AioError::KeyRefused)));
+    assert!(AioService::new(stand_in.url.parse().unwrap(), &Secret::new("a\nb")).is_err());
+    let connection = Connection::new(stand_in.url.parse().unwrap(), &Secret::new(KEY)).unwrap();
+    stand_in.spoil(json!({"path": "/v1/sandbox", "kind": "slow"}));
+    let patience = Duration::from_millis(200);
+    let question = Question { asked: "wait", path: "/v1/sandbox".to_owned(), patience };
+    assert!(matches!(connection.get::<Value>(question).await, Err(AioError::TooLate { .. })));
+    let (url, _) = (stand_in.url.clone(), drop(stand_in));
+    let nobody = AioService::new(url.parse().unwrap(), &Secret::new(KEY)).unwrap();
+    assert!(matches!(nobody.info().await, Err(AioError::Unreachable { .. })));
+}
+
+#[tokio::test]
+async fn code_has_an_interpreter_that_remembers() {
+    let stand_in = StandIn::start();
+    let service = stand_in.service();
+    let limit = Duration::from_secs(60);
+    let run = |code: &'static str, context| {
+        let service = service.clone();
+        async move { service.execute_code(CodeLanguage::Python, code, "/workspace", limit, context).await.unwrap() }
+    };
+    run("x = 6", Some("c")).await;
+    let told = run("print(x * 7)", Some("c")).await;
+    assert_eq!((told.status.as_str(), told.stdout.as_str()), ("ok", "42\n"));
+    assert_ne!(run("print(x)", None).await.exit_code, Some(0), "without a context there is nothing to remember");
+    service.write_file("/workspace/a", "ü\n".as_bytes()).await.unwrap();
+    assert_eq!(service.read_file("/workspace/a").await.unwrap(), "ü\n");
+    let error = service.read_file("/workspace/none").await.unwrap_err();
+    assert!(matches!(error, AioError::Refused { .. }), "{error}");
+}

@@ -1,0 +1,284 @@
+//! A container made ahead for a session that is not known yet: our agent in it, before an empty place, as a user of its own.
+//!
+//! Started by the words of every container, but for its files. When a session wants its box, its directory is mounted there
+//! from outside, through a mapping that shows its owner's files as the container's own (`warm`), and from then on it is that
+//! session's box like any other. Nobody else ever gets it. One that anything was done to, or of which anything cannot be
+//! proven, is ended; whatever goes wrong gives the grant back, for a container made from nothing.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ringwall_jail::plan::{FileKind, Operation, Owner, Source};
+use ringwall_jail::report::Failure;
+use ringwall_jail::resident::AGENT;
+use ringwall_policy::{DockerImage, Grant, Net, Workspace};
+use rustix::io::Errno;
+use rustix::process::Pid;
+use tokio::sync::{oneshot, watch};
+
+use super::argv::{Particulars, Sizes, argv_ahead, image};
+use super::container::{Errand, RunningContainer};
+use super::daemon::{Daemon, Runtime};
+use super::environment::EnvironmentFile;
+use super::events::{ContainerId, Story};
+use super::launch::{Docker, Shared, unavailable};
+use super::name::ContainerName;
+use super::proof::prove;
+use super::protection;
+use crate::error::Error;
+use crate::limits::Stay;
+use crate::lower::literal;
+use crate::maker::Executor;
+use crate::pool::{Pace, Sort};
+use crate::prepare::{SPARE_UIDS, owner};
+use crate::protection::check;
+use crate::python::Python;
+use crate::resident::{Awake, Body, Resident, Wardrobe};
+use crate::sources::{WORKSPACE, check_working_directory, is_alone};
+use crate::warm::{Init, Unserved, is_over};
+use crate::{kernel_file, program};
+
+const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+/// Making one keeps a processor busy for a third of a second: nobody may have asked for a box for so long.
+const QUIET: Duration = Duration::from_millis(500);
+/// Boxes on the host's system have a right to the other users that are for spares.
+const MAX_COUNT: u32 = SPARE_UIDS / 2;
+
+/// What is settled when a container is made ahead. Two grants of one shape differ in their files alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContainerShape {
+    /// As it was known: another one might make another container of the same words.
+    daemon: Daemon,
+    image: DockerImage,
+    sizes: Sizes,
+}
+
+impl Sort for ContainerShape {
+    fn pause(&self, _waiting: usize) -> Duration {
+        QUIET
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::Slow
+    }
+}
+
+/// A container that waits for its session.
+#[derive(Debug)]
+pub struct ContainerSpare {
+    shared: Arc<Shared>,
+    shape: ContainerShape,
+    awake: Awake,
+    /// Who it is on the host.
+    user: Owner,
+    init: Init,
+    story: watch::Receiver<Story>,
+    /// What images were when it was made.
+    images: u64,
+}
+
+impl Docker {
+    /// The shape of the containers made ahead that can serve this grant. None can where this is not root, where the daemon
+    /// has users of its own, and for a session that has more than its own files or an environment of its own.
+    pub async fn shape_for(&self, executor: &Executor, grant: &Grant) -> Option<ContainerShape> {
+        let shared = self.shared(Runtime::Usual).ok()?;
+        let shows_a_session_alone = matches!(grant.workspace(), Workspace::Session(mounts) if is_alone(mounts));
+        let fits = shows_a_session_alone && grant.read_only().is_empty() && grant.env().is_empty();
+        let fits = fits && grant.effective().net == Net::None && executor.makes_spares();
+        if !fits || shared.is_not_for_spares.load(Ordering::Acquire) {
+            return None;
+        }
+        let image = image(grant).ok()?.clone();
+        let daemon = shared.find_daemon(Runtime::Usual).await.ok()?;
+        let has = |name: &str| daemon.security.iter().any(|option| option.split(',').any(|part| part == name));
+        let is_required = check(grant, &protection::protections(&daemon, Runtime::Usual), Runtime::Usual.backend());
+        if has("name=userns") || has("name=rootless") || is_required.is_err() {
+            return None;
+        }
+        Some(ContainerShape { daemon, image, sizes: Sizes::of(grant) })
+    }
+
+    /// Whether containers can be made ahead here, as far as is known.
+    pub fn is_for_spares(&self) -> bool {
+        self.shared(Runtime::Usual).is_ok_and(|shared| !shared.is_not_for_spares.load(Ordering::Acquire))
+    }
+
+    /// Makes a container ahead. It takes as long as any.
+    pub async fn prepare_spare(&self, executor: &Executor, shape: &ContainerShape) -> Result<ContainerSpare, Error> {
+        let shared = self.shared(Runtime::Usual)?;
+        if !self.is_for_spares() {
+            return Err(Error::SpareUnfit("containers cannot be made ahead here"));
+        }
+        let mut lease = executor.leases.take(MAX_COUNT).ok_or(Error::SpareUnfit("there are too many of them"))?;
+        let (user, init) = (lease.owner(), Init::default());
+        lease.bind(Arc::clone(&init));
+        let images = shared.images.changes();
+        let name = name()?;
+        let mut container = shared.in_time(Runtime::Usual, launch(shared, shape, user, &name)).await?;
+        container.hold(lease);
+        let story = container.story().ok_or(Error::SpareUnfit("nobody follows it"))?;
+        let awake = Awake::begin(Body::Docker(Box::new(container))).await?;
+        let proven = async {
+            let (pid, id) = find_first_process(shared, &name, &story).await?;
+            prove(pid, id, user, &init)?;
+            enter(&init, |process| ringwall_jail::later::look(process, WORKSPACE)).await
+        };
+        match proven.await {
+            Ok(()) => {
+                let (shared, shape) = (Arc::clone(shared), shape.clone());
+                Ok(ContainerSpare { shared, shape, awake, user, init, story, images })
+            }
+            Err(error) => {
+                awake.end().await;
+                shared.note(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a container that waits the box of a session. One that cannot be is ended.
+    pub async fn start_resident_in(
+        &self,
+        executor: &Executor,
+        spare: ContainerSpare,
+        grant: Grant,
+    ) -> Result<Resident, Box<Unserved>> {
+        let served = match self.shape_for(executor, &grant).await {
+            Some(shape) if shape == spare.shape => spare.receive(executor, &grant).await,
+            Some(_) | None => Err(Error::SpareUnfit("its shape is another")),
+        };
+        match served {
+            Ok(()) => Ok(Resident::of(spare.awake, grant, Wardrobe::Image)),
+            Err(error) => {
+                spare.shared.note(&error);
+                spare.awake.end().await;
+                Err(Box::new(Unserved { grant, error }))
+            }
+        }
+    }
+}
+
+impl ContainerSpare {
+    /// Whether it still waits as it was made: nobody has ended it or done anything to it, and its image's name means the same.
+    pub fn is_alive(&self) -> bool {
+        let story = *self.story.borrow();
+        let is_as_made = !story.is_touched && !is_over(&self.init) && self.images == self.shared.images.changes();
+        is_as_made && self.awake.is_alive()
+    }
+
+    /// Ends it. When this returns, no process of it is left.
+    pub async fn end(self) {
+        self.awake.end().await;
+    }
+
+    /// Shows a session's files to it.
+    async fn receive(&self, executor: &Executor, grant: &Grant) -> Result<(), Error> {
+        if !self.is_alive() {
+            return Err(Error::SpareUnfit("it does not wait any more"));
+        }
+        let whose = owner(grant).ok_or(Error::SpareUnfit("it shows a session's files alone"))?;
+        let places = self.shared.open(grant)?;
+        check_working_directory(grant, &places)?;
+        let opened = places.iter().find_map(|place| place.content.as_ref());
+        let (directory, access) = opened.ok_or(Error::SpareUnfit("it shows a session's files alone"))?;
+        let source = Source { path: directory.path.clone(), identity: Some(directory.identity), owner: Some(whose) };
+        let show = Operation::Bind { source, at: literal(WORKSPACE), kind: FileKind::Directory, access: *access };
+        let mut mapping =
+            |owner| executor.mappings.get(owner, self.user, || executor.spawner.mapping(owner, self.user));
+        let tree = ringwall_jail::sources::open(&[show], &mut mapping).map_err(Error::Setup)?.pop();
+        let tree = tree.ok_or(Error::SpareUnfit("it shows a session's files alone"))?;
+        enter(&self.init, move |process| ringwall_jail::later::show(&tree, process, WORKSPACE)).await?;
+        // Also that nothing was done to it meanwhile of which nobody has told us yet.
+        match self.awake.reaches(WORKSPACE).await && self.is_alive() {
+            true => Ok(()),
+            false => Err(Error::SpareUnfit("it does not see the files")),
+        }
+    }
+}
+
+impl Shared {
+    /// What will not be otherwise next time is not tried again.
+    fn note(&self, error: &Error) {
+        let is_for_good = match error {
+            Error::NoSparesHere(_) => true,
+            Error::Setup(failure) => {
+                let refusals = [Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP, Errno::PERM];
+                refusals.iter().any(|errno| errno.raw_os_error() == failure.errno)
+            }
+            _ => false,
+        };
+        if is_for_good {
+            self.is_not_for_spares.store(true, Ordering::Release);
+        }
+    }
+}
+
+async fn launch(
+    shared: &Arc<Shared>,
+    shape: &ContainerShape,
+    user: Owner,
+    name: &ContainerName,
+) -> Result<RunningContainer, Error> {
+    let environment = EnvironmentFile::ahead()?;
+    shared.keep_watch()?;
+    let program = program::place()?;
+    let particulars = Particulars {
+        name,
+        instance: &shared.instance,
+        runtime: Runtime::Usual,
+        environment: &environment.path(),
+        python: Python::AsNamed,
+        stay: Stay::Resident,
+        program: Some(&program),
+        doorway: None,
+    };
+    let words = argv_ahead(&shape.image, shape.sizes, (user.uid, user.gid), &shape.daemon, &particulars)?;
+    let protections = protection::protections(&shape.daemon, Runtime::Usual);
+    let errand = Errand { command: AGENT.to_owned(), time_limit: None };
+    let mut container = shared.run(words, name, Runtime::Usual, protections, errand)?;
+    shared.wait_for_start(&mut container, &shape.image, Runtime::Usual).await?;
+    Ok(container)
+}
+
+/// A name that nobody else's container has; whose it will be is not known.
+fn name() -> Result<ContainerName, Error> {
+    let random = kernel_file::read("/proc/sys/kernel/random/uuid");
+    let random = random.map_err(|_| Error::SpareUnfit("there is no random name for it"))?;
+    ContainerName::of_exec(&format!("ahead-{}", random.trim()))
+}
+
+/// What the daemon says: asked by its name, of the container that was followed.
+async fn find_first_process(
+    shared: &Shared,
+    name: &ContainerName,
+    story: &watch::Receiver<Story>,
+) -> Result<(Pid, ContainerId), Error> {
+    let words = ["inspect", "--type=container", "--format={{.Id}} {{.State.Pid}}", name.as_str()];
+    let said = shared.client.call(words, ANSWERED_WITHIN).await;
+    let said = said.map_err(|failure| unavailable(Runtime::Usual, failure.why()))?;
+    let (id, pid) = said.trim().split_once(' ').unwrap_or_default();
+    let followed = story.borrow().id;
+    match (ContainerId::read(id), pid.parse().ok().and_then(Pid::from_raw)) {
+        (Some(id), Some(pid)) if followed == Some(id) => Ok((pid, id)),
+        _ => Err(Error::SpareUnfit("the daemon does not know it")),
+    }
+}
+
+/// On a thread that ends then: whoever enters the mounts of a process does not come back.
+async fn enter(
+    init: &Init,
+    work: impl FnOnce(BorrowedFd<'_>) -> Result<(), Failure> + Send + 'static,
+) -> Result<(), Error> {
+    let (told, done) = oneshot::channel();
+    let init = Arc::clone(init);
+    let thread = std::thread::Builder::new().name("mounts".to_owned()).spawn(move || {
+        // Nobody may be listening any more.
+        let _ = told.send(init.get().map(|process| work(process.as_fd())));
+    });
+    match (thread, done.await) {
+        (Ok(_), Ok(Some(done))) => done.map_err(Error::Setup),
+        (Err(_), _) | (_, Ok(None) | Err(_)) => Err(Error::SpareUnfit("its mounts were not reached")),
+    }
+}

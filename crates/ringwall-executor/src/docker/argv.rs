@@ -1,0 +1,291 @@
+//! The words of `docker run`. Pure: the same grant and daemon give the same words, and snapshot tests show them.
+//!
+//! What a container may do is decided here and only here. No word holds a value of the environment. Paths go into
+//! `--mount`, which is read as a line of comma-separated values: there a path can be quoted, where `-v` would take a
+//! colon in it for its own, and unlike `-v` it makes no directory that is missing.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+
+use ringwall_jail::porter::WAY_OUT;
+use ringwall_jail::resident::AGENT;
+use ringwall_policy::{Access, DockerImage, Field, Grant, Net, ProjectMounts, Root, Secret, SessionMounts, Workspace};
+
+use super::daemon::{Daemon, Runtime};
+use super::instance::Instance;
+use super::name::ContainerName;
+use crate::error::Error;
+use crate::limits::Stay;
+use crate::python::Python;
+use crate::sources::{WORKSPACE, is_alone};
+use crate::{egress, etc, limits};
+
+const MIB: u64 = 1024 * 1024;
+const BYTES_PER_INODE: u64 = 4096;
+const MILLIS: u64 = 1000;
+/// Docker's client copies the proxies of its own settings, passwords included, into every container that does not
+/// name them. A name without a value, which the client's environment does not have either, names and unsets it.
+const PROXIES: [&str; 10] = [
+    "ALL_PROXY",
+    "FTP_PROXY",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NO_PROXY",
+    "all_proxy",
+    "ftp_proxy",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+];
+
+/// What is no permission: how this one container is named and found again.
+#[derive(Debug)]
+pub(crate) struct Particulars<'a> {
+    pub(crate) name: &'a ContainerName,
+    pub(crate) instance: &'a Instance,
+    pub(crate) runtime: Runtime,
+    pub(crate) environment: &'a Path,
+    pub(crate) python: Python,
+    pub(crate) stay: Stay,
+    /// This program, where it has a part in the container: as the agent of one that stays, or as a porter.
+    pub(crate) program: Option<&'a Path>,
+    /// The socket through which a porter hands the way out to us.
+    pub(crate) doorway: Option<&'a Path>,
+}
+
+/// What of a grant is settled when its container starts, beside its files: how much of everything it may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    memory_mb: u64,
+    scratch_mb: u64,
+    cpu_millis: u64,
+    pids: u64,
+}
+
+impl Sizes {
+    pub(crate) fn of(grant: &Grant) -> Self {
+        let limit = |field| grant.effective().limits.get(field);
+        Sizes {
+            memory_mb: limit(Field::MemoryMb),
+            scratch_mb: limit(Field::ScratchMb),
+            cpu_millis: limit(Field::CpuMillis),
+            pids: limit(Field::Pids),
+        }
+    }
+}
+
+/// What a container is, whoever asked for it.
+struct Outline<'a> {
+    image: &'a DockerImage,
+    sizes: Sizes,
+    user: (u32, u32),
+    directory: &'a Path,
+    mounts: Vec<OsString>,
+    environment: &'a BTreeMap<String, Secret>,
+    command: Vec<OsString>,
+}
+
+/// The whole command line after `docker`.
+pub(crate) fn argv(grant: &Grant, daemon: &Daemon, particulars: &Particulars<'_>) -> Result<Vec<OsString>, Error> {
+    let image = image(grant)?;
+    let (owner, mounts) = match grant.workspace() {
+        Workspace::Project(mounts) => (mounts.owner, project(mounts)?),
+        Workspace::Session(mounts) if is_alone(mounts) => (mounts.owner, session(mounts)?),
+        Workspace::Session(_) => return Err(Error::NotForDocker("paths of the host")),
+        Workspace::Private | Workspace::Directory(_) | Workspace::Agent(_) => {
+            return Err(Error::NotForDocker("a workspace that is neither a project's nor a session's"));
+        }
+    };
+    if !grant.read_only().is_empty() {
+        return Err(Error::NotForDocker("directories beside the project's"));
+    }
+    match (&grant.effective().net, particulars.doorway, particulars.runtime) {
+        (Net::None, None, _) | (Net::Allowlist { .. }, Some(_), Runtime::Usual) => {}
+        // Its sockets are its own kernel's, and cannot be handed to anybody outside.
+        (Net::Allowlist { .. }, _, Runtime::Gvisor) => return Err(Error::NotForGvisor("a network")),
+        (Net::None, Some(_), _) | (Net::Allowlist { .. }, None, Runtime::Usual) => return Err(Error::NoWayOut),
+    }
+    let (directory, command) = match particulars.stay {
+        Stay::Resident => (Path::new("/"), vec![AGENT.into()]),
+        Stay::OneCommand => (grant.cwd(), particulars.python.argv(grant.argv()).map(Into::into).collect()),
+    };
+    let outline = Outline {
+        image,
+        sizes: Sizes::of(grant),
+        user: (owner.uid(), owner.gid()),
+        directory,
+        mounts,
+        environment: grant.env(),
+        command,
+    };
+    words(outline, daemon, particulars)
+}
+
+/// The same for a container that waits for a session's files, which come later: an agent before an empty place.
+pub(crate) fn argv_ahead(
+    image: &DockerImage,
+    sizes: Sizes,
+    user: (u32, u32),
+    daemon: &Daemon,
+    particulars: &Particulars<'_>,
+) -> Result<Vec<OsString>, Error> {
+    let outline = Outline {
+        image,
+        sizes,
+        user,
+        directory: Path::new("/"),
+        mounts: vec!["--mount".into(), empty(WORKSPACE).into()],
+        environment: &BTreeMap::new(),
+        command: vec![AGENT.into()],
+    };
+    words(outline, daemon, particulars)
+}
+
+/// The image that a container for this grant is made of.
+pub(crate) fn image(grant: &Grant) -> Result<&DockerImage, Error> {
+    match grant.root() {
+        Root::Docker(image) => Ok(image),
+        Root::Host | Root::Image(_) => Err(Error::NotForDocker("a root file system that is not a docker image")),
+    }
+}
+
+fn words(outline: Outline<'_>, daemon: &Daemon, particulars: &Particulars<'_>) -> Result<Vec<OsString>, Error> {
+    let Particulars { name, instance, runtime, environment, stay, program, doorway, .. } = particulars;
+    let mut words: Vec<OsString> = ["run", "--rm", "--init", "--interactive", "--pull=never"].map(Into::into).into();
+    words.push(format!("--name={name}").into());
+    words.extend(instance.labels(name).map(|label| format!("--label={label}").into()));
+    words.extend(runtime.name().map(|name| format!("--runtime={name}").into()));
+    words.push(format!("--hostname={}", etc::HOSTNAME).into());
+    words.extend(isolation().map(Into::into));
+    if daemon.core_limit {
+        // One byte is too little for a core file, and unlike zero it keeps the kernel from starting a piped core handler.
+        words.push("--ulimit=core=1".into());
+    }
+    words.push("--ulimit=nofile=4096".into());
+    words.extend(limits(outline.sizes, daemon, *runtime, *stay).into_iter().map(Into::into));
+    let (uid, gid) = outline.user;
+    words.push(format!("--user={uid}:{gid}").into());
+    words.push(joined("--workdir=", outline.directory)?);
+    words.extend(outline.mounts);
+    for (source, at) in [(program, AGENT), (doorway, WAY_OUT)] {
+        if let Some(source) = source {
+            words.extend(["--mount".into(), format!("{},readonly", bind(source, at)?).into()]);
+        }
+    }
+    words.push(joined("--env-file=", environment)?);
+    let ours: &[(&str, &str)] = if doorway.is_some() { &egress::ENVIRONMENT } else { &[] };
+    let is_set = |key: &str| outline.environment.contains_key(key) || ours.iter().any(|(name, _)| *name == key);
+    let unset = PROXIES.iter().filter(|key| !is_set(key));
+    words.extend(unset.map(|key| format!("--env={key}").into()));
+    // An image's own entry point would run before, and around, the command that was granted.
+    words.extend(["--entrypoint=", "--no-healthcheck", "--log-driver=none", "--"].map(Into::into));
+    words.push(outline.image.as_str().into());
+    if doorway.is_some() {
+        words.extend([AGENT.into(), egress::PORT.to_string().into()]);
+    }
+    words.extend(outline.command);
+    Ok(words)
+}
+
+/// The walls: no network, no privilege, nothing shared with the host, and an image that cannot be changed.
+fn isolation() -> [&'static str; 6] {
+    [
+        "--network=none",
+        "--cap-drop=ALL",
+        "--security-opt=no-new-privileges",
+        "--ipc=private",
+        "--cgroupns=private",
+        "--read-only",
+    ]
+}
+
+fn limits(sizes: Sizes, daemon: &Daemon, runtime: Runtime, stay: Stay) -> Vec<String> {
+    let ours = not_the_boxs_own(runtime)
+        + match stay {
+            Stay::Resident => limits::OUR_AGENT,
+            Stay::OneCommand => 0,
+        };
+    let memory = sizes.memory_mb * MIB;
+    let scratch = sizes.scratch_mb * MIB;
+    // Docker refuses more processors than there are, and all that there are is no limit either.
+    let most = daemon.cpus.max(1).saturating_mul(MILLIS);
+    let cpus = sizes.cpu_millis.min(most);
+    let mut words = vec![
+        format!("--pids-limit={}", sizes.pids + ours),
+        format!("--memory={memory}b"),
+        format!("--cpus={}.{:03}", cpus / MILLIS, cpus % MILLIS),
+        format!(
+            "--tmpfs=/tmp:rw,exec,nosuid,nodev,mode=1777,size={scratch},nr_inodes={}",
+            (scratch / BYTES_PER_INODE).max(64)
+        ),
+    ];
+    // Where the kernel does not count swap, docker says so into the command's own standard error.
+    if daemon.swap_limit {
+        words.push(format!("--memory-swap={memory}b"));
+    }
+    words
+}
+
+/// Processes of the container that do not count against what the box was promised: docker's PID 1, and the threads of
+/// gVisor's own kernel, which ends when it gets no more.
+fn not_the_boxs_own(runtime: Runtime) -> u64 {
+    match runtime {
+        Runtime::Usual => limits::OUR_PROCESSES,
+        Runtime::Gvisor => limits::OUR_PROCESSES + limits::GVISOR_THREADS,
+    }
+}
+
+fn project(mounts: &ProjectMounts) -> Result<Vec<OsString>, Error> {
+    let places = [
+        ("/workspace/inputs", &mounts.inputs, mounts.access.inputs),
+        ("/workspace/work", &mounts.work, mounts.access.work),
+        ("/workspace/artifacts", &mounts.artifacts, mounts.access.artifacts),
+    ];
+    let mut words = Vec::new();
+    for (at, path, access) in places {
+        words.push("--mount".into());
+        words.push(match access {
+            Access::Empty => empty(at).into(),
+            Access::ReadOnly => format!("{},readonly", bind(path, at)?).into(),
+            Access::ReadWrite => bind(path, at)?.into(),
+        });
+    }
+    Ok(words)
+}
+
+/// A session's directory is the whole workspace.
+fn session(mounts: &SessionMounts) -> Result<Vec<OsString>, Error> {
+    Ok(vec!["--mount".into(), bind(&mounts.work, WORKSPACE)?.into()])
+}
+
+/// An empty directory that nobody can write to.
+fn empty(at: &str) -> String {
+    format!("type=tmpfs,dst={at},readonly,tmpfs-mode=0555,tmpfs-size=4096")
+}
+
+fn bind(path: &Path, at: &str) -> Result<String, Error> {
+    Ok(format!("type=bind,{},dst={at}", field(&format!("src={}", plain(path)?))))
+}
+
+/// One value of a line of comma-separated values.
+fn field(text: &str) -> String {
+    match text.contains([',', '"']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+fn joined(option: &str, path: &Path) -> Result<OsString, Error> {
+    Ok(format!("{option}{}", plain(path)?).into())
+}
+
+/// The client sends paths as JSON, which would quietly replace what is not UTF-8, and reads lines.
+fn plain(path: &Path) -> Result<&str, Error> {
+    let text = path.to_str().filter(|text| !text.chars().any(char::is_control));
+    text.ok_or_else(|| Error::PathNotForDocker(path.to_owned()))
+}
+
+#[cfg(test)]
+#[path = "argv_tests.rs"]
+pub(crate) mod tests;

@@ -1,0 +1,189 @@
+//! Snapshots of whole command lines: a change of what a container may do shows up here as a change of text.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use ringwall_policy::{
+    Access, Ceilings, Control, Field, Grant, Layer, LayerName, Layers, Mounts, Net, NetMode, NetWish, Owner,
+    ProjectMounts, Reach, Request, Requirement, Root, Secret, SessionMounts, Verdict, Workspace,
+};
+
+use super::{Particulars, Sizes, argv, argv_ahead, image};
+use crate::docker::daemon::{Daemon, Runtime, pretend};
+use crate::docker::instance::Instance;
+use crate::docker::name::ContainerName;
+use crate::error::Error;
+use crate::limits::Stay;
+use crate::python::Python;
+
+fn mounts() -> ProjectMounts {
+    ProjectMounts {
+        inputs: "/data/p/inputs".into(),
+        work: "/data/p/work".into(),
+        artifacts: "/data/p/running/e_1".into(),
+        access: Mounts::WIDEST,
+        owner: Owner::new(2001, 2002).unwrap(),
+    }
+}
+
+fn request(mounts: ProjectMounts, env: &[(&str, &str)]) -> Request {
+    Request {
+        argv: ["bash", "-lc", "echo \"$A\" --privileged"].map(Into::into).into(),
+        env: env.iter().map(|(key, value)| ((*key).to_owned(), Secret::new(*value))).collect(),
+        cwd: None,
+        root: Root::Docker("ringwall/sandbox:latest".parse().unwrap()),
+        workspace: Workspace::Project(Box::new(mounts)),
+        read_only: vec![],
+    }
+}
+
+fn decide(request: &Request, require: &[Requirement]) -> Grant {
+    decide_with(request, require, None)
+}
+
+fn decide_with(request: &Request, require: &[Requirement], net: Option<NetWish>) -> Grant {
+    let mut operator = Layer::new(LayerName::CommandLine);
+    operator.net = net;
+    operator.limits = BTreeMap::from([(Field::CpuMillis, 4000), (Field::MemoryMb, 64), (Field::ScratchMb, 16)]);
+    operator.require = require.iter().copied().collect();
+    let layers = Layers {
+        system: ringwall_policy::profile::RUN,
+        ceilings: Ceilings {
+            limits: ringwall_policy::profile::machine_ceilings(8192, 8, 32_768),
+            set_by: LayerName::Machine,
+        },
+        operator,
+        narrowing: Vec::new(),
+    };
+    match ringwall_policy::decide(request, &layers) {
+        Verdict::Allow(grant) => grant,
+        other => panic!("the policy did not allow the test's request: {other:?}"),
+    }
+}
+
+/// A granted project, for the tests of other rooms too.
+pub(crate) fn grant(env: &[(&str, &str)], require: &[Requirement]) -> Grant {
+    decide(&request(mounts(), env), require)
+}
+
+fn words(grant: &Grant, daemon: &Daemon, runtime: Runtime) -> Result<String, Error> {
+    let name = ContainerName::of_exec("e_0123456789abcdef")?;
+    let instance = Instance::pretend();
+    let environment = Path::new("/proc/7/fd/9");
+    let is_open = grant.effective().net != Net::None;
+    let particulars = Particulars {
+        name: &name,
+        instance: &instance,
+        runtime,
+        environment,
+        python: Python::AsNamed,
+        stay: Stay::OneCommand,
+        program: is_open.then_some(Path::new("/opt/ringwall")),
+        doorway: is_open.then_some(Path::new("/data/ways-out/7-1234-0-3")),
+    };
+    let words = argv(grant, daemon, &particulars)?;
+    Ok(words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join("\n"))
+}
+
+#[test]
+fn usual() {
+    let env = [("TOKEN", "very-secret-value"), ("HTTP_PROXY", "also-secret")];
+    let shown = words(&grant(&env, &[]), &pretend(), Runtime::Usual).unwrap();
+    assert!(!shown.contains("secret"), "a value is in the command line");
+    insta::assert_snapshot!("usual", shown);
+}
+
+#[test]
+fn with_a_way_out() {
+    let net = NetWish { mode: NetMode::Allowlist, ..NetWish::default() };
+    let env = [("https_proxy", "secret")];
+    let open = decide_with(&request(mounts(), &env), &[], Some(net));
+    insta::assert_snapshot!("with_a_way_out", words(&open, &pretend(), Runtime::Usual).unwrap());
+    let refused = words(&open, &pretend(), Runtime::Gvisor);
+    assert!(matches!(refused, Err(Error::NotForGvisor("a network"))), "{refused:?}");
+}
+
+/// A rootless daemon refuses a container whose hard limit is above its own.
+#[test]
+fn daemon_without_core_limit_is_not_asked_for_one() {
+    let asks = |core_limit| {
+        let daemon = Daemon { core_limit, ..pretend() };
+        words(&grant(&[], &[]), &daemon, Runtime::Usual).unwrap().contains("--ulimit=core")
+    };
+    assert!(asks(true));
+    assert!(!asks(false));
+}
+
+/// Whatever it is for, it is the container that a session would have, but for whose it is and its files.
+#[test]
+fn ahead_of_a_session() {
+    let mounts = SessionMounts {
+        work: "/data/s/work".into(),
+        owner: Owner::new(2001, 2002).unwrap(),
+        control: Control::On(Reach::default()),
+        hidden: Vec::new(),
+    };
+    let mut request = request(self::mounts(), &[]);
+    request.workspace = Workspace::Session(Box::new(mounts));
+    let grant = decide(&request, &[]);
+    let (name, instance) = (ContainerName::of_exec("ahead-1").unwrap(), Instance::pretend());
+    let particulars = Particulars {
+        name: &name,
+        instance: &instance,
+        runtime: Runtime::Usual,
+        environment: Path::new("/proc/7/fd/9"),
+        python: Python::AsNamed,
+        stay: Stay::Resident,
+        program: Some(Path::new("/opt/ringwall")),
+        doorway: None,
+    };
+    let session = argv(&grant, &pretend(), &particulars).unwrap();
+    let ahead = argv_ahead(image(&grant).unwrap(), Sizes::of(&grant), (7, 8), &pretend(), &particulars).unwrap();
+    let differing: Vec<_> = session.iter().zip(&ahead).filter(|(one, other)| one != other).collect();
+    let expected = [
+        ("--user=2001:2002", "--user=7:8"),
+        (
+            "type=bind,src=/data/s/work,dst=/workspace",
+            "type=tmpfs,dst=/workspace,readonly,tmpfs-mode=0555,tmpfs-size=4096",
+        ),
+    ];
+    let expected = expected.map(|(one, other)| (OsString::from(one), OsString::from(other)));
+    assert_eq!(differing, expected.iter().map(|(one, other)| (one, other)).collect::<Vec<_>>());
+    assert_eq!(session.len(), ahead.len());
+}
+
+#[test]
+fn narrow_on_gvisor_without_swap() {
+    let access = Mounts { inputs: Access::Empty, work: Access::ReadOnly, artifacts: Access::ReadWrite };
+    let strange = ProjectMounts { work: "/data/a,b \"c\":d=e/work".into(), access, ..mounts() };
+    let mut request = request(strange, &[]);
+    request.cwd = Some("/workspace/work/a b".into());
+    let daemon = Daemon { swap_limit: false, cpus: 8, ..pretend() };
+    insta::assert_snapshot!("narrow_on_gvisor", words(&decide(&request, &[]), &daemon, Runtime::Gvisor).unwrap());
+}
+
+#[test]
+fn what_docker_cannot_do_is_refused() {
+    let mut host = request(mounts(), &[]);
+    host.root = Root::Host;
+    let mut private = request(mounts(), &[]);
+    private.workspace = Workspace::Private;
+    let mut wide = request(mounts(), &[]);
+    wide.read_only = vec!["/opt".into()];
+    for request in [host, private, wide] {
+        let refused = words(&decide(&request, &[]), &pretend(), Runtime::Usual);
+        assert!(matches!(refused, Err(Error::NotForDocker(_))), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_path_that_docker_would_read_otherwise_is_refused() {
+    use std::os::unix::ffi::OsStringExt;
+    let strange = std::ffi::OsString::from_vec(b"/data/\xff/work".to_vec());
+    for work in [PathBuf::from(strange), "/data/a\nb/work".into(), "/data/a\rb/work".into()] {
+        let request = request(ProjectMounts { work, ..mounts() }, &[]);
+        let refused = words(&decide(&request, &[]), &pretend(), Runtime::Usual);
+        assert!(matches!(refused, Err(Error::PathNotForDocker(_))), "{refused:?}");
+    }
+}

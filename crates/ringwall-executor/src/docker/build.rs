@@ -1,0 +1,231 @@
+//! The default image, made of what this machine's own package manager offers: no registry is asked.
+//!
+//! `debootstrap` makes a small system in a directory of ours, in a mount namespace of its own so that nothing that it
+//! mounts stays; a user and a name for python are added; docker imports the result. Doing it again replaces the image.
+
+use std::fs::DirBuilder;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use ringwall_policy::DockerImage;
+use rustix::fs::{Gid, Mode, OFlags, Uid};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+
+use super::client::{Process, command, find_in_path, in_short};
+use super::launch::Docker;
+use super::mirror::{self, Mirror};
+use crate::error::Error;
+use crate::etc;
+use crate::image::erase::erase;
+
+/// What boxes run on unless somebody says otherwise.
+pub const DEFAULT_IMAGE: &str = "ringwall/sandbox:latest";
+
+/// Beside what every system has.
+const PACKAGES: &str = "bash,coreutils,findutils,jq,git,python3";
+const PROXIES: [&str; 4] = ["http_proxy", "https_proxy", "ftp_proxy", "no_proxy"];
+const QUESTION: Duration = Duration::from_secs(9);
+const REMOVALS: u32 = 20;
+
+/// How far it is, for a progress bar.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BuildStep {
+    /// What the package manager is doing, in its own words.
+    Install(String),
+    Pack,
+    Import,
+}
+
+impl Docker {
+    /// Makes the image and gives its id. Root's work; takes about a minute.
+    pub async fn build_image(
+        &self,
+        image: &DockerImage,
+        data: &Path,
+        progress: &mut (dyn FnMut(BuildStep) + Send),
+    ) -> Result<String, Error> {
+        let fail = |step, words: &str| Error::BuildDockerImage { step, words: words.to_owned() };
+        let client = self.client()?;
+        if !rustix::process::geteuid().is_root() {
+            return Err(fail("install a system", "this needs root; run it with sudo"));
+        }
+        let debootstrap = find_in_path("debootstrap")
+            .ok_or_else(|| fail("install a system", "debootstrap is missing; apt-get install debootstrap"))?;
+        let mirror = mirror::find()
+            .ok_or_else(|| fail("find packages", "/etc/apt names no archive of this machine's own release"))?;
+        if let Err(why) = self.probe().await.daemon {
+            return Err(super::launch::unavailable(super::Runtime::Usual, why));
+        }
+        let old = client.call(["image", "inspect", "--format={{.Id}}", image.as_str()], QUESTION).await.ok();
+
+        let scratch = Scratch::new(data).map_err(|error| fail("make a directory", &error.to_string()))?;
+        let root = scratch.path.join("root");
+        install(&debootstrap, &mirror, &root, progress).await?;
+        furnish(&root).map_err(|error| fail("add the user", &error.to_string()))?;
+        progress(BuildStep::Pack);
+        let archive = scratch.path.join("image.tar");
+        let mut tar = command(Path::new("tar"));
+        tar.args(["--create", "--numeric-owner", "--one-file-system", "--exclude=./var/cache/apt/archives/*.deb"]);
+        tar.args(["--exclude=./var/lib/apt/lists/*", "--exclude=./dev/*"]).arg("--file").arg(&archive);
+        tar.arg("--directory").arg(&root).arg(".");
+        run(tar, "pack the system", &mut |_| {}).await?;
+        progress(BuildStep::Import);
+        let mut import = command(&client.program);
+        import.args(client.leading_words()).args(["import", "--change=CMD [\"bash\"]"]).arg(&archive);
+        import.arg(image.as_str());
+        let id = run(import, "import the archive", &mut |_| {}).await?.trim().to_owned();
+        if let Some(old) = old.map(|old| old.trim().to_owned()).filter(|old| *old != id) {
+            // Without a name it is only in the way; if something still uses it, it stays.
+            let _ = client.call(["image", "rm", &old], QUESTION).await;
+        }
+        Ok(id)
+    }
+}
+
+async fn install(
+    debootstrap: &Path,
+    mirror: &Mirror,
+    root: &Path,
+    progress: &mut (dyn FnMut(BuildStep) + Send),
+) -> Result<(), Error> {
+    let mut installer = command(Path::new("unshare"));
+    installer.args(["--mount", "--propagation=private", "--"]).arg(debootstrap);
+    installer.args(["--variant=minbase", &format!("--include={PACKAGES}")]);
+    installer.args(mirror.keys.iter().map(|keys| format!("--keyring={keys}")));
+    installer.arg(&mirror.suite).arg(root).arg(&mirror.address);
+    installer.envs(PROXIES.iter().filter_map(|key| Some((key, std::env::var_os(key)?))));
+    let words = |line: &str| progress(BuildStep::Install(line.trim_start_matches("I: ").to_owned()));
+    let mut words = words;
+    run(installer, "install a system", &mut words).await.map(drop)
+}
+
+/// Runs a program to its end and gives its last line; every line is also shown.
+async fn run(
+    mut program: tokio::process::Command,
+    step: &'static str,
+    show: &mut (dyn FnMut(&str) + Send),
+) -> Result<String, Error> {
+    const MAX_STDERR_LEN: u64 = 16 * 1024;
+    let fail = |words: String| Error::BuildDockerImage { step, words };
+    program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let name = program.as_std().get_program().to_string_lossy().into_owned();
+    let started = Process::start(program);
+    let mut process = started.map_err(|error| fail(format!("{name} could not be started: {error}")))?;
+    let Some((_, stdout, stderr)) = process.take_streams() else { return Err(fail(format!("{name} has no output"))) };
+    let mut last = String::new();
+    let mut lines = BufReader::new(stdout).lines();
+    let read_lines = async {
+        while let Ok(Some(line)) = lines.next_line().await {
+            show(&line);
+            last = line;
+        }
+    };
+    let mut complaint = Vec::new();
+    let mut beginning = stderr.take(MAX_STDERR_LEN);
+    let read_complaint = async {
+        let _ = beginning.read_to_end(&mut complaint).await;
+        // The rest is read and let go: whoever complains at length would wait for ever at a full pipe.
+        tokio::io::copy(beginning.get_mut(), &mut tokio::io::sink()).await
+    };
+    let (_, _) = tokio::join!(read_lines, read_complaint);
+    let status = process.wait().await.map_err(|error| fail(error.to_string()))?;
+    if status.success() {
+        return Ok(last);
+    }
+    // debootstrap complains where it also talks.
+    let complaint = in_short(&String::from_utf8_lossy(&complaint));
+    Err(fail(format!("{name} ended with {status}: {}", if complaint.is_empty() { last } else { complaint })))
+}
+
+/// What a box expects beside the packages.
+fn furnish(root: &Path) -> std::io::Result<()> {
+    let (user, uid, gid, home) = (etc::USER, etc::UID, etc::GID, etc::HOME);
+    append(&root.join("etc/passwd"), &format!("{user}:x:{uid}:{gid}:{user}:{home}:/bin/bash\n"))?;
+    append(&root.join("etc/group"), &format!("{user}:x:{gid}:\n"))?;
+    let home = root.join(home.trim_start_matches('/'));
+    DirBuilder::new().mode(0o755).create(&home)?;
+    let handle = rustix::fs::open(&home, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::fs::fchown(&handle, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+    match std::os::unix::fs::symlink("python3", root.join("usr/bin/python")) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn append(path: &Path, line: &str) -> std::io::Result<()> {
+    std::fs::OpenOptions::new().append(true).open(path)?.write_all(line.as_bytes())
+}
+
+/// A directory that is gone afterwards, whatever way it ends.
+#[derive(Debug)]
+struct Scratch {
+    parent: OwnedFd,
+    name: String,
+    path: PathBuf,
+}
+
+impl Scratch {
+    fn new(data: &Path) -> std::io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(data)?;
+        let parent = rustix::fs::open(data, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let name = format!("docker-image.{}", crate::kernel_file::read("/proc/sys/kernel/random/uuid")?.trim());
+        // Inside, root is /; it has to be as open as a / is.
+        rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o700))?;
+        let path = data.join(&name);
+        Ok(Scratch { parent, name, path })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A program that was just ended may still make a last file.
+        for _ in 0..REMOVALS {
+            match erase(&self.parent, &self.name) {
+                Ok(()) | Err(rustix::io::Errno::NOENT) => return,
+                Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_program_is_explained_by_its_own_words() {
+        let mut shown = Vec::new();
+        let mut shell = command(Path::new("/bin/sh"));
+        shell.args(["-c", "echo one; echo two"]);
+        let last = run(shell, "try", &mut |line| shown.push(line.to_owned())).await.unwrap();
+        assert_eq!((last.as_str(), shown.as_slice()), ("two", &["one".to_owned(), "two".to_owned()][..]));
+        for script in ["echo no mirror >&2; exit 3", "echo no mirror; exit 3"] {
+            let mut shell = command(Path::new("/bin/sh"));
+            shell.args(["-c", script]);
+            let error = run(shell, "try", &mut |_| {}).await.unwrap_err().to_string();
+            assert!(error.starts_with("could not try") && error.ends_with("no mirror"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_program_that_complains_at_length_comes_to_its_end() {
+        let mut shell = command(Path::new("/bin/sh"));
+        shell.args(["-c", "head -c 1000000 /dev/zero >&2; echo done"]);
+        let ended = tokio::time::timeout(Duration::from_secs(30), run(shell, "try", &mut |_| {})).await;
+        assert_eq!(ended.expect("its complaints are read").unwrap(), "done");
+    }
+
+    #[test]
+    fn a_scratch_directory_leaves_nothing() {
+        let data = tempfile::tempdir().unwrap();
+        let scratch = Scratch::new(data.path()).unwrap();
+        std::fs::create_dir_all(scratch.path.join("root/a/b")).unwrap();
+        std::fs::write(scratch.path.join("root/a/b/c"), "").unwrap();
+        drop(scratch);
+        assert_eq!(std::fs::read_dir(data.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,242 @@
+//! What the daemon is and what it can do, from one `docker info`.
+//!
+//! Facts, not decisions; `argv` and `protection` draw the conclusions.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
+
+use super::client::{CallFailure, Client};
+use crate::gvisor;
+
+/// A probe is over within 10 s: first the client alone, which needs no daemon, then the daemon.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
+const DAEMON_TIMEOUT: Duration = Duration::from_secs(7);
+const GVISOR: &str = "runsc";
+
+/// Who makes the container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Runtime {
+    /// The one that the daemon uses by itself.
+    Usual,
+    /// gVisor's `runsc`: system calls end in a kernel of its own.
+    Gvisor,
+}
+
+impl Runtime {
+    /// The backend's name.
+    pub const fn backend(self) -> &'static str {
+        match self {
+            Runtime::Usual => "docker",
+            Runtime::Gvisor => gvisor::BACKEND,
+        }
+    }
+
+    /// The runtime's name among the daemon's, where it is not the usual one.
+    pub(crate) const fn name(self) -> Option<&'static str> {
+        match self {
+            Runtime::Usual => None,
+            Runtime::Gvisor => Some(GVISOR),
+        }
+    }
+}
+
+/// What a look at docker found.
+#[derive(Debug, Clone)]
+pub struct DockerState {
+    /// The client's path; none where there is no client.
+    pub client: Option<PathBuf>,
+    pub client_version: Option<String>,
+    pub context: Option<String>,
+    /// The daemon, or why there is none.
+    pub daemon: Result<Daemon, String>,
+}
+
+impl DockerState {
+    /// Whether this runtime can make boxes; if not, why.
+    pub fn available(&self, runtime: Runtime) -> Result<&Daemon, String> {
+        let daemon = self.daemon.as_ref().map_err(Clone::clone)?;
+        daemon.check(runtime)?;
+        Ok(daemon)
+    }
+}
+
+/// A daemon that answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Daemon {
+    pub version: String,
+    pub(crate) cpus: u64,
+    pub(crate) memory_limit: bool,
+    pub(crate) swap_limit: bool,
+    pub(crate) pids_limit: bool,
+    pub(crate) cpu_quota: bool,
+    pub(crate) runtimes: Vec<String>,
+    pub(crate) security: Vec<String>,
+    /// Whether containers can have a core size limit of 1.
+    pub(crate) core_limit: bool,
+}
+
+impl Daemon {
+    /// Whether the daemon runs in a user namespace, without root's capabilities.
+    fn is_rootless(security: &[String]) -> bool {
+        security.iter().any(|option| option.split(',').any(|part| part == "name=rootless"))
+    }
+
+    pub(crate) fn check(&self, runtime: Runtime) -> Result<(), String> {
+        match runtime.name() {
+            Some(name) if !self.runtimes.iter().any(|known| known == name) => {
+                Err(format!("the docker daemon has no runtime called {name}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// As much of `docker info` as matters here. A client without a daemon prints the same, with errors instead.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Info {
+    server_version: String,
+    #[serde(deserialize_with = "null_is_nothing")]
+    server_errors: Vec<String>,
+    #[serde(rename = "NCPU")]
+    cpus: u64,
+    memory_limit: bool,
+    swap_limit: bool,
+    pids_limit: bool,
+    cpu_cfs_quota: bool,
+    #[serde(deserialize_with = "null_is_nothing")]
+    runtimes: BTreeMap<String, IgnoredAny>,
+    #[serde(deserialize_with = "null_is_nothing")]
+    security_options: Vec<String>,
+    client_info: ClientInfo,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct ClientInfo {
+    context: String,
+}
+
+/// An empty list is `null` to the client.
+fn null_is_nothing<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Looks at the client and its daemon.
+pub(crate) async fn probe(client: Option<&Client>) -> DockerState {
+    let Some(client) = client else {
+        let daemon = Err("there is no docker client in PATH".to_owned());
+        return DockerState { client: None, client_version: None, context: None, daemon };
+    };
+    let found = |client_version, context, daemon| DockerState {
+        client: Some(client.program.clone()),
+        client_version,
+        context,
+        daemon,
+    };
+    let version = match client.call(["--version"], CLIENT_TIMEOUT).await {
+        Ok(text) => version_in(&text),
+        Err(failure) => return found(None, client.context.clone(), Err(failure.why())),
+    };
+    let (context, daemon) = match ask(client).await {
+        Ok(info) => (Some(info.client_info.context.clone()).filter(|name| !name.is_empty()), daemon(info)),
+        Err(failure) => (None, Err(failure.why())),
+    };
+    found(version, context.or_else(|| client.context.clone()), daemon)
+}
+
+/// The daemon alone, for a start.
+pub(crate) async fn find(client: &Client) -> Result<Daemon, String> {
+    ask(client).await.map_err(|failure| failure.why()).and_then(daemon)
+}
+
+async fn ask(client: &Client) -> Result<Info, CallFailure> {
+    let text = client.call(["info", "--format", "{{json .}}"], DAEMON_TIMEOUT).await?;
+    serde_json::from_str(&text).map_err(|error| CallFailure::Refused(format!("docker info cannot be read: {error}")))
+}
+
+fn daemon(info: Info) -> Result<Daemon, String> {
+    if let Some(error) = info.server_errors.into_iter().next() {
+        return Err(error);
+    }
+    if info.server_version.is_empty() {
+        return Err("the docker daemon did not say its version".to_owned());
+    }
+    // A daemon with root's capabilities raises hard limits. A rootless one refuses a container whose limit is above its own;
+    // its limit is not known here, and is most likely that of our process, which belongs to the same user.
+    let core_limit = !Daemon::is_rootless(&info.security_options) || ringwall_jail::restrict::has_core_limit();
+    Ok(Daemon {
+        version: info.server_version,
+        cpus: info.cpus,
+        memory_limit: info.memory_limit,
+        swap_limit: info.swap_limit,
+        pids_limit: info.pids_limit,
+        cpu_quota: info.cpu_cfs_quota,
+        runtimes: info.runtimes.into_keys().collect(),
+        security: info.security_options,
+        core_limit,
+    })
+}
+
+/// The number in `Docker version 28.2.2, build …`.
+fn version_in(text: &str) -> Option<String> {
+    let word = text.split_ascii_whitespace().find(|word| word.starts_with(|first: char| first.is_ascii_digit()))?;
+    Some(word.trim_end_matches(',').to_owned())
+}
+
+#[cfg(test)]
+pub(crate) fn pretend() -> Daemon {
+    Daemon {
+        version: "28.0".to_owned(),
+        cpus: 2,
+        memory_limit: true,
+        swap_limit: true,
+        pids_limit: true,
+        cpu_quota: true,
+        runtimes: vec!["runc".to_owned()],
+        security: vec!["name=seccomp,profile=default".to_owned()],
+        core_limit: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_is_read_from_its_own_words() {
+        let text = r#"{"ServerVersion":"20.10","NCPU":2,"MemoryLimit":true,"SwapLimit":false,"PidsLimit":true,
+            "CpuCfsQuota":true,"Runtimes":{"runc":{"path":"runc"},"runsc":{}},"SecurityOptions":["name=seccomp"],
+            "ClientInfo":{"Version":"28.2.2","Context":"default"},"Unknown":[1]}"#;
+        let found = daemon(serde_json::from_str(text).unwrap()).unwrap();
+        assert_eq!((found.version.as_str(), found.cpus, found.swap_limit), ("20.10", 2, false));
+        assert_eq!(found.check(Runtime::Gvisor), Ok(()));
+        assert!(pretend().check(Runtime::Gvisor).is_err());
+    }
+
+    #[test]
+    fn a_client_without_a_daemon_is_no_daemon() {
+        let text = r#"{"ServerErrors":["Cannot connect"],"Runtimes":null,"SecurityOptions":null,"ClientInfo":{"Context":"default"}}"#;
+        assert_eq!(daemon(serde_json::from_str(text).unwrap()), Err("Cannot connect".to_owned()));
+        assert!(daemon(Info::default()).is_err());
+    }
+
+    #[tokio::test]
+    async fn no_client_is_said() {
+        let state = probe(None).await;
+        assert!(state.client.is_none() && state.available(Runtime::Usual).is_err());
+        let client = Client { program: "/nonexistent/docker".into(), context: None };
+        let state = probe(Some(&client)).await;
+        assert!(state.daemon.unwrap_err().contains("could not be started"));
+    }
+
+    #[test]
+    fn the_clients_version_is_a_number() {
+        assert_eq!(version_in("Docker version 28.2.2, build e6534b4\n").as_deref(), Some("28.2.2"));
+        assert_eq!(version_in("strange"), None);
+    }
+}

@@ -1,0 +1,143 @@
+//! Where a container hands its way out to us: a socket that is shown to it alone, and gone as soon as it was used.
+//!
+//! A container's network namespace is made by others, so its way out is opened by a porter of ours inside (`ringwall_jail::porter`)
+//! and comes through here; from then on there is no difference to any other box. The socket answers one caller, before
+//! anything of the command runs. It lies in our own directory, where no box looks and other users cannot, under a name
+//! that says whose it is, so that what a killed server left can be told from what another still uses.
+
+use std::fs::{DirBuilder, Permissions};
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ringwall_jail::report::Report;
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use tokio::net::UnixStream;
+
+use super::instance::{Instance, Maker};
+use crate::counters::{Acceptor, register};
+use crate::egress;
+use crate::error::{Error, talk};
+use crate::running::receive;
+
+const DIRECTORY: &str = "ways-out";
+/// One porter comes, once.
+const WAITING: i32 = 1;
+
+/// The socket, as long as nobody has come.
+#[derive(Debug)]
+pub(crate) struct Doorway {
+    listener: OwnedFd,
+    place: Place,
+}
+
+/// Its name on the disk, which goes with this.
+#[derive(Debug)]
+struct Place(PathBuf);
+
+impl Doorway {
+    pub(crate) fn open(data: &Path, instance: &Instance) -> Result<Self, Error> {
+        static OPENED: AtomicU64 = AtomicU64::new(0);
+        let name = instance.name_of(OPENED.fetch_add(1, Ordering::Relaxed));
+        let path = data.join(DIRECTORY).join(&name);
+        open(data, &name, &path).map_err(|source| Error::OpenDoorway { path, source })
+    }
+
+    /// As docker is told it.
+    pub(crate) fn path(&self) -> &Path {
+        &self.place.0
+    }
+
+    /// Waits for the porter, takes the way out, and comes back when the porter has become the command. `command` is
+    /// what that is called, should it not be there.
+    pub(crate) async fn take_way_out(self, command: &str) -> Result<OwnedFd, Error> {
+        let Self { listener, place } = self;
+        let connection = async {
+            let (connection, _) = Acceptor::new(listener).await?.accept().await?;
+            register(connection, |connection| UnixStream::from_std(connection.into())).await
+        };
+        let connection = connection.await.map_err(Error::Talk)?;
+        // A second caller cannot connect: the listener is closed, and the socket is removed.
+        drop(place);
+        let mut way_out = None;
+        loop {
+            match receive(&connection).await? {
+                Some((Report::WayOut, descriptors)) => {
+                    let socket = descriptors.into_iter().next().ok_or(Error::NoWayOut)?;
+                    way_out = Some(check(socket)?);
+                }
+                Some((Report::NotExecuted { errno, .. }, _)) => return Err(Error::not_executed(command, errno)),
+                Some((Report::Failed(failure), _)) => return Err(Error::Setup(failure)),
+                Some((
+                    Report::Holding(_)
+                    | Report::Terminal
+                    | Report::Waiting
+                    | Report::Started { .. }
+                    | Report::Ended { .. },
+                    _,
+                )) => return Err(Error::NoWayOut),
+                None => return way_out.ok_or(Error::NoWayOut),
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Removes the sockets of makers that are gone.
+pub(crate) fn sweep(data: &Path, instance: &Instance) {
+    let Ok(entries) = std::fs::read_dir(data.join(DIRECTORY)) else { return };
+    for entry in entries.flatten() {
+        if entry.file_name().to_str().is_none_or(|name| instance.maker(name) == Maker::Gone) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn open(data: &Path, name: &str, path: &Path) -> std::io::Result<Doorway> {
+    let directory = data.join(DIRECTORY);
+    match DirBuilder::new().mode(0o700).create(&directory) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let directory =
+        rustix::fs::open(&directory, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    // An address holds 107 bytes, which a data directory's own name may have already.
+    let short = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name);
+    rustix::net::bind(&socket, &SocketAddrUnix::new(&short)?)?;
+    let place = Place(path.to_owned());
+    // For whichever user the container's is outside; who may not enter the directory does not get here.
+    std::fs::set_permissions(&short, Permissions::from_mode(0o666))?;
+    rustix::net::listen(&socket, WAITING)?;
+    Ok(Doorway { listener: socket, place })
+}
+
+/// Whether it is what a porter makes: anything else would not be the box's, or could keep whoever accepts on it waiting.
+fn check(socket: OwnedFd) -> Result<OwnedFd, Error> {
+    let expected = SocketAddr::from((Ipv4Addr::LOCALHOST, egress::PORT));
+    let is_listening = || -> rustix::io::Result<bool> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        let own: Option<SocketAddr> = rustix::net::getsockname(&socket)?.try_into().ok();
+        Ok(own == Some(expected)
+            && sockopt::socket_type(&socket)? == SocketType::STREAM
+            && sockopt::socket_acceptconn(&socket)?)
+    };
+    match is_listening().map_err(talk)? {
+        true => Ok(socket),
+        false => Err(Error::NoWayOut),
+    }
+}
+
+#[cfg(test)]
+#[path = "doorway_tests.rs"]
+mod tests;

@@ -1,0 +1,119 @@
+//! The command's environment as the file that `--env-file` reads, held in memory.
+//!
+//! Values are secrets: in the client's argv every user of the machine could read them, and in the client's own
+//! environment a name like LD_PRELOAD would act on the client. The file knows no escapes, so what it cannot say exactly
+//! is refused, by the variable's name alone.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use ringwall_policy::{Grant, Net, Secret};
+use rustix::fs::MemfdFlags;
+
+use crate::error::Error;
+use crate::{egress, etc};
+
+/// The client reads lines of less than 64 KiB.
+const MAX_LINE_LEN: usize = 65_000;
+
+/// The file, open as long as the client may still have to read it.
+#[derive(Debug)]
+pub(crate) struct EnvironmentFile(OwnedFd);
+
+impl EnvironmentFile {
+    pub(crate) fn new(grant: &Grant) -> Result<Self, Error> {
+        Self::of(&grant.effective().net, grant.env())
+    }
+
+    /// What every box has, and nothing else.
+    pub(crate) fn ahead() -> Result<Self, Error> {
+        Self::of(&Net::None, &BTreeMap::new())
+    }
+
+    fn of(net: &Net, granted: &BTreeMap<String, Secret>) -> Result<Self, Error> {
+        let text = text(net, granted)?;
+        let write = || {
+            let mut file = File::from(rustix::fs::memfd_create(c"environment", MemfdFlags::CLOEXEC)?);
+            file.write_all(&text)?;
+            Ok(EnvironmentFile(file.into()))
+        };
+        write().map_err(Error::WriteEnvironment)
+    }
+
+    /// Where the client, a process of the same user, finds it.
+    pub(crate) fn path(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd()).into()
+    }
+}
+
+/// What every box has, and then what the grant names, which wins.
+fn text(net: &Net, granted: &BTreeMap<String, Secret>) -> Result<Vec<u8>, Error> {
+    let mut variables = BTreeMap::from([
+        // The image is read-only, and so is every home in it.
+        ("HOME", OsStr::new("/tmp")),
+        ("LANG", OsStr::new("C.UTF-8")),
+        ("LOGNAME", OsStr::new(etc::USER)),
+        ("USER", OsStr::new(etc::USER)),
+    ]);
+    if let Net::Allowlist { .. } = net {
+        variables.extend(egress::ENVIRONMENT.map(|(key, value)| (key, OsStr::new(value))));
+    }
+    variables.extend(granted.iter().map(|(key, value)| (key.as_str(), value.expose())));
+    let mut text = Vec::new();
+    for (key, value) in variables {
+        check(key, value.as_bytes())?;
+        text.extend([key.as_bytes(), b"=", value.as_bytes(), b"\n"].concat());
+    }
+    Ok(text)
+}
+
+fn check(key: &str, value: &[u8]) -> Result<(), Error> {
+    let refuse = |why| Err(Error::EnvironmentNotForDocker { key: key.chars().take(80).collect(), why });
+    // A line that begins with # is a comment, and one that begins with a space loses it.
+    if !key.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#' && byte != b'=') || key.is_empty() {
+        return refuse("its name has other characters than docker's files of variables take");
+    }
+    if value.contains(&b'\n') || value.ends_with(b"\r") {
+        return refuse("its value has more than one line");
+    }
+    if std::str::from_utf8(value).is_err() {
+        return refuse("its value is not UTF-8");
+    }
+    if key.len() + value.len() > MAX_LINE_LEN {
+        return refuse("its value is longer than 64 KB");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_line_cannot_say_is_refused_without_its_value() {
+        let long = vec![b'x'; MAX_LINE_LEN];
+        let bad: [(&str, &[u8]); 9] = [
+            ("A B", b"secret"),
+            ("#A", b"secret"),
+            ("\u{feff}A", b"secret"),
+            ("", b"secret"),
+            ("A", b"secret\nB=c"),
+            ("A", b"secret\r"),
+            ("A", b"secret\xff"),
+            ("A=B", b"secret"),
+            ("A", &long),
+        ];
+        for (key, value) in bad {
+            let error = check(key, value).expect_err("a line that docker reads otherwise");
+            assert!(!format!("{error}{error:?}").contains("secret"), "{error}");
+        }
+        for (key, value) in [("A", &b""[..]), ("a.b-c", b" two  words "), ("LD_PRELOAD", b"#x=\ty\rz")] {
+            assert!(check(key, value).is_ok(), "{key}");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! From a grant to a running container: check, ask the client, wait until the daemon says that it started.
+//!
+//! Everything that can refuse comes before the client is started. From then on a guard holds the container, and
+//! dropping it, also by a time limit around us, removes what there is of it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ringwall_jail::report::Protection;
+use ringwall_policy::{DockerImage, Grant, Net};
+
+use super::argv::{Particulars, argv, image};
+use super::client::Client;
+use super::container::{Errand, RunningContainer};
+use super::daemon::{self, Daemon, DockerState, Runtime};
+use super::doorway::{self, Doorway};
+use super::environment::EnvironmentFile;
+use super::events::Events;
+use super::images::Images;
+use super::instance::Instance;
+use super::name::ContainerName;
+use super::pulse::{self, Pulse};
+use super::watcher::Watcher;
+use super::{look, protection, sweep};
+use crate::error::Error;
+use crate::limits::Stay;
+use crate::program;
+use crate::protection::check;
+use crate::python::Python;
+use crate::sources::{self, ProjectPlace, check_working_directory, open_places};
+use crate::time_limit;
+
+/// With what it takes to say so, the whole start is over within 10 s.
+const STARTED_WITHIN: Duration = Duration::from_secs(9);
+/// How long the daemon's events may be behind the client's end.
+const EVENTS_BEHIND: Duration = Duration::from_secs(1);
+
+/// What an operator can set.
+#[derive(Debug, Clone, Default)]
+pub struct DockerSettings {
+    /// The client; the first `docker` in PATH unless said.
+    pub client: Option<PathBuf>,
+    /// The client's context; its own default unless said.
+    pub context: Option<String>,
+}
+
+/// Makes boxes out of containers.
+#[derive(Debug, Clone)]
+pub struct Docker {
+    shared: Option<Arc<Shared>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) client: Client,
+    pub(crate) instance: Instance,
+    pub(crate) events: Events,
+    pulse: Pulse,
+    watcher: Watcher,
+    daemon: Mutex<Option<Daemon>>,
+    pub(crate) pythons: look::Pythons,
+    /// Our own files.
+    data: Option<PathBuf>,
+    /// Containers that may exist.
+    pub(crate) unremoved: AtomicU64,
+    /// How often a sweep was asked for since the last one that found nothing more to do.
+    pub(crate) sweeps: AtomicU64,
+    pub(super) images: Images,
+    /// Containers cannot be made ahead here.
+    pub(super) is_not_for_spares: AtomicBool,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if *self.unremoved.get_mut() == 0 {
+            self.watcher.dismiss();
+        }
+    }
+}
+
+impl Docker {
+    /// Does not ask the daemon. A machine without docker gets one that is never available.
+    pub fn new(settings: DockerSettings, data: &Path) -> Result<Self, Error> {
+        let Some(client) = Client::find(settings.client, settings.context) else {
+            return Ok(Docker { shared: None });
+        };
+        let instance = Instance::of(data)?;
+        let shared = Shared {
+            events: Events::new(client.clone(), instance.maker_label()),
+            pulse: Pulse::new(client.clone()),
+            watcher: Watcher::default(),
+            daemon: Mutex::new(None),
+            pythons: look::Pythons::default(),
+            data: sources::follow(data),
+            unremoved: AtomicU64::new(0),
+            sweeps: AtomicU64::new(0),
+            images: Images::new(client.clone()),
+            is_not_for_spares: AtomicBool::new(false),
+            client,
+            instance,
+        };
+        Ok(Docker { shared: Some(Arc::new(shared)) })
+    }
+
+    /// Looks at the client and its daemon; over within 10 s.
+    pub async fn probe(&self) -> DockerState {
+        daemon::probe(self.shared.as_ref().map(|shared| &shared.client)).await
+    }
+
+    /// Removes containers of this data directory that nobody waits for; over within 10 s. Says how many.
+    pub async fn sweep(&self) -> Result<usize, Error> {
+        let shared = self.shared(Runtime::Usual)?;
+        if let Some(data) = &shared.data {
+            doorway::sweep(data, &shared.instance);
+        }
+        let swept = sweep::sweep(&shared.client, &shared.instance, &shared.events).await;
+        swept.map_err(|failure| unavailable(Runtime::Usual, failure.why()))
+    }
+
+    /// Starts the granted command as a container that is named after its exec. When this returns the container runs,
+    /// or has already ended; either way its outcome is waited for.
+    pub async fn start(&self, grant: Grant, exec_id: &str, runtime: Runtime) -> Result<RunningContainer, Error> {
+        self.launch(&grant, exec_id, runtime, Stay::OneCommand).await
+    }
+
+    /// The same, or with this program as an agent in the command's place.
+    pub(crate) async fn launch(
+        &self,
+        grant: &Grant,
+        exec_id: &str,
+        runtime: Runtime,
+        stay: Stay,
+    ) -> Result<RunningContainer, Error> {
+        let shared = self.shared(runtime)?;
+        shared.in_time(runtime, launch(shared, grant, exec_id, runtime, stay)).await
+    }
+
+    pub(crate) fn client(&self) -> Result<&Client, Error> {
+        self.shared(Runtime::Usual).map(|shared| &shared.client)
+    }
+
+    pub(super) fn shared(&self, runtime: Runtime) -> Result<&Arc<Shared>, Error> {
+        self.shared.as_ref().ok_or_else(|| unavailable(runtime, "there is no docker client in PATH".to_owned()))
+    }
+}
+
+pub(crate) fn unavailable(runtime: Runtime, why: String) -> Error {
+    Error::BackendUnavailable { backend: runtime.backend(), why }
+}
+
+async fn launch(
+    shared: &Arc<Shared>,
+    grant: &Grant,
+    exec_id: &str,
+    runtime: Runtime,
+    stay: Stay,
+) -> Result<RunningContainer, Error> {
+    let name = ContainerName::of_exec(exec_id)?;
+    let daemon = shared.find_daemon(runtime).await?;
+    let protections = protection::protections(&daemon, runtime);
+    check(grant, &protections, runtime.backend())?;
+    let environment = EnvironmentFile::new(grant)?;
+    let project = shared.open(grant)?;
+    check_working_directory(grant, &project)?;
+    shared.keep_watch()?;
+    let python = match stay {
+        Stay::Resident => Python::AsNamed,
+        Stay::OneCommand => look::choose(shared, grant, exec_id).await,
+    };
+    let doorway = match grant.effective().net {
+        Net::None => None,
+        Net::Allowlist { .. } => Some(shared.open_doorway()?),
+    };
+    let program = if doorway.is_some() || stay == Stay::Resident { Some(program::place()?) } else { None };
+    let particulars = Particulars {
+        name: &name,
+        instance: &shared.instance,
+        runtime,
+        environment: &environment.path(),
+        python,
+        stay,
+        program: program.as_deref(),
+        doorway: doorway.as_ref().map(Doorway::path),
+    };
+    let words = argv(grant, &daemon, &particulars)?;
+    let errand = Errand {
+        command: grant.argv().first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default(),
+        time_limit: match stay {
+            Stay::Resident => None,
+            Stay::OneCommand => time_limit::of(grant),
+        },
+    };
+    let mut container = shared.run(words, &name, runtime, protections, errand)?;
+    shared.wait_for_start(&mut container, image(grant)?, runtime).await?;
+    if let Some(doorway) = doorway {
+        container.take_way_out(doorway, EVENTS_BEHIND).await?;
+    }
+    // The daemon opened the directories by their names. Had somebody put a link there, another would be in its place.
+    shared.compare(grant, &project)?;
+    Ok(container)
+}
+
+impl Shared {
+    /// A start that is over in time, one way or the other.
+    pub(super) async fn in_time<T>(
+        &self,
+        runtime: Runtime,
+        start: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let started = match tokio::time::timeout(STARTED_WITHIN, start).await {
+            Ok(started) => started,
+            Err(_) => {
+                let why = format!("the container did not start within {} s", STARTED_WITHIN.as_secs());
+                Err(unavailable(runtime, why))
+            }
+        };
+        if matches!(started, Err(Error::BackendUnavailable { .. })) {
+            // Another daemon may be there when it is back.
+            *self.daemon.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        started
+    }
+
+    /// Starts the client. From here on dropping the container removes it.
+    pub(super) fn run(
+        self: &Arc<Self>,
+        words: Vec<OsString>,
+        name: &ContainerName,
+        runtime: Runtime,
+        protections: Vec<Protection>,
+        errand: Errand,
+    ) -> Result<RunningContainer, Error> {
+        let followed = self.events.follow(name);
+        let beat = self.pulse.listen();
+        let process = self.client.start(words, Stdio::piped());
+        let process = process
+            .map_err(|error| unavailable(runtime, format!("the docker client could not be started: {error}")))?;
+        RunningContainer::new(self.clone(), process, followed, beat, protections, runtime, errand)
+    }
+
+    /// Waits until the daemon has started it, or says why it has not.
+    pub(super) async fn wait_for_start(
+        &self,
+        container: &mut RunningContainer,
+        image: &DockerImage,
+        runtime: Runtime,
+    ) -> Result<(), Error> {
+        if container.started(EVENTS_BEHIND).await? {
+            return Ok(());
+        }
+        let words = container.last_words(EVENTS_BEHIND).await;
+        if let Err(failure) = pulse::ask(&self.client).await {
+            return Err(unavailable(runtime, if words.is_empty() { failure.why() } else { words }));
+        }
+        match words.contains("No such image") {
+            true => Err(Error::DockerImageMissing(image.clone())),
+            false => Err(Error::ContainerRefused { words }),
+        }
+    }
+
+    pub(super) fn keep_watch(&self) -> Result<(), Error> {
+        self.watcher.watch(&self.client, &self.instance.maker_label()).map_err(Error::StartWatcher)
+    }
+
+    pub(super) async fn find_daemon(&self, runtime: Runtime) -> Result<Daemon, Error> {
+        let known = self.daemon.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let daemon = match known {
+            Some(daemon) => daemon,
+            None => {
+                let found = daemon::find(&self.client).await.map_err(|why| unavailable(runtime, why))?;
+                self.daemon.lock().unwrap_or_else(PoisonError::into_inner).insert(found).clone()
+            }
+        };
+        daemon.check(runtime).map_err(|why| unavailable(runtime, why))?;
+        Ok(daemon)
+    }
+
+    fn open_doorway(&self) -> Result<Doorway, Error> {
+        Doorway::open(self.data.as_deref().ok_or(Error::NoWayOut)?, &self.instance)
+    }
+
+    pub(super) fn open(&self, grant: &Grant) -> Result<Vec<ProjectPlace>, Error> {
+        open_places(grant, self.data.as_deref())
+    }
+
+    fn compare(&self, grant: &Grant, before: &[ProjectPlace]) -> Result<(), Error> {
+        let after = self.open(grant)?;
+        let identity = |place: &ProjectPlace| place.content.as_ref().map(|(opened, _)| opened.identity);
+        for (before, after) in before.iter().zip(&after) {
+            if identity(before) != identity(after) {
+                let path = after.content.as_ref().map(|(opened, _)| opened.place().to_owned());
+                return Err(Error::DirectoryReplaced(path.unwrap_or_default()));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! Whether an image has a `python` or only a `python3`, found out without running anything of it.
+//!
+//! A container is made and never started, and its files are asked for by name. That is done once for an image, by its
+//! id, and again whenever a request brings a PATH of its own. Where no clear answer comes, the command stays as it was
+//! named, and the box itself says that there is no such command.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ringwall_policy::{Grant, Root};
+
+use super::client::CallFailure;
+use super::events::Followed;
+use super::launch::Shared;
+use super::name::ContainerName;
+use super::sweep;
+use crate::lower::SEARCH;
+use crate::python::{ASKED, INSTALLED, Python};
+
+const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+/// The id, and then the variables, one in a line.
+const INSPECTION: &str = "--format={{.Id}}{{range .Config.Env}}\n{{.}}{{end}}";
+/// The daemon's words for a file that is not there.
+const NOT_THERE: &str = "Could not find the file";
+
+/// What is known of images, by their ids.
+pub(crate) type Pythons = Mutex<HashMap<String, Python>>;
+
+/// Under which name the granted command is to be looked up.
+pub(crate) async fn choose(shared: &Arc<Shared>, grant: &Grant, exec_id: &str) -> Python {
+    let Root::Docker(image) = grant.root() else { return Python::AsNamed };
+    if grant.argv().first().is_none_or(|name| name != ASKED) {
+        return Python::AsNamed;
+    }
+    let inspected = shared.client.call(["image", "inspect", INSPECTION, image.as_str()], ANSWERED_WITHIN).await;
+    let Ok(inspected) = inspected else { return Python::AsNamed };
+    let mut lines = inspected.lines();
+    let id = lines.next().unwrap_or_default().to_owned();
+    let requested = match grant.env().get("PATH").map(|path| path.expose().to_str()) {
+        Some(None) => return Python::AsNamed,
+        Some(Some(path)) => Some(path),
+        None => None,
+    };
+    let known = || shared.pythons.lock().unwrap_or_else(PoisonError::into_inner).get(&id).copied();
+    if let (None, Some(known)) = (requested, known()) {
+        return known;
+    }
+    let search = requested.or_else(|| lines.find_map(|line| line.strip_prefix("PATH="))).unwrap_or(SEARCH);
+    match look(shared, &id, exec_id, search).await {
+        Some(found) if requested.is_none() => {
+            shared.pythons.lock().unwrap_or_else(PoisonError::into_inner).insert(id, found);
+            found
+        }
+        Some(found) => found,
+        None => Python::AsNamed,
+    }
+}
+
+async fn look(shared: &Arc<Shared>, image: &str, exec_id: &str, search: &str) -> Option<Python> {
+    let still = Still::make(shared, image, exec_id).await?;
+    let directories: Vec<&str> =
+        search.split(':').filter(|one| one.starts_with('/') && !one.chars().any(char::is_control)).collect();
+    for directory in &directories {
+        if still.has(&format!("{directory}/{ASKED}")).await? {
+            return Some(Python::AsNamed);
+        }
+    }
+    for directory in &directories {
+        if still.has(&format!("{directory}/{INSTALLED}")).await? {
+            return Some(Python::Python3);
+        }
+    }
+    Some(Python::AsNamed)
+}
+
+/// A container that is never started. It is removed with its value, like one that ran.
+#[derive(Debug)]
+struct Still {
+    shared: Arc<Shared>,
+    /// A container that nobody follows would be swept away.
+    followed: Followed,
+}
+
+impl Still {
+    async fn make(shared: &Arc<Shared>, image: &str, exec_id: &str) -> Option<Self> {
+        let name = ContainerName::of_exec(&format!("look-{exec_id}")).ok()?;
+        let mut words = vec!["create".to_owned(), "--pull=never".to_owned(), "--network=none".to_owned()];
+        words.push(format!("--name={name}"));
+        words.extend(shared.instance.labels(&name).map(|label| format!("--label={label}")));
+        words.extend(["--entrypoint=", "--no-healthcheck", "--", image, ASKED].map(str::to_owned));
+        let followed = shared.events.follow(&name);
+        shared.unremoved.fetch_add(1, Ordering::AcqRel);
+        let still = Still { shared: shared.clone(), followed };
+        shared.client.call(words, ANSWERED_WITHIN).await.ok()?;
+        Some(still)
+    }
+
+    /// Nothing where the answer is none.
+    async fn has(&self, path: &str) -> Option<bool> {
+        let place = format!("{}:{path}", self.followed.name());
+        read_answer(self.shared.client.call(["cp", &place, "-"], ANSWERED_WITHIN).await)
+    }
+}
+
+/// A file that is larger than an answer may be ends the client without a word; that it began is enough.
+fn read_answer(answer: Result<String, CallFailure>) -> Option<bool> {
+    match answer {
+        Ok(_) => Some(true),
+        Err(CallFailure::Refused(words)) if words.is_empty() => Some(true),
+        Err(CallFailure::Refused(words)) if words.contains(NOT_THERE) => Some(false),
+        Err(_) => None,
+    }
+}
+
+impl Drop for Still {
+    fn drop(&mut self) {
+        sweep::remove_later(&self.shared, self.followed.name().clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_daemons_own_words_say_that_a_file_is_missing() {
+        let refused = |words: &str| Err(CallFailure::Refused(words.to_owned()));
+        assert_eq!(read_answer(Ok(String::new())), Some(true));
+        assert_eq!(read_answer(refused("")), Some(true));
+        let words = "Error response from daemon: Could not find the file /bin/python in container x";
+        assert_eq!(read_answer(refused(words)), Some(false));
+        assert_eq!(read_answer(refused("Error response from daemon: No such container: x")), None);
+        assert_eq!(read_answer(Err(CallFailure::TooLate(ANSWERED_WITHIN))), None);
+    }
+}

@@ -1,0 +1,133 @@
+//! Where a name leads: looked up by us, once, in bounded time, and judged before it is connected to.
+//!
+//! A name is taken as it is written: first as the machine's table of hosts has it, then as the DNS does, and never as a part of
+//! another name below a domain of this machine's own, which is not the one that somebody allowed. The system's resolver cannot
+//! be broken off, so its threads are counted: a box whose names take long to look up waits for its own lookups and for
+//! nobody else's.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringwall_policy::NetHost;
+use tokio::sync::Semaphore;
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Lookups of one box at once.
+const AT_ONCE: usize = 4;
+const TABLE: &str = "/etc/hosts";
+const MAX_TABLE: u64 = 1 << 20;
+
+#[derive(Debug, Clone)]
+pub struct Resolver(Source);
+
+#[derive(Debug, Clone)]
+enum Source {
+    System(Arc<Semaphore>),
+    Table(Arc<HashMap<String, Vec<IpAddr>>>),
+    /// Another answer each time, and none when they are used up.
+    #[cfg(test)]
+    Turns(Arc<std::sync::Mutex<std::collections::VecDeque<IpAddr>>>),
+}
+
+impl Resolver {
+    /// As this machine does it, for one box.
+    pub fn system() -> Self {
+        Self(Source::System(Arc::new(Semaphore::new(AT_ONCE))))
+    }
+
+    /// These names and no others, for tests.
+    pub fn of_table(table: HashMap<String, Vec<IpAddr>>) -> Self {
+        Self(Source::Table(Arc::new(table)))
+    }
+
+    /// These addresses for any name, one at each lookup, as of a name whose owner changes where it leads.
+    #[cfg(test)]
+    pub(super) fn of_turns(turns: impl IntoIterator<Item = IpAddr>) -> Self {
+        Self(Source::Turns(Arc::new(std::sync::Mutex::new(turns.into_iter().collect()))))
+    }
+
+    pub(super) async fn look_up(&self, host: &NetHost) -> Result<Vec<IpAddr>, String> {
+        let name = match host {
+            NetHost::Address(address) => return Ok(vec![*address]),
+            NetHost::Name(name) => name.clone(),
+        };
+        let found = match &self.0 {
+            Source::Table(table) => table.get(&name).cloned().unwrap_or_default(),
+            #[cfg(test)]
+            Source::Turns(turns) => turns.lock().unwrap().pop_front().into_iter().collect(),
+            Source::System(threads) => match tokio::time::timeout(TIMEOUT, ask(threads.clone(), name)).await {
+                Ok(found) => found?,
+                Err(_) => return Err(format!("{host} could not be looked up within {} s", TIMEOUT.as_secs())),
+            },
+        };
+        if found.is_empty() { Err(format!("{host} has no address")) } else { Ok(found) }
+    }
+}
+
+async fn ask(threads: Arc<Semaphore>, name: String) -> Result<Vec<IpAddr>, String> {
+    let thread = threads.acquire_owned().await.map_err(|error| error.to_string())?;
+    let asked = name.clone();
+    let asking = tokio::task::spawn_blocking(move || {
+        let found = match in_table(&asked) {
+            found if !found.is_empty() => Some(found),
+            // With a dot at its end a name is whole. The table above has no such names, so that is read by us.
+            _ => (format!("{asked}."), 0)
+                .to_socket_addrs()
+                .ok()
+                .map(|found| found.map(|found: SocketAddr| found.ip()).collect()),
+        };
+        drop(thread);
+        found
+    });
+    let found = asking.await.map_err(|error| error.to_string())?;
+    // The system's own words may say which resolver it asks.
+    found.ok_or_else(|| format!("{name} could not be looked up"))
+}
+
+/// What the people of this machine wrote down; nothing where that cannot be read.
+fn in_table(name: &str) -> Vec<IpAddr> {
+    let mut table = Vec::new();
+    let read = std::fs::File::open(TABLE).and_then(|file| file.take(MAX_TABLE).read_to_end(&mut table));
+    match read {
+        Ok(_) => find(&String::from_utf8_lossy(&table), name),
+        Err(_) => Vec::new(),
+    }
+}
+
+fn find(table: &str, name: &str) -> Vec<IpAddr> {
+    let lines = table.lines().map(|line| line.split('#').next().unwrap_or_default());
+    let entries = lines.filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let address = words.next()?.parse::<IpAddr>().ok()?;
+        words.any(|word| word.strip_suffix('.').unwrap_or(word).eq_ignore_ascii_case(name)).then_some(address)
+    });
+    entries.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_hosts_is_read_by_whole_names() {
+        let table = "127.0.0.1\tlocalhost # here\n\n# 10.0.0.1 gone.corp\n10.0.0.2  Wiki.corp wiki\n10.0.0.3 wiki.corp.\n\
+                     fe80::1%lo0 scoped\n::1 localhost\nwords only\n10.0.0.4";
+        let found = |name: &str| find(table, name).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(found("localhost"), ["127.0.0.1", "::1"]);
+        assert_eq!(found("wiki.corp"), ["10.0.0.2", "10.0.0.3"]);
+        assert_eq!(found("wiki"), ["10.0.0.2"]);
+        for other in ["gone.corp", "corp", "wiki.cor", "scoped", "here", "words", "10.0.0.4", ""] {
+            assert_eq!(found(other), [""; 0], "{other}");
+        }
+    }
+
+    /// `localhost` is in every machine's table, and in no DNS with a dot at its end that would be asked here.
+    #[tokio::test]
+    async fn names_that_only_the_table_knows_are_found() {
+        let found = Resolver::system().look_up(&"localhost".parse().unwrap()).await.unwrap();
+        assert!(found.iter().all(IpAddr::is_loopback), "{found:?}");
+    }
+}

@@ -1,0 +1,130 @@
+//! What a request to the proxy asks for: a host and a port, and in which of the two forms.
+//!
+//! The address in the request's first line alone counts. A `Host` header that says something else is replaced.
+
+use hyper::http::uri::{Authority, Scheme};
+use hyper::{Method, Request};
+use ringwall_policy::NetHost;
+
+const HTTP: u16 = 80;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) host: NetHost,
+    pub(super) port: u16,
+    pub(super) form: Form,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// `CONNECT host:port`: bytes go to and fro, whatever they are.
+    Tunnel,
+    /// `GET http://host/path`: one request is passed on.
+    Absolute,
+}
+
+/// What is wrong with a request that asks for nothing that can be judged.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unreadable {
+    /// What it named, for the record; empty where it named nothing.
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) why: String,
+}
+
+impl Target {
+    pub(super) fn read<T>(request: &Request<T>) -> Result<Self, Unreadable> {
+        let uri = request.uri();
+        let Some(authority) = uri.authority() else {
+            return Err(unreadable("", 0, "this is a proxy: send CONNECT host:port, or a whole address with http://"));
+        };
+        let form = match (request.method(), uri.scheme()) {
+            (&Method::CONNECT, None) => Form::Tunnel,
+            (&Method::CONNECT, Some(_)) => return Err(unreadable(authority.as_str(), 0, "CONNECT takes host:port")),
+            (_, Some(scheme)) if *scheme == Scheme::HTTP => Form::Absolute,
+            _ => return Err(unreadable(authority.as_str(), 0, "only http:// is passed on; ask for others by CONNECT")),
+        };
+        let port = match (port(authority)?, form) {
+            (Some(port), _) => port,
+            (None, Form::Absolute) => HTTP,
+            (None, Form::Tunnel) => return Err(unreadable(authority.as_str(), 0, "CONNECT needs a port")),
+        };
+        let host = authority.host();
+        // A name before the host would be read as the host by others.
+        if authority.as_str().contains('@') {
+            return Err(unreadable(host, port, "an address with a user's name is not passed on"));
+        }
+        let host = host.parse::<NetHost>().map_err(|error| unreadable(host, port, &error.to_string()))?;
+        Ok(Self { host, port, form })
+    }
+
+    /// As a `Host` header says it.
+    pub(super) fn authority(&self) -> String {
+        match self.port {
+            HTTP => self.host.to_string(),
+            port => format!("{}:{port}", self.host),
+        }
+    }
+}
+
+/// The port as it is written: none, or a number that can be connected to.
+fn port(authority: &Authority) -> Result<Option<u16>, Unreadable> {
+    match authority.port() {
+        None if authority.as_str().ends_with(':') => Err(unreadable(authority.as_str(), 0, "there is no port")),
+        None => Ok(None),
+        Some(port) if port.as_u16() == 0 => Err(unreadable(authority.as_str(), 0, "there is no port 0")),
+        Some(port) => Ok(Some(port.as_u16())),
+    }
+}
+
+fn unreadable(host: &str, port: u16, why: &str) -> Unreadable {
+    const SHOWN: usize = 253;
+    Unreadable { host: host.chars().take(SHOWN).collect(), port, why: why.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(method: &str, uri: &str) -> Result<(String, u16, Form), String> {
+        let request = Request::builder().method(method).uri(uri).body(()).map_err(|error| error.to_string())?;
+        let target = Target::read(&request).map_err(|unreadable| unreadable.why)?;
+        Ok((target.host.to_string(), target.port, target.form))
+    }
+
+    #[test]
+    fn both_forms_are_read() {
+        let good = |host: &str, port, form| Ok((host.to_owned(), port, form));
+        assert_eq!(read("CONNECT", "Good.COM.:443"), good("good.com", 443, Form::Tunnel));
+        assert_eq!(read("CONNECT", "[2606:4700::1]:443"), good("[2606:4700::1]", 443, Form::Tunnel));
+        assert_eq!(read("GET", "http://good.com/a?b"), good("good.com", 80, Form::Absolute));
+        assert_eq!(read("POST", "http://good.com:8080/"), good("good.com", 8080, Form::Absolute));
+        assert_eq!(read("GET", "HTTP://1.2.3.4/"), good("1.2.3.4", 80, Form::Absolute));
+    }
+
+    #[test]
+    fn what_cannot_be_judged_is_not_passed_on() {
+        for (method, uri) in [
+            ("GET", "/"),
+            ("OPTIONS", "*"),
+            ("CONNECT", "good.com"),
+            ("CONNECT", "good.com:0"),
+            ("CONNECT", "good.com:"),
+            ("CONNECT", "good.com:65536"),
+            ("CONNECT", "http://good.com:443/"),
+            ("CONNECT", "user@good.com:443"),
+            ("GET", "https://good.com/"),
+            ("GET", "ftp://good.com/"),
+            ("GET", "good.com:80"),
+            ("GET", "http://good.com@evil.com/"),
+            ("GET", "http://good.com:/"),
+            ("GET", "http://2130706433/"),
+            ("GET", "http://0x7f.1/"),
+            ("GET", "http://0177.0.0.1/"),
+            ("GET", "http://127.1/"),
+            ("GET", "http://evil%2ecom/"),
+        ] {
+            assert!(read(method, uri).is_err(), "{method} {uri}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! What can go wrong between a grant and an outcome, each with what failed, on what, and what to do.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ringwall_jail::report::{Failure, ProtectionName, Step};
+use ringwall_policy::DockerImage;
+
+use crate::aio_service::AioError;
+use crate::gvisor;
+use crate::image::ImageError;
+use crate::spawner::TIMEOUT;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the session's box is busy, and another one cannot be made now")]
+    SessionBusy,
+    #[error("no box became free in time")]
+    PoolFull,
+    #[error("the server is stopping and makes no more boxes for sessions")]
+    PoolStopped,
+    #[error("this context runs {language}")]
+    OtherLanguage { language: &'static str },
+    #[error("{} does not exist", .0.display())]
+    DirectoryMissing(PathBuf),
+    #[error("{} is not a directory", .0.display())]
+    NotADirectory(PathBuf),
+    #[error("{} is a symbolic link", .0.display())]
+    DirectoryIsLink(PathBuf),
+    #[error("{} cannot be read by this user", .0.display())]
+    DirectoryUnreadable(PathBuf),
+    #[error("could not open {}", path.display())]
+    OpenDirectory {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("reading the host's directories that this box shows took longer than {} s", timeout.as_secs())]
+    HostViewTimeout { timeout: Duration },
+    #[error("reading the host's directories that this box shows failed")]
+    ReadHostView(#[source] tokio::task::JoinError),
+    #[error("{} was replaced while the box was being made", .0.display())]
+    DirectoryReplaced(PathBuf),
+    #[error("{} belongs to Ringwall itself and is never shown to a box", .0.display())]
+    OwnData(PathBuf),
+    #[error("{0} contains a NUL byte")]
+    NulByte(&'static str),
+    #[error("only docker can make a box of {0}")]
+    OnlyForDocker(DockerImage),
+    #[error("an agent's files cannot be used with an image")]
+    OnlyOnTheHost,
+    #[error("docker cannot make a box with {0}")]
+    NotForDocker(&'static str),
+    #[error("the box has no connection to the server's proxy")]
+    NoWayOut,
+    #[error("the container ended before it was connected to the server's proxy: {words}")]
+    WayOutWithheld { words: String },
+    #[error("could not make the socket {}", path.display())]
+    OpenDoorway {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("docker cannot mount the path {}", .0.display())]
+    PathNotForDocker(PathBuf),
+    #[error("docker cannot be given the environment variable {key}: {why}")]
+    EnvironmentNotForDocker { key: String, why: &'static str },
+    #[error("gVisor cannot make a box with {0}")]
+    NotForGvisor(&'static str),
+    #[error("gVisor refused to make the box: {words}")]
+    GvisorRefused { words: String },
+    #[error("could not write the command's environment")]
+    WriteEnvironment(#[source] std::io::Error),
+    #[error("{0:?} is not a valid name for a container")]
+    ExecIdMalformed(String),
+    #[error("could not read or make {}", path.display())]
+    InstanceFile {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the {backend} backend is not available: {why}")]
+    BackendUnavailable { backend: &'static str, why: String },
+    #[error("the {backend} backend lacks a protection, {name:?}: {why}")]
+    ProtectionMissing { backend: &'static str, name: ProtectionName, why: String },
+    #[error("there is no docker image {0}")]
+    DockerImageMissing(DockerImage),
+    #[error("docker refused to make the container: {words}")]
+    ContainerRefused { words: String },
+    #[error("could not start the process that removes containers after a crash")]
+    StartWatcher(#[source] std::io::Error),
+    #[error("could not follow the docker client")]
+    ClientStreams(#[source] std::io::Error),
+    #[error("could not {step} for the docker image: {words}")]
+    BuildDockerImage { step: &'static str, words: String },
+    #[error("{setting} {wrong}")]
+    PathSetting { setting: &'static str, wrong: String },
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    #[error(transparent)]
+    Aio(#[from] AioError),
+    #[error("could not start the jail")]
+    StartJail(#[source] std::io::Error),
+    #[error("could not make a private copy of this program for the jail")]
+    CopyProgram(#[source] std::io::Error),
+    #[error("{} was replaced since this server was started", .0.display())]
+    ProgramReplaced(PathBuf),
+    #[error("the box of this session has ended: {why}")]
+    BoxDied { why: String },
+    #[error("this box is paused")]
+    BoxPaused,
+    #[error("the box could not be paused or resumed: {why}")]
+    NotPaused { why: String },
+    #[error("this command cannot run in this box, which has other {what}")]
+    NotForThisBox { what: &'static str },
+    #[error("the box already runs {most} commands, the most that it can")]
+    TooManyVisits { most: usize },
+    #[error("terminals in this box cannot be interrupted from the keyboard (Ctrl-C), so none is opened")]
+    NoTerminal,
+    #[error("lost the connection to the jail")]
+    Talk(#[source] std::io::Error),
+    #[error("the jail ended unexpectedly")]
+    JailDied,
+    #[error("the box did not start in time: {from} did not answer within {} s", TIMEOUT.as_secs())]
+    NoAnswer { from: &'static str },
+    #[error("{0}")]
+    Setup(Failure),
+    #[error("{command}: command not found in the box")]
+    CommandNotFound { command: String },
+    #[error("{command}: cannot be executed in the box: {}", std::io::Error::from_raw_os_error(*errno))]
+    CommandNotExecutable { command: String, errno: i32 },
+    #[error("a box that was made ahead cannot serve: {0}")]
+    SpareUnfit(&'static str),
+    #[error("containers cannot be made ahead with this docker daemon: {0}")]
+    NoSparesHere(&'static str),
+    #[error("the box was held at {0:?} until it was ended")]
+    Held(Step),
+}
+
+const EPERM: i32 = 1;
+const ENOENT: i32 = 2;
+const EACCES: i32 = 13;
+const EINVAL: i32 = 22;
+const ENOSPC: i32 = 28;
+const ELOOP: i32 = 40;
+const ENOEXEC: i32 = 8;
+const ENOSYS: i32 = 38;
+const EAGAIN: i32 = 11;
+
+impl Error {
+    /// Why the kernel would not run a command, from its error number.
+    pub(crate) fn not_executed(command: impl Into<String>, errno: i32) -> Self {
+        let command = command.into();
+        match errno {
+            ENOENT => Error::CommandNotFound { command },
+            errno => Error::CommandNotExecutable { command, errno },
+        }
+    }
+
+    /// What the reader can do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Error::DirectoryMissing(_) => "create it, or name another directory",
+            Error::NotADirectory(_) => "only directories can be shown to a box; name the one that holds it",
+            Error::DirectoryIsLink(path) => {
+                return Some(match std::fs::read_link(path) {
+                    Ok(target) => format!("name the directory that it leads to: {}", target.display()),
+                    Err(_) => "name the directory that it leads to".to_owned(),
+                });
+            }
+            Error::DirectoryUnreadable(_) => "change its permissions, or run as its owner",
+            Error::DirectoryReplaced(_) => "somebody is changing this path; try again when they are done",
+            Error::HostViewTimeout { .. } => {
+                "try again; if that does not help, look for a file system in /etc, /opt or /srv that does not answer \
+                 (a dead network mount), or switch path control on and allow single paths"
+            }
+            Error::Image(error) => return Some(error.hint()),
+            Error::Aio(error) => error.hint(),
+            Error::OnlyForDocker(_) => "choose the docker backend, or an image that was imported with `ringwall image`",
+            Error::NotForDocker(_) | Error::NotForGvisor(_) => "use the native backend",
+            Error::NoWayOut | Error::WayOutWithheld { .. } => {
+                "the docker daemon must run on this machine and let a container call a socket of the server's, which a \
+                 virtual machine or SELinux prevents; use the native backend, or ask for no network"
+            }
+            Error::PathNotForDocker(_) => "use a path of UTF-8 without control characters, or the native backend",
+            Error::EnvironmentNotForDocker { .. } => {
+                "put the value into a file of the inputs, or use the native backend"
+            }
+            Error::InstanceFile { .. } => "the file holds a random id that docker's containers are labelled with",
+            Error::BackendUnavailable { backend: gvisor::BACKEND, .. } => {
+                "install runsc and run the server as root, or give the docker daemon a runtime of that name"
+            }
+            Error::BackendUnavailable { .. } => {
+                "start the docker daemon, or use the native backend; `docker info` says what the client sees"
+            }
+            Error::ProtectionMissing { .. } => "use the native backend, or drop the requirement",
+            Error::DockerImageMissing(_) => {
+                "make the default image with `ringwall image build-docker`, or get this one with docker itself"
+            }
+            Error::NoAnswer { .. } => {
+                "try again; if that does not help, the machine is overloaded or a process of ours is stopped"
+            }
+            Error::ProgramReplaced(_) => "start the server again",
+            Error::SessionBusy => "wait for what runs in it, or ask with on_busy wait",
+            Error::PoolFull => "try again, or raise pool.max_instances or pool.acquire_timeout_s",
+            Error::OtherLanguage { .. } => "use another context_id for another language",
+            Error::BoxDied { .. } => "ask again: the next command gets a new box",
+            Error::BoxPaused => "resume the session first",
+            Error::NotForThisBox { .. } => "run it in a box of its own",
+            Error::TooManyVisits { .. } => "wait until one of them has ended, or end one",
+            Error::NoTerminal => {
+                "run it as a process (/api/sessions/{id}/processes); a newer runsc may support terminals"
+            }
+            Error::JailDied => "it was probably killed for memory; look at the kernel's log",
+            Error::CommandNotFound { command } if command.contains('/') => {
+                "the path is looked up inside the box: the host's /usr, /bin and /lib are there, your directory is at /workspace"
+            }
+            Error::CommandNotFound { .. } => {
+                "programs come from the host's /usr, or from the image; add a directory with --ro DIR and --env PATH=…"
+            }
+            Error::CommandNotExecutable { errno: EACCES, .. } => {
+                "make it executable (chmod +x), or name its interpreter"
+            }
+            Error::CommandNotExecutable { errno: ENOEXEC, .. } => {
+                "a script needs a first line like #!/bin/sh; a program must be built for this machine"
+            }
+            Error::Setup(failure) => return setup_hint(failure).map(str::to_owned),
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+fn setup_hint(failure: &Failure) -> Option<&'static str> {
+    Some(match (failure.step, failure.errno) {
+        (Step::MakeNamespaces | Step::MapIdentity, EPERM | EACCES) => {
+            "unprivileged user namespaces are not allowed here; `ringwall doctor` says how to allow them"
+        }
+        (Step::MakeNamespaces, ENOSPC) => {
+            "the limit on namespaces is reached; raise the user.max_*_namespaces settings"
+        }
+        (Step::MakeNamespaces | Step::StartCommand, EAGAIN) => {
+            "the limit on processes is reached; end some, or raise --pids"
+        }
+        (Step::OpenSources, EINVAL) if failure.subject.contains("owner mapped") => {
+            "this file system has no id-mapped mounts; use a directory on ext4, xfs or btrfs, or run as its owner"
+        }
+        (Step::OpenSources, EACCES | ENOENT) => "the directory must be reachable for the user who runs the box",
+        (Step::BuildRoot, ELOOP) => "the image has a symbolic link where a box needs a directory; import a clean one",
+        (Step::BuildRoot, EPERM) if failure.subject == "/proc" => {
+            "this system hides parts of /proc (a container does that); a box needs a whole one to start from"
+        }
+        (_, ENOSYS) => "this kernel is too old; Linux 5.12 or newer is needed",
+        (Step::RestrictFiles | Step::MakeCgroups | Step::LimitResources, 0) => {
+            "drop the requirement, or see `ringwall doctor` for how to get it"
+        }
+        (Step::MakeCgroups, EACCES | EPERM) => "cgroups cannot be made here; `ringwall doctor` says why",
+        _ => return None,
+    })
+}
+
+pub(crate) fn talk(errno: rustix::io::Errno) -> Error {
+    Error::Talk(errno.into())
+}
+
+/// The requirements that a policy can make, as the jail names them.
+pub(crate) fn protection_of(requirement: ringwall_policy::Requirement) -> ProtectionName {
+    match requirement {
+        ringwall_policy::Requirement::Landlock => ProtectionName::Landlock,
+        ringwall_policy::Requirement::Memory => ProtectionName::MemoryLimit,
+        ringwall_policy::Requirement::Pids => ProtectionName::PidsLimit,
+        ringwall_policy::Requirement::Cpu => ProtectionName::CpuLimit,
+        ringwall_policy::Requirement::Io => ProtectionName::IoLimit,
+        ringwall_policy::Requirement::OpenFiles => ProtectionName::OpenFiles,
+        ringwall_policy::Requirement::EpollWatches => ProtectionName::EpollWatches,
+        ringwall_policy::Requirement::InotifyInstances => ProtectionName::InotifyInstances,
+        ringwall_policy::Requirement::PendingSignals => ProtectionName::PendingSignals,
+        ringwall_policy::Requirement::PipePages => ProtectionName::PipePages,
+        ringwall_policy::Requirement::PassedDescriptors => ProtectionName::PassedDescriptors,
+        ringwall_policy::Requirement::UserProcesses => ProtectionName::UserProcesses,
+    }
+}

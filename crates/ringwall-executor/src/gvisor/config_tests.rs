@@ -1,0 +1,62 @@
+//! Snapshots of a whole configuration and a whole room: a change of what a box may do shows up here as a change of text.
+
+use std::path::Path;
+
+use ringwall_jail::plan::{MountAccess, Owner, Privilege};
+use ringwall_policy::{Mounts, ProjectMounts, Root, Workspace};
+
+use super::config;
+use crate::gvisor::room;
+use crate::limits::Stay;
+use crate::lower::tests::{grant, host, version_1};
+use crate::python::Python;
+use crate::sources::{Opened, ProjectPlace, Sources};
+
+const OWNER: Owner = Owner { uid: 2001, gid: 2002 };
+
+/// A project whose inputs the box may not see, and of which it writes to the artifacts alone.
+fn sources() -> Sources {
+    let place = |at, content| ProjectPlace { at, content };
+    let open = |path, access| Some((Opened::pretend(path, OWNER.uid), access));
+    Sources {
+        workspace: None,
+        project: vec![
+            place("/workspace/inputs", None),
+            place("/workspace/work", open(c"/data/p/work", MountAccess::ReadOnly)),
+            place("/workspace/artifacts", open(c"/data/p/artifacts/e_1", MountAccess::ReadWrite)),
+        ],
+        read_only: Vec::new(),
+        allowed: Vec::new(),
+        links: Vec::new(),
+        covered: Vec::new(),
+        unix_sockets: ringwall_jail::plan::UnixSockets::Allowed,
+        image: None,
+        python: Python::AsNamed,
+    }
+}
+
+fn granted() -> ringwall_policy::Grant {
+    let mounts = ProjectMounts {
+        inputs: "/data/p/inputs".into(),
+        work: "/data/p/work".into(),
+        artifacts: "/data/p/artifacts/e_1".into(),
+        access: Mounts::WIDEST,
+        owner: ringwall_policy::Owner::new(OWNER.uid, OWNER.gid).unwrap(),
+    };
+    grant(Workspace::Project(Box::new(mounts)), Root::Host, &[], &[])
+}
+
+#[test]
+fn a_whole_configuration() {
+    let config = config(&granted(), &host(Privilege::Root, version_1()), &sources(), OWNER, Stay::OneCommand).unwrap();
+    insta::assert_snapshot!("config", serde_json::to_string_pretty(&config).unwrap());
+}
+
+#[test]
+fn a_whole_room() {
+    let host = host(Privilege::Root, version_1());
+    let operations =
+        room::operations(&host, &[], &sources(), OWNER, Path::new("/opt/gvisor/runsc"), b"{}".to_vec()).unwrap();
+    let shown: Vec<String> = operations.iter().map(|operation| format!("{operation:?}")).collect();
+    insta::assert_snapshot!("room", shown.join("\n"));
+}

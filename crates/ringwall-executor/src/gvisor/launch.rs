@@ -1,0 +1,245 @@
+//! From a grant to a box behind gVisor: check, make the cgroups and the room, and have `runsc` create and start it.
+//!
+//! `create` makes gVisor's own kernel, in the box's cgroups and with the command's streams; `start` begins the command, and
+//! says why it cannot. Whatever fails on the way, dropping what there is of the box ends it.
+
+use std::ffi::CString;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ringwall_jail::Entrance;
+use ringwall_jail::plan::Privilege;
+use ringwall_jail::report::{Ending, Protection, ProtectionName, ProtectionState};
+use ringwall_policy::{Grant, Root, Workspace};
+use rustix::fs::{Mode, OFlags};
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+
+use super::room::{BUNDLE, KERNEL, RUNSC, STATE};
+use super::running::{Kept, RunningGvisor};
+use super::warden::Warden;
+use super::{config, room};
+use crate::error::{Error, talk};
+use crate::freezer::Pause;
+use crate::groups::Groups;
+use crate::limits::{self, GVISOR_THREADS, OUR_PROCESSES, Stay};
+use crate::lower::literal;
+use crate::maker::Executor;
+use crate::prepare::owner;
+use crate::running::Streams;
+use crate::sources::{Sources, check_working_directory, is_alone, session_place};
+use crate::start::pipes;
+use crate::{counters, host, program, protection, time_limit};
+
+/// What callers, records and messages call it.
+pub const BACKEND: &str = "gvisor";
+
+/// The one box in its room.
+const NAME: &str = "box";
+/// The same for every maker of boxes that is another program.
+const STARTED_WITHIN: Duration = Duration::from_secs(9);
+const MAX_STDERR_LEN: u64 = 16 * 1024;
+const EACCES: i32 = 13;
+const ENOEXEC: i32 = 8;
+
+impl Executor {
+    /// Whether boxes can be made with `runsc` here, or why not.
+    pub fn gvisor(&self) -> Result<&Path, String> {
+        match (&self.runsc, self.host.privilege) {
+            (Some(runsc), Privilege::Root) => Ok(runsc),
+            (Some(_), Privilege::Rootless) => Err("runsc is there, but needs root".to_owned()),
+            (None, _) => Err("there is no runsc in PATH".to_owned()),
+        }
+    }
+
+    /// Starts the granted command behind gVisor's kernel. When this returns, every protection is in force and the command
+    /// begins.
+    pub async fn start_on_gvisor(&self, grant: Grant) -> Result<RunningGvisor, Error> {
+        self.launch_on_gvisor(&grant, Stay::OneCommand).await
+    }
+
+    pub(crate) async fn launch_on_gvisor(&self, grant: &Grant, stay: Stay) -> Result<RunningGvisor, Error> {
+        let unavailable = |why| Error::BackendUnavailable { backend: BACKEND, why };
+        let runsc = self.gvisor().map_err(unavailable)?;
+        match tokio::time::timeout(STARTED_WITHIN, self.launch(runsc, grant, stay)).await {
+            Ok(started) => started,
+            Err(_) => Err(unavailable(format!("the box was not up within {} s", STARTED_WITHIN.as_secs()))),
+        }
+    }
+
+    async fn launch(&self, runsc: &Path, grant: &Grant, stay: Stay) -> Result<RunningGvisor, Error> {
+        if let Root::Image(_) = grant.root() {
+            return Err(Error::NotForGvisor("an imported image"));
+        }
+        match grant.workspace() {
+            Workspace::Project(_) => {}
+            Workspace::Session(mounts) if is_alone(mounts) => {}
+            Workspace::Session(_) => return Err(Error::NotForGvisor("paths of the host")),
+            Workspace::Private | Workspace::Directory(_) | Workspace::Agent(_) => {
+                return Err(Error::NotForGvisor("a workspace that is neither a project's nor a session's"));
+            }
+        }
+        if !grant.read_only().is_empty() {
+            return Err(Error::NotForGvisor("directories beside the workspace's"));
+        }
+        if grant.effective().net != ringwall_policy::Net::None {
+            return Err(Error::NotForGvisor("a network"));
+        }
+        let owner = owner(grant).ok_or(Error::NotForGvisor("a box that is nobody's"))?;
+        let mut sources = Sources::open(grant, &self.images, self.data.as_deref()).await?;
+        sources.project.extend(sources.workspace.take().map(session_place));
+        check_working_directory(grant, &sources.project)?;
+        let config = config::config(grant, &self.host, &sources, owner, stay)?;
+        let (masked, config) = (host::kernel_mounts()?, config.to_string().into_bytes());
+        let mut operations = room::operations(&self.host, &masked, &sources, owner, runsc, config)?;
+        if stay == Stay::Resident {
+            operations.extend(room::agent(&program::agent(self.host.privilege)?));
+        }
+
+        let name = self.spawner.group_name(self.started.fetch_add(1, Ordering::Relaxed));
+        let allowed = &grant.effective().limits;
+        let (cgroups, mut protections) =
+            limits::cgroups(allowed, &self.host, &name, OUR_PROCESSES + GVISOR_THREADS, Stay::OneCommand);
+        let version = cgroups.as_ref().map(|cgroups| cgroups.version);
+        let groups = cgroups.as_ref().map(Groups::make).transpose().map_err(Error::Setup)?.unwrap_or_default();
+        protections.extend_from_slice(&groups.protections);
+        let mut kept = Kept::new(groups);
+        complete(&mut protections);
+        protection::check(grant, &protections, BACKEND)?;
+
+        let warden = kept.keep(Warden::begin(self.spawner.program(), &operations).await?);
+        let (streams, theirs) = pipes(owner).map_err(talk)?;
+        let theirs = <[OwnedFd; 3]>::try_from(theirs).map_err(|_| Error::JailDied)?;
+        let create = words(&["create", "--bundle", BUNDLE, "--pid-file", KERNEL, NAME]);
+        let created = warden.run(create, theirs, kept.entrance(version)).await;
+        if created != Some(Ending::Exited(0)) {
+            let words = match streams {
+                Streams::Pipes { stderr, .. } => read(stderr).await,
+                Streams::Terminal(_) => String::new(),
+            };
+            return Err(Error::GvisorRefused { words });
+        }
+        // Before the command begins, because it may be over in no time. gVisor's kernel ends as its command does.
+        let ended = warden.follow(literal(KERNEL)).ok_or(Error::JailDied)?;
+        let (complaint, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(talk)?;
+        let started = warden.run(words(&["start", NAME]), [null()?, null()?, theirs], NOWHERE);
+        let (started, complaint) = tokio::join!(started, read(complaint));
+        if started != Some(Ending::Exited(0)) {
+            return Err(explain(grant, complaint));
+        }
+        drop(sources);
+        let time_limit = match stay {
+            Stay::OneCommand => time_limit::of(grant),
+            Stay::Resident => None,
+        };
+        Ok(RunningGvisor::new(kept, warden, ended, streams, protections, time_limit))
+    }
+}
+
+/// A program that is in no cgroup of its own.
+pub(super) const NOWHERE: (Entrance, Vec<BorrowedFd<'static>>) = (Entrance::Nowhere, Vec::new());
+
+/// `runsc` with what every command of it is told, and then these. gVisor chooses its own way to catch system calls: which
+/// there are depends on its version.
+fn words(command: &[&str]) -> Vec<CString> {
+    // Its cgroups are ours, and it has no network.
+    let always = [RUNSC, "--root", STATE, "--network=none", "--ignore-cgroups"];
+    always.iter().chain(command).map(|word| literal(word)).collect()
+}
+
+/// What holds everything in the box still, and lets it go on.
+pub(super) fn words_of_pause(pause: Pause) -> Vec<CString> {
+    let verb = match pause {
+        Pause::Begin => "pause",
+        Pause::End => "resume",
+    };
+    words(&[verb, NAME])
+}
+
+/// What passes a signal on to every process of the box.
+pub(super) fn words_of_signal(number: i32) -> Vec<CString> {
+    words(&["kill", "--all", NAME, &number.to_string()])
+}
+
+pub(super) fn null() -> Result<OwnedFd, Error> {
+    rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(talk)
+}
+
+/// What was said, to its end, as long as that is short.
+async fn read(from: OwnedFd) -> String {
+    let mut said = Vec::new();
+    if let Ok(from) = pipe::Receiver::from_owned_fd(from) {
+        let _ = from.take(MAX_STDERR_LEN).read_to_end(&mut said).await;
+    }
+    String::from_utf8_lossy(&said).trim().to_owned()
+}
+
+/// What is known beside the limits.
+fn complete(protections: &mut Vec<Protection>) {
+    for protection in protections.iter_mut().filter(|protection| protection.state == ProtectionState::Enforced) {
+        if protection.name == ProtectionName::PidsLimit {
+            let why = "gVisor's own threads count too, and have room of their own";
+            *protection = Protection::partial(ProtectionName::PidsLimit, why);
+        }
+    }
+    protections.extend(protection::OF_EVERY_MAKER.map(Protection::enforced));
+    protections.push(Protection::partial(
+        ProtectionName::UserNamespace,
+        "gVisor's kernel runs as nobody; to it the box is its workspace's owner",
+    ));
+    protections.push(Protection::partial(ProtectionName::Seccomp, "gVisor's own kernel answers the calls"));
+    protections.push(Protection::not_available(ProtectionName::Landlock, "gVisor's kernel does not have it"));
+    protections.retain(|known| known.name != ProtectionName::OpenFiles);
+    let why = "gVisor's kernel opens the files on the host; only the descriptors of its process limit them";
+    protections.push(Protection::partial(ProtectionName::OpenFiles, why));
+    protections.push(Protection::partial(ProtectionName::ResourceLimits, "kept by gVisor's own kernel"));
+    protections.extend(counters::protections_of_gvisor(host::privilege()));
+    protections.sort_by_key(|protection| protection.name);
+}
+
+/// Why `runsc` did not start the command, from its own words: it has no other way to say so.
+fn explain(grant: &Grant, complaint: String) -> Error {
+    let command = grant.argv().first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    let is_about_the_program =
+        ["error finding executable", "failed to load"].iter().any(|words| complaint.contains(words));
+    match is_about_the_program {
+        true if complaint.ends_with("no such file or directory") => Error::CommandNotFound { command },
+        true => {
+            let errno = if complaint.ends_with("exec format error") { ENOEXEC } else { EACCES };
+            Error::CommandNotExecutable { command, errno }
+        }
+        false => Error::GvisorRefused { words: complaint },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::docker::tests::grant;
+
+    #[test]
+    fn what_runsc_says_of_the_program_is_told_as_everywhere() {
+        let about = |words: &str| {
+            explain(&grant(&[], &[]), format!("starting container: starting root container: starting sandbox: {words}"))
+        };
+        let missing = about("error finding executable \"x\" in PATH [/bin]: no such file or directory");
+        assert!(matches!(missing, Error::CommandNotFound { .. }), "{missing}");
+        let closed = about("creating process: failed to load /etc/passwd: permission denied");
+        assert!(matches!(closed, Error::CommandNotExecutable { errno: EACCES, .. }), "{closed}");
+        let foreign = about("creating process: failed to load /x: exec format error");
+        assert!(matches!(foreign, Error::CommandNotExecutable { errno: ENOEXEC, .. }), "{foreign}");
+        assert!(matches!(about("no such file or directory"), Error::GvisorRefused { .. }));
+    }
+
+    #[test]
+    fn every_protection_has_a_state() {
+        use ProtectionName::{CpuLimit, IoLimit, MemoryLimit, PidsLimit};
+        let mut protections = [MemoryLimit, PidsLimit, CpuLimit, IoLimit].map(Protection::enforced).to_vec();
+        complete(&mut protections);
+        let names: Vec<_> = protections.iter().map(|protection| protection.name).collect();
+        assert_eq!(names, ProtectionName::ALL);
+    }
+}

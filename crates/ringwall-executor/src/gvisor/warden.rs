@@ -1,0 +1,174 @@
+//! The executor's side of a warden: our own program, told to keep a room and to start programs in it.
+//!
+//! Closing the socket ends the warden, and with it everything in its room; so does our own death, however it comes about.
+//! Programs are told apart by numbers, because one may be waited for while another is asked to stop it.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ringwall_jail::plan::Operation;
+use ringwall_jail::report::Ending;
+use ringwall_jail::{Entrance, PROCESS_NAME, Request, WardenOrder, WardenReport, wire};
+use rustix::net::Shutdown;
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+use tokio::sync::oneshot;
+
+use crate::error::{Error, talk};
+use crate::program::Program;
+use crate::running::{ended, receive};
+
+#[derive(Debug)]
+pub(super) struct Warden {
+    shared: Arc<Shared>,
+    /// A handle to PID 1 of the room.
+    init: OwnedFd,
+    /// The process outside, which ends after everything inside.
+    _outside: Child,
+}
+
+#[derive(Debug)]
+struct Shared {
+    control: UnixStream,
+    waiting: Mutex<Waiting>,
+    numbers: AtomicU32,
+}
+
+/// Who is to be told what.
+#[derive(Debug, Default)]
+struct Waiting {
+    programs: HashMap<u32, oneshot::Sender<Ending>>,
+    over: Option<oneshot::Sender<u64>>,
+    /// Nobody will be told anything any more.
+    is_silent: bool,
+}
+
+impl Warden {
+    /// Comes back when the room stands.
+    pub(super) async fn begin(program: &Program, operations: &[Operation]) -> Result<Self, Error> {
+        let (ours, theirs) = wire::pair().map_err(talk)?;
+        #[expect(clippy::disallowed_methods, reason = "the program that is started is the product's own jail")]
+        let outside = Command::new(program.path())
+            .arg0(PROCESS_NAME)
+            .env_clear()
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(Error::StartJail)?;
+        // Nothing in the room is owned by anybody else than it is on the host.
+        let trees =
+            ringwall_jail::sources::open(operations, &mut |_| Err(rustix::io::Errno::PERM)).map_err(Error::Setup)?;
+        let packed = wire::pack(&operations).map_err(talk)?;
+        let descriptors: Vec<BorrowedFd<'_>> = std::iter::once(&packed).chain(&trees).map(AsFd::as_fd).collect();
+        wire::send(&ours, &Request::Warden, &descriptors).map_err(talk)?;
+        rustix::io::ioctl_fionbio(&ours, true).map_err(talk)?;
+        let control = UnixStream::from_std(ours.into()).map_err(Error::Talk)?;
+        let init = match receive(&control).await? {
+            Some((WardenReport::Ready, descriptors)) => descriptors.into_iter().next().ok_or(Error::JailDied)?,
+            Some((WardenReport::Failed(failure), _)) => return Err(Error::Setup(failure)),
+            Some((WardenReport::Ended { .. } | WardenReport::Over { .. }, _)) | None => return Err(Error::JailDied),
+        };
+        let shared = Arc::new(Shared { control, waiting: Mutex::default(), numbers: AtomicU32::new(0) });
+        tokio::spawn(listen(Arc::clone(&shared)));
+        Ok(Warden { shared, init, _outside: outside })
+    }
+
+    /// Starts a program and waits for its end. Nothing when the warden ended first.
+    pub(super) async fn run(
+        &self,
+        argv: Vec<CString>,
+        streams: [OwnedFd; 3],
+        entrance: (Entrance, Vec<BorrowedFd<'_>>),
+    ) -> Option<Ending> {
+        let (groups, entrance) = entrance;
+        let descriptors: Vec<BorrowedFd<'_>> = streams.iter().map(AsFd::as_fd).chain(entrance).collect();
+        let told = self.order(|number| WardenOrder::Run { number, argv, groups }, &descriptors)?;
+        // Ours are closed at once: a reader sees the end when the program is over.
+        drop(streams);
+        told.await.ok()
+    }
+
+    /// Tells of the end of the process whose id stands in this file of the room.
+    pub(super) fn follow(&self, file: CString) -> Option<oneshot::Receiver<Ending>> {
+        self.order(|number| WardenOrder::Follow { number, file }, &[])
+    }
+
+    fn order(
+        &self,
+        order: impl FnOnce(u32) -> WardenOrder,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Option<oneshot::Receiver<Ending>> {
+        let number = self.shared.numbers.fetch_add(1, Ordering::Relaxed);
+        let (tell, told) = oneshot::channel();
+        {
+            let mut waiting = self.shared.lock();
+            if waiting.is_silent {
+                return None;
+            }
+            waiting.programs.insert(number, tell);
+        }
+        wire::send(&self.shared.control, &order(number), descriptors).ok()?;
+        Some(told)
+    }
+
+    /// Ends everything in the room; gives what all of it cost, in microseconds of a processor.
+    pub(super) async fn end(&self) -> Option<u64> {
+        let (tell, told) = oneshot::channel();
+        self.shared.lock().over = Some(tell);
+        let cost = match wire::send(&self.shared.control, &WardenOrder::End, &[]) {
+            Ok(()) => told.await.ok(),
+            Err(_) => None,
+        };
+        self.gone().await;
+        cost
+    }
+
+    /// Ends everything in the room, now and without a word.
+    pub(super) fn kill(&self) {
+        let _ = rustix::net::shutdown(&self.shared.control, Shutdown::Both);
+    }
+
+    /// Waits until nothing in the room lives.
+    pub(super) async fn gone(&self) {
+        ended(&self.init).await;
+    }
+}
+
+impl Drop for Warden {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells whom it concerns, until the warden has ended.
+async fn listen(shared: Arc<Shared>) {
+    while let Ok(Some((report, _))) = receive(&shared.control).await {
+        let mut waiting = shared.lock();
+        match report {
+            WardenReport::Ended { number, ending } => {
+                if let Some(tell) = waiting.programs.remove(&number) {
+                    let _ = tell.send(ending);
+                }
+            }
+            WardenReport::Over { cpu_microseconds } => {
+                if let Some(tell) = waiting.over.take() {
+                    let _ = tell.send(cpu_microseconds);
+                }
+            }
+            WardenReport::Ready | WardenReport::Failed(_) => {}
+        }
+    }
+    *shared.lock() = Waiting { is_silent: true, ..Waiting::default() };
+}

@@ -1,0 +1,38 @@
+//! What boxes of other makers have, and the refusal of one that lacks what it needs. (A native box's PID 1 looks for itself.)
+
+use ringwall_jail::report::{Protection, ProtectionName, ProtectionState};
+use ringwall_policy::Grant;
+
+use crate::error::{Error, protection_of};
+
+/// Always there: docker and gVisor give these to every box, and what we ask of them takes the rest away.
+pub(crate) const OF_EVERY_MAKER: [ProtectionName; 9] = [
+    ProtectionName::MountNamespace,
+    ProtectionName::PidNamespace,
+    ProtectionName::NetworkNamespace,
+    ProtectionName::IpcNamespace,
+    ProtectionName::UtsNamespace,
+    ProtectionName::CgroupNamespace,
+    ProtectionName::NoCapabilities,
+    ProtectionName::NoNewPrivileges,
+    ProtectionName::NoExtraGroups,
+];
+
+/// A box without a filter of system calls is refused, as everywhere; so is one that lacks what its grant requires.
+pub(crate) fn check(grant: &Grant, protections: &[Protection], backend: &'static str) -> Result<(), Error> {
+    let required = grant.effective().require.iter().map(|requirement| protection_of(*requirement));
+    let state = |name| protections.iter().find(|protection| protection.name == name);
+    let lacks = |name| {
+        let why = state(name).and_then(|found| found.why.clone()).unwrap_or_default();
+        Err(Error::ProtectionMissing { backend, name, why })
+    };
+    for name in required {
+        if state(name).is_none_or(|found| found.state != ProtectionState::Enforced) {
+            return lacks(name);
+        }
+    }
+    match state(ProtectionName::Seccomp) {
+        Some(found) if found.state != ProtectionState::NotAvailable => Ok(()),
+        _ => lacks(ProtectionName::Seccomp),
+    }
+}

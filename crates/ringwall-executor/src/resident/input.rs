@@ -1,0 +1,130 @@
+//! What goes into a visit: as much at once as it was heard to take.
+
+use std::io;
+use std::sync::Arc;
+
+use ringwall_jail::resident::frame::{CHUNK, Disorder, INPUT_WINDOW, Inlet, ToAgent, VisitId};
+use tokio::sync::watch;
+
+use super::register::Shared;
+
+/// How much may still be sent.
+#[derive(Debug)]
+pub(crate) struct Window(watch::Sender<Allowed>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Allowed {
+    Bytes(usize),
+    /// Nobody reads there any more.
+    Closed,
+}
+
+impl Window {
+    pub(crate) fn new() -> Self {
+        Window(watch::Sender::new(Allowed::Bytes(INPUT_WINDOW)))
+    }
+
+    /// So much was taken. More than was sent is a lie.
+    pub(crate) fn taken(&self, bytes: u32) -> Result<(), Disorder> {
+        let mut outcome = Ok(());
+        self.0.send_modify(|allowed| {
+            let Allowed::Bytes(left) = allowed else { return };
+            match left.checked_add(bytes as usize).filter(|sum| bytes > 0 && *sum <= INPUT_WINDOW) {
+                Some(sum) => *left = sum,
+                None => outcome = Err(Disorder),
+            }
+        });
+        outcome
+    }
+
+    /// Said once.
+    pub(crate) fn close(&self) -> Result<(), Disorder> {
+        match self.0.send_replace(Allowed::Closed) {
+            Allowed::Bytes(_) => Ok(()),
+            Allowed::Closed => Err(Disorder),
+        }
+    }
+
+    /// The visit is over.
+    pub(crate) fn end(&self) {
+        self.0.send_replace(Allowed::Closed);
+    }
+}
+
+/// An input of a visit. Dropping it closes it.
+#[derive(Debug)]
+pub struct VisitInput {
+    window: Arc<Window>,
+    shared: Arc<Shared>,
+    visit: VisitId,
+    to: Inlet,
+    state: InputState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InputState {
+    Open,
+    Closed,
+}
+
+impl VisitInput {
+    pub(crate) fn new(window: Arc<Window>, shared: Arc<Shared>, visit: VisitId, to: Inlet) -> Self {
+        VisitInput { window, shared, visit, to, state: InputState::Open }
+    }
+
+    /// Sends all of it, as fast as the visit reads. Given up halfway, a part was sent.
+    pub async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
+        let mut window = self.window.0.subscribe();
+        while !bytes.is_empty() {
+            let free = |allowed: &Allowed| *allowed != Allowed::Bytes(0);
+            let left = match *window.wait_for(free).await.map_err(|_| broken())? {
+                Allowed::Bytes(left) => left,
+                Allowed::Closed => return Err(broken()),
+            };
+            let (now, later) = bytes.split_at(bytes.len().min(left).min(CHUNK));
+            let place = self.shared.mouth.place().await.ok_or_else(broken)?;
+            self.window.0.send_modify(|allowed| {
+                if let Allowed::Bytes(left) = allowed {
+                    *left = left.saturating_sub(now.len());
+                }
+            });
+            place.say(&ToAgent::Input { visit: self.visit, to: self.to, bytes: now });
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    /// The visit reads to the end of what was sent, and then that it is the end.
+    pub async fn close(mut self) {
+        self.state = InputState::Closed;
+        if let Some(place) = self.shared.mouth.place().await {
+            place.say(&ToAgent::CloseInput { visit: self.visit, to: self.to });
+        }
+    }
+}
+
+impl Drop for VisitInput {
+    fn drop(&mut self) {
+        if self.state == InputState::Open {
+            self.shared.mouth.say_later(&ToAgent::CloseInput { visit: self.visit, to: self.to });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_takes_more_than_was_sent() {
+        let window = Window::new();
+        assert_eq!(window.taken(1), Err(Disorder));
+        window.0.send_replace(Allowed::Bytes(0));
+        assert_eq!(window.taken(0), Err(Disorder));
+        assert_eq!(window.taken(INPUT_WINDOW as u32), Ok(()));
+        assert_eq!(window.taken(1), Err(Disorder));
+        assert_eq!((window.close(), window.close()), (Ok(()), Err(Disorder)));
+        assert_eq!(window.taken(1), Ok(()), "what was on its way when it closed does not matter");
+    }
+}

@@ -1,0 +1,56 @@
+//! The words of an agent, from its standard output.
+//!
+//! Whatever it says is bounded by its frames and judged by the register; the first word that does not fit ends the box.
+//! What it writes to its standard error is nobody's, and is let go.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use ringwall_jail::resident::frame::{Frames, MAX_REPORT, read};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+
+use super::register::{Death, Shared};
+use crate::counters::register;
+
+/// Hears the agent until it is gone or says what it cannot say.
+pub(crate) async fn listen(pipe: OwnedFd, shared: Arc<Shared>) {
+    let why = match hear(pipe, &shared).await {
+        Heard::End => "its agent has ended",
+        Heard::Disorder => "its agent broke the protocol",
+    };
+    shared.end_for(Death::Itself(why.to_owned()));
+}
+
+enum Heard {
+    End,
+    Disorder,
+}
+
+async fn hear(pipe: OwnedFd, shared: &Shared) -> Heard {
+    let Ok(mut pipe) = register(pipe, Receiver::from_owned_fd).await else { return Heard::End };
+    let mut frames = Frames::new(MAX_REPORT);
+    loop {
+        match pipe.read(frames.space()).await {
+            Ok(0) | Err(_) => return Heard::End,
+            Ok(count) => frames.filled(count),
+        }
+        loop {
+            match frames.take() {
+                Ok(Some(body)) => {
+                    if read(body).and_then(|said| shared.hear(&said)).is_err() {
+                        return Heard::Disorder;
+                    }
+                }
+                Ok(None) => break,
+                Err(_) => return Heard::Disorder,
+            }
+        }
+    }
+}
+
+pub(crate) async fn ignore(pipe: OwnedFd) {
+    let Ok(mut pipe) = register(pipe, Receiver::from_owned_fd).await else { return };
+    let mut buffer = [0; 4096];
+    while let Ok(1..) = pipe.read(&mut buffer).await {}
+}

@@ -1,0 +1,226 @@
+//! What is said to an agent, by its standard input: at once where nothing waits and the pipe has room for all of it, and
+//! otherwise by a task that waits for room. In a talk of a few bytes to and fro, a task that has to be woken for each of them
+//! would be much of its time.
+//!
+//! Orders keep their order. What is urgent goes before them, and never is much.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ringwall_jail::resident::frame::{ToAgent, append};
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::pipe::Sender;
+use tokio::sync::{Mutex, mpsc};
+
+/// What waits because the agent is busy.
+const MAX_URGENT: usize = 16 * 1024;
+const MAX_COMMANDS: usize = 16;
+/// So much goes into a pipe whole or not at all (`PIPE_BUF`).
+const WHOLE: usize = 4096;
+
+#[derive(Debug)]
+pub(crate) struct Mouth {
+    line: Arc<Line>,
+    urgent: mpsc::Sender<Vec<u8>>,
+    orders: mpsc::Sender<Vec<u8>>,
+}
+
+#[derive(Debug)]
+struct Line {
+    /// Held for as long as it takes to write one of them.
+    pipe: Mutex<Sender>,
+    /// How much is said and not written yet.
+    waiting: AtomicUsize,
+}
+
+/// An agent that hears so little that what is urgent piles up.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Deaf;
+
+impl Mouth {
+    /// The task ends when nobody is left who could say anything, or nobody who reads.
+    pub(crate) fn open(pipe: Sender) -> Self {
+        let line = Arc::new(Line { pipe: Mutex::new(pipe), waiting: AtomicUsize::new(0) });
+        let (urgent, urgent_out) = mpsc::channel(MAX_URGENT);
+        let (orders, orders_out) = mpsc::channel(MAX_COMMANDS);
+        tokio::spawn(speak(Arc::clone(&line), urgent_out, orders_out));
+        Mouth { line, urgent, orders }
+    }
+
+    /// Says something short, before everything that waits.
+    pub(crate) fn say_urgently(&self, order: &ToAgent<'_>) -> Result<(), Deaf> {
+        let Some(frame) = frame(order) else { return Ok(()) };
+        // Nothing overtakes it from here on.
+        self.line.waiting.fetch_add(1, Ordering::SeqCst);
+        match self.urgent.try_send(frame) {
+            Err(mpsc::error::TrySendError::Full(_)) => Err(Deaf),
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
+        }
+    }
+
+    /// A place in the row of what is to be said; none when nobody says anything any more.
+    pub(crate) async fn place(&self) -> Option<Place<'_>> {
+        let permit = self.orders.reserve().await.ok()?;
+        Some(Place { permit, line: &self.line })
+    }
+
+    /// Says it behind what was said before, without anybody who waits for a place.
+    pub(crate) fn say_later(&self, order: &ToAgent<'_>) {
+        let Some(frame) = frame(order) else { return };
+        self.line.waiting.fetch_add(1, Ordering::SeqCst);
+        if let Err(mpsc::error::TrySendError::Full(frame)) = self.orders.try_send(frame)
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let orders = self.orders.clone();
+            runtime.spawn(async move { orders.send(frame).await });
+        }
+    }
+}
+
+/// Something can be said now.
+#[derive(Debug)]
+pub(crate) struct Place<'a> {
+    permit: mpsc::Permit<'a, Vec<u8>>,
+    line: &'a Line,
+}
+
+impl Place<'_> {
+    pub(crate) fn say(self, order: &ToAgent<'_>) {
+        let Some(frame) = frame(order) else { return };
+        if !self.line.take_now(&frame) {
+            self.line.waiting.fetch_add(1, Ordering::SeqCst);
+            self.permit.send(frame);
+        }
+    }
+}
+
+impl Line {
+    /// Whether it is written. Nothing of it is where it is not: neither in the middle of another, nor before one of those that
+    /// wait, nor a part of it.
+    fn take_now(&self, frame: &[u8]) -> bool {
+        if frame.len() > WHOLE || self.waiting.load(Ordering::SeqCst) > 0 {
+            return false;
+        }
+        self.pipe.try_lock().is_ok_and(|pipe| pipe.try_write(frame).is_ok())
+    }
+}
+
+/// Nothing where it is longer than anything that can be said.
+fn frame(order: &ToAgent<'_>) -> Option<Vec<u8>> {
+    let mut frame = Vec::new();
+    append(order, &mut frame).ok().map(|()| frame)
+}
+
+async fn speak(line: Arc<Line>, mut urgent: mpsc::Receiver<Vec<u8>>, mut orders: mpsc::Receiver<Vec<u8>>) {
+    loop {
+        let frame = tokio::select! {
+            biased;
+            Some(frame) = urgent.recv() => frame,
+            Some(frame) = orders.recv() => frame,
+            else => return,
+        };
+        if line.pipe.lock().await.write_all(&frame).await.is_err() {
+            return;
+        }
+        line.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use ringwall_jail::resident::frame::{CHUNK, Frames, Inlet, MAX_ORDER, VisitId, read};
+
+    use super::*;
+
+    /// However much waits, and whoever has room when, everything arrives whole and in the order in which it was said.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_is_said_arrives_whole_and_in_its_order() {
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let mouth = Arc::new(Mouth::open(Sender::from_owned_fd(writer).unwrap()));
+        let bytes = vec![7; CHUNK];
+        let last = 400;
+        let heard = std::thread::spawn(move || {
+            let (mut pipe, mut frames, mut heard) = (std::fs::File::from(reader), Frames::new(MAX_ORDER), Vec::new());
+            loop {
+                match pipe.read(frames.space()).unwrap() {
+                    0 => return heard,
+                    count => frames.filled(count),
+                }
+                while let Some(body) = frames.take().unwrap() {
+                    match read(body).unwrap() {
+                        ToAgent::Input { visit, bytes, .. } => heard.push((visit.0, bytes.len())),
+                        ToAgent::CloseInput { visit, .. } => heard.push((visit.0, 0)),
+                        _ => panic!("nobody said that"),
+                    }
+                }
+            }
+        });
+        let say = |visit: u32| {
+            let (mouth, bytes) = (mouth.clone(), bytes.clone());
+            tokio::spawn(async move {
+                // Few bytes go at once, many do not, and more than a pipe holds have to wait for their reader.
+                for turn in 1..=last {
+                    let length = if turn % 7 == 0 { CHUNK } else { turn };
+                    let bytes = &bytes[..length];
+                    mouth.place().await.unwrap().say(&ToAgent::Input {
+                        visit: VisitId(visit),
+                        to: Inlet::Stdin,
+                        bytes,
+                    });
+                }
+                mouth.say_later(&ToAgent::CloseInput { visit: VisitId(visit), to: Inlet::Stdin });
+            })
+        };
+        for said in [say(1), say(2)] {
+            said.await.unwrap();
+        }
+        drop(mouth);
+        let heard = tokio::task::spawn_blocking(|| heard.join().unwrap()).await.unwrap();
+        for visit in 1..=2 {
+            let of_visit: Vec<usize> = heard.iter().filter(|(by, _)| *by == visit).map(|(_, length)| *length).collect();
+            let wanted = (1..=last).map(|turn| if turn % 7 == 0 { CHUNK } else { turn }).chain([0]);
+            assert_eq!(of_visit, wanted.collect::<Vec<_>>(), "{visit}");
+        }
+    }
+
+    /// What goes at once wakes nobody, and what does not fit is not said by halves.
+    #[tokio::test]
+    async fn what_fits_goes_at_once() {
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let mouth = Mouth::open(Sender::from_owned_fd(writer).unwrap());
+        mouth.line.pipe.lock().await.writable().await.unwrap();
+        let order = ToAgent::CloseInput { visit: VisitId(1), to: Inlet::Stdin };
+        let one = frame(&order).unwrap();
+        mouth.place().await.unwrap().say(&order);
+        assert_eq!(rustix::io::ioctl_fionread(&reader).unwrap(), one.len() as u64, "nobody else had a turn");
+        assert_eq!(mouth.line.waiting.load(Ordering::SeqCst), 0);
+        let mut said = 1;
+        while mouth.line.take_now(&one) {
+            said += 1;
+        }
+        assert_eq!(rustix::io::ioctl_fionread(&reader).unwrap(), said * one.len() as u64);
+        mouth.place().await.unwrap().say(&order);
+        assert_eq!(mouth.line.waiting.load(Ordering::SeqCst), 1);
+        assert!(!mouth.line.take_now(&one), "behind that one");
+    }
+
+    /// A terminal that gets another size, and then a key.
+    #[tokio::test]
+    async fn nothing_overtakes_what_is_urgent() {
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let mouth = Mouth::open(Sender::from_owned_fd(writer).unwrap());
+        mouth.line.pipe.lock().await.writable().await.unwrap();
+        let [first, second] = [1, 2].map(|id| ToAgent::CloseInput { visit: VisitId(id), to: Inlet::Stdin });
+        mouth.say_urgently(&first).unwrap();
+        mouth.place().await.unwrap().say(&second);
+        let both = [frame(&first).unwrap(), frame(&second).unwrap()].concat();
+        while rustix::io::ioctl_fionread(&reader).unwrap() < both.len() as u64 {
+            tokio::task::yield_now().await;
+        }
+        let mut heard = vec![0; both.len()];
+        rustix::io::read(&reader, &mut heard).unwrap();
+        assert_eq!(heard, both);
+    }
+}

@@ -1,0 +1,237 @@
+//! What comes out of a visit, on its way to whoever reads it.
+//!
+//! So much waits here at most as the agent was told that there is room for; one that says more is no agent of ours. Who
+//! reads gives room again. Where nobody reads any more, everything is let go, so that no visit waits for them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use ringwall_jail::resident::frame::{Disorder, OUTPUT_WINDOW, Outlet, ToAgent, VisitId};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::register::Shared;
+
+/// Room is given in portions.
+const PORTION: usize = OUTPUT_WINDOW / 2;
+
+#[derive(Debug)]
+pub(crate) struct Buffer(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    bytes: VecDeque<u8>,
+    /// How much more may come.
+    room: usize,
+    /// How much was read and not yet given as room.
+    read: usize,
+    reader: Reader,
+    end: End,
+    waker: Option<Waker>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    There,
+    Gone,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    NotYet,
+    Reached,
+}
+
+impl Buffer {
+    pub(crate) fn new() -> Self {
+        let bytes = VecDeque::new();
+        let state = State { bytes, room: OUTPUT_WINDOW, read: 0, reader: Reader::There, end: End::NotYet, waker: None };
+        Buffer(Mutex::new(state))
+    }
+
+    /// Takes what came. Gives how much room there is to be told of.
+    pub(crate) fn push(&self, bytes: &[u8]) -> Result<Option<u32>, Disorder> {
+        let mut state = self.lock();
+        if bytes.is_empty() || bytes.len() > state.room {
+            return Err(Disorder);
+        }
+        state.room -= bytes.len();
+        match state.reader {
+            Reader::There => {
+                state.bytes.extend(bytes);
+                state.wake();
+                Ok(None)
+            }
+            Reader::Gone => {
+                state.read += bytes.len();
+                Ok(state.give_room())
+            }
+        }
+    }
+
+    /// Whether everything that came was read.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().bytes.is_empty()
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn end(&self) {
+        let mut state = self.lock();
+        state.end = End::Reached;
+        state.wake();
+    }
+
+    /// Nobody reads any more.
+    fn leave(&self) -> Option<u32> {
+        let mut state = self.lock();
+        state.reader = Reader::Gone;
+        state.read += state.bytes.len();
+        state.bytes = VecDeque::new();
+        state.give_room()
+    }
+
+    fn take(&self, into: &mut dyn FnMut(&[u8]) -> usize) -> Taken {
+        let mut state = self.lock();
+        let taken = into(state.bytes.as_slices().0);
+        if taken == 0 {
+            return if state.end == End::Reached { Taken::End } else { Taken::Nothing };
+        }
+        state.bytes.drain(..taken);
+        state.read += taken;
+        Taken::Some(state.give_room())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a reader got.
+enum Taken {
+    /// Something, and so much room is to be told of.
+    Some(Option<u32>),
+    Nothing,
+    End,
+}
+
+impl State {
+    fn give_room(&mut self) -> Option<u32> {
+        if self.read < PORTION {
+            return None;
+        }
+        let read = std::mem::take(&mut self.read);
+        self.room += read;
+        u32::try_from(read).ok()
+    }
+
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// One stream of a visit, read to its end. Dropping it lets go of what is still to come.
+#[derive(Debug)]
+pub struct VisitOutput {
+    buffer: Arc<Buffer>,
+    shared: Arc<Shared>,
+    visit: VisitId,
+    from: Outlet,
+}
+
+impl VisitOutput {
+    pub(crate) fn new(buffer: Arc<Buffer>, shared: Arc<Shared>, visit: VisitId, from: Outlet) -> Self {
+        VisitOutput { buffer, shared, visit, from }
+    }
+
+    /// What is there, without waiting for more. When something has come out of the channel, everything that was written to
+    /// the other two before is there.
+    pub fn read_now(&mut self) -> Vec<u8> {
+        let mut now = Vec::new();
+        while let Taken::Some(room) = self.buffer.take(&mut |bytes| {
+            now.extend_from_slice(bytes);
+            bytes.len()
+        }) {
+            self.tell(room);
+        }
+        now
+    }
+
+    fn tell(&self, room: Option<u32>) {
+        if let Some(bytes) = room {
+            self.shared.order(&ToAgent::Room { visit: self.visit, from: self.from, bytes });
+        }
+    }
+}
+
+impl AsyncRead for VisitOutput {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if into.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        // Left before looking: whatever comes after that look wakes it.
+        self.buffer.lock().waker = Some(context.waker().clone());
+        let taken = self.buffer.take(&mut |bytes| {
+            let count = bytes.len().min(into.remaining());
+            into.put_slice(&bytes[..count]);
+            count
+        });
+        match taken {
+            Taken::Some(room) => {
+                self.tell(room);
+                Poll::Ready(Ok(()))
+            }
+            Taken::End => Poll::Ready(Ok(())),
+            Taken::Nothing => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for VisitOutput {
+    fn drop(&mut self) {
+        self.tell(self.buffer.leave());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(buffer: &Buffer, most: usize) -> usize {
+        let mut count = 0;
+        buffer.take(&mut |bytes| {
+            count = bytes.len().min(most);
+            count
+        });
+        count
+    }
+
+    #[test]
+    fn no_more_comes_than_there_is_room_for() {
+        let buffer = Buffer::new();
+        let much = vec![0; OUTPUT_WINDOW];
+        assert_eq!(buffer.push(&[]), Err(Disorder));
+        assert_eq!(buffer.push(&much), Ok(None));
+        assert_eq!(buffer.push(&[1]), Err(Disorder), "nobody has read");
+        assert_eq!(take(&buffer, PORTION - 1), PORTION - 1);
+        assert_eq!(buffer.push(&[1]), Err(Disorder), "nor was told");
+        assert_eq!(take(&buffer, 1), 1);
+        assert_eq!(buffer.push(&much[..PORTION]), Ok(None));
+        assert_eq!(buffer.push(&[1]), Err(Disorder));
+    }
+
+    #[test]
+    fn whoever_leaves_keeps_nobody_waiting() {
+        let buffer = Buffer::new();
+        let half = vec![0; PORTION];
+        assert_eq!(buffer.push(&half), Ok(None));
+        assert_eq!(buffer.leave(), Some(PORTION as u32));
+        for _ in 0..10 {
+            assert_eq!(buffer.push(&half), Ok(Some(PORTION as u32)));
+        }
+        assert_eq!(buffer.lock().bytes.capacity(), 0, "and nothing is kept");
+    }
+}

@@ -1,0 +1,211 @@
+//! Containers made ahead: a session that gets one has the box that it would have had from nothing, and nobody gets one that is
+//! not as it was made. One after the other, because what happens to images concerns all who wait.
+
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+
+use ringwall_executor::Error;
+use ringwall_executor::resident::Resident;
+use ringwall_policy::{Field, Root};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::daemon::{Daemon, IMAGE};
+use super::project::{GID, UID, Wish, block_on, docker_root};
+use super::session::{Maker, Session};
+use super::staying::until;
+
+/// Has a link where a session's files are to be.
+const LINKED_IMAGE: &str = "ringwall-linked:latest";
+const TAG: &str = "ringwall-test:tagged";
+
+pub(crate) fn a_container_made_ahead_becomes_a_sessions_box(daemon: &Daemon) {
+    daemon.import(LINKED_IMAGE, &[("workspace", "bin")], &[]);
+    as_from_nothing(daemon);
+    other_shapes(daemon);
+    not_as_it_was_made(daemon);
+    through_no_link(daemon);
+    of_another_process(daemon);
+    with_another_image(daemon);
+}
+
+/// What a command sees of its box and could be held by.
+const LOOK: &str = "env; grep -E 'Cap|NoNewPrivs|Seccomp:' /proc/self/status; cat /proc/self/limits; \
+                    ls -a / /workspace /workspace/.. /tmp /dev/shm; pwd";
+
+async fn mounts(session: &Session, resident: &Resident) -> Vec<(String, String)> {
+    let said = session.say(resident, "cat /proc/self/mountinfo").await.stdout;
+    let mut mounts: Vec<(String, String)> = said
+        .lines()
+        .map(|line| {
+            let mut fields = line.split(' ');
+            (fields.nth(4).unwrap().to_owned(), fields.next().unwrap().to_owned())
+        })
+        .collect();
+    mounts.sort();
+    mounts
+}
+
+fn as_from_nothing(daemon: &Daemon) {
+    let session = Session::new(Maker::Docker, daemon);
+    block_on(async {
+        let spare = session.prepare(&Wish::default()).await.unwrap();
+        assert!(spare.is_alive());
+        let before = session.containers(daemon);
+        std::fs::write(session.path("given"), "given\n").unwrap();
+        chown(session.path("given"), Some(UID), Some(GID)).unwrap();
+        let resident = session.settle_in(spare, &Wish::default()).await.unwrap();
+        assert_eq!(session.containers(daemon), before, "it is the one that was there");
+        let cold = session.settle().await.unwrap();
+        assert_eq!(resident.protections(), cold.protections());
+        let [ahead, from_nothing] =
+            [session.say(&resident, LOOK).await, session.say(&cold, LOOK).await].map(|said| said.stdout);
+        assert_eq!(ahead, from_nothing);
+        assert!(ahead.contains("given\n"), "{ahead}");
+
+        let (ahead, from_nothing) = (mounts(&session, &resident).await, mounts(&session, &cold).await);
+        let places = |mounts: &[(String, String)]| mounts.iter().map(|(at, _)| at.clone()).collect::<Vec<_>>();
+        assert_eq!(places(&ahead), places(&from_nothing));
+        let (_, options) = ahead.iter().find(|(at, _)| at == "/workspace").unwrap();
+        assert!(["rw", "nosuid", "nodev"].iter().all(|one| options.split(',').any(|other| other == *one)), "{options}");
+
+        let made =
+            session.say(&resident, "cat given; echo new >> given; mkdir d; echo made > d/made; echo x > gone").await;
+        assert_eq!((made.stdout.as_str(), made.stderr.as_str()), ("given\n", ""));
+        for name in ["given", "d", "d/made"] {
+            let on_disk = std::fs::metadata(session.path(name)).unwrap();
+            assert_eq!((on_disk.uid(), on_disk.gid()), (UID, GID), "{name}");
+        }
+        let said = session.say(&cold, "cat d/made; echo changed > d/made; mv gone d/; echo cold > cold").await;
+        assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("made\n", ""));
+        let said = session.say(&resident, "cat d/made d/gone cold; echo on >> cold").await;
+        assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("changed\nx\ncold\n", ""));
+        resident.pause().await.unwrap();
+        resident.resume().await.unwrap();
+        resident.end().await;
+        cold.end().await;
+        assert_eq!(session.containers(daemon), "");
+    });
+    let session = session.by(Maker::Native);
+    block_on(async {
+        let (_, said) = session.run_alone(&["sh", "-c", "cat given cold; rm -r d cold && ls"]).await.unwrap();
+        assert_eq!(said, "given\nnew\ncold\non\ngiven\n");
+    });
+}
+
+/// What was settled when it was made is what was granted, or it is not for this grant.
+fn other_shapes(daemon: &Daemon) {
+    let session = Session::new(Maker::Docker, daemon);
+    block_on(async {
+        let usual = session.shape(&Wish::default()).await;
+        assert!(usual.is_some() && usual == session.shape(&Wish::default()).await);
+        let timed = Wish { limits: vec![(Field::TimeoutMs, 7)], ..Wish::default() };
+        assert_eq!(session.shape(&timed).await, usual, "how long a command takes is its own");
+        for field in [Field::MemoryMb, Field::CpuMillis, Field::Pids, Field::ScratchMb] {
+            let other = session.shape(&Wish { limits: vec![(field, 33)], ..Wish::default() }).await;
+            assert!(other.is_some() && other != usual, "{field:?}");
+        }
+        let other = session.shape(&Wish { root: docker_root(LINKED_IMAGE), ..Wish::default() }).await;
+        assert!(other.is_some() && other != usual);
+        let none = [
+            Wish { env: vec![("A", "b".to_owned())], ..Wish::default() },
+            Wish { is_open: true, ..Wish::default() },
+            Wish { root: Root::Host, ..Wish::default() },
+        ];
+        for wish in none {
+            assert_eq!(session.shape(&wish).await, None, "{wish:?}");
+        }
+        let spare = session.prepare(&Wish::default()).await.unwrap();
+        let other = Wish { limits: vec![(Field::MemoryMb, 33)], ..Wish::default() };
+        let refused = session.settle_in(spare, &other).await;
+        assert!(matches!(refused, Err(Error::SpareUnfit(_))), "{refused:?}");
+        assert_eq!(session.containers(daemon), "", "it is ended");
+    });
+}
+
+/// Done by somebody to a container that waits, and the next moment a session comes.
+fn not_as_it_was_made(daemon: &Daemon) {
+    let session = Session::new(Maker::Docker, daemon);
+    let agent = |id: &str| {
+        let init: i32 = daemon.ask(&["inspect", "--format={{.State.Pid}}", id]).trim().parse().unwrap();
+        let children = std::fs::read_to_string(format!("/proc/{init}/task/{init}/children")).unwrap();
+        Pid::from_raw(children.trim().parse().unwrap()).unwrap()
+    };
+    type Deed<'a> = (&'a str, &'a dyn Fn(&str));
+    let deeds: [Deed<'_>; 4] = [
+        ("killed", &|id| drop(daemon.ask(&["kill", id]))),
+        ("paused", &|id| drop(daemon.ask(&["pause", id]))),
+        ("its agent killed", &|id| kill_process(agent(id), Signal::KILL).unwrap()),
+        ("its agent stopped", &|id| kill_process(agent(id), Signal::STOP).unwrap()),
+    ];
+    for (deed, act) in deeds {
+        block_on(async {
+            let spare = session.prepare(&Wish::default()).await.unwrap();
+            assert!(spare.is_alive(), "{deed}");
+            act(session.containers(daemon).trim());
+            let refused = session.settle_in(spare, &Wish::default()).await;
+            assert!(refused.is_err(), "{deed}: {refused:?}");
+            assert_eq!(session.containers(daemon), "", "{deed}: it is ended");
+        });
+    }
+    // What only the daemon knows of is told by it, a moment later.
+    block_on(async {
+        let spare = session.prepare(&Wish::default()).await.unwrap();
+        daemon.ask(&["update", "--pids-limit=7", session.containers(daemon).trim()]);
+        until(|| !spare.is_alive()).await;
+        assert!(matches!(session.settle_in(spare, &Wish::default()).await, Err(Error::SpareUnfit(_))));
+    });
+    // And one that nobody wants goes as well.
+    block_on(async { session.prepare(&Wish::default()).await.unwrap().end().await });
+    assert_eq!(session.containers(daemon), "");
+}
+
+fn through_no_link(daemon: &Daemon) {
+    let session = Session::new(Maker::Docker, daemon);
+    block_on(async {
+        let linked = Wish { root: docker_root(LINKED_IMAGE), ..Wish::default() };
+        let refused = session.prepare(&linked).await;
+        assert!(matches!(refused, Err(Error::Setup(_))), "{refused:?}");
+        assert_eq!(session.containers(daemon), "", "it is ended");
+        assert!(session.shape(&linked).await.is_some(), "another image may be better");
+    });
+}
+
+/// A daemon that is elsewhere, or sees other processes, names one that is somebody else here.
+fn of_another_process(daemon: &Daemon) {
+    let directory = tempfile::tempdir().unwrap();
+    let client = directory.path().join("docker");
+    let real = daemon.client();
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = inspect ] || exec {real} \"$@\"\nsaid=$({real} \"$@\") && echo \"${{said% *}} {}\"\n",
+        std::process::id(),
+        real = real.display()
+    );
+    std::fs::write(&client, script).unwrap();
+    std::fs::set_permissions(&client, Permissions::from_mode(0o755)).unwrap();
+    let session = Session::through(client);
+    block_on(async {
+        let refused = session.prepare(&Wish::default()).await;
+        assert!(matches!(refused, Err(Error::NoSparesHere(_))), "{refused:?}");
+        assert_eq!(session.containers(daemon), "", "it is ended");
+        assert_eq!(session.shape(&Wish::default()).await, None, "and none is tried again");
+        let resident = session.settle().await.unwrap();
+        assert_eq!(session.say(&resident, "echo there").await.stdout, "there\n", "from nothing as ever");
+        resident.end().await;
+    });
+}
+
+/// A name that means another image from now on.
+fn with_another_image(daemon: &Daemon) {
+    let session = Session::new(Maker::Docker, daemon);
+    daemon.ask(&["tag", IMAGE, TAG]);
+    let wish = Wish { root: docker_root(TAG), ..Wish::default() };
+    block_on(async {
+        let spare = session.prepare(&wish).await.unwrap();
+        assert!(spare.is_alive());
+        daemon.ask(&["tag", LINKED_IMAGE, TAG]);
+        until(|| !spare.is_alive()).await;
+        let refused = session.settle_in(spare, &wish).await;
+        assert!(matches!(refused, Err(Error::SpareUnfit(_))), "{refused:?}");
+    });
+    assert_eq!(session.containers(daemon), "");
+}

@@ -1,0 +1,101 @@
+//! What a project means, whoever makes the box: the same checks for both backends.
+
+use std::os::unix::fs::MetadataExt;
+
+use ringwall_executor::{Ending, Error};
+use ringwall_policy::{Access, Mounts, Root};
+
+use super::daemon::Daemon;
+use super::project::{GID, Project, Run, UID, Wish, block_on};
+use super::session::{Maker, Session};
+
+type Backend<'a> = Box<dyn Fn(&Project, &Wish, &[&str]) -> Result<Run, Error> + 'a>;
+
+fn backends<'a>(daemon: &'a Daemon) -> [(&'static str, Backend<'a>); 2] {
+    let docker: Backend<'a> =
+        Box::new(|project, wish, command| project.run(&daemon.docker(project.data()), wish, command));
+    let native: Backend<'a> = Box::new(|project, wish, command| {
+        let wish = Wish { root: Root::Host, ..wish.clone() };
+        project.run_natively(&wish, command)
+    });
+    [("docker", docker), ("native", native)]
+}
+
+pub(crate) fn both_backends_give_the_same_project(daemon: &Daemon) {
+    let script = "pwd; cat ../inputs/given; echo made > made; echo result > ../artifacts/result; echo \"$WORD\"; ls ..
+        for place in /workspace /workspace/inputs; do touch $place/planted && echo \"planted in $place\"; done
+        echo complaint >&2; exit 3";
+    let wish = Wish { env: vec![("WORD", "two words, \"three\"".to_owned())], ..Wish::default() };
+    for (name, run) in backends(daemon) {
+        let project = Project::new();
+        let run = run(&project, &wish, &["sh", "-c", script]).unwrap();
+        assert_eq!(run.outcome.ending, Ending::Exited(3), "{name}: {run:?}");
+        let expected = "/workspace/work\ngiven\ntwo words, \"three\"\nartifacts\ninputs\nwork\n";
+        assert_eq!(run.stdout, expected, "{name}: {}", run.stderr);
+        assert!(run.stderr.ends_with("complaint\n"), "{name}: {}", run.stderr);
+        for made in ["work/made", "artifacts/result"] {
+            let status = std::fs::metadata(project.path(made)).unwrap();
+            assert_eq!((status.uid(), status.gid()), (UID, GID), "{name}: {made} belongs to the owner");
+        }
+        assert!(!project.path("inputs/planted").exists(), "{name}");
+        assert!(!run.outcome.out_of_memory, "{name}");
+        assert!(!run.outcome.protections.is_empty(), "{name}");
+    }
+}
+
+pub(crate) fn narrow_mounts_are_narrow_in_both(daemon: &Daemon) {
+    let access = Mounts { inputs: Access::Empty, work: Access::ReadOnly, artifacts: Access::Empty };
+    let script =
+        "ls ../inputs ../artifacts; cat kept; echo x > kept; echo x > ../artifacts/x; echo x > ../inputs/x; true";
+    for (name, run) in backends(daemon) {
+        let project = Project::new();
+        std::fs::write(project.path("work/kept"), "kept\n").unwrap();
+        let wish = Wish { access, ..Wish::default() };
+        let run = run(&project, &wish, &["sh", "-c", script]).unwrap();
+        assert_eq!(run.outcome.ending, Ending::Exited(0), "{name}: {run:?}");
+        assert!(!run.stdout.contains("given") && run.stdout.ends_with("kept\n"), "{name}: {run:?}");
+        assert_eq!(std::fs::read_to_string(project.path("work/kept")).unwrap(), "kept\n", "{name}");
+        assert_eq!(std::fs::read_dir(project.path("artifacts")).unwrap().count(), 0, "{name}");
+        // The control: with the usual mounts the same words do write.
+        let run = match name {
+            "docker" => {
+                project.run(&daemon.docker(project.data()), &Wish::default(), &["sh", "-c", "echo x > ../artifacts/x"])
+            }
+            _ => project
+                .run_natively(&Wish { root: Root::Host, ..Wish::default() }, &["sh", "-c", "echo x > ../artifacts/x"]),
+        };
+        assert_eq!(run.unwrap().outcome.ending, Ending::Exited(0), "{name}");
+        assert!(project.path("artifacts/x").exists(), "{name}");
+    }
+}
+
+pub(crate) fn the_working_directory_is_there_and_no_link(daemon: &Daemon) {
+    let project = Project::new();
+    let docker = daemon.docker(project.data());
+    std::fs::create_dir_all(project.path("work/a/b")).unwrap();
+    std::fs::write(project.path("work/file"), "").unwrap();
+    std::os::unix::fs::symlink("/proc/self/fd", project.path("work/link")).unwrap();
+    std::os::unix::fs::symlink("a", project.path("work/inner")).unwrap();
+    let run = |cwd: &str| {
+        let wish = Wish { cwd: Some(format!("/workspace/work/{cwd}").into()), ..Wish::default() };
+        project.run(&docker, &wish, &["pwd"]).map(|run| run.stdout)
+    };
+    assert_eq!(run("a/b").unwrap(), "/workspace/work/a/b\n");
+    assert!(matches!(run("missing"), Err(Error::DirectoryMissing(_))));
+    assert!(!project.path("work/missing").exists(), "nobody made it");
+    assert!(matches!(run("file"), Err(Error::NotADirectory(_))));
+    for link in ["link", "link/7", "inner/b"] {
+        assert!(matches!(run(link), Err(Error::DirectoryIsLink(_))), "{link}");
+    }
+}
+
+pub(crate) fn a_sessions_directory_is_the_same_everywhere(daemon: &Daemon) {
+    for maker in Maker::ALL {
+        let session = Session::new(maker, daemon);
+        let script = "pwd; echo made > made; cat made; ls";
+        let (outcome, stdout) = block_on(session.run_alone(&["sh", "-c", script])).unwrap();
+        assert_eq!((outcome.ending, stdout.as_str()), (Ending::Exited(0), "/workspace\nmade\nmade\n"), "{maker:?}");
+        let status = std::fs::metadata(session.path("made")).unwrap();
+        assert_eq!((status.uid(), status.gid()), (UID, GID), "{maker:?}");
+    }
+}

@@ -1,0 +1,160 @@
+//! How containers end: by themselves, for memory, for time, by order; and what an image has to say about it.
+
+use std::time::{Duration, Instant};
+
+use ringwall_executor::docker::Runtime;
+use ringwall_executor::{Ending, Error, Streams};
+use ringwall_policy::Field;
+
+use super::daemon::{Daemon, HOSTILE_IMAGE};
+use super::project::{Project, UID, Wish, block_on, docker_root, exec_id, read, write};
+
+pub(crate) fn streams_are_those_of_any_box(daemon: &Daemon) {
+    let project = Project::new();
+    let docker = daemon.docker(project.data());
+    let big = 3_000_000;
+    let script = format!("yes | head -c {big}; yes | head -c {big} >&2");
+    let run = project.run(&docker, &Wish::default(), &["sh", "-c", &script]).unwrap();
+    assert_eq!((run.stdout.len(), run.stderr.len()), (big, big));
+    let grant = project.grant(&Wish::default(), &["cat"]);
+    block_on(async {
+        let mut container = docker.start(grant, &exec_id(), Runtime::Usual).await.unwrap();
+        let Some(Streams::Pipes { stdin, stdout, stderr }) = container.streams.take() else { panic!("no pipes") };
+        write(stdin, "through the wall\n");
+        let unused = std::io::pipe().unwrap().1.into();
+        let output = read(Streams::Pipes { stdin: unused, stdout, stderr });
+        assert_eq!(container.wait().await.unwrap().ending, Ending::Exited(0));
+        assert_eq!(output.await.unwrap().0, "through the wall\n");
+    });
+}
+
+pub(crate) fn commands_that_cannot_run_are_told_apart(daemon: &Daemon) {
+    let project = Project::new();
+    let docker = daemon.docker(project.data());
+    let run = |command: &[&str]| project.run(&docker, &Wish::default(), command);
+    let missing = run(&["no-such-program"]);
+    assert!(matches!(&missing, Err(Error::CommandNotFound { command }) if command == "no-such-program"), "{missing:?}");
+    let refused = run(&["/bin/not-executable"]);
+    assert!(matches!(refused, Err(Error::CommandNotExecutable { errno: 13, .. })), "{refused:?}");
+    for code in [125, 126, 127] {
+        let own = run(&["sh", "-c", &format!("echo mine >&2; exit {code}")]).unwrap();
+        assert_eq!(own.outcome.ending, Ending::Exited(code), "a command's own exit code");
+    }
+    assert_eq!(run(&["sh", "-c", "exit 137"]).unwrap().outcome.ending, Ending::Exited(137));
+    let absent = Wish { root: docker_root("no-such-image:1"), ..Wish::default() };
+    let absent = project.run(&docker, &absent, &["true"]);
+    assert!(matches!(absent, Err(Error::DockerImageMissing(_))), "{absent:?}");
+    let little = Wish { limits: vec![(Field::MemoryMb, 1)], ..Wish::default() };
+    let little = project.run(&docker, &little, &["true"]);
+    assert!(matches!(little, Err(Error::ContainerRefused { .. })), "docker wants more memory than that: {little:?}");
+}
+
+pub(crate) fn running_out_of_memory_is_known(daemon: &Daemon) {
+    let project = Project::new();
+    let docker = daemon.docker(project.data());
+    let hog = "dd if=/dev/zero of=/dev/null bs=200M count=1";
+    let child = project.run(&docker, &Wish::default(), &["sh", "-c", &format!("{hog}; exit 3")]).unwrap();
+    assert_eq!((child.outcome.ending, child.outcome.out_of_memory), (Ending::Exited(3), true), "{child:?}");
+    let whole = project.run(&docker, &Wish::default(), &["sh", "-c", &format!("exec {hog}")]).unwrap();
+    assert_eq!((whole.outcome.ending, whole.outcome.out_of_memory), (Ending::Signalled(9), true), "{whole:?}");
+    let wide = Wish { limits: vec![(Field::MemoryMb, 512)], ..Wish::default() };
+    let enough = project.run(&docker, &wide, &["sh", "-c", hog]).unwrap();
+    assert_eq!((enough.outcome.ending, enough.outcome.out_of_memory), (Ending::Exited(0), false), "the control");
+}
+
+pub(crate) fn the_time_limit_holds(daemon: &Daemon) {
+    let project = Project::new();
+    let docker = daemon.docker(project.data());
+    let wish = Wish { limits: vec![(Field::TimeoutMs, 500)], ..Wish::default() };
+    for script in ["exec sleep 1000", "trap '' TERM; while :; do sleep 1; done"] {
+        let run = project.run(&docker, &wish, &["sh", "-c", script]).unwrap();
+        assert_eq!(run.outcome.ending, Ending::TimedOut, "{script}");
+        assert!(run.outcome.duration >= Duration::from_millis(500), "{:?}", run.outcome.duration);
+    }
+    // Making the container does not count. Where a daemon is slow to tell of the end, it is given more.
+    let limits = [500, 2_000, 8_000].map(|limit| Wish { limits: vec![(Field::TimeoutMs, limit)], ..Wish::default() });
+    let ends = |wish: &Wish| project.run(&docker, wish, &["true"]).unwrap().outcome.ending == Ending::Exited(0);
+    assert!(limits.iter().any(ends), "a command that ends at once is not in time");
+}
+
+pub(crate) fn orders_reach_the_container(daemon: &Daemon) {
+    let project = Project::new();
+    let docker = daemon.docker(project.data());
+    let script = "trap 'echo heard; exit 7' USR1; echo ready; while :; do sleep 0.1; done";
+    for (is_kill, expected) in [(false, Ending::Exited(7)), (true, Ending::Signalled(9))] {
+        let grant = project.grant(&Wish::default(), &["sh", "-c", script]);
+        let name = exec_id();
+        block_on(async {
+            let mut container = docker.start(grant, &name, Runtime::Usual).await.unwrap();
+            let Some(Streams::Pipes { stdin, stdout, stderr }) = container.streams.take() else { panic!("no pipes") };
+            // The trap is set when this line has come.
+            let ready = tokio::task::spawn_blocking(move || {
+                let mut line = [0; 6];
+                std::io::Read::read_exact(&mut std::fs::File::from(stdout.try_clone().unwrap()), &mut line).unwrap();
+                stdout
+            });
+            let output = read(Streams::Pipes { stdin, stdout: ready.await.unwrap(), stderr });
+            let handle = container.handle();
+            match is_kill {
+                true => handle.kill(),
+                false => handle.signal(10),
+            }
+            assert_eq!(container.wait().await.unwrap().ending, expected);
+            output.await.unwrap();
+        });
+        daemon.wait_until_gone(&format!("ringwall-{name}"));
+    }
+}
+
+pub(crate) fn an_image_cannot_change_the_command_or_its_outcome(daemon: &Daemon) {
+    let project = Project::new();
+    let docker = daemon.docker(project.data());
+    let wish = Wish { root: docker_root(HOSTILE_IMAGE), ..Wish::default() };
+    let run = project.run(&docker, &wish, &["sh", "-c", "id -u; echo $FROM_IMAGE; sleep 2; exit 5"]).unwrap();
+    assert_eq!(run.outcome.ending, Ending::Exited(5), "neither its entry point nor its labels count");
+    assert_eq!(run.stdout, format!("{UID}\nyes\n"));
+    assert!(!project.path("work/health").exists(), "its health check does not run");
+}
+
+pub(crate) fn many_at_once(daemon: &Daemon) {
+    let project = Project::new();
+    let docker = daemon.docker(project.data());
+    let began = Instant::now();
+    block_on(async {
+        let mut running = tokio::task::JoinSet::new();
+        for number in 0..8 {
+            let grant = project.grant(&Wish::default(), &["sh", "-c", &format!("echo {number}; exit {number}")]);
+            let docker = docker.clone();
+            running.spawn(async move {
+                let mut container = docker.start(grant, &exec_id(), Runtime::Usual).await.unwrap();
+                let output = read(container.streams.take().unwrap());
+                let outcome = container.wait().await.unwrap();
+                assert_eq!(outcome.ending, Ending::Exited(number));
+                assert_eq!(output.await.unwrap().0, format!("{number}\n"));
+            });
+        }
+        while let Some(joined) = running.join_next().await {
+            joined.unwrap();
+        }
+    });
+    println!("eight containers in {:?}", began.elapsed());
+}
+
+/// A figure may be unknown, when the group was gone before it could be read, but it is never a wrong one.
+pub(crate) fn what_a_container_used_is_counted(daemon: &Daemon) {
+    let project = Project::new();
+    let docker = daemon.docker(project.data());
+    // About 50 MB at once, and some time of a processor.
+    let work = "dd if=/dev/zero of=/dev/null bs=50M count=20; i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done";
+    let wide = Wish { limits: vec![(Field::MemoryMb, 512)], ..Wish::default() };
+    let mut known = 0;
+    for _ in 0..5 {
+        let outcome = project.run(&docker, &wide, &["sh", "-c", work]).unwrap().outcome;
+        if let (Some(cpu), Some(peak)) = (outcome.usage.cpu, outcome.usage.peak_memory_bytes) {
+            known += 1;
+            assert!(cpu > Duration::from_millis(10) && cpu < Duration::from_secs(60), "{cpu:?}");
+            assert!(peak > 50 << 20 && peak <= 512 << 20, "{peak}");
+        }
+    }
+    assert!(known > 0, "the groups of this machine's daemon were never read");
+}

@@ -1,0 +1,158 @@
+//! Stand-ins for the agent that say what it never would. Each ends its own box, and harms nobody else.
+
+use std::io::{Read, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use ringwall_executor::resident::{Death, VisitOptions};
+use ringwall_executor::{Ending, Error};
+use ringwall_jail::report::Ending as JailEnding;
+use ringwall_jail::resident::frame::{FromAgent, Given, Inlet, OUTPUT_WINDOW, Outlet, VisitId, append};
+
+use super::daemon::Daemon;
+use super::project::block_on;
+use super::session::{Maker, Session};
+
+/// A file of the session that asks for a fault, as the stand-in sees it.
+pub(crate) const FAULT: &str = "fault";
+/// What is said by one that goes instead of handing its way out over.
+pub(crate) const LEAVING: &str = "leaving";
+
+/// Faults before any command is asked for, and after the first one was.
+const EARLY: [&str; 3] = ["garbage", "length", "early"];
+const LATE: [&str; 13] = [
+    "unknown",
+    "output-first",
+    "overflow",
+    "empty",
+    "taken",
+    "twice",
+    "ended-first",
+    "ready-again",
+    "channel",
+    "memory",
+    "signal",
+    "exit-code",
+    "no-path",
+];
+
+pub(crate) fn asked_for() -> Option<String> {
+    std::fs::read_to_string(format!("/workspace/{FAULT}")).ok()
+}
+
+/// The stand-in.
+pub(crate) fn speak(fault: &str) -> ExitCode {
+    let mut out = std::io::stdout();
+    let mut say = |message: &FromAgent<'_>| {
+        let mut frame = Vec::new();
+        append(message, &mut frame).unwrap();
+        out.write_all(&frame).and_then(|()| out.flush())
+    };
+    let visit = VisitId(1);
+    let output = |from, bytes| FromAgent::Output { visit, from, bytes };
+    let exit = |ending, peak_memory_bytes| FromAgent::Exited { visit, ending, cpu_microseconds: 0, peak_memory_bytes };
+    let exited = exit(JailEnding::Exited(0), 0);
+    let ready = FromAgent::Ready { apart: Given::Yes };
+    let hang = || loop {
+        std::thread::sleep(Duration::from_secs(1000));
+    };
+    match fault {
+        "garbage" => {
+            let noise: Vec<u8> =
+                (0..100_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+            let _ = std::io::stdout().write_all(&noise);
+            hang()
+        }
+        "length" => {
+            let _ = std::io::stdout().write_all(&u32::MAX.to_le_bytes());
+            let _ = std::io::stdout().flush();
+            hang()
+        }
+        "early" => {
+            let _ = say(&FromAgent::Started { visit });
+            hang()
+        }
+        LEAVING => {
+            let _ = std::io::stderr().write_all(LEAVING.as_bytes());
+            return ExitCode::FAILURE;
+        }
+        _ => {}
+    }
+    let _ = say(&ready);
+    // The first order has begun to come.
+    let _ = std::io::stdin().read(&mut [0; 1]);
+    let started = FromAgent::Started { visit };
+    let chunk = vec![b'x'; 32 * 1024];
+    let words: Vec<FromAgent<'_>> = match fault {
+        "unknown" => vec![started, FromAgent::Output { visit: VisitId(7), from: Outlet::Stdout, bytes: b"x" }],
+        "output-first" => vec![output(Outlet::Stdout, b"x")],
+        "overflow" => {
+            let mut words = vec![started];
+            words.extend((0..=OUTPUT_WINDOW / chunk.len()).map(|_| output(Outlet::Stdout, &chunk)));
+            words
+        }
+        "empty" => vec![started, output(Outlet::Stdout, b"")],
+        "taken" => vec![started, FromAgent::Taken { visit, to: Inlet::Stdin, bytes: 1 }],
+        "twice" => vec![started, FromAgent::Started { visit }],
+        "ended-first" => vec![started, FromAgent::Ended { visit }],
+        "ready-again" => vec![started, ready],
+        "channel" => vec![started, output(Outlet::Channel, b"x")],
+        // More than any record can hold, and than any process can end with.
+        "memory" => vec![started, exit(JailEnding::Exited(0), 1 << 63)],
+        "signal" => vec![started, exit(JailEnding::Signalled(i32::MAX), 0)],
+        "exit-code" => vec![started, exit(JailEnding::Exited(-1), 0)],
+        "no-path" => vec![FromAgent::NotStarted { visit, errno: 2, tried: "a\0b" }],
+        "withheld" => vec![started, exited],
+        "honest" => vec![started, exited, FromAgent::Ended { visit }],
+        other => panic!("no such fault: {other}"),
+    };
+    for word in &words {
+        let _ = say(word);
+    }
+    hang();
+    ExitCode::FAILURE
+}
+
+pub(crate) fn an_agent_is_believed_nothing(_: &Daemon) {
+    let neighbour = Session::without_docker(Maker::Native);
+    block_on(async {
+        let next_door = neighbour.settle().await.unwrap();
+        for fault in EARLY {
+            let session = Session::without_docker(Maker::Native);
+            std::fs::write(session.path(FAULT), fault).unwrap();
+            let refused = session.settle().await;
+            assert!(matches!(refused, Err(Error::BoxDied { .. })), "{fault}: {refused:?}");
+        }
+        for fault in LATE {
+            let session = Session::without_docker(Maker::Native);
+            std::fs::write(session.path(FAULT), fault).unwrap();
+            let resident = session.settle().await.unwrap();
+            match resident.visit(session.grant(&["true"]), VisitOptions::default()).await {
+                Err(Error::BoxDied { .. }) => {}
+                // Its streams are held and not read, so that what comes has nowhere to go.
+                Ok(mut visit) => {
+                    let _streams = visit.streams.take();
+                    let lost = visit.wait().await;
+                    assert!(matches!(lost, Err(Error::BoxDied { .. })), "{fault}: {lost:?}");
+                }
+                Err(other) => panic!("{fault}: {other}"),
+            }
+            let death = resident.died().await;
+            assert_eq!(death, Death::Itself("its agent broke the protocol".to_owned()), "{fault}");
+        }
+        // One that keeps a command which is over loses its box, though nothing that it said was wrong.
+        let session = Session::without_docker(Maker::Native);
+        std::fs::write(session.path(FAULT), "withheld").unwrap();
+        let resident = session.settle().await.unwrap();
+        let visit = resident.visit(session.grant(&["true"]), VisitOptions::default()).await.unwrap();
+        assert_eq!(visit.wait().await.unwrap().ending, Ending::Exited(0), "its command was over");
+        assert!(matches!(resident.died().await, Death::Itself(_)));
+        // The control: one that says what the agent would is believed.
+        let session = Session::without_docker(Maker::Native);
+        std::fs::write(session.path(FAULT), "honest").unwrap();
+        let resident = session.settle().await.unwrap();
+        let visit = resident.visit(session.grant(&["true"]), VisitOptions::default()).await.unwrap();
+        assert_eq!(visit.wait().await.unwrap().ending, Ending::Exited(0));
+        assert_eq!(neighbour.say(&next_door, "echo fine").await.stdout, "fine\n");
+    });
+}

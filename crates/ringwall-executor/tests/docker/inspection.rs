@@ -1,0 +1,115 @@
+//! What the daemon and the process table say about a container while it runs.
+
+use std::path::Path;
+
+use ringwall_executor::Streams;
+use ringwall_executor::docker::Runtime;
+use serde_json::{Value, json};
+
+use super::daemon::{Daemon, IMAGE, wait_until};
+use super::project::{GID, Project, UID, Wish, block_on, exec_id, read};
+
+/// Lets a container wait on its standard input while it is looked at.
+fn look(daemon: &Daemon, project: &Project, wish: &Wish, look: impl FnOnce(&str)) {
+    let docker = daemon.docker(project.data());
+    let grant = project.grant(wish, &["cat"]);
+    let name = exec_id();
+    block_on(async {
+        let mut container = docker.start(grant, &name, Runtime::Usual).await.unwrap();
+        let Some(Streams::Pipes { stdin, stdout, stderr }) = container.streams.take() else { panic!("no pipes") };
+        look(&format!("ringwall-{name}"));
+        let output = read(Streams::Pipes { stdin, stdout, stderr });
+        container.wait().await.unwrap();
+        output.await.unwrap();
+    });
+    assert!(!daemon.containers().contains(&format!("ringwall-{name}")), "it is gone with its exec");
+}
+
+pub(crate) fn the_daemon_confirms_every_wall(daemon: &Daemon) {
+    let project = Project::new();
+    look(daemon, &project, &Wish::default(), |name| {
+        let found: Value = serde_json::from_str(&daemon.ask(&["inspect", name])).unwrap();
+        let (host, config) = (&found[0]["HostConfig"], &found[0]["Config"]);
+        let mib = 1024 * 1024;
+        let expected = [
+            ("Privileged", json!(false)),
+            ("CapAdd", Value::Null),
+            ("CapDrop", json!(["ALL"])),
+            ("SecurityOpt", json!(["no-new-privileges"])),
+            ("ReadonlyRootfs", json!(true)),
+            ("PidsLimit", json!(65)),
+            ("Memory", json!(64 * mib)),
+            ("MemorySwap", json!(64 * mib)),
+            ("NanoCpus", json!(1_000_000_000)),
+            ("NetworkMode", json!("none")),
+            ("IpcMode", json!("private")),
+            ("PidMode", json!("")),
+            ("UTSMode", json!("")),
+            ("UsernsMode", json!("")),
+            ("CgroupnsMode", json!("private")),
+            ("AutoRemove", json!(true)),
+            ("Init", json!(true)),
+            ("Binds", Value::Null),
+            ("VolumesFrom", Value::Null),
+            ("Devices", json!([])),
+            ("PublishAllPorts", json!(false)),
+        ];
+        for (key, value) in expected {
+            assert_eq!(host[key], value, "{key}");
+        }
+        assert_eq!(host["LogConfig"]["Type"], "none");
+        assert_eq!(host["Ulimits"][0], json!({"Name": "core", "Hard": 1, "Soft": 1}));
+        assert_eq!(config["User"], format!("{UID}:{GID}"));
+        assert_eq!(config["WorkingDir"], "/workspace/work");
+        assert_eq!(config["Image"], IMAGE);
+        let mounts = found[0]["Mounts"].as_array().unwrap();
+        let shown: Vec<_> = mounts
+            .iter()
+            .map(|mount| (mount["Destination"].as_str().unwrap(), mount["Source"].as_str().unwrap(), &mount["RW"]))
+            .collect();
+        assert_eq!(shown.len(), 3, "{shown:?}");
+        for (place, writable) in [("inputs", false), ("work", true), ("artifacts", true)] {
+            let at = format!("/workspace/{place}");
+            let (_, source, access) = shown.iter().find(|(destination, ..)| *destination == at).unwrap();
+            assert_eq!((Path::new(source), *access), (project.path(place).as_path(), &json!(writable)), "{place}");
+        }
+    });
+}
+
+pub(crate) fn no_secret_is_in_a_process_table(daemon: &Daemon) {
+    let secret = "hunter2-in-the-environment";
+    let wish = Wish { env: vec![("PASSWORD", secret.to_owned())], ..Wish::default() };
+    let project = Project::new();
+    // The container's init may not have started the command yet.
+    look(daemon, &project, &wish, |name| wait_until("the command has it", || has_secret(name, secret)));
+}
+
+/// Whether the command has it; nobody else may, at any time.
+fn has_secret(name: &str, secret: &str) -> bool {
+    let mut clients = 0;
+    let mut boxed = 0;
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        let read = |file: &str| std::fs::read(process.path().join(file)).unwrap_or_default();
+        let (argv, environment) = (read("cmdline"), read("environ"));
+        let holds = |text: &[u8], word: &str| text.windows(word.len()).any(|window| window == word.as_bytes());
+        if holds(&argv, name) {
+            clients += 1;
+            assert!(!holds(&environment, secret), "a docker client has it in its environment");
+        }
+        assert!(!holds(&argv, secret), "{}", String::from_utf8_lossy(&argv));
+        boxed += usize::from(argv == b"cat\0" && holds(&environment, secret));
+    }
+    assert!(clients > 0, "the client was looked at");
+    boxed == 1
+}
+
+pub(crate) fn a_probe_names_the_daemon(daemon: &Daemon) {
+    let project = Project::new();
+    let state = block_on(daemon.docker(project.data()).probe());
+    assert_eq!(state.client.as_deref(), Some(daemon.client().as_path()));
+    assert_eq!(state.context.as_deref(), Some("default"));
+    assert!(state.client_version.is_some());
+    let version = daemon.ask(&["version", "--format={{.Server.Version}}"]);
+    assert_eq!(state.available(Runtime::Usual).unwrap().version, version.trim());
+    assert!(state.available(Runtime::Gvisor).unwrap_err().contains("runsc"));
+}

@@ -1,0 +1,96 @@
+//! Containers that nobody waits for: dropped, orphaned, or their server killed.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use ringwall_executor::docker::{Docker, DockerSettings, Runtime};
+
+use super::daemon::{Daemon, IMAGE, wait_until};
+use super::project::{Project, Wish, block_on, exec_id};
+
+/// Set, this program is a server with one container.
+pub(crate) const SERVER: &str = "RINGWALL_TEST_SERVER";
+
+pub(crate) fn a_dropped_container_goes(daemon: &Daemon) {
+    let project = Project::new();
+    let docker = daemon.docker(project.data());
+    let name = exec_id();
+    let grant = project.grant(&Wish::default(), &["sleep", "1000"]);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let container = runtime.block_on(docker.start(grant, &name, Runtime::Usual)).unwrap();
+    let name = format!("ringwall-{name}");
+    assert!(daemon.containers().contains(&name));
+    runtime.block_on(async { drop(container) });
+    daemon.wait_until_gone(&name);
+}
+
+pub(crate) fn a_sweep_takes_orphans_alone(daemon: &Daemon) {
+    let (project, other) = (Project::new(), Project::new());
+    let docker = daemon.docker(project.data());
+    let _neighbour = daemon.docker(other.data());
+    let id = |project: &Project| std::fs::read_to_string(project.data().join("instance-id")).unwrap();
+    let (ours, theirs) = (id(&project), id(&other));
+    let init = std::fs::read_to_string("/proc/1/stat").unwrap();
+    let start = init.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(19).unwrap();
+    let run = |name: &str, data: &str, maker: &str| {
+        let labels = [format!("--label=ringwall={}", data.trim()), format!("--label=ringwall.maker={maker}")];
+        let name = format!("--name={name}");
+        daemon.ask(&["run", "--detach", "--network=none", &name, &labels[0], &labels[1], IMAGE, "sleep", "1000"]);
+    };
+    let name = exec_id();
+    let grant = project.grant(&Wish::default(), &["sleep", "1000"]);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let container = runtime.block_on(docker.start(grant, &name, Runtime::Usual)).unwrap();
+    let name = format!("ringwall-{name}");
+    let maker = daemon.ask(&["inspect", "--format={{index .Config.Labels \"ringwall.maker\"}}", &name]);
+    run("sweep-orphan", &ours, "1-1-0");
+    run("sweep-own-forgotten", &ours, maker.trim());
+    run("sweep-alive", &ours, &format!("1-{start}-0"));
+    run("sweep-neighbour", &theirs, "1-1-0");
+    run("sweep-foreign", "", "1-1-0");
+    assert_eq!(runtime.block_on(docker.sweep()).unwrap(), 2);
+    let left: Vec<String> =
+        daemon.containers().into_iter().filter(|one| one.starts_with("sweep-") || *one == name).collect();
+    assert_eq!(left, ["sweep-foreign", "sweep-neighbour", "sweep-alive", &name]);
+    assert_eq!(runtime.block_on(docker.sweep()).unwrap(), 0);
+    daemon.ask(&["rm", "--force", "sweep-foreign", "sweep-neighbour", "sweep-alive"]);
+    runtime.block_on(async { drop(container) });
+    daemon.wait_until_gone(&name);
+}
+
+pub(crate) fn a_killed_servers_containers_go(daemon: &Daemon) {
+    // It cannot remove its own directory.
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Command::new(std::env::current_exe().unwrap());
+    server.env(SERVER, daemon.client()).env("TMPDIR", directory.path()).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut server = server.spawn().unwrap();
+    let mut name = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut name).unwrap();
+    let name = name.trim();
+    assert!(daemon.containers().iter().any(|one| one == name), "{name:?} runs");
+    server.kill().unwrap();
+    server.wait().unwrap();
+    daemon.wait_until_gone(name);
+    let watcher = format!("ringwall-watcher\0ringwall.maker={}-", server.id());
+    wait_until("its watcher has ended too", || {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut words = processes.map(|process| std::fs::read(process.path().join("cmdline")).unwrap_or_default());
+        !words.any(|words| words.windows(watcher.len()).any(|window| window == watcher.as_bytes()))
+    });
+}
+
+/// One container, its name on standard output, and then nothing.
+pub(crate) fn serve(client: PathBuf) -> ! {
+    let project = Project::new();
+    let settings = DockerSettings { client: Some(client), context: None };
+    let docker = Docker::new(settings, project.data()).unwrap();
+    let name = exec_id();
+    let grant = project.grant(&Wish::default(), &["sleep", "1000"]);
+    block_on(async {
+        let container = docker.start(grant, &name, Runtime::Usual).await.unwrap();
+        println!("ringwall-{name}");
+        let outcome = container.wait().await;
+        panic!("it should have been killed: {outcome:?}");
+    })
+}

@@ -1,0 +1,182 @@
+//! A project on disk, a grant for it, and a box of either backend followed to its end.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ringwall_executor::docker::{Docker, Runtime};
+use ringwall_executor::{Error, Executor, Options, Outcome, Streams};
+use ringwall_policy::{
+    Ceilings, Field, Grant, Layer, LayerName, Layers, Mounts, NetMode, NetWish, Owner, ProjectMounts, Request, Root,
+    Secret, Verdict, Workspace,
+};
+use tempfile::TempDir;
+
+use super::daemon::IMAGE;
+
+pub(crate) const UID: u32 = 20_001;
+pub(crate) const GID: u32 = 20_002;
+
+/// A data directory with one project in it, as a server would make it.
+#[derive(Debug)]
+pub(crate) struct Project {
+    pub(crate) directory: TempDir,
+}
+
+/// What is asked for, beside the command.
+#[derive(Debug, Clone)]
+pub(crate) struct Wish {
+    pub(crate) root: Root,
+    pub(crate) access: Mounts,
+    pub(crate) cwd: Option<PathBuf>,
+    pub(crate) env: Vec<(&'static str, String)>,
+    pub(crate) limits: Vec<(Field, u64)>,
+    /// Whether it has a way out.
+    pub(crate) is_open: bool,
+}
+
+impl Default for Wish {
+    fn default() -> Self {
+        Wish {
+            root: docker_root(IMAGE),
+            access: Mounts::WIDEST,
+            cwd: None,
+            env: Vec::new(),
+            limits: Vec::new(),
+            is_open: false,
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) outcome: Outcome,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+pub(crate) fn docker_root(image: &str) -> Root {
+    Root::Docker(image.parse().unwrap())
+}
+
+/// A name that no other test has.
+pub(crate) fn exec_id() -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    format!("e_{:08x}{:08x}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+}
+
+impl Project {
+    pub(crate) fn new() -> Self {
+        let directory = TempDir::with_prefix("ringwall-test-project-").unwrap();
+        let project = Project { directory };
+        for (name, owner) in [("inputs", 0), ("work", UID), ("artifacts", UID)] {
+            let path = project.path(name);
+            std::fs::create_dir_all(&path).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            chown_to(&path, owner);
+        }
+        std::fs::write(project.path("inputs").join("given"), "given\n").unwrap();
+        project
+    }
+
+    pub(crate) fn data(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join("workspaces/p, \"1\"").join(name)
+    }
+
+    pub(crate) fn grant(&self, wish: &Wish, command: &[&str]) -> Grant {
+        let mounts = ProjectMounts {
+            inputs: self.path("inputs"),
+            work: self.path("work"),
+            artifacts: self.path("artifacts"),
+            access: wish.access,
+            owner: Owner::new(UID, GID).unwrap(),
+        };
+        self.grant_on(Workspace::Project(Box::new(mounts)), wish, command)
+    }
+
+    pub(crate) fn grant_on(&self, workspace: Workspace, wish: &Wish, command: &[&str]) -> Grant {
+        let request = Request {
+            argv: command.iter().map(Into::into).collect(),
+            env: wish.env.iter().map(|(key, value)| ((*key).to_owned(), Secret::new(value))).collect(),
+            cwd: wish.cwd.clone(),
+            root: wish.root.clone(),
+            workspace,
+            read_only: vec![],
+        };
+        let mut operator = Layer::new(LayerName::CommandLine);
+        operator.limits = BTreeMap::from([(Field::MemoryMb, 64), (Field::ScratchMb, 16), (Field::Pids, 64)]);
+        operator.limits.extend(wish.limits.iter().copied());
+        operator.net = wish.is_open.then(|| NetWish { mode: NetMode::Allowlist, ..NetWish::default() });
+        let ceilings = ringwall_policy::profile::machine_ceilings(8192, 8, 32_768);
+        let layers = Layers {
+            system: ringwall_policy::profile::RUN,
+            ceilings: Ceilings { limits: ceilings, set_by: LayerName::Machine },
+            operator,
+            narrowing: Vec::new(),
+        };
+        match ringwall_policy::decide(&request, &layers) {
+            Verdict::Allow(grant) => grant,
+            other => panic!("the policy did not allow the test's request: {other:?}"),
+        }
+    }
+
+    /// Runs a command to its end as a container.
+    pub(crate) fn run(&self, docker: &Docker, wish: &Wish, command: &[&str]) -> Result<Run, Error> {
+        let grant = self.grant(wish, command);
+        block_on(async {
+            let mut container = docker.start(grant, &exec_id(), Runtime::Usual).await?;
+            let output = read(container.streams.take().unwrap());
+            let outcome = container.wait().await?;
+            let (stdout, stderr) = output.await.unwrap();
+            Ok(Run { outcome, stdout, stderr })
+        })
+    }
+
+    /// The same in a native box.
+    pub(crate) fn run_natively(&self, wish: &Wish, command: &[&str]) -> Result<Run, Error> {
+        let grant = self.grant(wish, command);
+        let executor = Executor::new(ringwall_executor::Host::probe(), self.data())?;
+        block_on(async {
+            let mut running = executor.start(grant, Options::default()).await?;
+            let output = read(running.streams.take().unwrap());
+            let outcome = running.wait().await?;
+            let (stdout, stderr) = output.await.unwrap();
+            Ok(Run { outcome, stdout, stderr })
+        })
+    }
+}
+
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+/// Reads both streams to their ends; nothing is written to the command.
+pub(crate) fn read(streams: Streams) -> tokio::task::JoinHandle<(String, String)> {
+    let Streams::Pipes { stdin, stdout, stderr } = streams else { panic!("no terminal was asked for") };
+    drop(stdin);
+    let whole = |stream: std::os::fd::OwnedFd| {
+        let mut text = Vec::new();
+        std::fs::File::from(stream).read_to_end(&mut text).unwrap();
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    tokio::task::spawn_blocking(move || {
+        let stderr = std::thread::spawn(move || whole(stderr));
+        (whole(stdout), stderr.join().unwrap())
+    })
+}
+
+pub(crate) fn write(stream: std::os::fd::OwnedFd, text: &str) {
+    std::fs::File::from(stream).write_all(text.as_bytes()).unwrap();
+}
+
+fn chown_to(path: &Path, uid: u32) {
+    let gid = if uid == 0 { 0 } else { GID };
+    chown(path, Some(uid), Some(gid)).unwrap();
+}

@@ -1,0 +1,218 @@
+//! The way out of a container: as in every box, through one port of its own loopback, judged by its own gate, and no other.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex};
+
+use ringwall_executor::docker::{Docker, Runtime};
+use ringwall_executor::egress::{Connection, Fate, Gate, Proxy, Resolver, Ruling};
+use ringwall_executor::resident::VisitOptions;
+use ringwall_executor::{Ending, Error};
+use ringwall_policy::{Field, NetHost, NetList};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use super::daemon::Daemon;
+use super::faithless::{FAULT, LEAVING};
+use super::project::{Project, Wish, block_on, exec_id, read};
+use super::session::{Maker, Session};
+
+/// Who lets a box reach one host, and is told of what it asked for.
+#[derive(Debug)]
+struct Only {
+    host: &'static str,
+    noted: Mutex<Vec<(String, Fate)>>,
+}
+
+impl Gate for Only {
+    fn judge(&self, host: NetHost, _: u16) -> futures::future::BoxFuture<'_, Ruling> {
+        let ruling = match host.to_string() == self.host {
+            true => Ruling::Allowed(self.host.to_owned()),
+            false => Ruling::Refused("not this box's".to_owned()),
+        };
+        Box::pin(std::future::ready(ruling))
+    }
+
+    fn note(&self, connection: Connection) {
+        self.noted.lock().unwrap().push((connection.host, connection.fate));
+    }
+}
+
+impl Only {
+    fn new(host: &'static str) -> Arc<Self> {
+        Arc::new(Only { host, noted: Mutex::default() })
+    }
+
+    fn take(&self) -> Vec<(String, Fate)> {
+        std::mem::take(&mut self.noted.lock().unwrap())
+    }
+}
+
+/// The other side: says to everybody that they are there, and counts them.
+struct Other {
+    port: u16,
+    came: Arc<Mutex<usize>>,
+}
+
+impl Other {
+    async fn serve() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (port, came) = (listener.local_addr().unwrap().port(), Arc::<Mutex<usize>>::default());
+        let counted = came.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                *counted.lock().unwrap() += 1;
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(stream.read_u8().await.unwrap());
+                }
+                let answer = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nthere\n";
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        Other { port, came }
+    }
+
+    fn came(&self) -> usize {
+        *self.came.lock().unwrap()
+    }
+
+    /// A proxy for which all names lead here.
+    fn proxy(&self, gate: &Arc<Only>) -> Proxy {
+        let names = ["one.test", "two.test", "evil.test"];
+        let here = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
+        let table: HashMap<_, _> = names.iter().map(|name| ((*name).to_owned(), here.clone())).collect();
+        let lifted = NetList::read(names.map(|name| format!("{name}:{}", self.port))).unwrap();
+        Proxy::new(gate.clone(), Resolver::of_table(table), lifted)
+    }
+
+    fn fetch(&self, host: &str) -> String {
+        format!("/bin/busybox wget -qO- http://{host}:{}/", self.port)
+    }
+}
+
+fn open() -> Wish {
+    Wish { is_open: true, limits: vec![(Field::TimeoutMs, 60_000)], ..Wish::default() }
+}
+
+/// A script in a container of its own, and what it said, while this gate answers.
+async fn run(docker: &Docker, project: &Project, other: &Other, gate: &Arc<Only>, script: &str) -> (Ending, String) {
+    let grant = project.grant(&open(), &["sh", "-c", script]);
+    let mut container = docker.start(grant, &exec_id(), Runtime::Usual).await.unwrap();
+    let way_out = container.way_out.take().unwrap();
+    let (tell, over) = oneshot::channel();
+    let serving = tokio::spawn(other.proxy(gate).serve(way_out, async {
+        let _ = over.await;
+    }));
+    let output = read(container.streams.take().unwrap());
+    let ending = container.wait().await.unwrap().ending;
+    let _ = tell.send(());
+    serving.await.unwrap().unwrap();
+    let (stdout, stderr) = output.await.unwrap();
+    (ending, stdout + &stderr)
+}
+
+pub(crate) fn a_container_reaches_what_its_gate_allows(daemon: &Daemon) {
+    let project = Project::new();
+    let docker = daemon.docker(project.data());
+    block_on(async {
+        let other = Other::serve().await;
+        let (one, two) = (Only::new("one.test"), Only::new("two.test"));
+        let both = format!("{}; {}", other.fetch("one.test"), other.fetch("two.test"));
+        // At the same time, each by its own gate.
+        let (first, second) =
+            tokio::join!(run(&docker, &project, &other, &one, &both), run(&docker, &project, &other, &two, &both));
+        assert!(first.1.contains("there\n") && first.1.contains("403"), "{first:?}");
+        assert!(second.1.contains("there\n") && second.1.contains("403"), "{second:?}");
+        let noted = |one, two| vec![("one.test".to_owned(), one), ("two.test".to_owned(), two)];
+        assert_eq!(one.take(), noted(Fate::Allowed, Fate::Refused));
+        assert_eq!(two.take(), noted(Fate::Refused, Fate::Allowed));
+        assert_eq!(other.came(), 2);
+        // Without the variables, and straight to where the name leads: there is nobody.
+        let direct = format!(
+            "unset http_proxy HTTP_PROXY; {}; {}; /bin/busybox nc -w 2 127.0.0.1 {}; ls /sys/class/net",
+            other.fetch("one.test"),
+            other.fetch("127.0.0.1"),
+            other.port,
+        );
+        let (_, said) = run(&docker, &project, &other, &one, &direct).await;
+        assert!(!said.contains("there\n") && said.starts_with("lo\n"), "{said}");
+        assert_eq!((other.came(), one.take()), (2, vec![]));
+    });
+    let left = std::fs::read_dir(project.data().join("ways-out")).unwrap().count();
+    assert_eq!(left, 0, "no socket is left");
+}
+
+pub(crate) fn the_command_is_as_without_a_porter(daemon: &Daemon) {
+    let project = Project::new();
+    let docker = daemon.docker(project.data());
+    let script = "pwd; grep -E '^(Sig(Blk|Cgt)|NoNewPrivs|Cap.*):' /proc/self/status; ls /proc/self/fd; id -u; exit 7";
+    let run = |wish: &Wish, command: &[&str]| project.run(&docker, wish, command);
+    let plain = run(&Wish::default(), &["sh", "-c", script]).unwrap();
+    let ported = run(&open(), &["sh", "-c", script]).unwrap();
+    assert_eq!((&ported.stdout, ported.outcome.ending), (&plain.stdout, Ending::Exited(7)), "{}", ported.stderr);
+    // Rust ignores a signal that commands count on, and whoever is ignored stays so.
+    let ignored = run(&open(), &["grep", "SigIgn", "/proc/self/status"]).unwrap().stdout;
+    assert_eq!(ignored, "SigIgn:\t0000000000000000\n");
+    let env = run(&open(), &["env"]).unwrap().stdout;
+    assert!(env.contains("\nHTTPS_PROXY=http://127.0.0.1:3128\n"), "{env}");
+    let own = Wish { env: vec![("https_proxy", "http://mine".to_owned())], ..open() };
+    let env = run(&own, &["env"]).unwrap().stdout;
+    assert!(env.contains("https_proxy=http://mine\n") && !env.contains("https_proxy=http://127"), "{env}");
+    let missing = run(&open(), &["no-such-program"]);
+    assert!(matches!(&missing, Err(Error::CommandNotFound { command }) if command == "no-such-program"), "{missing:?}");
+    let refused = run(&open(), &["/bin/not-executable"]);
+    assert!(matches!(refused, Err(Error::CommandNotExecutable { errno: 13, .. })), "{refused:?}");
+}
+
+/// Without whoever answers there is no way out, and no other either.
+pub(crate) fn a_proxy_that_is_gone_is_no_way_out(daemon: &Daemon) {
+    let project = Project::new();
+    let docker = daemon.docker(project.data());
+    let grant = project.grant(&open(), &["sh", "-c", "/bin/busybox wget -qO- http://one.test/ 2>&1"]);
+    block_on(async {
+        let mut container = docker.start(grant, &exec_id(), Runtime::Usual).await.unwrap();
+        drop(container.way_out.take().unwrap());
+        let output = read(container.streams.take().unwrap());
+        assert_eq!(container.wait().await.unwrap().ending, Ending::Exited(1));
+        let said = output.await.unwrap().0;
+        assert!(said.contains("refused") || said.contains("reset"), "{said}");
+    });
+}
+
+/// No way out, no box: it is not made without the network that it was granted.
+pub(crate) fn a_container_without_its_way_out_is_none(daemon: &Daemon) {
+    let session = Session::new(Maker::Docker, daemon);
+    std::fs::write(session.path(FAULT), LEAVING).unwrap();
+    let made = block_on(async { session.settle_for(&open()).await.map(drop) });
+    assert!(matches!(&made, Err(Error::WayOutWithheld { words }) if words == LEAVING), "{made:?}");
+}
+
+pub(crate) fn a_container_that_stays_reaches_hosts_too(daemon: &Daemon) {
+    let session = Session::new(Maker::Docker, daemon);
+    block_on(async {
+        let other = Other::serve().await;
+        let gate = Only::new("one.test");
+        let mut resident = session.settle_for(&open()).await.unwrap();
+        let way_out = resident.way_out.take().unwrap();
+        let serving = tokio::spawn(other.proxy(&gate).serve(way_out, resident.gone()));
+        let visit = async |script: &str| {
+            let grant = session.wish(&open(), &["sh", "-c", script]);
+            session.follow(resident.visit(grant, VisitOptions::default()).await.unwrap()).await
+        };
+        for _ in 0..2 {
+            let said = visit(&other.fetch("one.test")).await;
+            assert_eq!((said.stdout.as_str(), said.outcome.ending), ("there\n", Ending::Exited(0)), "{said:?}");
+        }
+        let said = visit(&other.fetch("evil.test")).await;
+        assert!(said.stderr.contains("403"), "{said:?}");
+        // What is granted no network does not come in.
+        let closed = resident.visit(session.grant(&["true"]), VisitOptions::default()).await;
+        assert!(matches!(closed, Err(Error::NotForThisBox { what: "networks" })), "{closed:?}");
+        resident.end().await;
+        serving.await.unwrap().unwrap();
+        let noted: Vec<Fate> = gate.take().into_iter().map(|(_, fate)| fate).collect();
+        assert_eq!((noted, other.came()), (vec![Fate::Allowed, Fate::Allowed, Fate::Refused], 2));
+    });
+}

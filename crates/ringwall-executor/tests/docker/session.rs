@@ -1,0 +1,214 @@
+//! A session on disk, grants for it, and boxes of every maker that stay with it.
+
+use std::os::unix::fs::chown;
+use std::path::PathBuf;
+
+use ringwall_executor::docker::{ContainerShape, ContainerSpare, Docker, DockerSettings, Runtime};
+use ringwall_executor::resident::{Resident, RunningVisit, VisitOptions, VisitOutput};
+use ringwall_executor::{Error, Executor, Host, Outcome};
+use ringwall_policy::{Control, Field, Grant, Owner, Reach, Root, SessionMounts, Workspace};
+use tokio::io::AsyncReadExt;
+
+use super::daemon::Daemon;
+use super::project::{GID, Project, UID, Wish, exec_id};
+
+/// Who makes the box.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Maker {
+    Native,
+    Gvisor,
+    Docker,
+}
+
+impl Maker {
+    pub(crate) const ALL: [Self; 3] = [Maker::Native, Maker::Docker, Maker::Gvisor];
+}
+
+/// One session, and who makes its boxes.
+pub(crate) struct Session {
+    pub(crate) maker: Maker,
+    project: Project,
+    executor: Executor,
+    docker: Option<Docker>,
+}
+
+impl Session {
+    pub(crate) fn new(maker: Maker, daemon: &Daemon) -> Self {
+        let project = Project::new();
+        let docker = Some(daemon.docker(project.data()));
+        Self::with(maker, project, docker)
+    }
+
+    /// By docker, asked through this client.
+    pub(crate) fn through(client: PathBuf) -> Self {
+        let project = Project::new();
+        let settings = DockerSettings { client: Some(client), context: None };
+        let docker = Docker::new(settings, project.data()).unwrap();
+        Self::with(Maker::Docker, project, Some(docker))
+    }
+
+    pub(crate) fn without_docker(maker: Maker) -> Self {
+        Self::with(maker, Project::new(), None)
+    }
+
+    fn with(maker: Maker, project: Project, docker: Option<Docker>) -> Self {
+        let executor = Executor::new(Host::probe(), project.data()).unwrap();
+        let session = Session { maker, project, executor, docker };
+        std::fs::create_dir_all(session.path("")).unwrap();
+        chown(session.path(""), Some(UID), Some(GID)).unwrap();
+        session
+    }
+
+    /// A file of the session.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.project.path("session").join(name)
+    }
+
+    /// The containers of this session's server, which has no other session. The daemon has others'.
+    pub(crate) fn containers(&self, daemon: &Daemon) -> String {
+        let id = std::fs::read_to_string(self.project.data().join("instance-id")).unwrap();
+        daemon.ask(&["ps", "--quiet", &format!("--filter=label=ringwall={}", id.trim())])
+    }
+
+    pub(crate) fn grant(&self, command: &[&str]) -> Grant {
+        self.wish(&Wish::default(), command)
+    }
+
+    pub(crate) fn limited(&self, limits: &[(Field, u64)], command: &[&str]) -> Grant {
+        self.wish(&Wish { limits: limits.to_vec(), ..Wish::default() }, command)
+    }
+
+    pub(crate) fn wish(&self, wish: &Wish, command: &[&str]) -> Grant {
+        let mounts = SessionMounts {
+            work: self.path("").components().collect(),
+            owner: Owner::new(UID, GID).unwrap(),
+            control: Control::On(Reach::default()),
+            hidden: Vec::new(),
+        };
+        let root = match self.maker {
+            Maker::Native | Maker::Gvisor => Root::Host,
+            Maker::Docker => wish.root.clone(),
+        };
+        let wish = Wish { root, ..wish.clone() };
+        self.project.grant_on(Workspace::Session(Box::new(mounts)), &wish, command)
+    }
+
+    /// The same session, when another makes its boxes.
+    pub(crate) fn by(mut self, maker: Maker) -> Self {
+        self.maker = maker;
+        self
+    }
+
+    /// What a container made ahead for this would be like.
+    pub(crate) async fn shape(&self, wish: &Wish) -> Option<ContainerShape> {
+        self.docker.as_ref().unwrap().shape_for(&self.executor, &self.wish(wish, &["nothing"])).await
+    }
+
+    pub(crate) async fn prepare(&self, wish: &Wish) -> Result<ContainerSpare, Error> {
+        let shape = self.shape(wish).await.expect("a container can be made ahead");
+        self.docker.as_ref().unwrap().prepare_spare(&self.executor, &shape).await
+    }
+
+    pub(crate) async fn settle_in(&self, spare: ContainerSpare, wish: &Wish) -> Result<Resident, Error> {
+        let grant = self.wish(wish, &["nothing"]);
+        let settled = self.docker.as_ref().unwrap().start_resident_in(&self.executor, spare, grant).await;
+        settled.map_err(|unserved| unserved.error)
+    }
+
+    /// A box that stays.
+    pub(crate) async fn settle(&self) -> Result<Resident, Error> {
+        self.settle_for(&Wish::default()).await
+    }
+
+    pub(crate) async fn settle_for(&self, wish: &Wish) -> Result<Resident, Error> {
+        let grant = self.wish(wish, &["nothing"]);
+        match (self.maker, &self.docker) {
+            (Maker::Native, _) => self.executor.start_resident(grant).await,
+            (Maker::Gvisor, _) => self.executor.start_resident_on_gvisor(grant).await,
+            (Maker::Docker, Some(docker)) => docker.start_resident(grant, &exec_id(), Runtime::Usual).await,
+            (Maker::Docker, None) => panic!("this session has no docker"),
+        }
+    }
+
+    /// The same for one command alone.
+    pub(crate) async fn run_alone(&self, command: &[&str]) -> Result<(Outcome, String), Error> {
+        let grant = self.grant(command);
+        match (self.maker, &self.docker) {
+            (Maker::Native, _) => {
+                let mut running = self.executor.start(grant, ringwall_executor::Options::default()).await?;
+                let output = super::project::read(running.streams.take().unwrap());
+                Ok((running.wait().await?, output.await.unwrap().0))
+            }
+            (Maker::Gvisor, _) => {
+                let mut running = self.executor.start_on_gvisor(grant).await?;
+                let output = super::project::read(running.streams.take().unwrap());
+                Ok((running.wait().await?, output.await.unwrap().0))
+            }
+            (Maker::Docker, Some(docker)) => {
+                let mut running = docker.start(grant, &exec_id(), Runtime::Usual).await?;
+                let output = super::project::read(running.streams.take().unwrap());
+                Ok((running.wait().await?, output.await.unwrap().0))
+            }
+            (Maker::Docker, None) => panic!("this session has no docker"),
+        }
+    }
+
+    /// A script in a box, to its end.
+    pub(crate) async fn say(&self, resident: &Resident, script: &str) -> Said {
+        self.follow(resident.visit(self.grant(&["sh", "-c", script]), VisitOptions::default()).await.unwrap()).await
+    }
+
+    pub(crate) async fn follow(&self, mut visit: RunningVisit) -> Said {
+        let mut streams = visit.streams.take().unwrap();
+        let whole = async {
+            let stdout = read(&mut streams.stdout).await;
+            let stderr = match &mut streams.stderr {
+                Some(stderr) => read(stderr).await,
+                None => String::new(),
+            };
+            (stdout, stderr)
+        };
+        let (outcome, (stdout, stderr)) = tokio::join!(visit.wait(), whole);
+        Said { outcome: outcome.unwrap(), stdout, stderr }
+    }
+}
+
+/// What came of a visit.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) outcome: Outcome,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+pub(crate) async fn read(stream: &mut VisitOutput) -> String {
+    let mut text = Vec::new();
+    stream.read_to_end(&mut text).await.unwrap();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// The next so many bytes.
+pub(crate) async fn read_some(stream: &mut VisitOutput, count: usize) -> String {
+    let mut text = vec![0; count];
+    stream.read_exact(&mut text).await.unwrap();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Reads until this has come.
+pub(crate) async fn read_until(stream: &mut VisitOutput, wanted: &str) -> String {
+    let mut text = String::new();
+    while !text.contains(wanted) {
+        let mut byte = [0; 64];
+        let count = stream.read(&mut byte).await.unwrap();
+        assert!(count > 0, "{wanted:?} never came, but {text:?}");
+        text.push_str(&String::from_utf8_lossy(&byte[..count]));
+    }
+    text
+}
+
+/// Processes of this machine whose words hold this one.
+pub(crate) fn processes_with(word: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let words = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    words.filter(|words| words.split(|byte| *byte == 0).any(|one| one == word.as_bytes())).count()
+}

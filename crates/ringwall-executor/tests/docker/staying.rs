@@ -1,0 +1,231 @@
+//! How long things live in a box that stays, and what is left when it goes.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ringwall_executor::resident::{Channel, Death, Given, Resident, RunningVisit, VisitOptions};
+use ringwall_executor::{Ending, Error};
+use ringwall_policy::Field;
+
+use super::daemon::{Daemon, wait_until};
+use super::project::block_on;
+use super::session::{Maker, Session, processes_with, read_until};
+
+/// Set, this program is a server with one native box that stays: awake or paused.
+pub(crate) const SERVER: &str = "RINGWALL_TEST_SESSION";
+
+/// A number of seconds that nobody else sleeps.
+fn long_sleep(salt: u32) -> String {
+    format!("{}.{salt}", 200_000 + std::process::id())
+}
+
+pub(crate) fn the_background_lives_as_long_as_the_box(daemon: &Daemon) {
+    for maker in Maker::ALL {
+        let session = Session::new(maker, daemon);
+        let word = long_sleep(1);
+        block_on(async {
+            let resident = session.settle().await.unwrap();
+            // It prints to a pipe that nobody reads any more, and does not mind.
+            let script =
+                format!("(sleep {word}; true) & (while :; do echo x; sleep 0.01; echo y >> ticks; done) & echo $!");
+            let first = session.say(&resident, &script).await;
+            assert_eq!(first.outcome.ending, Ending::Exited(0), "{maker:?}");
+            let ticker = first.stdout.lines().find(|line| line.len() > 1 || *line != "x").unwrap().to_owned();
+            let ticks = || std::fs::metadata(session.path("ticks")).map_or(0, |file| file.len());
+            let before = ticks();
+            wait_until("it goes on", || ticks() > before + 10);
+            let alive = session.say(&resident, &format!("kill -0 {ticker} && echo alive; kill {ticker}")).await;
+            assert_eq!(alive.stdout, "alive\n", "{maker:?}: {}", alive.stderr);
+            if maker != Maker::Gvisor {
+                wait_until("the other sleeps", || processes_with(&word) != 0);
+            }
+            resident.end().await;
+            assert_eq!(resident.died().await, Death::Ordered);
+            wait_until("everything of the box is gone", || processes_with(&word) == 0);
+        });
+    }
+}
+
+pub(crate) fn without_its_agent_the_box_ends(daemon: &Daemon) {
+    for maker in Maker::ALL {
+        let session = Session::new(maker, daemon);
+        let word = long_sleep(2);
+        block_on(async {
+            let resident = session.settle().await.unwrap();
+            let sleeper = resident.visit(session.grant(&["sleep", &word]), VisitOptions::default()).await.unwrap();
+            let murder = session.grant(&["sh", "-c", "read -r when; kill -9 $PPID; sleep 1000"]);
+            let options = VisitOptions { stdin: Given::Yes, ..VisitOptions::default() };
+            let mut murder = resident.visit(murder, options).await.unwrap();
+            let mut stdin = murder.streams.as_mut().unwrap().stdin.take().unwrap();
+            stdin.write(b"now\n").await.unwrap();
+            let (sleeper, murder, death) = tokio::join!(sleeper.wait(), murder.wait(), resident.died());
+            assert!(matches!(sleeper, Err(Error::BoxDied { .. })), "{maker:?}: {sleeper:?}");
+            assert!(matches!(murder, Err(Error::BoxDied { .. })), "{maker:?}: {murder:?}");
+            assert!(matches!(death, Death::Itself(_)), "{maker:?}: {death:?}");
+            wait_until("everything of the box is gone", || processes_with(&word) == 0);
+        });
+    }
+}
+
+pub(crate) fn a_paused_box_stands_still(daemon: &Daemon) {
+    for maker in Maker::ALL {
+        let session = Session::new(maker, daemon);
+        block_on(async {
+            let resident = session.settle().await.unwrap();
+            let ticker = session.grant(&["sh", "-c", "while :; do echo x >> ticks; sleep 0.01; done"]);
+            let ticker = resident.visit(ticker, VisitOptions::default()).await.unwrap();
+            let ticks = || std::fs::metadata(session.path("ticks")).map_or(0, |file| file.len());
+            wait_until("it ticks", || ticks() > 0);
+            resident.pause().await.unwrap();
+            assert!(resident.is_paused() && resident.is_alive());
+            resident.pause().await.unwrap();
+            let refused = resident.visit(session.grant(&["true"]), VisitOptions::default()).await;
+            assert!(matches!(refused, Err(Error::BoxPaused)), "{maker:?}");
+            let (before, time) = (ticks(), ticker.handle().box_time());
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            assert_eq!(ticks(), before, "{maker:?}: nothing runs");
+            assert_eq!(ticker.handle().box_time(), time, "{maker:?}: no time passes");
+            resident.resume().await.unwrap();
+            wait_until("it ticks again", || ticks() > before);
+            assert!(ticker.handle().box_time() > time, "{maker:?}");
+            limits_stand_still(&session, &resident).await;
+            // Whoever breaks off has asked all the same, and the next turn finds it as it is.
+            let mut given_up = Box::pin(resident.pause());
+            assert!(futures::poll!(&mut given_up).is_pending(), "{maker:?}");
+            drop(given_up);
+            until(|| resident.is_paused()).await;
+            resident.resume().await.unwrap();
+            let before = ticks();
+            wait_until("it ticks again", || ticks() > before);
+            resident.pause().await.unwrap();
+            resident.end().await;
+            assert_eq!(ticker.wait().await.unwrap().ending, Ending::Stopped(9), "{maker:?}");
+            // One that is being ended is not held still any more, or it would never be gone.
+            let resident = session.settle().await.unwrap();
+            resident.dismiss();
+            assert!(resident.pause().await.is_err(), "{maker:?}");
+            let gone = tokio::time::timeout(Duration::from_secs(60), resident.end()).await;
+            assert!(gone.is_ok(), "{maker:?}: it stands still for ever");
+        });
+    }
+}
+
+/// A command whose time would be over, had it passed. Where a machine is so slow that it is over all the same, a longer one is
+/// tried: as long as it was held still is more than each limit.
+async fn limits_stand_still(session: &Session, resident: &Resident) {
+    let options = VisitOptions { terminal: None, channel: Channel::None, stdin: Given::Yes };
+    for limit in [500, 4000, 32_000].map(Duration::from_millis) {
+        let milliseconds = u64::try_from(limit.as_millis()).unwrap();
+        let reader = session.limited(&[(Field::TimeoutMs, milliseconds)], &["sh", "-c", "read -r line; exit 4"]);
+        let mut reader = resident.visit(reader, options).await.unwrap();
+        let mut stdin = reader.streams.as_mut().unwrap().stdin.take().unwrap();
+        stdin.write(b"now\n").await.unwrap();
+        resident.pause().await.unwrap();
+        let reader = tokio::spawn(reader.wait());
+        tokio::time::sleep(limit + Duration::from_millis(100)).await;
+        resident.resume().await.unwrap();
+        let outcome = reader.await.unwrap().unwrap();
+        if outcome.ending != Ending::TimedOut {
+            assert_eq!(outcome.ending, Ending::Exited(4), "{:?}", session.maker);
+            return;
+        }
+    }
+    panic!("{:?}: the time of a box that stands still goes on", session.maker);
+}
+
+/// Waits for what a task of this very thread does.
+pub(crate) async fn until(is_so: impl Fn() -> bool) {
+    for _ in 0..30_000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("waited too long");
+}
+
+/// A frozen agent hears no order: the box goes on for as long as it takes, and then stands still again.
+pub(crate) fn what_is_in_a_paused_box_can_be_ended(daemon: &Daemon) {
+    for maker in Maker::ALL {
+        let session = Session::new(maker, daemon);
+        block_on(async {
+            let resident = session.settle().await.unwrap();
+            let deaf = session.grant(&["sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.05; done"]);
+            let [sleeper, deaf] = [session.grant(&["sleep", "1000"]), deaf]
+                .map(|grant| async { resident.visit(grant, VisitOptions::default()).await.unwrap() });
+            let (sleeper, mut deaf) = tokio::join!(sleeper, deaf);
+            let mut streams = deaf.streams.take().unwrap();
+            read_until(&mut streams.stdout, "deaf").await;
+            resident.pause().await.unwrap();
+            let stop = |visit: RunningVisit, signal| async move {
+                let handle = visit.handle();
+                let (outcome, ()) = tokio::join!(visit.wait(), handle.stop(signal));
+                outcome.unwrap().ending
+            };
+            assert_eq!(stop(sleeper, 15).await, Ending::Signalled(15), "{maker:?}");
+            until(|| resident.is_paused()).await;
+            // One who resumes meanwhile has the last word.
+            let (ending, resumed) = tokio::join!(stop(deaf, 15), async {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                resident.resume().await
+            });
+            resumed.unwrap();
+            assert_eq!(ending, Ending::Signalled(9), "{maker:?}");
+            assert!(session.say(&resident, "echo on").await.stdout == "on\n" && !resident.is_paused(), "{maker:?}");
+        });
+    }
+}
+
+pub(crate) fn nothing_stays_behind(_: &Daemon) {
+    for (salt, state) in [(3, "awake"), (4, "paused")] {
+        let directory = tempfile::tempdir().unwrap();
+        let word = long_sleep(salt);
+        let mut server = Command::new(std::env::current_exe().unwrap());
+        server.env(SERVER, format!("{state} {word}")).env("TMPDIR", directory.path());
+        let mut server = Server(server.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap());
+        let mut ready = String::new();
+        BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        assert_eq!(ready, "ready\n", "{state}");
+        assert_ne!(processes_with(&word), 0, "{state}");
+        let number = server.0.id();
+        drop(server);
+        wait_until("everything of the killed server is gone", || processes_with(&word) == 0);
+        let groups = format!("ringwall-{number}-");
+        wait_until("its cgroups too", || {
+            let hierarchies = std::fs::read_dir("/sys/fs/cgroup").unwrap().flatten();
+            let mut names = hierarchies.filter_map(|one| std::fs::read_dir(one.path()).ok()).flatten().flatten();
+            !names.any(|name| name.file_name().to_string_lossy().starts_with(&groups))
+        });
+    }
+}
+
+/// Killed, whatever becomes of the test.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One box with somebody in it, a word on standard output, and then nothing.
+pub(crate) fn serve(wish: &OsStr) -> ! {
+    let wish = wish.to_str().unwrap();
+    let (state, word) = wish.split_once(' ').unwrap();
+    let session = Session::without_docker(Maker::Native);
+    block_on(async {
+        let resident = session.settle().await.unwrap();
+        let script = format!("sleep {word} & setsid sleep {word} & wait");
+        let visit = resident.visit(session.grant(&["sh", "-c", &script]), VisitOptions::default()).await.unwrap();
+        wait_until("they sleep", || processes_with(word) == 2);
+        if state == "paused" {
+            resident.pause().await.unwrap();
+        }
+        println!("ready");
+        let outcome = visit.wait().await;
+        panic!("it should have been killed: {outcome:?}");
+    })
+}

@@ -1,0 +1,62 @@
+//! Boxes made ahead, for real: what they run is what a box made from nothing runs, and nothing stays from one to the next.
+//!
+//! This program is two: the tests, and the jail of their boxes. Spares are made as root alone; without it nothing is tried,
+//! which is said.
+
+#![expect(clippy::disallowed_methods, reason = "workspaces are made and given to their owners")]
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed assumption is a failed test")]
+#![expect(clippy::print_stdout, reason = "a test may say what it found")]
+
+mod spares {
+    pub(crate) mod lab;
+
+    pub(crate) mod ends;
+    pub(crate) mod fidelity;
+    pub(crate) mod strangers;
+    pub(crate) mod walls;
+}
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+use spares::{ends, fidelity, strangers, walls};
+
+fn main() -> ExitCode {
+    if std::env::args_os().next().is_some_and(|name| name == ringwall_jail::PROCESS_NAME) {
+        return ringwall_jail::main();
+    }
+    let arguments = Arguments::from_args();
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: all, because spares are made as root alone");
+        return ExitCode::SUCCESS;
+    }
+    let tries: Vec<(&str, fn())> = vec![
+        ("programs", fidelity::a_spare_runs_what_a_cold_box_runs),
+        ("standard input", fidelity::standard_input_is_the_commands_own),
+        ("environment", fidelity::environment_and_directory_are_the_commands_own),
+        ("modules", fidelity::a_module_of_the_workspace_comes_first),
+        ("plain", fidelity::any_command_runs_in_a_plain_spare),
+        ("workspaces", fidelity::files_belong_to_the_workspaces_owner),
+        ("own root", fidelity::a_spare_can_do_without_a_skeleton),
+        ("strangers", strangers::nothing_stays_from_one_tenant_to_the_next),
+        ("memory layout", strangers::no_two_spares_are_laid_out_alike),
+        ("users", strangers::no_two_living_spares_are_the_same_user),
+        ("walls", walls::the_walls_are_those_of_a_cold_box),
+        ("landlock", walls::landlock_holds_in_the_interpreter),
+        ("way out, unserved", walls::a_box_whose_proxy_is_gone_reaches_nobody),
+        ("killed", ends::a_spare_that_was_killed_is_not_handed_out),
+        ("interpreter killed", ends::a_spare_without_its_interpreter_is_not_handed_out),
+        ("unfit", ends::what_a_spare_cannot_serve_comes_back),
+        ("time limit", ends::the_time_limit_is_the_commands),
+        ("usage", ends::what_the_interpreter_took_before_is_not_the_commands),
+        ("memory limit", ends::the_memory_limit_holds),
+        ("pool", ends::a_pool_learns_fills_and_leaves_no_process),
+    ];
+    let trials = tries.into_iter().map(|(name, attempt)| {
+        Trial::test(name, move || {
+            attempt();
+            Ok(())
+        })
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}

@@ -1,0 +1,174 @@
+//! Workspaces on disk, grants for them, and boxes followed to their end.
+
+use std::ffi::CString;
+use std::fs::{File, Permissions};
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ringwall_executor::warm::{Spare, SpareKind, SpareSort};
+use ringwall_executor::{Ending, Executor, Host, Options, Outcome, Protection, Running, Streams};
+use ringwall_policy::{
+    Ceilings, Control, Field, Grant, Layer, LayerName, Layers, NetList, NetMode, NetWish, Owner, Reach, Request, Root,
+    Secret, SessionMounts, Unknown, Verdict, Workspace, decide, profile,
+};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// The users whose workspaces they are.
+pub(crate) const UIDS: [u32; 2] = [20_101, 20_102];
+
+pub(crate) struct Lab {
+    pub(crate) executor: Arc<Executor>,
+    pub(crate) runtime: Runtime,
+    directory: TempDir,
+}
+
+/// What came of a command.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) ending: Ending,
+}
+
+impl Lab {
+    pub(crate) fn new() -> Self {
+        let directory = TempDir::with_prefix("ringwall-test-spares-").unwrap();
+        Self::on(Host::probe(), directory)
+    }
+
+    /// A file of the host's is not there for a moment, just when the skeleton is made.
+    pub(crate) fn without_a_skeleton() -> Self {
+        let directory = TempDir::with_prefix("ringwall-test-spares-").unwrap();
+        let (file, aside) = (directory.path().join("file"), directory.path().join("aside"));
+        std::fs::write(&file, "").unwrap();
+        let mut host = Host::probe();
+        let mut entry = host.etc.iter().find(|entry| entry.path.as_c_str() == c"/etc/ld.so.cache").unwrap().clone();
+        entry.path = CString::new(file.as_os_str().as_bytes()).unwrap();
+        host.etc.push(entry);
+        let lab = Self::on(host, directory);
+        std::fs::rename(&file, &aside).unwrap();
+        let early = lab.runtime.block_on(lab.executor.start(lab.grant(&["true"]), Options::default()));
+        assert!(early.is_err(), "a box without that file");
+        std::fs::rename(&aside, &file).unwrap();
+        lab
+    }
+
+    fn on(host: Host, directory: TempDir) -> Self {
+        std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+        let runtime = Runtime::new().unwrap();
+        let executor = {
+            let _inside = runtime.enter();
+            Arc::new(Executor::new(host, &directory.path().join("data")).unwrap())
+        };
+        let lab = Lab { executor, runtime, directory };
+        for uid in UIDS {
+            let path = lab.workspace(uid);
+            std::fs::create_dir(&path).unwrap();
+            chown(&path, Some(uid), Some(uid)).unwrap();
+        }
+        lab
+    }
+
+    pub(crate) fn workspace(&self, uid: u32) -> PathBuf {
+        self.directory.path().join(uid.to_string())
+    }
+
+    pub(crate) fn grant(&self, argv: &[&str]) -> Grant {
+        self.grant_of(UIDS[0], argv, &[], &[])
+    }
+
+    pub(crate) fn python(&self, code: &str) -> Grant {
+        self.grant(&["python3", "-c", code])
+    }
+
+    pub(crate) fn grant_of(&self, uid: u32, argv: &[&str], env: &[(&str, &str)], limits: &[(Field, u64)]) -> Grant {
+        let mut operator = Layer::new(LayerName::CommandLine);
+        operator.limits.extend(limits.iter().copied());
+        self.decided(uid, argv, env, operator)
+    }
+
+    /// With a way out, and nobody on its list.
+    pub(crate) fn open_grant(&self, argv: &[&str]) -> Grant {
+        let mut operator = Layer::new(LayerName::CommandLine);
+        let allow = Some(NetList::default());
+        operator.net = Some(NetWish { mode: NetMode::Allowlist, allow, unknown: Some(Unknown::Deny) });
+        self.decided(UIDS[0], argv, &[], operator)
+    }
+
+    fn decided(&self, uid: u32, argv: &[&str], env: &[(&str, &str)], operator: Layer) -> Grant {
+        let mounts = SessionMounts {
+            work: self.workspace(uid),
+            owner: Owner::new(uid, uid).unwrap(),
+            control: Control::On(Reach::default()),
+            hidden: Vec::new(),
+        };
+        let request = Request {
+            argv: argv.iter().map(Into::into).collect(),
+            env: env.iter().map(|(key, value)| ((*key).to_owned(), Secret::new(*value))).collect(),
+            cwd: None,
+            root: Root::Host,
+            workspace: Workspace::Session(Box::new(mounts)),
+            read_only: vec![],
+        };
+        let host = self.executor.host();
+        let ceilings = profile::machine_ceilings(host.memory_mb, host.cpus, host.pids);
+        let layers = Layers {
+            system: profile::RUN,
+            ceilings: Ceilings { limits: ceilings, set_by: LayerName::Machine },
+            operator,
+            narrowing: vec![],
+        };
+        match decide(&request, &layers) {
+            Verdict::Allow(grant) => grant,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A spare that serves this grant.
+    pub(crate) fn spare(&self, kind: SpareKind, grant: &Grant) -> Spare {
+        let shape = self.executor.shape_for(grant).expect("a spare can serve it");
+        self.runtime.block_on(self.executor.prepare_spare(&SpareSort { kind, shape })).unwrap()
+    }
+
+    pub(crate) fn warm(&self, kind: SpareKind, grant: Grant) -> Said {
+        let spare = self.spare(kind, &grant);
+        self.serve(spare, grant)
+    }
+
+    pub(crate) fn serve(&self, spare: Spare, grant: Grant) -> Said {
+        let running = self.runtime.block_on(self.executor.start_spare(spare, grant)).unwrap();
+        self.follow(running, b"").0
+    }
+
+    pub(crate) fn cold(&self, grant: Grant) -> Said {
+        let running = self.runtime.block_on(self.executor.start(grant, Options::default())).unwrap();
+        self.follow(running, b"").0
+    }
+
+    pub(crate) fn follow(&self, mut running: Running, input: &[u8]) -> (Said, Outcome) {
+        let Some(Streams::Pipes { stdin, stdout, stderr }) = running.streams.take() else { panic!("no streams") };
+        let _ = File::from(stdin).write_all(input);
+        let readers = [stdout, stderr].map(|pipe| {
+            std::thread::spawn(move || {
+                let mut text = Vec::new();
+                File::from(pipe).read_to_end(&mut text).unwrap();
+                String::from_utf8_lossy(&text).into_owned()
+            })
+        });
+        let outcome = self.runtime.block_on(running.wait()).unwrap();
+        let [stdout, stderr] = readers.map(|reader| reader.join().unwrap());
+        (Said { stdout, stderr, ending: outcome.ending }, outcome)
+    }
+
+    /// What holds in boxes of both makings.
+    pub(crate) fn protections(&self, grant: impl Fn() -> Grant, kind: SpareKind) -> [Vec<Protection>; 2] {
+        let spare = self.spare(kind, &grant());
+        let warm = self.runtime.block_on(self.executor.start_spare(spare, grant())).unwrap();
+        let cold = self.runtime.block_on(self.executor.start(grant(), Options::default())).unwrap();
+        [warm, cold].map(|running| self.follow(running, b"").1.protections)
+    }
+}

@@ -1,0 +1,74 @@
+//! Tenants after one another: what the first did, the second never sees, because nothing of the first is there any more.
+
+use ringwall_executor::warm::SpareKind;
+
+use super::lab::{Lab, UIDS};
+
+/// Leaves whatever can be left.
+const LEAVE: &str = r#"
+import os, sys, builtins, json, ctypes, subprocess, tempfile
+open('/tmp/residue', 'w').write('secret-of-the-first')
+open('/home/sandbox/.python_history', 'w').write('secret-of-the-first')
+open('/dev/shm/residue', 'w').write('secret-of-the-first')
+open('residue', 'w').write('secret-of-the-first')
+os.environ['RESIDUE'] = 'secret-of-the-first'
+builtins.residue = json.residue = 'secret-of-the-first'
+os.umask(0o77)
+os.chdir('/tmp')
+libc = ctypes.CDLL(None)
+libc.syscall(248, b'user', b'residue', b'secret', 6, -3)
+libc.shmget(0x5ee5, 4096, 0o1600)
+subprocess.Popen(['sleep', '1000'], start_new_session=True)
+print('left')
+"#;
+
+/// Looks for all of it.
+const LOOK: &str = r#"
+import os, builtins, json, ctypes, glob, re
+found = []
+for top in ('/tmp', '/var/tmp', '/home', '/dev/shm', '/workspace'):
+    for directory, names, files in os.walk(top):
+        found += [os.path.join(directory, name) for name in files]
+found += [key for key in os.environ if 'RESIDUE' in key]
+found += [name for name in ('residue',) if hasattr(builtins, name) or hasattr(json, name)]
+found += [line for line in open('/proc/sysvipc/shm').read().splitlines()[1:]]
+found += [pid for pid in os.listdir('/proc') if pid.isdigit() and pid not in ('1', str(os.getpid()))]
+libc = ctypes.CDLL(None)
+found += ['key'] if libc.syscall(249, b'user', b'residue', 0, 0) != -1 else []
+print(found, oct(os.umask(0)), os.getcwd())
+"#;
+
+pub(crate) fn nothing_stays_from_one_tenant_to_the_next() {
+    let lab = Lab::new();
+    for kind in [SpareKind::Python, SpareKind::Plain] {
+        let first = lab.warm(kind, lab.grant_of(UIDS[0], &["python3", "-c", LEAVE], &[], &[]));
+        assert_eq!((first.stdout.as_str(), first.stderr.as_str()), ("left\n", ""));
+        let second = lab.warm(kind, lab.grant_of(UIDS[1], &["python3", "-c", LOOK], &[], &[]));
+        assert_eq!((second.stdout.as_str(), second.stderr.as_str()), ("[] 0o22 /workspace\n", ""));
+        // The control: the first left something, in its own workspace.
+        let first = lab.warm(kind, lab.grant_of(UIDS[0], &["python3", "-c", LOOK], &[], &[]));
+        assert_eq!(first.stdout, "['/workspace/residue'] 0o22 /workspace\n");
+    }
+}
+
+pub(crate) fn no_two_spares_are_laid_out_alike() {
+    let lab = Lab::new();
+    let code = "import sys; print(hash('seed'), id(object()), next(line.split('-')[0] for line in open('/proc/self/maps') if '[stack]' in line), sys.hash_info.width)";
+    let spares = [0, 1].map(|_| lab.spare(SpareKind::Python, &lab.python(code)));
+    let [one, other] = spares.map(|spare| lab.serve(spare, lab.python(code)).stdout);
+    let (one, other): (Vec<_>, Vec<_>) = (one.split(' ').collect(), other.split(' ').collect());
+    assert!((0..3).all(|place| one[place] != other[place]), "{one:?} {other:?}");
+}
+
+pub(crate) fn no_two_living_spares_are_the_same_user() {
+    let lab = Lab::new();
+    let grant = lab.grant(&["true"]);
+    let spares: Vec<_> = (0..4).map(|_| lab.spare(SpareKind::Plain, &grant)).collect();
+    let mapped =
+        |pid: Option<u32>| std::fs::read_to_string(format!("/proc/{}/uid_map", pid.expect("a PID 1"))).unwrap();
+    let mut users: Vec<String> = spares.iter().map(|spare| mapped(spare.init_pid())).collect();
+    users.sort();
+    users.dedup();
+    assert_eq!(users.len(), spares.len());
+    assert!(users.iter().all(|map| !UIDS.iter().any(|uid| map.contains(&uid.to_string()))));
+}

@@ -1,0 +1,300 @@
+//! What is said of code before it runs, measured: examples of every rule, a collection of labelled snippets with floors
+//! for what is right, and laws on arbitrary texts.
+//!
+//! `held_out.txt` was written before the rules, and its author had it in view while writing them; `afterwards.txt` was written
+//! when they were done; `agents.txt`, of the kind that agents write, was labelled by somebody else who had read the rules, before
+//! anything judged it. What was wrong in the last two was mended where the contract says so, so the figures of today are
+//! higher than those of the first time, which docs/promises.md keeps. Whoever changes a rule because of them should write a
+//! new one.
+
+#![expect(clippy::panic, clippy::print_stdout, reason = "a failed assumption is a failed test, and figures are told")]
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use ringwall_policy::{Content, Level, Locale, MAX_CONTENT, Refusal, assess, rules, stack_needed};
+
+const HELD_OUT: &str = include_str!("risk/held_out.txt");
+const AFTERWARDS: &str = include_str!("risk/afterwards.txt");
+const AGENTS: &str = include_str!("risk/agents.txt");
+const OTHERS: [&str; 4] = [
+    include_str!("risk/python.txt"),
+    include_str!("risk/javascript.txt"),
+    include_str!("risk/shell.txt"),
+    include_str!("risk/browser.txt"),
+];
+
+#[derive(Debug, Clone, Copy)]
+struct Snippet {
+    content: Content,
+    level: Level,
+    code: &'static str,
+}
+
+/// The first line says what it is and how it should be judged, the rest is the code.
+fn snippets(text: &'static str) -> Vec<Snippet> {
+    let read = |block: &'static str| {
+        let (head, code) = block.split_once('\n').unwrap_or((block, ""));
+        let mut words = head.split_whitespace();
+        let word = |word: Option<&str>| serde_json::Value::from(word.unwrap_or_default());
+        let content = serde_json::from_value(word(words.next())).unwrap_or_else(|_| panic!("{head}"));
+        let level = serde_json::from_value(word(words.next())).unwrap_or_else(|_| panic!("{head}"));
+        Snippet { content, level, code }
+    };
+    text.trim_end().split("\n=====\n").map(read).collect()
+}
+
+fn content_of(id: &str) -> Content {
+    match id.split('.').next() {
+        Some("py") => Content::Python,
+        Some("js") => Content::Javascript,
+        Some("sh") => Content::Shell,
+        _ => Content::Browser,
+    }
+}
+
+#[test]
+fn every_rule_finds_its_examples_and_nothing_beside_them() {
+    let mut wrong = Vec::new();
+    for rule in rules() {
+        let finds = |code: &str| assess(content_of(rule.id), code).findings.iter().any(|one| one.rule.id == rule.id);
+        wrong
+            .extend(rule.matches.iter().filter(|code| !finds(code)).map(|code| format!("{} misses {code:?}", rule.id)));
+        wrong.extend(rule.differs.iter().filter(|code| finds(code)).map(|code| format!("{} takes {code:?}", rule.id)));
+        let is_bound = rule.id.ends_with(".too_complex");
+        if !is_bound && (rule.matches.is_empty() || rule.differs.is_empty()) {
+            wrong.push(format!("{} has no examples", rule.id));
+        }
+        if rule.english.is_empty() || rule.chinese.is_ascii() {
+            wrong.push(format!("{} has no sentence", rule.id));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[derive(Debug, Default)]
+struct Figures {
+    all: u32,
+    exact: u32,
+    right_alarms: u32,
+    false_alarms: u32,
+    missed: u32,
+}
+
+impl Figures {
+    fn count(&mut self, snippet: &Snippet, judged: Level) {
+        self.all += 1;
+        self.exact += u32::from(judged == snippet.level);
+        match (snippet.level.asks(), judged.asks()) {
+            (true, true) => self.right_alarms += 1,
+            (false, true) => self.false_alarms += 1,
+            (true, false) => self.missed += 1,
+            (false, false) => {}
+        }
+    }
+
+    fn precision(&self) -> f64 {
+        f64::from(self.right_alarms) / f64::from((self.right_alarms + self.false_alarms).max(1))
+    }
+
+    fn recall(&self) -> f64 {
+        f64::from(self.right_alarms) / f64::from((self.right_alarms + self.missed).max(1))
+    }
+
+    fn accuracy(&self) -> f64 {
+        f64::from(self.exact) / f64::from(self.all.max(1))
+    }
+
+    fn row(&self, name: &str) -> String {
+        let (precision, recall, accuracy) = (self.precision(), self.recall(), self.accuracy());
+        format!("| {name:<22} | {:>8} | {precision:>9.3} | {recall:>6.3} | {accuracy:>11.3} |", self.all)
+    }
+}
+
+fn measure(snippets: &[Snippet]) -> Figures {
+    let mut figures = Figures::default();
+    for snippet in snippets {
+        let assessment = assess(snippet.content, snippet.code);
+        figures.count(snippet, assessment.level);
+        if assessment.level != snippet.level {
+            let found: Vec<&str> = assessment.findings.iter().map(|finding| finding.rule.id).collect();
+            println!("{:?}, not {:?}, by {found:?}: {}", assessment.level, snippet.level, snippet.code);
+        }
+    }
+    figures
+}
+
+#[test]
+fn the_collection_is_judged_as_labelled() {
+    let held_out = snippets(HELD_OUT);
+    let others: Vec<Snippet> = OTHERS.iter().flat_map(|text| snippets(text)).collect();
+    let count = held_out.len() + others.len();
+    let safe = held_out.iter().chain(&others).filter(|snippet| snippet.level == Level::Safe).count();
+    assert!(count >= 300 && safe * 3 >= count, "{count} snippets, {safe} of them safe");
+
+    let (first, second) = (measure(&held_out), measure(&others));
+    let third = measure(&snippets(AFTERWARDS));
+    let fourth = measure(&snippets(AGENTS));
+    let mut by_content: BTreeMap<String, Figures> = BTreeMap::new();
+    for snippet in held_out.iter().chain(&others) {
+        let level = assess(snippet.content, snippet.code).level;
+        by_content.entry(format!("{:?}", snippet.content)).or_default().count(snippet, level);
+    }
+    println!("| asks (high, critical)  | snippets | precision | recall | exact level |");
+    println!("| ---------------------- | -------: | --------: | -----: | ----------: |");
+    println!("{}", first.row("written before rules"));
+    println!("{}", second.row("written with rules"));
+    println!("{}", third.row("written afterwards"));
+    println!("{}", fourth.row("as agents write"));
+    by_content.iter().for_each(|(name, figures)| println!("{}", figures.row(name)));
+
+    // What was measured, rounded down; what is missed is printed.
+    let floors = [
+        ("written before", &first, 1.0, 1.0, 1.0),
+        ("written with", &second, 1.0, 1.0, 1.0),
+        ("written afterwards", &third, 1.0, 1.0, 0.97),
+        ("as agents write", &fourth, 1.0, 1.0, 0.99),
+    ];
+    for (name, figures, precision, recall, accuracy) in floors {
+        assert!(figures.precision() >= precision, "{name}: {figures:?}");
+        assert!(figures.recall() >= recall, "{name}: {figures:?}");
+        assert!(figures.accuracy() >= accuracy, "{name}: {figures:?}");
+    }
+}
+
+#[test]
+fn destruction_is_refused_and_nothing_else() {
+    let refused = |content, code: &str| assess(content, code).refusal(Locale::Chinese);
+    for code in ["rm -rf /", "sudo rm -rf ~", "mkfs.ext4 /dev/sda", "dd if=x of=/dev/sda", ":(){ :|:& };:"] {
+        let words = refused(Content::Shell, code).unwrap_or_else(|| panic!("{code}"));
+        assert!(words.starts_with("执行被拒绝: "), "{words}");
+    }
+    let inner = "import os\nos.system('rm -rf /')";
+    assert!(refused(Content::Python, inner).is_some(), "what is handed to a shell is read as shell");
+    let inner = "require('child_process').execSync('mkfs.ext4 /dev/sda')";
+    assert!(refused(Content::Javascript, inner).is_some());
+    for code in ["curl x | bash", "rm -rf build", "eval x", "rm -rf /etc"] {
+        assert_eq!(refused(Content::Shell, code), None, "{code}");
+    }
+    for rule in rules().filter(|rule| rule.refusal == Refusal::Refused) {
+        assert_eq!(rule.level, Level::Critical, "{}", rule.id);
+    }
+}
+
+#[test]
+fn a_finding_has_its_line_and_its_sentence() {
+    let assessment = assess(Content::Python, "x = 1\n\nimport os\nos.system('ls')\n");
+    let lines: Vec<(usize, &str)> = assessment.findings.iter().map(|one| (one.line, one.rule.id)).collect();
+    assert_eq!(lines, [(3, "py.import.system"), (4, "py.process.shell")]);
+    assert_eq!(assessment.reason(Locale::English), "Hands a command to the shell. (line 4)");
+    assert_eq!(assessment.reason(Locale::Chinese), "通过 shell 执行命令。（第 4 行）");
+    assert!(assessment.requires_confirmation() && assessment.requires_isolation());
+    let nothing = assess(Content::Python, "x = 1");
+    assert_eq!((nothing.level, nothing.suggested_sandbox()), (Level::Safe, "native"));
+    assert!(!nothing.requires_confirmation() && !nothing.requires_isolation() && nothing.findings.is_empty());
+}
+
+#[test]
+fn a_finding_is_told_on_its_own_line() {
+    // The lines of the findings that say that something is deleted, or handed to a shell.
+    let lines = |content, code: &str| {
+        let found = assess(content, code).findings;
+        let told = |id: &str| id.contains(".delete") || id.ends_with(".shell") || id == "js.process.spawn";
+        found.iter().filter(|one| told(one.rule.id)).map(|one| one.line).collect::<Vec<_>>()
+    };
+    let table: [(Content, &str, &[usize]); 9] = [
+        // A text that is written out, one that is put together, one that comes from elsewhere.
+        (Content::Python, "import os\nos.system(\n  \"\"\"cd x\n  rm y\n  \"\"\")", &[2, 4]),
+        (Content::Python, "import os\nos.system('cd x\\nrm y')\nz", &[2, 2]),
+        (Content::Python, "import os\nx = \"\"\"\ncd y\nrm z\n\"\"\"\nos.system(x)", &[6, 6]),
+        // A chain of members that begins before.
+        (Content::Python, "import os\n(os\n .system('ls'))", &[3]),
+        (Content::Javascript, "require('child_process')\n  .execSync(`cd x\nrm y`)", &[2, 3]),
+        (Content::Shell, "ls\nx=`rm a`\ncat <<E\n\n`rm b`\nE\necho \"${x:-`rm c`}\"", &[2, 5, 7]),
+        (Content::Shell, "ls\nbash -c '\nrm a\n'\nbash <<'E'\nls\nrm b\nE", &[3, 7]),
+        (Content::Shell, "python3 - <<'E'\nimport os\n\nos.system('rm a')\nE", &[4, 4]),
+        (Content::Shell, "x='ls\nls\nrm a'; bash -c \"$x\"", &[3]),
+    ];
+    for (content, code, expected) in table {
+        assert_eq!(lines(content, code), expected, "{code}");
+    }
+}
+
+#[test]
+fn what_comes_out_of_a_call_is_not_the_call() {
+    let code = "import pandas as pd\ndf = pd.read_csv('x')\nprint(df.head())\nimport os\np = os.popen('ls')\np.read()";
+    let found = assess(Content::Python, code).findings;
+    let lines: Vec<(usize, &str)> = found.iter().map(|one| (one.line, one.rule.id)).collect();
+    assert_eq!(lines, [(2, "py.file.read"), (4, "py.import.system"), (5, "py.process.shell")]);
+}
+
+#[test]
+fn large_texts_are_judged_and_are_no_alarm_by_themselves() {
+    let much = "x = 'a' * 3\nprint(x)\n".repeat(MAX_CONTENT / 8 / 22);
+    assert_eq!(assess(Content::Python, &much).level, Level::Safe);
+    let long = "x".repeat(MAX_CONTENT + 1);
+    for content in [Content::Python, Content::Javascript, Content::Shell, Content::Browser] {
+        assert_eq!(assess(content, &long).level, Level::High);
+    }
+    // The parser calls itself once for each of these.
+    let deep = "{a:".repeat(MAX_CONTENT / 8 / 3);
+    let stack = stack_needed(deep.len());
+    let judge = move || assess(Content::Javascript, &deep).level;
+    let judged = std::thread::Builder::new().stack_size(stack).spawn(judge).expect("a thread").join();
+    assert!(judged.is_ok_and(|level| level > Level::Safe));
+}
+
+fn any_content() -> impl Strategy<Value = Content> {
+    select(vec![Content::Python, Content::Javascript, Content::Shell, Content::Browser])
+}
+
+fn any_snippet() -> impl Strategy<Value = Snippet> {
+    let all: Vec<Snippet> = OTHERS.iter().chain([&HELD_OUT]).flat_map(|text| snippets(text)).collect();
+    select(all)
+}
+
+/// Two of one language.
+fn any_pair() -> impl Strategy<Value = (Snippet, Snippet)> {
+    let of = |content: Content| {
+        let all = OTHERS.iter().chain([&HELD_OUT]).flat_map(|text| snippets(text));
+        let own: Vec<Snippet> = all.filter(|snippet| snippet.content == content).collect();
+        (select(own.clone()), select(own))
+    };
+    prop_oneof![of(Content::Python), of(Content::Javascript), of(Content::Shell)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_are_judged(content in any_content(), bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let _ = assess(content, &String::from_utf8_lossy(&bytes));
+    }
+
+    #[test]
+    fn broken_snippets_are_judged(
+        one in any_snippet(),
+        other in any_snippet(),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 3),
+    ) {
+        // A part of one, put into another: shaped like the language and wrong in the middle.
+        let characters: Vec<char> = one.code.chars().collect();
+        let place = |cut: &prop::sample::Index| cut.index(characters.len() + 1);
+        let (from, to) = (place(&cuts[0]).min(place(&cuts[1])), place(&cuts[0]).max(place(&cuts[1])));
+        let mut broken: String = characters[..from].iter().collect();
+        broken.push_str(other.code);
+        broken.extend(&characters[to..]);
+        let _ = assess(one.content, &broken);
+        let _ = assess(other.content, &broken);
+    }
+
+    #[test]
+    fn what_stands_before_and_after_takes_nothing_away((one, other) in any_pair()) {
+        let alone = assess(one.content, one.code);
+        // What follows must not be drawn into it: an open bracket, a name that it hides.
+        prop_assume!(!alone.findings.iter().any(|finding| finding.rule.id.ends_with(".syntax")));
+        let both = assess(one.content, &format!("{}\n\n{}", one.code, other.code));
+        prop_assert!(both.level >= alone.level, "{} then {}", one.code, other.code);
+    }
+}

@@ -1,0 +1,101 @@
+//! A process that writes is killed in the middle; what it was told is on disk is there.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+use futures::future::join_all;
+use ringwall_record::{Database, EndedAs, Scope, Store};
+
+use crate::place::{Place, assert_intact, key};
+use crate::samples::{at, ended, exec_id, running};
+
+const PLACE: &str = "RECORD_TEST_CHILD";
+
+pub fn place_of_child() -> Option<Database> {
+    let text = std::env::var(PLACE).ok()?;
+    Some(if text.starts_with("postgres://") { Database::Postgres(text) } else { Database::Sqlite(PathBuf::from(text)) })
+}
+
+/// Records without end, many at once, and says a line for each acknowledgement: the number for an intent, the number and
+/// a full stop for an ending.
+pub fn be_the_child(database: Database) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = Store::open(database, Some(key())).await.unwrap();
+        let mut from = 0_u64;
+        loop {
+            join_all((from..from + 32).map(|number| {
+                let store = &store;
+                async move {
+                    store.intend(&running(number)).await.unwrap();
+                    say(&format!("{number}\n"));
+                    store.finish(&running(number), &ended(EndedAs::Succeeded)).await.unwrap();
+                    say(&format!("{number}.\n"));
+                }
+            }))
+            .await;
+            from += 32;
+        }
+    })
+}
+
+/// A line at once, whole or not at all.
+fn say(line: &str) {
+    std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
+    std::io::stdout().flush().unwrap();
+}
+
+#[expect(clippy::disallowed_methods, reason = "the child to be killed is this program")]
+pub async fn what_was_acknowledged_survives_a_kill(place: Place) {
+    let text = match &place.database {
+        Database::Sqlite(path) => path.display().to_string(),
+        Database::Postgres(url) => url.clone(),
+    };
+    let mut intended = 0;
+    for (round, lines) in [150, 400, 777].into_iter().enumerate() {
+        let place = place.another(u32::try_from(round).unwrap()).await;
+        let text = match &place.database {
+            Database::Sqlite(path) => path.display().to_string(),
+            Database::Postgres(url) => url.clone(),
+        };
+        let mut child =
+            Command::new(std::env::current_exe().unwrap()).env(PLACE, text).stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut acknowledged = Vec::new();
+        for _ in 0..lines {
+            acknowledged.push(read_line(&mut output).unwrap());
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // Whatever it managed to say before it died was acknowledged too; a half line was not said.
+        acknowledged.extend(std::iter::from_fn(|| read_line(&mut output)));
+
+        let store = place.open().await;
+        for line in acknowledged {
+            let number: u64 = line.trim_end_matches('.').parse().unwrap();
+            let exec = store.exec(&exec_id(number), &Scope::All).await.unwrap();
+            let exec = exec.unwrap_or_else(|| panic!("exec {number} was acknowledged and is gone"));
+            assert!(!line.ends_with('.') || exec.summary.status.is_ended(), "the ending of {number} is gone");
+            intended += 1;
+        }
+        store.lose_unfinished(at(1)).await.unwrap();
+        assert!(store.lose_unfinished(at(2)).await.unwrap().is_empty());
+        assert_intact(&store).await;
+        store.close().await;
+        if let Database::Sqlite(path) = &place.database {
+            let check: String = sqlx::query_scalar("PRAGMA integrity_check")
+                .fetch_one(&sqlx::SqlitePool::connect(&path.display().to_string()).await.unwrap())
+                .await
+                .unwrap();
+            assert_eq!(check, "ok");
+        }
+    }
+    assert!(intended >= 150 + 400 + 777, "{text}: {intended}");
+}
+
+fn read_line(output: &mut impl BufRead) -> Option<String> {
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    line.strip_suffix('\n').map(str::to_owned)
+}

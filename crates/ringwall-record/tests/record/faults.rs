@@ -1,0 +1,123 @@
+//! What goes wrong with any database.
+
+use futures::future::join_all;
+use ringwall_record::{Database, Error, Scope, Store};
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::{Connection as _, SqlSafeStr};
+
+use crate::place::{Place, assert_intact, key};
+use crate::samples::{event, exec_id, running};
+
+/// Somebody else has the lock for longer than anybody waits.
+pub async fn a_lock_held_too_long_is_busy(place: Place) {
+    let store = place.open().await;
+    store.append(event(1)).await.unwrap();
+    let outcomes = match &place.database {
+        Database::Sqlite(path) => {
+            let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+            let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
+            sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut connection).await.unwrap();
+            let outcomes = join_all((0..5).map(|number| store.append(event(number)))).await;
+            connection.close().await.unwrap();
+            outcomes
+        }
+        Database::Postgres(url) => {
+            let mut connection = sqlx::PgConnection::connect(url).await.unwrap();
+            sqlx::raw_sql("BEGIN; SELECT * FROM audit_head FOR UPDATE").execute(&mut connection).await.unwrap();
+            let outcomes = join_all((0..5).map(|number| store.append(event(number)))).await;
+            connection.close().await.unwrap();
+            outcomes
+        }
+    };
+    for outcome in outcomes {
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, Error::Busy) && error.is_passing(), "{error:?}");
+    }
+    assert_eq!(store.append(event(2)).await.unwrap(), 2, "nothing of it was written, and nothing is broken");
+    assert_intact(&store).await;
+}
+
+pub async fn a_newer_schema_is_refused(place: Place) {
+    let store = place.open().await;
+    store.append(event(1)).await.unwrap();
+    store.close().await;
+    place
+        .execute(
+            "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+             SELECT 9999, description, success, checksum, execution_time FROM _sqlx_migrations WHERE version = 1",
+        )
+        .await
+        .unwrap();
+    let refused = Store::open(place.database.clone(), Some(key())).await.unwrap_err();
+    assert!(matches!(refused, Error::SchemaNewer { version: 9999, known: 2..9999 }), "{refused:?}");
+    assert!(refused.hint().is_some());
+    place.execute("DELETE FROM _sqlx_migrations WHERE version = 9999").await.unwrap();
+    assert_eq!(place.open().await.audit_head().await.unwrap().seq, 1, "nothing was changed");
+}
+
+pub async fn an_altered_schema_is_refused(place: Place) {
+    place.open().await.close().await;
+    place
+        .execute(&format!("UPDATE _sqlx_migrations SET checksum = {} WHERE version = 2", place.bytes(1)))
+        .await
+        .unwrap();
+    let refused = Store::open(place.database.clone(), Some(key())).await.unwrap_err();
+    assert!(matches!(refused, Error::SchemaForeign { version: 2 }), "{refused:?}");
+}
+
+/// A database as the first version made it, with an entry in it.
+pub async fn an_old_schema_is_brought_up_to_date(place: Place) {
+    let first = |text: &'static str| {
+        let migration = Migration::new(1, "first".into(), MigrationType::Simple, text.into_sql_str(), false);
+        Migrator::with_migrations(vec![migration])
+    };
+    match &place.database {
+        Database::Sqlite(path) => {
+            let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path).create_if_missing(true);
+            let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
+            let migrator = first(include_str!("../../migrations/sqlite/0001_execs_and_audit.sql"));
+            migrator.run_direct(None, &mut connection, false).await.unwrap();
+            connection.close().await.unwrap();
+        }
+        Database::Postgres(url) => {
+            let mut connection = sqlx::PgConnection::connect(url).await.unwrap();
+            let migrator = first(include_str!("../../migrations/postgres/0001_execs_and_audit.sql"));
+            migrator.run_direct(None, &mut connection, false).await.unwrap();
+        }
+    }
+    assert!(place.execute("SELECT * FROM tokens").await.is_err(), "the old schema has no tokens");
+    let store = place.open().await;
+    assert!(store.tokens(ringwall_record::Limit::nearest(1), None).await.unwrap().items.is_empty());
+    store.append(event(1)).await.unwrap();
+    assert_intact(&store).await;
+}
+
+pub async fn a_corrupt_row_is_named(place: Place) {
+    let store = place.open().await;
+    for number in 1..=2 {
+        store.intend(&running(number)).await.unwrap();
+    }
+    let id = exec_id(1).to_string();
+    for (change, column) in [
+        ("args = 'no JSON'", "args"),
+        ("policy_snapshot = '{'", "policy_snapshot"),
+        ("max_rss_bytes = -1", "max_rss_bytes"),
+    ] {
+        place.execute(&format!("UPDATE sandbox_execs SET {change} WHERE exec_id = '{id}'")).await.unwrap();
+        let refused = store.exec(&exec_id(1), &Scope::All).await.unwrap_err();
+        let named = matches!(&refused, Error::CorruptRow { table: "sandbox_execs", key, column: found, .. } if *key == id && *found == column);
+        assert!(named, "{refused:?}");
+        // Undone, so that the next column is the first bad one.
+        place.execute(&format!("UPDATE sandbox_execs SET args = '[]', policy_snapshot = '{{}}', max_rss_bytes = NULL WHERE exec_id = '{id}'")).await.unwrap();
+    }
+    assert!(store.exec(&exec_id(2), &Scope::All).await.unwrap().is_some());
+}
+
+pub async fn two_open_a_new_database_at_once(place: Place) {
+    let stores = join_all((0..6).map(|_| Store::open(place.database.clone(), Some(key())))).await;
+    let stores: Vec<Store> = stores.into_iter().map(Result::unwrap).collect();
+    for (number, store) in (1..).zip(&stores) {
+        assert_eq!(store.append(event(number)).await.unwrap(), number);
+    }
+    assert_intact(&stores[0]).await;
+}

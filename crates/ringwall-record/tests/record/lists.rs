@@ -1,0 +1,105 @@
+//! Pages, filters and scopes, against a list in memory.
+
+use futures::future::join_all;
+use ringwall_record::{AgentId, EndedAs, Filter, Limit, NewExec, Scope, Status, Store, Summary, UserId};
+
+use crate::place::Place;
+use crate::samples::{denied, ended, exec_id, queued, running};
+
+async fn fill(store: &Store) -> Vec<Summary> {
+    let mut unfinished = Vec::new();
+    for number in 0..120_u64 {
+        let base = match number % 4 {
+            0 => queued(number),
+            1 => denied(number),
+            _ => running(number),
+        };
+        let new = NewExec {
+            user_id: ["ann", "bob"][usize::from(number % 3 == 0)].parse().unwrap(),
+            agent_id: format!("agent {}", number % 2).parse().unwrap(),
+            project_id: format!("project {}", number % 5),
+            task_id: (number % 2 == 0).then(|| format!("task {}", number % 7)),
+            ..base
+        };
+        store.intend(&new).await.unwrap();
+        unfinished.extend((number % 4 == 2).then_some(new));
+    }
+    for outcome in join_all(unfinished.iter().map(|exec| store.finish(exec, &ended(EndedAs::Succeeded)))).await {
+        outcome.unwrap();
+    }
+    let mut all = Vec::new();
+    for number in (0..120).rev() {
+        all.push(store.exec(&exec_id(number), &Scope::All).await.unwrap().unwrap().summary);
+    }
+    all
+}
+
+fn is_seen(scope: &Scope, user: &UserId, agent: &AgentId) -> bool {
+    match scope {
+        Scope::All => true,
+        Scope::User(owner) => owner == user,
+        Scope::Agent(owner, one) => owner == user && one == agent,
+    }
+}
+
+fn scopes() -> [Scope; 4] {
+    [
+        Scope::All,
+        Scope::User("ann".parse().unwrap()),
+        Scope::Agent("bob".parse().unwrap(), "agent 0".parse().unwrap()),
+        Scope::User("nobody".parse().unwrap()),
+    ]
+}
+
+pub async fn pages_are_what_a_model_says(place: Place) {
+    let store = place.open().await;
+    let all = fill(&store).await;
+    for scope in scopes() {
+        for project_id in [None, Some("project 3".to_owned())] {
+            for task_id in [None, Some("task 4".to_owned())] {
+                for status in [None, Some(Status::Succeeded), Some(Status::Lost)] {
+                    let filter = Filter {
+                        scope: scope.clone(),
+                        project_id: project_id.clone(),
+                        task_id: task_id.clone(),
+                        status,
+                    };
+                    let expected = all.iter().filter(|one| {
+                        is_seen(&scope, &one.user_id, &one.agent_id)
+                            && project_id.as_ref().is_none_or(|wanted| *wanted == one.project_id)
+                            && (task_id.is_none() || task_id == one.task_id)
+                            && status.is_none_or(|wanted| wanted == one.status)
+                    });
+                    let expected: Vec<Summary> = expected.cloned().collect();
+                    assert_eq!(all_pages(&store, &filter, 7).await, expected, "{filter:?}");
+                }
+            }
+        }
+    }
+}
+
+async fn all_pages(store: &Store, filter: &Filter, limit: u64) -> Vec<Summary> {
+    let mut items = Vec::new();
+    let mut cursor = None;
+    loop {
+        let page = store.list(filter, Limit::nearest(limit), cursor).await.unwrap();
+        assert!(page.items.len() <= usize::try_from(limit).unwrap());
+        items.extend(page.items);
+        match page.next {
+            // A cursor survives being written and read.
+            Some(next) => cursor = Some(next.to_string().parse().unwrap()),
+            None => return items,
+        }
+    }
+}
+
+pub async fn another_tenants_exec_is_not_there(place: Place) {
+    let store = place.open().await;
+    let all = fill(&store).await;
+    for scope in scopes() {
+        for one in &all {
+            let found = store.exec(&one.exec_id, &scope).await.unwrap();
+            assert_eq!(found.is_some(), is_seen(&scope, &one.user_id, &one.agent_id), "{scope:?} {one:?}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Tokens, settings, identities, and the end of a store.
+
+use futures::future::join_all;
+use ringwall_record::{AuditFilter, Digest, Error, Holder, Limit, NewToken, Revocation, Saved, Scope, TokenId};
+use serde_json::json;
+
+use crate::place::{Place, assert_intact};
+use crate::samples::{at, event};
+
+pub(crate) fn token_id(number: u64) -> TokenId {
+    format!("t_{number:016x}").parse().unwrap()
+}
+
+pub(crate) fn token(number: u64, holder: Holder) -> NewToken {
+    NewToken {
+        id: token_id(number),
+        hash: Digest::of(&number.to_be_bytes()),
+        holder,
+        label: Some("laptop".to_owned()),
+        created_at: at(10),
+        created_by: "owner".to_owned(),
+        expires_at: Some(at(100)),
+    }
+}
+
+pub async fn tokens_are_found_by_their_hash(place: Place) {
+    let store = place.open().await;
+    let (ann, helper) = ("ann".parse::<ringwall_record::UserId>().unwrap(), "helper".parse().unwrap());
+    let holders = [Holder::Owner, Holder::Operator, Holder::User(ann.clone()), Holder::Agent(ann, helper)];
+    for (number, holder) in (0..).zip(holders) {
+        let new = token(number, holder);
+        store.create_token(new.clone()).await.unwrap();
+        let found = store.token_by_hash(&new.hash).await.unwrap().unwrap();
+        assert_eq!((found.id.clone(), &found.holder, &found.label), (new.id, &new.holder, &new.label));
+        assert_eq!((found.created_at, &found.created_by), (at(10), &new.created_by));
+        assert!(found.is_valid(at(99)) && !found.is_valid(at(100)));
+    }
+    assert_eq!(store.token_by_hash(&Digest::of(b"guess")).await.unwrap(), None);
+    let same_hash = NewToken { id: token_id(9), ..token(1, Holder::Owner) };
+    assert!(matches!(store.create_token(same_hash).await, Err(Error::TokenTaken)));
+    let same_id = NewToken { hash: Digest::of(b"new"), ..token(1, Holder::Owner) };
+    assert!(matches!(store.create_token(same_id).await, Err(Error::TokenTaken)));
+    // A token that claims a role without its subject cannot even be written by hand.
+    let half = "UPDATE tokens SET role = 'agent' WHERE role = 'user'";
+    assert!(place.execute(half).await.is_err());
+    assert_intact(&store).await;
+}
+
+pub async fn tokens_are_listed_and_revoked(place: Place) {
+    let store = place.open().await;
+    for number in 0..5 {
+        store.create_token(token(number, Holder::Owner)).await.unwrap();
+    }
+    let page = store.tokens(Limit::nearest(3), None).await.unwrap();
+    let ids = |page: &ringwall_record::Page<ringwall_record::Token>| {
+        page.items.iter().map(|one| one.id.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&page), [4, 3, 2].map(token_id));
+    let rest = store.tokens(Limit::nearest(3), page.next).await.unwrap();
+    assert_eq!((ids(&rest), rest.next), (vec![token_id(1), token_id(0)], None));
+
+    assert_eq!(store.revoke_token(&token_id(1), at(50), "owner").await.unwrap(), Revocation::Recorded);
+    assert_eq!(store.revoke_token(&token_id(1), at(60), "owner").await.unwrap(), Revocation::RevokedBefore(at(50)));
+    assert_eq!(store.revoke_token(&token_id(9), at(60), "owner").await.unwrap(), Revocation::Unknown);
+    let revoked = store.token_by_hash(&Digest::of(&1_u64.to_be_bytes())).await.unwrap().unwrap();
+    assert!(!revoked.is_valid(at(0)), "whatever the clock says");
+    let filter = AuditFilter { action: Some("token.revoked".to_owned()), ..AuditFilter::everything(Scope::All) };
+    assert_eq!(store.audit(&filter, Limit::nearest(10), None).await.unwrap().items.len(), 1);
+    assert_intact(&store).await;
+}
+
+pub async fn last_valid_owner_token_is_kept(place: Place) {
+    let store = place.open().await;
+    let expired = NewToken { expires_at: Some(at(20)), ..token(2, Holder::Owner) };
+    let lasting = NewToken { expires_at: None, ..token(3, Holder::Owner) };
+    for new in [token(1, Holder::Operator), expired, lasting] {
+        store.create_token(new).await.unwrap();
+    }
+    assert_eq!(store.revoke_token(&token_id(3), at(50), "owner").await.unwrap(), Revocation::LastOwner);
+    let kept = store.token(&token_id(3)).await.unwrap().unwrap();
+    assert!(kept.is_valid(at(60)));
+    // Other roles and expired owner tokens are revoked as before.
+    for number in [1, 2] {
+        assert_eq!(store.revoke_token(&token_id(number), at(50), "owner").await.unwrap(), Revocation::Recorded);
+    }
+    store.create_token(token(4, Holder::Owner)).await.unwrap();
+    assert_eq!(store.revoke_token(&token_id(3), at(50), "owner").await.unwrap(), Revocation::Recorded);
+    assert_intact(&store).await;
+}
+
+/// Two stores, as of a server and a command line, each revoke the other's owner token.
+pub async fn concurrent_revocations_leave_one_owner_token(place: Place) {
+    let (one, other) = (place.open().await, place.open().await);
+    for round in 0..8 {
+        let pair = [2 * round + 1, 2 * round + 2];
+        for number in pair {
+            one.create_token(NewToken { expires_at: None, ..token(number, Holder::Owner) }).await.unwrap();
+        }
+        let (first, second) = (token_id(pair[0]), token_id(pair[1]));
+        let (first, second) =
+            futures::join!(one.revoke_token(&first, at(50), "owner"), other.revoke_token(&second, at(50), "owner"));
+        let mut answers = vec![first.unwrap(), second.unwrap()];
+        answers.sort_by_key(|answer| *answer == Revocation::LastOwner);
+        assert_eq!(answers, [Revocation::Recorded, Revocation::LastOwner]);
+        // The kept token must not count in the next round.
+        let kept = pair.map(token_id);
+        let text = format!("UPDATE tokens SET revoked_at = 50 WHERE id IN ('{}', '{}')", kept[0], kept[1]);
+        place.execute(&text).await.unwrap();
+    }
+}
+
+pub async fn settings_have_versions(place: Place) {
+    let store = place.open().await;
+    assert_eq!(store.settings().await.unwrap(), None);
+    let first = json!({ "sandbox": { "limits": { "pids": 5 } } });
+    let conflict = store.save_settings(&first, 1, at(1), "ann").await.unwrap();
+    assert_eq!(conflict, Saved::Conflict { current: 0 });
+    assert_eq!(store.save_settings(&first, 0, at(1), "ann").await.unwrap(), Saved::Recorded { version: 1 });
+    let second = json!({});
+    let both = join_all((0..8).map(|_| store.save_settings(&second, 1, at(2), "bob"))).await;
+    let saved = both.iter().filter(|answer| matches!(answer, Ok(Saved::Recorded { version: 2 }))).count();
+    let refused = both.iter().filter(|answer| matches!(answer, Ok(Saved::Conflict { current: 2 }))).count();
+    assert_eq!((saved, refused), (1, 7));
+    let settings = store.settings().await.unwrap().unwrap();
+    assert_eq!((settings.version, settings.document, settings.saved_at), (2, second, at(2)));
+    assert_eq!(settings.saved_by, "bob");
+    assert_eq!(store.audit_head().await.unwrap().seq, 2);
+    assert_intact(&store).await;
+}
+
+pub async fn identities_are_for_ever(place: Place) {
+    let store = place.open().await;
+    let name = |number: usize| format!("agent {}", number % 10).parse().unwrap();
+    let agents: Vec<ringwall_record::AgentId> = (0..40).map(name).collect();
+    let user = "ann".parse().unwrap();
+    let answers = join_all(agents.iter().map(|agent| store.identity(&user, agent, 1000..=1009, at(1)))).await;
+    let uids: Vec<u32> = answers.into_iter().map(Result::unwrap).collect();
+    let mut distinct = uids[..10].to_vec();
+    distinct.sort_unstable();
+    assert_eq!(distinct, (1000..1010).collect::<Vec<_>>());
+    assert!(uids.chunks(10).all(|again| again == &uids[..10]), "{uids:?}");
+    store.close().await;
+    let store = place.open().await;
+    // Also when the range is another by now.
+    assert_eq!(store.identity(&user, &agents[3], 5..=6, at(1)).await.unwrap(), uids[3]);
+    assert_intact(&store).await;
+}
+
+pub async fn identities_run_out(place: Place) {
+    let store = place.open().await;
+    let user = "ann".parse().unwrap();
+    let take = async |agent: &str, range| store.identity(&user, &agent.parse().unwrap(), range, at(1)).await;
+    assert_eq!(take("a", 10..=10).await.unwrap(), 10);
+    assert!(matches!(take("b", 10..=10).await, Err(Error::IdentitiesExhausted { first: 10, last: 10 })));
+    assert_eq!(take("b", 12..=12).await.unwrap(), 12);
+    // The range has grown around what was given: its gaps are found.
+    let mut taken = Vec::new();
+    for agent in ["c", "d"] {
+        taken.push(take(agent, 9..=12).await.unwrap());
+    }
+    assert_eq!(taken, [9, 11]);
+    assert!(matches!(take("e", 9..=12).await, Err(Error::IdentitiesExhausted { .. })));
+    assert_eq!(take("e", 0..=u32::MAX).await.unwrap(), 13);
+}
+
+pub async fn a_closed_record_says_so(place: Place) {
+    let store = place.open().await;
+    let clone = store.clone();
+    clone.append(event(1)).await.unwrap();
+    store.health().await.unwrap();
+    let (waiting, ()) = tokio::join!(clone.append(event(2)), store.close());
+    let waiting = waiting.is_ok();
+    assert!(matches!(clone.append(event(3)).await, Err(Error::Closed)));
+    assert!(matches!(clone.health().await, Err(Error::Closed)));
+    let store = place.open().await;
+    assert_eq!(store.audit_head().await.unwrap().seq, if waiting { 2 } else { 1 });
+}

@@ -1,0 +1,126 @@
+//! Words about sessions: each author's is stored apart, and what outlives the session's deletion.
+
+use ringwall_record::{
+    AuditFilter, Confirmation, Limit, RuledSession, Scope, SessionName, SessionRules, SessionWord, Store, UserWord,
+    WordAuthor,
+};
+
+use crate::place::{Place, assert_intact};
+use crate::samples::at;
+
+fn session(user: &str, id: &str) -> SessionName {
+    let (user_id, agent_id) = (user.parse().unwrap(), "a".parse().unwrap());
+    SessionName { user_id, agent_id, session_id: id.to_owned() }
+}
+
+fn confirming(confirmation: Confirmation) -> SessionWord {
+    SessionWord { confirmation: Some(confirmation), ..SessionWord::default() }
+}
+
+fn said(operator: SessionWord, user: SessionWord) -> SessionRules {
+    SessionRules { operator, user, has_ended: false }
+}
+
+async fn rule(store: &Store, name: &SessionName, author: WordAuthor, rules: &SessionRules) {
+    store.rule_session(name.clone(), author, rules.clone(), at(1), "t_1").await.unwrap();
+}
+
+pub async fn words_are_read_back_and_audited(place: Place) {
+    let store = place.open().await;
+    let (own, other) = (session("ann", "s"), session("bob", "s"));
+    assert_eq!(store.session_rules(&own).await.unwrap(), None);
+    for confirmation in Confirmation::ALL {
+        let rules = said(confirming(confirmation), SessionWord::default());
+        rule(&store, &own, WordAuthor::Operator, &rules).await;
+        assert_eq!(store.session_rules(&own).await.unwrap(), Some(rules));
+    }
+    let operator = SessionWord {
+        confirmation: Some(Confirmation::Callback),
+        callback_url: Some("https://hooks.example/x".to_owned()),
+        security_mode: Some("permissive".to_owned()),
+    };
+    let user = SessionWord { security_mode: Some("strict".to_owned()), ..confirming(Confirmation::AutoReject) };
+    let whole = said(operator, user);
+    rule(&store, &own, WordAuthor::Operator, &whole).await;
+    assert_eq!(store.session_rules(&own).await.unwrap(), Some(whole.clone()));
+    let many: Vec<SessionName> = (0..1000).map(|number| session("ann", &format!("s{number}"))).collect();
+    let asked: Vec<SessionName> = many.into_iter().chain([other.clone(), own.clone()]).collect();
+    assert_eq!(store.rules_of_sessions(&asked).await.unwrap(), [(own.clone(), whole)].into());
+    assert!(store.rules_of_sessions(&[]).await.unwrap().is_empty());
+    assert_eq!(store.session_rules(&other).await.unwrap(), None, "ids are a user's own");
+    let ruled = RuledSession { name: own.clone(), has_ended: false };
+    assert_eq!(store.ruled_sessions().await.unwrap(), [ruled]);
+    store.end_session(own.clone(), UserWord::Dropped, at(3), "t_1").await.unwrap();
+    let entries = store.audit(&AuditFilter::everything(Scope::All), Limit::nearest(10), None).await.unwrap();
+    let actions: Vec<_> = entries.items.iter().map(|entry| entry.action.as_str()).collect();
+    assert_eq!(actions.iter().filter(|action| **action == "session.changed").count(), 5);
+    assert_eq!(actions.iter().filter(|action| **action == "session.deleted").count(), 1);
+    assert_intact(&store).await;
+}
+
+/// The service reads, combines and writes. Two writes that read the same state must not undo each other's word.
+pub async fn user_write_leaves_operator_word(place: Place) {
+    let store = place.open().await;
+    let own = session("ann", "s");
+    let stale = said(SessionWord::default(), confirming(Confirmation::Websocket));
+    let operator = said(confirming(Confirmation::AutoReject), SessionWord::default());
+    rule(&store, &own, WordAuthor::Operator, &operator).await;
+    rule(&store, &own, WordAuthor::User, &stale).await;
+    let expected = said(operator.operator, stale.user);
+    assert_eq!(store.session_rules(&own).await.unwrap(), Some(expected));
+}
+
+pub async fn operator_word_outlives_session(place: Place) {
+    let store = place.open().await;
+    let own = session("ann", "s");
+    let rules = said(confirming(Confirmation::AutoReject), confirming(Confirmation::AutoReject));
+    rule(&store, &own, WordAuthor::Operator, &rules).await;
+    store.end_session(own.clone(), UserWord::Kept, at(2), "t_1").await.unwrap();
+    let kept = SessionRules { has_ended: true, ..rules.clone() };
+    assert_eq!(store.session_rules(&own).await.unwrap(), Some(kept));
+    store.end_session(own.clone(), UserWord::Dropped, at(3), "t_1").await.unwrap();
+    let operator_only = SessionRules { user: SessionWord::default(), has_ended: true, ..rules.clone() };
+    assert_eq!(store.session_rules(&own).await.unwrap(), Some(operator_only));
+    // A word about the new session starts anew.
+    rule(&store, &own, WordAuthor::Operator, &rules).await;
+    assert_eq!(store.session_rules(&own).await.unwrap(), Some(rules));
+}
+
+pub async fn loosening_word_ends_with_session(place: Place) {
+    let store = place.open().await;
+    let own = session("ann", "s");
+    let operator =
+        SessionWord { security_mode: Some("permissive".to_owned()), ..confirming(Confirmation::AutoApprove) };
+    rule(&store, &own, WordAuthor::Operator, &said(operator, SessionWord::default())).await;
+    store.end_session(own.clone(), UserWord::Dropped, at(2), "t_1").await.unwrap();
+    assert_eq!(store.session_rules(&own).await.unwrap(), None);
+    assert!(store.ruled_sessions().await.unwrap().is_empty());
+}
+
+/// Rows from before the words were kept apart have no user's word.
+pub async fn row_of_older_version_counts_as_operator_word(place: Place) {
+    let store = place.open().await;
+    let insert = "INSERT INTO sessions (user_id, agent_id, session_id, confirmation, changed_at, changed_by) \
+                  VALUES ('ann', 'a', 's', 'auto-reject', 1, 't_1')";
+    place.execute(insert).await.unwrap();
+    let expected = said(confirming(Confirmation::AutoReject), SessionWord::default());
+    assert_eq!(store.session_rules(&session("ann", "s")).await.unwrap(), Some(expected));
+}
+
+pub async fn what_cannot_be_said_is_refused(place: Place) {
+    let store = place.open().await;
+    let lax = SessionWord { security_mode: Some("lax".to_owned()), ..SessionWord::default() };
+    let wrong = [
+        (WordAuthor::Operator, said(lax.clone(), SessionWord::default())),
+        (WordAuthor::User, said(SessionWord::default(), lax)),
+        (WordAuthor::User, said(SessionWord::default(), confirming(Confirmation::AutoApprove))),
+    ];
+    for (author, rules) in wrong {
+        assert!(store.rule_session(session("ann", "s"), author, rules, at(1), "t_1").await.is_err());
+    }
+    let long = session("ann", &"s".repeat(513));
+    let nothing = SessionRules::default();
+    assert!(store.rule_session(long, WordAuthor::Operator, nothing, at(1), "t_1").await.is_err());
+    assert!(store.ruled_sessions().await.unwrap().is_empty());
+    assert_intact(&store).await;
+}

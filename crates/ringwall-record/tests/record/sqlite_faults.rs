@@ -1,0 +1,190 @@
+//! What goes wrong with files.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use ringwall_record::{Database, Error, Store};
+
+use crate::place::{Place, assert_intact, key, verify};
+use crate::samples::event;
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+pub async fn files_are_private(place: Place) {
+    let store = place.open().await;
+    store.append(event(1)).await.unwrap();
+    let names: Vec<_> = std::fs::read_dir(place.directory()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(names.len() >= 3, "the database, its log and its index: {names:?}");
+    for name in &names {
+        assert_eq!(mode(name), 0o600, "{}", name.display());
+    }
+    store.close().await;
+    std::fs::set_permissions(place.file(), std::fs::Permissions::from_mode(0o666)).unwrap();
+    place.open().await;
+    assert_eq!(mode(&place.file()), 0o600);
+}
+
+pub async fn what_is_no_file_is_refused(place: Place) {
+    let open = async |path: &Path| Store::open(Database::Sqlite(path.to_owned()), Some(key())).await.unwrap_err();
+    assert!(matches!(open(&place.directory()).await, Error::NotAFile(_)));
+    let link = place.directory().join("link");
+    std::os::unix::fs::symlink(place.directory().join("elsewhere"), &link).unwrap();
+    assert!(matches!(open(&link).await, Error::NotAFile(_)));
+    assert!(!place.directory().join("elsewhere").exists());
+    assert!(matches!(open(&place.directory().join("not/there")).await, Error::File { .. }));
+}
+
+pub async fn a_damaged_file_is_refused(place: Place) {
+    std::fs::write(place.file(), "This is a letter and not a database. ".repeat(1_000)).unwrap();
+    let refused = Store::open(place.database.clone(), Some(key())).await.unwrap_err();
+    assert!(matches!(refused, Error::Corrupt(_)), "{refused:?}");
+    std::fs::remove_file(place.file()).unwrap();
+
+    let store = place.open().await;
+    for number in 0..50 {
+        store.append(event(number)).await.unwrap();
+    }
+    store.close().await;
+    let whole = std::fs::read(place.file()).unwrap();
+    assert!(!place.file().with_extension("db-wal").exists(), "the log was closed");
+    // All pages but the header's are gone, or are other bytes.
+    std::fs::write(place.file(), &whole[..4096]).unwrap();
+    let refused = Store::open(place.database.clone(), Some(key())).await.unwrap_err();
+    assert!(matches!(refused, Error::Corrupt(_)), "{refused:?}");
+    let mut scrambled = whole.clone();
+    scrambled[4096..].fill(0xa5);
+    std::fs::write(place.file(), scrambled).unwrap();
+    let refused = Store::open(place.database.clone(), Some(key())).await.unwrap_err();
+    assert!(matches!(refused, Error::Corrupt(_)), "{refused:?}");
+    // A control: the same bytes as before are accepted.
+    std::fs::write(place.file(), whole).unwrap();
+    assert_intact(&place.open().await).await;
+}
+
+/// The log is cut where no commit ends, as a dying disk may cut it. What is left is consistent; that commits are missing
+/// can only be known by a head that was kept elsewhere.
+pub async fn a_truncated_log_loses_no_consistency(place: Place) {
+    let store = place.open().await;
+    for number in 0..50 {
+        store.append(event(number)).await.unwrap();
+    }
+    let kept = store.audit_head().await.unwrap();
+    // Copied while it is open, so that the log is still there.
+    let log = std::fs::read(place.file().with_extension("db-wal")).unwrap();
+    let written = log.iter().rposition(|byte| *byte != 0).unwrap();
+    let copy = copy_with_log(&place, "cut", &log[..written - 3_000]).await;
+    let verification = verify(&copy).await;
+    assert!(verification.is_intact(), "{:?}", verification.findings);
+    assert!((1..50).contains(&verification.checked), "{}", verification.checked);
+    assert_ne!(verification.head, kept);
+    copy.append(event(99)).await.unwrap();
+    assert_intact(&copy).await;
+}
+
+async fn copy_with_log(place: &Place, name: &str, log: &[u8]) -> Store {
+    let copy = place.directory().join(format!("{name}.db"));
+    std::fs::copy(place.file(), &copy).unwrap();
+    std::fs::write(copy.with_extension("db-wal"), log).unwrap();
+    Store::open(Database::Sqlite(copy), Some(key())).await.unwrap()
+}
+
+/// Whoever writes more than a little gives the log its whole length, in zeros. They mean nothing to whoever reads it after a
+/// crash, and what is written later lies over them.
+pub async fn a_log_of_whole_length_is_read_to_its_last_commit(place: Place) {
+    let log = place.file().with_extension("db-wal");
+    let length = || std::fs::metadata(&log).unwrap().len();
+    let store = place.open().await;
+    store.append(event(0)).await.unwrap();
+    let short = length();
+    for number in 1..100 {
+        store.append(event(number)).await.unwrap();
+    }
+    let whole = length();
+    assert!(short < 1_000_000 && whole > 4_000_000, "{short} and {whole}");
+    let bytes = std::fs::read(&log).unwrap();
+    assert!(bytes.ends_with(&[0; 100_000]));
+    let copy = copy_with_log(&place, "copy", &bytes).await;
+    let (verification, head) = (verify(&copy).await, store.audit_head().await.unwrap());
+    assert!(verification.is_intact(), "{:?}", verification.findings);
+    assert_eq!((verification.checked, verification.head), (100, head));
+    // Until it begins anew at its front, and then some.
+    for number in 100..600 {
+        store.append(event(number)).await.unwrap();
+    }
+    assert_eq!(length(), whole);
+    assert_intact(&store).await;
+}
+
+pub async fn a_backup_is_whole_and_private(place: Place) {
+    let store = place.open().await;
+    for number in 0..20 {
+        store.append(event(number)).await.unwrap();
+    }
+    let path = place.directory().join("backup.db");
+    let (backup, appended) = tokio::join!(store.backup(&path), store.append(event(20)));
+    backup.unwrap();
+    appended.unwrap();
+    assert_eq!(mode(&path), 0o600);
+    assert!(!place.directory().join("backup.db.partial").exists());
+    let before = std::fs::read(&path).unwrap();
+    assert!(matches!(store.backup(&path).await, Err(Error::BackupExists(_))));
+    let link = place.directory().join("link.db");
+    std::os::unix::fs::symlink(place.directory().join("elsewhere"), &link).unwrap();
+    assert!(matches!(store.backup(&link).await, Err(Error::BackupExists(_))));
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    assert!(matches!(store.backup(&place.directory().join("not/there")).await, Err(Error::File { .. })));
+
+    let copy = Store::open(Database::Sqlite(path), Some(key())).await.unwrap();
+    let verification = verify(&copy).await;
+    assert!(verification.is_intact() && (20..=21).contains(&verification.checked), "{verification:?}");
+    copy.append(event(21)).await.unwrap();
+}
+
+const DIRECTORY: &str = "RECORD_TEST_FULL";
+
+/// A small file system of its own, in a mount namespace of its own, that goes with the child.
+#[expect(clippy::disallowed_methods, reason = "a mount needs a namespace, and a namespace a process")]
+pub async fn a_full_disk_is_said_and_survived(place: Place) {
+    let directory = place.directory();
+    let mut child = Command::new("unshare");
+    child.arg("--mount");
+    if !rustix::process::geteuid().is_root() {
+        child.args(["--user", "--map-root-user"]);
+    }
+    let script = "mount -t tmpfs -o size=1280k,mode=700 none \"$1\" && exec \"$2\"";
+    child.args(["--", "sh", "-c", script, "sh"]).arg(&directory).arg(std::env::current_exe().unwrap());
+    let output = child.env(DIRECTORY, &directory).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+pub fn directory_of_child() -> Option<PathBuf> {
+    std::env::var_os(DIRECTORY).map(PathBuf::from)
+}
+
+/// Fills the disk with entries until it is said to be full, frees some of it, and goes on.
+pub fn be_the_child(directory: &Path) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let ballast = directory.join("ballast");
+        std::fs::write(&ballast, vec![1; 300_000]).unwrap();
+        let store = Store::open(Database::Sqlite(directory.join("record.db")), Some(key())).await.unwrap();
+        let mut acknowledged = 0;
+        let refused = loop {
+            match store.append(event(acknowledged)).await {
+                Ok(_) => acknowledged += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(refused, Error::DiskFull(_)), "{refused:?}");
+        assert!(matches!(store.append(event(0)).await, Err(Error::DiskFull(_))));
+        std::fs::remove_file(ballast).unwrap();
+        store.append(event(acknowledged)).await.unwrap();
+        let verification = verify(&store).await;
+        assert!(verification.is_intact(), "{:?}", verification.findings);
+        assert_eq!(verification.checked, u64::try_from(acknowledged).unwrap() + 1);
+    });
+    ExitCode::SUCCESS
+}

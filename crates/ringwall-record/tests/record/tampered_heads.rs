@@ -1,0 +1,211 @@
+//! The head of the chain: cut tails, removed signatures and databases that were set back.
+
+use ringwall_record::{AuditFilter, Error, Finding, Limit, Link, Note, Scope, Signature, Store};
+
+use crate::place::{Place, assert_intact, key, verify};
+use crate::rest::{token, token_id};
+use crate::samples::{at, event};
+
+const CUT: &str = "DELETE FROM audit WHERE seq > 3";
+const SET_HEAD_BACK: &str = "UPDATE audit_head SET seq = 3, hash = (SELECT hash FROM audit WHERE seq = 3)";
+
+/// Five entries.
+async fn fill(place: &Place) -> Store {
+    let store = place.open().await;
+    for number in 1..=5 {
+        store.append(event(number)).await.unwrap();
+    }
+    assert_intact(&store).await;
+    store
+}
+
+async fn cut(place: &Place) {
+    place.tamper(CUT).await;
+    place.tamper(SET_HEAD_BACK).await;
+}
+
+fn replaced(seq: i64, found: &str) -> Finding {
+    Finding::HeadReplaced { seq, found: found.to_owned(), through: 3 }
+}
+
+pub async fn cut_tail_is_found_with_the_key(place: Place) {
+    let store = fill(&place).await;
+    cut(&place).await;
+    let found = verify(&store).await;
+    assert_eq!((found.findings, found.signature), (vec![Finding::HeadForged], Signature::Invalid));
+}
+
+/// The control: without the key nothing tells the cut chain from a shorter one, and the result says so.
+pub async fn cut_tail_is_not_found_without_the_key(place: Place) {
+    fill(&place).await.close().await;
+    cut(&place).await;
+    let auditor = Store::open(place.database.clone(), None).await.unwrap();
+    let found = verify(&auditor).await;
+    assert!(found.is_intact(), "{:?}", found.findings);
+    assert_eq!((found.signature, found.notes), (Signature::NotChecked, vec![Note::SignatureNotChecked]));
+}
+
+pub async fn removed_signature_is_found(place: Place) {
+    let store = fill(&place).await;
+    cut(&place).await;
+    place.tamper("UPDATE audit_head SET mac = NULL").await;
+    assert_eq!(verify(&store).await.findings, [Finding::HeadUnsigned]);
+}
+
+/// The next entry would sign the cut chain; it does not do so in silence.
+pub async fn running_writer_records_a_cut_tail(place: Place) {
+    let store = fill(&place).await;
+    cut(&place).await;
+    store.append(event(6)).await.unwrap();
+    assert_eq!(verify(&store).await.findings, [replaced(5, "foreign")]);
+    store.append(event(7)).await.unwrap();
+    assert_eq!(verify(&store).await.findings, [replaced(5, "foreign")], "it is said once and stays");
+}
+
+pub async fn restarted_writer_records_a_cut_tail(place: Place) {
+    fill(&place).await.close().await;
+    cut(&place).await;
+    let store = place.open().await;
+    store.sign_head(at(9)).await.unwrap();
+    assert_eq!(verify(&store).await.findings, [replaced(4, "foreign")]);
+}
+
+/// Puts the whole database back to its state after three entries, with the signature of that moment.
+async fn set_back(place: &Place) -> Store {
+    let store = place.open().await;
+    for number in 1..=3 {
+        store.append(event(number)).await.unwrap();
+    }
+    place.execute("CREATE TABLE old_head AS SELECT * FROM audit_head").await.unwrap();
+    for number in 4..=5 {
+        store.append(event(number)).await.unwrap();
+    }
+    place.tamper(CUT).await;
+    let of_old = ["seq", "hash", "mac"].map(|name| format!("{name} = (SELECT {name} FROM old_head)")).join(", ");
+    place.tamper(&format!("UPDATE audit_head SET {of_old}")).await;
+    store
+}
+
+pub async fn running_writer_records_an_older_head(place: Place) {
+    let store = set_back(&place).await;
+    store.append(event(6)).await.unwrap();
+    assert_eq!(verify(&store).await.findings, [replaced(5, "older")]);
+}
+
+/// The old signature is valid, so only a head that was stored elsewhere tells.
+pub async fn database_set_back_is_found_by_a_kept_head(place: Place) {
+    let other = place.another(0).await;
+    let kept = fill(&other).await.audit_head().await.unwrap();
+    let store = set_back(&place).await;
+    assert_intact(&store).await;
+    let found = store.verify_with(Some(kept), |_| {}).await.unwrap();
+    assert_eq!(found.findings, [Finding::KeptHeadMissing { kept }]);
+    // The control: the chain that the head was taken from contains it.
+    let found = other.open().await.verify_with(Some(kept), |_| {}).await.unwrap();
+    assert!(found.is_intact(), "{:?}", found.findings);
+}
+
+pub async fn kept_head_is_found_in_the_chain(place: Place) {
+    let store = fill(&place).await;
+    let first = store.audit_head().await.unwrap();
+    for number in 6..=9 {
+        store.append(event(number)).await.unwrap();
+    }
+    let findings = async |kept: Link| store.verify_with(Some(kept), |_| {}).await.unwrap().findings;
+    assert_eq!(findings(first).await, []);
+    let rewritten = Link { seq: 6, ..first };
+    assert_eq!(findings(rewritten).await, [Finding::KeptHeadMissing { kept: rewritten }]);
+    // Retention keeps the hash of the newest entry that it removed, and no older one.
+    store.prune_audit(ringwall_record::Keep::Newest(4), at(9), "owner").await.unwrap();
+    assert_eq!(findings(first).await, []);
+    store.prune_audit(ringwall_record::Keep::Newest(1), at(9), "owner").await.unwrap();
+    let start = verify(&store).await.start.seq;
+    assert_eq!(findings(first).await, [Finding::KeptHeadTooOld { kept: first, start }]);
+}
+
+pub async fn cut_start_is_found(place: Place) {
+    let store = fill(&place).await;
+    place.tamper("UPDATE audit_checkpoint SET seq = 2, hash = (SELECT hash FROM audit WHERE seq = 2)").await;
+    place.tamper("DELETE FROM audit WHERE seq <= 2").await;
+    assert_eq!(verify(&store).await.findings, [Finding::StartRemoved { through: 2 }]);
+}
+
+/// Lists look for entries without `filed` only behind a number.
+pub async fn hidden_entry_is_found(place: Place) {
+    let store = fill(&place).await;
+    let listed = async || {
+        let filter = AuditFilter { subject: Some("door 2".to_owned()), ..AuditFilter::everything(Scope::All) };
+        store.audit(&filter, Limit::nearest(10), None).await.unwrap().items.len()
+    };
+    assert_eq!(listed().await, 1);
+    place.tamper("UPDATE audit_head SET filed_through = 2").await;
+    assert_eq!(listed().await, 0);
+    // The first entry was put into the indexes of lists at once.
+    assert_eq!(verify(&store).await.findings, [Finding::Hidden { seq: 2 }]);
+}
+
+/// A database of a version without signatures: the head has none, and entries have no digests of rows.
+pub async fn first_signature_of_an_older_database_is_noted(place: Place) {
+    let store = place.open().await;
+    store.create_token(token(1, ringwall_record::Holder::Owner)).await.unwrap();
+    store.append(event(2)).await.unwrap();
+    store.close().await;
+    place.tamper("UPDATE audit_head SET mac = NULL").await;
+    let store = Store::open(place.database.clone(), Some(key().adopting_unsigned())).await.unwrap();
+    assert_eq!(verify(&store).await.findings, [Finding::HeadUnsigned]);
+    store.sign_head(at(9)).await.unwrap();
+    let found = verify(&store).await;
+    assert_eq!((found.findings, found.notes), (vec![], vec![Note::UnsignedThrough { seq: 3 }]));
+    let filter = AuditFilter { action: Some("token.restated".to_owned()), ..AuditFilter::everything(Scope::All) };
+    assert_eq!(store.audit(&filter, Limit::nearest(10), None).await.unwrap().items.len(), 1);
+}
+
+/// A change does not become an accepted one by removing the signature before the next start.
+pub async fn restarted_writer_records_a_removed_signature(place: Place) {
+    let store = fill(&place).await;
+    store.create_token(token(1, ringwall_record::Holder::Operator)).await.unwrap();
+    store.close().await;
+    place.tamper("UPDATE tokens SET role = 'owner'").await;
+    cut(&place).await;
+    place.tamper("UPDATE audit_head SET mac = NULL").await;
+    let store = place.open().await;
+    store.sign_head(at(9)).await.unwrap();
+    let planted = Finding::RowUnrecorded { table: "tokens", key: token_id(1).to_string() };
+    assert_eq!(verify(&store).await.findings, [replaced(4, "removed"), planted]);
+}
+
+/// A command with another data directory would sign the head with its own key.
+pub async fn head_of_another_key_is_refused(place: Place) {
+    fill(&place).await.close().await;
+    let other = Store::open(place.database.clone(), Some(ringwall_record::HeadKey::new([9; 32]))).await.unwrap();
+    let refused = other.require_own_head().await.unwrap_err();
+    assert!(matches!(refused, Error::HeadNotOurs { seq: 5 }), "{refused}");
+    assert!(refused.hint().is_some_and(|hint| hint.contains("--data DIR")));
+    let store = place.open().await;
+    store.require_own_head().await.unwrap();
+    assert_intact(&store).await;
+    // The control: an entry that was written all the same stays a finding.
+    other.append(event(6)).await.unwrap();
+    store.append(event(7)).await.unwrap();
+    let found = verify(&store).await.findings;
+    assert!(matches!(found[..], [Finding::HeadReplaced { .. }, Finding::HeadReplaced { .. }]), "{found:?}");
+    place.tamper("UPDATE audit_head SET mac = NULL").await;
+    assert!(store.require_own_head().await.is_err(), "a removed signature");
+}
+
+pub async fn head_of_new_or_older_database_is_accepted(place: Place) {
+    let adopting = || Some(key().adopting_unsigned());
+    let store = Store::open(place.database.clone(), adopting()).await.unwrap();
+    store.require_own_head().await.unwrap();
+    store.append(event(1)).await.unwrap();
+    place.tamper("UPDATE audit_head SET mac = NULL").await;
+    store.require_own_head().await.unwrap();
+}
+
+pub async fn store_without_key_refuses_to_write(place: Place) {
+    fill(&place).await.close().await;
+    let reader = Store::open(place.database.clone(), None).await.unwrap();
+    let refused = reader.append(event(6)).await.unwrap_err();
+    assert!(matches!(refused, Error::NoKey), "{refused:?}");
+    assert_eq!(reader.audit_head().await.unwrap().seq, 5);
+}

@@ -1,0 +1,173 @@
+//! A person's answer: whether they may give it, whether it still means something, and then exactly one on record.
+//!
+//! What is to be remembered joins the list in the same step in which the answer is recorded; where that is refused, the
+//! question stays open and the answerer is told. All of it happens under the question's own lock, so that of two answers one
+//! finds the other.
+
+use ringwall_policy::{MAX_CONTENT, Rights};
+use ringwall_record::{
+    Answer as Recorded, ApprovalKind, ApprovalStatus, Digest, Holder, Remembering, Settled, SettledAs,
+};
+use tokio::time::Instant;
+
+use super::expire::unanswered;
+use super::question::Decision;
+use super::view::{ApprovalView, no_approval, shared};
+use crate::error::Error;
+use crate::principal::Principal;
+use crate::service::{Service, now};
+
+const MAX_REASON_LEN: usize = 2000;
+
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub verdict: Verdict,
+    pub reason: Option<String>,
+    /// What is to run instead of the code that was asked about.
+    pub modified_code: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Once,
+    /// The paths or hosts join the list.
+    Remember,
+    Deny,
+}
+
+impl Service {
+    /// Goes on when whoever answers is gone: what is remembered is also answered, and who waits is told.
+    pub async fn answer_approval(&self, by: &Principal, id: &str, answer: Answer) -> Result<ApprovalView, Error> {
+        let (service, by, id) = (self.clone(), by.clone(), id.to_owned());
+        let answered = tokio::spawn(async move { service.answer_to_the_end(&by, &id, answer).await });
+        answered.await.map_err(|error| Error::runtime("take the answer", &error))?
+    }
+
+    async fn answer_to_the_end(&self, by: &Principal, id: &str, answer: Answer) -> Result<ApprovalView, Error> {
+        if let Holder::Agent(..) = by.holder() {
+            return Err(Error::Forbidden { why: "an agent never answers; a person does".to_owned() });
+        }
+        if answer.reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON_LEN) {
+            return Err(Error::invalid(format!("reason: at most {MAX_REASON_LEN} bytes")));
+        }
+        let found = self.approval(by, id).await?;
+        if let Some(code) = &answer.modified_code {
+            check_modified(&found, answer.verdict, code)?;
+        }
+        let Some(open) = self.inner.desk.find(&found.id) else {
+            return Err(settled(self.approval(by, id).await?.status));
+        };
+        let _settling = open.settling.lock().await;
+        if self.inner.desk.find(&found.id).is_none() {
+            return Err(settled(self.approval(by, id).await?.status));
+        }
+        if Instant::now() >= open.deadline {
+            let late = unanswered(SettledAs::Expired, "nobody answered in time");
+            return Err(self
+                .settle(&found, late, Decision::Expired)
+                .await
+                .map_or_else(|error| error, |_| Error::ApprovalExpired));
+        }
+        let (as_what, decision, remembered) = match answer.verdict {
+            Verdict::Deny => {
+                let decision = Decision::Denied { by: by.caller().to_owned(), reason: answer.reason.clone() };
+                (SettledAs::Denied, decision, Remembering::Nothing)
+            }
+            Verdict::Once | Verdict::Remember => {
+                if !(open.still_stands)().await {
+                    let changed =
+                        "the policy, the list of paths or a file that the command names changed after this was asked";
+                    self.settle(&found, unanswered(SettledAs::Cancelled, changed), Decision::Void).await?;
+                    return Err(Error::Conflict {
+                        message: format!("{changed}; if it is still needed, it is asked anew"),
+                    });
+                }
+                if found.kind == ApprovalKind::Path {
+                    self.check_grantable(by, &found.requested_paths).await?;
+                    self.check_grantable(by, &found.blocked_paths).await?;
+                }
+                let (as_what, remembering) = match answer.verdict {
+                    Verdict::Remember => (SettledAs::Remembered, self.remembering(by, &found).await?),
+                    Verdict::Once | Verdict::Deny => (SettledAs::Approved, Remembering::Nothing),
+                };
+                let remembered = as_what == SettledAs::Remembered;
+                let (reason, modified) = (answer.reason.clone(), answer.modified_code.clone());
+                let (by, rights) = (by.caller().to_owned(), rights(by));
+                (as_what, Decision::Approved { by, rights, reason, remembered, modified }, remembering)
+            }
+        };
+        let mut author = by.author();
+        if let Some(code) = &answer.modified_code {
+            author.from["modified_code_sha256"] = Digest::of(code.as_bytes()).to_string().into();
+        }
+        let recorded = Recorded { as_what, at: now(), author, reason: answer.reason, remembered };
+        let settled = self.settle(&found, recorded, decision).await?;
+        if as_what == SettledAs::Remembered {
+            // Others may wait for the same.
+            self.review_approvals();
+        }
+        Ok(settled)
+    }
+
+    /// Records, and then tells. The question's lock is held by the caller.
+    async fn settle(&self, asked: &ApprovalView, answer: Recorded, decision: Decision) -> Result<ApprovalView, Error> {
+        match self.inner.store.settle_approval(&asked.id, answer).await? {
+            Settled::Recorded(approval) => {
+                let view = shared(*approval);
+                self.inner.desk.close_one(&asked.id, Some(view.clone()), decision);
+                Ok((*view).clone())
+            }
+            Settled::Before(approval) => Err(settled(approval.status)),
+            Settled::Unknown => Err(no_approval(asked.id.as_str())),
+        }
+    }
+
+    /// What the dialog showed, as it joins the list.
+    async fn remembering(&self, by: &Principal, asked: &ApprovalView) -> Result<Remembering, Error> {
+        match asked.kind {
+            ApprovalKind::Path => self.remembering_paths(by, &asked.user, &asked.requested_paths).await,
+            ApprovalKind::Network => Self::remembering_hosts(&asked.user, &asked.requested_paths),
+            ApprovalKind::Risk => {
+                Err(Error::invalid(format!("remember: nothing of kind {} can be remembered", asked.kind)))
+            }
+        }
+    }
+}
+
+/// What an operator allows acts as their entries do, and what a user allows as theirs.
+fn rights(by: &Principal) -> Rights {
+    match by.holder() {
+        Holder::Owner | Holder::Operator => Rights::Owners,
+        Holder::User(_) | Holder::Agent(..) => Rights::Boxes,
+    }
+}
+
+/// Why something that is not pending any more is not answered.
+fn settled(status: ApprovalStatus) -> Error {
+    match status {
+        ApprovalStatus::Expired => Error::ApprovalExpired,
+        ApprovalStatus::Cancelled | ApprovalStatus::Pending => Error::Conflict {
+            message: "it was cancelled: nobody waits for the answer any more, or what was asked has changed".to_owned(),
+        },
+        answered @ (ApprovalStatus::Approved | ApprovalStatus::Remembered | ApprovalStatus::Denied) => {
+            Error::Conflict { message: format!("it has been answered already: {answered}") }
+        }
+    }
+}
+
+/// Whether changed code can be an answer to this.
+fn check_modified(asked: &ApprovalView, verdict: Verdict, code: &str) -> Result<(), Error> {
+    match (asked.kind, verdict) {
+        (ApprovalKind::Risk, Verdict::Once) => {}
+        (ApprovalKind::Risk, Verdict::Remember | Verdict::Deny) => {
+            return Err(Error::invalid("modified_code: it goes with approved, and without remember"));
+        }
+        (ApprovalKind::Path | ApprovalKind::Network, _) => {
+            return Err(Error::invalid(format!("modified_code: nothing of kind {} has code", asked.kind)));
+        }
+    }
+    if code.len() > MAX_CONTENT || code.contains('\0') {
+        return Err(Error::invalid(format!("modified_code: at most {MAX_CONTENT} bytes, without NUL")));
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! Putting a question before a person: on record first, and only then to be seen.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringwall_policy::Rights;
+use ringwall_record::{Answer, Approval, ApprovalStatus, Author, NewApproval, Remembering, SettledAs, Timestamp};
+use tokio::time::Instant;
+
+use super::desk::Open;
+use super::question::{Decision, Question, Waiting};
+use super::view::shared;
+use crate::error::Error;
+use crate::service::{Service, milliseconds, now};
+use crate::token::random_digits;
+
+impl Service {
+    /// When this returns, the question is on record and announced.
+    pub(crate) async fn ask(&self, question: Question) -> Result<Waiting, Error> {
+        let patience = self.settings_now().approvals.timeout();
+        let (still_stands, from) = (question.still_stands.clone(), question.asked_by.from.clone());
+        let new = question.opened(patience)?;
+        let id = new.id.clone();
+        let view = shared(Approval {
+            asked: new.clone(),
+            status: ApprovalStatus::Pending,
+            answered_at: None,
+            answered_by: None,
+            reason: None,
+        });
+        let deadline = Instant::now() + patience;
+        let open = Arc::new(Open { view, still_stands, deadline, settling: tokio::sync::Mutex::default() });
+        // Whoever finds it on record before it is announced waits for the rest of this.
+        let _settling = open.settling.lock().await;
+        let told = self.inner.desk.take(open.clone())?;
+        // From here on it is taken back in whatever way this ends.
+        let waiting = Waiting { service: self.clone(), id: id.clone(), told, decision: None };
+        match self.inner.store.open_approval(new, from).await {
+            Ok(()) => {
+                self.inner.desk.announce(&id);
+                Ok(waiting)
+            }
+            Err(error) => {
+                // It may be on record all the same: dropping the wait cancels it there.
+                drop(waiting);
+                Err(error.into())
+            }
+        }
+    }
+}
+
+impl Service {
+    /// A question that nobody is to be asked: it is on record with its answer, and nobody sees it before.
+    pub(crate) async fn ask_nobody(&self, question: Question, answer: SettledAs, by: &str) -> Result<Waiting, Error> {
+        let from = question.asked_by.from.clone();
+        let new = question.opened(self.settings_now().approvals.timeout())?;
+        let id = new.id.clone();
+        self.inner.store.open_approval(new, from).await?;
+        let reason = Some("so its session or the settings say".to_owned());
+        let (author, remembered) = (Author::new(by), Remembering::Nothing);
+        let settled = Answer { as_what: answer, at: now(), author, reason: reason.clone(), remembered };
+        self.inner.store.settle_approval(&id, settled).await?;
+        let (by, rights) = (by.to_owned(), Rights::Boxes);
+        let decision = match answer {
+            SettledAs::Approved => Decision::Approved { by, rights, reason, remembered: false, modified: None },
+            SettledAs::Remembered | SettledAs::Denied | SettledAs::Expired | SettledAs::Cancelled => {
+                Decision::Denied { by, reason }
+            }
+        };
+        let (_, told) = tokio::sync::oneshot::channel();
+        Ok(Waiting { service: self.clone(), id, told, decision: Some(decision) })
+    }
+}
+
+impl Question {
+    /// As it goes on record now.
+    fn opened(self, patience: Duration) -> Result<NewApproval, Error> {
+        let created_at = now();
+        Ok(NewApproval {
+            id: format!("a_{}", random_digits::<16>()?).parse()?,
+            kind: self.kind,
+            exec_id: self.exec_id,
+            user_id: self.user_id,
+            agent_id: self.agent_id,
+            session_id: self.session_id,
+            command: self.command,
+            code: self.code,
+            requested_paths: self.requested_paths,
+            blocked_paths: self.blocked_paths,
+            risk_level: self.risk_level,
+            patterns: self.patterns,
+            files: self.files,
+            digest: self.digest,
+            asked_by: self.asked_by.by,
+            created_at,
+            expires_at: after(created_at, patience),
+        })
+    }
+}
+
+fn after(at: Timestamp, patience: Duration) -> Timestamp {
+    let patience = i64::try_from(milliseconds(patience)).unwrap_or(i64::MAX);
+    Timestamp::from_milliseconds(at.milliseconds().saturating_add(patience))
+}

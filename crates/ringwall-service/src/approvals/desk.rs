@@ -1,0 +1,293 @@
+//! The questions that are open in this process: who waits for each, until when, and who is told of it.
+//!
+//! Bounded in number, per user and in bytes, so that an agent which asks without end fills neither memory nor the
+//! person's screen. Opening and closing are announced under the same lock under which somebody begins to follow, so
+//! that a follower misses none and sees none twice.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ringwall_record::{ApprovalId, UserId};
+use tokio::sync::{Notify, broadcast, oneshot};
+use tokio::time::Instant;
+
+use super::follow::{Announcement, Following, News, Watched};
+use super::question::{Decision, StillStands};
+use super::view::ApprovalView;
+use crate::error::Error;
+use crate::principal::Principal;
+
+const MAX_OPEN: usize = 2048;
+const MAX_OPEN_PER_USER: usize = 512;
+const MAX_BYTES: usize = 64 << 20;
+/// Announcements that a follower may be behind. Whoever is further behind begins again.
+const BEHIND: usize = 1024;
+
+#[derive(Debug)]
+pub(crate) struct Desk {
+    held: Mutex<Held>,
+    news: broadcast::Sender<News>,
+    /// Rings when the next deadline may be another.
+    pub(super) deadlines_changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    open: HashMap<ApprovalId, Entry>,
+    deadlines: BTreeSet<(Instant, ApprovalId)>,
+    bytes: usize,
+    is_closed: bool,
+}
+
+struct Entry {
+    open: Arc<Open>,
+    told: Option<oneshot::Sender<Decision>>,
+    /// Whether it is on record, and so may be seen.
+    is_announced: bool,
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Entry").field("id", &self.open.view.id).finish_non_exhaustive()
+    }
+}
+
+/// One open question.
+pub(super) struct Open {
+    pub(super) view: Arc<ApprovalView>,
+    pub(super) still_stands: StillStands,
+    /// On a clock that does not jump: nobody is late because somebody set the other one.
+    pub(super) deadline: Instant,
+    /// Held by whoever settles it, from the first look to the commit.
+    pub(super) settling: tokio::sync::Mutex<()>,
+}
+
+impl Default for Desk {
+    fn default() -> Self {
+        Self { held: Mutex::default(), news: broadcast::Sender::new(BEHIND), deadlines_changed: Notify::new() }
+    }
+}
+
+impl Desk {
+    /// Takes a question in. It is not announced yet.
+    pub(super) fn take(&self, open: Arc<Open>) -> Result<oneshot::Receiver<Decision>, Error> {
+        let (told, decision) = oneshot::channel();
+        let mut held = self.lock();
+        if held.is_closed {
+            return Err(Error::Stopping);
+        }
+        let view = &open.view;
+        let of_one = held.open.values().filter(|other| other.open.view.user == view.user).count();
+        let bytes = held.bytes + view.size();
+        if held.open.len() >= MAX_OPEN || of_one >= MAX_OPEN_PER_USER || bytes > MAX_BYTES {
+            return Err(Error::TooManyApprovals);
+        }
+        held.bytes = bytes;
+        held.deadlines.insert((open.deadline, view.id.clone()));
+        let entry = Entry { told: Some(told), is_announced: false, open: open.clone() };
+        held.open.insert(open.view.id.clone(), entry);
+        drop(held);
+        self.deadlines_changed.notify_one();
+        Ok(decision)
+    }
+
+    /// It is on record: everybody may see it.
+    pub(super) fn announce(&self, id: &ApprovalId) {
+        let mut held = self.lock();
+        if let Some(entry) = held.open.get_mut(id) {
+            entry.is_announced = true;
+            // Nobody may be following.
+            let _ = self.news.send(Some(Announcement::Opened(entry.open.view.clone())));
+        }
+    }
+
+    pub(super) fn find(&self, id: &ApprovalId) -> Option<Arc<Open>> {
+        self.lock().open.get(id).map(|entry| entry.open.clone())
+    }
+
+    /// Lets go of a question, with what became of it: whoever waits is told, and whoever follows.
+    pub(super) fn close_one(&self, id: &ApprovalId, resolved: Option<Arc<ApprovalView>>, decision: Decision) {
+        let mut held = self.lock();
+        let Some(mut entry) = held.open.remove(id) else { return };
+        held.deadlines.remove(&(entry.open.deadline, id.clone()));
+        held.bytes = held.bytes.saturating_sub(entry.open.view.size());
+        if let Some(view) = resolved.filter(|_| entry.is_announced) {
+            let _ = self.news.send(Some(Announcement::Resolved(view)));
+        }
+        if let Some(told) = entry.told.take() {
+            // Whoever asked may have stopped waiting.
+            let _ = told.send(decision);
+        }
+    }
+
+    /// Those whose time is up, and when the next one's is.
+    pub(super) fn due(&self, at: Instant) -> (Vec<ApprovalId>, Option<Instant>) {
+        let mut held = self.lock();
+        let mut due = Vec::new();
+        while let Some((deadline, _)) = held.deadlines.first()
+            && *deadline <= at
+        {
+            due.extend(held.deadlines.pop_first().map(|(_, id)| id));
+        }
+        (due, held.deadlines.first().map(|(deadline, _)| *deadline))
+    }
+
+    /// All that are open, seen or not yet.
+    pub(super) fn all(&self) -> Vec<Arc<Open>> {
+        self.lock().open.values().map(|entry| entry.open.clone()).collect()
+    }
+
+    /// How many wait for an answer, by whose they are.
+    pub(crate) fn counts_by_user(&self) -> HashMap<UserId, u32> {
+        let mut counts = HashMap::new();
+        for entry in self.lock().open.values().filter(|entry| entry.is_announced) {
+            *counts.entry(entry.open.view.user.clone()).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Nobody asks any more, and nothing is open: those who wait are told so, and those who follow what each has become.
+    pub(super) fn close(&self, become_of: impl Fn(&ApprovalView) -> ApprovalView) {
+        let mut held = self.lock();
+        let left = std::mem::replace(&mut *held, Held { is_closed: true, ..Held::default() });
+        for entry in left.open.into_values() {
+            if entry.is_announced {
+                let _ = self.news.send(Some(Announcement::Resolved(Arc::new(become_of(&entry.open.view)))));
+            }
+            let _ = entry.told.map(|told| told.send(Decision::Cancelled));
+        }
+        let _ = self.news.send(None);
+    }
+
+    /// Everything that is open of what the asker may see, and what comes after it.
+    pub(super) fn follow(&self, by: &Principal, watched: Watched) -> Following {
+        let held = self.lock();
+        let news = self.news.subscribe();
+        let all = held.open.values().filter(|entry| entry.is_announced).map(|entry| &entry.open.view);
+        let mut open: Vec<_> = all.filter(|view| watched.concerns(by, view)).cloned().collect();
+        open.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
+        Following::new(by.clone(), watched, open, news)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ringwall_record::{Approval, ApprovalKind, ApprovalStatus, Digest, Holder, NewApproval, RiskLevel, Timestamp};
+
+    use super::super::follow::Gone;
+    use super::super::view::shared;
+    use super::*;
+
+    fn open(number: u32, user: &str, command: &str) -> Arc<Open> {
+        due(number, user, command, Instant::now() + Duration::from_secs(60))
+    }
+
+    fn due(number: u32, user: &str, command: &str, deadline: Instant) -> Arc<Open> {
+        let asked = NewApproval {
+            id: format!("a_{number:016x}").parse().unwrap(),
+            kind: ApprovalKind::Path,
+            exec_id: "e_0123456789abcdef".parse().unwrap(),
+            user_id: user.parse().unwrap(),
+            agent_id: "a".parse().unwrap(),
+            session_id: "s".to_owned(),
+            command: command.to_owned(),
+            code: None,
+            requested_paths: Vec::new(),
+            blocked_paths: Vec::new(),
+            risk_level: RiskLevel::Low,
+            patterns: Vec::new(),
+            files: Default::default(),
+            digest: Digest::ZERO,
+            asked_by: String::new(),
+            created_at: Timestamp::from_milliseconds(number.into()),
+            expires_at: Timestamp::from_milliseconds(0),
+        };
+        let status = ApprovalStatus::Pending;
+        let view = shared(Approval { asked, status, answered_at: None, answered_by: None, reason: None });
+        let still_stands: StillStands = Arc::new(|| Box::pin(std::future::ready(true)));
+        Arc::new(Open { view, still_stands, deadline, settling: tokio::sync::Mutex::default() })
+    }
+
+    fn owner() -> Principal {
+        Principal::new("t", Holder::Owner)
+    }
+
+    /// The numbers of what a follower is told next, negative for what was resolved.
+    async fn told(following: &mut Following, count: usize) -> Vec<i64> {
+        let mut told = Vec::new();
+        for _ in 0..count {
+            told.push(match following.next().await.unwrap() {
+                Announcement::Opened(view) => view.created_at.milliseconds(),
+                Announcement::Resolved(view) => -view.created_at.milliseconds(),
+            });
+        }
+        told
+    }
+
+    #[tokio::test]
+    async fn a_follower_misses_none_and_sees_none_twice() {
+        let desk = Desk::default();
+        let [one, two, three] = [1, 2, 3].map(|number| open(number, "u", ""));
+        let decision = desk.take(one.clone()).unwrap();
+        desk.take(two.clone()).unwrap();
+        desk.announce(&one.view.id);
+        // The second is not on record yet, so nobody sees it.
+        let mut following = desk.follow(&owner(), Watched::All);
+        desk.announce(&two.view.id);
+        desk.close_one(&one.view.id, Some(one.view.clone()), Decision::Expired);
+        assert_eq!(told(&mut following, 3).await, [1, 2, -1]);
+        assert_eq!(decision.await, Ok(Decision::Expired));
+        // What was never announced is not resolved for anybody.
+        desk.take(three.clone()).unwrap();
+        desk.close_one(&three.view.id, Some(three.view.clone()), Decision::Cancelled);
+        assert_eq!(told(&mut desk.follow(&owner(), Watched::All), 1).await, [2]);
+        desk.close(ApprovalView::clone);
+        assert_eq!(told(&mut following, 1).await, [-2]);
+        assert_eq!(following.next().await.unwrap_err(), Gone::Stopping);
+        assert!(matches!(desk.take(three), Err(Error::Stopping)));
+    }
+
+    #[tokio::test]
+    async fn whoever_is_too_far_behind_is_told_so() {
+        let desk = Desk::default();
+        let one = open(1, "u", "");
+        desk.take(one.clone()).unwrap();
+        let mut following = desk.follow(&owner(), Watched::All);
+        (0..=BEHIND).for_each(|_| desk.announce(&one.view.id));
+        assert_eq!(following.next().await.unwrap_err(), Gone::Behind);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn deadlines_come_due_in_their_order() {
+        let (desk, now) = (Desk::default(), Instant::now());
+        for (number, seconds) in [(1, 30), (2, 10), (3, 20)] {
+            desk.take(due(number, "u", "", now + Duration::from_secs(seconds))).unwrap();
+        }
+        let ids = |due: Vec<ApprovalId>| due.iter().map(|id| id.as_str().ends_with('2')).collect::<Vec<_>>();
+        assert_eq!(desk.due(now), (vec![], Some(now + Duration::from_secs(10))));
+        let (due, next) = desk.due(now + Duration::from_secs(20));
+        assert_eq!((ids(due), next), (vec![true, false], Some(now + Duration::from_secs(30))));
+        assert_eq!(desk.due(now + Duration::from_secs(30)).1, None);
+    }
+
+    #[tokio::test]
+    async fn nobody_asks_without_end() {
+        let desk = Desk::default();
+        let many = u32::try_from(MAX_OPEN_PER_USER).unwrap();
+        for number in 0..many {
+            desk.take(open(number, "u", "")).unwrap();
+        }
+        assert!(matches!(desk.take(open(many, "u", "")), Err(Error::TooManyApprovals)));
+        desk.take(open(many, "v", "")).unwrap();
+        let long = "x".repeat(MAX_BYTES);
+        assert!(matches!(desk.take(open(many + 1, "w", &long)), Err(Error::TooManyApprovals)));
+        desk.close_one(&open(0, "u", "").view.id, None, Decision::Cancelled);
+        desk.take(open(many + 2, "u", "")).unwrap();
+    }
+}

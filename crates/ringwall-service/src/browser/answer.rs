@@ -1,0 +1,70 @@
+//! What became of an action, as it is told.
+
+use ringwall_browser::{Answer, Dialog};
+use ringwall_policy::Window;
+use ringwall_record::ExecId;
+use serde_json::{Map, Value, json};
+
+use super::fault::Fault;
+
+/// A result in any case: also what failed or was refused is one.
+#[derive(Debug, Clone)]
+pub struct BrowserAnswer {
+    /// Under which it is on record, and was asked about.
+    pub action_id: ExecId,
+    pub success: bool,
+    pub data: Value,
+    pub error: Option<String>,
+    /// A PNG.
+    pub picture: Option<Vec<u8>>,
+}
+
+/// What was done, and what whoever asked should know beside it.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) answer: Answer,
+    /// Files in the session's workspace that came of it.
+    pub(super) files: Vec<String>,
+    pub(super) notes: Vec<String>,
+}
+
+impl BrowserAnswer {
+    pub(super) fn new(action_id: ExecId, window: Window, done: Result<Done, Fault>) -> Self {
+        match done {
+            Ok(mut done) => {
+                let picture = done.answer.picture.take();
+                Self { action_id, success: true, data: data(window, done), error: None, picture }
+            }
+            Err(Fault { message, .. }) => {
+                Self { action_id, success: false, data: Value::Null, error: Some(message), picture: None }
+            }
+        }
+    }
+}
+
+/// What the action gives, with where the page is; the rest only where there is something.
+fn data(window: Window, done: Done) -> Value {
+    let Done { answer, files, notes } = done;
+    let mut data = match answer.data {
+        Value::Object(object) => object,
+        Value::Null => Map::new(),
+        other => Map::from_iter([("value".to_owned(), other)]),
+    };
+    data.insert("browser".to_owned(), window.key().into());
+    data.insert("url".to_owned(), answer.url.into());
+    data.insert("title".to_owned(), answer.title.into());
+    let shown = |Dialog { kind, message }: &Dialog| json!({ "kind": kind, "message": message });
+    for (name, values) in [
+        ("files", files.into_iter().map(Value::from).collect::<Vec<_>>()),
+        ("dialogs", answer.dialogs.iter().map(shown).collect()),
+        ("notes", notes.into_iter().map(Value::from).collect()),
+    ] {
+        if !values.is_empty() {
+            data.insert(name.to_owned(), values.into());
+        }
+    }
+    if answer.popups > 0 {
+        data.insert("popups".to_owned(), answer.popups.into());
+    }
+    Value::Object(data)
+}

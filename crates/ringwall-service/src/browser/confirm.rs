@@ -1,0 +1,121 @@
+//! The question about an action that deserves care, by the one ledger and in the session's own mode. What would be typed is
+//! not part of it, and so neither on record nor on anybody's screen.
+
+use std::sync::Arc;
+
+use ringwall_browser::FieldKind;
+use ringwall_policy::{Content, Level};
+use ringwall_record::{ApprovalKind, Confirmation, Digest, RiskLevel, SettledAs};
+use serde_json::json;
+
+use super::fault::Fault;
+use super::perform::Deed;
+use super::wish::{Evaluate, Wish, shortened};
+use crate::approvals::{Decision, Question, StillStands};
+use crate::sessions::Rules;
+
+/// What a person is asked about, if anything.
+pub(super) fn deserves_care(wish: &Wish, field: FieldKind) -> Option<String> {
+    let assessed = ringwall_policy::assess(Content::Browser, &wish.for_assessment().to_string());
+    match (wish, field) {
+        (Wish::Evaluate(_), _) => Some("run a script in the page".to_owned()),
+        (Wish::Press(press), _) if !press.types() => None,
+        (Wish::Fill(_) | Wish::Press(_), FieldKind::Password | FieldKind::Payment) => {
+            Some(format!("type into {field}"))
+        }
+        (Wish::Select(_), FieldKind::Password | FieldKind::Payment) => Some(format!("choose in {field}")),
+        // By what the agent calls it, it is one, whatever it says of itself.
+        (Wish::Fill(_) | Wish::Select(_), _) if assessed.level >= Level::High => {
+            Some("type into a field for a password or a payment".to_owned())
+        }
+        _ => None,
+    }
+}
+
+impl Deed {
+    /// Comes back when it may be done to this page.
+    pub(super) async fn confirm(&self, wish: &Wish, doing: &str, page: &str) -> Result<(), Fault> {
+        let rules = self.service.session_rules(&self.place).await?;
+        let question = self.question(wish, doing, page, &rules);
+        let settled = match rules.confirmation {
+            Confirmation::Websocket | Confirmation::Callback => None,
+            Confirmation::AutoApprove => Some(SettledAs::Approved),
+            Confirmation::AutoReject => Some(SettledAs::Denied),
+        };
+        let mut waiting = match settled {
+            None => self.service.ask(question).await?,
+            Some(settled) => self.service.ask_nobody(question, settled, rules.confirmation.as_str()).await?,
+        };
+        tracing::info!(action_id = %self.id, approval = %waiting.id(), "a browser's action waits for its confirmation");
+        let decision = waiting.decision().await;
+        // It may have taken long.
+        self.seat.used();
+        let refused = |why: &str| Err(Fault::refused(format!("Refused: {why}")));
+        match decision {
+            Decision::Approved { modified: Some(_), .. } => {
+                refused("a browser's action cannot be changed; deny it, and say what to do instead")
+            }
+            Decision::Approved { modified: None, .. } => match self.service.session_rules(&self.place).await {
+                Ok(now) if now == rules => Ok(()),
+                Ok(_) | Err(_) => refused("how its session is treated changed meanwhile; send it again"),
+            },
+            Decision::Denied { .. } if settled.is_some() => {
+                refused("its session rejects what deserves a person's word")
+            }
+            Decision::Denied { reason: Some(reason), .. } => refused(&format!("a person has denied it: {reason}")),
+            Decision::Denied { reason: None, .. } => refused("a person has denied it"),
+            Decision::Expired => refused("nobody answered in time"),
+            Decision::Cancelled => {
+                refused("nobody can answer any more: the server stops, or the question was taken back")
+            }
+            Decision::Void => refused("how its session is treated changed meanwhile; send it again"),
+        }
+    }
+
+    fn question(&self, wish: &Wish, doing: &str, page: &str, rules: &Rules) -> Question {
+        // Last, because it is the agent's own word, and could look like the rest of the sentence.
+        let target = match wish.target() {
+            Ok(Some(target)) => format!(": {}", shortened(&target.to_string())),
+            Ok(None) | Err(_) => String::new(),
+        };
+        let code = match wish {
+            Wish::Evaluate(Evaluate { script }) => Some(script.clone()),
+            _ => None,
+        };
+        let action = json!({
+            "action_id": self.id, "action": wish.verb(), "detail": wish.detail(), "page": page,
+            "session": self.place.id.as_str(),
+        });
+        Question {
+            kind: ApprovalKind::Risk,
+            exec_id: self.id.clone(),
+            user_id: self.place.name.user_id.clone(),
+            agent_id: self.place.name.agent_id.clone(),
+            session_id: self.place.id.to_string(),
+            command: format!("Browser at {page}: {doing}{target}"),
+            code,
+            requested_paths: Vec::new(),
+            blocked_paths: Vec::new(),
+            risk_level: RiskLevel::High,
+            // Who is shown a script instead of the command has to see the page here.
+            patterns: vec![format!("It would {doing} at {page}.")],
+            files: Default::default(),
+            digest: Digest::of(action.to_string().as_bytes()),
+            asked_by: self.by.author(),
+            still_stands: self.rules_stand(rules),
+        }
+    }
+
+    /// Whether the session is still treated as it was when this was asked.
+    fn rules_stand(&self, rules: &Rules) -> StillStands {
+        let parts = Arc::new((self.service.clone(), self.place.clone(), rules.clone()));
+        Arc::new(move || {
+            let parts = parts.clone();
+            Box::pin(async move {
+                let (service, place, rules) = parts.as_ref();
+                // What cannot be read now may have changed.
+                service.session_rules(place).await.is_ok_and(|now| now == *rules)
+            })
+        })
+    }
+}

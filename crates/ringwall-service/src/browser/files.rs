@@ -1,0 +1,136 @@
+//! Files between a browser and its session's workspace. In the box they are moved by commands of the box; in the workspace by
+//! whoever moves everything there, beneath its handles and within its room.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+
+use ringwall_browser::{DownloadEnd, Downloaded, MAX_DOWNLOAD_BYTES, file_name};
+use ringwall_policy::Window;
+use ringwall_workspace::{AgentPath, Download};
+
+use super::fault::Fault;
+use super::instance::Instance;
+use super::perform::Deed;
+use crate::agents::execute::WORKSPACE;
+use crate::error::Error;
+use crate::service::Service;
+
+/// Where what is downloaded lies, in the session's workspace.
+const DOWNLOADS: &str = "data";
+/// One file, as it passes through the server, in either direction.
+const MAX_BYTES: u64 = MAX_DOWNLOAD_BYTES;
+/// More files of a session than this are not looked through for a name that is free.
+const MAX_NAMES: usize = 20_000;
+
+/// What became of downloads.
+#[derive(Debug, Default)]
+pub(super) struct TakenOut {
+    /// Where those are that were kept.
+    pub(super) files: Vec<String>,
+    /// What is to be said of the others.
+    pub(super) lost: Vec<String>,
+}
+
+impl Deed {
+    /// Brings what was downloaded into the workspace, and says where each is. A page can begin downloads by itself, so one that
+    /// cannot be kept is told and fails nothing; whatever became of them, nothing of them stays in the box.
+    pub(super) async fn take_out(&self, from: &Instance, downloads: &[Downloaded]) -> TakenOut {
+        let mut taken = TakenOut::default();
+        for Downloaded { name, path, end } in downloads {
+            let kept = match end {
+                DownloadEnd::Whole { bytes } if *bytes <= MAX_BYTES => self.take_one(from, name, path).await,
+                DownloadEnd::Whole { bytes } => Err(Fault::failed(format!("it has {bytes} bytes"))),
+                DownloadEnd::Failed { why } => Err(Fault::failed(*why)),
+            };
+            match kept {
+                Ok(path) => taken.files.push(path),
+                Err(fault) => taken.lost.push(format!("the download {name} was not kept: {}", fault.message)),
+            }
+        }
+        if !downloads.is_empty() {
+            let paths = downloads.iter().map(|one| one.path.as_str());
+            let words: Vec<&str> = ["rm", "-f", "--"].into_iter().chain(paths).collect();
+            if let Err(fault) = from.home.run(&words, None, 0).await {
+                // They take room in the box's memory until the browser is closed.
+                tracing::warn!(action_id = %self.id, why = fault.message, "downloads are left in a browser's box");
+            }
+        }
+        taken
+    }
+
+    async fn take_one(&self, from: &Instance, name: &str, path: &str) -> Result<String, Fault> {
+        let content = from.home.run(&["cat", "--", path], None, MAX_BYTES).await?;
+        self.keep(name, content).await
+    }
+
+    /// Puts a file into the workspace under a name like this one that nothing has.
+    pub(super) async fn keep(&self, name: &str, content: Vec<u8>) -> Result<String, Fault> {
+        let name = file_name(name);
+        let workspace = self.service.session_workspace(&self.place.name).await?;
+        let taken = Service::blocking(|| {
+            let session = workspace.session(&self.place.id)?;
+            session.furnish()?;
+            Ok(session.names(MAX_NAMES)?)
+        })
+        .await?;
+        let own = &self.id.as_str()[2..10];
+        let path = match taken {
+            Some(taken) => free(&name, taken.files()),
+            None => format!("{DOWNLOADS}/{own}-{name}"),
+        };
+        let place = AgentPath::in_session(&path).map_err(Error::from)?;
+        self.service.write_session_file(&self.by, &self.address(), place, content).await?;
+        Ok(path)
+    }
+
+    /// Shows files of the workspace to the browser, and says where it sees them.
+    pub(super) async fn take_in(&self, to: &Instance, files: &[String]) -> Result<Vec<String>, Fault> {
+        let mut paths = Vec::new();
+        for (number, file) in files.iter().enumerate() {
+            let place = AgentPath::in_session(file).map_err(Error::from)?;
+            match to.window {
+                Window::Sandbox => {
+                    let inner = place.inner().map(|inner| inner.as_str().to_owned()).unwrap_or_default();
+                    paths.push(format!("{WORKSPACE}/{inner}"));
+                }
+                Window::External => {
+                    let found = self.service.download_session_file(&self.by, &self.address(), place).await?;
+                    let Download::File { file: opened, size } = found else {
+                        return Err(Fault::failed(format!("{file} is a directory; upload its files")));
+                    };
+                    if size > MAX_BYTES {
+                        return Err(Fault::failed(format!("{file} is larger than {MAX_BYTES} bytes")));
+                    }
+                    let path = format!("{}/{number}/{}", to.folder.uploads(), file_name(file));
+                    let line = r#"mkdir -p -- "${1%/*}" && exec cat > "$1""#;
+                    to.home.run(&["sh", "-c", line, "sh", &path], Some((&opened).take(size)), 0).await?;
+                    paths.push(path);
+                }
+            }
+        }
+        Ok(paths)
+    }
+}
+
+fn free(name: &str, taken: &BTreeSet<String>) -> String {
+    let (stem, ending) = match name.rsplit_once('.') {
+        Some((stem, ending)) if !stem.is_empty() => (stem, format!(".{ending}")),
+        _ => (name, String::new()),
+    };
+    let numbered = (2u64..).map(|number| format!("{DOWNLOADS}/{stem}-{number}{ending}"));
+    let mut all = std::iter::once(format!("{DOWNLOADS}/{name}")).chain(numbered);
+    all.find(|path| !taken.contains(path)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_is_there_is_replaced() {
+        let taken = ["data/a.txt", "data/a-2.txt", "data/b"].map(str::to_owned).into();
+        for (name, path) in [("a.txt", "data/a-3.txt"), ("b", "data/b-2"), ("c", "data/c")] {
+            assert_eq!(free(name, &taken), path);
+        }
+    }
+}

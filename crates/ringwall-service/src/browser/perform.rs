@@ -1,0 +1,386 @@
+//! One action: on record before it is done, asked about where it deserves that, done, and on record with what became of it.
+//!
+//! It goes on when whoever asked is gone. Actions of one session come one after another; what a session's end or the server's
+//! interrupts is on record as failed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ringwall_browser::{Action, Answer, Document, FieldKind};
+use ringwall_policy::{External, NetHost, Window, check_page, page_host};
+use ringwall_record::{BrowserEnding, BrowserStatus, ExecId, NewBrowserAction};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::answer::{BrowserAnswer, Done};
+use super::confirm::deserves_care;
+use super::fault::Fault;
+use super::files::TakenOut;
+use super::gate::Refused;
+use super::instance::Instance;
+use super::seats::{Seat, Turn, watch_over};
+use super::stop::Stop;
+use super::wish::{Known, Wish};
+use crate::egress::Asking;
+use crate::error::{Error, causes};
+use crate::principal::Principal;
+use crate::service::{Service, now};
+use crate::sessions::{Place, SessionAddress};
+use crate::token::random_digits;
+
+pub(super) const MISSING: &str =
+    "no Chromium was found on this machine; install it, e.g. with: apt-get install chromium";
+const PAUSED: &str = "the session is paused, and its browser with it; resume it first";
+const OFF: &str = "there is no external browser on this server (browser.external); ask for the one in the session's own box: \
+                   context.is_research or context.needs_file_access";
+/// A page's own words have no place in a record of what was done; its address has, up to here.
+const MAX_URL_LEN: usize = 4096;
+
+/// What is asked of a session's browser, as a door reads it.
+#[derive(Debug, Clone)]
+pub struct BrowserRequest {
+    pub session: SessionAddress,
+    pub action: String,
+    pub params: Value,
+    /// Which browser; where it is not said, the one that there is, or else the external one.
+    pub window: Option<Window>,
+}
+
+/// An action that goes on. Whoever keeps it can be told its end, and more than once.
+#[derive(Debug, Clone)]
+pub struct BrowserBegun {
+    pub action_id: ExecId,
+    told: watch::Receiver<Option<Arc<Told>>>,
+    taken_back: Arc<watch::Sender<bool>>,
+}
+
+/// Or why it was not done, for the first who asks.
+type Told = Result<BrowserAnswer, Mutex<Option<Error>>>;
+
+impl BrowserBegun {
+    /// Nobody wants it any more: what was not done yet is not done.
+    pub fn take_back(&self) {
+        self.taken_back.send_replace(true);
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.told.borrow().is_some()
+    }
+}
+
+/// One action while it lasts.
+#[derive(Debug)]
+pub(super) struct Deed {
+    pub(super) service: Service,
+    pub(super) by: Principal,
+    pub(super) place: Place,
+    pub(super) id: ExecId,
+    pub(super) seat: Arc<Seat>,
+    asked: Option<Window>,
+}
+
+impl Service {
+    pub async fn begin_browser(&self, by: &Principal, request: BrowserRequest) -> Result<BrowserBegun, Error> {
+        let place = Place::read(by, &request.session)?;
+        let wish = Wish::read(&request.action, request.params)?;
+        if !matches!(wish, Wish::Close(_)) && ringwall_browser::find_executable().is_none() {
+            return Err(Error::BackendUnavailable { backend: "browser".to_owned(), why: MISSING.to_owned() });
+        }
+        let shared = self.inner.session_gates.try_share(&place.name)?;
+        // Notes the end of an earlier session of this id before there is a new one.
+        self.session_rules(&place).await?;
+        let seat = self.inner.browsers.seat(&place.name)?;
+        let in_line = seat.line_up()?;
+        let id: ExecId = format!("e_{}", random_digits::<16>()?).parse()?;
+        let deed = Deed { service: self.clone(), by: by.clone(), place, id: id.clone(), seat, asked: request.window };
+        let (tell, told) = watch::channel(None);
+        let taken_back = Arc::new(watch::Sender::new(false));
+        let unwanted = taken_back.subscribe();
+        tokio::spawn(async move {
+            let _shared = shared;
+            let service = deed.service.clone();
+            let _acting = service.inner.browsers.act();
+            let mut stop = Stop::new(deed.seat.clone(), unwanted);
+            let turn = stop.unless_gone(deed.seat.turn()).await;
+            drop(in_line);
+            let answer = match turn {
+                Ok(turn) => deed.live(turn, wish, stop).await,
+                Err(error) => Err(error),
+            };
+            let answer = answer.map_err(|error| Mutex::new(Some(error)));
+            tell.send_replace(Some(Arc::new(answer)));
+        });
+        Ok(BrowserBegun { action_id: id, told, taken_back })
+    }
+
+    /// Waits for what becomes of it.
+    pub async fn finish_browser(&self, begun: &BrowserBegun) -> Result<BrowserAnswer, Error> {
+        let mut told = begun.told.clone();
+        let gone = || Error::Runtime { message: "whoever did it is gone".to_owned() };
+        let answer = told.wait_for(Option::is_some).await.map_err(|_| gone())?.clone().ok_or_else(gone)?;
+        match answer.as_ref() {
+            Ok(answer) => Ok(answer.clone()),
+            Err(error) => Err(error.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_else(gone)),
+        }
+    }
+}
+
+impl Deed {
+    pub(super) fn address(&self) -> SessionAddress {
+        SessionAddress {
+            session_id: self.place.id.to_string(),
+            user_id: Some(self.place.name.user_id.as_str().to_owned()),
+            agent_id: Some(self.place.name.agent_id.as_str().to_owned()),
+        }
+    }
+
+    /// From its turn to its outcome. An error means that it was not done.
+    async fn live(self, mut turn: Turn, wish: Wish, mut stop: Stop) -> Result<BrowserAnswer, Error> {
+        let window = self.asked.or(turn.as_ref().map(|there| there.window)).unwrap_or(Window::External);
+        let new = NewBrowserAction {
+            id: self.id.clone(),
+            session: self.place.name.clone(),
+            kind: window.key().to_owned(),
+            action: wish.verb().to_owned(),
+            detail: wish.detail(),
+            actor: self.by.caller().to_owned(),
+            started_at: now(),
+        };
+        self.service.inner.store.intend_browser_action(new, self.by.origin.note()).await?;
+        let done = self.act(&mut turn, window, wish, &mut stop).await;
+        self.conclude(&turn, &done).await;
+        match turn.as_ref() {
+            Some(_) => self.seat.used(),
+            None => self.seat.vacate(),
+        }
+        drop(turn);
+        Ok(BrowserAnswer::new(self.id.clone(), window, done))
+    }
+
+    /// A browser is opened and closed whole; what is done with one is broken off when it is not wanted any more.
+    async fn act(&self, turn: &mut Turn, window: Window, wish: Wish, stop: &mut Stop) -> Result<Done, Fault> {
+        if turn.as_ref().is_some_and(Instance::is_paused) {
+            return Err(Fault::failed(PAUSED));
+        }
+        let is_off = self.service.settings_now().browser.external == External::Off;
+        match (&wish, window) {
+            (Wish::Close(_), _) => {
+                self.end_browser(turn, None).await;
+                self.seat.take_ended();
+                return Ok(Done { answer: Answer::default(), files: Vec::new(), notes: Vec::new() });
+            }
+            (_, Window::External) if is_off => {
+                if turn.as_ref().is_some_and(|there| there.window == Window::External) {
+                    self.end_browser(turn, Some("external browsers were switched off")).await;
+                }
+                return Err(Fault::refused(OFF));
+            }
+            (_, Window::External | Window::Sandbox) => {}
+        }
+        let page = wish.page().map(|text| self.check(text, window)).transpose()?;
+        let (opens, is_download, words) = (Opens::of(&wish), matches!(wish, Wish::Download(_)), wish.words());
+        let mut notes = self.have_browser(turn, window, stop).await?;
+        let mut there = present(turn)?;
+        let mut under_way = there.home.begin(self.asking(&words));
+        let deed = stop.unless(self.prepare(there, wish, page)).await?;
+        let mut performed = stop.unless(deed.perform(there)).await?;
+        if performed.is_err() && opens == Opens::Page && !there.is_alive() {
+            // It was dead already, and nobody had noticed.
+            drop(under_way);
+            notes = self.have_browser(turn, window, stop).await?;
+            there = present(turn)?;
+            under_way = there.home.begin(self.asking(&words));
+            performed = stop.unless(deed.perform(there)).await?;
+        }
+        drop(under_way);
+        let refused = there.home.gate.take_refused();
+        if let Some(fault) = was_refused(opens, &performed, &refused) {
+            return Err(fault);
+        }
+        let mut answer = performed?;
+        let downloads = std::mem::take(&mut answer.downloads);
+        let TakenOut { mut files, lost } = stop.unless(async { Ok(self.take_out(there, &downloads).await) }).await?;
+        match lost.first() {
+            // Whoever asked for one has none.
+            Some(why) if is_download && files.is_empty() => return Err(Fault::failed(why)),
+            Some(_) | None => notes.extend(lost),
+        }
+        if let Some(document) = answer.document.take() {
+            files.push(self.keep("page.pdf", document).await?);
+        }
+        self.seat.looks(&answer.url, &answer.title, answer.picture.clone());
+        Ok(Done { answer, files, notes })
+    }
+
+    /// All that comes before it is done: what it is done to, who has to be asked, and what it takes along.
+    async fn prepare(&self, there: &Instance, wish: Wish, page: Option<String>) -> Result<Prepared, Fault> {
+        let field = match wish.field() {
+            Some(field) => there.browser.field(&field).await?,
+            None => FieldKind::Ordinary,
+        };
+        // Whoever is asked is asked about one document, and nothing is done to another.
+        let document = match deserves_care(&wish, field) {
+            Some(doing) => {
+                let document = there.browser.document().await?;
+                self.confirm(&wish, &doing, &without_query(&document.url)).await?;
+                Some(document)
+            }
+            None => None,
+        };
+        if let Some((host, port)) = page.as_deref().and_then(page_host) {
+            there.home.gate.ask_ahead(host, port).await;
+            self.seat.used();
+        }
+        let uploads = self.take_in(there, wish.files()).await?;
+        let action = wish.action(Known { page, field, uploads });
+        Ok(Prepared { document, action: action.ok_or_else(|| Fault::failed("nothing is to be done"))? })
+    }
+
+    /// Who asks, where the network is asked for in the name of this action.
+    fn asking(&self, words: &str) -> Asking {
+        Asking {
+            exec_id: self.id.clone(),
+            user_id: self.place.name.user_id.clone(),
+            agent_id: self.place.name.agent_id.clone(),
+            session_id: self.place.id.to_string(),
+            command: words.to_owned(),
+            author: self.by.author(),
+            policy_version: self.service.settings_now().version.to_string(),
+        }
+    }
+
+    /// Whether this page may be opened at all; where its name leads is judged when it is connected to.
+    fn check(&self, text: &str, window: Window) -> Result<String, Fault> {
+        let settings = self.service.settings_now();
+        let is_lifted = |host: &NetHost, port: u16| {
+            let lists = match window {
+                Window::External => vec![&settings.browser.allowed_hosts],
+                Window::Sandbox => vec![&settings.browser.allowed_hosts, &settings.egress.allowed_hosts],
+            };
+            lists.into_iter().any(|list| list.find(host, port).is_some())
+        };
+        Ok(check_page(text, (window, settings.browser.external), is_lifted)?)
+    }
+
+    /// Has the browser there that is wanted. What whoever asked should know of that.
+    async fn have_browser(&self, turn: &mut Turn, window: Window, stop: &mut Stop) -> Result<Vec<String>, Fault> {
+        match turn.as_ref() {
+            Some(there) if there.window == window && there.is_alive() => return Ok(Vec::new()),
+            Some(there) if !there.is_alive() => self.end_browser(turn, Some("it has crashed or was killed")).await,
+            Some(_) => self.end_browser(turn, Some("the other browser was asked for")).await,
+            None => {}
+        }
+        let notes = self
+            .seat
+            .take_ended()
+            .map(|why| format!("the browser before this one was closed ({why}): its page is lost"));
+        let inner = &self.service.inner;
+        inner.browsers.take_place(inner, &self.seat, window).await?;
+        let home = stop.unless(self.service.make_home(&self.place, window)).await?;
+        let instance = Instance::open(window, home, inner.browsers.next_number(), stop).await?;
+        let handle = instance.handle();
+        let watching = watch_over(Arc::downgrade(inner), Arc::downgrade(&self.seat), instance.number, async move {
+            handle.ended().await
+        });
+        tokio::spawn(watching);
+        **turn = Some(instance);
+        Ok(notes.into_iter().collect())
+    }
+
+    async fn end_browser(&self, turn: &mut Turn, why: Option<&'static str>) {
+        self.seat.end(&self.service.inner, turn.take(), why).await;
+    }
+
+    async fn conclude(&self, turn: &Turn, done: &Result<Done, Fault>) {
+        let connections = turn.as_ref().map_or_else(|| json!([]), |there| there.home.gate.take());
+        let (status, error, url) = match done {
+            Ok(done) => (BrowserStatus::Succeeded, None, Some(without_query(&done.answer.url))),
+            Err(fault) => (fault.status, Some(cut(&fault.message)), None),
+        };
+        let ending = BrowserEnding { status, error, url: url.filter(|url| !url.is_empty()), connections, at: now() };
+        if let Err(error) = self.service.inner.store.finish_browser_action(&self.id, ending).await {
+            tracing::error!(action_id = %self.id, error = %causes(&error), "could not record what a browser did");
+        }
+    }
+}
+
+/// What is to be done, and to which document alone, where somebody was asked about one.
+#[derive(Debug)]
+struct Prepared {
+    document: Option<Document>,
+    action: Action,
+}
+
+impl Prepared {
+    /// An error of the browser's is not yet a fault: it may have ended before this began.
+    async fn perform(&self, there: &Instance) -> Result<Result<Answer, ringwall_browser::Error>, Fault> {
+        Ok(match &self.document {
+            Some(document) => there.browser.perform_on(document, self.action.clone()).await,
+            None => there.browser.perform(self.action.clone()).await,
+        })
+    }
+}
+
+fn present(turn: &Turn) -> Result<&Instance, Fault> {
+    turn.as_ref().ok_or_else(|| Fault::failed("there is no browser"))
+}
+
+/// Whether it meant to open a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opens {
+    /// And to show it.
+    Page,
+    /// Without leaving the one that is shown.
+    Beside,
+    /// At most by what the page makes of it.
+    Nothing,
+}
+
+impl Opens {
+    fn of(wish: &Wish) -> Self {
+        match wish {
+            Wish::Navigate(_) => Opens::Page,
+            _ if wish.page().is_some() => Opens::Beside,
+            _ => Opens::Nothing,
+        }
+    }
+}
+
+/// Why a page could not be opened, where that is because somebody on its way may not be reached. What the page that was there
+/// before asks for meanwhile does not count.
+fn was_refused(
+    opens: Opens,
+    performed: &Result<Answer, ringwall_browser::Error>,
+    refused: &[Refused],
+) -> Option<Fault> {
+    let found = match (performed, opens) {
+        (Ok(answer), _) if opens == Opens::Page || answer.data["navigated"] == true => {
+            let (host, port) = page_host(&answer.url)?;
+            refused.iter().find(|refused| refused.host == host.to_string() && refused.port == port)
+        }
+        (Err(_), Opens::Page | Opens::Beside) => refused.last(),
+        (Ok(_), _) | (Err(_), Opens::Nothing) => None,
+    }?;
+    Some(Fault::refused(format!("{}:{} was refused: {}", found.host, found.port, found.why)))
+}
+
+/// What was typed into a form may be in the rest.
+fn without_query(url: &str) -> String {
+    cut(url.split(['?', '#']).next().unwrap_or_default())
+}
+
+/// As it can be on record: an error may have a page's words in it, and those any character.
+fn cut(text: &str) -> String {
+    text[..text.floor_char_boundary(MAX_URL_LEN)].replace('\0', "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_page_says_can_be_on_record() {
+        assert_eq!(cut("covered by <div#a\0b>"), "covered by <div#a\u{fffd}b>");
+        assert_eq!(cut(&"ü".repeat(MAX_URL_LEN)).len(), MAX_URL_LEN);
+        assert_eq!(without_query("https://a.com/b?c=d#e"), "https://a.com/b");
+    }
+}

@@ -1,0 +1,453 @@
+//! An action as it is asked for: read strictly, and told to the record without what is typed.
+
+use std::time::Duration;
+
+use ringwall_browser::{Action, Extent, FieldKind, Format, Origin, Target, Travel, Until};
+use ringwall_record::Digest;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::error::Error;
+
+const DEFAULT_SECONDS: u64 = 30;
+const MAX_SECONDS: u64 = 120;
+const MAX_SCRIPT: usize = 256 << 10;
+/// So much of a script or an address is on record; the rest by its digest.
+const NOTED: usize = 4096;
+const MAX_FILES: usize = 20;
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "action", content = "params", rename_all = "snake_case")]
+pub(super) enum Wish {
+    Navigate(Navigate),
+    Click(At),
+    Fill(Fill),
+    Screenshot(Screenshot),
+    GetContent(Content),
+    Close(Nothing),
+    WaitFor(WaitFor),
+    Press(Press),
+    Select(Select),
+    Scroll(Scroll),
+    Back(Nothing),
+    Evaluate(Evaluate),
+    Download(Download),
+    Upload(Upload),
+    Pdf(Nothing),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Navigate {
+    url: String,
+    timeout: Option<u64>,
+}
+
+/// An element, named in one way.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct At {
+    selector: Option<String>,
+    #[serde(rename = "ref")]
+    reference: Option<String>,
+    text: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fill {
+    selector: Option<String>,
+    #[serde(rename = "ref")]
+    reference: Option<String>,
+    value: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Screenshot {
+    selector: Option<String>,
+    #[serde(rename = "ref")]
+    reference: Option<String>,
+    #[serde(default)]
+    full_page: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Content {
+    #[serde(default)]
+    format: ContentFormat,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ContentFormat {
+    #[default]
+    Text,
+    Html,
+    Outline,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WaitFor {
+    selector: Option<String>,
+    #[serde(rename = "ref")]
+    reference: Option<String>,
+    text: Option<String>,
+    timeout: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Press {
+    key: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Select {
+    selector: Option<String>,
+    #[serde(rename = "ref")]
+    reference: Option<String>,
+    values: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Scroll {
+    selector: Option<String>,
+    #[serde(rename = "ref")]
+    reference: Option<String>,
+    text: Option<String>,
+    #[serde(default)]
+    x: i32,
+    #[serde(default)]
+    y: i32,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Evaluate {
+    pub(super) script: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Download {
+    selector: Option<String>,
+    #[serde(rename = "ref")]
+    reference: Option<String>,
+    text: Option<String>,
+    url: Option<String>,
+    timeout: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Upload {
+    selector: Option<String>,
+    #[serde(rename = "ref")]
+    reference: Option<String>,
+    /// Relative to the session's files.
+    files: Vec<String>,
+}
+
+/// Keys that move or send, and leave no character.
+const SILENT: [&str; 14] = [
+    "Enter",
+    "Tab",
+    "Shift+Tab",
+    "Escape",
+    "ArrowUp",
+    "ArrowDown",
+    "ArrowLeft",
+    "ArrowRight",
+    "Home",
+    "End",
+    "PageUp",
+    "PageDown",
+    "Backspace",
+    "Delete",
+];
+
+impl Press {
+    /// Whether it may type something.
+    pub(super) fn types(&self) -> bool {
+        !SILENT.contains(&self.key.as_str())
+    }
+}
+
+/// What is known by the time when it is done.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// The address that was judged, where there is one.
+    pub(super) page: Option<String>,
+    pub(super) field: FieldKind,
+    /// What is uploaded, as the browser sees it.
+    pub(super) uploads: Vec<String>,
+}
+
+impl Wish {
+    pub(super) fn read(action: &str, params: Value) -> Result<Self, Error> {
+        let params = if params.is_null() { Value::Object(Map::new()) } else { params };
+        let wish = Self::deserialize(json!({ "action": action, "params": params }))
+            .map_err(|error| Error::invalid(format!("browser action {action:?}: {error}")))?;
+        wish.check().map_err(|wrong| Error::invalid(format!("browser action {action:?}: {wrong}")))?;
+        Ok(wish)
+    }
+
+    pub(super) const fn verb(&self) -> &'static str {
+        match self {
+            Wish::Navigate(_) => "navigate",
+            Wish::Click(_) => "click",
+            Wish::Fill(_) => "fill",
+            Wish::Screenshot(_) => "screenshot",
+            Wish::GetContent(_) => "get_content",
+            Wish::Close(_) => "close",
+            Wish::WaitFor(_) => "wait_for",
+            Wish::Press(_) => "press",
+            Wish::Select(_) => "select",
+            Wish::Scroll(_) => "scroll",
+            Wish::Back(_) => "back",
+            Wish::Evaluate(_) => "evaluate",
+            Wish::Download(_) => "download",
+            Wish::Upload(_) => "upload",
+            Wish::Pdf(_) => "pdf",
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.timeout()?;
+        let target = self.target()?;
+        let (needs_one, is_text_too) = match self {
+            Wish::Click(_) | Wish::Fill(_) | Wish::Select(_) | Wish::Upload(_) => (true, false),
+            Wish::Download(download) => (download.url.is_none(), download.url.is_some()),
+            _ => (false, false),
+        };
+        if needs_one && target.is_none() {
+            return Err("what it is done to is missing: selector, ref or text".to_owned());
+        }
+        if is_text_too && target.is_some() {
+            return Err("either url or an element".to_owned());
+        }
+        match self {
+            Wish::Evaluate(evaluate) if evaluate.script.len() > MAX_SCRIPT => {
+                Err(format!("script: at most {MAX_SCRIPT} bytes"))
+            }
+            Wish::Upload(upload) if !(1..=MAX_FILES).contains(&upload.files.len()) => {
+                Err(format!("files: 1 to {MAX_FILES}"))
+            }
+            Wish::Screenshot(picture) if picture.full_page && target.is_some() => {
+                Err("either full_page or an element".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What it is done to, where that is an element.
+    pub(super) fn target(&self) -> Result<Option<Target>, String> {
+        let (selector, reference, text) = match self {
+            Wish::Click(At { selector, reference, text })
+            | Wish::WaitFor(WaitFor { selector, reference, text, .. })
+            | Wish::Scroll(Scroll { selector, reference, text, .. })
+            | Wish::Download(Download { selector, reference, text, .. }) => (selector, reference, text),
+            Wish::Fill(Fill { selector, reference, .. })
+            | Wish::Screenshot(Screenshot { selector, reference, .. })
+            | Wish::Select(Select { selector, reference, .. })
+            | Wish::Upload(Upload { selector, reference, .. }) => (selector, reference, &None),
+            Wish::Press(_) => return Ok(Some(Target::Focused)),
+            Wish::Navigate(_)
+            | Wish::GetContent(_)
+            | Wish::Close(_)
+            | Wish::Back(_)
+            | Wish::Evaluate(_)
+            | Wish::Pdf(_) => return Ok(None),
+        };
+        match (selector, reference, text) {
+            (None, None, None) => Ok(None),
+            (Some(selector), None, None) => Ok(Some(Target::Css(selector.clone()))),
+            (None, Some(reference), None) => Ok(Some(Target::Reference(reference.clone()))),
+            (None, None, Some(text)) => Ok(Some(Target::Text(text.clone()))),
+            _ => Err("one of selector, ref and text, not more".to_owned()),
+        }
+    }
+
+    /// The field into which it types, or in which it chooses.
+    pub(super) fn field(&self) -> Option<Target> {
+        match self {
+            Wish::Fill(_) | Wish::Press(_) | Wish::Select(_) => self.target().ok().flatten(),
+            _ => None,
+        }
+    }
+
+    /// The address that it opens.
+    pub(super) fn page(&self) -> Option<&str> {
+        match self {
+            Wish::Navigate(Navigate { url, .. }) => Some(url),
+            Wish::Download(Download { url, .. }) => url.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The files that it uploads.
+    pub(super) fn files(&self) -> &[String] {
+        match self {
+            Wish::Upload(Upload { files, .. }) => files,
+            _ => &[],
+        }
+    }
+
+    fn timeout(&self) -> Result<Duration, String> {
+        let said = match self {
+            Wish::Navigate(Navigate { timeout, .. })
+            | Wish::WaitFor(WaitFor { timeout, .. })
+            | Wish::Download(Download { timeout, .. }) => *timeout,
+            _ => None,
+        };
+        match said {
+            Some(1..=MAX_SECONDS) | None => Ok(Duration::from_secs(said.unwrap_or(DEFAULT_SECONDS))),
+            Some(_) => Err(format!("timeout: 1 to {MAX_SECONDS} seconds")),
+        }
+    }
+
+    /// For a person who is asked about something that it leads to. What is typed is not in it.
+    pub(super) fn words(&self) -> String {
+        let target = self.target().ok().flatten().map(|target| target.to_string());
+        let about = self.page().map(|page| page.split(['?', '#']).next().unwrap_or_default().to_owned()).or(target);
+        match about {
+            Some(about) => format!("Browser: {} {}", self.verb(), shortened(&about)),
+            None => format!("Browser: {}", self.verb()),
+        }
+    }
+
+    /// In the words of its risk: what names the field, and nothing of what is typed.
+    pub(super) fn for_assessment(&self) -> Value {
+        let field = match self {
+            Wish::Fill(Fill { selector, .. }) | Wish::Select(Select { selector, .. }) => selector.clone(),
+            _ => None,
+        };
+        json!({ "action": self.verb(), "params": { "selector": field, "url": self.page() } })
+    }
+
+    /// For the record.
+    pub(super) fn detail(&self) -> Value {
+        let mut detail = Map::new();
+        let mut say = |name: &str, value: Value| {
+            detail.insert(name.to_owned(), value);
+        };
+        if let Some(page) = self.page() {
+            say("url", shortened(page).into());
+        }
+        if let Ok(Some(target)) = self.target() {
+            say("target", shortened(&target.to_string()).into());
+        }
+        match self {
+            Wish::Fill(Fill { value, .. }) => say("characters", value.chars().count().into()),
+            // A single one may be a part of something secret.
+            Wish::Press(Press { key }) if key.chars().count() > 1 => say("key", shortened(key).into()),
+            Wish::Evaluate(Evaluate { script }) => {
+                say("script", shortened(script).into());
+                say("script_sha256", Digest::of(script.as_bytes()).to_string().into());
+            }
+            Wish::Upload(Upload { files, .. }) => say("files", json!(files)),
+            Wish::GetContent(Content { format }) => say("format", format!("{format:?}").to_lowercase().into()),
+            _ => {}
+        }
+        Value::Object(detail)
+    }
+
+    /// What the browser is told to do; nothing where it is told nothing.
+    pub(super) fn action(self, known: Known) -> Option<Action> {
+        let timeout = self.timeout().unwrap_or(Duration::from_secs(DEFAULT_SECONDS));
+        let target = self.target().ok().flatten();
+        let Known { page, field, uploads } = known;
+        Some(match self {
+            Wish::Navigate(_) => Action::Navigate { url: page?, timeout },
+            Wish::Click(_) => Action::Click { target: target? },
+            Wish::Fill(Fill { value, .. }) => Action::Fill { target: target?, text: value, expected: field },
+            Wish::Screenshot(Screenshot { full_page, .. }) => {
+                let viewport = if full_page { Extent::FullPage } else { Extent::Viewport };
+                Action::Screenshot { of: target.map_or(viewport, Extent::Element) }
+            }
+            Wish::GetContent(Content { format }) => Action::Content {
+                format: match format {
+                    ContentFormat::Text => Format::Text,
+                    ContentFormat::Html => Format::Html,
+                    ContentFormat::Outline => Format::Outline,
+                },
+            },
+            Wish::WaitFor(WaitFor { text: Some(text), .. }) => Action::WaitFor { until: Until::Text(text), timeout },
+            Wish::WaitFor(_) => Action::WaitFor { until: target.map_or(Until::Load, Until::Element), timeout },
+            Wish::Press(Press { key }) => Action::Press { key, expected: field },
+            Wish::Select(Select { values, .. }) => Action::Select { target: target?, values, expected: field },
+            Wish::Scroll(Scroll { x, y, .. }) => Action::Scroll { to: target.map_or(Travel::By { x, y }, Travel::To) },
+            Wish::Back(_) => Action::Back,
+            Wish::Evaluate(Evaluate { script }) => Action::Evaluate { script },
+            Wish::Download(_) => {
+                let from = match page {
+                    Some(url) => Origin::Url(url),
+                    None => Origin::Element(target?),
+                };
+                Action::Download { from, timeout }
+            }
+            Wish::Upload(_) => Action::Upload { target: target?, paths: uploads },
+            Wish::Pdf(_) => Action::Pdf,
+            Wish::Close(_) => return None,
+        })
+    }
+}
+
+pub(super) fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(NOTED)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        for (action, params) in [
+            ("teleport", json!({})),
+            ("navigate", json!({})),
+            ("navigate", json!({"url": "https://a.com", "speed": 1})),
+            ("navigate", json!({"url": "https://a.com", "timeout": 0})),
+            ("click", json!({})),
+            ("click", json!({"selector": "a", "text": "b"})),
+            ("fill", json!({"selector": "a"})),
+            ("fill", json!({"selector": "a", "value": 1})),
+            ("screenshot", json!({"selector": "a", "full_page": true})),
+            ("get_content", json!({"format": "pdf"})),
+            ("download", json!({"selector": "a", "url": "https://a.com"})),
+            ("upload", json!({"selector": "a", "files": []})),
+            ("close", json!({"now": true})),
+        ] {
+            let wrong = Wish::read(action, params.clone());
+            assert!(matches!(wrong, Err(Error::InvalidArgument { .. })), "{action} {params}");
+        }
+        assert!(Wish::read("teleport", json!({})).unwrap_err().to_string().contains("`navigate`"));
+    }
+
+    #[test]
+    fn nothing_that_is_typed_is_told_to_the_record() {
+        let known = || Known { page: None, field: FieldKind::Password, uploads: Vec::new() };
+        for (action, params) in [
+            ("fill", json!({"selector": "#p", "value": "hunter2"})),
+            ("press", json!({"key": "7"})),
+            ("select", json!({"ref": "e7", "values": ["hunter2"]})),
+        ] {
+            let wish = Wish::read(action, params).unwrap();
+            let told = format!("{}{}", wish.detail(), wish.for_assessment());
+            assert!(!told.contains("hunter2") && !told.contains("\"7\""), "{told}");
+            assert!(wish.action(known()).is_some());
+        }
+        assert!(Wish::read("close", Value::Null).unwrap().action(known()).is_none());
+        let scroll = Wish::read("scroll", json!({"y": 500})).unwrap().action(known());
+        assert!(matches!(scroll, Some(Action::Scroll { to: Travel::By { x: 0, y: 500 } })));
+    }
+}

@@ -1,0 +1,50 @@
+//! The languages in which code can be run, as every door names them.
+
+use ringwall_policy::Content;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+/// `python` unless said
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Language {
+    #[default]
+    Python,
+    Javascript,
+    Shell,
+}
+
+impl Language {
+    pub const ALL: [Self; 3] = [Self::Python, Self::Javascript, Self::Shell];
+
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Python => "python",
+            Self::Javascript => "javascript",
+            Self::Shell => "shell",
+        }
+    }
+}
+
+impl From<Language> for Content {
+    fn from(language: Language) -> Self {
+        match language {
+            Language::Python => Self::Python,
+            Language::Javascript => Self::Javascript,
+            Language::Shell => Self::Shell,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_language_is_read_as_it_is_named() {
+        for language in Language::ALL {
+            let read: Language = serde_json::from_value(language.key().into()).expect("its own name");
+            assert_eq!(read, language);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Hosts that a person allowed for good: remembered with an answer, listed, and taken back.
+//!
+//! Whoever allows one, it counts for boxes of the user who was asked for, and only where the policy asks about hosts that
+//! are in no list.
+
+use ringwall_policy::{NetEntry, NetList};
+use ringwall_record::{Holder, NetHostEntry, Remembering, Scope, Timestamp, UserId};
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::principal::Principal;
+use crate::service::{Service, now};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct AllowedHost {
+    pub id: i64,
+    #[schema(value_type = String)]
+    pub user: UserId,
+    /// A host and a port
+    pub entry: String,
+    pub created_at: Timestamp,
+    pub created_by: String,
+}
+
+impl From<NetHostEntry> for AllowedHost {
+    fn from(entry: NetHostEntry) -> Self {
+        let NetHostEntry { id, user_id, entry, created_at, created_by } = entry;
+        Self { id, user: user_id, entry, created_at, created_by }
+    }
+}
+
+impl Service {
+    /// Those that the asker may see, the oldest first.
+    pub async fn allowed_hosts(&self, by: &Principal) -> Result<Vec<AllowedHost>, Error> {
+        let found = self.inner.store.allowed_hosts(&by.scope()).await?;
+        Ok(found.into_iter().map(AllowedHost::from).collect())
+    }
+
+    /// Takes one back. What runs keeps what it was allowed.
+    pub async fn forget_host(&self, by: &Principal, id: i64) -> Result<AllowedHost, Error> {
+        if let Holder::Agent(..) = by.holder() {
+            return Err(Error::Forbidden { why: "an agent changes nothing that a person allowed".to_owned() });
+        }
+        let missing = || Error::NotFound { what: format!("allowed host {id}") };
+        if !self.allowed_hosts(by).await?.iter().any(|host| host.id == id) {
+            return Err(missing());
+        }
+        let forgotten = self.inner.store.forget_host(id, now(), by.caller()).await?;
+        forgotten.map(AllowedHost::from).ok_or_else(missing)
+    }
+
+    /// What the dialog showed, for the user whose box asked.
+    pub(crate) fn remembering_hosts(user: &UserId, entries: &[String]) -> Result<Remembering, Error> {
+        // What was shown is one host and one port; nothing wider is ever remembered.
+        entries.iter().try_for_each(|entry| NetEntry::read(entry).map(drop))?;
+        Ok(Remembering::Hosts { user: user.clone(), entries: entries.to_vec() })
+    }
+
+    pub(super) async fn remembered_hosts(&self, user: &UserId) -> Result<NetList, Error> {
+        let found = self.inner.store.allowed_hosts(&Scope::User(user.clone())).await?;
+        // An entry that nobody here would have written allows nothing.
+        let good = found.iter().map(|found| found.entry.as_str()).filter(|entry| NetEntry::read(entry).is_ok());
+        // The newest count where there are more than a list holds.
+        let newest = good.rev().take(NetList::MAX_LEN);
+        Ok(NetList::read(newest)?)
+    }
+}

@@ -1,0 +1,196 @@
+//! The way out of a session's box, as long as that lives: served from the making of the box to its end, for whoever has the box
+//! at that moment.
+//!
+//! Whoever came last of those that are under way, a command or an action of the session's browser, judges and keeps what the
+//! box asks for; when nothing is under way, whoever was the last. Before the first one nothing is let out.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use futures::future::BoxFuture;
+use ringwall_executor::egress::{Connection, Gate, Proxy, Resolver, Ruling};
+use ringwall_policy::{NetHost, NetList};
+use tokio::sync::watch;
+
+use super::late::Late;
+use crate::service::{Inner, Service};
+
+#[derive(Debug)]
+pub(crate) struct SessionWay {
+    duty: Arc<Duty>,
+    late: Arc<Late>,
+    lifted: NetList,
+    over: watch::Receiver<bool>,
+}
+
+/// Who can answer for what a session's box asks for.
+pub(crate) trait OnDuty: Gate {
+    /// Whether it is not under way any more, or not just now.
+    fn is_over(&self) -> bool;
+}
+
+/// Those who are under way and, of the others, the one that came last; in the order in which they came.
+#[derive(Debug, Default)]
+struct Duty(Mutex<Vec<Arc<dyn OnDuty>>>);
+
+impl SessionWay {
+    /// Serves until the box is over; then everything that it asked for is on record.
+    pub(crate) fn open(
+        service: &Service,
+        listener: OwnedFd,
+        lifted: NetList,
+        gone: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        let (duty, late) = (Arc::<Duty>::default(), Arc::<Late>::default());
+        let proxy = Proxy::new(duty.clone(), Resolver::system(), lifted.clone());
+        let (tell, over) = watch::channel(false);
+        tokio::spawn(serve(Arc::downgrade(&service.inner), proxy, listener, late.clone(), gone, tell));
+        Self { duty, late, lifted, over }
+    }
+
+    pub(crate) fn put_on_duty(&self, gate: Arc<dyn OnDuty>) {
+        self.duty.take(gate);
+    }
+
+    /// There will be nobody any more who is told what this one keeps.
+    pub(crate) fn leave_duty(&self, gate: &Arc<dyn OnDuty>) {
+        self.duty.lock().retain(|other| !Arc::ptr_eq(other, gate));
+    }
+
+    pub(super) fn late(&self) -> Arc<Late> {
+        self.late.clone()
+    }
+
+    pub(crate) fn lifted(&self) -> &NetList {
+        &self.lifted
+    }
+
+    /// Waits until the box is over and what it asked for is on record.
+    pub(crate) async fn closed(&self) {
+        let _ = self.over.clone().wait_for(|over| *over).await;
+    }
+}
+
+/// Does not keep the server alive.
+async fn serve(
+    inner: Weak<Inner>,
+    proxy: Proxy,
+    listener: OwnedFd,
+    late: Arc<Late>,
+    gone: impl Future<Output = ()>,
+    tell: watch::Sender<bool>,
+) {
+    let serving = proxy.serve(listener, gone);
+    tokio::pin!(serving);
+    loop {
+        let is_over = tokio::select! {
+            biased;
+            served = &mut serving => {
+                if let Err(error) = served {
+                    // Nobody answers the box then; it has no other way.
+                    tracing::warn!(%error, "could not serve the way out of a session's box");
+                }
+                true
+            }
+            () = late.due() => false,
+        };
+        if let Some(inner) = inner.upgrade() {
+            late.record(&inner).await;
+        }
+        if is_over {
+            break;
+        }
+    }
+    tell.send_replace(true);
+}
+
+impl Duty {
+    fn take(&self, gate: Arc<dyn OnDuty>) {
+        let mut all = self.lock();
+        all.retain(|other| !Arc::ptr_eq(other, &gate));
+        let last = all.pop();
+        all.retain(|other| !other.is_over());
+        all.extend(last);
+        all.push(gate);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<dyn OnDuty>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Gate for Duty {
+    fn judge(&self, _: NetHost, _: u16) -> BoxFuture<'_, Ruling> {
+        Box::pin(std::future::ready(Ruling::Refused("no command has the box yet".to_owned())))
+    }
+
+    fn note(&self, connection: Connection) {
+        tracing::warn!(?connection, "a box asked for a connection before a command had it");
+    }
+
+    fn on_duty(&self) -> Option<Arc<dyn Gate>> {
+        let all = self.lock();
+        let found = all.iter().rfind(|gate| !gate.is_over()).or(all.last());
+        found.cloned().map(|gate| gate as Arc<dyn Gate>)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct One(&'static str, AtomicBool);
+
+    impl Gate for One {
+        fn judge(&self, _: NetHost, _: u16) -> BoxFuture<'_, Ruling> {
+            Box::pin(std::future::ready(Ruling::Refused(self.0.to_owned())))
+        }
+
+        fn note(&self, _: Connection) {}
+    }
+
+    impl OnDuty for One {
+        fn is_over(&self) -> bool {
+            self.1.load(Ordering::Relaxed)
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_came_last_and_is_under_way_answers() {
+        let duty = Duty::default();
+        let [process, exec, browser] =
+            ["process", "exec", "browser"].map(|name| Arc::new(One(name, AtomicBool::new(false))));
+        let on_duty = async || match duty.on_duty() {
+            None => "nobody".to_owned(),
+            Some(gate) => match gate.judge("a.com".parse().unwrap(), 80).await {
+                Ruling::Allowed(who) | Ruling::Refused(who) => who,
+            },
+        };
+        let over = |gate: &One, is_over| gate.1.store(is_over, Ordering::Relaxed);
+        assert_eq!(on_duty().await, "nobody");
+        duty.take(process.clone());
+        duty.take(exec.clone());
+        assert_eq!(on_duty().await, "exec");
+        over(&exec, true);
+        assert_eq!(on_duty().await, "process", "which is still there");
+        duty.take(browser.clone());
+        assert_eq!(on_duty().await, "browser");
+        over(&browser, true);
+        over(&process, true);
+        assert_eq!(on_duty().await, "browser", "nothing is under way, and it was the last");
+        // The next action of the same browser, after a command came and went.
+        let other: Arc<One> = Arc::new(One("other", AtomicBool::new(true)));
+        duty.take(other);
+        assert_eq!(on_duty().await, "other");
+        over(&browser, false);
+        assert_eq!(on_duty().await, "browser");
+        duty.take(browser.clone());
+        assert_eq!(duty.lock().len(), 2, "those who are over do not gather");
+        let gone: Arc<dyn OnDuty> = browser;
+        duty.lock().retain(|other| !Arc::ptr_eq(other, &gone));
+        assert_eq!(on_duty().await, "other", "who is told what its box asks for when it is over");
+    }
+}

@@ -1,0 +1,81 @@
+//! What an exec's box asked of the network, as people and programs see it.
+
+use std::time::UNIX_EPOCH;
+
+use ringwall_executor::egress::{Connection, Fate};
+use ringwall_policy::NetMode;
+use ringwall_record::{ExecId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::principal::Principal;
+use crate::service::{Service, milliseconds};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = ExecNetwork)]
+pub struct NetworkView {
+    /// In the order in which they ended
+    pub connections: Vec<ConnectionView>,
+    /// How many there were beyond those that are kept
+    pub left_out: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = ExecConnection)]
+pub struct ConnectionView {
+    /// When it was asked for, in milliseconds since 1970
+    pub at: i64,
+    pub duration_ms: u64,
+    pub host: String,
+    pub port: u16,
+    /// What was connected to; nothing where it was not
+    pub address: Option<String>,
+    /// `allowed`, `refused`, or `failed` where the other side could not be reached
+    pub outcome: String,
+    /// The rule that allowed it, or why it was refused or failed
+    pub reason: String,
+    pub bytes_sent: u64,
+    pub bytes_received: u64,
+}
+
+impl From<Connection> for ConnectionView {
+    fn from(connection: Connection) -> Self {
+        let since = connection.at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let at = Timestamp::from_milliseconds(milliseconds(since).try_into().unwrap_or(i64::MAX));
+        Self {
+            at: at.milliseconds(),
+            duration_ms: milliseconds(connection.duration),
+            host: connection.host,
+            port: connection.port,
+            address: connection.address.map(|address| address.to_string()),
+            outcome: match connection.fate {
+                Fate::Allowed => "allowed",
+                Fate::Refused => "refused",
+                Fate::Failed => "failed",
+            }
+            .to_owned(),
+            reason: connection.reason,
+            bytes_sent: connection.bytes_sent,
+            bytes_received: connection.bytes_received,
+        }
+    }
+}
+
+impl Service {
+    /// What boxes have of the network by the settings; a skill or a request may have less.
+    pub fn net_mode(&self) -> NetMode {
+        self.settings_now().net.mode
+    }
+
+    /// Empty while the exec runs, and where its box had no network.
+    pub async fn exec_network(&self, by: &Principal, exec_id: &ExecId) -> Result<NetworkView, Error> {
+        self.recorded(by, exec_id).await?;
+        let Some(found) = self.inner.store.network(exec_id).await? else {
+            return Ok(NetworkView { connections: Vec::new(), left_out: 0 });
+        };
+        let connections = serde_json::from_value(found.connections);
+        let connections =
+            connections.map_err(|error| Error::runtime("read what an exec asked of the network", &error))?;
+        Ok(NetworkView { connections, left_out: found.left_out })
+    }
+}

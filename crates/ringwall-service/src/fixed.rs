@@ -1,0 +1,326 @@
+//! Settings given when the server starts, by flag, environment or `ringwall.toml`. They override the stored settings,
+//! and `PUT /settings` cannot change them.
+//!
+//! [`START_UP_ONLY`] names keys that have no other source. They choose programs, directories and secrets of the host, and
+//! the server acts on them as its own user, which may be root. A role that may change settings must not choose them: it
+//! could name a program that a box wrote.
+//!
+//! A key is its dotted name in the settings document and a value is text. Each value is validated when it is set, so a
+//! server does not start with a value that it cannot apply.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ringwall_policy::{
+    ApprovalSeconds, AuditKeptDays, BrowserIdleSeconds, BrowserMax, BrowserMemoryMb, BrowserPids, ConcurrentExecs,
+    ConcurrentExecsPerUser, ExecsKeptDays, Field, PoolAcquireSeconds, PoolIdleSeconds, PoolMax, PoolMin, PoolUses,
+    QueuedExecs, QuotaFiles, QuotaMb, SessionMaxMb, SessionsKeptHours, SkillEntriesMax, UnpackedMaxMb, UploadMaxMb,
+};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::aio::AIO_KEY;
+use crate::error::Error;
+use crate::settings::{Settings, merge};
+
+const LIMITS: &str = "sandbox.limits";
+const TEXTS: [&str; 20] = [
+    "sandbox.workspace_root_win",
+    "sandbox.workspace_root_wsl",
+    "sandbox.runtime_mode",
+    WHEN_DISABLED,
+    "sandbox.docker.cli_path",
+    "sandbox.docker.context",
+    "sandbox.docker.image",
+    "skills.root",
+    "approvals.webhook_url",
+    "mcp.skill_names",
+    WEBHOOK_SECRET,
+    "aio.url",
+    AIO_KEY,
+    "aio.user",
+    "aio.agent",
+    "sessions.confirmation",
+    "sessions.security_mode",
+    "net.mode",
+    "net.unknown",
+    "browser.external",
+];
+/// What boxes of sessions show of the host while path control is off. An operator who could set it would show the server
+/// user's files to agents.
+const WHEN_DISABLED: &str = "sandbox.when_disabled";
+/// Signs webhook messages. `GET /settings` shows only whether it is set.
+pub(crate) const WEBHOOK_SECRET: &str = "approvals.webhook_secret";
+const COUNTS: [&str; 22] = [
+    ConcurrentExecs::KEY,
+    ConcurrentExecsPerUser::KEY,
+    QueuedExecs::KEY,
+    ExecsKeptDays::KEY,
+    AuditKeptDays::KEY,
+    UploadMaxMb::KEY,
+    UnpackedMaxMb::KEY,
+    SkillEntriesMax::KEY,
+    QuotaMb::KEY,
+    QuotaFiles::KEY,
+    SessionMaxMb::KEY,
+    SessionsKeptHours::KEY,
+    ApprovalSeconds::KEY,
+    PoolMax::KEY,
+    PoolMin::KEY,
+    PoolIdleSeconds::KEY,
+    PoolUses::KEY,
+    PoolAcquireSeconds::KEY,
+    BrowserMax::KEY,
+    BrowserIdleSeconds::KEY,
+    BrowserMemoryMb::KEY,
+    BrowserPids::KEY,
+];
+
+/// Lists of names, separated by blanks or commas.
+const LISTS: [&str; 7] = [
+    "commands.allowed",
+    "commands.allowed_filters",
+    "commands.allowed_argv",
+    "strict.backends",
+    "net.allow",
+    "egress.allowed_hosts",
+    "browser.allowed_hosts",
+];
+
+/// Keys that only start-up configuration sets. `PUT /settings` answers 409 for them, and a value that an older version
+/// stored is ignored. docs/api.md says for every key why it is here or not.
+const START_UP_ONLY: [&str; 12] = [
+    "sandbox.workspace_root_win",
+    "sandbox.workspace_root_wsl",
+    "sandbox.runtime_mode",
+    WHEN_DISABLED,
+    "sandbox.docker.cli_path",
+    "sandbox.docker.context",
+    "skills.root",
+    WEBHOOK_SECRET,
+    "aio.url",
+    AIO_KEY,
+    "aio.user",
+    "aio.agent",
+];
+
+/// Every settings key, with dots.
+pub fn setting_keys() -> impl Iterator<Item = String> {
+    let limits = Field::ALL.into_iter().map(|field| format!("{LIMITS}.{}", field.key()));
+    TEXTS.into_iter().chain(LISTS).chain(COUNTS).map(str::to_owned).chain(limits)
+}
+
+/// The environment variable of a settings key: `sandbox.limits.timeout_ms` is `RINGWALL_SANDBOX_LIMITS_TIMEOUT_MS`.
+pub fn setting_variable(key: &str) -> String {
+    format!("RINGWALL_{}", key.to_ascii_uppercase().replace('.', "_"))
+}
+
+/// What set a key that `PUT /settings` cannot change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// Nothing: the built-in value is in force
+    Default,
+    /// `ringwall.toml`
+    File,
+    /// A `RINGWALL_*` variable
+    Environment,
+    /// A flag of `ringwall serve`
+    Flag,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Source::Default => "default",
+            Source::File => "file",
+            Source::Environment => "environment",
+            Source::Flag => "flag",
+        })
+    }
+}
+
+#[derive(Clone, Default)]
+pub struct Fixed {
+    document: Map<String, Value>,
+    sources: BTreeMap<String, Source>,
+}
+
+impl fmt::Debug for Fixed {
+    /// Prints no values, because some are secrets.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Fixed").field(&self.sources).finish()
+    }
+}
+
+impl Fixed {
+    /// Sets one key, overriding an earlier source. Refuses an unknown key and an invalid value.
+    pub fn set(&mut self, key: &str, text: &str, source: Source) -> Result<(), Error> {
+        let wrong = |message: String| Error::invalid(format!("{key}: {message}"));
+        if text.is_empty() {
+            return Err(wrong("there is no value".to_owned()));
+        }
+        let value = match serde_json::from_str(text) {
+            _ if TEXTS.contains(&key) => Value::from(text),
+            _ if LISTS.contains(&key) => {
+                let parted = text.split([' ', ',']).filter(|name| !name.is_empty());
+                parted.collect::<Vec<_>>().into()
+            }
+            _ if !setting_keys().any(|known| known == key) => return Err(wrong("there is no such setting".to_owned())),
+            Ok(number @ Value::Number(_)) => number,
+            Ok(_) | Err(_) => return Err(wrong(format!("{text:?} is not a number"))),
+        };
+        let change =
+            key.rsplit('.').fold(value, |inner, name| Value::Object(Map::from_iter([(name.to_owned(), inner)])));
+        let mut document = self.document();
+        merge(&mut document, &change);
+        let Value::Object(document) = document else { return Err(wrong("there is no such setting".to_owned())) };
+        let mut sources = self.sources.clone();
+        sources.insert(key.to_owned(), source);
+        let fixed = Self { document, sources };
+        Settings::read(0, Value::Object(Map::new()), &fixed)?;
+        *self = fixed;
+        Ok(())
+    }
+
+    /// Whether this key has this value already.
+    pub fn is(&self, key: &str, text: &str) -> bool {
+        self.document().pointer(&pointer(key)).is_some_and(|value| value == text)
+    }
+
+    /// The keys that a flag, a variable or the file set.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.sources.keys().map(String::as_str)
+    }
+
+    /// Every key that `PUT /settings` cannot change, with its source.
+    pub(crate) fn sources(&self) -> BTreeMap<String, Source> {
+        let unset = START_UP_ONLY.into_iter().map(|key| (key.to_owned(), Source::Default));
+        unset.chain(self.sources.clone()).collect()
+    }
+
+    pub(crate) fn document(&self) -> Value {
+        Value::Object(self.document.clone())
+    }
+
+    /// Removes from a change the keys that it cannot change. It may repeat their values in force, so that a client can
+    /// send back what `GET /settings` answered; any other value is refused.
+    pub(crate) fn spare(&self, patch: &mut Value, in_force: &Value) -> Result<(), Error> {
+        for (key, source) in self.sources() {
+            let pointer = pointer(&key);
+            let Some(asked) = patch.pointer(&pointer) else { continue };
+            if in_force.pointer(&pointer) != Some(asked) {
+                return Err(Error::SetAtStart { key, by: source });
+            }
+            remove(patch, &key);
+        }
+        Ok(())
+    }
+}
+
+/// Removes the start-up-only keys from a stored document and returns the names of those that it held. Older versions let
+/// an operator store them.
+pub(crate) fn remove_start_up_keys(document: &mut Value) -> Vec<String> {
+    START_UP_ONLY.into_iter().filter(|key| remove(document, key)).map(str::to_owned).collect()
+}
+
+fn pointer(key: &str) -> String {
+    format!("/{}", key.replace('.', "/"))
+}
+
+/// Whether the key was there.
+fn remove(document: &mut Value, key: &str) -> bool {
+    let pointer = pointer(key);
+    let Some((parent, name)) = pointer.rsplit_once('/') else { return false };
+    match document.pointer_mut(parent) {
+        Some(Value::Object(parent)) => parent.remove(name).is_some(),
+        Some(_) | None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_checked_when_it_is_said() {
+        let mut fixed = Fixed::default();
+        fixed.set("sandbox.limits.cpu_cores", "0.5", Source::Environment).unwrap();
+        fixed.set("sandbox.max_queued_execs", "7", Source::Environment).unwrap();
+        fixed.set("sandbox.docker.image", "tools:1", Source::Environment).unwrap();
+        // A text stays one, also where it looks like a number.
+        fixed.set("sandbox.docker.context", "7", Source::Environment).unwrap();
+        fixed.set("commands.allowed", "ls, git cat", Source::Environment).unwrap();
+        for (key, text) in [
+            ("sandbox.limits.timeout_ms", "300001"),
+            ("sandbox.limits.timeout_ms", "null"),
+            ("sandbox.limits.timeout_ms", ""),
+            ("sandbox.limits.timeout", "1"),
+            ("sandbox.max_queued_execs", "\"7\""),
+            ("sandbox.max_queued_execs", "many"),
+            ("sandbox.runtime_mode", "mac"),
+            ("sandbox.docker.cli_path", ""),
+            ("aio.url", "ftp://aio.example"),
+            ("aio.user", "a/b"),
+            ("aio.token", "x"),
+            ("commands.allowed", "ls $X"),
+            ("sandbox.limits", "{}"),
+            ("sandbox", "1"),
+        ] {
+            let error = fixed.set(key, text, Source::Environment).unwrap_err();
+            assert_eq!(error.code(), "INVALID_ARGUMENT", "{key}={text}: {error}");
+        }
+        let expected = json!({"sandbox": {
+            "limits": {"cpu_cores": 0.5}, "max_queued_execs": 7, "docker": {"image": "tools:1", "context": "7"},
+        }, "commands": {"allowed": ["ls", "git", "cat"]}});
+        assert_eq!(fixed.document(), expected, "what was refused left nothing");
+        assert_eq!(fixed.keys().count(), 5);
+    }
+
+    #[test]
+    fn a_change_may_say_what_is_so_and_nothing_else() {
+        let mut fixed = Fixed::default();
+        fixed.set("sandbox.max_queued_execs", "7", Source::Environment).unwrap();
+        let in_force = json!({"sandbox": {"max_queued_execs": 7}});
+        let mut same = json!({"sandbox": {"max_queued_execs": 7, "max_concurrent_execs": 2}});
+        fixed.spare(&mut same, &in_force).unwrap();
+        assert_eq!(same, json!({"sandbox": {"max_concurrent_execs": 2}}));
+        for other in [json!(8), json!(null)] {
+            let refused = fixed.spare(&mut json!({"sandbox": {"max_queued_execs": other}}), &in_force);
+            assert_eq!(refused.unwrap_err().code(), "CONFLICT");
+        }
+    }
+
+    #[test]
+    fn start_up_only_keys_are_settings_keys() {
+        let known: Vec<String> = setting_keys().collect();
+        for key in START_UP_ONLY {
+            assert!(known.iter().any(|one| one == key), "{key}");
+        }
+    }
+
+    #[test]
+    fn start_up_only_key_in_change_is_refused_with_hint() {
+        for key in START_UP_ONLY {
+            let change = |value: &str| {
+                let inner = Value::from(value);
+                key.rsplit('.').fold(inner, |inner, name| Value::Object(Map::from_iter([(name.to_owned(), inner)])))
+            };
+            let refused = Fixed::default().spare(&mut change("/tmp/x"), &json!({})).unwrap_err();
+            assert_eq!(refused.code(), "CONFLICT", "{key}");
+            assert!(refused.hint().unwrap().contains(&setting_variable(key)), "{key}: {:?}", refused.hint());
+        }
+    }
+
+    #[test]
+    fn later_source_overrides_earlier_one() {
+        let mut fixed = Fixed::default();
+        assert_eq!(fixed.sources()["skills.root"], Source::Default);
+        fixed.set("skills.root", "/a", Source::File).unwrap();
+        fixed.set("skills.root", "/b", Source::Environment).unwrap();
+        assert!(fixed.is("skills.root", "/b"));
+        assert_eq!(fixed.sources()["skills.root"], Source::Environment);
+    }
+}

@@ -1,0 +1,238 @@
+//! The start of a server: whatever the last one left is put right, and a box has run, before anybody is served.
+//!
+//! The order matters. The lock comes first, because ending what "nobody" runs any more is only true while nobody else
+//! serves this directory; the trial comes last, because ready means that a box can be made.
+
+use std::collections::HashMap;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, RwLock};
+
+use ringwall_executor::docker::Docker;
+use ringwall_executor::{Executor, Host};
+use ringwall_record::{Database, Scope, Store};
+use ringwall_workspace::{Baselines, Recorded, Workspaces};
+use rustix::fs::FlockOperation;
+use tokio::runtime::Handle;
+
+use crate::agents::{Locks, Quotas};
+use crate::browser::Browsers;
+use crate::code::Assessors;
+use crate::digest_key::{DigestKey, mark_signed};
+use crate::error::{Error, causes};
+use crate::fixed::{Fixed, setting_variable};
+use crate::health::TrialError;
+use crate::live::Registry;
+use crate::logins::Logins;
+use crate::metrics::Counters;
+use crate::owner_token;
+use crate::paths::log_path_control;
+use crate::pool::{BoxPool, BoxSort, Boxes};
+use crate::queue::Turns;
+use crate::service::{Inner, Service, now};
+use crate::sessions::SessionGates;
+use crate::settings::Settings;
+use crate::skills::Skills;
+use crate::tickets::Tickets;
+
+const LOCK: &str = "server.lock";
+const WORKSPACES: &str = "workspaces";
+const SKILLS: &str = "skills";
+const BASELINES: &str = "baselines";
+
+/// Everything that a server is told, resolved by its door.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Holds `workspaces`, `baselines`, `skills`, `owner.token`, `digest.key`, `audit.signed`, and the database unless
+    /// that is elsewhere.
+    pub data: PathBuf,
+    pub database: Database,
+    pub auth: Auth,
+    /// Settings from flags, environment and file, which override the stored ones.
+    pub fixed: Fixed,
+    /// The configuration file, which no box is shown: it may hold passwords.
+    pub file: Option<PathBuf>,
+}
+
+/// Who is believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Auth {
+    /// Whoever shows a token.
+    Tokens,
+    /// Everybody is the owner.
+    Nobody,
+}
+
+impl Service {
+    /// Opens everything and ends what a crash left. When this returns, a box has run.
+    pub async fn open(config: Config) -> Result<Self, Error> {
+        let data = config.data.clone();
+        let (data, lock, digest_key) = Self::blocking(move || {
+            let lock = take(&data)?;
+            let real = ringwall_executor::real_path(&data)
+                .map_err(|error| Error::start("open the data directory")(error.into()))?;
+            let digest_key = DigestKey::ensure(&real)?;
+            Ok((real, lock, digest_key))
+        })
+        .await?;
+        let store = Store::open(config.database, Some(digest_key.head_key(&data)))
+            .await
+            .map_err(|error| Error::start("open the record")(error.into()))?;
+        store.sign_head(now()).await?;
+        let signed = data.clone();
+        Self::blocking(move || mark_signed(&signed)).await?;
+        let lost = store.lose_unfinished(now()).await?;
+        if !lost.is_empty() {
+            tracing::warn!(execs = lost.len(), "execs of a server that did not stop are LOST");
+        }
+        let lost = store.lose_browser_actions(now()).await?;
+        if lost > 0 {
+            tracing::warn!(actions = lost, "what browsers of a server did that did not stop is lost");
+        }
+        let expired = store.expire_pending_approvals(now(), "ringwall", "the server was restarted").await?;
+        if expired > 0 {
+            tracing::warn!(expired, "approvals of a server that did not stop have expired");
+        }
+        let settings = Settings::load(&store, &config.fixed).await?;
+        for key in &settings.ignored {
+            let variable = setting_variable(key);
+            tracing::warn!(
+                key,
+                variable,
+                "ignored a stored setting that only start-up configuration may set; if it is wanted, restart the server with the variable"
+            );
+        }
+        let aio = settings.aio.assigned()?;
+        let owner_token = match config.auth {
+            Auth::Tokens => Some(owner_token::ensure(&store, &data).await?),
+            Auth::Nobody => None,
+        };
+        let docker = settings.sandbox.docker.asked();
+        let skills_root = settings.skills.root.clone().map_or_else(|| data.join(SKILLS), PathBuf::from);
+        let usual = data.join(WORKSPACES);
+        let usual = usual
+            .to_str()
+            .ok_or_else(|| Error::start("name the workspaces")("the data directory's name is not UTF-8".into()))?;
+        let root = settings.sandbox.root(usual);
+        let workspace_root = root.map_err(|error| Error::start("find the workspaces")(error.into()))?;
+        let workspaces_path = PathBuf::from(&workspace_root.host_path_native);
+        let mut kept = vec![data.clone(), workspaces_path.clone(), skills_root.clone()];
+        kept.extend(config.file.as_deref().and_then(|file| std::path::absolute(file).ok()));
+        let (root, place) = (workspaces_path.clone(), data.clone());
+        let (record, runtime) = (store.clone(), Handle::current());
+        let (workspaces, baselines, skills, executor, docker) = Self::blocking(move || {
+            let failed = Error::start;
+            let workspaces = Workspaces::open(&root).map_err(|error| failed("open the workspaces")(error.into()))?;
+            // What cannot be found out is kept.
+            let recorded = |exec: &ringwall_workspace::ExecId| {
+                let Ok(exec_id) = exec.as_str().parse() else { return Recorded::Unclear };
+                match runtime.block_on(record.exec(&exec_id, &Scope::All)) {
+                    Ok(Some(exec)) => exec.summary.project_id.parse().map_or(Recorded::Unclear, Recorded::In),
+                    Ok(None) => Recorded::Nowhere,
+                    Err(_) => Recorded::Unclear,
+                }
+            };
+            let swept = workspaces.sweep(|_| false, recorded);
+            if let Some(error) = swept.first_failure {
+                tracing::warn!(failed = swept.failed, error = %causes(&error), "could not remove all that execs left");
+            }
+            let baselines = Baselines::open(&place.join(BASELINES));
+            let baselines = baselines.map_err(|error| failed("open the baselines of skills")(error.into()))?;
+            for error in baselines.unreadable() {
+                tracing::error!(error = %causes(error), "an agent cannot be used");
+            }
+            let skills = Skills::open(&skills_root).map_err(|error| failed("open the skills")(error.into()))?;
+            if let Err(error) = skills.publish_schema() {
+                tracing::warn!(error = %causes(&error), "could not publish the manifests' schema");
+            }
+            let executor = Executor::new(Host::probe(), &place);
+            let executor = executor.map_err(|error| failed("prepare the making of boxes")(error.into()))?;
+            executor.sweep();
+            let docker = Docker::new(docker, &place).map_err(|error| failed("prepare docker")(error.into()))?;
+            Ok((workspaces, baselines, skills, executor, docker))
+        })
+        .await?;
+        // They are there by now, so that a link on the way to one is known.
+        let mut hidden: Vec<PathBuf> = kept.iter().map(|path| ringwall_executor::resolve(path)).collect();
+        hidden.sort();
+        hidden.dedup();
+        let inner = Arc::new_cyclic(|server| Inner {
+            auth: config.auth,
+            logins: Logins::default(),
+            owner_token,
+            fixed: config.fixed,
+            store,
+            digest_key,
+            workspaces: Arc::new(workspaces),
+            baselines: Arc::new(baselines),
+            workspaces_path,
+            hidden,
+            workspace_root,
+            browsers: Browsers::default(),
+            boxes: BoxPool::new(Boxes::of(server), settings.pool.bounds()),
+            executor,
+            docker,
+            aio,
+            skills: Arc::new(skills),
+            turns: Turns::new(settings.bounds()),
+            settings: RwLock::new(Arc::new(settings)),
+            registry: Arc::new(Registry::default()),
+            desk: Arc::default(),
+            tickets: Tickets::default(),
+            counters: Counters::default(),
+            agent_locks: Locks::default(),
+            session_gates: SessionGates::default(),
+            agent_boxes: Locks::default(),
+            quotas: Quotas::default(),
+            assessors: Assessors::default(),
+            looked: tokio::sync::Mutex::default(),
+            docker_seen: tokio::sync::Mutex::default(),
+            uids: Mutex::new(HashMap::new()),
+            pruner: Mutex::new(None),
+            measurer: Mutex::new(None),
+            expirer: Mutex::new(None),
+            observer: Mutex::new(None),
+            _lock: lock,
+        });
+        let service = Self { inner };
+        service.load_recorded().await?;
+        service.try_native().await.map_err(|error| match error {
+            TrialError::Box(error) => Error::start("run a box")(error.into()),
+            other => Error::start("run a box")(other.into()),
+        })?;
+        log_path_control(service.path_control().await?);
+        service.sweep_containers();
+        service.expire_approvals();
+        service.prune_on_schedule();
+        service.observe();
+        service.measure_boxes_on_schedule();
+        service.inner.boxes.keep(service.usual_sort(&service.settings_now()).map(BoxSort::Native));
+        Ok(service)
+    }
+
+    /// Not waited for: a daemon that hangs would keep everybody from the native backend.
+    fn sweep_containers(&self) {
+        let docker = self.inner.docker.clone();
+        tokio::spawn(async move {
+            match docker.sweep().await {
+                Ok(0) => {}
+                Ok(count) => tracing::warn!(count, "removed containers that a server left"),
+                Err(error) => tracing::debug!(error = %causes(&error), "containers were not looked for"),
+            }
+        });
+    }
+}
+
+/// Makes the directory and takes it for this server.
+fn take(data: &Path) -> Result<File, Error> {
+    let failed = |source: std::io::Error| Error::start("make or open the data directory")(source.into());
+    DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
+    let lock = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(data.join(LOCK));
+    let lock = lock.map_err(failed)?;
+    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::DataInUse),
+        Err(errno) => Err(failed(errno.into())),
+    }
+}

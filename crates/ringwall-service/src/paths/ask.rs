@@ -1,0 +1,379 @@
+//! The wait of an exec that a person has to allow: one that names a path which nobody has allowed, or code that deserves care
+//! (`code/confirm`). The answer goes back into the decision.
+//!
+//! It waits without a slot and without a lock; whoever cancels it takes the question back. What a person allowed counts for
+//! this exec, for exactly the paths that were blocked and for the content of the files that the line names (`cover`), under the
+//! policy that they were asked under: the digest of all that is compared before an answer counts. Then it is decided again with the settings and the list as they are by then: that may
+//! allow, deny, or ask anew.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ringwall_policy::{Ask, Grant, HostPath, Layers, Named, Net, Rights, Verdict};
+use ringwall_record::{ApprovalKind, Digest, RiskLevel, Start, Status};
+use ringwall_workspace::SessionId;
+use serde_json::json;
+
+use crate::approvals::{Decision, Question, StillStands, Waiting};
+use crate::error::causes;
+use crate::live::{Cancellation, Stage};
+use crate::order::{Ground, Places};
+use crate::outcome::{RUNTIME_ERROR, Told};
+use crate::queue::Admission;
+use crate::run_exec::Exec;
+
+use super::cover::{Coverage, MAX_FILE_CHANGES};
+use super::reach::{Approved, missing_from, requested};
+
+pub(crate) const DENIED_BY_PERSON: &str = "DENIED_BY_PERSON";
+pub(crate) const APPROVAL_EXPIRED: &str = "APPROVAL_EXPIRED";
+const FILES_CHANGED: &str = "FILES_CHANGED";
+/// Questions of one exec. Each but the first follows from a change that somebody made meanwhile, so that a person who is asked
+/// once more knows why; without an end nobody is asked.
+const MAX_QUESTIONS: u32 = 16;
+
+impl Exec {
+    /// Asks a person. When this returns, they can answer.
+    pub(crate) async fn put_question(&mut self, ask: &Ask) -> Result<Waiting, Told> {
+        self.questions += 1;
+        if self.questions > MAX_QUESTIONS {
+            let message = "what it may do kept changing while it waited for a person; send it again";
+            return Err(Told::denied("POLICY_CHANGED", message));
+        }
+        if let Ground::Code(code) = &self.order.ground {
+            return self.put_code_question(code, ask).await;
+        }
+        let coverage = self.cover_files().await?;
+        self.count_file_changes(&coverage)?;
+        let question = self.question(ask, &coverage)?;
+        let waiting = self.service.ask(question).await.map_err(|error| {
+            tracing::warn!(exec_id = %self.intent.exec_id, error = %causes(&error), "nobody could be asked");
+            Told::failed(error.code(), error.to_string())
+        })?;
+        tracing::info!(exec_id = %self.intent.exec_id, approval = %waiting.id(), "an exec waits for a person");
+        Ok(waiting)
+    }
+
+    /// Comes back with a place in the line when everything that it names is allowed.
+    pub(crate) async fn await_approval(
+        &mut self,
+        mut ask: Ask,
+        mut asked: Result<Waiting, Told>,
+    ) -> Result<Admission, Told> {
+        loop {
+            let mut waiting = asked?;
+            let decision = tokio::select! {
+                biased;
+                by = self.live.cancelled() => {
+                    // Whoever learns that the exec has ended finds no question of it.
+                    waiting.take_back().await;
+                    return Err(Told::cancelled(by));
+                }
+                decision = waiting.decision() => decision,
+            };
+            match decision {
+                // What is remembered is in the list by now.
+                Decision::Approved { remembered: true, .. } | Decision::Void => {}
+                Decision::Approved { by, modified: Some(code), .. } => {
+                    return Err(self.replace_code(code, waiting.id(), &by).await);
+                }
+                Decision::Approved { remembered: false, rights, .. } => self.approve(&ask.blocked, rights),
+                Decision::Denied { reason, .. } => {
+                    let words = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+                    return Err(Told::denied(DENIED_BY_PERSON, format!("a person has denied it{words}")));
+                }
+                Decision::Expired => {
+                    return Err(Told::denied(APPROVAL_EXPIRED, "nobody answered in time whether it may run"));
+                }
+                Decision::Cancelled => return Err(Told::cancelled(Cancellation::ServerStops)),
+            }
+            // An earlier answer of this exec was about the files as they were then.
+            self.check_covered_files().await?;
+            match self.judge().await? {
+                None => break,
+                Some(next) => {
+                    asked = self.put_question(&next).await;
+                    ask = next;
+                }
+            }
+        }
+        let admission = self.service.inner.turns.enter(&self.order.user_id);
+        admission.ok_or_else(|| Told::failed("QUEUE_FULL", "too many execs are waiting"))
+    }
+
+    /// The same for one that had begun, when it turned out before its box was made that something is not allowed any more.
+    pub(crate) async fn ask_again(&mut self, ask: Ask) -> Result<Admission, Told> {
+        if let Err(error) = self.service.inner.store.wait_again(&self.intent.exec_id).await {
+            tracing::error!(exec_id = %self.intent.exec_id, error = %causes(&error), "could not record that an exec waits");
+            return Err(Told::failed(RUNTIME_ERROR, "that it waits could not be recorded, so it was not run"));
+        }
+        self.intent.start = Start::AwaitingApproval;
+        self.live.set_stage(Stage::At(Status::AwaitingApproval));
+        let asked = self.put_question(&ask).await;
+        self.await_approval(ask, asked).await
+    }
+
+    /// What is still to be asked, with the settings and the list as they are now.
+    async fn judge(&mut self) -> Result<Option<Ask>, Told> {
+        if matches!(self.order.ground, Ground::Code(_)) {
+            return self.judge_code().await;
+        }
+        let failed = |error: crate::error::Error| Told::failed(error.code(), error.to_string());
+        self.order.layers.operator = self.service.settings_now().operator.clone();
+        let Ground::Session { session, named, approved, .. } = &self.order.ground else { return Ok(None) };
+        let work = self.work_of(session);
+        let control = self.service.reach(&self.order.user_id, named, approved).await.map_err(failed)?;
+        let places = Places::Session { work: &work, control, hidden: &self.service.hidden_now() };
+        let verdict = self.order.decide(&places, self.owner).map_err(failed)?;
+        self.heed(verdict)
+    }
+
+    /// A verdict on what has waited: the policy that it was judged by is the one that it runs under.
+    pub(crate) fn heed(&mut self, verdict: Verdict) -> Result<Option<Ask>, Told> {
+        match verdict {
+            Verdict::Allow(grant) => self.adopt(&grant).map(|()| None),
+            Verdict::Ask(ask) => Ok(Some(ask)),
+            Verdict::Deny(denial) => Err(Told::denied("POLICY_DENIED", denial.message)),
+        }
+    }
+
+    fn adopt(&mut self, grant: &Grant) -> Result<(), Told> {
+        let effective = grant.effective();
+        if effective.net != Net::None && !self.order.can_reach_hosts() {
+            let denial = ringwall_policy::Denial::no_network(self.order.backend.key());
+            return Err(Told::denied("POLICY_DENIED", denial.message));
+        }
+        (self.limits, self.net) = (effective.limits, effective.net.mode());
+        Ok(())
+    }
+
+    fn approve(&mut self, blocked: &[Named], rights: Rights) {
+        match &mut self.order.ground {
+            Ground::Session { approved, .. } => {
+                approved.extend(blocked.iter().map(|named| Approved { path: named.real.clone(), rights }));
+            }
+            Ground::Code(code) => code.consent(),
+            Ground::Project { .. } | Ground::Agent { .. } => {}
+        }
+    }
+
+    /// Reads the files that the command names.
+    async fn cover_files(&self) -> Result<Coverage, Told> {
+        let Ground::Session { session, named, covering, .. } = &self.order.ground else {
+            return Ok(Coverage::default());
+        };
+        let (user, work) = (&self.order.user_id, self.work_of(session));
+        let covered = self.service.cover(user, self.owner, &work, named, &covering.files).await;
+        covered.map_err(|error| Told::failed(error.code(), error.to_string()))
+    }
+
+    /// Denies an exec whose files keep changing: the person would be asked without end.
+    fn count_file_changes(&mut self, coverage: &Coverage) -> Result<(), Told> {
+        let Ground::Session { covering, .. } = &mut self.order.ground else { return Ok(()) };
+        if let Some(path) = covering.asked.as_ref().and_then(|asked| asked.changed_in(coverage)) {
+            covering.changes += 1;
+            if covering.changes > MAX_FILE_CHANGES {
+                let message = format!(
+                    "{path} changed again after a person was asked; the question was void {MAX_FILE_CHANGES} times for a \
+                     changed file. Leave the files that the command names as they are, and send it again"
+                );
+                return Err(Told::denied(FILES_CHANGED, message));
+            }
+        }
+        covering.asked = Some(coverage.clone());
+        Ok(())
+    }
+
+    /// Takes back what a person allowed if a file that they allowed with it has changed. The exec then asks anew. Files of the
+    /// session cannot change between this check and the end of the exec, which has the session alone.
+    pub(crate) async fn check_covered_files(&mut self) -> Result<(), Told> {
+        let Ground::Session { approved, covering, .. } = &self.order.ground else { return Ok(()) };
+        if approved.is_empty() || covering.asked.is_none() {
+            return Ok(());
+        }
+        let now = self.cover_files().await?;
+        let Ground::Session { approved, covering, .. } = &mut self.order.ground else { return Ok(()) };
+        if let Some(path) = covering.asked.as_ref().and_then(|asked| asked.changed_in(&now)) {
+            tracing::info!(exec_id = %self.intent.exec_id, path, "a file changed after its approval; asking anew");
+            approved.clear();
+        }
+        Ok(())
+    }
+
+    fn work_of(&self, session: &SessionId) -> PathBuf {
+        let workspace = self.service.inner.workspaces_path.join(self.order.user_id.as_str());
+        workspace.join(self.order.agent_id.as_str()).join("sessions").join(session.as_str()).join("work")
+    }
+
+    fn question(&self, ask: &Ask, coverage: &Coverage) -> Result<Question, Told> {
+        let Ground::Session { session, .. } = &self.order.ground else {
+            return Err(Told::failed(RUNTIME_ERROR, "only a session's command asks for paths"));
+        };
+        let mut requested_paths: Vec<HostPath> = Vec::new();
+        let mut blocked_paths: Vec<HostPath> = Vec::new();
+        for Named { path, real } in &ask.blocked {
+            push_new(&mut requested_paths, requested(real));
+            push_new(&mut blocked_paths, path.clone());
+            push_new(&mut blocked_paths, real.clone());
+        }
+        let is_sensitive = requested_paths.iter().chain(&blocked_paths).any(|path| path.warning().is_some());
+        let missing = ask.blocked.iter().filter_map(|named| Some((named, missing_from(&named.real)?)));
+        let patterns = missing.map(|(Named { path, .. }, parent)| {
+            format!("{path} is not there, and allowing it makes nothing: for it to be made, {parent} has to be allowed")
+        });
+        let action = Action { files: coverage.digests(), ..Action::of(self) };
+        let digest = action.digest(&self.order.layers, &ask.blocked).unwrap_or(Digest::ZERO);
+        Ok(Question {
+            kind: ApprovalKind::Path,
+            exec_id: self.intent.exec_id.clone(),
+            user_id: self.order.user_id.clone(),
+            agent_id: self.order.agent_id.clone(),
+            session_id: session.to_string(),
+            command: self.order.words.last().cloned().unwrap_or_default(),
+            code: None,
+            requested_paths: requested_paths.iter().map(HostPath::to_string).collect(),
+            blocked_paths: blocked_paths.iter().map(HostPath::to_string).collect(),
+            risk_level: if is_sensitive { RiskLevel::High } else { RiskLevel::Medium },
+            patterns: patterns.collect(),
+            files: coverage.recorded(),
+            digest,
+            asked_by: self.order.author.clone(),
+            still_stands: self.still_stands(action, digest, coverage.clone()),
+        })
+    }
+
+    /// Whether exactly the same would be asked with the settings, the list and the files as they are then. Files are compared
+    /// by their stamps; their content is read again before the start.
+    fn still_stands(&self, action: Action, digest: Digest, coverage: Coverage) -> StillStands {
+        let Ground::Session { named, approved, .. } = &self.order.ground else {
+            return Arc::new(|| Box::pin(std::future::ready(false)));
+        };
+        let (service, user, layers) = (self.service.clone(), self.order.user_id.clone(), self.order.layers.clone());
+        let parts = Arc::new((named.clone(), approved.clone(), action, layers, coverage));
+        Arc::new(move || {
+            let (service, user, parts) = (service.clone(), user.clone(), parts.clone());
+            Box::pin(async move {
+                let (named, approved, action, layers, coverage) = parts.as_ref();
+                let layers = Layers { operator: service.settings_now().operator.clone(), ..layers.clone() };
+                let control = service.reach(&user, named, approved).await;
+                // What cannot be read now may have changed.
+                control.is_ok_and(|control| action.digest(&layers, &control.blocked()) == Some(digest))
+                    && tokio::task::block_in_place(|| coverage.stands())
+            })
+        })
+    }
+}
+
+/// What of a command a person's word is about, beside the paths and the policy.
+#[derive(Debug)]
+struct Action {
+    words: Vec<String>,
+    cwd: PathBuf,
+    env_keys: Vec<String>,
+    /// Path and digest of each covered file; none for one that did not exist.
+    files: Vec<(String, Option<String>)>,
+}
+
+impl Action {
+    fn of(exec: &Exec) -> Self {
+        let (words, cwd) = (exec.order.words.clone(), exec.order.cwd.clone());
+        Self { words, cwd, env_keys: exec.intent.env_keys.clone(), files: Vec::new() }
+    }
+
+    /// Nothing where the layers contradict each other, and so no policy can be told.
+    fn digest(&self, layers: &Layers, blocked: &[Named]) -> Option<Digest> {
+        let paths: Vec<_> = blocked.iter().map(|named| (&named.path, &named.real)).collect();
+        let action = json!({
+            "words": self.words, "cwd": self.cwd.to_string_lossy(), "env_keys": self.env_keys,
+            "paths": paths, "files": self.files, "policy": ringwall_policy::merge(layers).ok()?.terms(),
+        });
+        Some(Digest::of(action.to_string().as_bytes()))
+    }
+}
+
+fn push_new(paths: &mut Vec<HostPath>, path: HostPath) {
+    if !paths.contains(&path) {
+        paths.push(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringwall_policy::{Ceilings, Layer, LayerName, normalise, profile};
+
+    use super::*;
+
+    fn action() -> Action {
+        let (words, env_keys) = (["bash", "-c", "cat /srv/a"], ["LANG", "PATH"]);
+        Action {
+            words: words.map(str::to_owned).to_vec(),
+            cwd: "/workspace".into(),
+            env_keys: env_keys.map(str::to_owned).to_vec(),
+            files: vec![("/workspace/a".to_owned(), Some("00".to_owned()))],
+        }
+    }
+
+    fn layers() -> Layers {
+        Layers {
+            system: profile::EXECS,
+            ceilings: Ceilings { limits: profile::machine_ceilings(8192, 2, 4096), set_by: LayerName::Machine },
+            operator: Layer::new(LayerName::Settings),
+            narrowing: Vec::new(),
+        }
+    }
+
+    fn blocked(path: &str, real: &str) -> [Named; 1] {
+        let read = |text| normalise(text, "/", None).unwrap();
+        [Named { path: read(path), real: read(real) }]
+    }
+
+    #[test]
+    fn each_part_of_what_was_asked_is_in_the_digest() {
+        let asked = blocked("/srv/a", "/srv/a");
+        let mut digests = vec![action().digest(&layers(), &asked).unwrap()];
+        assert_eq!(action().digest(&layers(), &asked), Some(digests[0]), "the same is the same");
+        let mut also = |what: &str, digest: Option<Digest>| {
+            let digest = digest.unwrap();
+            assert!(!digests.contains(&digest), "an answer would stand with another {what}");
+            digests.push(digest);
+        };
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        for other in [
+            &["bash", "-c", "cat /srv/a "][..],
+            &["bash", "-c", "cat", "/srv/a"],
+            &["bash", "-c"],
+            &["sh", "-c", "cat /srv/a"],
+        ] {
+            also("command", Action { words: words(other), ..action() }.digest(&layers(), &asked));
+        }
+        also("directory", Action { cwd: "/tmp".into(), ..action() }.digest(&layers(), &asked));
+        for keys in [&["LANG", "LD_PRELOAD"][..], &["LANG"], &["LANG", "LD_PRELOAD", "PATH"], &["LANG,PATH"]] {
+            also("variable", Action { env_keys: words(keys), ..action() }.digest(&layers(), &asked));
+        }
+        for paths in [&blocked("/srv/b", "/srv/b")[..], &blocked("/srv/a", "/srv/b"), &[]] {
+            also("path", action().digest(&layers(), paths));
+        }
+        for (path, digest) in [("/workspace/a", Some("01")), ("/workspace/a", None), ("/workspace/b", Some("00"))] {
+            let files = vec![(path.to_owned(), digest.map(str::to_owned))];
+            also("file", Action { files, ..action() }.digest(&layers(), &asked));
+        }
+        let mut tighter = layers();
+        tighter.operator.limits.insert(ringwall_policy::Field::TimeoutMs, 12_345);
+        also("policy", action().digest(&tighter, &asked));
+    }
+
+    /// Settings that repeat the values in force change only the layer of each.
+    #[test]
+    fn digest_ignores_which_layer_set_a_value() {
+        let asked = blocked("/srv/a", "/srv/a");
+        let mut stored = layers();
+        for field in ringwall_policy::Field::ALL {
+            stored.operator.limits.insert(field, profile::EXECS.get(field));
+        }
+        assert_ne!(
+            ringwall_policy::merge(&stored).unwrap().version(),
+            ringwall_policy::merge(&layers()).unwrap().version()
+        );
+        assert_eq!(action().digest(&stored, &asked), action().digest(&layers(), &asked));
+    }
+}

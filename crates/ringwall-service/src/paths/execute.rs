@@ -1,0 +1,131 @@
+//! Running a session's command: a line for a shell, on the session's files and the paths of the host that are allowed.
+//!
+//! What the line names is read from it and judged before anything runs; whatever the reading misses is not in the box. From
+//! its order on it is an exec as all are. Nothing that ends it is an error here: the caller is told how it ended.
+
+use std::path::PathBuf;
+
+use ringwall_policy::{CommandLine, Field, HostPath, Layer, LayerName, NamedFile, PathStyle, normalise, profile};
+use ringwall_record::{ExecId, Reason, Status};
+use ringwall_workspace::{ProjectId, SessionId, Stream};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::agents::execute::{PROJECT, SHOWN, WORKSPACE, needs, text};
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::order::{Ground, Order, layers};
+use crate::principal::Principal;
+use crate::service::Service;
+
+use super::cover::Covering;
+
+/// The home of every box.
+pub(crate) const HOME: &str = "/home/sandbox";
+
+/// A command as it was asked for.
+#[derive(Debug, Clone)]
+pub struct SessionCommand {
+    pub session_id: String,
+    pub user_id: Option<String>,
+    pub agent_id: Option<String>,
+    pub command: String,
+    pub cwd: Option<String>,
+    pub timeout_ms: Option<u64>,
+}
+
+/// How it stands, or how it ended and what it printed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct SessionExecuted {
+    pub exec_id: ExecId,
+    pub status: Status,
+    pub stdout: String,
+    pub stderr: String,
+    pub exit_code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_reason: Option<Reason>,
+}
+
+impl Service {
+    /// Begins, and comes back when that is on record: it runs, waits for its turn, or for a person.
+    pub async fn begin_session_command(
+        &self,
+        by: &Principal,
+        command: SessionCommand,
+    ) -> Result<SessionExecuted, Error> {
+        let settings = self.settings_now();
+        let order = Self::blocking(|| read(by, command, settings.operator.clone())).await?;
+        let submitted = self.admit(order).await?;
+        let (stdout, stderr) = Default::default();
+        let (exec_id, status) = (submitted.exec_id, submitted.status);
+        Ok(SessionExecuted { exec_id, status, stdout, stderr, exit_code: None, error_reason: None })
+    }
+
+    /// Runs it and waits for its ending. It goes on when whoever asked is gone.
+    pub async fn run_session_command(&self, by: &Principal, command: SessionCommand) -> Result<SessionExecuted, Error> {
+        let begun = self.begin_session_command(by, command).await?;
+        let view = self.finished(by, &begun.exec_id).await?;
+        let mut told = SessionExecuted {
+            status: view.summary.status,
+            exit_code: view.summary.exit_code,
+            error_reason: view.error_reason,
+            ..begun
+        };
+        // What never ran has printed nothing.
+        if view.summary.started_at.is_some() && view.protections.is_some() {
+            told.stdout = text(self.output(by, &told.exec_id, Stream::Stdout, 0, SHOWN).await?);
+            told.stderr = text(self.output(by, &told.exec_id, Stream::Stderr, 0, SHOWN).await?);
+        }
+        Ok(told)
+    }
+}
+
+fn read(by: &Principal, command: SessionCommand, operator: Layer) -> Result<Order, Error> {
+    let (user_id, agent_id) = by.workspace(command.user_id.as_deref(), command.agent_id.as_deref())?;
+    let session: SessionId = command.session_id.parse()?;
+    let cwd = normalise(command.cwd.as_deref().unwrap_or(WORKSPACE), WORKSPACE, Some(HOME));
+    let cwd = cwd.map_err(|error| Error::invalid(format!("cwd: {error}")))?;
+    if cwd.style() == PathStyle::Windows {
+        return Err(Error::invalid("cwd: a box has no drives; name a directory from / on"));
+    }
+    let line = CommandLine::read(&command.command)?;
+    // Where it starts is the first path that it names.
+    let mut named = vec![cwd.clone()];
+    let files = line.files(cwd.as_str(), HOME)?;
+    for NamedFile { path, .. } in &files.known {
+        if !named.contains(path) {
+            named.push(path.clone());
+        }
+    }
+    let mut narrowing = Vec::new();
+    if let Some(timeout_ms) = command.timeout_ms {
+        let mut layer = Layer::new(LayerName::Request);
+        layer.limits.insert(Field::TimeoutMs, Field::TimeoutMs.check(timeout_ms)?);
+        narrowing.push(layer);
+    }
+    let argv = Ok(crate::line::argv(&command.command));
+    Ok(Order {
+        author: by.author(),
+        idempotency: None,
+        user_id,
+        agent_id,
+        project_id: PROJECT.parse::<ProjectId>()?,
+        task_id: None,
+        conversation_id: Some(session.to_string()),
+        skill_id: None,
+        backend: Backend::Native,
+        image: None,
+        argv,
+        words: crate::line::words(command.command),
+        cwd: PathBuf::from(HostPath::as_str(&cwd)),
+        env: Default::default(),
+        layers: layers(profile::FILES, operator, narrowing),
+        ground: Ground::Session {
+            session,
+            named,
+            approved: Vec::new(),
+            covering: Box::new(Covering { files, ..Covering::default() }),
+            needs: needs(line.wants_network()),
+        },
+    })
+}

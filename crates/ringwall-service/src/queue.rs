@@ -1,0 +1,358 @@
+//! Who runs and who waits: bounded, first come first served for each user, and in turns between users. One user cannot
+//! take all the room there is to wait: whoever has nobody waiting always finds a place for one.
+//!
+//! [`Line`] is the rule, without a clock or a lock: whenever somebody can run, nobody waits who could have. [`Turns`] is
+//! the line that tasks stand in; a [`Slot`] is the right to run, given back when it is dropped.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ringwall_record::UserId;
+use tokio::sync::oneshot;
+
+/// How many run at once, how many of one user, and how many wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) running: u32,
+    pub(crate) running_per_user: u32,
+    pub(crate) waiting: u32,
+    /// How many of one user wait at most, parked execs included.
+    pub(crate) waiting_per_user: u32,
+}
+
+pub(crate) type Ticket = u64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Entered {
+    Running,
+    Waiting(Ticket),
+    Full,
+}
+
+#[derive(Debug)]
+pub(crate) struct Line {
+    bounds: Bounds,
+    running: HashMap<UserId, u32>,
+    /// Nobody is here without somebody who waits.
+    waiting: HashMap<UserId, VecDeque<Ticket>>,
+    /// Execs that gave their slot back until they can go on. They count as waiting and are not called.
+    parked: HashMap<UserId, u32>,
+    /// Whose turn is next. Everybody who has somebody waiting, once.
+    rotation: VecDeque<UserId>,
+    next: Ticket,
+}
+
+impl Line {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            running: HashMap::new(),
+            waiting: HashMap::new(),
+            parked: HashMap::new(),
+            rotation: VecDeque::new(),
+            next: 0,
+        }
+    }
+
+    pub(crate) fn running(&self) -> u32 {
+        self.running.values().sum()
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        let parked = self.parked.values().sum::<u32>() as usize;
+        parked + self.waiting.values().map(VecDeque::len).sum::<usize>()
+    }
+
+    pub(crate) fn enter(&mut self, user: &UserId) -> Entered {
+        if self.try_start(user) {
+            return Entered::Running;
+        }
+        if self.is_full_for(user) {
+            return Entered::Full;
+        }
+        let (ticket, own) = self.line_up(user);
+        own.push_back(ticket);
+        Entered::Waiting(ticket)
+    }
+
+    /// Counts an exec as waiting that is about to give its slot back. False if too many wait.
+    fn park(&mut self, user: &UserId) -> bool {
+        if self.is_full_for(user) {
+            return false;
+        }
+        *self.parked.entry(user.clone()).or_default() += 1;
+        true
+    }
+
+    fn unpark(&mut self, user: &UserId) {
+        if let Some(count) = self.parked.get_mut(user) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.parked.remove(user);
+            }
+        }
+    }
+
+    /// A parked exec wants a slot again: before the waiting execs of its user, which came later. It was counted when it was
+    /// parked, so no limit refuses it here.
+    fn enter_again(&mut self, user: &UserId) -> Entered {
+        if self.try_start(user) {
+            return Entered::Running;
+        }
+        let (ticket, own) = self.line_up(user);
+        own.push_front(ticket);
+        Entered::Waiting(ticket)
+    }
+
+    /// Starts an exec if the limits allow it. This overtakes no waiting exec: none of them could start.
+    fn try_start(&mut self, user: &UserId) -> bool {
+        let can_start = self.running() < self.bounds.running && self.has_room(user);
+        if can_start {
+            *self.running.entry(user.clone()).or_default() += 1;
+        }
+        can_start
+    }
+
+    fn is_full_for(&self, user: &UserId) -> bool {
+        let own = self.waiting_of(user);
+        let is_full = self.waiting() >= self.bounds.waiting as usize;
+        is_full && (own > 0 || self.bounds.waiting == 0) || own >= self.bounds.waiting_per_user as usize
+    }
+
+    fn waiting_of(&self, user: &UserId) -> usize {
+        let parked = self.parked.get(user).copied().unwrap_or_default() as usize;
+        parked + self.waiting.get(user).map_or(0, VecDeque::len)
+    }
+
+    /// A new ticket, and the waiting execs of the user to put it among.
+    fn line_up(&mut self, user: &UserId) -> (Ticket, &mut VecDeque<Ticket>) {
+        let ticket = self.next;
+        self.next += 1;
+        let own = self.waiting.entry(user.clone()).or_default();
+        if own.is_empty() {
+            self.rotation.push_back(user.clone());
+        }
+        (ticket, own)
+    }
+
+    /// Somebody who waited gives up. One whose turn has come is not here any more.
+    pub(crate) fn leave(&mut self, user: &UserId, ticket: Ticket) {
+        if let Some(own) = self.waiting.get_mut(user) {
+            own.retain(|other| *other != ticket);
+            if own.is_empty() {
+                self.forget(user);
+            }
+        }
+    }
+
+    /// One of this user's has ended; gives those whose turn it is.
+    pub(crate) fn release(&mut self, user: &UserId) -> Vec<Ticket> {
+        if let Some(count) = self.running.get_mut(user) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.running.remove(user);
+            }
+        }
+        self.call()
+    }
+
+    /// Those who run or wait already stay, also where there are now more than there may be.
+    pub(crate) fn set_bounds(&mut self, bounds: Bounds) -> Vec<Ticket> {
+        self.bounds = bounds;
+        self.call()
+    }
+
+    fn call(&mut self) -> Vec<Ticket> {
+        let mut called = Vec::new();
+        while self.running() < self.bounds.running {
+            let Some(index) = self.rotation.iter().position(|user| self.has_room(user)) else { break };
+            let Some(user) = self.rotation.remove(index) else { break };
+            let Some(own) = self.waiting.get_mut(&user) else { continue };
+            called.extend(own.pop_front());
+            *self.running.entry(user.clone()).or_default() += 1;
+            if own.is_empty() {
+                self.waiting.remove(&user);
+            } else {
+                self.rotation.push_back(user);
+            }
+        }
+        called
+    }
+
+    fn has_room(&self, user: &UserId) -> bool {
+        self.running.get(user).is_none_or(|count| *count < self.bounds.running_per_user)
+    }
+
+    fn forget(&mut self, user: &UserId) {
+        self.waiting.remove(user);
+        self.rotation.retain(|other| other != user);
+    }
+}
+
+/// The line that tasks stand in.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    held: Mutex<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    line: Line,
+    calls: HashMap<Ticket, oneshot::Sender<Slot>>,
+    /// Who a ticket is, for the slot that it becomes.
+    users: HashMap<Ticket, UserId>,
+}
+
+/// The right to run.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    turns: Arc<Turns>,
+    user: UserId,
+}
+
+/// A place in the line.
+#[derive(Debug)]
+pub(crate) struct Place {
+    turns: Arc<Turns>,
+    user: UserId,
+    ticket: Ticket,
+    call: oneshot::Receiver<Slot>,
+}
+
+/// A slot that was given back while its exec waits for something other than a slot. It counts as waiting.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    turns: Arc<Turns>,
+    user: UserId,
+}
+
+#[derive(Debug)]
+pub(crate) enum Admission {
+    Now(Slot),
+    Later(Place),
+}
+
+impl Turns {
+    pub(crate) fn new(bounds: Bounds) -> Arc<Self> {
+        let held = Held { line: Line::new(bounds), calls: HashMap::new(), users: HashMap::new() };
+        Arc::new(Self { held: Mutex::new(held) })
+    }
+
+    /// Nothing when too many wait.
+    pub(crate) fn enter(self: &Arc<Self>, user: &UserId) -> Option<Admission> {
+        let mut held = self.lock();
+        let entered = held.line.enter(user);
+        self.admit(&mut held, user, entered)
+    }
+
+    fn admit(self: &Arc<Self>, held: &mut Held, user: &UserId, entered: Entered) -> Option<Admission> {
+        match entered {
+            Entered::Running => Some(Admission::Now(Slot { turns: self.clone(), user: user.clone() })),
+            Entered::Full => None,
+            Entered::Waiting(ticket) => {
+                let (sender, call) = oneshot::channel();
+                held.calls.insert(ticket, sender);
+                held.users.insert(ticket, user.clone());
+                Some(Admission::Later(Place { turns: self.clone(), user: user.clone(), ticket, call }))
+            }
+        }
+    }
+
+    pub(crate) fn set_bounds(self: &Arc<Self>, bounds: Bounds) {
+        let mut held = self.lock();
+        let called = held.line.set_bounds(bounds);
+        let calls = held.take(&called);
+        drop(held);
+        self.call(calls);
+    }
+
+    /// How many run, and how many wait.
+    pub(crate) fn counts(&self) -> (u32, usize) {
+        let held = self.lock();
+        (held.line.running(), held.line.waiting())
+    }
+
+    /// The same for each user who has any.
+    pub(crate) fn counts_by_user(&self) -> HashMap<UserId, (u32, u32)> {
+        let held = self.lock();
+        let mut counts: HashMap<UserId, (u32, u32)> = HashMap::new();
+        for (user, running) in &held.line.running {
+            counts.entry(user.clone()).or_default().0 = *running;
+        }
+        for user in held.line.waiting.keys().chain(held.line.parked.keys()) {
+            let waiting = held.line.waiting_of(user);
+            counts.entry(user.clone()).or_default().1 = u32::try_from(waiting).unwrap_or(u32::MAX);
+        }
+        counts
+    }
+
+    /// Outside of the lock: a slot that nobody takes any more is given back at once.
+    fn call(self: &Arc<Self>, calls: Vec<(UserId, oneshot::Sender<Slot>)>) {
+        for (user, call) in calls {
+            drop(call.send(Slot { turns: self.clone(), user }));
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    fn take(&mut self, called: &[Ticket]) -> Vec<(UserId, oneshot::Sender<Slot>)> {
+        called.iter().filter_map(|ticket| Some((self.users.remove(ticket)?, self.calls.remove(ticket)?))).collect()
+    }
+}
+
+impl Slot {
+    /// Gives the slot back to other execs. None if too many execs wait already; the slot is given back then too.
+    pub(crate) fn park(self) -> Option<Parked> {
+        let is_parked = self.turns.lock().line.park(&self.user);
+        is_parked.then(|| Parked { turns: self.turns.clone(), user: self.user.clone() })
+    }
+}
+
+impl Parked {
+    pub(crate) fn enter(self) -> Option<Admission> {
+        let mut held = self.turns.lock();
+        let entered = held.line.enter_again(&self.user);
+        self.turns.admit(&mut held, &self.user, entered)
+    }
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        self.turns.lock().line.unpark(&self.user);
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut held = self.turns.lock();
+        let called = held.line.release(&self.user);
+        let calls = held.take(&called);
+        drop(held);
+        self.turns.call(calls);
+    }
+}
+
+impl Place {
+    /// Waits for its turn. The line is never closed while somebody stands in it.
+    pub(crate) async fn turn(&mut self) -> Option<Slot> {
+        (&mut self.call).await.ok()
+    }
+}
+
+impl Drop for Place {
+    /// A slot that came meanwhile is given back with the channel that holds it.
+    fn drop(&mut self) {
+        let mut held = self.turns.lock();
+        held.line.leave(&self.user, self.ticket);
+        held.calls.remove(&self.ticket);
+        held.users.remove(&self.ticket);
+    }
+}
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

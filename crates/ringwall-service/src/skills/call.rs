@@ -1,0 +1,115 @@
+//! The call of a skill: what belongs to the call, and what are inputs.
+//!
+//! Both come in one object, so a few names are the call's own and no skill can have an input of that name. Nothing is
+//! looked up here: whether a project or a backend exists is the caller's next question.
+
+use ringwall_policy::{Field, Layer, LayerName};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::error::InvalidArgument;
+
+/// The keys of a call that are not inputs.
+pub const RESERVED: [&str; 7] =
+    ["project_id", "task_id", "conversation_id", "timeout_ms", "user_id", "agent_id", "backend"];
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    pub project_id: Option<String>,
+    pub task_id: Option<String>,
+    pub conversation_id: Option<String>,
+    pub user_id: Option<String>,
+    pub agent_id: Option<String>,
+    pub backend: Option<String>,
+    /// The caller's say in the policy: the time limit, if one was given.
+    pub layer: Layer,
+    /// Always an object.
+    pub inputs: Value,
+}
+
+impl Call {
+    /// Splits the body of a call. `null` is the same as nothing for the call's own keys.
+    pub fn read(body: Value) -> Result<Self, InvalidArgument> {
+        let Value::Object(mut body) = body else {
+            return Err(InvalidArgument {
+                field: "body".to_owned(),
+                reason: "must be an object of project_id and the skill's inputs".to_owned(),
+            });
+        };
+        let layer = take_timeout(&mut body)?;
+        Ok(Self {
+            project_id: take_text(&mut body, "project_id")?,
+            task_id: take_text(&mut body, "task_id")?,
+            conversation_id: take_text(&mut body, "conversation_id")?,
+            user_id: take_text(&mut body, "user_id")?,
+            agent_id: take_text(&mut body, "agent_id")?,
+            backend: take_text(&mut body, "backend")?,
+            layer,
+            inputs: Value::Object(body),
+        })
+    }
+}
+
+fn take_text(body: &mut Map<String, Value>, key: &str) -> Result<Option<String>, InvalidArgument> {
+    match body.remove(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(InvalidArgument { field: key.to_owned(), reason: "must be a string".to_owned() }),
+    }
+}
+
+fn take_timeout(body: &mut Map<String, Value>) -> Result<Layer, InvalidArgument> {
+    let key = Field::TimeoutMs.key();
+    let wish = match body.remove(key) {
+        None | Some(Value::Null) => Map::new(),
+        Some(value) => Map::from_iter([(key.to_owned(), value)]),
+    };
+    match Layer::deserialize(Value::Object(wish)) {
+        Ok(layer) => Ok(layer.named(LayerName::Request)),
+        Err(error) => Err(InvalidArgument { field: key.to_owned(), reason: error.to_string() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_call_is_split_into_its_own_and_the_inputs() {
+        let body = json!({
+            "project_id": "p", "task_id": "t", "conversation_id": "c", "user_id": "u", "agent_id": "a",
+            "backend": "native", "timeout_ms": 5000, "script": "echo", "project": 1, "nested": {"project_id": 2},
+        });
+        let call = Call::read(body).expect("a call");
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!((call.project_id, call.task_id, call.conversation_id), (text("p"), text("t"), text("c")));
+        assert_eq!((call.user_id, call.agent_id, call.backend), (text("u"), text("a"), text("native")));
+        assert_eq!(call.layer.name, LayerName::Request);
+        assert_eq!(call.layer.limits, [(Field::TimeoutMs, 5000)].into());
+        assert_eq!(call.inputs, json!({"script": "echo", "project": 1, "nested": {"project_id": 2}}));
+    }
+
+    #[test]
+    fn nothing_of_its_own_is_ever_an_input() {
+        let body: Map<String, Value> = RESERVED.iter().map(|&key| (key.to_owned(), Value::Null)).collect();
+        let call = Call::read(Value::Object(body)).expect("a call");
+        assert_eq!(call.inputs, json!({}));
+        assert_eq!(call.project_id, None);
+        // No time limit asked for is not the same as asking for none.
+        assert_eq!(call.layer, Layer::new(LayerName::Request));
+    }
+
+    #[test]
+    fn what_means_nothing_is_named() {
+        for key in RESERVED {
+            for value in [json!(true), json!([]), json!({}), json!(-1), json!(0)] {
+                let error = Call::read(json!({key: value})).expect_err(key);
+                assert_eq!(error.field, key);
+            }
+        }
+        for body in [json!(null), json!([]), json!("x"), json!(1)] {
+            assert_eq!(Call::read(body).expect_err("no object").field, "body");
+        }
+    }
+}

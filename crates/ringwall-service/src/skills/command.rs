@@ -1,0 +1,176 @@
+//! What a call of a skill executes.
+//!
+//! The two shipped skills run what their inputs say, by the same rule as an exec of that kind. Any other skill runs its
+//! entrypoint, word for word: inputs never become words of a command line, where they could be read as options or by a
+//! shell. They come as JSON in one environment variable, whose value is recorded nowhere and which is there even for a
+//! skill that may not see a single file.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use ringwall_policy::{Kind, Secret, check_kind};
+use serde_json::Value;
+
+use super::error::InvalidInput;
+use super::shipped::Builtin;
+use super::skill::Skill;
+
+/// Where a skill finds its inputs.
+pub const INPUTS_VARIABLE: &str = "SKILL_INPUTS";
+
+/// The kernel's bound for one variable (`MAX_ARG_STRLEN`) takes the name, `=` and the ending NUL, too.
+const MAX_INPUT_BYTES: usize = 128 * 1024 - INPUTS_VARIABLE.len() - 2;
+
+const INPUTS_IN_BOX: &str = "/workspace/inputs/";
+
+#[derive(Debug, Clone)]
+pub struct Command {
+    pub argv: Vec<OsString>,
+    pub env: BTreeMap<String, Secret>,
+}
+
+impl Skill {
+    /// The command for inputs that are valid.
+    pub fn command(&self, inputs: &Value) -> Result<Command, InvalidInput> {
+        let argv = match Builtin::of(&self.id) {
+            Some(Builtin::Shell) => shell(inputs)?,
+            Some(Builtin::Python) => python(inputs)?,
+            None => return self.entrypoint(inputs),
+        };
+        Ok(Command { argv, env: BTreeMap::new() })
+    }
+
+    fn entrypoint(&self, inputs: &Value) -> Result<Command, InvalidInput> {
+        let text = inputs.to_string();
+        if text.len() > MAX_INPUT_BYTES {
+            return Err(invalid(
+                "inputs",
+                format!(
+                    "take {} bytes as JSON, but at most {MAX_INPUT_BYTES} can be handed over; send large data as a file \
+                     among the project's inputs",
+                    text.len()
+                ),
+            ));
+        }
+        Ok(Command {
+            argv: self.runtime.entrypoint.iter().map(OsString::from).collect(),
+            env: [(INPUTS_VARIABLE.to_owned(), Secret::new(text))].into(),
+        })
+    }
+}
+
+fn shell(inputs: &Value) -> Result<Vec<OsString>, InvalidInput> {
+    match text(inputs, "script")? {
+        Some(script) => kind(Kind::Shell, "script", &["-lc", script]),
+        None => Err(invalid("script", "is required")),
+    }
+}
+
+fn python(inputs: &Value) -> Result<Vec<OsString>, InvalidInput> {
+    match (text(inputs, "code")?, text(inputs, "script_path")?) {
+        (Some(code), None) => kind(Kind::Python, "code", &["-c", code]),
+        (None, Some(path)) => kind(Kind::Python, "script_path", &[&script_in_box(path)]),
+        (None, None) => Err(invalid("code", "is required, unless there is a script_path")),
+        (Some(_), Some(_)) => Err(invalid("script_path", "cannot be given together with code")),
+    }
+}
+
+/// A script may be named as the box sees it, as seen from the project (`inputs/main.py`), or among the inputs
+/// (`main.py`). None of them leads out: the rule for kinds looks at the result.
+fn script_in_box(path: &str) -> String {
+    if path.starts_with('/') {
+        return path.to_owned();
+    }
+    format!("{INPUTS_IN_BOX}{}", path.strip_prefix("inputs/").unwrap_or(path))
+}
+
+/// A manifest that replaces a shipped one may have loosened the interface, so types are looked at here again.
+fn text<'a>(inputs: &'a Value, field: &str) -> Result<Option<&'a str>, InvalidInput> {
+    match inputs.get(field) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(invalid(field, "must be a string")),
+    }
+}
+
+fn kind(kind: Kind, field: &str, args: &[&str]) -> Result<Vec<OsString>, InvalidInput> {
+    let args: Vec<String> = args.iter().map(|&argument| argument.to_owned()).collect();
+    check_kind(kind, kind.command(), &args).map_err(|denial| invalid(field, denial.message))
+}
+
+fn invalid(field: &str, reason: impl Into<String>) -> InvalidInput {
+    InvalidInput { field: field.to_owned(), reason: reason.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::skills::manifest::Judge;
+    use serde_json::json;
+
+    fn builtin(builtin: Builtin) -> Skill {
+        let judge = Judge::new().expect("the schema compiles");
+        judge.judge(builtin.id(), builtin.manifest().as_bytes()).expect("a valid manifest")
+    }
+
+    fn run(skill: &Skill, inputs: &Value) -> Result<Vec<OsString>, String> {
+        skill.validate_inputs(inputs).map_err(|error| error.to_string())?;
+        let command = skill.command(inputs).map_err(|error| error.to_string())?;
+        assert!(command.env.is_empty());
+        Ok(command.argv)
+    }
+
+    #[test]
+    fn shell_run_runs_its_script() {
+        let skill = builtin(Builtin::Shell);
+        let words = |words: [&str; 3]| Ok(words.map(OsString::from).to_vec());
+        assert_eq!(run(&skill, &json!({"script": "echo $HOME"})), words(["bash", "-lc", "echo $HOME"]));
+        assert_eq!(run(&skill, &json!({})), Err("script: is required".into()));
+        assert_eq!(run(&skill, &json!({"script": 1})), Err("script: it is not of type \"string\"".into()));
+        let unknown = Err("skript: is not an input of this skill".into());
+        assert_eq!(run(&skill, &json!({"script": "", "skript": ""})), unknown);
+    }
+
+    #[test]
+    fn python_run_runs_code_or_a_script_among_the_inputs() {
+        let skill = builtin(Builtin::Python);
+        let code = ["python", "-c", "print(1)"].map(OsString::from).to_vec();
+        assert_eq!(run(&skill, &json!({"code": "print(1)"})), Ok(code));
+        for path in ["main.py", "inputs/main.py", "/workspace/inputs/main.py"] {
+            let script = ["python", "/workspace/inputs/main.py"].map(OsString::from).to_vec();
+            assert_eq!(run(&skill, &json!({"script_path": path})), Ok(script), "{path}");
+        }
+        for path in ["../work/x.py", "a/../../x.py", "/etc/passwd", "/workspace/work/x.py", "/", "a//b", "./x", "x\0"] {
+            let error = run(&skill, &json!({"script_path": path})).expect_err(path);
+            assert!(error.starts_with("script_path: ") && error.contains("plain path"), "{error}");
+        }
+        assert_eq!(run(&skill, &json!({})), Err("code: is required, unless there is a script_path".into()));
+        let both = run(&skill, &json!({"code": "", "script_path": "x.py"}));
+        assert_eq!(both, Err("script_path: cannot be given together with code".into()));
+    }
+
+    #[test]
+    fn a_script_path_is_never_an_option() {
+        let skill = builtin(Builtin::Python);
+        let expected = ["python", "/workspace/inputs/-c"].map(OsString::from).to_vec();
+        assert_eq!(run(&skill, &json!({"script_path": "-c"})), Ok(expected));
+    }
+
+    #[test]
+    fn other_skills_get_their_inputs_as_json_in_a_variable() {
+        let mut skill = builtin(Builtin::Shell);
+        skill.id = "text.count".to_owned();
+        skill.runtime.entrypoint = vec!["jq".to_owned(), "-n".to_owned(), "env.SKILL_INPUTS".to_owned()];
+        let inputs = json!({"text": "a\nb\0", "n": 1});
+        let command = skill.command(&inputs).expect("a command");
+        assert_eq!(command.argv, ["jq", "-n", "env.SKILL_INPUTS"]);
+        let value = command.env[INPUTS_VARIABLE].expose().to_str().expect("UTF-8");
+        assert_eq!(serde_json::from_str::<Value>(value).ok(), Some(inputs));
+        assert!(!value.contains(['\n', '\0']));
+
+        let fitting = MAX_INPUT_BYTES - json!({"text": ""}).to_string().len();
+        assert!(skill.command(&json!({"text": "x".repeat(fitting)})).is_ok());
+        let error = skill.command(&json!({"text": "x".repeat(fitting + 1)})).expect_err("one byte too many");
+        assert_eq!(error.field, "inputs");
+    }
+}

@@ -1,0 +1,146 @@
+//! A manifest's bytes become a skill, or the reasons why not.
+//!
+//! Everything that can be said about a bad manifest is said at once: the schema's complaints, the interface's, and the
+//! rules that no schema can express. Only a manifest without any complaint is turned into a skill.
+
+use jsonschema::{Draft, Validator};
+use ringwall_policy::{ImageName, Layer};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::call::RESERVED;
+use super::document::{compile, compile_untrusted};
+use super::error::Error;
+use super::reasons::Reasons;
+use super::shipped;
+use super::skill::{Interface, Permissions, Runtime, RuntimeKind, Skill};
+
+/// A folder whose manifest is not valid.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct InvalidManifest {
+    /// The folder's name, whatever the manifest says.
+    pub id: String,
+    pub reasons: Vec<String>,
+}
+
+/// Judges manifests by the schema that is built into the program; the copy on disk is for people and editors.
+#[derive(Debug)]
+pub(super) struct Judge {
+    schema: Validator,
+}
+
+impl Judge {
+    pub(super) fn new() -> Result<Self, Error> {
+        let wrong = |reason: String| Error::BuiltInSchema { reason };
+        let schema: Value = serde_json::from_str(shipped::SCHEMA).map_err(|error| wrong(error.to_string()))?;
+        let schema = compile(&schema, Draft::Draft202012).map_err(|error| wrong(error.to_string()))?;
+        Ok(Self { schema })
+    }
+
+    pub(super) fn judge(&self, folder: &str, text: &[u8]) -> Result<Skill, InvalidManifest> {
+        let mut reasons = Reasons::default();
+        let skill = self.read(folder, text, &mut reasons);
+        match skill {
+            Some(skill) if reasons.is_empty() => Ok(skill),
+            _ => Err(InvalidManifest { id: folder.to_owned(), reasons: reasons.into_list() }),
+        }
+    }
+
+    /// Gives nothing only after adding a reason.
+    fn read(&self, folder: &str, text: &[u8], reasons: &mut Reasons) -> Option<Skill> {
+        let manifest: Value = match serde_json::from_slice(text) {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                reasons.add("", &format!("is not JSON: {error}"));
+                return None;
+            }
+        };
+        for error in self.schema.iter_errors(&manifest) {
+            reasons.add_error("", &error);
+        }
+        check_id(folder, &manifest, reasons);
+        let inputs = check_interface(&manifest, reasons);
+        if !reasons.is_empty() {
+            return None;
+        }
+
+        let limits = match manifest.get("limits").map(Layer::deserialize) {
+            None => Ok(None),
+            Some(layer) => layer.map(Some),
+        };
+        let limits = match limits {
+            Ok(layer) => layer.map(|layer| layer.limits).unwrap_or_default(),
+            Err(error) => {
+                reasons.add("/limits", &error.to_string());
+                return None;
+            }
+        };
+        let manifest = match Manifest::deserialize(&manifest) {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                reasons.add("", &error.to_string());
+                return None;
+            }
+        };
+        check_runtime(&manifest, reasons);
+        let Manifest { id, name, description, interface, runtime, permissions } = manifest;
+        Some(Skill { id, name, description, runtime, interface, permissions, limits, inputs: inputs? })
+    }
+}
+
+/// What is left when the schema has passed; `schema_version` and `$schema` have said all they have to say, and limits
+/// are read by themselves so that a complaint about them has its place.
+#[derive(Deserialize)]
+struct Manifest {
+    id: String,
+    name: String,
+    description: String,
+    interface: Interface,
+    runtime: Runtime,
+    permissions: Permissions,
+}
+
+fn check_id(folder: &str, manifest: &Value, reasons: &mut Reasons) {
+    if let Some(id) = manifest.get("id").and_then(Value::as_str)
+        && id != folder
+    {
+        reasons.add("/id", &format!("is \"{id}\", but the folder is called \"{folder}\"; they must be the same"));
+    }
+}
+
+/// Gives the inputs' schema, compiled, if it is one.
+fn check_interface(manifest: &Value, reasons: &mut Reasons) -> Option<Validator> {
+    let interface = manifest.get("interface")?;
+    if let Some(outputs) = interface.get("outputs") {
+        compile_untrusted(outputs, "/interface/outputs", reasons);
+    }
+    let inputs = interface.get("inputs")?;
+    for key in RESERVED {
+        if inputs.get("properties").and_then(|properties| properties.get(key)).is_some() {
+            reasons.add(
+                &format!("/interface/inputs/properties/{key}"),
+                "this name belongs to the call itself and never reaches a skill; choose another",
+            );
+        }
+    }
+    compile_untrusted(inputs, "/interface/inputs", reasons)
+}
+
+fn check_runtime(manifest: &Manifest, reasons: &mut Reasons) {
+    let runtime = &manifest.runtime;
+    if let (RuntimeKind::Native, Some(image)) = (runtime.kind, &runtime.image)
+        && let Err(error) = image.parse::<ImageName>()
+    {
+        reasons.add("/runtime/image", &error.to_string());
+    }
+    if let Some(builtin) = shipped::Builtin::of(&manifest.id)
+        && runtime.entrypoint != builtin.entrypoint()
+    {
+        let message = format!(
+            "{} always runs {:?}; give a skill that runs something else another id",
+            manifest.id,
+            builtin.entrypoint()
+        );
+        reasons.add("/runtime/entrypoint", &message);
+    }
+}

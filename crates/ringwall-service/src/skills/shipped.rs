@@ -1,0 +1,79 @@
+//! What comes with the program: the schema of manifests, and two skills that run code as it is given.
+//!
+//! A folder of the same id replaces a shipped skill's manifest, for tighter limits or another description. It cannot
+//! change what the skill runs: `shell.run` is a shell to everybody who calls it. Nor does a bad replacement bring the
+//! shipped one back: whoever wrote it wanted something else than that.
+
+pub(super) const SCHEMA: &str = include_str!("../../skills/_schema/manifest.schema.json");
+
+/// A skill that runs what its inputs say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Builtin {
+    Shell,
+    Python,
+}
+
+impl Builtin {
+    pub(super) const ALL: [Self; 2] = [Self::Shell, Self::Python];
+
+    pub(super) fn of(id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|builtin| builtin.id() == id)
+    }
+
+    pub(super) const fn id(self) -> &'static str {
+        match self {
+            Self::Shell => "shell.run",
+            Self::Python => "python.run",
+        }
+    }
+
+    pub(super) const fn manifest(self) -> &'static str {
+        match self {
+            Self::Shell => include_str!("../../skills/shell.run/manifest.json"),
+            Self::Python => include_str!("../../skills/python.run/manifest.json"),
+        }
+    }
+
+    /// What the manifest has to say; the script or the code comes after it.
+    pub(super) const fn entrypoint(self) -> &'static [&'static str] {
+        match self {
+            Self::Shell => &["bash", "-lc"],
+            Self::Python => &["python"],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::skills::manifest::Judge;
+    use ringwall_policy::{Field, Mounts};
+    use serde_json::Value;
+
+    #[test]
+    fn what_is_shipped_is_valid_and_content_with_the_defaults() {
+        let judge = Judge::new().expect("the schema compiles");
+        for builtin in Builtin::ALL {
+            let skill = judge.judge(builtin.id(), builtin.manifest().as_bytes()).expect("a valid manifest");
+            assert_eq!(skill.mounts(), Mounts::WIDEST);
+            assert!(skill.limits.is_empty());
+            // Providers of models refuse tools whose inputs are alternatives.
+            for keyword in ["anyOf", "oneOf", "allOf"] {
+                assert_eq!(skill.interface.inputs.get(keyword), None);
+            }
+        }
+    }
+
+    #[test]
+    fn the_schema_knows_the_limits_that_the_policy_knows() {
+        let schema: Value = serde_json::from_str(SCHEMA).expect("JSON");
+        let limits = schema["properties"]["limits"]["properties"].as_object().expect("an object");
+        let mut keys: Vec<&str> = limits.keys().map(String::as_str).collect();
+        let mut fields = Field::ALL.map(Field::key);
+        keys.sort_unstable();
+        fields.sort_unstable();
+        assert_eq!(keys, fields);
+        let places = &schema["$defs"]["places"]["items"]["enum"];
+        assert_eq!(*places, serde_json::json!(ringwall_policy::Place::ALL));
+    }
+}

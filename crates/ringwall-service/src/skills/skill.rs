@@ -1,0 +1,91 @@
+//! One skill, as its manifest describes it.
+//!
+//! A skill exists only if its whole manifest is valid; it serialises as it is listed. It carries no right: its limits are
+//! a layer that can only narrow, its permissions are the mounts it is content with.
+
+use std::collections::BTreeMap;
+
+use jsonschema::Validator;
+use ringwall_policy::{Field, FilePermissions, Layer, LayerName, Mounts, NetWish};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// Readable everywhere, made only from a valid manifest.
+#[derive(Debug, Serialize, ToSchema)]
+#[non_exhaustive]
+pub struct Skill {
+    pub id: String,
+    pub name: String,
+    pub description: String,
+    pub runtime: Runtime,
+    pub interface: Interface,
+    pub permissions: Permissions,
+    /// In each field's own unit; serialised in the unit that manifests use.
+    #[serde(serialize_with = "serialize_limits")]
+    #[schema(schema_with = crate::schema::some_limits)]
+    pub limits: BTreeMap<Field, u64>,
+    #[serde(skip)]
+    pub(super) inputs: Validator,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Runtime {
+    pub kind: RuntimeKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// Never empty.
+    pub entrypoint: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RuntimeKind {
+    /// Needs Docker.
+    Docker,
+    /// Content with whatever backend is there.
+    Native,
+}
+
+/// JSON Schemas of what goes in, which is checked, and of what comes out, which is for callers to read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Interface {
+    #[schema(value_type = Object)]
+    pub inputs: Value,
+    #[schema(value_type = Option<Object>)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Permissions {
+    #[schema(schema_with = crate::schema::file_permissions)]
+    pub fs: FilePermissions,
+    #[schema(schema_with = crate::schema::net)]
+    #[serde(default)]
+    pub net: NetWish,
+}
+
+impl Skill {
+    /// The skill's say in the policy of an exec.
+    pub fn layer(&self) -> Layer {
+        Layer { limits: self.limits.clone(), net: Some(self.permissions.net.clone()), ..Layer::new(LayerName::Skill) }
+    }
+
+    /// What its box sees of the project.
+    pub fn mounts(&self) -> Mounts {
+        self.permissions.fs.mounts()
+    }
+}
+
+fn serialize_limits<S: Serializer>(limits: &BTreeMap<Field, u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(limits.len()))?;
+    for (field, value) in limits {
+        map.serialize_entry(field, &field.quantity(*value))?;
+    }
+    map.end()
+}

@@ -1,0 +1,320 @@
+//! The way out of a box: what is allowed gets through, what is not reaches nobody, and all of it is on record.
+//!
+//! The other side is a server of this test's on the host's loopback, which is allowed by the setting that is meant for that.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ringwall_record::ApprovalStatus;
+use ringwall_service::{
+    AgentPath, Answer, CodeRequest, ExecId, ExecView, Limit, NetworkView, SessionAddress, Status, Stream, Verdict,
+};
+use serde_json::json;
+
+use crate::lab::{Lab, in_lab, limited, reason, seen, shell};
+
+/// A host's server that counts who came, and answers each with its number.
+struct Other {
+    port: u16,
+    accepted: Arc<AtomicUsize>,
+}
+
+impl Other {
+    fn serve() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (port, accepted) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
+        let counted = accepted.clone();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
+                let mut head = Vec::new();
+                let mut byte = [0];
+                while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|count| count == 1) {
+                    head.push(byte[0]);
+                }
+                let content = format!("visit {number}");
+                let length = content.len();
+                let _ =
+                    write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{content}");
+            }
+        });
+        Self { port, accepted }
+    }
+
+    fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::SeqCst)
+    }
+
+    /// By the proxy, also where programs would not use it by themselves.
+    fn curl(&self, more: &str) -> String {
+        format!("curl -sS --max-time 20 --noproxy '' {more} http://127.0.0.1:{}/", self.port)
+    }
+
+    async fn allow(&self, lab: &Lab, unknown: &str) {
+        let host = format!("127.0.0.1:{}", self.port);
+        let allow = if unknown == "ask" { json!([]) } else { json!([host]) };
+        lab.set(json!({
+            "net": {"mode": "allowlist", "allow": allow, "unknown": unknown}, "egress": {"allowed_hosts": [host]},
+        }))
+        .await;
+    }
+}
+
+async fn network(lab: &Lab, view: &ExecView) -> NetworkView {
+    lab.service.exec_network(&lab.owner, &view.summary.exec_id).await.unwrap()
+}
+
+async fn said(lab: &Lab, view: &ExecView) -> String {
+    lab.text(view, Stream::Stdout).await + &lab.text(view, Stream::Stderr).await
+}
+
+pub fn what_is_allowed_gets_through_and_is_on_record() {
+    in_lab(async |lab| {
+        let other = Other::serve();
+        // Without the setting there is nobody to ask.
+        let closed = lab.run_shell(&format!("env | grep -i proxy; {}", other.curl("-x http://127.0.0.1:3128"))).await;
+        assert_eq!((closed.summary.exit_code, other.accepted()), (Some(7), 0), "{}", said(lab, &closed).await);
+        other.allow(lab, "deny").await;
+        for (more, count) in [("", 1), ("--proxytunnel", 2)] {
+            let view = lab.run_shell(&other.curl(more)).await;
+            assert_eq!(said(lab, &view).await, format!("visit {count}"));
+            let NetworkView { connections, left_out } = network(lab, &view).await;
+            let [connection] = connections.as_slice() else { panic!("{connections:?}") };
+            assert_eq!((connection.host.as_str(), connection.port, left_out), ("127.0.0.1", other.port, 0));
+            assert_eq!((connection.outcome.as_str(), connection.address.as_deref()), ("allowed", Some("127.0.0.1")));
+            assert!(connection.bytes_sent > 0 && connection.bytes_received > 0, "{connection:?}");
+        }
+        let net = lab.service.exec(&lab.owner, &lab.run_shell("true").await.summary.exec_id).await.unwrap();
+        let net = &net.policy_snapshot["net"];
+        assert_eq!((&net["mode"], &net["layer"]), (&json!("allowlist"), &json!("settings")), "{net}");
+        // The variables are there for programs that look, in both spellings.
+        let view = lab.run_shell("echo $HTTP_PROXY $https_proxy $no_proxy").await;
+        let address = "http://127.0.0.1:3128";
+        assert_eq!(said(lab, &view).await.trim(), format!("{address} {address} localhost,127.0.0.1,::1"));
+    });
+}
+
+pub fn whoever_goes_another_way_reaches_nobody() {
+    in_lab(async |lab| {
+        let other = Other::serve();
+        other.allow(lab, "deny").await;
+        let direct = format!("env -u http_proxy -u HTTP_PROXY curl -sS --max-time 20 http://127.0.0.1:{}/", other.port);
+        let view = lab.run_shell(&direct).await;
+        assert_eq!((view.summary.exit_code, other.accepted()), (Some(7), 0), "{}", said(lab, &view).await);
+        // Another port, another name of the same machine, numbers, and the server behind a name in the list's clothes.
+        for (host, code) in [
+            ("127.0.0.1:1", "403"),
+            ("localhost:{port}", "403"),
+            ("[::ffff:127.0.0.1]:{port}", "403"),
+            ("good.example.evil.example", "403"),
+        ] {
+            let host = host.replace("{port}", &other.port.to_string());
+            let ask = format!("curl -sS -g --max-time 20 --noproxy '' -o /dev/null -w '%{{http_code}}' http://{host}/");
+            let view = lab.run_shell(&ask).await;
+            assert_eq!(said(lab, &view).await, code, "{host}");
+            assert_eq!(network(lab, &view).await.connections[0].outcome, "refused", "{host}");
+        }
+        let view = lab.run_shell("curl -fsS --max-time 20 http://evil.example/").await;
+        assert_eq!((reason(&view), view.summary.status), ("NET_REFUSED", Status::Failed));
+        assert_eq!(other.accepted(), 0);
+        // The control: the same server is there for what is allowed.
+        assert_eq!(said(lab, &lab.run_shell(&other.curl("")).await).await, "visit 1");
+        // A request may take the network away, and add nothing to it.
+        let none = lab.run(limited(&other.curl(""), json!({"net": {"mode": "none"}}))).await;
+        assert_eq!((none.summary.exit_code, other.accepted()), (Some(7), 1), "{}", said(lab, &none).await);
+        let more = lab.refused(limited("true", json!({"net": {"mode": "allowlist", "allow": ["pypi.org"]}}))).await;
+        assert!(more.to_string().contains("net.allow: pypi.org:80"), "{more}");
+        let elsewhere = ringwall_service::ExecRequest { backend: Some("gvisor".to_owned()), ..shell("true") };
+        let refused = lab.refused(elsewhere).await.to_string();
+        assert!(refused.contains("native and docker"), "{refused}");
+    });
+}
+
+/// What listens in a box with a way out is gone with it, also where boxes of a user have one namespace after another.
+pub fn a_way_out_is_not_passed_on() {
+    in_lab(async |lab| {
+        let other = Other::serve();
+        let sockets = async || {
+            let mut seen = Vec::new();
+            for _ in 0..5 {
+                let view = lab.run_shell("tail -n +2 /proc/net/tcp | wc -l").await;
+                seen.push(said(lab, &view).await.trim().to_owned());
+            }
+            seen
+        };
+        other.allow(lab, "deny").await;
+        assert_eq!(sockets().await, ["1"; 5], "the one at which the proxy answers");
+        lab.set(json!({"net": {"mode": "none"}})).await;
+        assert_eq!(sockets().await, ["0"; 5], "a socket is left");
+    });
+}
+
+/// Listens, waits for the other, asks for it directly and by the proxy, asks for itself, and tells who came.
+const MEET: &str = r#"
+import json, os, socket, sys, time
+own, other = int(sys.argv[1]), int(sys.argv[2])
+listener = socket.socket()
+listener.bind(("0.0.0.0", own))
+listener.listen(50)
+def wait_for(name):
+    while not os.path.exists(f"/workspace/work/{name}"):
+        time.sleep(0.01)
+def mark(name):
+    open(f"/workspace/work/{name}", "w").close()
+def direct(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), 20).close()
+        return "connected"
+    except OSError as error:
+        return type(error).__name__
+def by_proxy(port):
+    client = socket.create_connection(("127.0.0.1", 3128), 20)
+    client.sendall(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode())
+    return client.recv(12).decode().split(" ")[1]
+mark(f"listens-{own}")
+wait_for(f"listens-{other}")
+told = {"other": [direct(other), by_proxy(other)]}
+mark(f"asked-{own}")
+wait_for(f"asked-{other}")
+listener.setblocking(False)
+def came():
+    try:
+        listener.accept()
+        return True
+    except BlockingIOError:
+        return False
+told["came"] = came()
+told["own"] = [direct(own), came()]
+print(json.dumps(told))
+"#;
+
+/// Two boxes of one user with a way out each, side by side: neither finds the other, by itself or by the proxy, though the list has it.
+pub fn boxes_with_a_way_out_do_not_find_each_other() {
+    in_lab(async |lab| {
+        let ports = [20_001, 20_002];
+        let both = ports.map(|port| format!("127.0.0.1:{port}"));
+        lab.set(json!({ "net": { "mode": "allowlist", "allow": both } })).await;
+        let meet = |own: u16, other: u16| {
+            lab.run(shell(&format!("exec timeout 100 python3 - {own} {other} <<'END'\n{MEET}\nEND")))
+        };
+        let (one, two) = tokio::join!(meet(ports[0], ports[1]), meet(ports[1], ports[0]));
+        for view in [one, two] {
+            let said = said(lab, &view).await;
+            let told: serde_json::Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
+            assert_eq!(told["own"], json!(["connected", true]), "the control: somebody listens there: {told}");
+            assert_eq!((&told["other"], &told["came"]), (&json!(["ConnectionRefusedError", "403"]), &json!(false)));
+        }
+    });
+}
+
+/// The connection waits while a person is asked, once for all that wait for the same.
+pub fn a_person_is_asked_about_other_hosts() {
+    in_lab(async |lab| {
+        let other = Other::serve();
+        other.allow(lab, "ask").await;
+        let entry = format!("127.0.0.1:{}", other.port);
+        for (verdict, code, count) in
+            [(Verdict::Deny, "403 403", 0), (Verdict::Once, "200 200", 2), (Verdict::Remember, "200 200", 4)]
+        {
+            let ask = other.curl("-o /dev/null -w '%{http_code} '");
+            let asking = lab.service.submit(&lab.owner, shell(&format!("{ask} & {ask}; wait"))).await.unwrap();
+            let approval = seen("a question", async || {
+                let pending = Some(ApprovalStatus::Pending);
+                let found = lab.service.approvals(&lab.owner, pending, None, Limit::nearest(10), None).await.unwrap();
+                found.items.into_iter().next()
+            })
+            .await;
+            assert_eq!((approval.kind.as_str(), &approval.requested_paths), ("network", &vec![entry.clone()]));
+            let preview = lab
+                .service
+                .preview_approval(&lab.owner, approval.id.as_str(), ringwall_policy::Locale::English)
+                .await
+                .unwrap();
+            assert_eq!(
+                (preview.entries[0].path.as_str(), preview.entries[0].scope.as_str()),
+                (&*entry, "user:default")
+            );
+            let answer = Answer { verdict, reason: None, modified_code: None };
+            lab.service.answer_approval(&lab.owner, approval.id.as_str(), answer).await.unwrap();
+            let view = lab.service.finished(&lab.owner, &asking.exec_id).await.unwrap();
+            assert_eq!((said(lab, &view).await.trim(), other.accepted()), (code, count));
+        }
+        // Remembered: nobody is asked, for this user alone.
+        let view = lab.run_shell(&other.curl("")).await;
+        assert_eq!(said(lab, &view).await, "visit 5");
+        let hosts = lab.service.allowed_hosts(&lab.owner).await.unwrap();
+        assert_eq!((hosts.len(), hosts[0].entry.as_str(), hosts[0].user.as_str()), (1, &*entry, "default"));
+        // Nobody is asked about what would be refused in any case.
+        let view = lab.run_shell("curl -s --max-time 20 -o /dev/null -w '%{http_code}' http://10.0.0.1/").await;
+        assert_eq!(said(lab, &view).await, "403");
+        lab.service.forget_host(&lab.owner, hosts[0].id).await.unwrap();
+        assert_eq!(lab.service.allowed_hosts(&lab.owner).await.unwrap(), []);
+        assert!(lab.service.forget_host(&lab.owner, hosts[0].id).await.is_err());
+        // Whoever does not wait for the answer takes the question back.
+        let patience = format!("{} & until [ -e go ]; do sleep 0.01; done; kill $!; wait $!", other.curl(""));
+        let asking = lab.service.submit(&lab.owner, shell(&patience)).await.unwrap();
+        seen("a question", async || {
+            let pending = Some(ApprovalStatus::Pending);
+            let found = lab.service.approvals(&lab.owner, pending, None, Limit::nearest(10), None).await.unwrap();
+            found.items.into_iter().next()
+        })
+        .await;
+        lab.release("default");
+        let view = lab.service.finished(&lab.owner, &asking.exec_id).await.unwrap();
+        assert_eq!(view.summary.exit_code, Some(128 + 15));
+        // It is taken back in a task of its own.
+        let newest = seen("the end of a question", async || {
+            let found = lab.service.approvals(&lab.owner, None, None, Limit::nearest(1), None).await.unwrap();
+            Some(found.items[0].status).filter(|status| *status != ApprovalStatus::Pending)
+        })
+        .await;
+        assert_eq!((newest, other.accepted()), (ApprovalStatus::Cancelled, 5));
+    });
+}
+
+/// One box for a session's commands, and each is told what it asked for itself; what nobody waits for is the last one's.
+pub fn a_sessions_box_has_a_way_out_for_whoever_has_it() {
+    in_lab(async |lab| {
+        let other = Other::serve();
+        other.allow(lab, "deny").await;
+        lab.set(json!({"sessions": {"confirmation": "auto-approve"}})).await;
+        let address = || SessionAddress { session_id: "s".to_owned(), ..SessionAddress::default() };
+        let try_to = async |line: &str| {
+            let request = CodeRequest::in_session_box(address(), line.to_owned(), Some(30), None);
+            let begun = lab.service.begin_code(&lab.owner, request).await.unwrap();
+            lab.service.finish_code(&lab.owner, begun, ringwall_policy::Locale::English).await
+        };
+        let run = async |line: &str| try_to(line).await.unwrap();
+        let look = async |exec_id: &ExecId| lab.service.exec_network(&lab.owner, exec_id).await.unwrap().connections;
+        // What is over a little later than its command is on record a little later.
+        let asked = async |id: &ExecId| {
+            seen("a connection", async || Some(look(id).await).filter(|found| !found.is_empty())).await
+        };
+        for number in 1..=2 {
+            let ran = run(&other.curl("")).await;
+            assert_eq!((ran.stdout.as_str(), ran.error.as_deref()), (&*format!("visit {number}"), None));
+            let found = asked(&ran.exec_id).await;
+            assert_eq!((found.len(), found[0].port, found[0].outcome.as_str()), (1, other.port, "allowed"));
+        }
+        let refused = run("curl -fsS --max-time 20 http://evil.example/").await;
+        assert_eq!((refused.success, asked(&refused.exec_id).await[0].outcome.as_str()), (false, "refused"));
+        assert!(look(&run("true").await.exec_id).await.is_empty());
+        // What goes on when its command is over: until the file is there, and then once more.
+        let waits = "until [ -e /workspace/go ]; do sleep 0.02; done";
+        let last =
+            run(&format!("setsid sh -c '{waits}; {}' >/dev/null 2>&1 &", other.curl("").replace('\'', "\""))).await;
+        assert_eq!((last.success, other.accepted()), (true, 2), "{:?}", last.error);
+        lab.service
+            .write_session_file(&lab.owner, &address(), AgentPath::in_session("go").unwrap(), b"")
+            .await
+            .unwrap();
+        let found = asked(&last.exec_id).await;
+        assert_eq!((found.len(), found[0].outcome.as_str(), other.accepted()), (1, "allowed", 3));
+        // A box stays as it was made: what has another network does not come in.
+        lab.set(json!({"net": {"mode": "none"}})).await;
+        let refused = try_to("true").await.unwrap_err().to_string();
+        assert!(refused.contains("networks"), "{refused}");
+    });
+}

@@ -1,0 +1,51 @@
+//! A record that cannot be written: somebody else holds the database.
+
+use ringwall_service::{Status, Stream};
+use sqlx::{Connection, SqliteConnection};
+
+use crate::lab::{HELD, Lab, in_lab, shell};
+
+/// As long as this lives in a transaction, nobody else writes.
+async fn hold_the_database(lab: &Lab) -> SqliteConnection {
+    let path = lab.directory.path().join("db.sqlite");
+    let mut connection = SqliteConnection::connect(path.to_str().unwrap()).await.unwrap();
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut connection).await.unwrap();
+    connection
+}
+
+async fn let_go(mut connection: SqliteConnection) {
+    sqlx::query("ROLLBACK").execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+}
+
+pub fn without_a_record_nothing_runs() {
+    in_lab(async |lab| {
+        // Known from now on, so that the intent is the first that is written.
+        lab.run_shell("true").await;
+        let held = hold_the_database(lab).await;
+        let refused = lab.refused(shell("touch ran")).await;
+        assert_eq!(refused.code(), "BUSY");
+        assert_eq!((lab.service.metrics().running, lab.service.metrics().waiting), (0, 0));
+        // Of the one before, and nothing of this one.
+        assert_eq!(std::fs::read_dir(lab.project("default", "artifacts")).unwrap().count(), 1);
+        let_go(held).await;
+        let view = lab.run_shell("ls").await;
+        assert_eq!(lab.text(&view, Stream::Stdout).await, "");
+    });
+}
+
+pub fn an_ending_is_recorded_when_it_can_be() {
+    in_lab(async |lab| {
+        let exec_id = lab.service.submit(&lab.owner, shell(HELD)).await.unwrap().exec_id;
+        let held = hold_the_database(lab).await;
+        lab.release("default");
+        // It has said its last word; its ending cannot be recorded, and so nobody is told of one.
+        lab.printed(&exec_id, "held\nreleased\n").await;
+        let refused = lab.refused(shell("true")).await;
+        assert_eq!(refused.code(), "BUSY");
+        assert_eq!(lab.service.exec(&lab.owner, &exec_id).await.unwrap().summary.status, Status::Running);
+        let_go(held).await;
+        let view = lab.service.finished(&lab.owner, &exec_id).await.unwrap();
+        assert_eq!(view.summary.status, Status::Succeeded);
+    });
+}

@@ -1,0 +1,128 @@
+//! What one box leaves in the kernel's accounts is nothing to the next one, which may get the same cgroups.
+
+use std::path::Path;
+
+use ringwall_service::{ExecView, Status};
+use serde_json::json;
+
+use crate::lab::{Lab, block_on, in_lab, limited, reason};
+
+const SMALL: u64 = 64 << 20;
+
+fn peak(view: &ExecView) -> u64 {
+    view.usage.max_rss_bytes.unwrap()
+}
+
+async fn with_memory(lab: &Lab, script: &str, memory_mb: u64) -> ExecView {
+    lab.run(limited(script, json!({"memory_mb": memory_mb}))).await
+}
+
+async fn ends_well(lab: &Lab, memory_mb: u64) {
+    let view = with_memory(lab, "true", memory_mb).await;
+    assert_eq!((view.summary.status, view.error_reason.as_ref()), (Status::Succeeded, None), "{view:?}");
+    assert!(peak(&view) < SMALL, "{view:?}");
+}
+
+fn using(megabytes: u32) -> String {
+    format!("/usr/bin/python3 -c 'x = bytearray({megabytes} << 20)'")
+}
+
+pub fn the_peak_is_ones_own() {
+    in_lab(async |lab| {
+        for _ in 0..3 {
+            let large = with_memory(lab, &using(200), 512).await;
+            assert_eq!(large.summary.status, Status::Succeeded, "{large:?}");
+            assert!(peak(&large) >= 200 << 20, "{large:?}");
+            ends_well(lab, 512).await;
+        }
+    });
+}
+
+pub fn a_kill_for_memory_is_ones_own() {
+    in_lab(async |lab| {
+        for _ in 0..3 {
+            let greedy = with_memory(lab, &using(300), 64).await;
+            assert_eq!(greedy.summary.status, Status::Failed);
+            // Without root's rights there is mostly no cgroup, and then Python itself is refused the memory.
+            if rustix::process::geteuid().is_root() {
+                assert_eq!(reason(&greedy), "OOM", "{greedy:?}");
+            }
+            ends_well(lab, 64).await;
+            // The one that fails for a reason of its own is not said to have run out of memory.
+            let failed = with_memory(lab, "exit 3", 64).await;
+            assert_eq!((failed.summary.exit_code, failed.error_reason.as_ref()), (Some(3), None), "{failed:?}");
+        }
+    });
+}
+
+/// As many as it can have, which all stay. Not a shell's, which tries for a quarter of a minute to get one more.
+const BOMB: &str = "
+import os, signal
+try:
+    while True:
+        if os.fork() == 0:
+            signal.pause()
+except BlockingIOError:
+    print(\"full\")
+";
+
+pub fn processes_are_ones_own() {
+    in_lab(async |lab| {
+        let limits = || json!({"pids": 32, "timeout_ms": 20_000});
+        for _ in 0..3 {
+            let bomb = lab.run(limited(&format!("/usr/bin/python3 -c '{BOMB}'"), limits())).await;
+            assert_eq!(lab.text(&bomb, ringwall_service::Stream::Stdout).await, "full\n", "{bomb:?}");
+            let normal = "for i in {1..20}; do sleep 1000 & done; jobs -p | wc -l";
+            let view = lab.run(limited(normal, limits())).await;
+            assert_eq!(view.summary.status, Status::Succeeded, "{view:?}");
+            assert_eq!(lab.text(&view, ringwall_service::Stream::Stdout).await.trim(), "20");
+        }
+    });
+}
+
+pub fn limits_are_ones_own() {
+    in_lab(async |lab| {
+        for _ in 0..3 {
+            ends_well(lab, 512).await;
+            let greedy = with_memory(lab, &using(300), 64).await;
+            assert_eq!(greedy.summary.status, Status::Failed, "what has 64 MB got more: {greedy:?}");
+            let fits = with_memory(lab, &using(300), 512).await;
+            assert_eq!(fits.summary.status, Status::Succeeded, "what has 512 MB got less: {fits:?}");
+        }
+    });
+}
+
+/// The groups of this process's boxes, wherever they are.
+fn groups(directory: &Path, prefix: &str, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        // Groups come and go while they are looked at.
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with(prefix) {
+                found.push(name);
+            } else {
+                groups(&entry.path(), prefix, found);
+            }
+        }
+    }
+}
+
+pub fn no_group_is_left() {
+    let find = || {
+        let mut found = Vec::new();
+        groups(Path::new("/sys/fs/cgroup"), &format!("ringwall-{}-", std::process::id()), &mut found);
+        found
+    };
+    block_on(async {
+        let lab = Lab::open().await;
+        for memory_mb in [64, 128, 64] {
+            ends_well(&lab, memory_mb).await;
+        }
+        with_memory(&lab, &using(300), 64).await;
+        if rustix::process::geteuid().is_root() {
+            assert!(!find().is_empty(), "the control: groups are seen");
+        }
+        lab.service.drain(std::time::Duration::from_secs(5)).await;
+    });
+    assert_eq!(find(), Vec::<String>::new());
+}

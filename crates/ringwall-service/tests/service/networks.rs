@@ -1,0 +1,119 @@
+//! A network namespace that goes from box to box of one user: nobody can tell, and it is never two boxes' at once.
+
+use crate::lab::{in_lab, shell};
+use ringwall_service::{Status, Stream};
+
+/// Says what the loopback interface has counted, and fails unless a port can be had that an earlier box has used.
+const SERVE_AND_ASK: &str = r#"
+grep lo: /proc/net/dev | tr -s ' '
+python3 - <<'EOF'
+import socket, threading
+listener = socket.socket()
+listener.bind(("127.0.0.1", 8080))
+listener.listen()
+def answer():
+    connection, _ = listener.accept()
+    connection.sendall(b"hello")
+    connection.close()
+thread = threading.Thread(target=answer)
+thread.start()
+client = socket.create_connection(("127.0.0.1", 8080))
+assert client.recv(5) == b"hello"
+client.close()
+thread.join()
+EOF
+"#;
+
+/// One that a box has used is not the next one's: its port would still wait, and its counters tell.
+pub fn a_used_network_is_not_passed_on() {
+    in_lab(async |lab| {
+        for round in 0..3 {
+            let view = lab.run_shell(SERVE_AND_ASK).await;
+            let said = lab.text(&view, Stream::Stdout).await;
+            let failed = lab.text(&view, Stream::Stderr).await;
+            assert_eq!(view.summary.exit_code, Some(0), "round {round}: {failed}");
+            let counted = said.trim().strip_prefix("lo:").unwrap_or_else(|| panic!("round {round}: {said}"));
+            assert!(counted.split_whitespace().all(|number| number == "0"), "round {round}: {said}");
+        }
+    });
+}
+
+/// One that was not used is: the control for the others, and why it is done at all.
+pub fn an_unused_network_is_passed_on() {
+    in_lab(async |lab| {
+        let mut seen = Vec::new();
+        // The kernel may take a moment to be done with a box, and until then the next one gets another.
+        for _ in 0..20 {
+            let view = lab.run_shell("readlink /proc/self/ns/net").await;
+            seen.push(lab.text(&view, Stream::Stdout).await);
+        }
+        let count = seen.len();
+        seen.sort();
+        seen.dedup();
+        assert!(seen.len() < count, "{seen:?}");
+    });
+}
+
+/// Two that run at once see two, and neither is the other's.
+pub fn two_boxes_never_share_one() {
+    in_lab(async |lab| {
+        // Each waits until the other has said where it is, in the work directory that they share.
+        let script = |own: &str, other: &str| {
+            shell(&format!(
+                "readlink /proc/self/ns/net > /workspace/work/{own}; until [ -s /workspace/work/{other} ]; do :; done; \
+                 cmp -s /workspace/work/{own} /workspace/work/{other}; echo $?"
+            ))
+        };
+        // First one, so that there is a namespace to be passed on.
+        lab.run_shell("true").await;
+        let (one, other) = tokio::join!(lab.run(script("a", "b")), lab.run(script("b", "a")));
+        for view in [one, other] {
+            assert_eq!(lab.text(&view, Stream::Stdout).await.trim(), "1", "the same namespace");
+        }
+    });
+}
+
+/// A socket that was handed to another box keeps the namespace from being passed on: whoever holds it could speak in it.
+pub fn a_network_of_which_a_socket_lives_on_is_not_passed_on() {
+    in_lab(async |lab| {
+        let keeper = r#"
+import os, socket
+server = socket.socket(socket.AF_UNIX)
+server.bind("/workspace/work/early")
+server.listen()
+os.rename("/workspace/work/early", "/workspace/work/hand")
+connection, _ = server.accept()
+_, [kept], _, _ = socket.recv_fds(connection, 1, 1)
+connection.close()
+open("/workspace/work/kept", "w").close()
+import time
+time.sleep(600)
+"#;
+        let giver = r#"
+import os, socket, time
+while not os.path.exists("/workspace/work/hand"): pass
+print(os.readlink("/proc/self/ns/net"))
+given, client = socket.socket(), socket.socket(socket.AF_UNIX)
+client.connect("/workspace/work/hand")
+socket.send_fds(client, [b"x"], [given.fileno()])
+while not os.path.exists("/workspace/work/kept"): pass
+"#;
+        let keeping = lab.service.submit(&lab.owner, python(keeper)).await.unwrap();
+        let gave = lab.run(python(giver)).await;
+        assert_eq!(gave.summary.status, Status::Succeeded, "{gave:?}");
+        let given = lab.text(&gave, Stream::Stdout).await;
+        for _ in 0..10 {
+            let view = lab.run_shell("readlink /proc/self/ns/net").await;
+            assert_ne!(
+                lab.text(&view, Stream::Stdout).await,
+                given,
+                "a box was born where somebody else holds a socket"
+            );
+        }
+        lab.service.cancel(&lab.owner, &keeping.exec_id).await.unwrap();
+    });
+}
+
+fn python(code: &str) -> ringwall_service::ExecRequest {
+    shell(&format!("python3 - <<'EOF'\n{code}\nEOF"))
+}

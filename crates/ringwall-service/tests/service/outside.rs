@@ -1,0 +1,110 @@
+//! What somebody outside does to the processes around a box: they are killed, or stand still.
+
+use std::path::Path;
+
+use ringwall_service::{ExecId, Status, Stream};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use crate::lab::{HELD, Lab, in_lab, reason, seen, shell};
+
+/// The children of a process, by their numbers.
+fn children(parent: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+    let listed = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    listed.flat_map(|line| line.split_whitespace().map(|number| number.parse().unwrap()).collect::<Vec<_>>()).collect()
+}
+
+/// The parent of this program's boxes. (The service's own tests run one at a time.)
+fn spawner() -> u32 {
+    let is_jail = |number: &u32| {
+        std::fs::read(format!("/proc/{number}/cmdline"))
+            .is_ok_and(|line| line.starts_with(ringwall_jail::PROCESS_NAME.as_bytes()))
+    };
+    let found: Vec<u32> = children(std::process::id()).into_iter().filter(is_jail).collect();
+    let [number] = found[..] else { panic!("spawners: {found:?}") };
+    number
+}
+
+fn signal(number: u32, signal: Signal) {
+    kill_process(Pid::from_raw(i32::try_from(number).unwrap()).unwrap(), signal).unwrap();
+}
+
+/// An exec that has begun and waits to be released.
+async fn held(lab: &Lab) -> ExecId {
+    let exec_id = lab.service.submit(&lab.owner, shell(HELD)).await.unwrap().exec_id;
+    lab.printed(&exec_id, "held\n").await;
+    exec_id
+}
+
+async fn is_told_and_the_next_one_runs(lab: &Lab, exec_id: &ExecId) {
+    let view = lab.service.finished(&lab.owner, exec_id).await.unwrap();
+    assert_eq!((view.summary.status, view.summary.exit_code), (Status::Failed, Some(137)));
+    assert_eq!(reason(&view), "RUNTIME_ERROR");
+    // Its command ran, so it is an exec that failed and no request that did.
+    assert!(view.failure().is_none());
+    assert_eq!(lab.run_shell("true").await.summary.status, Status::Succeeded);
+}
+
+pub fn a_killed_spawner_is_told() {
+    in_lab(async |lab| {
+        let exec_id = held(lab).await;
+        signal(spawner(), Signal::KILL);
+        is_told_and_the_next_one_runs(lab, &exec_id).await;
+    });
+}
+
+/// Many processes, each with much that the kernel has to take back: they take a moment to die.
+const CROWD: &str = "for i in {1..24}; do /usr/bin/python3 -c 'x = b\"x\" * (20 << 20); print(1, flush=True); \
+                     import time; time.sleep(1000)' & done; wait";
+
+pub fn a_killed_init_is_told_when_all_are_gone() {
+    in_lab(async |lab| {
+        // Those that are made ahead would be boxes too.
+        lab.set(json!({ "pool": { "min_instances": 0 } })).await;
+        let exec_id = lab.service.submit(&lab.owner, shell(CROWD)).await.unwrap().exec_id;
+        lab.printed(&exec_id, &"1\n".repeat(24)).await;
+        let init = seen("the one box that is left", async || match children(spawner())[..] {
+            [init] => Some(init),
+            _ => None,
+        })
+        .await;
+        let [shell] = children(init)[..] else { panic!("more than one command") };
+        let crowd = children(shell);
+        assert_eq!(crowd.len(), 24);
+        signal(init, Signal::KILL);
+        lab.service.finished(&lab.owner, &exec_id).await.unwrap();
+        let left: Vec<&u32> = crowd.iter().filter(|one| Path::new(&format!("/proc/{one}")).exists()).collect();
+        assert!(left.is_empty(), "{left:?}");
+        is_told_and_the_next_one_runs(lab, &exec_id).await;
+    });
+}
+
+/// Takes as long as a box has to come up.
+pub fn a_spawner_that_stands_still_is_replaced() {
+    in_lab(async |lab| {
+        // A box made ahead would need no parent.
+        lab.set(json!({ "pool": { "min_instances": 0 } })).await;
+        let running = held(lab).await;
+        let stopped = spawner();
+        signal(stopped, Signal::STOP);
+        let cancelled = lab.service.submit(&lab.owner, shell("touch cancelled")).await.unwrap().exec_id;
+        let (given_up, cancelled) =
+            tokio::join!(lab.run_shell("touch ran"), lab.service.cancel(&lab.owner, &cancelled));
+        assert_eq!(reason(&given_up), "RUNTIME_ERROR");
+        let failure = given_up.failure().unwrap();
+        assert!(failure.to_string().contains("10 s"), "{failure}");
+        assert_eq!(cancelled.unwrap().summary.status, Status::Cancelled);
+        // The next one has a parent that answers, and the box that runs is not harmed by it.
+        assert_eq!(lab.run_shell("true").await.summary.status, Status::Succeeded);
+        lab.release("default");
+        assert_eq!(lab.service.finished(&lab.owner, &running).await.unwrap().summary.status, Status::Succeeded);
+        // Continued, it finds nothing to do; with its last box it is over.
+        signal(stopped, Signal::CONT);
+        let view = lab.run_shell("ls").await;
+        assert_eq!(lab.text(&view, Stream::Stdout).await, "go\n");
+        let is_gone = async || (!Path::new(&format!("/proc/{stopped}")).exists()).then_some(());
+        seen("the end of the spawner that stood still", is_gone).await;
+        assert_ne!(spawner(), stopped);
+    });
+}

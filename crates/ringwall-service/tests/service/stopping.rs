@@ -1,0 +1,49 @@
+//! The stop of a server: what ends in time has its own ending, what does not has one all the same.
+
+use std::time::Duration;
+
+use ringwall_service::{Auth, Service, Status};
+
+use crate::lab::{HELD, Lab, block_on, config, in_lab, shell};
+
+pub fn one_server_for_one_directory() {
+    in_lab(async |lab| {
+        let second = Service::open(config(lab.directory.path(), Auth::Nobody)).await;
+        assert!(matches!(second, Err(ringwall_service::Error::DataInUse)), "{second:?}");
+    });
+}
+
+pub fn drain_ends_what_runs() {
+    block_on(async {
+        let Lab { service, owner, directory } = Lab::open().await;
+        service.change_settings(&owner, serde_json::json!({"sandbox": {"max_concurrent_execs": 1}})).await.unwrap();
+        let running = service.submit(&owner, shell(HELD)).await.unwrap().exec_id;
+        let waiting = service.submit(&owner, shell("true")).await.unwrap().exec_id;
+        let ends = tokio::join!(
+            service.finished(&owner, &running),
+            service.finished(&owner, &waiting),
+            service.drain(Duration::ZERO)
+        );
+        for view in [ends.0.unwrap(), ends.1.unwrap()] {
+            assert_eq!(view.summary.status, Status::Cancelled);
+            assert_eq!(view.error_reason.unwrap().code, "SERVER_STOPPED");
+        }
+        assert_eq!(service.submit(&owner, shell("true")).await.unwrap_err().code(), "STOPPING");
+        drop(service);
+        let service = Service::open(config(directory.path(), Auth::Nobody)).await.unwrap();
+        assert_eq!(service.exec(&owner, &running).await.unwrap().summary.status, Status::Cancelled);
+    });
+}
+
+pub fn drain_waits_for_what_ends() {
+    in_lab(async |lab| {
+        let running = lab.service.submit(&lab.owner, shell(HELD)).await.unwrap().exec_id;
+        let drain = lab.service.drain(Duration::from_secs(60));
+        let mut drain = std::pin::pin!(drain);
+        assert!(futures::poll!(&mut drain).is_pending());
+        assert_eq!(lab.refused(shell("true")).await.code(), "STOPPING");
+        lab.release("default");
+        let (view, ()) = tokio::join!(lab.service.finished(&lab.owner, &running), drain);
+        assert_eq!(view.unwrap().summary.status, Status::Succeeded);
+    });
+}

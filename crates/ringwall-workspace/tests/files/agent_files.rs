@@ -1,0 +1,324 @@
+//! The files of an agent, ordinary and hostile: what a box may have planted is read, written and deleted around.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+
+use ringwall_workspace::{AgentPath, Change, Download, Error, Lines, Recorded, Refusal, Tree};
+use rustix::fs::{CWD, FileType, Mode};
+
+use crate::lab::{CANARY, Lab, give, is_root, names, owner, surrender};
+
+fn at(path: &str) -> AgentPath {
+    AgentPath::parse(path).unwrap()
+}
+
+fn refusal<T: std::fmt::Debug>(outcome: Result<T, Error>) -> Refusal {
+    match outcome {
+        Err(Error::Refused(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn out_of_scope(path: &str) -> Refusal {
+    Refusal::OutOfScope(path.to_owned())
+}
+
+fn read(tree: &Tree, path: &str) -> Result<String, Error> {
+    Ok(tree.read(&at(path), Lines::ALL)?.into_content())
+}
+
+fn list(tree: &Tree, path: &str) -> Vec<String> {
+    tree.list(&at(path)).unwrap().whole()
+}
+
+fn delete(tree: &Tree, path: &str) -> Result<(), Error> {
+    tree.delete(&at(path))?.erase()
+}
+
+#[test]
+fn what_is_written_is_read_listed_and_deleted() {
+    let lab = Lab::new();
+    let tree = lab.workspace.tree().unwrap();
+    assert_eq!(list(&tree, "files"), Vec::<String>::new());
+    assert_eq!(list(&tree, "files/nowhere"), Vec::<String>::new());
+    for (path, content) in
+        [("files/b/c.txt", "c"), ("files/a.txt", "a"), ("files/A.txt", "A"), ("skills/x/SKILL.md", "s")]
+    {
+        tree.write(&at(path), content.as_bytes()).unwrap();
+        assert_eq!(read(&tree, path).unwrap(), content);
+    }
+    assert_eq!(list(&tree, "files"), ["files/A.txt", "files/a.txt", "files/b/c.txt"]);
+    assert_eq!(list(&tree, "files/b/"), ["files/b/c.txt"]);
+    assert_eq!(list(&tree, "files/b/c.txt"), ["files/b/c.txt"]);
+    assert_eq!(list(&tree, "skills"), ["skills/x/SKILL.md"]);
+    for place in ["files", "files/b", "files/b/c.txt", "skills/x"] {
+        let status = fs::metadata(lab.host(place)).unwrap();
+        assert_eq!((status.uid(), status.gid()), (owner().uid, owner().gid), "{place}");
+    }
+    assert_eq!(fs::metadata(lab.host("files/b")).unwrap().mode() & 0o777, 0o755);
+    assert_eq!(fs::metadata(lab.host("files/a.txt")).unwrap().mode() & 0o777, 0o644);
+    delete(&tree, "files/b").unwrap();
+    delete(&tree, "files/a.txt").unwrap();
+    assert_eq!(list(&tree, "files"), ["files/A.txt"]);
+    assert_eq!(refusal(delete(&tree, "files/b")), Refusal::Missing("files/b".to_owned()));
+    for section in ["files", "skills", "files/", "skills/."] {
+        assert_eq!(refusal(delete(&tree, section)), out_of_scope(section));
+    }
+    assert_eq!(refusal(read(&tree, "files/A.txt/x")), Refusal::Missing("files/A.txt/x".to_owned()));
+    assert_eq!(refusal(tree.write(&at("files/A.txt/x"), b"")), Refusal::BelowFile("files/A.txt/x".to_owned()));
+    assert_eq!(refusal(read(&tree, "skills/x")), Refusal::IsDirectory("skills/x".to_owned()));
+    assert_eq!(refusal(tree.write(&at("skills/x"), b"")), Refusal::IsDirectory("skills/x".to_owned()));
+    assert_eq!(refusal(tree.write(&at("files/new/"), b"")), Refusal::IsDirectory("files/new/".to_owned()));
+    assert_eq!(refusal(tree.write(&at("skills/x/y/SKILL.md"), b"")), Refusal::Reserved);
+    assert_eq!(refusal(tree.edit(&at("skills/x/skill.md"), "s", "t", 1).and_then(Change::make)), Refusal::Reserved);
+    assert!(lab.staged().is_empty(), "{:?}", lab.staged());
+}
+
+#[test]
+fn a_file_that_is_replaced_leaves_its_rights() {
+    let lab = Lab::new();
+    let tree = lab.workspace.tree().unwrap();
+    tree.write(&at("files/run.sh"), b"one").unwrap();
+    fs::set_permissions(lab.host("files/run.sh"), fs::Permissions::from_mode(0o4755)).unwrap();
+    tree.write(&at("files/run.sh"), b"two").unwrap();
+    tree.edit(&at("files/run.sh"), "two", "three", 1).and_then(Change::make).unwrap();
+    tree.replace_lines(&at("files/run.sh"), Some(Lines::ALL), b"four").and_then(Change::make).unwrap();
+    assert_eq!(fs::metadata(lab.host("files/run.sh")).unwrap().mode() & 0o7777, 0o755);
+    assert_eq!(read(&tree, "files/run.sh").unwrap(), "four");
+}
+
+#[test]
+fn links_are_read_within_and_never_without() {
+    let lab = Lab::new();
+    let tree = lab.workspace.tree().unwrap();
+    tree.write(&at("files/d/real"), b"inside").unwrap();
+    tree.write(&at("skills/s/real"), b"skill").unwrap();
+    fs::write(lab.host("projects/p/inputs/secret"), "not the agent's").unwrap();
+    fs::write(lab.host(".staging/secret"), "not the agent's").unwrap();
+    let outside = lab.outside();
+    for (link, target) in [
+        ("files/final", "d/real"),
+        ("files/middle", "d"),
+        ("files/chain", "final"),
+        ("files/across", "../skills/s/real"),
+        ("files/there_and_back", "../files/d/real"),
+        ("files/dangling", "nowhere"),
+        ("files/loop", "loop"),
+        ("files/up", "../projects/p/inputs/secret"),
+        ("files/staged", "../.staging/secret"),
+        ("files/whole", ".."),
+        ("files/absolute", lab.host("files/d/real").to_str().unwrap()),
+        ("files/out", outside.join("canary").to_str().unwrap()),
+        ("files/out_directory", outside.to_str().unwrap()),
+        ("files/climbs", "../../../../../outside/canary"),
+        ("files/magic", "/proc/self/root"),
+    ] {
+        symlink(target, lab.host(link)).unwrap();
+    }
+    surrender(&lab.host("files"));
+    for (path, expected) in [
+        ("files/final", "inside"),
+        ("files/middle/real", "inside"),
+        ("files/chain", "inside"),
+        ("files/across", "skill"),
+        ("files/there_and_back", "inside"),
+        ("files/whole/skills/s/real", "skill"),
+    ] {
+        assert_eq!(read(&tree, path).unwrap(), expected, "{path}");
+    }
+    assert_eq!(refusal(read(&tree, "files/dangling")), Refusal::Missing("files/dangling".to_owned()));
+    for path in [
+        "files/loop",
+        "files/up",
+        "files/staged",
+        "files/whole/projects/p/inputs/secret",
+        "files/absolute",
+        "files/out",
+        "files/out_directory/canary",
+        "files/climbs",
+        "files/magic/etc/passwd",
+    ] {
+        assert_eq!(refusal(read(&tree, path)), out_of_scope(path), "{path}");
+    }
+    for path in ["files/out_directory", "files/whole", "files/magic"] {
+        assert_eq!(refusal(tree.list(&at(path))), out_of_scope(path), "{path}");
+        assert_eq!(refusal(tree.download(&at(path))), out_of_scope(path), "{path}");
+    }
+    assert_eq!(list(&tree, "files/middle"), ["files/middle/real"]);
+    assert_eq!(list(&tree, "files"), ["files/d/real"], "links are no files");
+    // Nothing is edited through a link, however near it leads, and nothing is written below one.
+    for path in ["files/final", "files/middle/real", "files/out", "files/out_directory/canary"] {
+        assert_eq!(refusal(tree.edit(&at(path), "i", "I", 1).and_then(Change::make)), out_of_scope(path), "{path}");
+        assert_eq!(
+            refusal(tree.replace_lines(&at(path), Some(Lines::ALL), b"").and_then(Change::make)),
+            out_of_scope(path),
+            "{path}"
+        );
+    }
+    for path in ["files/middle/new", "files/out_directory/new", "files/out_directory/canary", "files/whole/x/y"] {
+        assert_eq!(refusal(tree.write(&at(path), b"written")), out_of_scope(path), "{path}");
+        assert_eq!(refusal(delete(&tree, path)), out_of_scope(path), "{path}");
+    }
+    lab.check();
+    // A link itself is replaced by a whole write, and deleted as what it is.
+    tree.write(&at("files/out"), b"replaced").unwrap();
+    assert!(fs::symlink_metadata(lab.host("files/out")).unwrap().file_type().is_file());
+    delete(&tree, "files/out_directory").unwrap();
+    delete(&tree, "files/middle").unwrap();
+    assert_eq!(read(&tree, "files/d/real").unwrap(), "inside");
+    lab.check();
+}
+
+#[test]
+fn a_file_with_a_name_elsewhere_is_nobodys() {
+    let lab = Lab::new();
+    let tree = lab.workspace.tree().unwrap();
+    tree.write(&at("files/own"), b"own").unwrap();
+    fs::create_dir(lab.host("skills/s")).unwrap();
+    fs::hard_link(lab.host("files/own"), lab.host("skills/s/twin")).unwrap();
+    assert_eq!(read(&tree, "files/own").unwrap(), "own", "both names are here");
+    fs::hard_link(lab.outside().join("canary"), lab.host("files/alias")).unwrap();
+    give(&lab.host("files/alias"));
+    assert_eq!(refusal(read(&tree, "files/alias")), out_of_scope("files/alias"));
+    assert_eq!(
+        refusal(tree.edit(&at("files/alias"), CANARY, "", 1).and_then(Change::make)),
+        out_of_scope("files/alias")
+    );
+    assert_eq!(refusal(tree.download(&at("files/alias"))), out_of_scope("files/alias"));
+    tree.write(&at("files/alias"), b"mine").unwrap();
+    assert_eq!(fs::read_to_string(lab.outside().join("canary")).unwrap(), CANARY);
+    if is_root() {
+        // A file of somebody else who has no part in this workspace.
+        fs::write(lab.host("files/foreign"), "theirs").unwrap();
+        rustix::fs::chown(lab.host("files/foreign"), Some(rustix::fs::Uid::from_raw(54_323)), None).unwrap();
+        assert_eq!(refusal(read(&tree, "files/foreign")), out_of_scope("files/foreign"));
+    }
+}
+
+#[test]
+fn pipes_sockets_and_devices_are_never_opened() {
+    let lab = Lab::new();
+    let tree = lab.workspace.tree().unwrap();
+    rustix::fs::mknodat(CWD, lab.host("files/pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+    let _listener = UnixListener::bind(lab.host("files/socket")).unwrap();
+    let mut all = vec!["files/pipe", "files/socket"];
+    if is_root() {
+        let zero = rustix::fs::makedev(1, 5);
+        rustix::fs::mknodat(CWD, lab.host("files/device"), FileType::CharacterDevice, Mode::RWXU, zero).unwrap();
+        all.push("files/device");
+    }
+    surrender(&lab.host("files"));
+    for path in all {
+        assert_eq!(refusal(read(&tree, path)), Refusal::Irregular(path.to_owned()));
+        assert_eq!(
+            refusal(tree.edit(&at(path), "a", "b", 1).and_then(Change::make)),
+            Refusal::Irregular(path.to_owned())
+        );
+        assert_eq!(refusal(tree.download(&at(path))), Refusal::Irregular(path.to_owned()));
+        assert_eq!(list(&tree, path), Vec::<String>::new());
+        delete(&tree, path).unwrap();
+    }
+    assert_eq!(list(&tree, "files"), Vec::<String>::new());
+}
+
+#[test]
+fn a_box_cannot_lock_the_api_out() {
+    let lab = Lab::new();
+    let tree = lab.workspace.tree().unwrap();
+    for path in ["files/a/b/file", "files/a/other", "files/gone/file"] {
+        tree.write(&at(path), b"x").unwrap();
+    }
+    let close = |place: &str| fs::set_permissions(lab.host(place), fs::Permissions::from_mode(0o000)).unwrap();
+    for place in ["files/a/b/file", "files/a/b", "files/a", "files/gone"] {
+        close(place);
+    }
+    assert_eq!(read(&tree, "files/a/b/file").unwrap(), "x");
+    close("files/a/b");
+    close("files/a");
+    assert_eq!(list(&tree, "files/a"), ["files/a/b/file", "files/a/other"]);
+    close("files/a/b");
+    close("files/a");
+    close("files");
+    tree.write(&at("files/a/b/new"), b"y").unwrap();
+    close("files/a/b");
+    tree.edit(&at("files/a/b/new"), "y", "z", 1).and_then(Change::make).unwrap();
+    close("files/a/b");
+    close("files/a");
+    delete(&tree, "files/a/b/new").unwrap();
+    delete(&tree, "files/gone").unwrap();
+    delete(&tree, "files/a").unwrap();
+    assert!(names(&lab.host("files")).is_empty());
+    assert!(lab.staged().is_empty());
+}
+
+#[test]
+fn a_hostile_tree_is_deleted_and_what_it_points_to_stays() {
+    let lab = Lab::new();
+    let tree = lab.workspace.tree().unwrap();
+    tree.write(&at("files/tree/a/file"), b"x").unwrap();
+    symlink(lab.outside(), lab.host("files/tree/a/link")).unwrap();
+    symlink(lab.outside().join("canary"), lab.host("files/tree/canary")).unwrap();
+    let mut deep = lab.host("files/tree/a");
+    for _ in 0..200 {
+        deep.push("deep");
+        fs::create_dir(&deep).unwrap();
+    }
+    fs::write(deep.join("bottom"), "x").unwrap();
+    surrender(&lab.host("files"));
+    assert_eq!(list(&tree, "files"), ["files/tree/a/file"], "what cannot be named is not listed");
+    delete(&tree, "files/tree").unwrap();
+    assert!(names(&lab.host("files")).is_empty());
+    lab.check();
+}
+
+#[test]
+fn a_directory_is_sent_as_a_zip_of_its_files() {
+    let lab = Lab::new();
+    let tree = lab.workspace.tree().unwrap();
+    let long = "0123456789".repeat(100_000);
+    for (path, content) in [("skills/技能/SKILL.md", "one"), ("skills/技能/a/b.py", &long), ("skills/技能/empty", "")]
+    {
+        tree.write(&at(path), content.as_bytes()).unwrap();
+    }
+    fs::create_dir_all(lab.host("skills/技能/data/none yet")).unwrap();
+    fs::set_permissions(lab.host("skills/技能/a/b.py"), fs::Permissions::from_mode(0o755)).unwrap();
+    symlink(lab.outside(), lab.host("skills/技能/link")).unwrap();
+    surrender(&lab.host("skills"));
+    let Download::Directory(archive) = tree.download(&at("skills/技能")).unwrap() else { panic!("no directory") };
+    // What goes away meanwhile is left out.
+    delete(&tree, "skills/技能/empty").unwrap();
+    assert_eq!(archive.name(), "技能");
+    let mut bytes = Vec::new();
+    archive.write(&mut bytes).unwrap();
+    assert!(bytes.len() < 100_000, "it is compressed");
+    let mut zip = zip::ZipArchive::new(std::io::Cursor::new(bytes)).unwrap();
+    let entries: Vec<String> = zip.file_names().map(|name| name.unwrap().into_owned()).collect();
+    assert_eq!(entries, ["SKILL.md", "a/", "a/b.py", "data/", "data/none yet/"]);
+    let mut content = String::new();
+    let mut file = zip.by_name("a/b.py").unwrap();
+    assert_eq!(file.unix_mode().unwrap() & 0o777, 0o755);
+    file.read_to_string(&mut content).unwrap();
+    assert_eq!(content, long);
+    let Download::File { mut file, size } = tree.download(&at("skills/技能/SKILL.md")).unwrap() else {
+        panic!("no file")
+    };
+    content.clear();
+    file.read_to_string(&mut content).unwrap();
+    assert_eq!((content.as_str(), size), ("one", 3));
+    assert_eq!(refusal(tree.download(&at("files/none"))), Refusal::Missing("files/none".to_owned()));
+}
+
+#[test]
+fn what_never_got_its_name_is_swept() {
+    let lab = Lab::new();
+    let staged = lab.workspace.stage().unwrap();
+    assert_eq!(lab.staged().len(), 1);
+    // A server that is killed drops nothing.
+    std::mem::forget(staged);
+    assert_eq!(lab.workspaces.sweep(|_| false, |_| Recorded::Unclear).removed, 1);
+    assert!(lab.staged().is_empty());
+    drop(lab.workspace.stage().unwrap());
+    assert!(lab.staged().is_empty());
+}

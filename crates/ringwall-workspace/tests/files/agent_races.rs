@@ -1,0 +1,133 @@
+//! A box swaps directories for links while the API reads, writes, lists and deletes; writers and readers meet on one file.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ringwall_workspace::{AgentPath, Change, Lines};
+
+use crate::lab::{Lab, surrender};
+use crate::races::{plant, swapping};
+
+fn at(path: &str) -> AgentPath {
+    AgentPath::parse(path).unwrap()
+}
+
+#[test]
+fn a_hundred_thousand_reads_never_leave_the_agents_files() {
+    let lab = Lab::new();
+    let tree = lab.workspace.tree().unwrap();
+    plant(&lab.host("files"), &lab.outside());
+    surrender(&lab.host("files"));
+    let (mut inside, mut refused) = (0, 0);
+    let swaps = swapping(&lab.host("files"), || {
+        for _ in 0..100_000 {
+            match tree.read(&at("files/d/canary"), Lines::ALL) {
+                Ok(text) => {
+                    assert_eq!(text.content(), "inside");
+                    inside += 1;
+                }
+                Err(_) => refused += 1,
+            }
+        }
+    });
+    println!("100000 reads, {swaps} swaps, {inside} inside, {refused} refused, 0 canaries");
+    assert!(inside > 0);
+    lab.check();
+}
+
+#[test]
+fn writing_and_editing_never_leave_the_agents_files() {
+    let lab = Lab::new();
+    let tree = lab.workspace.tree().unwrap();
+    plant(&lab.host("files"), &lab.outside());
+    surrender(&lab.host("files"));
+    let mut written = 0;
+    let swaps = swapping(&lab.host("files"), || {
+        for _ in 0..5_000 {
+            written += u64::from(tree.write(&at("files/d/canary"), b"written").is_ok());
+            written += u64::from(tree.write(&at("files/d/new/deeper"), b"written").is_ok());
+            written +=
+                u64::from(tree.edit(&at("files/d/canary"), "written", "edited", 1).and_then(Change::make).is_ok());
+        }
+    });
+    println!("15000 changes, {swaps} swaps, {written} inside, 0 canaries");
+    assert!(written > 0);
+    assert!(lab.staged().is_empty());
+    lab.check();
+}
+
+#[test]
+fn listing_and_sending_never_leave_the_agents_files() {
+    let lab = Lab::new();
+    let tree = lab.workspace.tree().unwrap();
+    plant(&lab.host("files"), &lab.outside());
+    fs::write(lab.outside().join("canary2"), "x").unwrap();
+    surrender(&lab.host("files"));
+    swapping(&lab.host("files"), || {
+        for _ in 0..3_000 {
+            for path in tree.list(&at("files")).unwrap().whole() {
+                assert!(matches!(path.as_str(), "files/d/canary" | "files/l/canary"), "{path}");
+            }
+            if let Ok(ringwall_workspace::Download::Directory(archive)) = tree.download(&at("files")) {
+                let mut bytes = Vec::new();
+                archive.write(&mut bytes).unwrap();
+                let mut zip = zip::ZipArchive::new(std::io::Cursor::new(bytes)).unwrap();
+                for index in 0..zip.len() {
+                    // A directory that was swapped away has nothing in it.
+                    let entry = zip.by_index(index).unwrap();
+                    let expected = if entry.is_dir() { "" } else { "inside" };
+                    assert_eq!(std::io::read_to_string(entry).unwrap(), expected);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn deleting_never_leaves_the_agents_files() {
+    let lab = Lab::new();
+    let tree = lab.workspace.tree().unwrap();
+    let mut deleted = 0;
+    for _ in 0..300 {
+        fs::create_dir(lab.host("files/t")).unwrap();
+        for number in 0..20 {
+            fs::create_dir_all(lab.host(&format!("files/t/{number}/a/b"))).unwrap();
+        }
+        plant(&lab.host("files/t"), &lab.outside());
+        surrender(&lab.host("files"));
+        swapping(&lab.host("files/t"), || {
+            deleted += u64::from(tree.delete(&at("files/t/d/canary")).is_ok_and(|removed| removed.erase().is_ok()));
+            tree.delete(&at("files/t")).unwrap().erase().unwrap();
+        });
+        lab.check();
+        assert!(lab.staged().is_empty());
+    }
+    println!("300 trees, {deleted} files before them");
+}
+
+#[test]
+fn every_read_is_one_whole_version() {
+    let lab = Lab::new();
+    let tree = lab.workspace.tree().unwrap();
+    let version = |letter: &str| letter.repeat(300_000);
+    tree.write(&at("files/f"), version("a").as_bytes()).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for letter in ["a", "b", "c"] {
+            let (tree, over, content) = (&tree, &over, version(letter));
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    tree.write(&at("files/f"), content.as_bytes()).unwrap();
+                }
+            });
+        }
+        for _ in 0..500 {
+            let text = tree.read(&at("files/f"), Lines::ALL).unwrap().into_content();
+            assert_eq!(text.len(), 300_000);
+            let first = &text[..1];
+            assert!(text.bytes().all(|byte| [byte] == first.as_bytes()), "two versions in one");
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(lab.staged().is_empty());
+}

@@ -1,0 +1,73 @@
+//! A disk that is full at each step: an error that says so, nothing half, and all well again when there is room.
+//!
+//! The test runs itself again in namespaces of its own, where it may mount a file system of a few pages.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use ringwall_workspace::{Error, ExecId, Owner, Processes, Stream, Workspaces};
+use serde_json::json;
+
+use crate::lab::{SPARE, input, names};
+
+const SMALL: &str = "RINGWALL_TEST_SMALL_DISK";
+
+#[test]
+fn a_full_disk_breaks_nothing() {
+    if let Some(disk) = std::env::var_os(SMALL) {
+        fill(&PathBuf::from(disk));
+        return;
+    }
+    let disk = tempfile::tempdir().unwrap();
+    let script = "mount -t tmpfs -o size=256k,mode=700 tmpfs \"$0\" && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "--", "/bin/sh", "-c", script]).arg(disk.path());
+    command.arg(std::env::current_exe().unwrap()).args(["--exact", "full_disk::a_full_disk_breaks_nothing"]);
+    let output = command.env(SMALL, disk.path()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("test result: ok. 1 passed"), "{text}");
+}
+
+fn fill(disk: &std::path::Path) {
+    let workspaces = Workspaces::open(&disk.join("workspaces")).unwrap();
+    let workspace = workspaces.workspace(&"user".parse().unwrap(), &"agent".parse().unwrap(), Owner::server()).unwrap();
+    let project = workspace.project(&"p".parse().unwrap()).unwrap();
+    let staging = disk.join("workspaces/user/agent/.staging");
+    let exec = || ExecId::random().unwrap();
+
+    // Inputs: the first would fit, the second does not, and neither is there.
+    let refused = project.write_inputs(&exec(), &[input("small", "x"), input("large", &"x".repeat(400_000))]);
+    assert!(matches!(refused, Err(Error::WriteInput { ref path, .. }) if path.as_str() == "large"), "{refused:?}");
+    assert!(names(project.inputs().path()).is_empty() && names(&staging).is_empty());
+
+    // Output: what fits is there, and its length and hash are those of what is there.
+    let files = project.begin(&exec()).unwrap();
+    assert!(files.output(Stream::Stdout).append(&vec![b'x'; 400_000]).is_err());
+    let length = files.output(Stream::Stdout).length();
+    assert!(length > 0 && length < 400_000, "{length}");
+    let id = files.exec().clone();
+    drop(files);
+    project.remove_artifacts(&id).unwrap();
+    // The box left a file for whose copy there is no room: it goes, and the room is there again.
+    let files = project.begin(&exec()).unwrap();
+    let id = files.exec().clone();
+    fs::write(files.artifacts().unwrap().path().join("result"), vec![b'y'; 150_000]).unwrap();
+    assert!(matches!(files.collect(1 << 20, Processes::Dead), Err(Error::Collect { .. })));
+    assert!(names(&staging).is_empty());
+    assert!(project.artifacts(&id).is_ok());
+
+    // Without room for its last two files an exec stays listable, and an exec after that is as usual.
+    let files = project.begin(&exec()).unwrap();
+    let id = files.exec().clone();
+    let filler = disk.join("filler");
+    assert!(fs::write(&filler, vec![b'z'; 400_000]).is_err(), "the disk is not full");
+    let refused = files.collect(0, Processes::Dead).unwrap().finish(&json!({"status": "x".repeat(10_000)}));
+    assert!(matches!(refused, Err(Error::Finish { name: "meta.json", .. })), "{refused:?}");
+    assert!(names(&staging).iter().all(|name| name == SPARE));
+    assert_eq!(project.artifacts(&id).unwrap().len(), 2);
+    fs::remove_file(&filler).unwrap();
+    let files = project.begin(&exec()).unwrap();
+    assert_eq!(files.collect(0, Processes::Dead).unwrap().finish(&json!({})).unwrap().len(), 3);
+}

@@ -1,0 +1,212 @@
+//! What a box may leave instead of files, and who may still hold a piece of it.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Permissions};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use ringwall_workspace::{Error, Extent, PathProblem, Processes, SkipReason};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use serde_json::json;
+
+use crate::lab::{CANARY, Lab, MIB, give, is_root, path, paths, reasons, surrender};
+
+fn make_fifo(path: &Path) {
+    rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+}
+
+#[test]
+fn links_pipes_sockets_and_devices_are_left_out() {
+    let lab = Lab::new();
+    let outside = lab.outside();
+    let collected = lab.run(MIB, |directory| {
+        symlink(outside.join("canary"), directory.join("link")).unwrap();
+        symlink(&outside, directory.join("link-to-directory")).unwrap();
+        symlink("nowhere", directory.join("link-dangling")).unwrap();
+        symlink("link-loop", directory.join("link-loop")).unwrap();
+        make_fifo(&directory.join("fifo"));
+        UnixListener::bind(directory.join("socket")).unwrap();
+        if is_root() {
+            // /dev/zero, which has no end.
+            let zero = rustix::fs::makedev(1, 5);
+            rustix::fs::mknodat(CWD, directory.join("zero"), FileType::CharacterDevice, Mode::RWXU, zero).unwrap();
+        }
+        fs::write(directory.join("real"), "real").unwrap();
+        // The control: by name the canary is there to be read.
+        assert_eq!(fs::read_to_string(directory.join("link")).unwrap(), CANARY);
+    });
+    assert_eq!(paths(collected.kept()), ["real"]);
+    let mut expected = vec![
+        ("fifo", SkipReason::Fifo),
+        ("link", SkipReason::SymbolicLink),
+        ("link-dangling", SkipReason::SymbolicLink),
+        ("link-loop", SkipReason::SymbolicLink),
+        ("link-to-directory", SkipReason::SymbolicLink),
+        ("socket", SkipReason::Socket),
+    ];
+    if is_root() {
+        expected.push(("zero", SkipReason::Device));
+    }
+    assert_eq!(reasons(&collected), expected);
+    assert_eq!(collected.extent(), Extent::Within);
+}
+
+#[test]
+fn our_own_four_names_stay_ours() {
+    let lab = Lab::new();
+    let files = lab.begin();
+    let exec = files.exec().clone();
+    let directory = files.artifacts().unwrap().path();
+    fs::write(directory.join("meta.json"), "forged").unwrap();
+    fs::write(directory.join("manifest.json"), r#"{"files":[]}"#).unwrap();
+    fs::create_dir(directory.join("stdout.txt")).unwrap();
+    fs::write(directory.join("stdout.txt/x"), "forged").unwrap();
+    symlink(lab.outside().join("canary"), directory.join("stderr.txt")).unwrap();
+    fs::create_dir(directory.join("sub")).unwrap();
+    fs::write(directory.join("sub/meta.json"), "its own").unwrap();
+    surrender(directory);
+    let collected = files.collect(MIB, Processes::Dead).unwrap();
+    assert_eq!(
+        reasons(&collected),
+        [
+            ("manifest.json", SkipReason::ReservedName),
+            ("meta.json", SkipReason::ReservedName),
+            ("stderr.txt", SkipReason::SymbolicLink),
+            ("stdout.txt", SkipReason::ReservedName),
+        ]
+    );
+    let finished = collected.finish(&json!({"real": true})).unwrap();
+    assert_eq!(paths(&finished), ["meta.json", "stderr.txt", "stdout.txt", "sub/meta.json"]);
+    assert_eq!(lab.project.artifacts(&exec).unwrap(), finished);
+    let place = lab.host(&format!("projects/p/artifacts/{exec}"));
+    assert_eq!(fs::read_to_string(place.join("meta.json")).unwrap(), r#"{"real":true}"#);
+    assert_eq!(fs::metadata(place.join("stdout.txt")).unwrap().len(), 0);
+    lab.check();
+}
+
+#[test]
+fn names_that_no_request_can_ask_for_are_left_out() {
+    let lab = Lab::new();
+    let longest = "l".repeat(255);
+    let collected = lab.run(MIB, |directory| {
+        for name in [&b"bad\xff"[..], b"back\\slash", b"new\nline", "\u{e9}".as_bytes(), b"..a", longest.as_bytes()] {
+            fs::write(directory.join(OsStr::from_bytes(name)), name).unwrap();
+        }
+        let invalid = directory.join(OsStr::from_bytes(b"dir\xfe"));
+        fs::create_dir(&invalid).unwrap();
+        fs::write(invalid.join("inside"), "x").unwrap();
+    });
+    let kept = ["..a", longest.as_str(), "new\nline", "\u{e9}"];
+    assert_eq!(paths(collected.kept()), kept);
+    assert_eq!(
+        reasons(&collected),
+        [
+            ("back\\slash", SkipReason::Name(PathProblem::Backslash)),
+            ("bad\\xff", SkipReason::Name(PathProblem::NotUnicode)),
+            ("dir\\xfe", SkipReason::Name(PathProblem::NotUnicode)),
+        ]
+    );
+}
+
+#[test]
+fn a_tree_without_end_is_cut_and_removed() {
+    let lab = Lab::new();
+    let files = lab.begin();
+    fs::write(files.artifacts().unwrap().path().join("top"), "kept").unwrap();
+    let mut deepest: OwnedFd = File::open(files.artifacts().unwrap().path()).unwrap().into();
+    for _ in 0..10_000 {
+        rustix::fs::mkdirat(&deepest, "d", Mode::RWXU).unwrap();
+        deepest = rustix::fs::openat(&deepest, "d", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    }
+    give(&files.artifacts().unwrap().path().join("top"));
+    let collected = files.collect(MIB, Processes::Dead).unwrap();
+    assert_eq!(paths(collected.kept()), ["top"]);
+    let [skipped] = collected.skipped() else { panic!("{:?}", collected.skipped()) };
+    assert_eq!(skipped.reason, SkipReason::Name(PathProblem::TooDeep));
+    assert!(collected.residue().is_none() && lab.staged().is_empty());
+}
+
+#[test]
+fn closed_files_and_directories_are_collected_all_the_same() {
+    let lab = Lab::new();
+    let collected = lab.run(MIB, |directory| {
+        fs::create_dir(directory.join("closed")).unwrap();
+        fs::create_dir(directory.join("closed/inner")).unwrap();
+        fs::write(directory.join("closed/inner/file"), "x").unwrap();
+        fs::write(directory.join("secret"), "y").unwrap();
+        fs::write(directory.join("setuid"), "z").unwrap();
+        surrender(directory);
+        for (name, mode) in [("secret", 0o000), ("setuid", 0o6777), ("closed/inner", 0o000), ("closed", 0o000)] {
+            fs::set_permissions(directory.join(name), Permissions::from_mode(mode)).unwrap();
+        }
+        fs::set_permissions(directory, Permissions::from_mode(0o700)).unwrap();
+    });
+    assert_eq!(paths(collected.kept()), ["closed/inner/file", "secret", "setuid"]);
+    let finished = collected.finish(&json!({})).unwrap();
+    assert_eq!(finished.len(), 6);
+    for exec in fs::read_dir(lab.host("projects/p/artifacts")).unwrap() {
+        let mode = fs::metadata(exec.unwrap().path().join("setuid")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600);
+    }
+}
+
+#[test]
+fn a_box_that_closed_its_own_directories_does_not_stop_the_next() {
+    let lab = Lab::new();
+    let files = lab.begin();
+    fs::write(files.artifacts().unwrap().path().join("file"), "x").unwrap();
+    surrender(files.artifacts().unwrap().path());
+    for closed in [files.artifacts().unwrap().path(), lab.project.work().path()] {
+        fs::set_permissions(closed, Permissions::from_mode(0o000)).unwrap();
+    }
+    assert_eq!(paths(files.collect(MIB, Processes::Dead).unwrap().kept()), ["file"]);
+    let project = lab.workspace.project(&"p".parse().unwrap()).unwrap();
+    assert_eq!(fs::metadata(project.work().path()).unwrap().permissions().mode() & 0o700, 0o700);
+    assert!(lab.staged().is_empty());
+}
+
+#[test]
+fn whoever_still_holds_a_descriptor_changes_nothing_that_was_kept() {
+    let lab = Lab::new();
+    let files = lab.begin();
+    let exec = files.exec().clone();
+    let directory = files.artifacts().unwrap().path().to_owned();
+    fs::create_dir(directory.join("sub")).unwrap();
+    fs::write(directory.join("sub/file"), "honest").unwrap();
+    surrender(&directory);
+    // As another box of the same project has them, to which the first sent them through a socket in `work`.
+    let mut held = File::options().append(true).open(directory.join("sub/file")).unwrap();
+    let held_directory = File::open(directory.join("sub")).unwrap();
+    let finished = files.collect(MIB, Processes::Dead).unwrap().finish(&json!({})).unwrap();
+    held.write_all(b" or not").unwrap();
+    let planted = rustix::fs::symlinkat(lab.outside().join("canary"), &held_directory, "planted");
+    assert!(planted.is_err(), "the directory is dead");
+    assert_eq!(lab.project.artifacts(&exec).unwrap(), finished);
+    let place = lab.host(&format!("projects/p/artifacts/{exec}/sub"));
+    assert_eq!(fs::read_to_string(place.join("file")).unwrap(), "honest");
+    assert_eq!(crate::lab::names(&place), ["file"]);
+}
+
+#[test]
+fn only_regular_files_are_opened_and_nothing_waits() {
+    let lab = Lab::new();
+    let files = lab.begin();
+    let exec = files.exec().clone();
+    // Nothing but the server can plant here; it is tried all the same.
+    let place = lab.host(&format!("projects/p/artifacts/{exec}"));
+    fs::create_dir(place.join("directory")).unwrap();
+    symlink(lab.outside(), place.join("away")).unwrap();
+    symlink(lab.outside().join("canary"), place.join("link")).unwrap();
+    make_fifo(&place.join("fifo"));
+    UnixListener::bind(place.join("socket")).unwrap();
+    assert_eq!(fs::read_to_string(place.join("away/canary")).unwrap(), CANARY);
+    for name in ["directory", "away", "away/canary", "link", "fifo", "socket"] {
+        let refused = lab.project.open_artifact(&exec, &path(name));
+        assert!(matches!(refused, Err(Error::ArtifactIrregular { .. })), "{name}: {refused:?}");
+    }
+    assert_eq!(paths(&lab.project.artifacts(&exec).unwrap()), ["stderr.txt", "stdout.txt"]);
+}

@@ -1,0 +1,346 @@
+//! Zips that mean harm, or are broken: each is refused with a sentence, and nothing has changed anywhere.
+
+use proptest::prelude::*;
+use ringwall_workspace::{ArchiveLimits, ArchiveRefusal, Error, PackedSkills, Refusal, RefusalKind};
+
+use crate::lab::{Lab, MIB, names};
+use crate::skills::{LIMITS, install, spool, tree};
+use crate::zips::{DESCRIPTOR, ENCRYPTED, Part, UTF8, deflated, file, finish, folder, skill, zip};
+
+/// The refusal of an archive, after which everything is as it was.
+#[track_caller]
+fn refusal_within(limits: ArchiveLimits, bytes: &[u8]) -> Refusal {
+    let lab = Lab::new();
+    install(&lab, &zip(&skill("x", "kept"))).unwrap();
+    let refused = match tree(&lab).judge_skills(spool(&lab, bytes), limits).and_then(PackedSkills::unpack) {
+        Err(Error::Refused(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(names(&lab.host("skills")), ["x"]);
+    assert_eq!(names(&lab.host("skills/x")), ["SKILL.md", "main.py"]);
+    assert_eq!(std::fs::read_to_string(lab.host("skills/x/SKILL.md")).unwrap(), "kept");
+    assert!(lab.staged().is_empty(), "{:?}", lab.staged());
+    lab.check();
+    assert!(!refused.to_string().contains(lab.directory.path().to_str().unwrap()), "{refused}");
+    refused
+}
+
+#[track_caller]
+fn refusal(bytes: &[u8]) -> ArchiveRefusal {
+    match refusal_within(LIMITS, bytes) {
+        Refusal::Archive(refusal) => refusal,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A skill, and what is wrong with it.
+fn with(parts: impl IntoIterator<Item = Part>) -> Vec<u8> {
+    let mut all = skill("x", "new");
+    all.extend(parts);
+    zip(&all)
+}
+
+#[test]
+fn the_contracts_sentences() {
+    let none = "Validation Error: No valid skill directory found in ZIP.";
+    for parts in [vec![], vec![file("SKILL.md", "x")], vec![file("__MACOSX/x/SKILL.md", "x"), file(".DS_Store", "")]] {
+        assert_eq!(refusal(&zip(&parts)).to_string(), none);
+    }
+    let missing = "Validation Error: Skill [技能] is missing required 'SKILL.md' at its root.";
+    for part in [file("技能/sub/SKILL.md", "x"), file("技能/skill.md", "x"), folder("技能/"), folder("技能/SKILL.md/")]
+    {
+        assert_eq!(refusal(&with([part])).to_string(), missing);
+    }
+    for nested in ["x/sub/SKILL.md", "x/sub/skill.MD", "x/skill.md", "x/Skill.md/y"] {
+        let refused = refusal_within(LIMITS, &with([file(nested, "x")]));
+        assert_eq!((&refused, refused.kind()), (&Refusal::Reserved, RefusalKind::Security), "{nested}");
+    }
+    let stray = refusal(&with([file("readme.txt", "x")]));
+    assert!(matches!(&stray, ArchiveRefusal::Stray(name) if name == "\"readme.txt\""), "{stray}");
+    assert_eq!(stray.kind(), RefusalKind::Invalid);
+}
+
+#[test]
+fn what_a_mac_adds_is_left_out() {
+    let lab = Lab::new();
+    let added = ["__MACOSX/x/._main.py", "__MACOSX/._x", ".DS_Store", "x/.DS_Store", "x/sub/.DS_Store"];
+    install(&lab, &with(added.map(|name| file(name, "x")))).unwrap();
+    assert_eq!(names(&lab.host("skills")), ["x"]);
+    assert_eq!(names(&lab.host("skills/x")), ["SKILL.md", "main.py"]);
+}
+
+#[test]
+fn names_that_lead_elsewhere() {
+    let deep = "x/".repeat(65) + "f";
+    let long = format!("x/{}", "l".repeat(256));
+    for name in [
+        &b"../evil"[..],
+        b"x/../../evil",
+        b"x/..",
+        b"/etc/passwd",
+        b"//evil",
+        b"C:/evil",
+        b"C:evil",
+        b"x\\..\\evil",
+        b"..\\evil",
+        b"\\\\host\\share",
+        b"x/e\0vil",
+        b"x/e\nvil",
+        b"",
+        b"./",
+        b"__MACOSX/../../evil",
+        // After decoding, too.
+        b"\xca\xfd/../../evil",
+        b"\xff\xff/evil",
+        deep.as_bytes(),
+        long.as_bytes(),
+    ] {
+        let refused = refusal(&with([file(name, "evil")]));
+        assert!(matches!(refused, ArchiveRefusal::Name { .. }), "{name:?}: {refused}");
+        assert_eq!(refused.kind(), RefusalKind::Invalid);
+    }
+    let lying = Part { flags: UTF8, ..file(b"x/\xca\xfd", "") };
+    assert!(matches!(refusal(&with([lying])), ArchiveRefusal::Name { .. }));
+}
+
+#[test]
+fn chinese_names_come_in_either_encoding() {
+    let lab = Lab::new();
+    let gbk = b"\xca\xfd\xbe\xdd/";
+    let parts = [
+        file([gbk, b"SKILL.md".as_slice()].concat(), "x"),
+        file([gbk, b"\xcb\xb5\xc3\xf7.txt".as_slice()].concat(), "x"),
+        // The second byte of this one is that of a backslash.
+        file([gbk, b"\x81\x5c.txt".as_slice()].concat(), "x"),
+    ];
+    assert_eq!(install(&lab, &zip(&parts)).unwrap(), ["数据"]);
+    assert_eq!(names(&lab.host("skills/数据")), ["SKILL.md", "乗.txt", "说明.txt"]);
+    for flags in [0, UTF8] {
+        let parts = [Part { flags, ..file("技能/SKILL.md", "x") }];
+        assert_eq!(install(&lab, &zip(&parts)).unwrap(), ["技能"]);
+    }
+}
+
+#[test]
+fn names_that_meet() {
+    let gbk = file(b"x/\xca\xfd", "1");
+    for parts in [
+        vec![file("x/a", "1"), file("x/a", "2")],
+        vec![file("x/a", "1"), file("x//a", "2")],
+        vec![file("x/a", "1"), file("./x/a", "2")],
+        vec![file("x/a", "1"), folder("x/a/")],
+        vec![folder("x/a/"), file("x/a", "1")],
+        vec![file("x/a", "1"), file("x/a/b", "2")],
+        vec![file("x/a/b/c", "1"), file("x/a", "2")],
+        vec![gbk, file("x/数", "2")],
+        vec![file("x", "1")],
+    ] {
+        let shown: Vec<_> = parts.iter().map(|part| String::from_utf8_lossy(&part.name).into_owned()).collect();
+        match refusal(&with(parts)) {
+            ArchiveRefusal::Collision(_) => {}
+            // The same name twice is found by the reader of the directory.
+            ArchiveRefusal::Malformed(why) => assert!(why.contains("duplicate"), "{shown:?}: {why}"),
+            other => panic!("{shown:?}: {other}"),
+        }
+    }
+    let lab = Lab::new();
+    // Letter case makes two names, and a directory may be named as often as one likes.
+    install(&lab, &with([file("x/A", ""), file("x/a", ""), folder("x/d/"), folder("x//d/")])).unwrap();
+    assert_eq!(names(&lab.host("skills/x")), ["A", "SKILL.md", "a", "d", "main.py"]);
+}
+
+#[test]
+fn links_devices_and_pipes() {
+    let huge = Part { mode: 0o120_777, size: u32::MAX - 1, ..file("x/link", "/etc") };
+    for part in [
+        Part { mode: 0o120_777, ..file("x/link", "/etc/passwd") },
+        Part { mode: 0o120_777, ..file("x/link", "../../../../outside") },
+        Part { mode: 0o120_777, ..file("x/link/", "") },
+        huge,
+    ] {
+        assert!(matches!(refusal(&with([part, file("x/link2/canary", "evil")])), ArchiveRefusal::Link(_)));
+    }
+    for mode in [0o060_644, 0o020_666, 0o010_644, 0o140_644, 0o040_755, 0o150_000] {
+        let refused = refusal(&with([Part { mode, ..file("x/special", "") }]));
+        assert!(matches!(refused, ArchiveRefusal::Special(_)), "{mode:o}: {refused}");
+    }
+    assert!(matches!(refusal(&with([file("x/d/", "data")])), ArchiveRefusal::Special(_)));
+    assert!(matches!(refusal(&with([Part { mode: 0o100_644, ..file("x/d/", "") }])), ArchiveRefusal::Special(_)));
+}
+
+#[test]
+fn what_cannot_be_read() {
+    assert!(matches!(refusal(&with([Part { flags: ENCRYPTED, ..file("x/s", "") }])), ArchiveRefusal::Encrypted(_)));
+    for method in [1, 9, 12, 14, 93, 95, 98, 99, 12345] {
+        let refused = refusal(&with([Part { method, ..file("x/m", "data") }]));
+        assert!(matches!(refused, ArchiveRefusal::Method { .. } | ArchiveRefusal::Malformed(_)), "{method}: {refused}");
+    }
+    for part in [
+        Part { crc: 7, ..file("x/crc", "data") },
+        Part { method: 8, ..file("x/deflate", "not deflated") },
+        Part { size: 3, ..file("x/long", "data") },
+        Part { size: 5, ..file("x/short", "data") },
+    ] {
+        let name = String::from_utf8(part.name.clone()).unwrap();
+        assert!(matches!(refusal(&with([part])), ArchiveRefusal::Damaged { .. }), "{name}");
+    }
+}
+
+#[test]
+fn what_follows_the_data() {
+    let narrow = |crc: u32, size: u32| [crc.to_le_bytes(), size.to_le_bytes(), size.to_le_bytes()].concat();
+    let wide = |crc: u32, size: u32| {
+        let size = u64::from(size).to_le_bytes();
+        [&crc.to_le_bytes()[..], &size, &size].concat()
+    };
+    let signed = |bytes: Vec<u8>| [b"PK\x07\x08".to_vec(), bytes].concat();
+    let lab = Lab::new();
+    for after in [narrow(1, 2), wide(1, 2), signed(narrow(1, 2)), signed(wide(1, 2))] {
+        let part = file("x/late", "data").described_after(|crc, size| match after.len() {
+            12 => narrow(crc, size),
+            20 => wide(crc, size),
+            16 => signed(narrow(crc, size)),
+            _ => signed(wide(crc, size)),
+        });
+        install(&lab, &with([part])).unwrap();
+        let wrong = file("x/late", "data").described_after(|_, _| after);
+        assert!(matches!(refusal(&with([wrong])), ArchiveRefusal::Damaged { .. }));
+    }
+    let missing = Part { flags: DESCRIPTOR, ..file("x/late", "data") };
+    assert!(matches!(refusal(&with([missing])), ArchiveRefusal::Damaged { .. }));
+}
+
+#[test]
+fn bombs_are_counted_while_they_are_written() {
+    let zeros = vec![0; 20 << 20];
+    // A thousand to one.
+    let flat = deflated(&[("x/SKILL.md", b"x"), ("x/zeros", &zeros)]);
+    assert!(flat.len() < 64 * 1024);
+    assert_eq!(refusal(&flat), ArchiveRefusal::Ratio(200));
+    assert_eq!(refusal(&flat).kind(), RefusalKind::TooLarge);
+    let limits = ArchiveLimits { bytes: MIB, ..LIMITS };
+    assert_eq!(refusal_within(limits, &flat), ArchiveRefusal::Bytes(MIB).into());
+    // It says that it is small, in both headers.
+    let mut lying = deflated(&[("x/SKILL.md", b"x"), ("x/zeros", &zeros)]);
+    let size = (20_u32 << 20).to_le_bytes();
+    let places: Vec<usize> =
+        lying.windows(4).enumerate().filter(|(_, window)| *window == size).map(|(at, _)| at).collect();
+    assert_eq!(places.len(), 2);
+    for at in places {
+        lying[at..at + 4].copy_from_slice(&100_u32.to_le_bytes());
+    }
+    assert!(matches!(refusal(&lying), ArchiveRefusal::Damaged { .. }));
+    // Many that are small alone.
+    let many: Vec<(String, &[u8])> = (0..10).map(|number| (format!("x/{number}"), &zeros[..200_000])).collect();
+    let mut files: Vec<(&str, &[u8])> = vec![("x/SKILL.md", b"x")];
+    files.extend(many.iter().map(|(name, data)| (name.as_str(), *data)));
+    assert_eq!(refusal_within(limits, &deflated(&files)), ArchiveRefusal::Bytes(MIB).into());
+    // A zip in a zip is a file, and small runs are honest.
+    let lab = Lab::new();
+    install(&lab, &deflated(&[("x/SKILL.md", b"x"), ("x/inner.zip", &flat), ("x/run", &zeros[..10 << 20])])).unwrap();
+    assert_eq!(std::fs::read(lab.host("skills/x/inner.zip")).unwrap(), flat);
+}
+
+#[test]
+fn five_gigabytes_are_refused_by_what_they_claim() {
+    let part = Part { size: u32::MAX - 1, ..file("x/large", "data") };
+    assert_eq!(refusal(&with([part])), ArchiveRefusal::Bytes(LIMITS.bytes));
+    let parts: Vec<Part> = (0..3).map(|number| Part { size: 0x7fff_ffff, ..file(format!("x/{number}"), "") }).collect();
+    assert_eq!(refusal(&with(parts)), ArchiveRefusal::Bytes(LIMITS.bytes));
+}
+
+#[test]
+fn entries_are_counted_before_they_are_read() {
+    let parts: Vec<Part> = (0..1001).map(|number| file(format!("x/{number}"), "")).collect();
+    assert_eq!(refusal(&zip(&parts)), ArchiveRefusal::Entries(1000));
+    // Nothing but the count is there to be read.
+    let claimed = finish(Vec::new(), b"", 60_000, b"");
+    assert_eq!(refusal(&claimed), ArchiveRefusal::Entries(1000));
+    // The 64-bit form of it, with a hundred thousand and with as many as can be said.
+    for count in [100_000_u64, u64::MAX] {
+        let mut bytes = b"PK\x06\x06".to_vec();
+        bytes.extend(44_u64.to_le_bytes());
+        bytes.extend([45, 3, 45, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        bytes.extend([count, count, 0, 0].map(u64::to_le_bytes).concat());
+        bytes.extend(b"PK\x06\x07\0\0\0\0");
+        bytes.extend(0_u64.to_le_bytes());
+        bytes.extend(1_u32.to_le_bytes());
+        bytes.extend(b"PK\x05\x06\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0");
+        assert_eq!(refusal(&bytes), ArchiveRefusal::Entries(1000));
+    }
+}
+
+#[test]
+fn archives_that_two_readers_would_read_differently() {
+    let honest = with([]);
+    let inner = zip(&skill("evil", "x"));
+    let directory = honest.windows(4).position(|window| window == b"PK\x01\x02").unwrap();
+    let (data, index) = (&honest[..directory], &honest[directory..honest.len() - 22]);
+    let swallowing = |offset| Part { offset: Some(offset), ..file("x/again", "new") };
+    for (what, bytes) in [
+        ("something before it", [b"#!/bin/sh\n".as_slice(), &honest].concat()),
+        ("something after it", [&honest, b"x".as_slice()].concat()),
+        ("another archive after it", [&honest, inner.as_slice()].concat()),
+        ("an end in its comment", finish(data.to_vec(), index, 2, &inner[inner.len() - 22..])),
+        ("a hidden entry", finish([data, &zip(&[file("y/SKILL.md", "x")])[..40]].concat(), index, 2, b"")),
+        ("another name in its header", with([Part { local_name: Some(b"x/other".to_vec()), ..file("x/named", "") }])),
+        ("a header of another entry", with([swallowing(0)])),
+        ("a header inside of data", with([file("x/data", file_header()), swallowing(113)])),
+        ("no directory", finish(data.to_vec(), b"", 2, b"")),
+        ("fewer than it claims", finish(data.to_vec(), index, 3, b"")),
+        ("more than it claims", finish(data.to_vec(), index, 1, b"")),
+        ("no zip", b"this is no zip".to_vec()),
+        ("nothing", Vec::new()),
+    ] {
+        let refused = refusal(&bytes);
+        assert!(matches!(refused, ArchiveRefusal::Malformed(_)), "{what}: {refused}");
+    }
+    let lab = Lab::new();
+    install(&lab, &finish(data.to_vec(), index, 2, b"a comment")).unwrap();
+    assert_eq!(names(&lab.host("skills")), ["x"]);
+}
+
+fn file_header() -> Vec<u8> {
+    zip(&[file("x/again", "new")])[..40].to_vec()
+}
+
+#[test]
+fn an_upload_that_was_cut_off() {
+    let whole = with([]);
+    for end in 0..whole.len() {
+        let refused = refusal(&whole[..end]);
+        assert_eq!(refused.kind(), RefusalKind::Invalid, "{end}: {refused}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// Whatever bytes are changed, it is taken whole or refused, and nothing is touched outside.
+    #[test]
+    fn changed_bytes_do_no_harm(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        compressed in any::<bool>(),
+    ) {
+        let honest = if compressed {
+            deflated(&[("x/SKILL.md", b"text text text text"), ("x/sub/main.py", b"print(1)\n"), ("y/SKILL.md", b"y")])
+        } else {
+            with([folder("x/empty/"), file("x/late", "data").described_after(|crc, size| {
+                [crc.to_le_bytes(), size.to_le_bytes(), size.to_le_bytes()].concat()
+            })])
+        };
+        let mut bytes = honest;
+        for (place, byte) in changes {
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+        }
+        let lab = Lab::new();
+        match install(&lab, &bytes) {
+            Ok(skills) => prop_assert_eq!(skills, names(&lab.host("skills"))),
+            Err(Error::Refused(_)) => prop_assert!(names(&lab.host("skills")).is_empty()),
+            Err(other) => prop_assert!(false, "{:?}", other),
+        }
+        prop_assert!(lab.staged().is_empty());
+        lab.check();
+    }
+}

@@ -1,0 +1,138 @@
+//! A root of workspaces in a directory of its own, a canary beside it, and a box that exists only in its traces.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use ringwall_workspace::{
+    ArtifactFile, Collected, ExecFiles, ExecId, Input, Owner, Processes, Project, RelativePath, SkipReason, Workspace,
+    Workspaces,
+};
+use rustix::fs::{AtFlags, CWD, Gid, Uid};
+
+pub const CANARY: &str = "nobody read or touched me";
+pub const MIB: u64 = 1024 * 1024;
+pub const SPARE: &str = "spare";
+
+/// The user of the workspace when the tests run as root: an id that owns nothing else.
+const BOX_ID: u32 = 54_322;
+
+pub struct Lab {
+    pub directory: tempfile::TempDir,
+    pub workspaces: Workspaces,
+    pub workspace: Workspace,
+    pub project: Project,
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Whose files a box leaves here.
+pub fn owner() -> Owner {
+    if is_root() { Owner { uid: BOX_ID, gid: BOX_ID } } else { Owner::server() }
+}
+
+pub fn path(text: &str) -> RelativePath {
+    text.parse().unwrap()
+}
+
+pub fn input(name: &str, content: &str) -> Input {
+    Input { path: path(name), content: content.as_bytes().to_vec() }
+}
+
+impl Lab {
+    pub fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("outside")).unwrap();
+        fs::write(directory.path().join("outside/canary"), CANARY).unwrap();
+        let workspaces = Workspaces::open(&directory.path().join("data/workspaces")).unwrap();
+        let workspace = open(&workspaces);
+        let project = workspace.project(&"p".parse().unwrap()).unwrap();
+        Self { directory, workspaces, workspace, project }
+    }
+
+    /// A place in the workspace, as somebody with a shell on the host sees it.
+    pub fn host(&self, place: &str) -> PathBuf {
+        self.directory.path().join("data/workspaces/user/agent").join(place)
+    }
+
+    pub fn outside(&self) -> PathBuf {
+        self.directory.path().join("outside")
+    }
+
+    pub fn begin(&self) -> ExecFiles {
+        self.project.begin(&ExecId::random().unwrap()).unwrap()
+    }
+
+    /// Runs one exec whose box does `act` in its artifacts directory.
+    pub fn run(&self, bytes_max: u64, act: impl FnOnce(&Path)) -> Collected {
+        let files = self.begin();
+        act(files.artifacts().unwrap().path());
+        surrender(files.artifacts().unwrap().path());
+        let staged = files.artifacts().unwrap().path().to_owned();
+        let collected = files.collect(bytes_max, Processes::Dead).unwrap();
+        assert!(collected.residue().is_none(), "{:?}", collected.residue());
+        assert!(!staged.exists(), "the box's directory is still there");
+        self.check();
+        collected
+    }
+
+    /// Nothing outside was changed, removed or added.
+    pub fn check(&self) {
+        assert_eq!(fs::read_to_string(self.outside().join("canary")).unwrap(), CANARY);
+        assert_eq!(names(&self.outside()), ["canary"]);
+        assert_eq!(names(self.directory.path()), ["data", "outside"]);
+        assert_eq!(names(&self.directory.path().join("data")), ["workspaces"]);
+    }
+
+    /// What is on its way; the spare is not.
+    pub fn staged(&self) -> Vec<String> {
+        let mut staged = names(&self.host(".staging"));
+        staged.retain(|name| name != SPARE);
+        staged
+    }
+
+    pub fn has_spare(&self) -> bool {
+        self.host(".staging").join(SPARE).symlink_metadata().is_ok()
+    }
+}
+
+pub fn open(workspaces: &Workspaces) -> Workspace {
+    workspaces.workspace(&"user".parse().unwrap(), &"agent".parse().unwrap(), owner()).unwrap()
+}
+
+/// Makes everything in a directory the box's, as if it had made it. Links are changed themselves.
+pub fn surrender(directory: &Path) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        // What is closed to its owner was closed by a test, which then sees to its owner itself.
+        if entry.file_type().unwrap().is_dir() && entry.metadata().unwrap().mode() & 0o700 == 0o700 {
+            surrender(&entry.path());
+        }
+        give(&entry.path());
+    }
+}
+
+pub fn give(path: &Path) {
+    let Owner { uid, gid } = owner();
+    let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+    rustix::fs::chownat(CWD, path, uid, gid, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+}
+
+pub fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+pub fn paths(files: &[ArtifactFile]) -> Vec<&str> {
+    files.iter().map(|file| file.path.as_str()).collect()
+}
+
+pub fn reasons(collected: &Collected) -> Vec<(&str, SkipReason)> {
+    collected.skipped().iter().map(|skipped| (skipped.path.as_str(), skipped.reason)).collect()
+}

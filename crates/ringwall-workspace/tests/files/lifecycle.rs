@@ -1,0 +1,114 @@
+//! One exec from its beginning to its manifest, and what can be read of it at each stage.
+
+use std::fs;
+use std::io::Read;
+
+use ringwall_workspace::{Error, ExecId, Extent, Processes, Stream};
+use serde_json::json;
+
+use crate::lab::{Lab, MIB, names, path, paths, surrender};
+
+/// sha256 of nothing, and of the word `out`.
+const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+const OUT: &str = "762069bc07a6e1b5df123a5ae7bd91c10daa04694fbaa17fba0cd6a8dcce8f22";
+
+#[test]
+fn an_exec_leaves_four_files_of_ours_and_what_its_box_left() {
+    let lab = Lab::new();
+    let files = lab.begin();
+    let exec = files.exec().clone();
+    files.output(Stream::Stdout).append(b"out").unwrap();
+    fs::create_dir_all(files.artifacts().unwrap().path().join("sub/deeper")).unwrap();
+    fs::create_dir(files.artifacts().unwrap().path().join("empty")).unwrap();
+    fs::write(files.artifacts().unwrap().path().join("sub/deeper/result.txt"), "42").unwrap();
+    fs::write(files.artifacts().unwrap().path().join("out.txt"), "out").unwrap();
+    surrender(files.artifacts().unwrap().path());
+    let collected = files.collect(MIB, Processes::Dead).unwrap();
+    assert_eq!(paths(collected.kept()), ["out.txt", "sub/deeper/result.txt"]);
+    assert_eq!((collected.extent(), collected.skipped_total()), (Extent::Within, 0));
+    let finished = collected.finish(&json!({"exec_id": exec.as_str(), "status": "SUCCEEDED"})).unwrap();
+
+    let expected = ["meta.json", "out.txt", "stderr.txt", "stdout.txt", "sub/deeper/result.txt"];
+    assert_eq!(paths(&finished), expected);
+    assert_eq!(lab.project.artifacts(&exec).unwrap(), finished);
+    let hash = |name: &str| finished.iter().find(|file| file.path.as_str() == name).unwrap().hash.clone();
+    assert_eq!((hash("stdout.txt"), hash("out.txt"), hash("stderr.txt")), (OUT.into(), OUT.into(), EMPTY.into()));
+
+    let place = lab.host(&format!("projects/p/artifacts/{exec}"));
+    assert_eq!(names(&place), ["manifest.json", "meta.json", "out.txt", "stderr.txt", "stdout.txt", "sub"]);
+    assert_eq!(fs::read_to_string(place.join("sub/deeper/result.txt")).unwrap(), "42");
+    let manifest: serde_json::Value = serde_json::from_slice(&fs::read(place.join("manifest.json")).unwrap()).unwrap();
+    assert_eq!(manifest, json!({ "files": finished }));
+    assert_eq!(manifest["files"][1], json!({"path": "out.txt", "size": 3, "hash": OUT}));
+    assert!(lab.staged().is_empty());
+    assert_eq!(names(&lab.host("")), [".staging", "projects"]);
+    assert_eq!(names(&lab.host("projects/p")), ["artifacts", "inputs", "work"]);
+    lab.check();
+
+    // The manifest is found out again when a power cut took it.
+    for lost in [Some(""), None] {
+        match lost {
+            Some(content) => fs::write(place.join("manifest.json"), content).unwrap(),
+            None => fs::remove_file(place.join("manifest.json")).unwrap(),
+        }
+        assert_eq!(lab.project.artifacts(&exec).unwrap(), finished);
+    }
+}
+
+#[test]
+fn a_running_exec_can_be_read() {
+    let lab = Lab::new();
+    let files = lab.begin();
+    let exec = files.exec().clone();
+    files.output(Stream::Stderr).append(b"careful").unwrap();
+    let part = lab.project.read_output(&exec, Stream::Stderr, 4, 2).unwrap();
+    assert_eq!((part.bytes.as_slice(), part.total), (&b"fu"[..], 7));
+    let part = lab.project.read_output(&exec, Stream::Stdout, 0, 100).unwrap();
+    assert_eq!((part.bytes.as_slice(), part.total), (&b""[..], 0));
+    assert_eq!(lab.project.read_output(&exec, Stream::Stderr, 100, usize::MAX).unwrap().bytes, b"");
+    assert_eq!(paths(&lab.project.artifacts(&exec).unwrap()), ["stderr.txt", "stdout.txt"]);
+
+    let mut content = String::new();
+    let mut artifact = lab.project.open_artifact(&exec, &path("stderr.txt")).unwrap();
+    artifact.file.read_to_string(&mut content).unwrap();
+    assert_eq!((content.as_str(), artifact.size), ("careful", 7));
+}
+
+#[test]
+fn what_is_not_there_is_said_to_be_missing() {
+    let lab = Lab::new();
+    let unknown = ExecId::random().unwrap();
+    assert!(matches!(lab.project.artifacts(&unknown), Err(Error::ExecMissing(_))));
+    assert!(matches!(lab.project.read_output(&unknown, Stream::Stdout, 0, 1), Err(Error::ExecMissing(_))));
+    let files = lab.begin();
+    for name in ["nothing", "stdout.txt/below", "nothing/below"] {
+        let missing = lab.project.open_artifact(files.exec(), &path(name));
+        assert!(matches!(missing, Err(Error::ArtifactMissing { .. })), "{name}: {missing:?}");
+    }
+    assert!(matches!(lab.project.begin(files.exec()), Err(Error::ExecExists(_))));
+    // The refusal did not touch the exec that has the id.
+    files.output(Stream::Stdout).append(b"x").unwrap();
+    assert_eq!(files.collect(0, Processes::Dead).unwrap().finish(&json!({})).unwrap().len(), 3);
+    let other = lab.workspace.find_project(&"other".parse().unwrap());
+    assert!(matches!(other, Err(Error::ProjectMissing(_))));
+    assert_eq!(names(&lab.host("projects")), ["p"]);
+}
+
+#[test]
+fn projects_are_made_by_any_number_at_once() {
+    let lab = Lab::new();
+    let project = "shared".parse().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    let project = lab.workspace.project(&project).unwrap();
+                    let files = project.begin(&ExecId::random().unwrap()).unwrap();
+                    files.collect(0, Processes::Dead).unwrap().finish(&json!({})).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(names(&lab.host("projects/shared/artifacts")).len(), 160);
+    assert!(lab.staged().is_empty());
+}

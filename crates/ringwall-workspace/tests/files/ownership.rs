@@ -1,0 +1,106 @@
+//! To whom the directories and files belong, and who may enter.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+use ringwall_workspace::{Error, Owner, Processes, SkipReason, Stream, Workspaces};
+use serde_json::json;
+
+use crate::lab::{Lab, MIB, is_root, names, open, owner, reasons, surrender};
+
+#[test]
+fn a_box_owns_its_work_and_artifacts_and_nothing_else() {
+    let lab = Lab::new();
+    let files = lab.begin();
+    let (server, workspace) = (Owner::server(), owner());
+    let exec = files.exec().to_string();
+    for (place, owner, mode) in [
+        ("", server, 0o711),
+        (".staging", server, 0o711),
+        ("projects", server, 0o711),
+        ("projects/p", server, 0o711),
+        ("projects/p/inputs", server, 0o755),
+        ("projects/p/artifacts", server, 0o711),
+        ("projects/p/work", workspace, 0o700),
+        (&format!("projects/p/artifacts/{exec}"), server, 0o700),
+        (&format!("projects/p/artifacts/{exec}/stdout.txt"), server, 0o600),
+        (&format!(".staging/{exec}"), workspace, 0o700),
+    ] {
+        let status = fs::metadata(lab.host(place)).unwrap();
+        assert_eq!((status.uid(), status.gid()), (owner.uid, owner.gid), "{place}");
+        assert_eq!(status.mode() & 0o7777, mode, "{place}");
+    }
+    let root = lab.directory.path().join("data/workspaces");
+    assert_eq!(fs::metadata(&root).unwrap().mode() & 0o7777, 0o700);
+    assert_eq!(files.artifacts().unwrap().path(), fs::canonicalize(lab.host(&format!(".staging/{exec}"))).unwrap());
+    assert_eq!(lab.project.work().path(), fs::canonicalize(lab.host("projects/p/work")).unwrap());
+
+    fs::write(files.artifacts().unwrap().path().join("out"), "x").unwrap();
+    surrender(files.artifacts().unwrap().path());
+    files.collect(MIB, Processes::Dead).unwrap().finish(&json!({})).unwrap();
+    for name in names(&lab.host(&format!("projects/p/artifacts/{exec}"))) {
+        let status = fs::metadata(lab.host(&format!("projects/p/artifacts/{exec}/{name}"))).unwrap();
+        assert_eq!((status.uid(), status.mode() & 0o7777), (server.uid, 0o600), "{name}");
+    }
+}
+
+#[test]
+fn what_the_box_cannot_have_written_is_left_out() {
+    if !is_root() {
+        eprintln!("skipped: only root has files of two users");
+        return;
+    }
+    let lab = Lab::new();
+    let files = lab.begin();
+    // As a second name for a file of the server's would look, if a box could make one.
+    fs::hard_link(lab.outside().join("canary"), files.artifacts().unwrap().path().join("alias")).unwrap();
+    let collected = files.collect(MIB, Processes::Dead).unwrap();
+    assert_eq!(reasons(&collected), [("alias", SkipReason::ForeignOwner)]);
+    lab.check();
+}
+
+#[test]
+fn the_root_is_closed_to_others_and_must_be_ours() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("root");
+    fs::create_dir(&root).unwrap();
+    fs::set_permissions(&root, Permissions::from_mode(0o777)).unwrap();
+    Workspaces::open(&root).unwrap();
+    assert_eq!(fs::metadata(&root).unwrap().mode() & 0o7777, 0o700);
+    // An operator may keep the data elsewhere.
+    symlink(&root, directory.path().join("link")).unwrap();
+    let workspaces = Workspaces::open(&directory.path().join("link")).unwrap();
+    let project = open(&workspaces).project(&"p".parse().unwrap()).unwrap();
+    assert!(project.work().path().starts_with(fs::canonicalize(&root).unwrap()));
+    if is_root() {
+        std::os::unix::fs::lchown(&root, Some(owner().uid), None).unwrap();
+        assert!(matches!(Workspaces::open(&root), Err(Error::RootForeign { .. })));
+    }
+    fs::write(directory.path().join("file"), "").unwrap();
+    assert!(matches!(Workspaces::open(&directory.path().join("file")), Err(Error::OpenRoot { .. })));
+}
+
+#[test]
+fn a_link_in_the_place_of_a_directory_is_refused() {
+    let lab = Lab::new();
+    for place in ["projects/q", "projects/r/work", "projects/s/inputs", "projects/t/artifacts"] {
+        fs::create_dir_all(lab.host(place).parent().unwrap()).unwrap();
+        symlink(lab.outside(), lab.host(place)).unwrap();
+        let project = place.split('/').nth(1).unwrap().parse().unwrap();
+        let refused = lab.workspace.project(&project);
+        assert!(matches!(refused, Err(Error::OpenDirectory { .. })), "{place}: {refused:?}");
+    }
+    // The directory of an exec, swapped while it ran: it is the server's to name, and still nothing follows.
+    let files = lab.begin();
+    let exec = files.exec().clone();
+    fs::remove_dir(files.artifacts().unwrap().path()).unwrap();
+    symlink(lab.outside(), files.artifacts().unwrap().path()).unwrap();
+    assert!(matches!(files.collect(MIB, Processes::Dead), Err(Error::Collect { .. })));
+    fs::remove_file(lab.host(&format!(".staging/{exec}"))).unwrap();
+    fs::rename(lab.host(&format!("projects/p/artifacts/{exec}")), lab.host("aside")).unwrap();
+    symlink(lab.outside(), lab.host(&format!("projects/p/artifacts/{exec}"))).unwrap();
+    assert!(lab.project.artifacts(&exec).is_err());
+    assert!(lab.project.read_output(&exec, Stream::Stdout, 0, 1).is_err());
+    lab.project.remove_artifacts(&exec).unwrap();
+    lab.check();
+}

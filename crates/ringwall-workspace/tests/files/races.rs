@@ -1,0 +1,148 @@
+//! Somebody swaps directories for links while we collect, read and remove. Each race says how often both sides acted.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use ringwall_workspace::Processes;
+use rustix::fs::{CWD, RenameFlags};
+use serde_json::json;
+
+use crate::lab::{CANARY, Lab, MIB, path, surrender};
+
+/// Plants `d`, a directory with a file in it, and `l`, a link to where the canary is under the same name.
+pub fn plant(directory: &Path, outside: &Path) {
+    fs::create_dir(directory.join("d")).unwrap();
+    fs::write(directory.join("d/canary"), "inside").unwrap();
+    symlink(outside, directory.join("l")).unwrap();
+}
+
+fn swap(directory: &Path) -> rustix::io::Result<()> {
+    rustix::fs::renameat_with(CWD, directory.join("d"), CWD, directory.join("l"), RenameFlags::EXCHANGE)
+}
+
+/// Runs `act` while another thread swaps as fast as it can; how often it did.
+pub fn swapping(directory: &Path, act: impl FnOnce()) -> u64 {
+    let (over, swaps, begun) = (AtomicBool::new(false), AtomicU64::new(0), Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            begun.wait();
+            while !over.load(Ordering::Relaxed) {
+                swaps.fetch_add(u64::from(swap(directory).is_ok()), Ordering::Relaxed);
+            }
+        });
+        begun.wait();
+        let _over = Ending(&over);
+        act();
+    });
+    swaps.into_inner()
+}
+
+/// Ends the other thread also when this one fails, or the failure would never be seen.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn the_control_reaches_the_canary_by_name() {
+    let lab = Lab::new();
+    let directory = tempfile::tempdir().unwrap();
+    plant(directory.path(), &lab.outside());
+    swap(directory.path()).unwrap();
+    assert_eq!(fs::read_to_string(directory.path().join("d/canary")).unwrap(), CANARY);
+}
+
+#[test]
+fn collecting_never_leaves_the_boxs_directory() {
+    let lab = Lab::new();
+    let (mut swaps, mut kept) = (0, 0);
+    for _ in 0..500 {
+        let files = lab.begin();
+        let exec = files.exec().clone();
+        let directory = files.artifacts().unwrap().path().to_owned();
+        plant(&directory, &lab.outside());
+        surrender(&directory);
+        swaps += swapping(&directory, || {
+            let finished = files.collect(MIB, Processes::Dead).unwrap().finish(&json!({})).unwrap();
+            for file in finished.iter().filter(|file| file.path.as_str().ends_with("canary")) {
+                kept += 1;
+                let mut content = String::new();
+                let mut artifact = lab.project.open_artifact(&exec, &file.path).unwrap();
+                artifact.file.read_to_string(&mut content).unwrap();
+                assert_eq!(content, "inside");
+            }
+        });
+        lab.check();
+    }
+    println!("500 collections, {swaps} swaps, {kept} files kept, 0 canaries");
+    assert!(kept > 0);
+}
+
+#[test]
+fn reading_never_leaves_the_execs_directory() {
+    let lab = Lab::new();
+    let files = lab.begin();
+    let exec = files.exec().clone();
+    let directory = lab.host(&format!("projects/p/artifacts/{exec}"));
+    plant(&directory, &lab.outside());
+    let (mut read, mut refused) = (0, 0);
+    let swaps = swapping(&directory, || {
+        for _ in 0..100_000 {
+            match lab.project.open_artifact(&exec, &path("d/canary")) {
+                Ok(mut artifact) => {
+                    let mut content = String::new();
+                    artifact.file.read_to_string(&mut content).unwrap();
+                    assert_eq!(content, "inside");
+                    read += 1;
+                }
+                Err(_) => refused += 1,
+            }
+        }
+    });
+    println!("100000 openings, {swaps} swaps, {read} read inside, {refused} refused, 0 canaries");
+    lab.check();
+}
+
+#[test]
+fn writing_inputs_never_leaves_their_directory() {
+    let lab = Lab::new();
+    let directory = lab.host("projects/p/inputs");
+    plant(&directory, &lab.outside());
+    let mut written = 0;
+    let swaps = swapping(&directory, || {
+        for _ in 0..5_000 {
+            let exec = ringwall_workspace::ExecId::random().unwrap();
+            let inputs = [crate::lab::input("d/canary", "overwritten")];
+            written += u64::from(lab.project.write_inputs(&exec, &inputs).is_ok());
+        }
+    });
+    println!("5000 writes, {swaps} swaps, {written} written inside, 0 canaries");
+    assert!(lab.staged().is_empty());
+    lab.check();
+}
+
+#[test]
+fn removing_never_leaves_what_is_removed() {
+    let lab = Lab::new();
+    let mut swaps = 0;
+    for _ in 0..300 {
+        let files = lab.begin();
+        let exec = files.exec().clone();
+        let directory = files.artifacts().unwrap().path().to_owned();
+        for number in 0..20 {
+            fs::create_dir_all(directory.join(format!("{number}/a/b"))).unwrap();
+        }
+        plant(&directory, &lab.outside());
+        swaps += swapping(&directory, || lab.project.remove_artifacts(&exec).unwrap());
+        lab.check();
+        assert!(lab.staged().is_empty());
+    }
+    println!("300 removals, {swaps} swaps, 0 canaries");
+}

@@ -1,0 +1,195 @@
+//! Removal and sweeping: everything that was meant goes, and nothing else.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use ringwall_workspace::{Error, ExecId, Processes, Project, Recorded, Stream};
+use serde_json::json;
+
+use crate::lab::{Lab, MIB, input, names, paths, surrender};
+
+#[test]
+fn the_files_of_one_exec_are_removed() {
+    let lab = Lab::new();
+    let keep = lab.begin();
+    let kept = keep.exec().clone();
+    keep.collect(0, Processes::Dead).unwrap().finish(&json!({})).unwrap();
+    let files = lab.begin();
+    let exec = files.exec().clone();
+    fs::create_dir_all(files.artifacts().unwrap().path().join("a/b")).unwrap();
+    fs::write(files.artifacts().unwrap().path().join("a/b/c"), "x").unwrap();
+    surrender(files.artifacts().unwrap().path());
+    files.collect(MIB, Processes::Dead).unwrap().finish(&json!({})).unwrap();
+    for _ in 0..2 {
+        lab.project.remove_artifacts(&exec).unwrap();
+        assert_eq!(names(&lab.host("projects/p/artifacts")), [kept.as_str()]);
+    }
+    assert!(matches!(lab.project.artifacts(&exec), Err(Error::ExecMissing(_))));
+    // One that was never collected.
+    let abandoned = lab.begin();
+    fs::write(abandoned.artifacts().unwrap().path().join("x"), "x").unwrap();
+    lab.project.remove_artifacts(&abandoned.exec().clone()).unwrap();
+    assert!(lab.staged().is_empty());
+    assert_eq!(lab.project.artifacts(&kept).unwrap().len(), 3);
+}
+
+#[test]
+fn a_project_is_removed_with_whatever_its_boxes_made() {
+    let lab = Lab::new();
+    let other = lab.workspace.project(&"other".parse().unwrap()).unwrap();
+    lab.project.write_inputs(&ExecId::random().unwrap(), &[input("a/b", "x")]).unwrap();
+    let work = lab.project.work().path().to_owned();
+    fs::create_dir_all(work.join("closed/inner/deep")).unwrap();
+    fs::write(work.join("closed/inner/file"), "x").unwrap();
+    symlink(lab.outside(), work.join("away")).unwrap();
+    symlink(lab.outside(), work.join("closed/inner/away")).unwrap();
+    surrender(&work);
+    for closed in ["closed/inner/deep", "closed/inner", "closed", ""] {
+        fs::set_permissions(work.join(closed), Permissions::from_mode(0o000)).unwrap();
+    }
+    let id = lab.project.id().clone();
+    for _ in 0..2 {
+        lab.workspace.remove_project(&id).unwrap();
+        assert_eq!(names(&lab.host("projects")), ["other"]);
+    }
+    assert!(lab.staged().is_empty());
+    // A handle of the old one leads nowhere, and the new one is empty.
+    assert!(lab.project.begin(&ExecId::random().unwrap()).is_err());
+    let again = lab.workspace.project(&id).unwrap();
+    assert!(names(again.inputs().path()).is_empty() && names(again.work().path()).is_empty());
+    assert!(other.begin(&ExecId::random().unwrap()).is_ok());
+    lab.check();
+}
+
+#[test]
+fn a_sweep_removes_the_leftovers_of_the_dead_alone() {
+    let lab = Lab::new();
+    let (dead, alive) = (lab.begin(), lab.begin());
+    dead.output(Stream::Stdout).append(b"last words").unwrap();
+    for files in [&dead, &alive] {
+        fs::create_dir_all(files.artifacts().unwrap().path().join("a/b")).unwrap();
+        fs::write(files.artifacts().unwrap().path().join("a/b/c"), "x").unwrap();
+        symlink(lab.outside(), files.artifacts().unwrap().path().join("away")).unwrap();
+        fs::write(lab.host(&format!(".staging/{}.input-0", files.exec())), "x").unwrap();
+    }
+    fs::create_dir_all(lab.host(".staging/removed-0123/projects")).unwrap();
+    fs::write(lab.host(".staging/somebody's"), "not ours").unwrap();
+    // Things that no workspace is: a file, and links to a tree that looks like one.
+    let root = lab.directory.path().join("data/workspaces");
+    fs::write(root.join("file"), "x").unwrap();
+    let decoy = lab.directory.path().join("data/workspaces/user/decoy");
+    fs::create_dir(&decoy).unwrap();
+    symlink(lab.host(".staging"), decoy.join(".staging")).unwrap();
+
+    let swept = lab.workspaces.sweep(|exec| exec == alive.exec(), |_| Recorded::Unclear);
+    assert_eq!((swept.removed, swept.failed), (3, 0), "{:?}", swept.first_failure);
+    let mut left = vec![alive.exec().to_string(), format!("{}.input-0", alive.exec()), "somebody's".to_owned()];
+    left.sort();
+    assert_eq!(lab.staged(), left);
+    // What the dead exec printed is still there to be read.
+    let part = lab.project.read_output(dead.exec(), Stream::Stdout, 0, 100).unwrap();
+    assert_eq!(part.bytes, b"last words");
+    assert_eq!(lab.project.artifacts(dead.exec()).unwrap().len(), 2);
+    assert_eq!(lab.workspaces.sweep(|_| false, |_| Recorded::Unclear).removed, 2);
+    assert_eq!(lab.workspaces.sweep(|_| false, |_| Recorded::Unclear).removed, 0);
+    lab.check();
+}
+
+/// A server may die after the files of an exec are made and before the exec is on record.
+#[test]
+fn a_sweep_leaves_no_output_of_what_was_never_recorded() {
+    let lab = Lab::new();
+    let (unknown, lost, alive) = (lab.begin(), lab.begin(), lab.begin());
+    let swept = lab.workspaces.sweep(
+        |exec| exec == alive.exec(),
+        |exec| {
+            if exec == lost.exec() { Recorded::In("p".parse().unwrap()) } else { Recorded::Nowhere }
+        },
+    );
+    assert_eq!((swept.removed, swept.failed), (2, 0), "{:?}", swept.first_failure);
+    let kept = |exec: &ExecId| lab.host(&format!("projects/p/artifacts/{exec}")).exists();
+    assert!(!kept(unknown.exec()), "nobody could ever ask for it");
+    assert!(kept(lost.exec()) && kept(alive.exec()));
+    lab.check();
+}
+
+const OUTPUT_ALONE: [&str; 2] = ["stderr.txt", "stdout.txt"];
+
+fn has_meta(project: &Project, exec: &ExecId) -> bool {
+    match project.open_artifact(exec, &"meta.json".parse().unwrap()) {
+        Ok(_) => true,
+        Err(Error::ArtifactMissing { .. }) => false,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Output of an exec whose box has no directory gets its place when all is there, and is read before that too.
+#[test]
+fn output_that_is_hidden_is_read_and_then_shown() {
+    let lab = Lab::new();
+    let exec = ExecId::random().unwrap();
+    let usage = || lab.workspace.measure(u64::MAX).unwrap();
+    let before = usage();
+    let files = lab.project.begin_output(&exec).unwrap();
+    assert!(files.artifacts().is_none());
+    assert!(matches!(lab.project.begin_output(&exec), Err(Error::ExecExists(_))));
+    files.output(Stream::Stdout).append(b"words").unwrap();
+    assert_eq!(usage(), before, "what is printed is nobody's share of the disk");
+    let read = || lab.project.read_output(&exec, Stream::Stdout, 0, 100).unwrap().bytes;
+    assert_eq!(read(), b"words");
+    assert_eq!(paths(&lab.project.artifacts(&exec).unwrap()), OUTPUT_ALONE);
+    assert!(!has_meta(&lab.project, &exec), "it is made, and says nothing yet");
+    let place = lab.host(&format!("projects/p/artifacts/{exec}"));
+    assert!(!place.exists());
+    let collected = files.collect(MIB, Processes::Dead).unwrap();
+    assert_eq!(collected.finish(&json!({})).unwrap().len(), 3);
+    assert_eq!((read(), lab.staged()), (b"words".to_vec(), Vec::new()));
+    assert_eq!(names(&place), ["manifest.json", "meta.json", "stderr.txt", "stdout.txt"]);
+    assert!(has_meta(&lab.project, &exec));
+    assert!(matches!(lab.project.begin_output(&exec), Err(Error::ExecExists(_))), "an id is used once");
+    assert_eq!(read(), b"words", "also by whom it is refused");
+    lab.project.remove_artifacts(&exec).unwrap();
+    assert!(matches!(lab.project.read_output(&exec, Stream::Stdout, 0, 1), Err(Error::ExecMissing(_))));
+    // What was never shown goes in the same way.
+    let hidden = lab.project.begin_output(&exec).unwrap();
+    lab.project.remove_artifacts(hidden.exec()).unwrap();
+    assert_eq!(lab.staged(), [""; 0]);
+    lab.check();
+}
+
+/// A server that dies leaves such output among the staged. What the record knows of gets its place at the next start.
+#[test]
+fn a_sweep_shows_the_output_of_what_was_recorded() {
+    let lab = Lab::new();
+    let begin = || lab.project.begin_output(&ExecId::random().unwrap()).unwrap();
+    let (lost, unknown, unclear, alive, homeless) = (begin(), begin(), begin(), begin(), begin());
+    let recorded = |exec: &ExecId| match exec {
+        exec if exec == lost.exec() => Recorded::In("p".parse().unwrap()),
+        exec if exec == unclear.exec() => Recorded::Unclear,
+        exec if exec == homeless.exec() => Recorded::In("gone".parse().unwrap()),
+        _ => Recorded::Nowhere,
+    };
+    let swept = lab.workspaces.sweep(|exec| exec == alive.exec(), recorded);
+    assert_eq!((swept.removed, swept.failed), (2, 0), "{:?}", swept.first_failure);
+    let mut left = [unclear.exec(), alive.exec()].map(|exec| format!("{exec}.output"));
+    left.sort();
+    assert_eq!(lab.staged(), left);
+    assert!(lab.host(&format!("projects/p/artifacts/{}", lost.exec())).is_dir());
+    assert_eq!(paths(&lab.project.artifacts(lost.exec()).unwrap()), OUTPUT_ALONE);
+    assert!(!has_meta(&lab.project, lost.exec()), "nobody knows what it was");
+    assert!(lab.project.read_output(unknown.exec(), Stream::Stdout, 0, 1).is_err());
+    lab.check();
+}
+
+/// Whoever dies while the files of an exec are made leaves a name among the staged with everything else.
+#[test]
+fn an_id_that_is_taken_is_not_begun_again() {
+    let lab = Lab::new();
+    let files = lab.begin();
+    assert!(matches!(lab.project.begin(files.exec()), Err(Error::ExecExists(_))));
+    assert_eq!(lab.staged(), [files.exec().to_string()], "the box's directory stays");
+    fs::remove_dir(lab.host(&format!(".staging/{}", files.exec()))).unwrap();
+    assert!(matches!(lab.project.begin(files.exec()), Err(Error::ExecExists(_))));
+    assert_eq!(lab.staged(), [""; 0], "nothing stays of what was refused");
+    lab.project.read_output(files.exec(), Stream::Stdout, 0, 1).unwrap();
+}

@@ -1,0 +1,351 @@
+//! Uploads of skills as they should be: old or new, whole, whatever is in the way; and what they are listed as.
+
+use std::fs::{self, File, Permissions};
+use std::io::{Seek, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ringwall_workspace::{ArchiveLimits, Error, Healing, PackedSkills, Refusal, SkillName, SkillSummary, Tree};
+
+use crate::lab::{Lab, MIB, give, names, owner, surrender};
+use crate::zips::{deflated, file, folder, skill, zip};
+
+pub const LIMITS: ArchiveLimits = ArchiveLimits { bytes: 64 * MIB, entries: 1000 };
+
+pub fn spool(lab: &Lab, bytes: &[u8]) -> File {
+    let mut upload = lab.workspace.upload_file().unwrap();
+    upload.write_all(bytes).unwrap();
+    upload.rewind().unwrap();
+    upload
+}
+
+pub fn tree(lab: &Lab) -> Tree {
+    lab.workspace.tree().unwrap()
+}
+
+pub fn install(lab: &Lab, bytes: &[u8]) -> Result<Vec<String>, Error> {
+    let staged = tree(lab).judge_skills(spool(lab, bytes), LIMITS).and_then(PackedSkills::unpack)?;
+    staged.install()?;
+    Ok(staged.names().map(SkillName::to_string).collect())
+}
+
+pub fn name(text: &str) -> SkillName {
+    text.parse().unwrap()
+}
+
+fn read(lab: &Lab, place: &str) -> String {
+    fs::read_to_string(lab.host(place)).unwrap()
+}
+
+#[test]
+fn an_upload_takes_the_place_of_the_old_skill_whole() {
+    let lab = Lab::new();
+    let first = deflated(&[("a/SKILL.md", b"one"), ("a/sub/old.txt", b"old"), ("b/SKILL.md", b"other")]);
+    assert_eq!(install(&lab, &first).unwrap(), ["a", "b"]);
+    assert_eq!(read(&lab, "skills/a/sub/old.txt"), "old");
+    assert_eq!(install(&lab, &deflated(&[("a/SKILL.md", b"two"), ("a/new.txt", b"new")])).unwrap(), ["a"]);
+    assert_eq!(names(&lab.host("skills/a")), ["SKILL.md", "new.txt"]);
+    assert_eq!(read(&lab, "skills/a/SKILL.md"), "two");
+    assert_eq!(read(&lab, "skills/b/SKILL.md"), "other");
+    assert!(lab.staged().is_empty(), "{:?}", lab.staged());
+    lab.check();
+}
+
+#[test]
+fn what_is_unpacked_is_the_workspaces_own_with_plain_modes() {
+    let lab = Lab::new();
+    let mut parts = skill("x", "text");
+    parts.push(folder("x/empty/"));
+    for (name, mode) in [("run.sh", 0o100_755), ("setuid", 0o106_777), ("closed", 0o100_000), ("none", 0)] {
+        parts.push(crate::zips::Part { mode, ..file(format!("x/bin/{name}"), "#!") });
+    }
+    install(&lab, &zip(&parts)).unwrap();
+    for (place, mode) in [
+        ("x", 0o755),
+        ("x/empty", 0o755),
+        ("x/bin", 0o755),
+        ("x/SKILL.md", 0o644),
+        ("x/bin/run.sh", 0o755),
+        ("x/bin/setuid", 0o755),
+        ("x/bin/closed", 0o644),
+        ("x/bin/none", 0o644),
+    ] {
+        let status = fs::symlink_metadata(lab.host("skills").join(place)).unwrap();
+        assert_eq!(status.mode() & 0o7777, mode, "{place}");
+        assert_eq!((status.uid(), status.gid()), (owner().uid, owner().gid), "{place}");
+    }
+}
+
+#[test]
+fn a_failed_upload_changes_nothing() {
+    let lab = Lab::new();
+    install(&lab, &zip(&skill("a", "kept"))).unwrap();
+    let mut parts = skill("a", "new");
+    parts.extend(skill("b", "new"));
+    parts.push(crate::zips::Part { crc: 7, ..file("b/damaged", "data") });
+    assert!(matches!(install(&lab, &zip(&parts)), Err(Error::Refused(Refusal::Archive(_)))));
+    assert_eq!(names(&lab.host("skills")), ["a"]);
+    assert_eq!(read(&lab, "skills/a/SKILL.md"), "kept");
+    assert!(lab.staged().is_empty());
+}
+
+#[test]
+fn whatever_has_a_skills_name_is_replaced_and_not_followed() {
+    let lab = Lab::new();
+    tree(&lab);
+    let skills = lab.host("skills");
+    symlink(lab.outside(), skills.join("link")).unwrap();
+    fs::write(skills.join("file"), "x").unwrap();
+    fs::create_dir_all(skills.join("closed/inner")).unwrap();
+    surrender(&skills);
+    fs::set_permissions(skills.join("closed"), Permissions::from_mode(0o000)).unwrap();
+    for name in ["link", "file", "closed"] {
+        install(&lab, &zip(&skill(name, "new"))).unwrap();
+        assert!(fs::symlink_metadata(skills.join(name)).unwrap().is_dir());
+        assert_eq!(read(&lab, &format!("skills/{name}/SKILL.md")), "new");
+    }
+    assert!(lab.staged().is_empty());
+    lab.check();
+}
+
+#[test]
+fn a_box_that_swaps_the_name_meanwhile_reaches_nothing_outside() {
+    let lab = Lab::new();
+    let tree = tree(&lab);
+    let place = lab.host("skills/x");
+    let aside = lab.host("skills/aside");
+    let bytes = zip(&skill("x", "new"));
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                // Any of these may fail, as the other side is as quick.
+                let _ = fs::rename(&place, &aside);
+                let _ = symlink(lab.outside(), &place);
+                let _ = fs::remove_file(&place);
+                let _ = fs::remove_dir_all(&aside);
+            }
+        });
+        for _ in 0..300 {
+            let staged = tree.judge_skills(spool(&lab, &bytes), LIMITS).and_then(PackedSkills::unpack).unwrap();
+            // One that is beaten a hundred times says so, and nothing else is an error.
+            if let Err(error) = staged.install() {
+                assert!(matches!(error, Error::InstallSkill { .. }), "{error:?}");
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(lab.staged().is_empty());
+    lab.check();
+}
+
+#[test]
+fn a_misplaced_file_is_moved_to_its_skills_root() {
+    let lab = Lab::new();
+    let tree = tree(&lab);
+    let skills = lab.host("skills");
+    for (place, text) in [
+        ("deep/z/SKILL.md", "shallow z"),
+        ("deep/a/b/SKILL.md", "deeper a"),
+        ("deep/m/skill.md", "shallow m"),
+        ("whole/SKILL.md", "own"),
+        ("whole/sub/SKILL.md", "nested"),
+        ("letters/skill.MD", "own"),
+        ("none/readme.md", "x"),
+    ] {
+        let place = skills.join(place);
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        fs::write(place, text).unwrap();
+    }
+    // Neither through a link nor out of the skill.
+    fs::create_dir(skills.join("linked")).unwrap();
+    symlink(lab.outside(), skills.join("linked/out")).unwrap();
+    symlink(skills.join("whole"), skills.join("linked/in")).unwrap();
+    fs::create_dir(skills.join("taken")).unwrap();
+    symlink(lab.outside().join("canary"), skills.join("taken/SKILL.md")).unwrap();
+    symlink(skills.join("whole"), skills.join("skill-link")).unwrap();
+    surrender(&skills);
+    for (skill, healing) in [
+        ("deep", Healing::Healed),
+        ("deep", Healing::Whole),
+        ("whole", Healing::Whole),
+        ("letters", Healing::Healed),
+        ("none", Healing::Missing),
+        ("linked", Healing::Missing),
+        ("taken", Healing::Missing),
+        ("skill-link", Healing::Missing),
+        ("nowhere", Healing::Missing),
+    ] {
+        assert_eq!(tree.heal_skill(&name(skill)).unwrap(), healing, "{skill}");
+    }
+    assert_eq!(read(&lab, "skills/deep/SKILL.md"), "shallow m");
+    assert_eq!(names(&skills.join("deep/m")), [""; 0]);
+    assert_eq!(read(&lab, "skills/deep/z/SKILL.md"), "shallow z");
+    assert_eq!(read(&lab, "skills/whole/sub/SKILL.md"), "nested");
+    assert_eq!(names(&skills.join("letters")), ["SKILL.md"]);
+    let listed: Vec<String> = tree.list_skills().unwrap().into_iter().map(|skill| skill.name).collect();
+    assert_eq!(listed, ["deep", "letters", "whole"]);
+    lab.check();
+}
+
+/// Where the server is the box's own user, modes are in its way, and are put right.
+#[test]
+fn no_mode_keeps_a_skill_from_being_healed() {
+    let lab = Lab::new();
+    let tree = tree(&lab);
+    let skills = lab.host("skills");
+    for (number, (own, inner)) in
+        [(0o555, 0o755), (0o600, 0o755), (0o000, 0o000), (0o755, 0o000), (0o755, 0o555), (0o311, 0o311)]
+            .into_iter()
+            .enumerate()
+    {
+        let place = skills.join(format!("s{number}"));
+        fs::create_dir_all(place.join("d/e")).unwrap();
+        fs::write(place.join("d/e/skill.md"), "x").unwrap();
+        surrender(&skills);
+        for (directory, mode) in [("d/e", inner), ("d", inner), ("", own)] {
+            fs::set_permissions(place.join(directory), Permissions::from_mode(mode)).unwrap();
+        }
+        assert_eq!(tree.heal_skill(&name(&format!("s{number}"))).unwrap(), Healing::Healed, "{own:o} {inner:o}");
+        assert_eq!(read(&lab, &format!("skills/s{number}/SKILL.md")), "x");
+    }
+    assert_eq!(tree.list_skills().unwrap().len(), 6);
+}
+
+#[test]
+fn a_reserved_file_beside_the_skills_gets_another_name() {
+    let lab = Lab::new();
+    let tree = tree(&lab);
+    install(&lab, &zip(&skill("s", "1"))).unwrap();
+    let plant = |name: &str, text: &str| fs::write(lab.host("skills").join(name), text).unwrap();
+    plant("SKILL.md", "first");
+    plant("skill.MD", "other letters");
+    plant("notes.md", "somebody's");
+    tree.heal_skills().unwrap();
+    plant("SKILL.md", "second");
+    assert_eq!(tree.list_skills().unwrap().len(), 1);
+    let expected =
+        ["SKILL.md.misplaced", "SKILL.md.misplaced-2", "notes.md", "s", "skill.MD.misplaced"].map(str::to_owned);
+    assert_eq!(names(&lab.host("skills")), expected);
+    assert_eq!(read(&lab, "skills/SKILL.md.misplaced"), "first");
+    assert_eq!(read(&lab, "skills/SKILL.md.misplaced-2"), "second");
+}
+
+#[test]
+fn only_folders_are_counted_and_too_many_are_said() {
+    let lab = Lab::new();
+    let tree = tree(&lab);
+    install(&lab, &zip(&skill("s", "1"))).unwrap();
+    for number in 0..10_000 {
+        fs::write(lab.host(&format!("skills/{number}")), "").unwrap();
+    }
+    assert_eq!(tree.list_skills().unwrap().len(), 1, "strays hide nothing");
+    for number in 0..10_000 {
+        fs::create_dir(lab.host(&format!("skills/d{number}"))).unwrap();
+    }
+    let refused = tree.list_skills().unwrap_err();
+    assert!(matches!(refused, Error::Refused(Refusal::TooManySkills { most: 10_000 })), "{refused:?}");
+}
+
+#[test]
+fn skills_are_listed_as_they_describe_themselves() {
+    let lab = Lab::new();
+    let tree = tree(&lab);
+    let skills = lab.host("skills");
+    for (folder, text) in [
+        ("a-good", "---\nname: a-good\ndescription: Does it.\n---\n"),
+        ("b-bare", "# nothing\n"),
+        ("c-lines", "Name： 分析\nDESCRIPTION: by lines\n"),
+        ("d-bytes", ""),
+        ("数据", "---\nname: 数据\ndescription: 分析\n---"),
+    ] {
+        fs::create_dir_all(skills.join(folder)).unwrap();
+        fs::write(skills.join(folder).join("SKILL.md"), text).unwrap();
+    }
+    fs::write(skills.join("d-bytes/SKILL.md"), b"name: \xff\xfe\n").unwrap();
+    fs::create_dir_all(skills.join("a-good/sub")).unwrap();
+    fs::set_permissions(skills.join("b-bare/SKILL.md"), Permissions::from_mode(0o000)).unwrap();
+    fs::create_dir(skills.join("e-empty")).unwrap();
+    fs::write(skills.join("f-file"), "x").unwrap();
+    symlink(lab.outside(), skills.join("g-link")).unwrap();
+    surrender(&skills);
+    fs::set_permissions(skills.join("b-bare"), Permissions::from_mode(0o000)).unwrap();
+    let summary = |name: &str, description: &str| (name.to_owned(), description.to_owned());
+    let listed = tree.list_skills().unwrap();
+    let said: Vec<_> = listed.iter().map(|skill| (skill.name.clone(), skill.description.clone())).collect();
+    let none = "No description available.";
+    assert_eq!(
+        said,
+        [
+            summary("a-good", "Does it."),
+            summary("b-bare", none),
+            summary("分析", "by lines"),
+            summary("\u{fffd}\u{fffd}", none),
+            summary("数据", "分析"),
+        ]
+    );
+    let warned: Vec<bool> = listed.iter().map(|skill| !skill.warnings.is_empty()).collect();
+    assert_eq!(warned, [false, true, true, true, false]);
+    let json = serde_json::to_value(&listed[0]).unwrap();
+    assert_eq!(json, serde_json::json!({"name": "a-good", "description": "Does it."}));
+    fs::write(skills.join("a-good/sub/Skill.md"), "x").unwrap();
+    let nested: Vec<SkillSummary> = tree.list_skills().unwrap();
+    assert_eq!(nested[0].warnings, ["There is another SKILL.md deeper in the skill: \"sub/Skill.md\"."]);
+    lab.check();
+}
+
+#[test]
+fn a_file_of_somebody_elses_is_not_shown() {
+    if !crate::lab::is_root() {
+        eprintln!("skipped: only root can give a file to somebody else");
+        return;
+    }
+    let lab = Lab::new();
+    let tree = tree(&lab);
+    let place = lab.host("skills/x");
+    fs::create_dir(&place).unwrap();
+    fs::write(place.join("SKILL.md"), "name: x").unwrap();
+    surrender(&lab.host("skills"));
+    assert_eq!(tree.list_skills().unwrap().len(), 1);
+    std::os::unix::fs::chown(place.join("SKILL.md"), Some(54_399), None).unwrap();
+    assert_eq!(tree.list_skills().unwrap(), []);
+}
+
+#[test]
+fn a_tree_without_end_is_looked_at_only_so_far() {
+    let lab = Lab::new();
+    let tree = tree(&lab);
+    let mut place = lab.host("skills/deep");
+    fs::create_dir(&place).unwrap();
+    for _ in 0..200 {
+        place.push("d");
+        fs::create_dir(&place).unwrap();
+    }
+    fs::write(place.join("SKILL.md"), "too deep").unwrap();
+    fs::create_dir(lab.host("skills/wide")).unwrap();
+    for number in 0..12_000 {
+        fs::write(lab.host(&format!("skills/wide/{number}")), "").unwrap();
+    }
+    assert_eq!(tree.heal_skill(&name("deep")).unwrap(), Healing::Missing);
+    assert_eq!(tree.heal_skill(&name("wide")).unwrap(), Healing::Missing);
+    assert_eq!(tree.list_skills().unwrap(), []);
+}
+
+#[test]
+fn a_deleted_skill_is_gone_with_everything_in_it() {
+    let lab = Lab::new();
+    install(&lab, &zip(&[skill("x", "1"), skill("y", "2")].concat())).unwrap();
+    let tree = tree(&lab);
+    symlink(lab.outside(), lab.host("skills/x/out")).unwrap();
+    symlink(lab.outside(), lab.host("skills/link")).unwrap();
+    give(&lab.host("skills/x/out"));
+    fs::set_permissions(lab.host("skills/x"), Permissions::from_mode(0o000)).unwrap();
+    drop(tree.delete_skill(&name("x")).unwrap());
+    assert_eq!(names(&lab.host("skills")), ["link", "y"]);
+    for missing in ["x", "nowhere", "link"] {
+        let refused = tree.delete_skill(&name(missing)).unwrap_err();
+        assert!(matches!(refused, Error::Refused(Refusal::SkillMissing(_))), "{missing}: {refused:?}");
+    }
+    assert!(lab.staged().is_empty());
+    lab.check();
+}

@@ -1,0 +1,307 @@
+//! What a workspace takes, held against a plain count of the same tree, and trees that nobody makes by accident.
+
+use std::collections::HashSet;
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use proptest::prelude::*;
+use ringwall_workspace::{AgentPath, Change, ExecId, Lines, Processes, Usage};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+
+use crate::lab::{Lab, give, input, surrender};
+
+const ANY: u64 = u64::MAX;
+
+/// The same count in the plainest way there is: everything beneath a directory, the directory itself not.
+fn model(directory: &Path, seen: &mut HashSet<u64>) -> Usage {
+    let mut usage = Usage::default();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let status = path.symlink_metadata().unwrap();
+        usage.files += 1;
+        if status.is_dir() || status.nlink() == 1 || seen.insert(status.ino()) {
+            usage.bytes += status.blocks() * 512;
+        }
+        if status.is_dir() {
+            usage = usage.plus(model(&path, seen));
+        }
+    }
+    usage
+}
+
+fn expected(lab: &Lab) -> Usage {
+    let mut seen = HashSet::new();
+    let counted =
+        ["files", "skills", "sessions", ".staging", "projects/p/inputs", "projects/p/work"].map(|name| lab.host(name));
+    // The project's own directory, its inputs and its work are names too.
+    let frame = ["projects/p", "projects/p/inputs", "projects/p/work"].map(|name| lab.host(name));
+    let blocks = frame.iter().map(|path| path.symlink_metadata().unwrap().blocks() * 512).sum();
+    let frame = Usage { bytes: blocks, files: frame.len() as u64 };
+    counted.iter().filter(|path| path.exists()).fold(frame, |sum, path| sum.plus(model(path, &mut seen)))
+}
+
+fn measured(lab: &Lab) -> Usage {
+    lab.workspace.measure(ANY).unwrap()
+}
+
+/// One act of whoever fills a tree. Numbers are taken modulo what there is.
+#[derive(Debug, Clone)]
+enum Act {
+    Directory(usize, u8),
+    File(usize, u8, usize),
+    Sparse(usize, u8),
+    Link(usize, u8, usize),
+    Symlink(usize, u8),
+    Pipe(usize, u8),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let place = 0..64_usize;
+    prop_oneof![
+        3 => (place.clone(), any::<u8>()).prop_map(|(place, name)| Act::Directory(place, name)),
+        4 => (place.clone(), any::<u8>(), 0..20_000_usize).prop_map(|(place, name, size)| Act::File(place, name, size)),
+        1 => (place.clone(), any::<u8>()).prop_map(|(place, name)| Act::Sparse(place, name)),
+        2 => (place.clone(), any::<u8>(), 0..64_usize).prop_map(|(place, name, of)| Act::Link(place, name, of)),
+        1 => (place.clone(), any::<u8>()).prop_map(|(place, name)| Act::Symlink(place, name)),
+        1 => (place, any::<u8>()).prop_map(|(place, name)| Act::Pipe(place, name)),
+    ]
+}
+
+fn grow(lab: &Lab, acts: &[Act]) {
+    lab.workspace.tree().unwrap();
+    let mut directories: Vec<_> = ["files", "skills", "projects/p/work"].map(|top| lab.host(top)).into();
+    let mut files = Vec::new();
+    for act in acts {
+        let at = |place: &usize, name: &u8| directories[place % directories.len()].join(format!("n{name}"));
+        // A name that is taken is an act that fails.
+        match act {
+            Act::Directory(place, name) => {
+                let path = at(place, name);
+                if fs::create_dir(&path).is_ok() {
+                    directories.push(path);
+                }
+            }
+            Act::File(place, name, size) => {
+                let path = at(place, name);
+                if !path.exists() && path.symlink_metadata().is_err() {
+                    fs::write(&path, vec![7; *size]).unwrap();
+                    files.push(path);
+                }
+            }
+            Act::Sparse(place, name) => {
+                if let Ok(file) = fs::File::create_new(at(place, name)) {
+                    file.set_len(1 << 30).unwrap();
+                }
+            }
+            Act::Link(place, name, of) if !files.is_empty() => {
+                let _ = fs::hard_link(&files[of % files.len()], at(place, name));
+            }
+            Act::Link(..) => {}
+            Act::Symlink(place, name) => drop(symlink(lab.outside(), at(place, name))),
+            Act::Pipe(place, name) => {
+                let _ = rustix::fs::mknodat(CWD, at(place, name), FileType::Fifo, Mode::RWXU, 0);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
+
+    #[test]
+    fn a_measure_is_the_plain_count(acts in prop::collection::vec(act(), 0..120)) {
+        let lab = Lab::new();
+        grow(&lab, &acts);
+        prop_assert_eq!(measured(&lab), expected(&lab));
+        lab.check();
+    }
+
+    #[test]
+    fn a_measure_that_stops_early_says_that_it_is_more(acts in prop::collection::vec(act(), 0..120), most in 0..60_u64) {
+        let lab = Lab::new();
+        grow(&lab, &acts);
+        let (all, stopped) = (measured(&lab), lab.workspace.measure(most).unwrap());
+        prop_assert_eq!(stopped.files, all.files.min(most + 1));
+        prop_assert!(stopped.bytes <= all.bytes);
+    }
+}
+
+/// Whoever writes among the staged has kept room for it, and what replaces a file is not there twice.
+#[test]
+fn what_the_server_has_on_its_way_does_not_count() {
+    let lab = Lab::new();
+    let tree = lab.workspace.tree().unwrap();
+    let before = measured(&lab);
+    let mut staged = lab.workspace.stage().unwrap();
+    staged.write_all(&[1; 50_000]).unwrap();
+    fs::create_dir(lab.host(".staging/upload-0123")).unwrap();
+    fs::write(lab.host(".staging/upload-0123/file"), vec![1; 50_000]).unwrap();
+    assert_eq!(measured(&lab), before);
+    tree.place(staged, &AgentPath::parse("files/a").unwrap()).unwrap();
+    assert_eq!(measured(&lab).files, before.files + 1);
+    // A box cannot hide anything under such a name.
+    let files = lab.begin();
+    for place in [files.artifacts().unwrap().path().to_owned(), lab.host("files")] {
+        fs::write(place.join("arriving-0123"), vec![1; 50_000]).unwrap();
+    }
+    assert!(measured(&lab).bytes >= before.bytes + 150_000);
+}
+
+/// What is asked for before a change is what a measure finds more afterwards.
+#[test]
+fn a_change_takes_what_it_says() {
+    let lab = Lab::new();
+    let tree = lab.workspace.tree().unwrap();
+    let at = |path| AgentPath::parse(path).unwrap();
+    let (plain, sparse, twice) = (at("files/plain"), at("files/sparse"), at("files/twice"));
+    tree.write(&plain, &[b'x'; 100_000]).unwrap();
+    tree.write(&twice, &[b'x'; 100_000]).unwrap();
+    fs::hard_link(lab.host("files/twice"), lab.host("files/other name")).unwrap();
+    let file = fs::File::create(lab.host("files/sparse")).unwrap();
+    file.write_all_at(b"x\n", 0).unwrap();
+    file.set_len(1 << 20).unwrap();
+    give(&lab.host("files/sparse"));
+    let body = vec![b'y'; 20_000];
+    let line = Some(Lines::range(Some(1), Some(1)).unwrap());
+    let mut grown = Vec::new();
+    let mut make = |change: Result<Change<'_>, ringwall_workspace::Error>| {
+        let (before, change) = (measured(&lab), change.unwrap());
+        let said = change.growth();
+        change.make().unwrap();
+        let after = measured(&lab);
+        assert!(after.minus(before).fits(said), "{before:?} {after:?} {said:?}");
+        grown.push((said.bytes, said.files));
+    };
+    let deep = at("files/new/deep/file");
+    make(tree.replace_lines(&deep, None, &body));
+    make(tree.replace_lines(&deep, None, &body));
+    make(tree.edit(&plain, "x", "yy", 100_000));
+    make(tree.edit(&plain, "yy", "", 100_000));
+    make(tree.edit(&sparse, "x", "y", 1));
+    make(tree.replace_lines(&sparse, line, &body));
+    make(tree.replace_lines(&sparse, line, b""));
+    make(tree.edit(&twice, &"x".repeat(100_000), "y", 1));
+    assert_eq!(grown, [(28_672, 3), (0, 0), (98_304, 0), (0, 0), (1_044_480, 0), (20_480, 0), (0, 0), (4096, 0)]);
+}
+
+#[test]
+fn artifacts_and_the_index_of_baselines_do_not_count() {
+    let lab = Lab::new();
+    lab.project.write_inputs(&ExecId::random().unwrap(), &[input("a/b", "x")]).unwrap();
+    let before = measured(&lab);
+    assert_eq!(before, expected(&lab));
+    let files = lab.begin();
+    fs::write(files.artifacts().unwrap().path().join("result"), vec![1; 50_000]).unwrap();
+    assert_eq!(measured(&lab), expected(&lab), "what is on its way counts");
+    assert!(measured(&lab).bytes >= before.bytes + 50_000);
+    surrender(files.artifacts().unwrap().path());
+    files.collect(1 << 20, Processes::Dead).unwrap();
+    fs::create_dir(lab.host(".baseline")).unwrap();
+    fs::write(lab.host(".baseline/index.json"), vec![1; 50_000]).unwrap();
+    assert_eq!(measured(&lab), before);
+    // The same name elsewhere is an ordinary one.
+    for place in ["files/artifacts", "projects/p/work/artifacts"] {
+        fs::create_dir_all(lab.host(place)).unwrap();
+        fs::write(lab.host(place).join("x"), "x").unwrap();
+    }
+    fs::create_dir_all(lab.host("sessions/s1/work")).unwrap();
+    assert_eq!(measured(&lab), expected(&lab));
+    assert!(measured(&lab).files >= before.files + 6);
+}
+
+/// Down a path that no call could name, with a file and a closed directory beside each step.
+fn dig(top: &Path, depth: usize) {
+    let mut deepest: OwnedFd = fs::File::open(top).unwrap().into();
+    for _ in 0..depth {
+        rustix::fs::mkdirat(&deepest, "d", Mode::RWXU).unwrap();
+        rustix::fs::mkdirat(&deepest, "beside", Mode::empty()).unwrap();
+        rustix::fs::openat(&deepest, "file", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR).unwrap();
+        deepest = rustix::fs::openat(&deepest, "d", OFlags::DIRECTORY | OFlags::PATH, Mode::empty()).unwrap();
+    }
+}
+
+#[test]
+fn no_depth_is_too_great_and_no_mode_hides_anything() {
+    const DEPTH: usize = 5000;
+    let lab = Lab::new();
+    lab.workspace.tree().unwrap();
+    let before = measured(&lab).files;
+    dig(&lab.host("files"), DEPTH);
+    assert_eq!(measured(&lab).files, before + 3 * DEPTH as u64);
+    assert_eq!(measured(&lab).files, before + 3 * DEPTH as u64);
+
+    let work = lab.host("projects/p/work");
+    for (number, mode) in [0o000, 0o100, 0o200, 0o400, 0o500].into_iter().enumerate() {
+        let closed = work.join(format!("closed-{number}"));
+        fs::create_dir_all(closed.join("inner")).unwrap();
+        fs::write(closed.join("inner/file"), vec![1; 10_000]).unwrap();
+        surrender(&closed);
+        give(&closed);
+        fs::set_permissions(closed.join("inner"), Permissions::from_mode(mode)).unwrap();
+        fs::set_permissions(&closed, Permissions::from_mode(mode)).unwrap();
+    }
+    assert_eq!(measured(&lab).files, before + 3 * DEPTH as u64 + 5 * 3);
+    // Not by a name that has to be looked up from the top: the tree is too deep for whoever cleans up after the test.
+    lab.workspace.remove_project(&"p".parse().unwrap()).unwrap();
+    lab.workspace
+        .tree()
+        .unwrap()
+        .delete(&ringwall_workspace::AgentPath::parse("files/d").unwrap())
+        .unwrap()
+        .erase()
+        .unwrap();
+}
+
+#[test]
+fn wide_directories_are_read_in_portions_at_every_depth() {
+    let lab = Lab::new();
+    lab.workspace.tree().unwrap();
+    let mut deep = lab.host("files");
+    for _ in 0..80 {
+        deep.push("d");
+    }
+    fs::create_dir_all(&deep).unwrap();
+    for top in [lab.host("skills"), deep] {
+        for number in 0..600 {
+            let directory = top.join(format!("{number}-{}", "n".repeat(200)));
+            fs::create_dir(&directory).unwrap();
+            fs::write(directory.join("file"), "x").unwrap();
+            fs::write(top.join(format!("file-{number}")), "x").unwrap();
+        }
+    }
+    assert_eq!(measured(&lab), expected(&lab));
+}
+
+#[test]
+fn a_tree_that_changes_all_the_time_is_measured_all_the_same() {
+    let lab = Lab::new();
+    lab.workspace.tree().unwrap();
+    let files = lab.host("files");
+    dig(&files, 200);
+    let before = measured(&lab);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (one, other) = (files.join("d/d/d"), files.join("elsewhere"));
+            while !over.load(Ordering::Relaxed) {
+                fs::rename(&one, &other).unwrap();
+                fs::create_dir_all(files.join("new/a/b/c")).unwrap();
+                symlink(lab.outside(), files.join("new/link")).unwrap();
+                fs::rename(&other, &one).unwrap();
+                fs::remove_dir_all(files.join("new")).unwrap();
+            }
+        });
+        for _ in 0..300 {
+            let found = measured(&lab);
+            // What is moved may be seen in both of its places.
+            assert!(found.files <= 2 * before.files + 10, "{found:?}");
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(measured(&lab), before);
+    lab.check();
+}
