@@ -3,8 +3,8 @@
 
 use std::ffi::CString;
 
+use ringwall_jail::agent::AGENT;
 use ringwall_jail::plan::{Cover, FileKind, MountAccess, Operation, RootKind, Source};
-use ringwall_jail::resident::AGENT;
 
 use crate::host::Host;
 use crate::lower::{

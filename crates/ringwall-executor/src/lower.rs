@@ -7,12 +7,12 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use ringwall_jail::agent::AGENT;
 use ringwall_jail::plan::{
     Access, AccessRight, Command, Cover, FileKind, Identity, MountAccess, Operation, Plan, Privilege, RootKind,
     ScratchPlace, Source, WindowSize,
 };
 use ringwall_jail::report::Step;
-use ringwall_jail::resident::AGENT;
 use ringwall_policy::{Field, Grant, Net, Workspace};
 
 use crate::covers::covers;

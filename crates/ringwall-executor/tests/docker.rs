@@ -41,10 +41,10 @@ fn main() -> ExitCode {
     if std::env::args_os().next().is_some_and(|name| name == ringwall_jail::PROCESS_NAME) {
         return ringwall_jail::main();
     }
-    if std::env::args_os().next().is_some_and(|name| name == ringwall_jail::resident::AGENT) {
+    if std::env::args_os().next().is_some_and(|name| name == ringwall_jail::agent::AGENT) {
         return match faithless::asked_for() {
             Some(fault) => faithless::speak(&fault),
-            None => ringwall_jail::resident::agent_main(),
+            None => ringwall_jail::agent::agent_main(),
         };
     }
     if let Some(wish) = std::env::var_os(staying::SERVER) {

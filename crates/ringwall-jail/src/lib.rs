@@ -9,45 +9,39 @@
 //! program makes, `resident` for what runs in those that stay, `porter` for containers with a way out. The executor borrows
 //! `sources`, `later`, `cgroups` and `wire`.
 
-pub mod cgroups;
-pub mod later;
-pub mod plan;
-pub mod porter;
-pub mod report;
-pub mod resident;
-pub mod restrict;
-pub mod seccomp;
-pub mod sources;
-pub mod wire;
-
-mod birth;
-mod command;
-mod identity;
-mod init;
-mod interpreter;
-mod mounts;
-mod network;
-mod networks;
-mod place;
 mod processor;
 mod progress;
-mod root;
-mod socket_memory;
-mod spare;
-mod spawner;
-mod start;
+mod protocol;
+mod roles;
+mod setup;
 mod sys;
-mod terminal;
-mod undertaker;
-mod warden;
-mod watchdog;
 
-pub use birth::{bear_alone, raise_open_files};
-pub use spawner::{Answer, NetworkSource, Removal, Request, main};
-pub use start::{send_completion, send_limits, send_plan};
+pub use setup::seccomp;
+
+pub use setup::late_mounts;
+
+pub use setup::sources;
+
+pub use setup::cgroups;
+
+pub use setup::restrict;
+
+pub use roles::agent;
+
+pub use roles::shim;
+
+pub use protocol::wire;
+
+pub use protocol::report;
+
+pub use protocol::plan;
+
+pub use roles::birth::{bear_alone, raise_open_files};
+pub use roles::gvisor_init::{Entrance, WardenOrder, WardenReport};
+pub use roles::reaper::{Undertaker, keep_watch};
+pub use roles::spawner::{Answer, NetworkSource, Removal, Request, main};
+pub use roles::start::{send_completion, send_limits, send_plan};
 pub use sys::landlock_version;
-pub use undertaker::{Undertaker, keep_watch};
-pub use warden::{Entrance, WardenOrder, WardenReport};
 
 /// The name under which the executor starts the jail.
 pub const PROCESS_NAME: &str = "ringwall-jail";

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::{ClockId, Timespec};
 
-use crate::report::{Failure, Report, Step, StepTime};
-use crate::wire;
+use crate::protocol::report::{Failure, Report, Step, StepTime};
+use crate::protocol::wire;
 
 /// Notes each step as it is done.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ringwall_executor::aio_service::{AioError, ServiceHandle};
 use ringwall_executor::docker::{ContainerHandle, RunningContainer, Runtime};
 use ringwall_executor::gvisor::{GvisorHandle, RunningGvisor};
-use ringwall_executor::resident::{VisitHandle, VisitStreams};
+use ringwall_executor::session_box::{VisitHandle, VisitStreams};
 use ringwall_executor::{Handle, Outcome, Protection, Running, Streams};
 use ringwall_policy::{Grant, Root};
 

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use ringwall_executor::register;
-use ringwall_executor::resident::{VisitInput, VisitOutput};
+use ringwall_executor::session_box::{VisitInput, VisitOutput};
 use ringwall_record::Kept;
 use ringwall_workspace::{OutputFile, Stream};
 use rustix::io::Errno;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ringwall_executor::docker::{ContainerShape, ContainerSpare, Runtime};
 use ringwall_executor::pool::{Maker, Pace, Pool, Sort};
-use ringwall_executor::resident::Resident;
+use ringwall_executor::session_box::Resident;
 use ringwall_executor::warm::{Spare, SpareSort};
 use ringwall_executor::{Options, Running};
 use ringwall_policy::Grant;

@@ -118,8 +118,8 @@ fn main() -> ExitCode {
     if name.as_ref().is_some_and(|name| name == ringwall_jail::PROCESS_NAME) {
         return ringwall_jail::main();
     }
-    if name.is_some_and(|name| name == ringwall_jail::resident::AGENT) {
-        return ringwall_jail::resident::agent_main();
+    if name.is_some_and(|name| name == ringwall_jail::agent::AGENT) {
+        return ringwall_jail::agent::agent_main();
     }
     if std::env::args_os().nth(1).is_some_and(|verb| verb == "run") {
         // Begun before the arguments are even read, because a box's namespaces get ready meanwhile.

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use ringwall_jail::agent::AGENT;
 use ringwall_jail::plan::{FileKind, Operation, Owner, Source};
 use ringwall_jail::report::Failure;
-use ringwall_jail::resident::AGENT;
 use ringwall_policy::{DockerImage, Grant, Net, Workspace};
 use rustix::io::Errno;
 use rustix::process::Pid;
@@ -123,7 +123,7 @@ impl Docker {
         let proven = async {
             let (pid, id) = find_first_process(shared, &name, &story).await?;
             prove(pid, id, user, &init)?;
-            enter(&init, |process| ringwall_jail::later::look(process, WORKSPACE)).await
+            enter(&init, |process| ringwall_jail::late_mounts::look(process, WORKSPACE)).await
         };
         match proven.await {
             Ok(()) => {
@@ -189,7 +189,7 @@ impl ContainerSpare {
             |owner| executor.mappings.get(owner, self.user, || executor.spawner.mapping(owner, self.user));
         let tree = ringwall_jail::sources::open(&[show], &mut mapping).map_err(Error::Setup)?.pop();
         let tree = tree.ok_or(Error::SpareUnfit("it shows a session's files alone"))?;
-        enter(&self.init, move |process| ringwall_jail::later::show(&tree, process, WORKSPACE)).await?;
+        enter(&self.init, move |process| ringwall_jail::late_mounts::show(&tree, process, WORKSPACE)).await?;
         // Also that nothing was done to it meanwhile of which nobody has told us yet.
         match self.awake.reaches(WORKSPACE).await && self.is_alive() {
             true => Ok(()),

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
-use ringwall_jail::porter::WAY_OUT;
-use ringwall_jail::resident::AGENT;
+use ringwall_jail::agent::AGENT;
+use ringwall_jail::shim::WAY_OUT;
 use ringwall_policy::{Access, DockerImage, Field, Grant, Net, ProjectMounts, Root, Secret, SessionMounts, Workspace};
 
 use super::daemon::{Daemon, Runtime};

@@ -1,6 +1,6 @@
 //! Where a container hands its way out to us: a socket that is shown to it alone, and gone as soon as it was used.
 //!
-//! A container's network namespace is made by others, so its way out is opened by a porter of ours inside (`ringwall_jail::porter`)
+//! A container's network namespace is made by others, so its way out is opened by a porter of ours inside (`ringwall_jail::shim`)
 //! and comes through here; from then on there is no difference to any other box. The socket answers one caller, before
 //! anything of the command runs. It lies in our own directory, where no box looks and other users cannot, under a name
 //! that says whose it is, so that what a killed server left can be told from what another still uses.

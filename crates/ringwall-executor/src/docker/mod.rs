@@ -38,8 +38,8 @@ pub use build::{BuildStep, DEFAULT_IMAGE};
 pub use container::{ContainerHandle, RunningContainer};
 pub use daemon::{Daemon, DockerState, Runtime};
 pub use launch::{Docker, DockerSettings};
-pub use ringwall_jail::porter::WAY_OUT;
-pub use ringwall_jail::resident::AGENT;
+pub use ringwall_jail::agent::AGENT;
+pub use ringwall_jail::shim::WAY_OUT;
 
 #[cfg(test)]
 pub(crate) use argv::tests;

@@ -5,8 +5,8 @@
 
 use std::ffi::CString;
 
+use ringwall_jail::agent::AGENT;
 use ringwall_jail::plan::{MountAccess, Owner, Resource};
-use ringwall_jail::resident::AGENT;
 use ringwall_policy::{Field, Grant};
 use serde_json::{Value, json};
 

@@ -7,8 +7,8 @@
 use std::ffi::CString;
 use std::path::Path;
 
+use ringwall_jail::agent::AGENT;
 use ringwall_jail::plan::{FileKind, MountAccess, Operation, Owner, Source};
-use ringwall_jail::resident::AGENT;
 
 use crate::error::Error;
 use crate::etc;

@@ -7,9 +7,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringwall_jail::agent::frame::{Base, Given, Start, ToAgent};
 use ringwall_jail::plan::Command;
 use ringwall_jail::report::{Protection, ProtectionName};
-use ringwall_jail::resident::frame::{Base, Given, Start, ToAgent};
 use tokio::net::unix::pipe::Sender;
 
 use super::listen::{ignore, listen};

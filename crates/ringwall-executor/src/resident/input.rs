@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use ringwall_jail::resident::frame::{CHUNK, Disorder, INPUT_WINDOW, Inlet, ToAgent, VisitId};
+use ringwall_jail::agent::frame::{CHUNK, Disorder, INPUT_WINDOW, Inlet, ToAgent, VisitId};
 use tokio::sync::watch;
 
 use super::register::Shared;

@@ -3,8 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use ringwall_jail::agent::frame::{Given, ToAgent};
 use ringwall_jail::report::Protection;
-use ringwall_jail::resident::frame::{Given, ToAgent};
 use ringwall_policy::{Field, Grant};
 
 use super::admit::admit;

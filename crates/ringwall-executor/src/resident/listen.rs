@@ -6,7 +6,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use ringwall_jail::resident::frame::{Frames, MAX_REPORT, read};
+use ringwall_jail::agent::frame::{Frames, MAX_REPORT, read};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 

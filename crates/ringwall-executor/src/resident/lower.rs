@@ -4,8 +4,8 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use ringwall_jail::agent::frame::{Base, Given, Start};
 use ringwall_jail::plan::{Command, WindowSize};
-use ringwall_jail::resident::frame::{Base, Given, Start};
 use ringwall_policy::Grant;
 
 use crate::error::Error;

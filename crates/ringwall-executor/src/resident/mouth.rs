@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ringwall_jail::resident::frame::{ToAgent, append};
+use ringwall_jail::agent::frame::{ToAgent, append};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::Sender;
 use tokio::sync::{Mutex, mpsc};
@@ -130,7 +130,7 @@ async fn speak(line: Arc<Line>, mut urgent: mpsc::Receiver<Vec<u8>>, mut orders:
 mod tests {
     use std::io::Read;
 
-    use ringwall_jail::resident::frame::{CHUNK, Frames, Inlet, MAX_ORDER, VisitId, read};
+    use ringwall_jail::agent::frame::{CHUNK, Frames, Inlet, MAX_ORDER, VisitId, read};
 
     use super::*;
 

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use ringwall_jail::resident::frame::{Disorder, OUTPUT_WINDOW, Outlet, ToAgent, VisitId};
+use ringwall_jail::agent::frame::{Disorder, OUTPUT_WINDOW, Outlet, ToAgent, VisitId};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::register::Shared;

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use ringwall_jail::agent::frame::{Disorder, FromAgent, Given, Inlet, Outlet, ToAgent, VisitId};
 use ringwall_jail::report::Ending;
-use ringwall_jail::resident::frame::{Disorder, FromAgent, Given, Inlet, Outlet, ToAgent, VisitId};
 use tokio::sync::{RwLock, watch};
 
 use super::clock::Clock;

@@ -7,9 +7,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringwall_jail::agent::frame::{Given, Inlet, Outlet, ToAgent, VisitId, Whom};
 use ringwall_jail::plan::WindowSize;
 use ringwall_jail::report::{Ending as JailEnding, Protection};
-use ringwall_jail::resident::frame::{Given, Inlet, Outlet, ToAgent, VisitId, Whom};
 use tokio::sync::watch;
 
 use super::input::VisitInput;

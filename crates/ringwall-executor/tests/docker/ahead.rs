@@ -5,7 +5,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
 use ringwall_executor::Error;
-use ringwall_executor::resident::Resident;
+use ringwall_executor::session_box::Resident;
 use ringwall_policy::{Field, Root};
 use rustix::process::{Pid, Signal, kill_process};
 

@@ -4,10 +4,10 @@ use std::io::{Read, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ringwall_executor::resident::{Death, VisitOptions};
+use ringwall_executor::session_box::{Death, VisitOptions};
 use ringwall_executor::{Ending, Error};
+use ringwall_jail::agent::frame::{FromAgent, Given, Inlet, OUTPUT_WINDOW, Outlet, VisitId, append};
 use ringwall_jail::report::Ending as JailEnding;
-use ringwall_jail::resident::frame::{FromAgent, Given, Inlet, OUTPUT_WINDOW, Outlet, VisitId, append};
 
 use super::daemon::Daemon;
 use super::project::block_on;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use ringwall_executor::docker::{Docker, Runtime};
 use ringwall_executor::egress::{Connection, Fate, Gate, Proxy, Resolver, Ruling};
-use ringwall_executor::resident::VisitOptions;
+use ringwall_executor::session_box::VisitOptions;
 use ringwall_executor::{Ending, Error};
 use ringwall_policy::{Field, NetHost, NetList};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

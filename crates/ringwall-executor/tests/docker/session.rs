@@ -4,7 +4,7 @@ use std::os::unix::fs::chown;
 use std::path::PathBuf;
 
 use ringwall_executor::docker::{ContainerShape, ContainerSpare, Docker, DockerSettings, Runtime};
-use ringwall_executor::resident::{Resident, RunningVisit, VisitOptions, VisitOutput};
+use ringwall_executor::session_box::{Resident, RunningVisit, VisitOptions, VisitOutput};
 use ringwall_executor::{Error, Executor, Host, Outcome};
 use ringwall_policy::{Control, Field, Grant, Owner, Reach, Root, SessionMounts, Workspace};
 use tokio::io::AsyncReadExt;

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ringwall_executor::resident::{Channel, Death, Given, Resident, RunningVisit, VisitOptions};
+use ringwall_executor::session_box::{Channel, Death, Given, Resident, RunningVisit, VisitOptions};
 use ringwall_executor::{Ending, Error};
 use ringwall_policy::Field;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ringwall_executor::resident::{Channel, Death, Given, VisitOptions};
+use ringwall_executor::session_box::{Channel, Death, Given, VisitOptions};
 use ringwall_executor::{Ending, Error, ProtectionName, ProtectionState, WindowSize};
 use ringwall_policy::Field;
 

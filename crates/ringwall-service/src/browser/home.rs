@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ringwall_executor::egress::{Proxy, Resolver};
 use ringwall_executor::pool::{Hold, OnBusy};
-use ringwall_executor::resident::{Given, Resident, RunningVisit, VisitOptions, VisitStreams};
+use ringwall_executor::session_box::{Given, Resident, RunningVisit, VisitOptions, VisitStreams};
 use ringwall_executor::{Ending, Outcome};
 use ringwall_policy::{
     Control, External, Field, Grant, Isolation, Layers, Net, NetList, NetMode, NetWish, Reach as Shown, Request, Root,

@@ -1,7 +1,7 @@
 //! One running browser: a command in its box, whose control is a socket of which nobody but the server holds the other end.
 
 use ringwall_browser::{Browser, FieldNames, Files};
-use ringwall_executor::resident::{Channel, RunningVisit, VisitHandle, VisitInput, VisitOptions, VisitStreams};
+use ringwall_executor::session_box::{Channel, RunningVisit, VisitHandle, VisitInput, VisitOptions, VisitStreams};
 use ringwall_policy::{PASSWORD_FIELDS, PAYMENT_FIELDS, Window};
 use tokio::io::{AsyncReadExt, DuplexStream};
 use tokio::task::JoinHandle;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use ringwall_executor::pool::Lease;
-use ringwall_executor::resident::VisitHandle;
+use ringwall_executor::session_box::VisitHandle;
 use ringwall_executor::{Ending, Outcome, Protection, Usage};
 use ringwall_policy::Grant;
 use tokio::io::DuplexStream;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ringwall_executor::Outcome;
-use ringwall_executor::resident::{
+use ringwall_executor::session_box::{
     Channel, Given, Resident, RunningVisit, VisitHandle, VisitInput, VisitOptions, VisitOutput,
 };
 use ringwall_policy::Grant;

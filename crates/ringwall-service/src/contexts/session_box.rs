@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ringwall_executor::resident::{Resident, VisitHandle};
+use ringwall_executor::session_box::{Resident, VisitHandle};
 use ringwall_policy::Isolation;
 use ringwall_record::{SessionName, Timestamp};
 use ringwall_workspace::Workspace;

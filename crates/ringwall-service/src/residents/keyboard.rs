@@ -4,7 +4,7 @@ use std::io;
 
 use futures::future::BoxFuture;
 use ringwall_executor::WindowSize;
-use ringwall_executor::resident::{VisitHandle, VisitInput};
+use ringwall_executor::session_box::{VisitHandle, VisitInput};
 use tokio::sync::oneshot;
 
 /// More is not taken before some of it was read.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringwall_executor::resident::{VisitHandle, VisitInput};
+use ringwall_executor::session_box::{VisitHandle, VisitInput};
 use ringwall_record::{ExecId, Status, Summary};
 use ringwall_workspace::Stream;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ringwall_executor::pool::{Hold, Lease};
-use ringwall_executor::resident::{Given, RunningVisit, VisitOptions};
+use ringwall_executor::session_box::{Given, RunningVisit, VisitOptions};
 use ringwall_policy::Grant;
 use tokio::sync::mpsc;
 

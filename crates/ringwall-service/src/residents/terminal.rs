@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ringwall_executor::WindowSize;
-use ringwall_executor::resident::{VisitHandle, VisitInput};
+use ringwall_executor::session_box::{VisitHandle, VisitInput};
 use ringwall_record::{ExecId, Reason, Status};
 use tokio::sync::{mpsc, oneshot};
 

@@ -37,8 +37,8 @@ fn main() -> ExitCode {
     if name.as_ref().is_some_and(|name| name == ringwall_jail::PROCESS_NAME) {
         return ringwall_jail::main();
     }
-    if name.is_some_and(|name| name == ringwall_jail::resident::AGENT) {
-        return ringwall_jail::resident::agent_main();
+    if name.is_some_and(|name| name == ringwall_jail::agent::AGENT) {
+        return ringwall_jail::agent::agent_main();
     }
     if let Some(data) = std::env::var_os(crash::DATA) {
         return crash::be_the_child(data.into());

@@ -12,7 +12,7 @@ use rustix::mount::{
     fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
 
-use crate::plan::FileIdentity;
+use crate::protocol::plan::FileIdentity;
 use crate::sys::{self, Reach};
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;

@@ -15,8 +15,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Rlimit;
 
-use crate::plan::{Access, AccessRight, Resource, ResourceLimit};
-use crate::report::{Failure, Protection, ProtectionName, ProtectionState, Step};
+use crate::protocol::plan::{Access, AccessRight, Resource, ResourceLimit};
+use crate::protocol::report::{Failure, Protection, ProtectionName, ProtectionState, Step};
 use crate::sys;
 
 /// The newest version whose rights we know; an older kernel enforces what it has.

@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, Result};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::network;
+use crate::setup::network;
 
 /// More than run at once in most servers.
 const MAX_NETWORKS: usize = 16;

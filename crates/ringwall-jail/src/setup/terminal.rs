@@ -9,7 +9,7 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 use rustix::time::Timespec;
 
-use crate::plan::WindowSize;
+use crate::protocol::plan::WindowSize;
 
 /// A line that was written is there at once; a kernel that takes so long has none.
 const SOON: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };

@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::plan::{Command, WindowSize};
-use crate::report::Ending;
+use crate::protocol::plan::{Command, WindowSize};
+use crate::protocol::report::Ending;
 
 /// Arguments and environment take up to 1 MiB; the rest of the longest frame to the agent is little.
 pub const MAX_ORDER: usize = 2 * 1024 * 1024;

@@ -9,9 +9,9 @@ use rustix::io::Result;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Ahead, Completion, Plan};
-use crate::report::{Failure, Protection, Step};
-use crate::{sys, wire};
+use crate::protocol::plan::{Ahead, Completion, Plan};
+use crate::protocol::report::{Failure, Protection, Step};
+use crate::{protocol::wire, sys};
 
 /// The descriptors of one message at most; the kernel passes 253.
 const AT_ONCE: usize = 200;

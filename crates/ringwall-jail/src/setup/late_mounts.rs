@@ -11,9 +11,9 @@ use rustix::io::{Errno, Result};
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
 use rustix::thread::{ThreadNameSpaceType, UnshareFlags};
 
-use crate::mounts::{self, Attributes};
-use crate::plan::FileIdentity;
-use crate::report::{Failure, Step};
+use crate::protocol::plan::FileIdentity;
+use crate::protocol::report::{Failure, Step};
+use crate::setup::{mounts, mounts::Attributes};
 use crate::sys;
 
 const TMPFS: u64 = 0x0102_1994;

@@ -20,8 +20,8 @@ use super::apart::Apart;
 use super::frame::{CHUNK, Disorder, Frames, FromAgent, Given, MAX_ORDER, ToAgent, VisitId, Whom, append, read};
 use super::processes::signal_session;
 use super::visit::{SessionFate, Visit};
-use crate::report::Ending;
-use crate::{porter, sys};
+use crate::protocol::report::Ending;
+use crate::{roles::shim, sys};
 
 /// With more to say than this, nothing is read.
 const MUCH_TO_SAY: usize = 256 * 1024;
@@ -37,7 +37,7 @@ const SOON: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 pub fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1).peekable();
     if words.peek().is_some() {
-        return porter::main(words);
+        return shim::main(words);
     }
     let trouble = match live() {
         Ok(()) => return ExitCode::SUCCESS,

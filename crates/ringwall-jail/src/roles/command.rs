@@ -8,10 +8,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
-use crate::plan::Command;
-use crate::report::{Failure, Report, Step};
+use crate::protocol::plan::Command;
+use crate::protocol::report::{Failure, Report, Step};
+use crate::protocol::wire;
 use crate::sys;
-use crate::wire;
 
 /// Shells use these two for "found but not runnable" and "not found".
 const NOT_EXECUTABLE: i32 = 126;

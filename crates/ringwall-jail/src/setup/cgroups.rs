@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::{Errno, Result};
 
-use crate::report::{Failure, Step};
+use crate::protocol::report::{Failure, Step};
 
 /// The file by which a version 1 group is held still, and let go again.
 pub const FREEZER: &CStr = c"freezer.state";

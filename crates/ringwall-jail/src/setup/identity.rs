@@ -8,9 +8,9 @@ use rustix::io::{Errno, Result};
 use rustix::process::{DumpableBehavior, Pid, Signal};
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 
-use crate::plan::Identity;
-use crate::report::{Failure, Step};
-use crate::sources::write_file;
+use crate::protocol::plan::Identity;
+use crate::protocol::report::{Failure, Step};
+use crate::setup::sources::write_file;
 use crate::sys;
 
 /// Writes the id mapping of a process that waits in a new user namespace.

@@ -13,9 +13,9 @@ use std::process::ExitCode;
 use rustix::io::Result;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::plan::Command;
-use crate::report::Report;
-use crate::{command, network, sys, wire};
+use crate::protocol::plan::Command;
+use crate::protocol::report::Report;
+use crate::{protocol::wire, roles::command, setup::network, sys};
 
 /// Where the server's socket is in a container that has a way out.
 pub const WAY_OUT: &str = "/run/ringwall/way-out";

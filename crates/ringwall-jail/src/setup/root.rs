@@ -12,10 +12,10 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::{Errno, Result};
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
 
-use crate::mounts::{self, Attributes};
-use crate::place::Places;
-use crate::plan::{Cover, FileKind, MountAccess, Operation, ScratchPlace};
-use crate::report::{Failure, Step};
+use crate::protocol::plan::{Cover, FileKind, MountAccess, Operation, ScratchPlace};
+use crate::protocol::report::{Failure, Step};
+use crate::setup::mount_target::Places;
+use crate::setup::{mounts, mounts::Attributes};
 
 /// Covered by the new root while it is being built. Every system that can start a box has it.
 const STAGE: &CStr = c"/usr";

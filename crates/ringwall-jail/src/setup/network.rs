@@ -16,9 +16,9 @@ use rustix::process::{Pid, WaitOptions};
 use rustix::thread::UnshareFlags;
 
 use crate::processor;
-use crate::report::{Failure, Report, Step};
+use crate::protocol::report::{Failure, Report, Step};
+use crate::protocol::wire;
 use crate::sys::{self, Share};
-use crate::wire;
 
 /// Connections that wait to be accepted.
 const WAITING: i32 = 64;

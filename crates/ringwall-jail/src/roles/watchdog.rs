@@ -14,9 +14,9 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
-use crate::plan::Watchdog;
-use crate::report::{Protection, ProtectionName, ProtectionState};
-use crate::socket_memory::SocketMemory;
+use crate::protocol::plan::Watchdog;
+use crate::protocol::report::{Protection, ProtectionName, ProtectionState};
+use crate::setup::socket_memory::SocketMemory;
 
 const INTERVAL_NANOSECONDS: i64 = 50_000_000;
 const SOCKETS_INTERVAL_NANOSECONDS: i64 = 250_000_000;

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, Result};
 
-use crate::mounts;
+use crate::setup::mounts;
 
 pub(crate) struct Places {
     root: OwnedFd,

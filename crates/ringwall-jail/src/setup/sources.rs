@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::{Errno, Result};
 
-use crate::mounts;
-use crate::plan::{FileKind, Operation, Owner, Source};
-use crate::report::{Failure, Step};
+use crate::protocol::plan::{FileKind, Operation, Owner, Source};
+use crate::protocol::report::{Failure, Step};
+use crate::setup::mounts;
 use crate::sys::{self, Fork};
 
 /// Gives a user namespace for mounts that show this owner's files as the box's.

@@ -19,10 +19,13 @@ use rustix::process::Pid;
 use super::apart::Apart;
 use super::frame::{Base, CHUNK, Disorder, FromAgent, Given, Inlet, Outlet, Start, VisitId};
 use super::outlet::{Reading, Sink, SinkKind, Source, Writing};
-use crate::command::{self, Hindrance, Streams};
-use crate::plan::{Command, WindowSize};
-use crate::report::{Failure, Step};
-use crate::{sys, terminal};
+use crate::protocol::plan::{Command, WindowSize};
+use crate::protocol::report::{Failure, Step};
+use crate::roles::{
+    command,
+    command::{Hindrance, Streams},
+};
+use crate::{setup::terminal, sys};
 
 pub(crate) const OUTLETS: [Outlet; 3] = [Outlet::Stdout, Outlet::Stderr, Outlet::Channel];
 pub(crate) const INLETS: [Inlet; 2] = [Inlet::Stdin, Inlet::Channel];

@@ -12,13 +12,16 @@ use rustix::io::{Errno, Result};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType};
 use rustix::process::Pid;
 
-use crate::command::{self, FIRST_OTHER, Streams};
-use crate::identity;
-use crate::plan::{Order, Plan};
-use crate::report::{Failure, Report, Step};
-use crate::restrict::Rules;
+use crate::protocol::plan::{Order, Plan};
+use crate::protocol::report::{Failure, Report, Step};
+use crate::protocol::wire;
+use crate::roles::{
+    command,
+    command::{FIRST_OTHER, Streams},
+};
+use crate::setup::identity;
+use crate::setup::restrict::Rules;
 use crate::sys::{self, BpfInstruction};
-use crate::wire;
 
 /// Its end of our conversation, and the rules that it will restrict itself by.
 const TALK: i32 = 3;

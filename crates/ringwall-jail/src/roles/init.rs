@@ -14,16 +14,26 @@ use rustix::process::{Pid, WaitOptions, WaitStatus};
 use rustix::thread::UnshareFlags;
 use rustix::time::Timespec;
 
-use crate::cgroups::Counted;
-use crate::command::{self, Streams};
-use crate::network::{self, Haste, Network};
-use crate::plan::{Plan, Privilege, Resource, ResourceLimit, RootKind, UnixSockets, WindowSize};
 use crate::progress::Progress;
-use crate::report::{Ending, Failure, Order, Protection, ProtectionName, Report, Step};
-use crate::start::{self, Limits, Start};
+use crate::protocol::plan::{Plan, Privilege, Resource, ResourceLimit, RootKind, UnixSockets, WindowSize};
+use crate::protocol::report::{Ending, Failure, Order, Protection, ProtectionName, Report, Step};
+use crate::roles::watchdog::Meter;
+use crate::roles::{command, command::Streams};
+use crate::roles::{
+    start,
+    start::{Limits, Start},
+};
+use crate::setup::cgroups::Counted;
+use crate::setup::{
+    network,
+    network::{Haste, Network},
+};
 use crate::sys::{self, BpfInstruction};
-use crate::watchdog::Meter;
-use crate::{cgroups, identity, restrict, root, seccomp, sources, spare, terminal, wire};
+use crate::{
+    protocol::wire,
+    roles::warm,
+    setup::{cgroups, identity, restrict, root, seccomp, sources, terminal},
+};
 
 /// What PID 1 is born into. The network's namespace is made beside the rest (`network`), the cgroup's after joining.
 pub(crate) const NAMESPACES: u64 =
@@ -109,7 +119,7 @@ fn live(control: &OwnedFd, filter: &[BpfInstruction], haste: Haste) -> Result<Re
     if let Some(ahead) = ahead {
         restrict::resources(&open_files)?;
         let made = Made { plan, streams, protections, counters, meter, network };
-        return spare::live(made, ahead, control, filter);
+        return warm::live(made, ahead, control, filter);
     }
     protections.push(restrict::files(&plan.access)?);
     restrict::require(&plan.required, &protections)?;

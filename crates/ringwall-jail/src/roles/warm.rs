@@ -10,16 +10,23 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, WaitOptions};
 
-use crate::command;
-use crate::init::{self, Made, Running};
-use crate::interpreter::Interpreter;
-use crate::plan::{Ahead, Commission, Completion};
 use crate::progress::Progress;
-use crate::report::{Failure, Report, Step};
-use crate::restrict::{self, Rules};
+use crate::protocol::plan::{Ahead, Commission, Completion};
+use crate::protocol::report::{Failure, Report, Step};
+use crate::roles::command;
+use crate::roles::interpreter::Interpreter;
+use crate::roles::watchdog::Counts;
+use crate::roles::{
+    init,
+    init::{Made, Running},
+};
+use crate::setup::{restrict, restrict::Rules};
 use crate::sys::{self, BpfInstruction};
-use crate::watchdog::Counts;
-use crate::{identity, root, start, wire};
+use crate::{
+    protocol::wire,
+    roles::start,
+    setup::{identity, root},
+};
 
 /// From a box that lacks nothing else to its end.
 pub(crate) fn live(

@@ -8,7 +8,7 @@
 use std::ffi::CStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use crate::watchdog::read;
+use crate::roles::watchdog::read;
 
 /// Reads what sockets of the box hold.
 pub(crate) struct SocketMemory {

@@ -8,7 +8,7 @@ use std::ffi::{CStr, CString};
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::{Protection, ProtectionName, Step};
+use crate::protocol::report::{Protection, ProtectionName, Step};
 
 /// A whole box.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,11 +10,16 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Resource, Rlimit, WaitOptions, getrlimit, setrlimit};
 
-use crate::network::Haste;
-use crate::plan::Identity;
-use crate::report::{Failure, Step};
+use crate::protocol::plan::Identity;
+use crate::protocol::report::{Failure, Step};
+use crate::setup::network::Haste;
 use crate::sys::{self, BpfInstruction, Fork};
-use crate::{identity, init, processor, seccomp, wire};
+use crate::{
+    processor,
+    protocol::wire,
+    roles::init,
+    setup::{identity, seccomp},
+};
 
 /// Bears PID 1 into new namespaces and, where one is given, into a cgroup. `prepare` runs in the child, before it does
 /// anything else, and gives the filter.

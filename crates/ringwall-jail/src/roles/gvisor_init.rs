@@ -17,10 +17,14 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, WaitOptions};
 use serde::{Deserialize, Serialize};
 
-use crate::plan::Operation;
-use crate::report::{Ending, Failure, Step};
+use crate::protocol::plan::Operation;
+use crate::protocol::report::{Ending, Failure, Step};
 use crate::sys::{self, Fork};
-use crate::{cgroups, command, identity, init, root, start, wire};
+use crate::{
+    protocol::wire,
+    roles::{command, init, start},
+    setup::{cgroups, identity, root},
+};
 
 /// The network's is among them because programs find one another by sockets that have a name and no file: those of another
 /// room, or of the host, must not be found.

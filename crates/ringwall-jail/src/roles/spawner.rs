@@ -20,13 +20,17 @@ use rustix::thread::ThreadNameSpaceType;
 use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
 
-use crate::cgroups::{self, Group};
-use crate::network::Haste;
-use crate::networks::Networks;
-use crate::plan::{Identity, Operation, Owner};
-use crate::report::{Failure, Report, Step};
+use crate::protocol::plan::{Identity, Operation, Owner};
+use crate::protocol::report::{Failure, Report, Step};
+use crate::setup::network::Haste;
+use crate::setup::networks::Networks;
+use crate::setup::{cgroups, cgroups::Group};
 use crate::sys::{self, BpfInstruction, Fork};
-use crate::{birth, identity, mounts, root, seccomp, sources, warden, wire};
+use crate::{
+    protocol::wire,
+    roles::{birth, gvisor_init},
+    setup::{identity, mounts, root, seccomp, sources},
+};
 
 /// What the executor asks for.
 #[derive(Debug, Serialize, Deserialize)]
@@ -132,7 +136,7 @@ fn serve(requests: &OwnedFd) -> ExitCode {
             continue;
         }
         match wire::receive(requests) {
-            Ok(Some((Request::Warden, descriptors))) => warden::become_warden(requests, descriptors),
+            Ok(Some((Request::Warden, descriptors))) => gvisor_init::become_warden(requests, descriptors),
             Ok(Some((request, descriptors))) => spawner.answer(request, descriptors),
             Ok(None) => break,
             Err(errno) => return complain(errno),

@@ -1,0 +1,15 @@
+//! HEAD MISSING: say what this folder does.
+
+pub mod cgroups;
+pub(crate) mod identity;
+pub mod late_mounts;
+pub(crate) mod mount_target;
+pub(crate) mod mounts;
+pub(crate) mod network;
+pub(crate) mod networks;
+pub mod restrict;
+pub(crate) mod root;
+pub mod seccomp;
+pub(crate) mod socket_memory;
+pub mod sources;
+pub(crate) mod terminal;
