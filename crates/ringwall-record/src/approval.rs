@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::audit::Author;
+use crate::audit::entry::Author;
 use crate::digest::Digest;
 use crate::error::Error;
 use crate::id::{AgentId, ApprovalId, ExecId, UserId};

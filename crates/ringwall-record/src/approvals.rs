@@ -7,20 +7,20 @@
 use serde_json::{Value as Json, json};
 
 use crate::approval::{Answer, Approval, ApprovalFilter, ApprovalStatus, NewApproval, Remembering, Settled, SettledAs};
-use crate::audit::{Author, Draft, Event, read_digest};
-use crate::columns::{self, name};
-use crate::driver::{BadColumn, Row};
+use crate::audit::entry::{Author, Draft, Event, read_digest};
+use crate::audit::rows::{APPROVAL_QUESTIONS, APPROVALS};
+use crate::db::driver::{BadColumn, Row};
+use crate::db::statement::{Statement, check_indexed, check_text};
 use crate::error::Error;
+use crate::exec::{columns, columns::name};
 use crate::id::ApprovalId;
-use crate::ledger::Ledger;
 use crate::networks::allow_host;
 use crate::page::{Cursor, Limit, Page, Scope, where_all};
 use crate::paths::{Hand, check_new, remember};
-use crate::rows::{APPROVAL_QUESTIONS, APPROVALS};
-use crate::statement::{Statement, check_indexed, check_text};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
-use crate::writer::Operation;
+use crate::writer::ledger::Ledger;
+use crate::writer::writer::Operation;
 
 const COLUMNS: &str = "seq, id, kind, status, exec_id, user_id, agent_id, session_id, command, code, requested_paths, \
                        blocked_paths, risk_level, patterns, digest, asked_by, created_at, expires_at, answered_at, \
@@ -313,8 +313,8 @@ mod tests {
     use sqlx::{AssertSqlSafe, Row as _};
 
     use super::*;
-    use crate::database::{Connector, Database};
-    use crate::driver::Pool;
+    use crate::db::database::{Connector, Database};
+    use crate::db::driver::Pool;
 
     /// Read off SQLite's own plans.
     #[tokio::test]

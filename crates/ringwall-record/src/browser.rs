@@ -8,19 +8,19 @@ use std::str::FromStr;
 
 use serde_json::{Value as Json, json};
 
-use crate::audit::{Draft, Event};
-use crate::columns::{self, name};
+use crate::audit::entry::{Draft, Event};
+use crate::db::driver::Row;
+use crate::db::statement::{Statement, check_indexed, check_text};
 use crate::digest::Digest;
-use crate::driver::Row;
 use crate::error::Error;
+use crate::exec::{columns, columns::name};
 use crate::id::ExecId;
-use crate::ledger::Ledger;
 use crate::page::Limit;
 use crate::sessions::SessionName;
-use crate::statement::{Statement, check_indexed, check_text};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
-use crate::writer::Operation;
+use crate::writer::ledger::Ledger;
+use crate::writer::writer::Operation;
 
 const COLUMNS: &str = "id, user_id, agent_id, session_id, kind, action, detail, actor, status, error, url, connections, \
                        started_at, ended_at";

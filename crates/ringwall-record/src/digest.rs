@@ -7,8 +7,8 @@ use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::db::statement::Value;
 use crate::error::Error;
-use crate::statement::Value;
 
 /// Thirty-two bytes of SHA-256.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, utoipa::ToSchema)]

@@ -6,8 +6,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::exec::status::Status;
 use crate::id::ExecId;
-use crate::status::Status;
 
 type Source = Arc<dyn std::error::Error + Send + Sync>;
 

@@ -6,16 +6,16 @@ use std::ops::RangeInclusive;
 
 use serde_json::json;
 
-use crate::audit::{Draft, Event};
-use crate::driver::{BadColumn, Row};
+use crate::audit::entry::{Draft, Event};
+use crate::audit::rows::IDENTITIES;
+use crate::db::driver::{BadColumn, Row};
+use crate::db::statement::Statement;
 use crate::error::Error;
 use crate::id::{AgentId, UserId};
-use crate::ledger::Ledger;
-use crate::rows::IDENTITIES;
-use crate::statement::Statement;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
-use crate::writer::Operation;
+use crate::writer::ledger::Ledger;
+use crate::writer::writer::Operation;
 
 impl Store {
     /// The host's user id of an agent: the same for ever, nobody else's, and from the range when it is new.

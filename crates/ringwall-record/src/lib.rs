@@ -11,48 +11,27 @@
 //! Reading order: the nouns (`exec`, `audit`, `tokens`, …), then how they are said to a database (`statement`,
 //! `driver`), how they are written (`writer`, `ledger`), and the verbs.
 
+mod audit;
+mod db;
 mod digest;
 mod error;
-mod id;
-mod status;
-mod timestamp;
-
-mod approval;
-mod audit;
 mod exec;
-mod page;
-
-mod columns;
-mod rows;
-mod statement;
-
-mod database;
-mod driver;
-mod schema;
-mod sqlite;
-mod transaction;
-
-mod head;
-mod ledger;
-mod store;
+mod id;
+mod timestamp;
 mod writer;
 
-mod entries;
-mod find;
-mod finding;
-mod finish;
-mod intend;
+mod approval;
+mod page;
+
+mod store;
+
 mod prune;
-mod verify;
-mod verify_rows;
 
 mod approvals;
-mod backup;
 mod browser;
 mod identities;
 mod networks;
 mod paths;
-mod policies;
 mod remembered;
 mod sessions;
 mod settings;
@@ -63,16 +42,18 @@ pub use approval::{
     Answer, Approval, ApprovalFiles, ApprovalFilter, ApprovalKind, ApprovalStatus, CoveredFile, NewApproval,
     Remembering, RiskLevel, ScriptText, Settled, SettledAs, Uncovered, UncoveredFile,
 };
-pub use audit::{Author, Entry, Event, Link};
+pub use audit::entries::AuditFilter;
+pub use audit::entry::{Author, Entry, Event, Link};
+pub use audit::finding::{Finding, Note, Signature};
+pub use audit::head::HeadKey;
+pub use audit::verify::{Progress, Verification};
 pub use browser::{BrowserAction, BrowserEnding, BrowserStatus, NewBrowserAction};
-pub use database::Database;
+pub use db::database::Database;
 pub use digest::Digest;
-pub use entries::AuditFilter;
 pub use error::Error;
-pub use exec::{Command, Ending, Exec, Finish, Idempotency, Intent, Kept, NewExec, Reason, Start, Summary};
-pub use finding::{Finding, Note, Signature};
-pub use finish::Whose;
-pub use head::HeadKey;
+pub use exec::exec::{Command, Ending, Exec, Finish, Idempotency, Intent, Kept, NewExec, Reason, Start, Summary};
+pub use exec::finish::Whose;
+pub use exec::status::{EndedAs, Status};
 pub use id::{AgentId, ApprovalId, ExecId, TokenId, UserId};
 pub use networks::{ExecNetwork, NetHostEntry};
 pub use page::{Cursor, Filter, Limit, Page, Scope};
@@ -80,8 +61,6 @@ pub use paths::{Added, NewPath, PathChange, PathEntry, PathScope, RememberedPath
 pub use prune::Keep;
 pub use sessions::{Confirmation, RuledSession, SessionName, SessionRules, SessionWord, UserWord, WordAuthor};
 pub use settings::{Saved, Settings};
-pub use status::{EndedAs, Status};
 pub use store::Store;
 pub use timestamp::Timestamp;
 pub use tokens::{Holder, NewToken, Revocation, Token};
-pub use verify::{Progress, Verification};

@@ -5,20 +5,20 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::audit::{Draft, Event};
-use crate::columns::name;
+use crate::audit::entry::{Draft, Event};
+use crate::audit::rows::NET_HOSTS;
+use crate::db::driver::{BadColumn, Row};
+use crate::db::statement::{Statement, Value, check_number, check_text};
 use crate::digest::Digest;
-use crate::driver::{BadColumn, Row};
 use crate::error::Error;
+use crate::exec::columns::name;
 use crate::id::{AgentId, ExecId, UserId};
-use crate::ledger::Ledger;
 use crate::page::Scope;
 use crate::paths::Hand;
-use crate::rows::NET_HOSTS;
-use crate::statement::{Statement, Value, check_number, check_text};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
-use crate::writer::Operation;
+use crate::writer::ledger::Ledger;
+use crate::writer::writer::Operation;
 
 /// What one exec's box asked of the network.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,10 +6,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::db::statement::Statement;
 use crate::error::Error;
+use crate::exec::status::Status;
 use crate::id::{AgentId, UserId};
-use crate::statement::Statement;
-use crate::status::Status;
 
 /// Whose rows can be seen. What is outside of the scope does not exist for the asker.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,16 +6,16 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::audit::{Author, Draft, Event};
-use crate::driver::{BadColumn, Row};
+use crate::audit::entry::{Author, Draft, Event};
+use crate::audit::rows::SANDBOX_PATHS;
+use crate::db::driver::{BadColumn, Row};
+use crate::db::statement::{Statement, check_indexed, check_text};
 use crate::error::Error;
 use crate::id::{ApprovalId, UserId};
-use crate::ledger::Ledger;
-use crate::rows::SANDBOX_PATHS;
-use crate::statement::{Statement, check_indexed, check_text};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
-use crate::writer::Operation;
+use crate::writer::ledger::Ledger;
+use crate::writer::writer::Operation;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Switch {

@@ -6,15 +6,15 @@
 
 use serde_json::json;
 
-use crate::audit::{Draft, Event, Link};
+use crate::audit::entry::{Draft, Event, Link};
+use crate::audit::rows;
+use crate::db::statement::{Statement, check_text};
 use crate::error::Error;
 use crate::id::ExecId;
-use crate::ledger::Ledger;
-use crate::rows;
-use crate::statement::{Statement, check_text};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
-use crate::writer::Operation;
+use crate::writer::ledger::Ledger;
+use crate::writer::writer::Operation;
 
 /// Entries that one transaction goes over.
 const STEP: i64 = 2000;
@@ -189,9 +189,9 @@ impl Operation for RemoveExecs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::tests::{event, test_key};
-    use crate::database::{Connector, Database};
-    use crate::head::Signer;
+    use crate::audit::entry::tests::{event, test_key};
+    use crate::audit::head::Signer;
+    use crate::db::database::{Connector, Database};
 
     /// Entries wait in memory for the commit; whoever asks which are old has to see those too.
     #[tokio::test]

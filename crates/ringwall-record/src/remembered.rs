@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::database::Database;
+use crate::db::database::Database;
 use crate::digest::Digest;
 use crate::sessions::{SessionName, SessionRules};
 use crate::tokens::Token;

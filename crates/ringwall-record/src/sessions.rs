@@ -9,17 +9,17 @@ use std::collections::HashMap;
 
 use serde_json::json;
 
-use crate::audit::{Draft, Event};
-use crate::columns::name;
-use crate::driver::{BadColumn, Row};
+use crate::audit::entry::{Draft, Event};
+use crate::audit::rows::SESSIONS;
+use crate::db::driver::{BadColumn, Row};
+use crate::db::statement::{Statement, Value, check_indexed, check_text};
 use crate::error::Error;
+use crate::exec::columns::name;
 use crate::id::{AgentId, UserId};
-use crate::ledger::Ledger;
-use crate::rows::SESSIONS;
-use crate::statement::{Statement, Value, check_indexed, check_text};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
-use crate::writer::Operation;
+use crate::writer::ledger::Ledger;
+use crate::writer::writer::Operation;
 
 /// Who says whether code with a high risk may run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]

@@ -5,15 +5,15 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::audit::{Draft, Event};
-use crate::driver::BadColumn;
+use crate::audit::entry::{Draft, Event};
+use crate::audit::rows::SETTINGS;
+use crate::db::driver::BadColumn;
+use crate::db::statement::{Statement, check_text};
 use crate::error::Error;
-use crate::ledger::Ledger;
-use crate::rows::SETTINGS;
-use crate::statement::{Statement, check_text};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
-use crate::writer::Operation;
+use crate::writer::ledger::Ledger;
+use crate::writer::writer::Operation;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {

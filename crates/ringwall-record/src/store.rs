@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use crate::audit::Link;
-use crate::database::{Connector, Database};
-use crate::driver::Pool;
+use crate::audit::entry::Link;
+use crate::audit::head::HeadKey;
+use crate::db::database::{Connector, Database};
+use crate::db::driver::Pool;
+use crate::db::statement::Statement;
 use crate::error::Error;
-use crate::head::HeadKey;
 use crate::remembered::Remembered;
-use crate::statement::Statement;
-use crate::writer::{Operation, Queue};
+use crate::writer::writer::{Operation, Queue};
 
 #[derive(Debug, Clone)]
 pub struct Store {

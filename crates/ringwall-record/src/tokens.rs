@@ -6,19 +6,19 @@
 
 use serde_json::json;
 
-use crate::audit::{Draft, Event};
-use crate::columns::name;
+use crate::audit::entry::{Draft, Event};
+use crate::audit::rows::TOKENS;
+use crate::db::driver::{BadColumn, Row};
+use crate::db::statement::{Statement, check_text};
 use crate::digest::Digest;
-use crate::driver::{BadColumn, Row};
 use crate::error::Error;
+use crate::exec::columns::name;
 use crate::id::{AgentId, TokenId, UserId};
-use crate::ledger::Ledger;
 use crate::page::{Cursor, Limit, Page};
-use crate::rows::TOKENS;
-use crate::statement::{Statement, check_text};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
-use crate::writer::Operation;
+use crate::writer::ledger::Ledger;
+use crate::writer::writer::Operation;
 
 /// Whom a token speaks for. A role and its subject are one value, so that no token can have the one without the other.
 #[derive(Debug, Clone, PartialEq, Eq)]

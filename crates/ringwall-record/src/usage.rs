@@ -1,11 +1,11 @@
 //! How many bytes of large commands a workspace has on record. Triggers count them in the transaction that adds or
 //! removes the row; texts of at most [`Store::UNCOUNTED`] bytes do not count.
 
-use crate::columns::name;
-use crate::driver::Row;
+use crate::db::driver::Row;
+use crate::db::statement::Statement;
 use crate::error::Error;
+use crate::exec::columns::name;
 use crate::id::{AgentId, UserId};
-use crate::statement::Statement;
 use crate::store::Store;
 
 impl Store {

@@ -6,8 +6,8 @@
 use serde_json::Value as Json;
 
 use crate::digest::Digest;
+use crate::exec::status::{EndedAs, Status};
 use crate::id::{AgentId, ExecId, UserId};
-use crate::status::{EndedAs, Status};
 use crate::timestamp::Timestamp;
 
 /// What is about to run, or was not allowed to.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use rusqlite::types::{ToSqlOutput, Value as Stored, ValueRef};
 use rusqlite::{Connection, OpenFlags, ToSql, TransactionBehavior};
 
-use crate::database::TIMEOUT;
-use crate::statement::{Statement, Value};
+use crate::db::database::TIMEOUT;
+use crate::db::statement::{Statement, Value};
 
 /// As many texts as all operations together have, and some.
 const PREPARED: usize = 128;

@@ -7,11 +7,11 @@
 use serde::Serialize as _;
 use serde_json::{Value as Json, json};
 
+use crate::db::driver::{BadColumn, Row};
+use crate::db::statement::{Statement, Value, check_indexed};
 use crate::digest::Digest;
-use crate::driver::{BadColumn, Row};
 use crate::error::Error;
 use crate::id::{AgentId, UserId};
-use crate::statement::{Statement, Value, check_indexed};
 use crate::timestamp::Timestamp;
 
 pub(crate) const COLUMNS: &str = "seq, at, actor, action, subject, user_id, agent_id, detail, digest, previous, hash";
@@ -211,7 +211,7 @@ fn to_digest(column: &'static str, bytes: Vec<u8>) -> Result<Digest, BadColumn> 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::head::HeadKey;
+    use crate::audit::head::HeadKey;
 
     pub(crate) fn test_key() -> HeadKey {
         HeadKey::new([7; 32])

@@ -5,19 +5,19 @@
 
 use serde_json::json;
 
-use crate::audit::{Draft, Event};
-use crate::columns::{self, name};
-use crate::driver::{BadColumn, Row};
+use crate::audit::entry::{Draft, Event};
+use crate::db::driver::{BadColumn, Row};
+use crate::db::statement::{Statement, Value};
 use crate::error::Error;
-use crate::exec::{Ending, Finish, Kept, NewExec, Reason};
+use crate::exec::exec::{Ending, Finish, Kept, NewExec, Reason};
+use crate::exec::intend::status_of;
+use crate::exec::status::{EndedAs, Status};
+use crate::exec::{columns, columns::name};
 use crate::id::{AgentId, ExecId, UserId};
-use crate::intend::status_of;
-use crate::ledger::Ledger;
-use crate::statement::{Statement, Value};
-use crate::status::{EndedAs, Status};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
-use crate::writer::{Durability, Operation};
+use crate::writer::ledger::Ledger;
+use crate::writer::writer::{Durability, Operation};
 
 /// As many unfinished execs as one transaction ends, so that others can write in between.
 const AT_ONCE: i64 = 256;

@@ -4,14 +4,14 @@ use futures::future::join_all;
 use serde_json::json;
 
 use super::*;
-use crate::audit::tests::test_key;
-use crate::audit::{Draft, Event};
-use crate::statement::Statement;
+use crate::audit::entry::tests::test_key;
+use crate::audit::entry::{Draft, Event};
+use crate::db::statement::Statement;
 use crate::{Database, Store};
 
 /// Large enough that few of them fit on a page.
 fn event(number: i64) -> Event {
-    Event { detail: json!({ "filler": "x".repeat(1000) }), ..crate::audit::tests::event(number) }
+    Event { detail: json!({ "filler": "x".repeat(1000) }), ..crate::audit::entry::tests::event(number) }
 }
 
 /// Any statement, on the writer's own connection.
@@ -86,7 +86,7 @@ async fn assert_intact(store: &Store, entries: u64) {
 async fn one_that_fails_costs_the_others_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let (store, other) = (open(&directory).await, open(&directory).await);
-    let mut connection = crate::database::Connector::new(other.database()).unwrap().connect().await.unwrap();
+    let mut connection = crate::db::database::Connector::new(other.database()).unwrap().connect().await.unwrap();
     let signer = Signer::new(test_key());
     let lock = Ledger::begin(&mut connection, &signer).await.unwrap();
     let good = join_all((1..=20).map(|number| store.append(event(number))));

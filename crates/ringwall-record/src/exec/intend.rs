@@ -5,19 +5,19 @@
 
 use serde_json::json;
 
-use crate::audit::{Draft, Event, read_digest};
-use crate::columns::{self, name};
+use crate::audit::entry::{Draft, Event, read_digest};
+use crate::db::driver::Row;
+use crate::db::statement::{Statement, Value, check_text};
 use crate::digest::Digest;
-use crate::driver::Row;
 use crate::error::Error;
-use crate::exec::{Intent, NewExec, Start};
+use crate::exec::exec::{Intent, NewExec, Start};
+use crate::exec::status::Status;
+use crate::exec::{columns, columns::name};
 use crate::id::ExecId;
-use crate::ledger::Ledger;
-use crate::statement::{Statement, Value, check_text};
-use crate::status::Status;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
-use crate::writer::Operation;
+use crate::writer::ledger::Ledger;
+use crate::writer::writer::Operation;
 
 impl Store {
     /// Records what is about to run. Of several intents of one caller with one key, also at once, one is recorded and

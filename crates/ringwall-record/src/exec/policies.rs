@@ -6,16 +6,16 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::audit::{Draft, Event};
+use crate::audit::entry::{Draft, Event};
+use crate::db::statement::{Statement, check_text};
 use crate::digest::Digest;
 use crate::error::Error;
-use crate::exec::NewExec;
+use crate::exec::exec::NewExec;
 use crate::id::{AgentId, ExecId, UserId};
-use crate::ledger::Ledger;
-use crate::statement::{Statement, check_text};
 use crate::store::Store;
 use crate::timestamp::Timestamp;
-use crate::writer::Operation;
+use crate::writer::ledger::Ledger;
+use crate::writer::writer::Operation;
 
 impl Store {
     /// An error means that it must not run.

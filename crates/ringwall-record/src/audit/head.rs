@@ -12,15 +12,15 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde_json::json;
 use sha2::Sha256;
 
-use crate::audit::{Draft, Event, Link};
+use crate::audit::entry::{Draft, Event, Link};
+use crate::db::driver::Row;
+use crate::db::statement::Statement;
 use crate::digest::Digest;
-use crate::driver::Row;
 use crate::error::Error;
-use crate::ledger::Ledger;
-use crate::statement::Statement;
 use crate::store::Store;
 use crate::timestamp::Timestamp;
-use crate::writer::Operation;
+use crate::writer::ledger::Ledger;
+use crate::writer::writer::Operation;
 
 pub(crate) const SELECT_HEAD: &str = "SELECT seq, hash, mac FROM audit_head";
 pub(crate) const SIGNED_ACTION: &str = "audit.signed";

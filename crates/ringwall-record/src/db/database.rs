@@ -15,9 +15,9 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use sqlx::{ConnectOptions, Connection as _};
 
-use crate::driver::{Connection, Pool};
+use crate::db::driver::{Connection, Pool};
+use crate::db::{schema, sqlite};
 use crate::error::Error;
-use crate::{schema, sqlite};
 
 /// How long anybody waits for a lock before it is said that the database is busy.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);

@@ -21,13 +21,13 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::database::{Connector, TIMEOUT};
-use crate::driver::Connection;
+use crate::audit::head::{HeadKey, Signer};
+use crate::db::database::{Connector, TIMEOUT};
+use crate::db::driver::Connection;
+use crate::db::sqlite;
+use crate::db::statement::Statement;
 use crate::error::Error;
-use crate::head::{HeadKey, Signer};
-use crate::ledger::{Committed, Failure, Ledger};
-use crate::sqlite;
-use crate::statement::Statement;
+use crate::writer::ledger::{Committed, Failure, Ledger};
 
 /// As many operations as one transaction takes. Each costs a statement or two, so this is some tens of milliseconds.
 const BATCH: usize = 256;

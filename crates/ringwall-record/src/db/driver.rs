@@ -12,10 +12,10 @@ use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, AssertSqlSafe, Connection as _, Postgres, Row as _, Sqlite};
 use tokio::time::timeout;
 
-use crate::database::SILENCE;
+use crate::db::database::SILENCE;
+use crate::db::sqlite::HeldRow;
+use crate::db::statement::{Statement, Value};
 use crate::error::Error;
-use crate::sqlite::HeldRow;
-use crate::statement::{Statement, Value};
 
 #[derive(Debug, Clone)]
 pub(crate) enum Pool {

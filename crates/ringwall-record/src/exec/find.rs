@@ -5,13 +5,13 @@
 
 use serde_json::Value as Json;
 
-use crate::columns;
+use crate::db::statement::{Statement, check_text};
 use crate::error::Error;
-use crate::exec::{Command, Exec, Summary};
+use crate::exec::columns;
+use crate::exec::exec::{Command, Exec, Summary};
+use crate::exec::status::Status;
 use crate::id::ExecId;
 use crate::page::{Cursor, Filter, Limit, Page, Scope, where_all};
-use crate::statement::{Statement, check_text};
-use crate::status::Status;
 use crate::store::Store;
 
 /// As many as one statement names.
@@ -145,8 +145,8 @@ mod tests {
     use sqlx::{AssertSqlSafe, Row as _};
 
     use super::*;
-    use crate::database::{Connector, Database};
-    use crate::driver::Pool;
+    use crate::db::database::{Connector, Database};
+    use crate::db::driver::Pool;
 
     fn filters() -> impl Iterator<Item = Filter> {
         let user = || "u".parse().unwrap();

@@ -5,14 +5,14 @@
 //! Entries need the database for nothing but to be kept, so they wait here and are written with the end. Nothing here
 //! commits before it is told to, and whatever returns an error has to be undone as a whole.
 
-use crate::audit::{Draft, Entry, Link};
-use crate::driver::{Connection, Row};
+use crate::audit::entry::{Draft, Entry, Link};
+use crate::audit::head::{HeadState, SELECT_HEAD, Signer, StoredHead};
+use crate::audit::rows;
+use crate::db::driver::{Connection, Row};
+use crate::db::statement::Statement;
+use crate::db::transaction::{Transaction, Uncommitted};
 use crate::error::Error;
-use crate::head::{HeadState, SELECT_HEAD, Signer, StoredHead};
-use crate::rows;
-use crate::statement::Statement;
 use crate::timestamp::Timestamp;
-use crate::transaction::{Transaction, Uncommitted};
 
 /// As many entries as one statement writes. Fewer are written by halves of it, halves of those and so on: every number of
 /// entries then takes few statements, and there are few texts to keep prepared.
@@ -162,8 +162,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::audit::tests::{event, test_key};
-    use crate::database::{Connector, Database};
+    use crate::audit::entry::tests::{event, test_key};
+    use crate::db::database::{Connector, Database};
 
     fn draft(number: i64) -> Draft {
         Draft { event: event(number), digest: None }

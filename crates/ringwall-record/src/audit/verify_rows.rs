@@ -5,15 +5,15 @@
 use std::collections::HashMap;
 
 use crate::approvals::ROW_DIGEST;
-use crate::audit::{Entry, read_optional_digest};
+use crate::audit::entry::{Entry, read_optional_digest};
+use crate::audit::finding::{Finding, Note};
+use crate::audit::rows::{APPROVAL_QUESTIONS, APPROVALS};
+use crate::audit::verify::Verification;
+use crate::db::driver::{BadColumn, Row, Snapshot};
+use crate::db::statement::Statement;
 use crate::digest::Digest;
-use crate::driver::{BadColumn, Row, Snapshot};
 use crate::error::Error;
-use crate::finding::{Finding, Note};
 use crate::paths::{SWITCH, read_switch};
-use crate::rows::{APPROVAL_QUESTIONS, APPROVALS};
-use crate::statement::Statement;
-use crate::verify::Verification;
 
 /// Findings of one query.
 const FINDINGS: i64 = 100;

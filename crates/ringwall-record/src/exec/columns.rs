@@ -7,13 +7,13 @@ use std::sync::LazyLock;
 
 use serde_json::Value as Json;
 
-use crate::audit::read_optional_digest;
+use crate::audit::entry::read_optional_digest;
+use crate::db::driver::{BadColumn, Row};
+use crate::db::statement::{Value, check_indexed, check_number, check_text};
 use crate::digest::Digest;
-use crate::driver::{BadColumn, Row};
 use crate::error::Error;
-use crate::exec::{Ending, Exec, Idempotency, Kept, NewExec, Reason, Start, Summary};
-use crate::statement::{Value, check_indexed, check_number, check_text};
-use crate::status::Status;
+use crate::exec::exec::{Ending, Exec, Idempotency, Kept, NewExec, Reason, Start, Summary};
+use crate::exec::status::Status;
 use crate::timestamp::Timestamp;
 
 /// What the audit chain says of an exec, one entry at its intent and one at its ending.

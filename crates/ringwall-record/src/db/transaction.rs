@@ -2,10 +2,10 @@
 
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Postgres};
 
-use crate::driver::{Connection, Row, bounded, for_postgres, rows_of_postgres};
+use crate::db::driver::{Connection, Row, bounded, for_postgres, rows_of_postgres};
+use crate::db::statement::Statement;
+use crate::db::{sqlite, sqlite::Answer};
 use crate::error::Error;
-use crate::sqlite::{self, Answer};
-use crate::statement::Statement;
 
 const BEGIN: &str = "begin to write";
 

@@ -1,7 +1,7 @@
 //! Reads the audit chain from its start to its head and reports everything that does not fit.
 //!
 //! All reads are of one snapshot, so writers do not disturb it. Memory: one page of entries, and one line for each
-//! row of the tables in [`crate::rows`]. Found are
+//! row of the tables in [`crate::audit::rows`]. Found are
 //!
 //! - a changed entry, by its hash; a removed one, by its number; a cut tail or a rewritten chain, by the head's
 //!   signature, if the key is at hand; removed oldest entries, by the missing entry of retention;
@@ -11,17 +11,17 @@
 //! Not found: the removal of whole execs and approvals, which looks like retention, and a database that was put back
 //! to an older state as a whole. For the latter compare with a head that was stored elsewhere.
 
-use crate::audit::{COLUMNS, Entry, Link};
-use crate::columns;
+use crate::audit::entry::{COLUMNS, Entry, Link};
+use crate::audit::finding::{Finding, Note, Signature};
+use crate::audit::head::{SELECT_HEAD, SIGNED_ACTION, StoredHead, UNSIGNED};
+use crate::audit::rows::{Difference, Expected, SANDBOX_PATHS, TABLES};
+use crate::audit::verify_rows;
+use crate::db::driver::{Row, Snapshot};
+use crate::db::statement::Statement;
 use crate::digest::Digest;
-use crate::driver::{Row, Snapshot};
 use crate::error::Error;
-use crate::finding::{Finding, Note, Signature};
-use crate::head::{SELECT_HEAD, SIGNED_ACTION, StoredHead, UNSIGNED};
-use crate::rows::{Difference, Expected, SANDBOX_PATHS, TABLES};
-use crate::statement::Statement;
+use crate::exec::columns;
 use crate::store::Store;
-use crate::verify_rows;
 
 /// Rows in memory at once. Each may carry a whole exec, so not many.
 const AT_ONCE: i64 = 64;

@@ -8,14 +8,14 @@ use std::collections::HashMap;
 
 use serde_json::json;
 
-use crate::audit::{COLUMNS, Draft, Entry, Event};
-use crate::columns::Kind;
+use crate::audit::entry::{COLUMNS, Draft, Entry, Event};
+use crate::db::driver::{Row, Snapshot};
+use crate::db::statement::{Statement, Value};
 use crate::digest::Digest;
-use crate::driver::{Row, Snapshot};
 use crate::error::Error;
-use crate::ledger::Ledger;
-use crate::statement::{Statement, Value};
+use crate::exec::columns::Kind;
 use crate::timestamp::Timestamp;
+use crate::writer::ledger::Ledger;
 
 /// Rows in memory at once.
 const PAGE: i64 = 64;
@@ -411,8 +411,8 @@ fn in_words(key: &Key) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::Link;
-    use crate::audit::tests::event;
+    use crate::audit::entry::Link;
+    use crate::audit::entry::tests::event;
 
     /// An action that is missing from the SQL list would lose its row's entry to retention.
     #[test]

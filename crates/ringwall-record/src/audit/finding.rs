@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::audit::Link;
+use crate::audit::entry::Link;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {

@@ -6,14 +6,14 @@
 use futures::Stream;
 use futures::stream::{self, TryStreamExt};
 
-use crate::audit::{COLUMNS, Draft, Entry, Event};
+use crate::audit::entry::{COLUMNS, Draft, Entry, Event};
+use crate::db::statement::{Statement, check_text};
 use crate::error::Error;
 use crate::id::ApprovalId;
-use crate::ledger::Ledger;
 use crate::page::{Cursor, Limit, Page, Scope, where_all};
-use crate::statement::{Statement, check_text};
 use crate::store::Store;
-use crate::writer::Operation;
+use crate::writer::ledger::Ledger;
+use crate::writer::writer::Operation;
 
 /// Entries that an export holds at once.
 const AT_ONCE: i64 = 256;
@@ -131,8 +131,8 @@ mod tests {
     use sqlx::{AssertSqlSafe, Row as _};
 
     use super::*;
-    use crate::database::{Connector, Database};
-    use crate::driver::Pool;
+    use crate::db::database::{Connector, Database};
+    use crate::db::driver::Pool;
 
     /// Read off SQLite's own plans: what is in the indices is found by one, and the rest, which is little, is gone through.
     #[tokio::test]

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use crate::database::{Database, create_private};
+use crate::db::database::{Database, create_private};
+use crate::db::statement::Statement;
 use crate::error::Error;
-use crate::statement::Statement;
 use crate::store::Store;
 
 impl Store {

@@ -1,0 +1,9 @@
+//! HEAD MISSING: say what this folder does.
+
+pub(crate) mod backup;
+pub(crate) mod database;
+pub(crate) mod driver;
+pub(crate) mod schema;
+pub(crate) mod sqlite;
+pub(crate) mod statement;
+pub(crate) mod transaction;
