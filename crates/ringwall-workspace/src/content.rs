@@ -14,7 +14,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
-use crate::beneath;
+use crate::fs::beneath;
 use crate::workspaces::Owner;
 
 const BUFFER: usize = 64 * 1024;

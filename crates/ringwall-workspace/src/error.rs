@@ -6,9 +6,9 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::exec_files::output::Stream;
 use crate::exec_id::ExecId;
 use crate::name::{AgentId, ProjectId};
-use crate::output::Stream;
 use crate::relative_path::{PathProblem, RelativePath};
 use crate::skills::{ArchiveRefusal, SkillName};
 use crate::tree::Refusal;

@@ -12,11 +12,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::{AtFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
-use crate::beneath;
-use crate::erase::erase;
 use crate::error::Error;
+use crate::exec_files::remove::REMOVED;
 use crate::exec_id::{ExecId, random_digits};
-use crate::remove::REMOVED;
+use crate::fs::beneath;
+use crate::fs::erase::erase;
 use crate::skills::{UNFINISHED, resume};
 use crate::sweep::{Swept, is_leftover};
 use crate::tree::Section;

@@ -24,64 +24,47 @@
 //! [`Collected::finish`] when its outcome is known.
 
 mod error;
+mod exec_files;
 mod exec_id;
+mod fs;
 mod name;
 mod relative_path;
+mod session;
 
-mod beneath;
 mod content;
-mod durable;
-mod erase;
 
-mod inputs;
 mod project;
 mod workspaces;
 
-mod begin;
-mod company;
-mod output;
-mod spare;
-
-mod collect;
-mod copy;
-mod finish;
-mod listing;
-mod skipped;
-
-mod artifacts;
-mod remove;
 mod sweep;
 
 mod garbage;
-mod meter;
-mod session;
-mod session_list;
 mod usage;
 
 mod baselines;
 mod skills;
 mod tree;
 
-pub use artifacts::{Artifact, OutputPart};
 pub use baselines::{Baselines, Layer, LayeredSkill, Standing, Update};
-pub use begin::ExecFiles;
-pub use collect::{Collected, Extent, Processes};
 pub use content::{Content, NoContent, Stamp, read_content, read_stamp};
 pub use error::Error;
+pub use exec_files::artifacts::{Artifact, OutputPart};
+pub use exec_files::begin::ExecFiles;
+pub use exec_files::collect::{Collected, Extent, Processes};
+pub use exec_files::finish::ArtifactFile;
+pub use exec_files::inputs::Input;
+pub use exec_files::output::{OutputFile, Stream};
+pub use exec_files::skipped::{SkipReason, Skipped};
 pub use exec_id::ExecId;
-pub use finish::ArtifactFile;
 pub use garbage::{Doing, Found, Garbage};
-pub use inputs::Input;
 pub use name::{AgentId, ProjectId, SessionId, UserId};
-pub use output::{OutputFile, Stream};
 pub use project::{Directory, Project};
 pub use relative_path::{PathProblem, RelativePath};
-pub use session::{SESSION_DIRECTORIES, Session};
-pub use session_list::{FoundSession, SessionMark, SessionPage, SessionTimes};
+pub use session::files::{SESSION_DIRECTORIES, Session};
+pub use session::list::{FoundSession, SessionMark, SessionPage, SessionTimes};
 pub use skills::{
     ArchiveLimits, ArchiveRefusal, DeletedSkill, Healing, PackedSkills, SkillName, SkillSummary, StagedSkills,
 };
-pub use skipped::{SkipReason, Skipped};
 pub use sweep::{Recorded, Swept};
 pub use tree::{
     AgentPath, Archive, Change, Download, Lines, Listing, Names, Refusal, RefusalKind, Removed, Section, StagedFile,

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::beneath::{self, PRIVATE_DIRECTORY};
 use crate::error::Error;
+use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::name::ProjectId;
 use crate::workspaces::{Owner, PASSABLE, PROJECTS, Workspace};
 

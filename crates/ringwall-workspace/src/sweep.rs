@@ -10,14 +10,14 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{Dir, RenameFlags};
 use rustix::io::Errno;
 
-use crate::begin::whose_output;
-use crate::beneath;
-use crate::erase::erase;
 use crate::error::{Error, quote};
+use crate::exec_files::begin::whose_output;
+use crate::exec_files::remove::REMOVED;
 use crate::exec_id::ExecId;
+use crate::fs::beneath;
+use crate::fs::erase::erase;
 use crate::name::ProjectId;
 use crate::project::ARTIFACTS;
-use crate::remove::REMOVED;
 use crate::skills::{UNFINISHED, resume};
 use crate::tree::{ARRIVING, Section};
 use crate::workspaces::{PROJECTS, STAGING, Workspaces};

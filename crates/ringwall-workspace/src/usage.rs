@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, FileType, Stat, StatVfs};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::meter::{BLOCK_UNIT, Meter, Skip, open};
+use crate::fs::meter::{BLOCK_UNIT, Meter, Skip, open};
 use crate::tree::Section;
 use crate::workspaces::{PROJECTS, STAGING, Workspace};
 

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::beneath::{self, PRIVATE_DIRECTORY};
-use crate::company::{Presence, Stay};
 use crate::error::Error;
+use crate::exec_files::overlap::{Presence, Stay};
+use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::name::{AgentId, ProjectId, UserId};
 use crate::project::Project;
 use crate::tree::{LineIndexes, NamesMemory, TextMemory};

@@ -10,11 +10,11 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use crate::baselines::snapshot::{BaselineFile, Version};
-use crate::beneath::{self, PRIVATE_DIRECTORY};
-use crate::durable::Batch;
-use crate::erase::erase;
 use crate::error::Error;
 use crate::exec_id::random_digits;
+use crate::fs::durable::Batch;
+use crate::fs::erase::erase;
+use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::project::READABLE_DIRECTORY;
 use crate::relative_path::RelativePath;
 use crate::skills::UNFINISHED;

@@ -10,9 +10,9 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::baselines::blob::Blob;
-use crate::beneath::{self, PRIVATE_DIRECTORY};
-use crate::durable::{read_document, write_document};
 use crate::error::Error;
+use crate::fs::durable::{read_document, write_document};
+use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::relative_path::RelativePath;
 use crate::skills::SkillName;
 use crate::workspaces::Workspace;

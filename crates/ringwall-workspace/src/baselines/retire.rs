@@ -6,9 +6,9 @@ use rustix::fs::Dir;
 
 use crate::baselines::snapshot::{Current, Version};
 use crate::baselines::store::{Baselines, CURRENT};
-use crate::beneath;
-use crate::erase::erase;
 use crate::error::Error;
+use crate::fs::beneath;
+use crate::fs::erase::erase;
 use crate::garbage::Doing;
 use crate::name::AgentId;
 use crate::skills::SkillName;

@@ -13,9 +13,9 @@ use rustix::io::Errno;
 
 use crate::baselines::retire::Retired;
 use crate::baselines::snapshot::{Current, Snapshot, Version};
-use crate::beneath::{self, PRIVATE_DIRECTORY};
-use crate::durable::read_document;
 use crate::error::Error;
+use crate::fs::durable::read_document;
+use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::name::AgentId;
 use crate::skills::{Archive, ArchiveLimits, SkillName, Staged, unnamed_file};
 use crate::workspaces::{Owner, STAGING};

@@ -19,8 +19,8 @@ use crate::baselines::index::{Index, IndexedFile, IndexedSkill, Presence, State}
 use crate::baselines::rule::{Act, Here, Known, Target, decide};
 use crate::baselines::snapshot::{BaselineFile, Snapshot, Version};
 use crate::baselines::store::{Baselines, Caught};
-use crate::beneath;
 use crate::error::Error;
+use crate::fs::beneath;
 use crate::name::AgentId;
 use crate::relative_path::RelativePath;
 use crate::skills::SkillName;

@@ -3,11 +3,11 @@
 use rustix::fs::{FileType, RenameFlags};
 use rustix::io::Errno;
 
-use crate::beneath;
-use crate::erase::erase;
 use crate::error::Error;
+use crate::exec_files::remove::REMOVED;
 use crate::exec_id::random_digits;
-use crate::remove::REMOVED;
+use crate::fs::beneath;
+use crate::fs::erase::erase;
 use crate::skills::SkillName;
 use crate::tree::{Refusal, Section, Tree};
 use crate::workspaces::Workspace;

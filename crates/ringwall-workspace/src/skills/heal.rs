@@ -10,9 +10,9 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::{Errno, Result};
 use rustix::path::Arg;
 
-use crate::beneath;
 use crate::error::Error;
-use crate::listing::{MAX_NAMES, Walk};
+use crate::fs::beneath;
+use crate::fs::listing::{MAX_NAMES, Walk};
 use crate::skills::SkillName;
 use crate::tree::{SKILL_FILE, Section, Tree, is_reserved, restore};
 

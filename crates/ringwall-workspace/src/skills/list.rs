@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::beneath;
 use crate::error::{Error, quote};
+use crate::fs::beneath;
 use crate::skills::front_matter::{self, About};
 use crate::skills::heal::{Healing, NESTED_SHOWN, heal, misplaced};
 use crate::skills::rules;

@@ -13,10 +13,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
-use crate::beneath::{self, PRIVATE_DIRECTORY};
-use crate::erase::erase;
 use crate::error::Error;
 use crate::exec_id::random_digits;
+use crate::fs::erase::erase;
+use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::skills::SkillName;
 use crate::skills::archive::{Archive, ArchiveLimits};
 use crate::skills::swap::{Swapped, swap, undo};

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::RenameFlags;
 use rustix::io::{Errno, Result};
 
-use crate::beneath::seize_directory;
+use crate::fs::beneath::seize_directory;
 
 const TRIES: u32 = 100;
 

@@ -11,9 +11,9 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 
-use crate::beneath;
-use crate::durable::Batch;
 use crate::error::{Error, quote};
+use crate::fs::beneath;
+use crate::fs::durable::Batch;
 use crate::project::READABLE_DIRECTORY;
 use crate::relative_path::RelativePath;
 use crate::skills::ArchiveRefusal;

@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-use crate::beneath;
 use crate::error::Error;
+use crate::fs::beneath;
 use crate::usage::Usage;
 
 use super::find::kind_of;

@@ -6,11 +6,11 @@
 use rustix::fs::{Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use crate::beneath;
-use crate::erase::erase;
 use crate::error::{Error, quote};
+use crate::exec_files::remove::REMOVED;
 use crate::exec_id::random_digits;
-use crate::remove::REMOVED;
+use crate::fs::beneath;
+use crate::fs::erase::erase;
 use crate::workspaces::Workspace;
 
 use super::find::explain;

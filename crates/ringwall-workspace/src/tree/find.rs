@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::beneath::{self, PRIVATE_DIRECTORY};
 use crate::error::Error;
+use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::relative_path::{PathProblem, RelativePath};
 use crate::workspaces::Owner;
 

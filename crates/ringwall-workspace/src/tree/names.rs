@@ -192,7 +192,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::session::Session;
+    use crate::session::files::Session;
     use crate::workspaces::{Owner, Workspace, Workspaces};
 
     const MAX_COUNT: usize = 100;

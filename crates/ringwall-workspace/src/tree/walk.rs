@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
 use rustix::io::{Errno, Result};
 
-use crate::beneath;
+use crate::fs::beneath;
 use crate::relative_path::RelativePath;
 
 use super::find::restore;

@@ -11,9 +11,9 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::beneath;
 use crate::error::Error;
 use crate::exec_id::random_digits;
+use crate::fs::beneath;
 use crate::relative_path::RelativePath;
 use crate::workspaces::{Owner, Workspace};
 

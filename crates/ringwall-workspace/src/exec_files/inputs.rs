@@ -11,9 +11,9 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode};
 use rustix::io::Errno;
 
-use crate::beneath;
 use crate::error::{Error, quote};
 use crate::exec_id::ExecId;
+use crate::fs::beneath;
 use crate::project::{Project, READABLE_DIRECTORY};
 use crate::relative_path::RelativePath;
 

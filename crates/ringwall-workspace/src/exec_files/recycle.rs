@@ -12,9 +12,9 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, RenameFlags, Stat};
 use rustix::io::{Errno, Result};
 
-use crate::beneath::{self, PRIVATE_DIRECTORY};
-use crate::erase::erase;
-use crate::listing::Walk;
+use crate::fs::erase::erase;
+use crate::fs::listing::Walk;
+use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::workspaces::Owner;
 
 const SPARE: &str = "spare";

@@ -10,14 +10,14 @@ use std::os::fd::OwnedFd;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use crate::begin;
-use crate::beneath;
-use crate::copy::digest;
 use crate::error::Error;
+use crate::exec_files::begin;
+use crate::exec_files::finish::{ArtifactFile, MANIFEST, META, Manifest};
+use crate::exec_files::output::{Stream, read_part};
 use crate::exec_id::ExecId;
-use crate::finish::{ArtifactFile, MANIFEST, META, Manifest};
-use crate::listing::{MAX_NAMES, Walk};
-use crate::output::{Stream, read_part};
+use crate::fs::beneath;
+use crate::fs::copy::digest;
+use crate::fs::listing::{MAX_NAMES, Walk};
 use crate::project::Project;
 use crate::relative_path::RelativePath;
 

@@ -11,12 +11,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::begin::{self, Papers, Place};
-use crate::beneath;
-use crate::collect::Collected;
 use crate::error::Error;
+use crate::exec_files::collect::Collected;
+use crate::exec_files::output::{OutputFile, Stream};
+use crate::exec_files::{
+    begin,
+    begin::{Papers, Place},
+};
 use crate::exec_id::hexadecimal;
-use crate::output::{OutputFile, Stream};
+use crate::fs::beneath;
 use crate::relative_path::RelativePath;
 
 pub(crate) const META: &str = "meta.json";

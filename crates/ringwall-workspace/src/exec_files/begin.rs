@@ -10,15 +10,15 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, Stat};
 use rustix::io::Errno;
 
-use crate::beneath::{self, PRIVATE_DIRECTORY};
-use crate::company::Stay;
-use crate::erase::erase;
 use crate::error::Error;
+use crate::exec_files::finish::{MANIFEST, META};
+use crate::exec_files::output::{OutputFile, Stream};
+use crate::exec_files::overlap::Stay;
+use crate::exec_files::recycle;
 use crate::exec_id::ExecId;
-use crate::finish::{MANIFEST, META};
-use crate::output::{OutputFile, Stream};
+use crate::fs::erase::erase;
+use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::project::{Directory, Project};
-use crate::spare;
 use crate::workspaces::STAGING;
 
 /// The files of an exec from its beginning until it is collected. Dropped without that (when the server dies, too) it
@@ -65,7 +65,7 @@ impl Project {
             let _ = erase(self.staging(), name);
             fail(errno)
         };
-        let staged = match spare::make(self.staging(), name, self.workspace().owner()) {
+        let staged = match recycle::make(self.staging(), name, self.workspace().owner()) {
             Err(Errno::EXIST) => return Err(Error::ExecExists(exec.clone())),
             outcome => outcome.map_err(undo_staged)?,
         };

@@ -6,10 +6,10 @@
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
-use crate::begin;
-use crate::erase::erase;
 use crate::error::Error;
+use crate::exec_files::begin;
 use crate::exec_id::{ExecId, random_digits};
+use crate::fs::erase::erase;
 use crate::name::ProjectId;
 use crate::project::Project;
 use crate::workspaces::Workspace;

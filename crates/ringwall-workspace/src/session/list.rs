@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
-use crate::beneath;
 use crate::error::Error;
+use crate::fs::beneath;
 use crate::garbage::{USED, last_used, seconds};
 use crate::name::{AgentId, SessionId, UserId};
 use crate::sweep::Swept;

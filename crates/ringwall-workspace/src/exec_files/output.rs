@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
-use crate::beneath;
 use crate::exec_id::hexadecimal;
+use crate::fs::beneath;
 
 /// The two streams of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, RenameFlags};
 use rustix::io::{Errno, Result};
 
-use crate::beneath::seize_directory;
+use crate::fs::beneath::seize_directory;
 
 /// A tree that still has names after so many is being filled while it is emptied.
 const MAX_NAMES: u64 = 100_000_000;

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::collect::Processes;
+use crate::exec_files::collect::Processes;
 
 /// Whether any other box of the workspace lived while this one did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

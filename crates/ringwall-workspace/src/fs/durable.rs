@@ -13,8 +13,8 @@ use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::beneath;
 use crate::exec_id::random_digits;
+use crate::fs::beneath;
 use crate::skills::UNFINISHED;
 
 /// So many files are forced one by one, which waits for nobody else's. For more of them a single call for the whole file

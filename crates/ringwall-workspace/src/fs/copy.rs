@@ -12,11 +12,11 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
-use crate::beneath::{self, PRIVATE_DIRECTORY};
+use crate::exec_files::finish::ArtifactFile;
+use crate::exec_files::skipped::SkipReason;
 use crate::exec_id::hexadecimal;
-use crate::finish::ArtifactFile;
+use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::relative_path::RelativePath;
-use crate::skipped::SkipReason;
 
 const CHUNK: usize = 128 * 1024;
 

@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, Stat};
 use rustix::io::{Errno, Result};
 use rustix::path::Arg;
 
-use crate::begin::whose_output;
+use crate::exec_files::begin::whose_output;
 use crate::project::ARTIFACTS;
 use crate::skills::UNFINISHED;
 use crate::tree::{ARRIVING, restore};

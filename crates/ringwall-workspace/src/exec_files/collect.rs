@@ -13,18 +13,18 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
-use crate::begin::{ExecFiles, Place};
-use crate::beneath;
-use crate::company::Company;
-use crate::copy::Copier;
-use crate::erase::erase;
 use crate::error::{Error, quote};
-use crate::finish::{ArtifactFile, MANIFEST, META};
-use crate::listing::{MAX_NAMES, Walk};
-use crate::output::Stream;
+use crate::exec_files::begin::{ExecFiles, Place};
+use crate::exec_files::finish::{ArtifactFile, MANIFEST, META};
+use crate::exec_files::output::Stream;
+use crate::exec_files::overlap::Company;
+use crate::exec_files::skipped::{SkipReason, Skipped, SkippedList};
+use crate::exec_files::{recycle, recycle::Fate};
+use crate::fs::beneath;
+use crate::fs::copy::Copier;
+use crate::fs::erase::erase;
+use crate::fs::listing::{MAX_NAMES, Walk};
 use crate::relative_path::RelativePath;
-use crate::skipped::{SkipReason, Skipped, SkippedList};
-use crate::spare::{self, Fate};
 
 /// All paths of the files kept take up at most this much, or a listing would be larger than the files.
 const MAX_PATHS_BYTES: usize = 4 * 1024 * 1024;
@@ -75,7 +75,7 @@ impl ExecFiles {
         let fate = match (self.stay.leave(processes), &self.place) {
             // The box had nothing of it.
             (_, Place::Hidden(_)) => Fate::Kept,
-            (Company::Alone, Place::Boxed(directory, made)) => spare::keep(staging, name, &directory.handle, made),
+            (Company::Alone, Place::Boxed(directory, made)) => recycle::keep(staging, name, &directory.handle, made),
             (Company::Accompanied, Place::Boxed(..)) => Fate::Refused,
         };
         if fate == Fate::Kept {

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 
-use crate::beneath::{self, PRIVATE_FILE};
 use crate::error::{Error, quote};
+use crate::fs::meter::{Meter, Skip, open};
+use crate::fs::{beneath, beneath::PRIVATE_FILE};
 use crate::garbage::{USED, remove_session};
-use crate::meter::{Meter, Skip, open};
 use crate::name::SessionId;
 use crate::project::{Directory, open_owned};
 use crate::tree::{Names, Section, Tree, ensure_directory};

@@ -1,0 +1,12 @@
+//! HEAD MISSING: say what this folder does.
+
+pub(crate) mod artifacts;
+pub(crate) mod begin;
+pub(crate) mod collect;
+pub(crate) mod finish;
+pub(crate) mod inputs;
+pub(crate) mod output;
+pub(crate) mod overlap;
+pub(crate) mod recycle;
+pub(crate) mod remove;
+pub(crate) mod skipped;

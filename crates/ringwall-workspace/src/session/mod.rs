@@ -1,0 +1,4 @@
+//! HEAD MISSING: say what this folder does.
+
+pub(crate) mod files;
+pub(crate) mod list;
